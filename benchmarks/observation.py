@@ -8,7 +8,7 @@ from benchmarks.common import pairs, tell
 from dbdyno import drive, observe
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
-from dbdyno.model.plan import Cell
+from dbdyno.model.plan import Cell, PlannedScript
 from dbdyno.model.protocols import Server, Target
 from dbdyno.model.units import NS_PER_S
 
@@ -29,7 +29,7 @@ def _rate(server: Server, sessions: int, seconds: float, *, on: bool) -> Callabl
 
     def rate() -> float:
         assert server.scripts
-        workload = server.scripts.script(STATEMENT, "point select")
+        workload = server.scripts.script([PlannedScript(name="point select", text=STATEMENT)])
         cell = Cell(
             id="b", workload=workload.name, variant="base", sessions=sessions, repeat=1, params={},
             settle_ns=NS_PER_S // 2, measure_ns=int(seconds * NS_PER_S),

@@ -15,7 +15,7 @@ from dbdyno.conduct.cell import Unit, measure
 from dbdyno.conduct.selftest import tiers_of
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
-from dbdyno.model.plan import Cell, Experiment, Plan
+from dbdyno.model.plan import Cell, Experiment, Plan, PlannedScript
 from dbdyno.model.protocols import Server, Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.source import TRACE
@@ -143,7 +143,7 @@ def _compare(load: Load, exact: pl.DataFrame, sampled: pl.DataFrame) -> Iterator
 def _measure(server: Server, load: Load, number: int, seconds: float) -> RawCell:
     assert server.truths and server.scripts
     server.truths.truth_setup(_TABLE)
-    workload = server.scripts.script(load.sql, load.name)
+    workload = server.scripts.script([PlannedScript(name=load.name, text=load.sql)])
     cell = Cell(
         id=f"{number:04}", workload=workload.name, variant="base", sessions=load.sessions, repeat=number,
         params={}, settle_ns=NS_PER_S, measure_ns=int(seconds * NS_PER_S), think_ns=load.think_ms * 1_000_000,

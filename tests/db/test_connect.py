@@ -33,6 +33,7 @@ from dbdyno.model.errors import (
     Unreachable,
     UsageError,
 )
+from dbdyno.model.plan import PlannedScript
 from tests.conftest import Servers
 from tests.contract import loads
 
@@ -192,11 +193,11 @@ def test_environment_variables(remote: Remote, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv(f"PG{name}", value)
     monkeypatch.setenv("PGOPTIONS", "-c work_mem=3MB -c search_path=here,there")
     with closing(PostgresServer("")) as server:
-        unit = server.script(
+        text = (
             "select 1 / (current_setting('work_mem') = '3MB'\n"
-            "and current_setting('search_path') = 'here,there')::int",
-            "options.sql",
+            "and current_setting('search_path') = 'here,there')::int"
         )
+        unit = server.script([PlannedScript(name="options.sql", text=text)])
         result = loads.run(server, unit, {}, 1, calls=1)
         assert result["errors"].is_empty()  # the sessions have the options too
 

@@ -13,6 +13,7 @@ import pytest
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.pooler import process
 from dbdyno.model.errors import DbdynoError
+from dbdyno.model.plan import PlannedScript
 from dbdyno.model.protocols import Pool
 from tests.contract.pooled import cell_of, measured, through
 from tests.db.test_connect import SECRET, Remote
@@ -32,7 +33,7 @@ SECRET_BYTES = SECRET.encode()
 def calls(dsn: str) -> int:
     """Calls that ended well through a pool."""
     with closing(PostgresServer(dsn)) as server:
-        script = server.script("select pg_sleep(0.01)", "s.sql")
+        script = server.script([PlannedScript(name="s.sql", text="select pg_sleep(0.01)")])
         with through(server, POOL):
             made = measured(server, script, cell_of(script, POOL, 1))
         assert made.tables["errors"].is_empty()
@@ -41,7 +42,7 @@ def calls(dsn: str) -> int:
 
 def test_password_over_tcp_lies_nowhere(remote: Remote) -> None:
     with closing(PostgresServer(remote.dsn())) as server:
-        script = server.script("select pg_sleep(0.01)", "s.sql")
+        script = server.script([PlannedScript(name="s.sql", text="select pg_sleep(0.01)")])
         with through(server, POOL) as notes:
             made = measured(server, script, cell_of(script, POOL, 1))
             directory = Path(notes.seen[-1].data["directory"])

@@ -12,6 +12,11 @@ def open_server(target: Target) -> Server:
     return FakeServer(target)
 
 
+def scripts() -> dict[str, str]:
+    """Built-in scripts."""
+    return {"tpcb-like": "begin; end;", "simple-update": "update t set n = 1;", "select-only": "select 1;"}
+
+
 PRODUCT = "simulated server"
 
 __all__ = [
@@ -24,5 +29,6 @@ __all__ = [
     "helpers",
     "open_server",
     "parse_law",
+    "scripts",
     "wait_families",
 ]

@@ -13,8 +13,17 @@ import polars as pl
 
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import NoSuchDatabase, ServerLost, UsageError
-from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
-from dbdyno.model.protocols import Capacity, Configured, Journal, Load, Pool, Target, Undo, Watch
+from dbdyno.model.plan import (
+    Calibration,
+    Cell,
+    DriverSetup,
+    Observation,
+    PlannedScript,
+    Variant,
+    Workload,
+)
+from dbdyno.model.protocols import PLAIN, Capacity, Configured, Journal, Load, Pool, Target, Undo, Watch
+from dbdyno.model.script_workload import workload_of
 from dbdyno.model.snapshot import Snapshot
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
@@ -154,16 +163,13 @@ class FakeServer:
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
         """Nothing to make."""
 
-    def script(self, text: str, name: str) -> Workload:
-        return Workload(
-            name=name,
-            title=f"own script {name}",
-            doc=text.strip()[:200],
-            work_unit="calls",
-            work_short="calls",
-            work_constant=False,
-            calibrated=False,
-        )
+    def script(
+        self,
+        scripts: Sequence[PlannedScript],
+        variant: Variant = PLAIN,  # noqa: ARG002
+        name: str = "",
+    ) -> Workload:
+        return workload_of(scripts, name).model_copy(update={"work_unit": "calls", "work_short": "calls"})
 
     def calibrate(
         self,

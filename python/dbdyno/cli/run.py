@@ -25,6 +25,8 @@ from dbdyno.cli.options import (
     waits_options,
 )
 from dbdyno.cli.rates import RATE_OPTIONS, rate_options
+from dbdyno.cli.script_options import driver_of, script_options
+from dbdyno.cli.script_options import overrides_of as script_options_given
 from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 
@@ -42,11 +44,7 @@ if TYPE_CHECKING:
     shell_complete=completion.RECIPES_OR_FILES,
     help="Recipe to run; options override it.",
 )
-@click.option(
-    "--script",
-    type=click.Path(path_type=Path),
-    help="SQL file to run instead of a workload; one call runs all its statements.",
-)
+@script_options
 @click.option(
     "--sessions",
     "--ladder",
@@ -172,12 +170,18 @@ def run(**options: Any) -> None:
       dbdyno run lio --rate 500
       dbdyno run lio --rates 100:2000:x1.5 --sessions 32
       dbdyno run lio --rates auto --target 'p99<20ms'
-      dbdyno run --script queries.sql --dsn service=reporting --sessions 1:64:x2
+      dbdyno run -f queries.sql --dsn service=reporting --sessions 1:64:x2
+      dbdyno run -b tpcb-like -b select-only@9 -c 8 -j 2 -T 60
+      dbdyno run -f pay.sql -D warehouses=10 --max-tries 5 -r
       dbdyno run random-read blocks=64 scale=8192 update=20 --repeats 3
       dbdyno run lio --limit quota=1.5 --limit bind=spread
       dbdyno run recipes/limits.toml --until 2% --budget 30min
       dbdyno run --recipe demo --dry-run
     """
+    if "list" in options["builtins"]:
+        for name in conduct.builtin_scripts(options["engine"] or ""):
+            screen.say(name)
+        return
     labels = labels_of(options)
     host = observe.host()
     plan, workload = conduct.planned(_request(options), host)
@@ -243,8 +247,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
     )
     overrides = {n: options[n] for n in names}
     workload, params = _words(options)
-    if options["script"] is not None:
-        overrides["script"] = str(options["script"])
+    overrides |= script_options_given(options)
     if params:
         overrides["params"] = parse_params(params)
     if options["settings"] and options["dsn"] is not None:
@@ -252,6 +255,8 @@ def _request(options: dict[str, Any]) -> conduct.Request:
     for table, example in (("limits", "quota=2"), ("driver", "threads=4")):
         if options[table]:
             overrides[table] = parse_params(options[table], f"--{table.removesuffix('s')}", example)
+    if driver := driver_of(options):
+        overrides["driver"] = {**overrides.get("driver", {}), **driver}
     if options["no_observe"]:
         overrides["observe"] = False
     return conduct.Request(workload=workload, recipe=options["recipe"], overrides=overrides)

@@ -68,7 +68,7 @@ def workloads_table(known: Mapping[str, Workload]) -> None:
         params = "\n".join(f"{n}={p.default}  {p.doc}" for n, p in w.parameters.items())
         table.add_row(w.name, w.doc, w.work_unit, params)
     out().print(table)
-    say("Your own SQL: dbdyno run --script FILE")
+    say("Your own SQL, in pgbench's language: dbdyno run -f FILE; pgbench's own scripts: dbdyno run -b list")
 
 
 def plan_lines(plan: Plan) -> list[str]:
@@ -76,7 +76,7 @@ def plan_lines(plan: Plan) -> list[str]:
     from dbdyno.conclude.catalogue import worded
 
     e, rungs = plan.experiment, sorted({c.sessions for c in plan.cells})
-    what = e.workload or f"script {e.script}"
+    what = e.workload or _scripts(plan)
     shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
     repeats = max((c.repeat for c in plan.cells), default=1)
     again = f"; {repeats} repeats" if repeats > 1 else ""
@@ -94,6 +94,13 @@ def plan_lines(plan: Plan) -> list[str]:
         *_variant_lines(plan),
         *(f"{c.name} = {c.value}: {c.reason}" for c in worded(plan).choices),
     ]
+
+
+def _scripts(plan: Plan) -> str:
+    """``scripts a.sql (weight 2), b.sql``: of several their weights."""
+    mix = plan.scripts
+    said = [s.name if len(mix) == 1 or s.weight == 1 else f"{s.name} (weight {s.weight})" for s in mix]
+    return f"script{'' if len(mix) == 1 else 's'} {', '.join(said)}"
 
 
 def _auto_words(plan: Plan, rule: Adaptive) -> str:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         workloads,
     )
     from dbdyno.conduct.run import run
+    from dbdyno.conduct.script_texts import builtin_scripts
     from dbdyno.conduct.selftest import selftest
     from dbdyno.conduct.shown import shown
     from dbdyno.conduct.snapshots import SeriesListener, take_series, take_snapshot
@@ -81,6 +82,7 @@ lazy(
         "planned": "dbdyno.conduct.request",
         "raw_tables": "dbdyno.conduct.rebuild",
         "rebuild": "dbdyno.conduct.rebuild",
+        "builtin_scripts": "dbdyno.conduct.script_texts",
         "recipe_text": "dbdyno.conduct.request",
         "recipes": "dbdyno.conduct.request",
         "results_of": "dbdyno.conduct.rebuild",

@@ -63,19 +63,22 @@ class Preparation:
         """A unit for each variant: objects made, call calibrated at one session, without the variant's limits
         and settings. Variants of the same parameters do the same work: they share the calibration."""
         plan = self.plan
-        if plan.script_text is not None:
-            workload = needed(self.server.scripts, "run scripts").script(
-                plan.script_text, plan.experiment.script or "script"
-            )
+        own = needed(self.server.scripts, "run scripts") if plan.scripts else None
         units: dict[str, Unit] = {}
         alike: dict[tuple[tuple[str, object], ...], Unit] = {}
         of_variants = {c.variant: c.params for c in plan.cells}
         several = len({tuple(sorted(p.items())) for p in of_variants.values()}) > 1
         for variant, params in of_variants.items():
+            if own is not None:
+                setup = plan.variant(variant)
+                units[variant] = Unit(own.script(setup.scripts, setup, workload.name), None)
+                continue
             key = tuple(sorted(params.items()))
             if key not in alike:
                 alike[key] = self._unit(workload, variant if several else "base", params)
             units[variant] = alike[key]
+        if own is not None:
+            workload = next(iter(units.values())).workload
         calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
         record.update_info(workloads={workload.name: workload}, calibrations=calibrations)
         return units

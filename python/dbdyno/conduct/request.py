@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,11 +12,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from dbdyno import engines, limits, observe
+from dbdyno.conduct import script_texts
+from dbdyno.conduct.script_texts import read_text
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean, nearest
-from dbdyno.model.plan import Experiment, Plan, Workload
+from dbdyno.model.plan import Experiment, Plan, ScriptSpec, Workload
+from dbdyno.model.script_workload import workload_of
 from dbdyno.plan import Fault, key_lines, line_of, parse_recipe, recipe_error, refusal, resolve
-from dbdyno.store.files import read_limited
 
 
 def workloads(engine: str = "") -> dict[str, Workload]:
@@ -49,7 +50,7 @@ def find_recipe(name_or_path: str) -> tuple[Experiment, Path]:
             raise UsageError(
                 f"there is no file {path}", f"that recipe comes with dbdyno: dbdyno run --recipe {path.stem}"
             )
-        return parse_recipe(_read(path, "recipe"), path.stem, str(path)), path.parent
+        return parse_recipe(read_text(path, "recipe"), path.stem, str(path)), path.parent
     known = recipes()
     if name_or_path not in known:
         cure = did_you_mean(name_or_path, known)
@@ -63,28 +64,6 @@ def recipe_text(name: str) -> str:
     if name not in known:
         raise RecipeError(f"no recipe {name!r}", did_you_mean(name, known))
     return known[name]
-
-
-def read_script(path: Path) -> str:
-    """The text of an SQL file; raises :class:`UsageError`."""
-    return _read(path, "script")
-
-
-def _read(path: Path, what: str) -> str:
-    try:
-        return read_limited(path).decode()
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read the {what} {path}: {reason}", _near_file(path)) from e
-
-
-def _near_file(path: Path) -> str:
-    """A file beside it with a name that is like it."""
-    with contextlib.suppress(OSError):
-        alike = [p.name for p in path.parent.iterdir() if p.suffix == path.suffix and p.name != path.name]
-        if (near := nearest(path.name, alike)) is not None:
-            return f"did you mean {str(path.with_name(near))!r}?"
-    return "check the path"
 
 
 def _toml(folder: str) -> list[tuple[str, str]]:
@@ -120,30 +99,32 @@ def _named(request: Request) -> tuple[str | None, str | None]:
 
 def _overridden(request: Request, base: Experiment, directory: Path) -> Experiment:
     named, recipe = _named(request)
-    if base.script is not None:
-        base = base.model_copy(update={"script": str(directory / base.script)})
+    base = script_texts.placed(base, directory)
     given = {k: v for k, v in request.overrides.items() if v is not None}
     given["engine"] = engines.checked(given.get("engine") or base.engine)
-    for table in ("params", "settings"):
+    for table in ("params", "settings", "variables"):
         if given.get(table):
             given[table] = {**getattr(base, table), **given[table]}
     for table in ("limits", "driver"):
         if given.get(table):
             said = getattr(base, table).model_dump(exclude_none=True)
             given[table] = {**said, **given[table]}
+    if named is not None and given.get("scripts"):
+        raise UsageError(
+            f"both a workload and scripts were given: {named}",
+            "give one of them; a database is named by --dsn dbname=NAME",
+        )
     if named is not None:
-        given |= {"workload": named, "script": None}
-    if given.get("script") is not None:
-        given["workload"] = None
+        found = script_texts.builtin_of(named, given["engine"], workloads(given["engine"]))
+        scripts = () if found is None else (ScriptSpec(builtin=found),)
+        given |= {"workload": named if found is None else None, "script": None, "scripts": scripts}
+    elif given.get("scripts"):
+        given |= {"workload": None, "script": None}
     experiment = _validated(base.model_dump() | given)
-    if named is not None and request.overrides.get("script") is not None:
-        raise UsageError("both a workload and --script were given", "give one of them")
     if experiment.observation is not None:
         raise UsageError(f"recipe {recipe} observes a load", f"dbdyno observe --recipe {recipe}")
-    if experiment.workload is None and experiment.script is None:
-        raise UsageError(
-            "nothing to run", "name a workload (dbdyno workloads), --script FILE or --recipe NAME"
-        )
+    if experiment.workload is None and not experiment.mix:
+        raise UsageError("nothing to run", "name a workload (dbdyno workloads), -f FILE or --recipe NAME")
     return experiment
 
 
@@ -171,7 +152,7 @@ def _in_recipe(request: Request, host: Host, error: UsageError | None) -> Recipe
     path = Path(recipe or "")
     if path.suffix != ".toml":
         return None
-    text = _read(path, "recipe")
+    text = read_text(path, "recipe")
     lines, data, faults = key_lines(text), tomllib.loads(text), []
 
     def attempt(tried: dict[str, Any]) -> UsageError | None:
@@ -188,7 +169,9 @@ def _in_recipe(request: Request, host: Host, error: UsageError | None) -> Recipe
         guilty += [k for k, e in others.items() if e is not None and e.message != error.message]
         if not guilty:
             break
-        key = min(guilty, key=lambda k: (others[k] is not None, k in (("workload",), ("script",))))
+        key = min(
+            guilty, key=lambda k: (others[k] is not None, k in (("workload",), ("script",), ("scripts",)))
+        )
         faults.append(Fault(line_of(lines, key), error.message, error.cure))
         data, error = _without(data, key), others[key]
     return recipe_error(str(path), faults) if faults else None
@@ -216,32 +199,18 @@ def _without(data: Mapping[str, Any], key: tuple[str, ...]) -> dict[str, Any]:
 
 def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
     """The resolved plan on this host. A script's statements are checked later, by the server."""
-    text = None
-    if experiment.script is not None:
-        path = Path(experiment.script)
-        text, unit = read_script(path), script_workload(path.stem)
-    else:
-        unit = workload(experiment.workload or "", experiment.engine)
+    scripts = script_texts.read(experiment)
+    mix = [scripts[s] for s in experiment.mix]
+    unit = workload_of(mix) if mix else workload(experiment.workload or "", experiment.engine)
     here = host.limits
-    plan = resolve(experiment, unit, here.usable_cpus, cpus_reason(host), text, here.affinity, host.siblings)
+    plan = resolve(
+        experiment, unit, here.usable_cpus, cpus_reason(host), scripts, here.affinity, host.siblings
+    )
     if any(v.limits.of_system for v in plan.variants):
         topology = observe.topology()
         for variant in plan.variants:
             limits.check_spec(variant.limits, topology)
     return plan, unit
-
-
-def script_workload(name: str) -> Workload:
-    """An own script as a workload, as far as it is known before a server has seen it."""
-    return Workload(
-        name="".join(c if c.isalnum() else "-" for c in name.lower()).strip("-") or "script",
-        title=f"own script {name}",
-        doc="the user's own SQL",
-        work_unit="logical reads",
-        work_short="LIO",
-        work_constant=False,
-        calibrated=False,
-    )
 
 
 def cpus_reason(host: Host) -> str:

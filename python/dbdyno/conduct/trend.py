@@ -113,7 +113,7 @@ class _Member:
         size = info.calibrations.get(name) or info.calibrations.get(workload)
         cpu = around.host.cpu
         self.keys = {
-            "workload": workload if plan.experiment.script is None else f"{workload} {plan.script_text}",
+            "workload": " ".join([workload, *(f"{s.weight} {s.text}" for s in plan.scripts)]),
             "parameters": _parameters(plan, name),
             "machine": f"{around.host.limits.usable_cpus:g} CPUs of {cpu.model}",
             "target": "embedded" if around.server.embedded else around.server.where,

@@ -33,6 +33,7 @@ class Engine(Protocol):
     """What an engine's module has. It may have besides:
 
     ``embedded``: an :class:`Embedded`;
+    ``scripts()``: texts of scripts that come with it, by name;
     ``workloads()``: workloads that only it has, by name, or has otherwise than dbdyno's own of that name;
     ``imported(kind, content)``: snapshots of an export of another program;
     ``code_areas()``: parts of its program, by function;
@@ -122,6 +123,12 @@ def workloads(engine: str) -> dict[str, Workload]:
     """Its own workloads, by name."""
     found = getattr(_engine(engine), "workloads", None)
     return {} if found is None else cast("dict[str, Workload]", found())
+
+
+def scripts(engine: str) -> Mapping[str, str]:
+    """Texts of the scripts that come with it, by name."""
+    found = getattr(_engine(engine), "scripts", None)
+    return {} if found is None else cast("Mapping[str, str]", found())
 
 
 def code_areas(engine: str) -> CodeAreas:

@@ -13,13 +13,17 @@ from dbdyno.model.adaptive import Adaptive as Adaptive
 from dbdyno.model.adaptive import Goal as Goal
 from dbdyno.model.data_source import MOST_HZ
 from dbdyno.model.data_sources import options
+from dbdyno.model.driving import DriverSetup as DriverSetup
+from dbdyno.model.driving import DriverSpec as DriverSpec
+from dbdyno.model.driving import PlannedScript as PlannedScript
+from dbdyno.model.driving import Protocol as Protocol
+from dbdyno.model.driving import ScriptSpec as ScriptSpec
 from dbdyno.model.pacing import Arrivals, Pacing, Think
 from dbdyno.model.pacing import Strict as Strict
 
 # Variants: what a recipe may vary over an experiment, and what a variant comes to once it is resolved.
 
 Value = str | int | float | bool
-Protocol = Literal["prepared", "extended", "simple"]
 PoolMode = Literal["transaction", "session"]
 Bind = Literal["spread", "pack", "off"]
 Sampling = bool | Annotated[float, Field(gt=0, le=MOST_HZ)] | str
@@ -52,28 +56,17 @@ class LimitSpec(Strict):
         return any(v is not None for v in (self.cpus, self.mems, self.quota, self.weight))
 
 
-class DriverSpec(Strict):
-    """How the driver sends calls. Left out: the default (in a variant: as the experiment says)."""
-
-    protocol: Protocol | None = None
-    """prepared (once a session, the default), extended (parsed with each call), or simple queries."""
-    pipeline: bool | None = None
-    """All statements of a call in one go: one round trip."""
-    validation: str | None = None
-    """A statement sent before each statement of the call, such as SELECT 1; empty: none."""
-    think: str | None = None
-    """Pause from the end of a call to the session's next: 10ms, exponential 10ms, or uniform 5ms 15ms."""
-    threads: int | None = Field(default=None, ge=1, le=256)
-    """Threads of the driver; at most one a session is of use."""
-    rounds: bool | None = None
-    """All sessions begin a call together, and the next when all have ended. Each call is kept."""
-
-
 class VariantSpec(Strict):
     """A named set of limits, settings or parameters; what it leaves out it inherits from the experiment."""
 
     doc: str = ""
     """What it stands for, in one line."""
+    scripts: tuple[ScriptSpec, ...] = ()
+    """[[variants.NAME.scripts]]: scripts in place of the experiment's."""
+    variables: dict[str, Value] = Field(default_factory=dict)
+    """Variables of the scripts."""
+    scale: int | None = Field(default=None, ge=1)
+    """Variable scale of the scripts, or the workload's parameter of that name."""
     params: dict[str, Value] = Field(default_factory=dict)
     """Parameters of the workload."""
     settings: dict[str, Value] = Field(default_factory=dict)
@@ -84,36 +77,22 @@ class VariantSpec(Strict):
     """Limits on the server's processes."""
 
 
-class DriverSetup(Strict):
-    """How the driver sends the calls of a cell, resolved."""
-
-    protocol: Protocol = "prepared"
-    pipeline: bool = False
-    validation: str | None = None
-    threads: int | None = None
-    rounds: bool = False
-
-
 class Variant(Strict):
     """A variant, resolved: nothing is inherited any more."""
 
     name: str
     doc: str = ""
-    params: dict[str, Value] = Field(default_factory=dict)
+    scripts: tuple[PlannedScript, ...] = ()
+    params: dict[str, Value] = Field(default_factory=dict)  # of scripts: their variables
     settings: dict[str, str] = Field(default_factory=dict)
     driver: DriverSetup = DriverSetup()
     limits: LimitSpec = LimitSpec()
 
     def words(self) -> str:
         """What it does otherwise, in a few words: ``quota 1.5, work_mem=64MB``; empty: nothing."""
-        d = self.driver
         limits = [f"{k} {v}" for k, v in self.limits.model_dump(exclude_none=True).items() if v != "off"]
-        driver = [str(d.protocol)] if d.protocol != "prepared" else []
-        driver += ["pipelined"] if d.pipeline else []
-        driver += [f"validated by {d.validation}"] if d.validation else []
-        driver += [f"{d.threads} driver thread(s)"] if d.threads else []
-        driver += ["in rounds"] if d.rounds else []
-        return ", ".join([*limits, *(f"{k}={v}" for k, v in self.settings.items()), *driver])
+        settings = [f"{k}={v}" for k, v in self.settings.items()]
+        return ", ".join([*limits, *settings, *self.driver.words()])
 
 
 def cpus_under(limits: LimitSpec, cpus: float) -> float:
@@ -186,7 +165,13 @@ class Experiment(_AskedSources):
     workload: str | None = None
     """One of `dbdyno workloads`; not with script."""
     script: str | None = None
-    """SQL file, relative to the recipe."""
+    """SQL file in pgbench's language, relative to the recipe; short for one of scripts."""
+    scripts: tuple[ScriptSpec, ...] = ()
+    """[[scripts]]: a mix of scripts; each call is of one of them, by their weights."""
+    variables: dict[str, Value] = Field(default_factory=dict)
+    """Variables of the scripts."""
+    scale: int | None = Field(default=None, ge=1)
+    """Variable scale of the scripts, or the workload's parameter of that name."""
     sessions: str | None = None
     """Numbers of sessions: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2 (2cpus: twice the CPUs); auto; auto:64."""
     rungs: int | None = Field(default=None, ge=3, le=200)
@@ -253,6 +238,11 @@ class Experiment(_AskedSources):
     """Observe an existing workload instead of running one."""
 
     @property
+    def mix(self) -> tuple[ScriptSpec, ...]:
+        """All its scripts."""
+        return self.scripts if self.script is None else (ScriptSpec(file=self.script), *self.scripts)
+
+    @property
     def asked(self) -> tuple[str, ...]:
         """Keys of the data sources that are off unless asked for."""
         return tuple(o.key for o in options() if getattr(self, o.key))
@@ -302,7 +292,7 @@ class Plan(Strict):
     """Fully resolved. ``digest`` is the SHA-256 of everything else in canonical JSON."""
 
     experiment: Experiment
-    script_text: str | None = None
+    script_text: str | None = None  # in plans of before there were several scripts
     cpus: float  # CPUs the process may really use (affinity, cgroup quota)
     call_target_ns: int | None  # None where nothing is calibrated
     variants: tuple[Variant, ...] = ()  # in the recipe's order; none in plans of before there were any
@@ -326,6 +316,13 @@ class Plan(Strict):
         """Whether its ladder is one of rates, over a fixed number of sessions."""
         paced = self.experiment.rates is not None or self.experiment.rate is not None
         return paced and len({c.sessions for c in self.cells}) == 1
+
+    @property
+    def scripts(self) -> tuple[PlannedScript, ...]:
+        """Those of all variants, each once."""
+        if self.script_text is not None:
+            return (PlannedScript(name=self.experiment.script or "script", text=self.script_text),)
+        return tuple(dict.fromkeys(s for v in self.variants for s in v.scripts))
 
     def variant(self, name: str) -> Variant:
         """By name; of a plan from before there were variants, one that changes nothing."""

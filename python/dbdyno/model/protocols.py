@@ -12,7 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
+from dbdyno.model.plan import (
+    Calibration,
+    Cell,
+    DriverSetup,
+    Observation,
+    PlannedScript,
+    Variant,
+    Workload,
+)
 from dbdyno.model.snapshot import Snapshot
 from dbdyno.model.source import Source
 from dbdyno.model.table_making import Preparing
@@ -227,11 +235,17 @@ class Configuring(Protocol):
         and is asked for where timing itself is varied. Empty where it cannot be known."""
 
 
+PLAIN = Variant(name="base")
+"""The variant that changes nothing."""
+
+
 class Scripting(Protocol):
     """Calls of the user's own."""
 
-    def script(self, text: str, name: str) -> Workload:
-        """An own SQL script as a workload; raises ScriptError with line and column."""
+    def script(self, scripts: Sequence[PlannedScript], variant: Variant = PLAIN, name: str = "") -> Workload:
+        """Scripts as a workload; of a variant with its variables and driver options. Raises ScriptError with
+        line and column. Calls of that workload's cells of the variant
+        are of these scripts. ``name``: the workload's, in place of one made of the scripts' names."""
 
 
 class Calibrating(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dbdyno.model.comparison import LEAST_REPEATS
 from dbdyno.model.errors import UsageError
@@ -14,6 +15,8 @@ from dbdyno.model.plan import (
     Experiment,
     LimitSpec,
     Plan,
+    PlannedScript,
+    ScriptSpec,
     Variant,
     VariantSpec,
     Workload,
@@ -44,12 +47,12 @@ def resolve(
     workload: Workload,
     cpus: float,
     cpus_reason: str,
-    script_text: str | None = None,
+    scripts: Mapping[ScriptSpec, PlannedScript] = MappingProxyType({}),
     allowed: Sequence[int] = (),
     siblings: Sequence[Sequence[int]] | None = None,
 ) -> Plan:
     """The plan of ``experiment`` on a machine where ``cpus`` CPUs may really be used, of those ``allowed``;
-    ``siblings``: the CPUs of each core, where they are known.
+    ``siblings``: the CPUs of each core, where they are known; ``scripts``: the text of each.
 
     Raises :class:`UsageError`.
     """
@@ -57,7 +60,7 @@ def resolve(
     times = _times(experiment)
     sampled_for(experiment)
     rates.check(experiment)
-    variants = variants_of(experiment, workload, allowed, choices)
+    variants = variants_of(experiment, workload, allowed, choices, scripts)
     tightest = min(cpus_under(v.limits, cpus) for v in variants)
     counts = [
         marks(limits, cpus, siblings, allowed) for limits in (LimitSpec(), *(v.limits for v in variants))
@@ -80,7 +83,6 @@ def resolve(
     cells = _cells(experiment, workload, {v.name: v for v in variants}, found, paces, times)
     plan = Plan(
         experiment=experiment,
-        script_text=script_text,
         cpus=cpus,
         call_target_ns=target_ns,
         variants=variants,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from types import MappingProxyType
 
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan import (
@@ -13,6 +14,8 @@ from dbdyno.model.plan import (
     DriverSpec,
     Experiment,
     LimitSpec,
+    PlannedScript,
+    ScriptSpec,
     Strict,
     Value,
     Variant,
@@ -27,15 +30,20 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}\Z")  # of a directory, too
 
 
 def variants_of(
-    experiment: Experiment, workload: Workload, allowed: Sequence[int], choices: list[Choice]
+    experiment: Experiment,
+    workload: Workload,
+    allowed: Sequence[int],
+    choices: list[Choice],
+    planned: Mapping[ScriptSpec, PlannedScript] = MappingProxyType({}),
 ) -> tuple[Variant, ...]:
     """All variants in the recipe's order; ``base`` where it names none.
 
-    ``allowed``: CPUs that this process may use, for limits such as ``first:2``. Raises
+    ``allowed``: CPUs that this process may use, for limits such as ``first:2``. ``planned``: the text of each
+    script. Raises
     :class:`UsageError` for what can be seen to be wrong without looking at a server.
     """
     specs: Mapping[str, VariantSpec] = experiment.variants or {"base": VariantSpec()}
-    found = tuple(_variant(name, s, experiment, workload, allowed) for name, s in specs.items())
+    found = tuple(_variant(name, s, experiment, workload, allowed, planned) for name, s in specs.items())
     if experiment.baseline is not None and experiment.baseline not in specs:
         raise UsageError(
             f"the baseline {experiment.baseline!r} is no variant", did_you_mean(experiment.baseline, specs)
@@ -61,7 +69,12 @@ def texts(settings: Mapping[str, Value]) -> dict[str, str]:
 
 
 def _variant(
-    name: str, spec: VariantSpec, experiment: Experiment, workload: Workload, allowed: Sequence[int]
+    name: str,
+    spec: VariantSpec,
+    experiment: Experiment,
+    workload: Workload,
+    allowed: Sequence[int],
+    planned: Mapping[ScriptSpec, PlannedScript],
 ) -> Variant:
     if not _NAME.match(name):
         raise UsageError(
@@ -72,20 +85,23 @@ def _variant(
     if limits.cpus is not None:
         limits = limits.model_copy(update={"cpus": first_of(limits.cpus, allowed, f"variant {name}")})
     driver = DriverSpec.model_validate(_over(experiment.driver, spec.driver))
+    scripts = tuple(planned[s] for s in spec.scripts or experiment.mix)
+    given = {**_given(experiment), **_given(spec)}
     return Variant(
         name=name,
         doc=spec.doc,
-        params=typed(workload, {**experiment.params, **spec.params}),
+        scripts=scripts,
+        params=given if scripts else typed(workload, given),
         settings=texts({**experiment.settings, **spec.settings}),
-        driver=DriverSetup(
-            protocol=driver.protocol or "prepared",
-            pipeline=bool(driver.pipeline),
-            validation=driver.validation or None,
-            threads=driver.threads,
-            rounds=bool(driver.rounds),
-        ),
+        driver=DriverSetup.of(driver),
         limits=limits,
     )
+
+
+def _given(spec: Experiment | VariantSpec) -> dict[str, Value]:
+    """Parameters and variables, which a workload made of scripts does not tell apart."""
+    scale: dict[str, Value] = {} if spec.scale is None else {"scale": spec.scale}
+    return {**spec.params, **scale, **spec.variables}
 
 
 def _merged(spec: VariantSpec, experiment: Experiment) -> LimitSpec:

@@ -11,7 +11,7 @@ from dbdyno.model import cpu_lists
 from dbdyno.model.claim import GOOD_SCALING
 from dbdyno.model.environment import Cpu
 from dbdyno.model.ledger_rows import account_rows
-from dbdyno.model.plan import Cell, Observation, Plan, Variant
+from dbdyno.model.plan import Cell, Observation, Plan, PlannedScript, Variant
 from dbdyno.model.results import Applied, Results
 from dbdyno.model.tables import empty
 from dbdyno.model.units import format_ns
@@ -48,9 +48,14 @@ def plan(results: Results) -> list[Block]:
     if p.choices:
         chosen = ((c.name, c.value, c.reason) for c in p.choices)
         blocks.append(texts("What the planner chose", ("what", "value", "why"), chosen))
-    if p.script_text is not None:
-        blocks.append(Section("The script", [Verbatim(p.script_text)], folded=True))
+    for script in p.scripts:
+        blocks.append(Section(_titled(script), [Verbatim(script.text)], folded=True))
     return [*blocks, _cells(p.cells) if asked is None else _windows(results)]
+
+
+def _titled(script: PlannedScript) -> str:
+    weight = "" if script.weight == 1 else f", weight {script.weight}"
+    return f"Script {script.name}{weight}"
 
 
 def _cells(cells: Sequence[Cell]) -> Section:
@@ -130,12 +135,12 @@ def _plan(results: Results) -> Facts:
     repeats = max((c.repeat for c in p.cells), default=1)
     again = f"{repeats} repeats" if repeats > 1 else "1 repeat"
     beside = " beside the target" if p.adaptive is not None and p.adaptive.goal is not None else ""
-    yield "Workload", e.workload or e.script
+    yield "Workload", e.workload or ", ".join(s.name for s in p.scripts)
     yield "Sessions", ", ".join(str(n) for n in dict.fromkeys(c.sessions for c in p.cells))
     yield "Per load", f"{e.measure} measured after {e.settle} of warm-up, {again}{beside}, order: {p.order}"
     yield "Variants", ", ".join(dict.fromkeys(c.variant for c in p.cells))
     yield "Stopped", results.info.stopped
-    yield "Parameters", _pairs(e.params)
+    yield "Parameters", _pairs({**e.params, **e.variables})
     yield "Sampling", f"{e.sample_hz:g} per second" if e.observe else "off (--no-observe)"
     yield "Seed", str(e.seed)
     yield "Expected", ("at most " if p.adaptive is not None else "") + format_ns(p.expected_ns)

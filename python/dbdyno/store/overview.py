@@ -86,9 +86,12 @@ def outline(path: Path) -> Outline:
 
 def _planned(plan: Any) -> dict[str, Any]:
     experiment = plan["experiment"]
-    script = experiment.get("script")
+    mix = [{"file": experiment.get("script")}, *experiment.get("scripts", ())]
+    script = " ".join(
+        Path(s.get("builtin") or s["file"]).name for s in mix if s.get("builtin") or s.get("file")
+    )
     observed = "observation" if experiment.get("observation") else ""
-    workload = experiment.get("workload") or (Path(script).name if script else observed)
+    workload = experiment.get("workload") or script or observed
     sessions = sorted({int(cell["sessions"]) for cell in plan["cells"]})
     return {"workload": str(workload), "sessions": sessions}
 

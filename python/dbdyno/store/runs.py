@@ -94,7 +94,8 @@ class RunStore:
 
     def _new_directory(self, plan: Plan, started: datetime) -> Path:
         experiment = plan.experiment
-        name = experiment.workload or (Path(experiment.script).stem if experiment.script else experiment.name)
+        scripts = "-".join(Path(s.name).stem for s in plan.scripts)
+        name = experiment.workload or scripts or experiment.name
         name = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "run"
         path = self.root / f"{started:%Y%m%d-%H%M%S}-{name}-{secrets.token_hex(2)}"
         with files.guard(self.root):

@@ -24,7 +24,7 @@ from dbdyno.lazy import ready
 from dbdyno.model.data_sources import TRACED
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.plan import Cell, Experiment, Plan
+from dbdyno.model.plan import Cell, Experiment, Plan, PlannedScript
 from dbdyno.model.protocols import Knowing, Progress, Server, Target, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.source import TRACE
@@ -195,9 +195,8 @@ class _Case:
     def _measured(self, clock: _TimeLeft) -> tuple[RawCell, float | None]:
         """The cell, and the server's own timing (ns a call) where the case names a counter."""
         before = self._counter()
-        workload = needed(self._server.scripts, "run scripts").script(
-            self._case.sql, f"{self._case.name}.sql"
-        )
+        script = PlannedScript(name=f"{self._case.name}.sql", text=self._case.sql)
+        workload = needed(self._server.scripts, "run scripts").script([script])
 
         def on_tick(phase: str, elapsed_s: float, _p: Progress, _shares: Mapping[str, float]) -> None:
             clock.tick(phase)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from dbdyno.engines.postgres import embedded
@@ -26,6 +27,7 @@ __all__ = [
     "helpers",
     "imported",
     "open_server",
+    "scripts",
     "secret_in",
     "wait_families",
 ]
@@ -57,6 +59,13 @@ def wait_families() -> WaitFamilies:
     from dbdyno.engines.postgres.wait_events import families
 
     return families()
+
+
+def scripts() -> dict[str, str]:
+    """The built-in scripts, by name."""
+    folder = resources.files(__name__) / "workloads" / "pgbench"
+    files = [f for f in folder.iterdir() if f.name.endswith(".sql")] if folder.is_dir() else []
+    return {f.name.removesuffix(".sql"): f.read_text(encoding="utf-8") for f in files}
 
 
 def code_areas() -> CodeAreas:

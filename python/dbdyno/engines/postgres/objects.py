@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import server_error
+from dbdyno.engines.postgres.script_halves import script_half
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError, did_you_mean
 
 SCHEMA = "dbdyno"
@@ -107,8 +108,9 @@ def half_of(name: str) -> Half:
 
 
 def names() -> list[str]:
-    """All workloads of this engine."""
-    return sorted(d.name for d in _FOLDER.iterdir() if (d / "half.toml").is_file())
+    """All workloads of this engine that have objects of their own: those made of scripts have none."""
+    found = sorted(d.name for d in _FOLDER.iterdir() if (d / "half.toml").is_file())
+    return [name for name in found if script_half(name) is None]
 
 
 def statement_of(

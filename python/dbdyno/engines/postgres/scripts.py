@@ -11,7 +11,6 @@ from psycopg import pq
 
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.errors import ScriptError
-from dbdyno.model.plan import Workload
 
 # Splits an SQL script at its top-level semicolons. PostgreSQL, "Lexical Structure" (4.1) and scan.l.
 #
@@ -142,24 +141,14 @@ class Statement:
     words: tuple[str, ...]
 
 
-def as_workload(connection: Connection, text: str, name: str) -> tuple[Workload, tuple[str, ...]]:
-    """The script as a workload, and its statements. Raises :class:`ScriptError`."""
+def as_statements(connection: Connection, text: str, name: str) -> tuple[str, ...]:
+    """The statements of a script. Raises :class:`ScriptError`."""
     script = Script(text, PurePath(name).name)
     standard = connection.info.parameter_status("standard_conforming_strings") != "off"
     statements = script.statements(standard_strings=standard)
     for statement in statements:
         _check(connection, script, statement)
-    stem = PurePath(name).stem
-    workload = Workload(
-        name="".join(c if c.isalnum() else "-" for c in stem.lower()).strip("-") or "script",
-        title=f"own script {stem}",
-        doc=text.strip()[:400],
-        work_unit="logical reads",
-        work_short="LIO",
-        work_constant=False,
-        calibrated=False,
-    )
-    return workload, tuple(s.text for s in statements)
+    return tuple(s.text for s in statements)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from dbdyno.engines.postgres import (
     objects,
     observation,
     presence,
-    scripts,
     sessions,
     statements,
     timing,
@@ -35,6 +34,7 @@ from dbdyno.engines.postgres.facts import sight
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
 from dbdyno.engines.postgres.query_id import statement_spec
+from dbdyno.engines.postgres.scripts import as_statements
 from dbdyno.engines.postgres.sessions import Recipe
 from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.snapshots import Snapshots
@@ -42,10 +42,19 @@ from dbdyno.engines.postgres.table_making import Tables
 from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError
-from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Workload
-from dbdyno.model.protocols import Capacity, Configured, Journal, Load, Pool, Undo
+from dbdyno.model.plan import (
+    Calibration,
+    Cell,
+    DriverSetup,
+    Observation,
+    PlannedScript,
+    Variant,
+    Workload,
+)
+from dbdyno.model.protocols import PLAIN, Capacity, Configured, Journal, Load, Pool, Undo
 from dbdyno.model.raw import OWN, WARM_CALLS
 from dbdyno.model.rawtables import OWN_CONNECTION
+from dbdyno.model.script_workload import workload_of
 from dbdyno.model.source import Source
 from dbdyno.model.tables import empty, rows
 from dbdyno.model.truth import TruthCase
@@ -74,7 +83,7 @@ class PostgresServer:
         self._preloaded: enabling.Preloaded | None = None
         self._run: str | None = None  # which has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
-        self._scripts: dict[str, Recipe] = {}
+        self._scripts: dict[tuple[str, str], Recipe] = {}  # by workload and variant
         self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
         self._probed = self._single = False  # by transactions of their own; one that ends after the window
         self._warm = 0  # calls before the barrier that have not been reported there
@@ -170,7 +179,7 @@ class PostgresServer:
 
     # -- what is run on it ----------------------------------------------------------------------
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
-        if workload.name in self._scripts:
+        if any(name == workload.name for name, _ in self._scripts):
             return
         half = objects.half_of(workload.name).with_params(params)
         with doing(f"preparing {workload.name}"):
@@ -185,11 +194,12 @@ class PostgresServer:
             own=half.objects.own_name is not None and params.get("tables") == "own",
         )
 
-    def script(self, text: str, name: str) -> Workload:
+    def script(self, scripts: Sequence[PlannedScript], variant: Variant = PLAIN, name: str = "") -> Workload:
+        workload = workload_of(scripts, name)
         with doing("checking the script"):
-            workload, statements = scripts.as_workload(self._connection, text, name)
+            statements = as_statements(self._connection, scripts[0].text, scripts[0].name)
         settings = self._script_settings.get(workload.name, {})
-        self._scripts[workload.name] = Recipe(workload.name, False, settings, statements)
+        self._scripts[workload.name, variant.name] = Recipe(workload.name, False, settings, statements)
         return workload
 
     def calibrate(
@@ -218,7 +228,7 @@ class PostgresServer:
         log_calls: bool,
         max_calls: int | None,
     ) -> Load:
-        recipe = replace(self._recipe(workload, cell.params), varied=self._settings.names)
+        recipe = replace(self._recipe(workload, cell.params, cell.variant), varied=self._settings.names)
         size = 1 if calibration is None else calibration.size
         self.check_driver(cell.driver)
         with doing(f"preparing {cell.sessions} sessions"):
@@ -251,9 +261,9 @@ class PostgresServer:
         self._warm = 0 if self._probed or recipe.half is None else count * sessions.WARM_CALLS
         return probe
 
-    def _recipe(self, workload: Workload, params: Mapping[str, Any]) -> Recipe:
-        if workload.name in self._scripts:
-            return self._scripts[workload.name]
+    def _recipe(self, workload: Workload, params: Mapping[str, Any], variant: str = "") -> Recipe:
+        if (workload.name, variant) in self._scripts:
+            return self._scripts[workload.name, variant]
         try:
             return self._recipes[_key(workload, params)]
         except KeyError:

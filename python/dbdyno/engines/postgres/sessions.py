@@ -41,7 +41,7 @@ def check_driver(connection: Connection, driver: DriverSetup) -> None:
     """Lets the server parse the validation. Raises :class:`UsageError` where it cannot be one."""
     if not driver.validation:
         return
-    _, statements = scripts.as_workload(connection, driver.validation, "validation")
+    statements = scripts.as_statements(connection, driver.validation, "validation")
     if len(statements) != 1:
         raise UsageError(
             f"validation: {driver.validation!r} is {len(statements)} statements",

@@ -1,0 +1,175 @@
+"""Options of `dbdyno run` that pgbench has, too: its users' habits hold here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from dbdyno.model.errors import UsageError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_FILE = "SQL file in pgbench's language; each call runs all its statements. Repeatable, chosen by weight."
+
+
+def script_options(f: _F) -> _F:
+    """Scripts, their variables, how they are run."""
+    for option in reversed(_OPTIONS):
+        f = option(f)
+    for flags, cure in _OTHERWISE.items():
+        f = _refused(flags, cure)(f)
+    return f
+
+
+def _refused(flags: str, cure: str) -> Callable[[_F], _F]:
+    """An option that pgbench has and that would mean something else here, or nothing."""
+    names = flags.split()
+
+    def refuse(_context: click.Context, _parameter: click.Parameter, value: object) -> None:
+        if value:
+            raise UsageError(f"{names[0]} is an option of pgbench", cure)
+
+    name = f"refused_{names[-1].strip('-').replace('-', '_')}"
+    return click.option(
+        *names, name, hidden=True, expose_value=False, callback=refuse, is_flag=names[0] in _FLAGS
+    )
+
+
+_FLAGS = ("-i", "-n", "-l")
+_OTHERWISE = {
+    "-i --initialize": "dbdyno workload prepare pgbench -s 10",
+    "-n --no-vacuum": "leave it out: dbdyno never vacuums before a run",
+    "-l --log": "--log-calls stores every call",
+    "-t --transactions": "measurements have a duration: -T 10, or --measure 10s",
+    "-P --progress": "leave it out: progress is always shown",
+    "-U --username": "--dsn user=NAME",
+    "-p --port": "--dsn port=NUMBER",
+    "-d --dbname": "--dsn dbname=NAME",
+}
+_OPTIONS = (
+    click.option("-f", "--script", "files", metavar="FILE[@WEIGHT]", multiple=True, help=_FILE),
+    click.option(
+        "-b",
+        "--builtin",
+        "builtins",
+        metavar="NAME[@WEIGHT]",
+        multiple=True,
+        help="A script of pgbench's own: tpcb-like, simple-update, select-only; or list. Repeatable.",
+    ),
+    click.option("-S", "--select-only", is_flag=True, help="The same as -b select-only."),
+    click.option("-N", "--skip-some-updates", is_flag=True, help="The same as -b simple-update."),
+    click.option(
+        "-D",
+        "--define",
+        "variables",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Variable of the scripts; repeatable.",
+    ),
+    click.option(
+        "-M",
+        "--protocol",
+        type=click.Choice(["simple", "extended", "prepared"]),
+        help="How statements are sent.  [default: prepared]",
+    ),
+    click.option(
+        "-C", "--connect", "reconnect", is_flag=True, default=None, help="A connection for each call."
+    ),
+    click.option(
+        "--max-tries",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Tries of a call that fails by a serialization failure or deadlock.  [default: 1]",
+    ),
+    click.option(
+        "-s",
+        "--scale",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Variable scale of the scripts.  [default: the number of pgbench's branches]",
+    ),
+    click.option(
+        "--random-seed",
+        metavar="N|time|rand",
+        help="Seed of the scripts' random numbers and of order and sampling, as --seed.",
+    ),
+    click.option(
+        "--allow-shell",
+        is_flag=True,
+        default=None,
+        help="Scripts may run shell commands: \\shell, \\setshell.",
+    ),
+    click.option(
+        "-r",
+        "--report-per-command",
+        "by_command",
+        is_flag=True,
+        help="Show the latency of each command of the scripts.",
+    ),
+    click.option("-c", "--client", "clients", metavar="LADDER", help="The same as --sessions."),
+    click.option("-j", "--jobs", type=click.IntRange(1, 256), help="The same as --driver threads=N."),
+    click.option(
+        "-T", "--time", "seconds", metavar="TIME", help="The same as --measure; a number is seconds."
+    ),
+)
+
+
+def overrides_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the experiment that these options set."""
+    found: dict[str, Any] = {"scripts": _mix(options) or None, "scale": options["scale"]}
+    if options["variables"]:
+        found["variables"] = dict(_pair(text) for text in options["variables"])
+    for name, alias, flag in (("sessions", "clients", "-c"), ("measure", "seconds", "-T")):
+        if options[alias] is not None:
+            if options[name] is not None:
+                raise UsageError(f"both --{name} and {flag} were given", "give one of them")
+            found[name] = options[alias]
+    if (found.get("measure") or "").isdigit():
+        found["measure"] += "s"
+    if options["random_seed"] is not None:
+        found["seed"] = _seed(options["random_seed"])
+    return found
+
+
+def driver_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Driver options that these options set."""
+    named = ("protocol", "reconnect", "max_tries", "allow_shell")
+    found = {n: options[n] for n in named} | {"threads": options["jobs"]}
+    return {n: value for n, value in found.items() if value is not None}
+
+
+def _mix(options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    flags = (("select_only", "select-only"), ("skip_some_updates", "simple-update"))
+    builtins = [*options["builtins"], *(name for flag, name in flags if options[flag])]
+    found = [_weighted(text, "builtin", "-b") for text in builtins]
+    return [*found, *(_weighted(text, "file", "-f") for text in options["files"])]
+
+
+def _weighted(text: str, kind: str, flag: str) -> dict[str, Any]:
+    """``a.sql@3``; a file's name may have an @, the weight comes after the last."""
+    name, at, weight = text.rpartition("@")
+    if not at:
+        return {kind: text}
+    if not name or not weight.isdecimal():
+        raise UsageError(
+            f"{flag} {text}: {weight!r} is no weight", f"{flag} {name or 'NAME'}@2: a whole number"
+        )
+    return {kind: name, "weight": int(weight)}
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not all(c.isalnum() or c == "_" for c in name):
+        raise UsageError(f"-D {text}: not a variable", "-D naccounts=1000: letters, digits and _")
+    return name, value
+
+
+def _seed(text: str) -> int:
+    if text in ("time", "rand"):
+        import secrets
+
+        return secrets.randbits(31)
+    if not text.isdecimal():
+        raise UsageError(f"--random-seed {text}", "a whole number, time or rand")
+    return int(text)

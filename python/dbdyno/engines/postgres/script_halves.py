@@ -1,0 +1,68 @@
+"""This engine's half of a workload made of scripts: ``workloads/NAME/half.toml`` with ``[[scripts]]``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import PlannedScript
+
+FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
+MODE = "mode"
+"""The parameter that chooses scripts by their modes."""
+
+
+class _Data(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HalfScript(_Data):
+    """``modes``: values of the parameter ``mode`` with which it belongs to the mix; empty: with all."""
+
+    file: str
+    weight: int = Field(default=1, ge=0)
+    modes: tuple[str, ...] = ()
+
+
+class ScriptHalf(_Data):
+    """``half.toml``; unknown keys are errors. ``checks``: files of one query each, whose rows are what is
+    wrong with the data; ``load``: the file that describes its tables (docs/loader.md)."""
+
+    version: int
+    scripts: tuple[HalfScript, ...]
+    checks: tuple[str, ...] = ()
+    load: str | None = None
+    session: dict[str, str] = Field(default_factory=dict)  # settings of its sessions
+
+
+@cache
+def script_half(name: str) -> ScriptHalf | None:
+    """``None``: the workload is not made of scripts, or this engine does not know it."""
+    file = FOLDER / name / "half.toml"
+    data = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return ScriptHalf.model_validate(data) if "scripts" in data else None
+
+
+def scripts_of(name: str, params: Mapping[str, Any]) -> tuple[PlannedScript, ...]:
+    """The mix of a workload with these parameters. Raises :class:`UsageError` where none is left."""
+    half, mode = script_half(name), params.get(MODE)
+    chosen = [s for s in half.scripts if not s.modes or mode in s.modes] if half else []
+    if not chosen:
+        raise UsageError(f"workload {name} has no script with {MODE}={mode}", f"dbdyno workloads: {name}")
+    return tuple(
+        PlannedScript(
+            name=s.file.removesuffix(".sql"), text=text_of(name, s.file), weight=s.weight, builtin=True
+        )
+        for s in chosen
+    )
+
+
+def text_of(name: str, file: str) -> str:
+    """A file of the workload's folder."""
+    return (FOLDER / name / file).read_text(encoding="utf-8")

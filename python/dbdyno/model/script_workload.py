@@ -1,0 +1,26 @@
+"""Scripts as a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from dbdyno.model.plan import PlannedScript, Workload
+
+_LONGEST_NAME = 40
+
+
+def workload_of(scripts: Sequence[PlannedScript], name: str = "") -> Workload:
+    """A call is one transaction script. ``name``: in place of one made of theirs."""
+    stems = [PurePath(s.name).stem for s in scripts]
+    made = "-".join("".join(c if c.isalnum() else "-" for c in s.lower()).strip("-") for s in stems)
+    own = "" if all(s.builtin for s in scripts) else "own "
+    return Workload(
+        name=name or made[:_LONGEST_NAME].strip("-") or "script",
+        title=f"{own}script{'' if len(stems) == 1 else 's'} {', '.join(stems)}",
+        doc="\n".join(s.text.strip() for s in scripts)[:400],
+        work_unit="logical reads",
+        work_short="LIO",
+        work_constant=False,
+        calibrated=False,
+    )
