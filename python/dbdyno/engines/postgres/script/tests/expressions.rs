@@ -59,3 +59,53 @@ fn cases_are_evaluated_lazily() {
     assert_eq!(value("false and 1 / 0 = 1"), Ok(Value::Bool(false)));
     assert_eq!(value("not null is null"), Ok(Value::Bool(false)));
 }
+
+#[test]
+fn null_on_the_left_of_and_and_or_is_the_result() {
+    for text in [
+        "null and false",
+        "null or true",
+        "null and 1 / 0 = 1",
+        "(null) or (7) | 2e30",
+        "null and :y",
+    ] {
+        assert_eq!(value(text), Ok(Value::Null), "{text}");
+    }
+    assert_eq!(value("false or null"), Ok(Value::Null));
+    assert_eq!(value("false and :y"), Ok(Value::Bool(false)));
+    for text in ["1 and null", "1 or 1 / 0 = 1", "true and 7"] {
+        let message = value(text).expect_err(text).message;
+        assert_eq!(
+            message, "an integer is not a boolean: compare it, for example with <> 0",
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn texts_are_taken_for_values() {
+    let mut names = Names::default();
+    let script = read("t", "\\set x :v", &Options::default(), &mut names).expect("script");
+    let Action::Set(_, program) = &script.commands[0].action else {
+        panic!("no expression")
+    };
+    let mut frame = Frame::new(&names, Rng::seeded(1, 0));
+    for (text, wanted) in [
+        ("Null", Some(Value::Null)),
+        ("TR", Some(Value::Bool(true))),
+        ("of", Some(Value::Bool(false))),
+        (" +7", Some(Value::Int(7))),
+        ("-9223372036854775808", Some(Value::Int(i64::MIN))),
+        ("1e3", Some(Value::Double(1000.0))),
+        ("inf", Some(Value::Double(f64::INFINITY))),
+        ("1e400", None),
+        ("99999999999999999999", None),
+        ("null ", None),
+        ("1 ", None),
+        ("o", None),
+        ("", None),
+    ] {
+        frame.set(names.slot("v"), Value::Text(text.into()));
+        assert_eq!(program.eval(&mut frame, &names).ok(), wanted, "{text:?}");
+    }
+}

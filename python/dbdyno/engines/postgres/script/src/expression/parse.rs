@@ -109,8 +109,8 @@ impl Parser<'_> {
         match step {
             Step::Push(_) | Step::Load(_) => self.depth += 1,
             Step::Apply(_, count) => self.depth = self.depth + 1 - usize::from(count),
-            Step::Unless(_) | Step::Join(_) => self.depth -= 1,
-            Step::Jump(_) | Step::Decided(..) => {}
+            Step::Unless(_) | Step::Decided(..) => self.depth -= 1,
+            Step::Jump(_) | Step::Boolean => {}
         }
         self.program.depth = self.program.depth.max(self.depth);
         self.program.steps.push(step);
@@ -211,7 +211,7 @@ impl Parser<'_> {
         let at = self.take().at;
         let decided = self.emit(Step::Decided(or, 0), at);
         self.expression(level + 1)?;
-        self.emit(Step::Join(or), at);
+        self.emit(Step::Boolean, at);
         self.lead(decided);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A compiled expression, and how it is evaluated.
 
 use super::functions::Function;
-use super::scalar::Scalar::{self, Bool, Null};
+use super::scalar::Scalar::{self, Null};
 use crate::{Frame, Names, Slot, Value};
 
 /// Deeper stacks than this are allocated.
@@ -26,10 +26,11 @@ pub(super) enum Step {
     /// Takes the condition of CASE: goes on elsewhere where it does not hold.
     Unless(u32),
     Jump(u32),
-    /// Left of AND (false) or OR (true): goes on elsewhere where it has this value.
+    /// Left of AND (false) or OR (true): is the result, and goes on elsewhere, where it has this value or is NULL;
+    /// otherwise the right side is. Unlike in SQL, NULL AND FALSE is NULL: so it is in pgbench.
     Decided(bool, u32),
-    /// Joins both sides of AND (false) or OR (true).
-    Join(bool),
+    /// Right of AND or OR: a boolean or NULL.
+    Boolean,
 }
 
 /// An expression that has no value.
@@ -91,16 +92,17 @@ impl Program {
                     continue;
                 }
                 Step::Decided(or, target) => {
-                    next = if stack[top - 1] == Bool(or) {
-                        target as usize
-                    } else {
-                        next
-                    };
-                    continue;
+                    top -= 1;
+                    let left = stack[top].truth();
+                    if left == Ok(Some(!or)) {
+                        continue;
+                    }
+                    next = target as usize;
+                    left.map(|_| stack[top])
                 }
-                Step::Join(or) => {
-                    top -= 2;
-                    join(or, stack[top], stack[top + 1])
+                Step::Boolean => {
+                    top -= 1;
+                    stack[top].truth().map(|_| stack[top])
                 }
             };
             stack[top] = done.map_err(|message| EvalError {
@@ -123,17 +125,6 @@ fn load(slot: Slot, frame: &Frame, names: &Names) -> Result<Scalar, String> {
             names.name(slot)
         )),
     }
-}
-
-/// AND, OR of three values. As in pgbench, a number beside NULL on the left is no mistake.
-fn join(or: bool, left: Scalar, right: Scalar) -> Result<Scalar, String> {
-    if left == Null {
-        return Ok(if right == Bool(or) { right } else { Null });
-    }
-    if left.bool()? == or || right == Null {
-        return Ok(if left == Bool(or) { left } else { Null });
-    }
-    right.bool().map(Bool)
 }
 
 /// Keeps what `debug()` shows.

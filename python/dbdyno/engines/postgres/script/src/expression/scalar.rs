@@ -64,7 +64,8 @@ impl Scalar {
         } else if begins("false") || begins("no") || (text.len() > 1 && begins("off")) {
             Some(Bool(false))
         } else {
-            trimmed.parse().ok().map(Double)
+            let value = trimmed.parse::<f64>().ok()?;
+            (value.is_finite() || !digits.contains(|c: char| c.is_ascii_digit())).then_some(Double(value))
         }
     }
 
@@ -75,6 +76,15 @@ impl Scalar {
             Bool(value) => value,
             Int(value) => value != 0,
             Double(value) => value != 0.0,
+        }
+    }
+
+    /// A boolean or NULL.
+    pub(crate) fn truth(self) -> Result<Option<bool>, String> {
+        if self == Null {
+            Ok(None)
+        } else {
+            self.bool().map(Some)
         }
     }
 
