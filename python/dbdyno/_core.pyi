@@ -58,6 +58,9 @@ class Loader:
     def progress(self) -> tuple[int, int, int]:
         """Step (from 0), rows and bytes sent."""
 
+    def total_rows(self) -> int:
+        """Of all tables, as they will be."""
+
     def sums(self) -> list[tuple[str, tuple[int, int, int]]]:
         """By table: rows, bytes, checksum."""
 

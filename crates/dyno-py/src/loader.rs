@@ -45,6 +45,10 @@ impl PyLoader {
         (progress.step, progress.rows, progress.bytes)
     }
 
+    fn total_rows(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.loader().total_rows())
+    }
+
     /// table -> (rows, bytes, checksum).
     fn sums(&self, py: Python<'_>) -> Vec<(String, (u64, u64, u64))> {
         let sums = py.detach(|| self.loader().sums());

@@ -205,9 +205,11 @@ class Table(_Data):
 
 
 class Description(_Data):
-    """``load.toml``. ``parameters``: integers with their defaults."""
+    """``load.toml``. ``parameters``: integers with their defaults. ``own_schema``: the tables are in dbdyno's
+    schema; else where unqualified names lead to."""
 
     version: int
+    own_schema: bool = False
     parameters: dict[str, int] = Field(default_factory=dict)
     tables: tuple[Table, ...] = Field(min_length=1)
 

@@ -16,7 +16,7 @@ from typing import Any
 from psycopg import sql as pgsql
 
 from dbdyno import _core
-from dbdyno.engines.postgres import loader
+from dbdyno.engines.postgres import loader, objects
 from dbdyno.engines.postgres.connect import Connection, driver_target
 from dbdyno.engines.postgres.errors import core_error, doing
 from dbdyno.engines.postgres.settings import Site
@@ -31,6 +31,15 @@ _PARENTS_LOGGED_SINCE = 180_000
 _MARK = "Made by dbdyno workload prepare"
 _SORT_BYTES_PER_ROW = 40
 _MOST_SORT_MB = 1024
+_OPTIONS = {
+    "fillfactor": "fillfactor",
+    "partitions": "storage",
+    "unlogged": "unlogged",
+    "foreign_keys": "storage",
+    "tablespace": "tablespace",
+    "index_tablespace": "index_tablespace",
+}
+"""Options, and what stands in the SQL files of workloads that have them."""
 _NOT_OF_CONTENT = ("workers", "vacuum", "replace")
 
 
@@ -51,7 +60,7 @@ class Tables:
     def drop(self, workload: str) -> Sequence[str]:
         connection, description = self._site.connection(), loader.description(workload)
         with doing(f"removing the tables of {workload}"), connection.patient():
-            schema = _schema(connection)
+            schema = _schema(connection, description)
             there = _there(connection, schema, description)
             if there and _stamp(connection, schema, description) is None:
                 raise UsageError(
@@ -70,7 +79,10 @@ class Making:
         self._description = loader.description(workload)
         parameters = {**self._description.parameters, "scale": wish.scale}
         self._counts, self._parameters = self._description.row_counts(parameters), parameters
-        self._schema = _schema(connection)
+        self._check_options()
+        if self._description.own_schema:
+            objects.own_schema(connection)
+        self._schema = _schema(connection, self._description)
         self._words = _words(connection, self._schema, wish)
         self.workers = wish.workers or _workers()
         self.rows = 0
@@ -111,6 +123,18 @@ class Making:
                 text = self._text("partition.sql", number=str(number), bounds=bounds[0])
                 connection.execute(text.encode())
             _mark(connection, self._schema, description, _unfinished(self._workload))
+
+    def _check_options(self) -> None:
+        """Raises :class:`UsageError` for one that this workload's tables have not."""
+        wish, plain = self._wish, TableWish()
+        files = {f for table in self._description.tables for f in (table.ddl, *table.after)}
+        texts = "".join((_FOLDER / self._workload / f).read_text(encoding="utf-8") for f in files)
+        for name, word in _OPTIONS.items():
+            if getattr(wish, name) != getattr(plain, name) and f"${{{word}}}" not in texts:
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(
+                    f"{option}: the tables of {self._workload} have no such option", f"leave out {option}"
+                )
 
     def _check_right(self) -> None:
         row = self._connection.execute(
@@ -159,8 +183,8 @@ class Making:
             "setup": self._session(),
             "steps": steps,
         }
-        self.rows = sum(self._counts.values())
         self._loader = _core.Loader("postgres", json.dumps(spec))
+        self.rows = self._loader.total_rows()
 
     def _session(self) -> list[str]:
         """The sort of an index should fit the memory: of what is asked for only as much is used."""
@@ -174,9 +198,8 @@ class Making:
     def _fills(self) -> list[dict[str, Any]]:
         """Partitions by range are frozen, each by one connection; without other connections any table is."""
         fills = []
-        for table in self._description.tables:
-            if self._words["aid"] == "bigint":
-                table = _with_bigints(table)
+        for described in self._description.tables:
+            table = _with_bigints(described) if self._words["aid"] == "bigint" else described
             spec = table.core(self._named(table.name), (1, self._counts[table.name]), self._parameters)
             parts = self._bounds() if table.name == "pgbench_accounts" else []
             if parts and self._wish.partition_method == "range":
@@ -262,7 +285,9 @@ def _workers() -> int:
     return max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0))))
 
 
-def _schema(connection: Connection) -> str:
+def _schema(connection: Connection, description: loader.Description) -> str:
+    if description.own_schema:
+        return objects.SCHEMA
     row = connection.execute("select current_schema()").fetchone()
     if row is None or row[0] is None:
         raise UsageError(

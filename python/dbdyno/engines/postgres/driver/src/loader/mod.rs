@@ -101,6 +101,11 @@ impl Loader {
         self.work.wait(limit)
     }
 
+    /// Rows of all tables, as they will be.
+    pub fn total_rows(&self) -> u64 {
+        self.work.total_rows
+    }
+
     /// What has been done.
     pub fn progress(&self) -> LoadProgress {
         self.work.progress()

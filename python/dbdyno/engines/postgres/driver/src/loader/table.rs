@@ -109,6 +109,16 @@ impl Table {
         chunks
     }
 
+    /// Rows of the chunk.
+    pub fn rows(&self, chunk: &Chunk) -> i64 {
+        let range = chunk.range.clone();
+        if self.per_parent.is_some() {
+            self.count(range)
+        } else {
+            range.end - range.start
+        }
+    }
+
     fn count(&self, parents: Range<i64>) -> i64 {
         let mut values = vec![0; self.slots];
         parents.map(|parent| self.children(parent, &mut values)).sum()

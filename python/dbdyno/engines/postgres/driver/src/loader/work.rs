@@ -53,6 +53,8 @@ pub struct Work {
     setup: Vec<String>,
     state: Mutex<State>,
     changed: Condvar,
+    /// Of all tables, as they will be.
+    pub total_rows: u64,
     rows: AtomicU64,
     bytes: AtomicU64,
 }
@@ -60,11 +62,11 @@ pub struct Work {
 impl Work {
     pub fn new(spec: LoaderSpec) -> Result<Self> {
         let tls = spec.target.tls.as_ref().map(TlsSetup::new).transpose()?;
-        let mut sums = Vec::new();
+        let (mut sums, mut total_rows) = (Vec::new(), 0);
         let steps: Result<_> = spec
             .steps
             .into_iter()
-            .map(|s| jobs(s, spec.seed, &mut sums))
+            .map(|s| jobs(s, spec.seed, &mut sums, &mut total_rows))
             .collect();
         let state = State {
             steps: steps?,
@@ -83,6 +85,7 @@ impl Work {
             setup: spec.setup,
             state: Mutex::new(state),
             changed: Condvar::new(),
+            total_rows,
             rows: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         })
@@ -218,12 +221,18 @@ impl Work {
     }
 }
 
-fn jobs(step: StepSpec, seed: u64, sums: &mut Vec<(String, Sum)>) -> Result<VecDeque<Job>> {
+fn jobs(
+    step: StepSpec,
+    seed: u64,
+    sums: &mut Vec<(String, Sum)>,
+    total_rows: &mut u64,
+) -> Result<VecDeque<Job>> {
     let mut jobs: VecDeque<_> = step.statements.into_iter().map(Job::Statements).collect();
     for spec in step.tables {
         let table = Table::new(&spec, seed)?;
         let size = if spec.freeze { i64::MAX } else { CHUNK_ROWS };
         let chunks = table.chunks(spec.rows, size);
+        *total_rows += chunks.iter().map(|c| table.rows(c) as u64).sum::<u64>();
         let filling = Arc::new(Filling {
             number: sum_of(&spec.name, sums),
             table,
