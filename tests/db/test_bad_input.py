@@ -27,7 +27,7 @@ pytestmark = pytest.mark.db
         (("run", "lio", "--sessions", "9:1"), 2, "larger"),
         (("run",), 2, "nothing to run"),
         (("run", "--script", "nosuch.sql"), 2, "cannot read the script"),
-        (("run", "lio", "--script", "nosuch.sql"), 2, "both a workload and --script"),
+        (("run", "lio", "--script", "nosuch.sql"), 2, "both a workload and scripts"),
         (("run", "--recipe", "demmo", "--dry-run"), 2, "did you mean 'demo'"),
         (("show", "20200101-000000-none-0000"), 4, "no run"),
         (("run", "lio", "--dsn", "host=127.0.0.1 port=1 user=nobody", "--sessions", "1"), 3, "refused"),
@@ -70,9 +70,9 @@ def test_no_privilege(bench: Bench) -> None:
     ("text", "said"),
     [
         ("select 1;\nselect count(*) form pg_class;", "2:"),
-        ("\\set a 1\nselect :a;", "own.sql:1:1"),
+        ("\\set a 1 +\nselect :a;", "own.sql:1:"),
         ("select * from nosuchtable", "nosuchtable"),
-        ("-- nothing\n", "no statement"),
+        ("-- nothing\n", "the script is empty"),
         ("select 'open", "1:"),
     ],
 )

@@ -6,9 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbdyno.engines.postgres.scripts import Unterminated, split, tokens
+from dbdyno.engines.postgres.sql_tokens import Unterminated, tokens
 
 _INSIDE = st.text(alphabet="ab;:'\"$/*-\\ \n(", max_size=12)
+
+
+def split(text: str, *, standard_strings: bool = True) -> list[str]:
+    """Pieces that end with a semicolon outside of parentheses and of all that is quoted."""
+    pieces, start, depth = [], 0, 0
+    for token in tokens(text, standard_strings=standard_strings):
+        depth = max(0, depth + {"open": 1, "close": -1}.get(token.kind, 0))
+        if token.kind == "end" and depth == 0:
+            pieces.append(text[start : token.end])
+            start = token.end
+    return [*pieces, text[start:]] if start < len(text) else pieces
 
 
 def _plain(text: str) -> str:

@@ -12,7 +12,6 @@ import polars as pl
 import psycopg
 
 from dbdyno import _core
-from dbdyno.engines import paced
 from dbdyno.engines.postgres import (
     connect,
     connection_options,
@@ -34,8 +33,7 @@ from dbdyno.engines.postgres.facts import sight
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
 from dbdyno.engines.postgres.query_id import statement_spec
-from dbdyno.engines.postgres.scripts import as_statements
-from dbdyno.engines.postgres.sessions import Recipe
+from dbdyno.engines.postgres.sessions import Recipe, recipe_of
 from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.snapshots import Snapshots
 from dbdyno.engines.postgres.table_making import Tables
@@ -181,25 +179,16 @@ class PostgresServer:
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
         if any(name == workload.name for name, _ in self._scripts):
             return
-        half = objects.half_of(workload.name).with_params(params)
         with doing(f"preparing {workload.name}"):
-            blocks = objects.prepare(self._connection, workload.name, params, sessions)
-        self._recipes[_key(workload, params)] = Recipe(
-            name=workload.name,
-            read_only=half.read_only,
-            settings=half.session,
-            half=half,
-            params=tuple(sorted(params.items())),
-            blocks=blocks,
-            own=half.objects.own_name is not None and params.get("tables") == "own",
-        )
+            made = recipe_of(self._connection, workload.name, params, sessions)
+        self._recipes[_key(workload, params)] = made
 
     def script(self, scripts: Sequence[PlannedScript], variant: Variant = PLAIN, name: str = "") -> Workload:
         workload = workload_of(scripts, name)
-        with doing("checking the script"):
-            statements = as_statements(self._connection, scripts[0].text, scripts[0].name)
         settings = self._script_settings.get(workload.name, {})
-        self._scripts[workload.name, variant.name] = Recipe(workload.name, False, settings, statements)
+        with doing("checking the script"):
+            made = sessions.own_recipe(self._connection, workload.name, scripts, variant, settings)
+        self._scripts[workload.name, variant.name] = made
         return workload
 
     def calibrate(
@@ -235,15 +224,13 @@ class PostgresServer:
             entries = sessions.entries(self._connection, recipe, cell.sessions, size, cell.driver)
             probe = self._probe(recipe, cell.sessions)
         spec = {
+            **sessions.load_spec(recipe, cell),
             "target": self._target,
             "sessions": entries,
             "probe": probe,
-            "threads": cell.driver.threads,
             "log_calls": log_calls,
             "log_cpu": log_calls and self._presence.here,
             "max_calls": max_calls,
-            **paced.spec(cell),
-            "grace_ms": sessions.GRACE_MS,
         }
         if self._front.pool is not None:
             with doing("preparing the pool"):

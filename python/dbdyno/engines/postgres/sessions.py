@@ -10,12 +10,13 @@ from typing import Any
 
 from psycopg.rows import dict_row
 
-from dbdyno.engines.postgres import objects, scripts, sql
+from dbdyno.engines import paced
+from dbdyno.engines.postgres import objects, script_check, script_halves, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.objects import Half
-from dbdyno.engines.postgres.scripts import tokens
+from dbdyno.engines.postgres.sql_tokens import tokens
 from dbdyno.model.errors import ServerBusy, UsageError
-from dbdyno.model.plan import DriverSetup
+from dbdyno.model.plan import Cell, DriverSetup, PlannedScript, Variant
 from dbdyno.model.protocols import Capacity
 
 LONGEST_PIPELINE_BYTES = 64 * 1024  # docs/core.md: more might not fit into the sockets' buffers
@@ -41,10 +42,12 @@ def check_driver(connection: Connection, driver: DriverSetup) -> None:
     """Lets the server parse the validation. Raises :class:`UsageError` where it cannot be one."""
     if not driver.validation:
         return
-    statements = scripts.as_statements(connection, driver.validation, "validation")
-    if len(statements) != 1:
+    script = PlannedScript(name="validation", text=driver.validation)
+    script_check.check(connection, [script], DriverSetup())
+    count = sum(max(1, c["statements"]) for c in script_check.commands(script, DriverSetup()))
+    if count != 1:
         raise UsageError(
-            f"validation: {driver.validation!r} is {len(statements)} statements",
+            f"validation: {driver.validation!r} is {count} statements",
             "one goes before each statement of a call, such as SELECT 1",
         )
 
@@ -109,7 +112,7 @@ class Recipe:
     name: str
     read_only: bool
     settings: Mapping[str, str]
-    statements: tuple[str, ...] = ()  # of a script
+    scripts: tuple[PlannedScript, ...] = ()
     half: Half | None = None  # of a workload that comes with dbdyno
     params: tuple[tuple[str, Any], ...] = ()
     blocks: int = 0
@@ -118,8 +121,7 @@ class Recipe:
 
     def call(self, session: int, size: int) -> list[dict[str, Any]]:
         """Statements of a call, with their parameters."""
-        if self.half is None:
-            return [{"sql": s, "params": []} for s in self.statements]
+        assert self.half is not None
         params = dict(self.params)
         text = objects.statement_of(self.name, self.half.call, self.object_name(session), self.blocks, params)
         if self.half.size_parameter is not None:
@@ -143,6 +145,9 @@ def entries(
     """``sessions`` of the specification: one entry for all, or one for each that has its own objects."""
     standard = connection.info.parameter_status("standard_conforming_strings") != "off"
     inherited: dict[str, str] = dict(connection.execute(sql.text("session_settings")).fetchall())
+    if recipe.scripts:
+        ways: dict[str, Any] = {"protocol": driver.protocol, "validation": driver.validation, "warm": []}
+        return [{"count": sessions, "setup": setup(connection, recipe, inherited, None), **ways}]
     groups = [(n, 1) for n in range(sessions)] if recipe.own else [(0, sessions)]
     relations = _relations(connection, recipe, [n for n, _ in groups])
     return [
@@ -157,6 +162,51 @@ def entries(
         }
         for session, count in groups
     ]
+
+
+def own_recipe(
+    connection: Connection,
+    name: str,
+    mix: Sequence[PlannedScript],
+    variant: Variant,
+    settings: Mapping[str, str],
+) -> Recipe:
+    """A recipe of scripts that a user chose, checked. Raises :class:`dbdyno.model.errors.ScriptError`."""
+    scale = script_check.scale_of(connection, mix, variant.params.get("scale"))
+    script_check.check(connection, mix, variant.driver)
+    params = {**variant.params, **({} if scale is None else {"scale": scale})}
+    return Recipe(name, False, settings, tuple(mix), params=tuple(params.items()))
+
+
+def recipe_of(connection: Connection, name: str, params: Mapping[str, Any], sessions: int) -> Recipe:
+    """The recipe of a workload that comes with dbdyno, its objects made. Of one of scripts the parameters
+    are their variables, and its tables are there already."""
+    given = tuple(sorted(params.items()))
+    if (scripted := script_halves.script_half(name)) is not None:
+        mix = script_halves.scripts_of(name, params)
+        script_check.check(connection, mix, DriverSetup())
+        return Recipe(name, False, scripted.session, mix, params=given)
+    half = objects.half_of(name).with_params(params)
+    return Recipe(
+        name=name,
+        read_only=half.read_only,
+        settings=half.session,
+        half=half,
+        params=given,
+        blocks=objects.prepare(connection, name, params, sessions),
+        own=half.objects.own_name is not None and params.get("tables") == "own",
+    )
+
+
+def load_spec(recipe: Recipe, cell: Cell) -> dict[str, Any]:
+    """Keys of the specification that follow from the cell; those of scripts where calls are of scripts."""
+    ways = {"threads": cell.driver.threads, "grace_ms": GRACE_MS, **paced.spec(cell)}
+    if not recipe.scripts:
+        return ways
+    files = [s.model_dump(include={"name", "text", "weight"}) for s in recipe.scripts]
+    variables = {name: str(value) for name, value in recipe.params}
+    driver = cell.driver.model_dump(include={"max_tries", "reconnect", "allow_shell"})
+    return ways | {"scripts": {"files": files, "variables": variables, "seed": cell.seed, **driver}}
 
 
 def setup(
