@@ -19,15 +19,15 @@ def now_ns() -> int:
     """CLOCK_MONOTONIC in nanoseconds: the one clock."""
 
 def read_script(name: str, text: str, allow_shell: bool = False, protocol: str = "simple") -> str:
-    """A script in pgbench's language as JSON: ``commands`` (line, kind, text, sql with $1, variables, start in
-    bytes, statements) and ``error`` (line, column, message, cure, shown) or null."""
+    """A script in pgbench's language as JSON: ``commands`` (line, kind, text, sql with $1, variables, start
+    in bytes, statements) and ``error`` (line, column, message, cure, shown) or null."""
 
 def builtin_script(name: str) -> tuple[str, str] | None:
     """The full name and the text of pgbench's built-in script that alone begins with ``name``."""
 
 def evaluate_script(text: str, variables: Mapping[str, str], seed: int) -> dict[str, str]:
-    """The variables after the \\set commands and conditions of a script, as they are written into SQL; ValueError
-    where one has no value."""
+    """The variables after the \\set commands and conditions of a script, as they are written into SQL;
+    ValueError where one has no value."""
 
 class Load:
     """See ``dbdyno.model.protocols.Load``. ``spec`` for engine postgres: docs/core.md."""

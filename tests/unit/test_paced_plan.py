@@ -159,7 +159,7 @@ def test_the_search_finds_the_highest_rate_that_meets_a_target(capacity: int) ->
     best = capacity - 50
     assert step.at is not None and step.high is not None
     assert step.at <= best <= step.high <= 1.07 * step.at + 1
-    assert step.id == "headroom"
+    assert step.id == "rate-target"
 
 
 def test_the_search_without_a_target_finds_where_throughput_ends_to_follow() -> None:

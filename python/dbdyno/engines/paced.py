@@ -10,7 +10,7 @@ from dbdyno.model.units import NS_PER_S
 
 
 def spec(cell: Cell) -> dict[str, Any]:
-    """When calls begin: keys of the driver's specification; times in seconds from the barrier on, and in microseconds."""
+    """When calls begin: keys of the driver's specification (seconds from the barrier on, microseconds)."""
     made: dict[str, Any] = {} if cell.think is None else {"seed": cell.seed}
     made["rounds"] = cell.driver.rounds
     if cell.think is None:

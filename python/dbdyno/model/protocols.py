@@ -395,8 +395,7 @@ _C = TypeVar("_C")
 
 
 def needed(capability: _C | None, what: str) -> _C:
-    """A capability without which this cannot go on: ``what`` it does, in the infinitive. Raises
-    :class:`UsageError` where the engine has none."""
+    """A capability that is needed to do ``what`` (infinitive). Raises :class:`UsageError` without it."""
     if capability is None:
         raise UsageError(f"this engine cannot {what}", "leave that out, or choose another --engine")
     return capability

@@ -26,7 +26,7 @@ from dbdyno.stats.estimates import Mean, wilson_of
 from dbdyno.stats.knee import END, KNEE, NOISE, Bend, bend, noise_of
 
 _ID = {"sessions": "auto-ladder", "rate": "auto-rates"}
-_TARGET = {"sessions": "target", "rate": "headroom"}
+_TARGET = {"sessions": "target", "rate": "rate-target"}
 _FALLS = 0.95  # below this share of the peak throughput is said to fall
 
 

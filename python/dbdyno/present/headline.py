@@ -104,7 +104,7 @@ LEAST = 0.0005
 
 FIRST = "client-limited"
 PARAGRAPH = (
-    "headroom",
+    "rate-target",
     "auto-rates",
     "nothing-measured",
     "paced-capacity",

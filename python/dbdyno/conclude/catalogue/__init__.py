@@ -97,7 +97,10 @@ def entries() -> Mapping[str, Entry]:
     """All entries by id, in the order of the files."""
     files = sorted(Path(__file__).parent.glob("*.toml"))
     tables = [tomllib.loads(f.read_text(encoding="utf-8")) for f in files]
-    return {id: Entry(id, **record) for table in tables for id, record in table.items()}
+    found = [Entry(id, **record) for table in tables for id, record in table.items()]
+    known = {e.id: e for e in found}
+    assert len(known) == len(found), "two entries have one id"
+    return known
 
 
 def entry(id: str) -> Entry:
