@@ -89,7 +89,7 @@ class FakeServer:
         self._last: World | None = None
         self._work_per_call = 0
         self.counting = self.listing = self.watching = self.settings = self.world = self
-        self.statement_counting, self.snapshots, self.tables = None, self, None
+        self.statement_counting, self.snapshots, self.tables, self.checking = None, self, None, None
         self.scripts = self.calibrating = self.pooling = self.truths = self
 
     @property

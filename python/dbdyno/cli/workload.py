@@ -53,6 +53,9 @@ def list_command(context: click.Context, engine: str | None, as_json: bool) -> N
     help="Scale factor: rows.",
 )
 @click.option(
+    "--warehouses", type=click.IntRange(1, 100_000), help="Warehouses of order-entry.  [default: 100]"
+)
+@click.option(
     "--fillfactor", type=click.IntRange(10, 100), default=100, show_default=True, help="Of tables, in %."
 )
 @click.option(
@@ -89,6 +92,7 @@ def prepare(
     dsn: str | None,
     bin_dir: Path | None,
     no_vacuum: bool,
+    warehouses: int | None,
     workers: int | None,
     as_json: bool,
     **chosen: int | str | bool | None,
@@ -103,6 +107,7 @@ def prepare(
     \b
     Examples:
       dbdyno workload prepare pgbench -s 100
+      dbdyno workload prepare order-entry -s 4 --warehouses 10
       dbdyno workload prepare pgbench -s 1000 --partitions 8 --dsn postgresql://app@db1/bench
     """
     from dbdyno.model.protocols import Target
@@ -110,7 +115,8 @@ def prepare(
 
     if (chosen["partitions"] or 0) == 0 and chosen["partition_method"] == "hash":
         raise UsageError("--partition-method hash without --partitions", "say how many: --partitions 8")
-    wish = TableWish(workers=workers or 0, vacuum=not no_vacuum, **chosen)  # type: ignore[arg-type]
+    parameters = {} if warehouses is None else {"warehouses": warehouses}
+    wish = TableWish(workers=workers or 0, vacuum=not no_vacuum, parameters=parameters, **chosen)  # type: ignore[arg-type]
     interrupt, line = drive.Interrupt(), _Line(as_json)
     with interrupt.caught():
         try:

@@ -12,6 +12,7 @@ from dbdyno.conclude.background import is_pooled
 from dbdyno.conclude.case import Case, Row, at, ids, listed, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model import session_time
+from dbdyno.model.checking import FAILED
 from dbdyno.model.claim import Claim
 from dbdyno.model.raw import AWAY, SLOW
 from dbdyno.model.session_time import hidden, too_brief
@@ -27,6 +28,9 @@ def cells_cut_short(case: Case) -> Iterator[Claim]:
     for cell in case.cells:
         if case.observed and cell["status"] == "short":
             yield _window_short(cell, case)
+        elif str(cell["reason"]).startswith(FAILED):
+            said = {"place": at(cell, case), "check": str(cell["reason"]).removeprefix(FAILED)}
+            yield claim("check-failed", said, cells=(cell["cell"],))
         elif cell["status"] != "ok":
             bad = cell["status"] == "invalid"
             yield claim(

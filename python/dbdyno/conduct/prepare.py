@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from dbdyno.conduct.cell import Presence, Unit
 from dbdyno.conduct.progress import ProgressListener
+from dbdyno.conduct.tables import make_tables
 from dbdyno.drive import Interrupt
 from dbdyno.model.environment import Environment, ServerFacts
 from dbdyno.model.errors import TooFewConnections
 from dbdyno.model.plan import Calibration, Plan, Value, Workload
 from dbdyno.model.protocols import Server, needed
+from dbdyno.model.table_making import TableWish
 from dbdyno.model.units import format_ns
 from dbdyno.plan import capped
 from dbdyno.store import Run, RunStore
@@ -86,6 +88,7 @@ class Preparation:
     def _unit(self, workload: Workload, variant: str, params: Mapping[str, Value]) -> Unit:
         self.interrupt.check()
         self.listener.preparing(f"{workload.name}, variant {variant}")
+        self.tables(workload, params)
         self.server.prepare(workload, params, self.plan.top)
         if self.plan.call_target_ns is None:
             return Unit(workload, None)
@@ -96,6 +99,21 @@ class Preparation:
             self.store.remember_call_size(self._key(workload, params), calibration.size)
         self.listener.calibrated(variant, calibration)
         return Unit(workload, calibration)
+
+    def tables(self, workload: Workload, params: Mapping[str, Value]) -> None:
+        """Loads the tables of a workload that has such, unless there are some of that size."""
+        making = self.server.tables
+        if making is None or workload.name not in making.preparable():
+            return
+        wish = TableWish(scale=int(params.get("scale", 1)), on_demand=True, parameters=params)
+        told = self._loading, self.listener.noted
+        made = make_tables(self.server, workload.name, wish, self.interrupt, *told)
+        if made.new:
+            rows = sum(t.rows for t in made.tables)
+            self.listener.noted(f"{workload.name}: loaded {rows:,} rows in {made.seconds:.1f} s")
+
+    def _loading(self, step: str, rows: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002
+        self.listener.preparing(f"{step}: {rows:,} of {total:,} rows")
 
     def _as_before(self, workload: Workload, params: Mapping[str, Value]) -> Calibration | None:
         """A call of the size of earlier runs, so that the runs can be compared; ``None``: there is none, or

@@ -9,6 +9,7 @@ from typing import Any
 from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
 from dbdyno.conduct.cell import Unit, clock_of, measure
+from dbdyno.conduct.checks import DataChecks
 from dbdyno.conduct.deriving import Deriving, deriving
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts
@@ -71,13 +72,14 @@ def run(
                 record.write_plan(plan)
                 made = Preparation(server, plan, environment, store, listener, interrupt)
                 units = made.units(workload, record)
-                _climb(stage, units, record, environment, interrupt, derived)
+                _climb(stage, made, units, record, environment, interrupt, derived)
         derived.finish(listener.preparing)
     return record
 
 
 def _climb(
     stage: Stage,
+    made: Preparation,
     units: dict[str, Unit],
     record: Run,
     environment: Environment,
@@ -98,11 +100,14 @@ def _climb(
     for cell in course.cells():
         interrupt.rest(cool_down_s, clock.sleep)
         stage.enter(plan.variant(cell.variant))
+        made.tables(units[cell.variant].workload, cell.params)
+        checks = DataChecks(server, units[cell.variant].workload, cell)
         snapshots.take(cell.id, "start")
         on_tick = derived.resting_while_measured(progress.of(cell))
         raw = measure(server, plan, cell, units[cell.variant], interrupt, on_tick, stage.bind)
         snapshots.sampled(raw)
         snapshots.take(cell.id, "end")
+        raw = checks.of(raw)
         stage.look()
         if record.info.applied != stage.applied:
             record.update_info(applied=stage.applied)

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
+from dbdyno.model.checking import Checking
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import (
@@ -25,7 +26,7 @@ from dbdyno.model.snapshot import Snapshot
 from dbdyno.model.source import Source
 from dbdyno.model.table_making import Preparing
 from dbdyno.model.tables import CoreColumn
-from dbdyno.model.truth import TruthCase
+from dbdyno.model.truth import Knowing
 from dbdyno.model.wait_families import WaitFamilies
 
 # What has to be put back: written to disk before it is changed, so that a crash loses nothing.
@@ -286,25 +287,6 @@ class Snapshotting(Protocol):
         :class:`TargetError` where the server is lost, or a database is not there."""
 
 
-class Knowing(Protocol):
-    """Loads whose truth is known in advance."""
-
-    def truth_cases(self) -> Sequence[TruthCase]:
-        """Loads whose truth is known in advance, in the order of running."""
-
-    def truth_setup(self, case: TruthCase) -> None:
-        """Makes what the case needs in dbdyno's own schema."""
-
-    def truth_teardown(self, case: TruthCase) -> None: ...
-
-    def brief_session(self, case: TruthCase) -> int | None:
-        """Connects, makes the case's call once (an empty one is none) and disconnects; from any thread.
-
-        CPU time (ns) that the session's process had used when it was asleep again, so without its end; None:
-        it cannot be read.
-        """
-
-
 class World(Protocol):
     """A world of its own (virtual time): its own clock and observers."""
 
@@ -383,6 +365,9 @@ class Server(Protocol):
 
     @property
     def tables(self) -> Preparing | None: ...
+
+    @property
+    def checking(self) -> Checking | None: ...
 
     @property
     def truths(self) -> Knowing | None: ...

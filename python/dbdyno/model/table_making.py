@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True)
 class TableWish:
     """How a workload's tables are to be made. ``workers``: connections; 0: one for each CPU
-    of this machine, at most 8. ``partition_method``: range or hash."""
+    of this machine, at most 8. ``partition_method``: range or hash. ``parameters``: of the workload, besides
+    ``scale``. ``on_demand``: tables of the same size stay however they were made, others are replaced, and
+    parameters that say nothing about tables are passed over."""
 
     scale: int = 1
     seed: int = 42
@@ -24,6 +26,8 @@ class TableWish:
     index_tablespace: str | None = None
     vacuum: bool = True
     replace: bool = False
+    on_demand: bool = False
+    parameters: Mapping[str, int | str | float | bool] = field(default_factory=dict)
 
 
 class PreparedTable(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -80,3 +81,22 @@ class Truth(BaseModel):
         if self.truth is None or self.ledger is None:
             return None
         return (self.ledger - self.truth) / self.wall
+
+
+class Knowing(Protocol):
+    """Loads whose truth is known in advance."""
+
+    def truth_cases(self) -> Sequence[TruthCase]:
+        """Loads whose truth is known in advance, in the order of running."""
+
+    def truth_setup(self, case: TruthCase) -> None:
+        """Makes what the case needs in dbdyno's own schema."""
+
+    def truth_teardown(self, case: TruthCase) -> None: ...
+
+    def brief_session(self, case: TruthCase) -> int | None:
+        """Connects, makes the case's call once (an empty one is none) and disconnects; from any thread.
+
+        CPU time (ns) that the session's process had used when it was asleep again, so without its end; None:
+        it cannot be read.
+        """

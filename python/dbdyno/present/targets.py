@@ -18,7 +18,7 @@ _PLACES = {
     "sessions": ("drift", "level-step"),
     "rungs": (
         *("client-limited", "driver-starved", "driver-share", "errors", "no-calls", "cell-short"),
-        *("cell-invalid", "steal", "long-calls", "window-short", "sessions-lost"),
+        *("cell-invalid", "check-failed", "steal", "long-calls", "window-short", "sessions-lost"),
     ),
     "helpers": ("helpers", "io-workers", "parallel-workers", "autovacuum", "checkpoint"),
     "cross-check": (

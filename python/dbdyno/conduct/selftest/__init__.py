@@ -25,11 +25,11 @@ from dbdyno.model.data_sources import TRACED
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan import Cell, Experiment, Plan, PlannedScript
-from dbdyno.model.protocols import Knowing, Progress, Server, Target, needed
+from dbdyno.model.protocols import Progress, Server, Target, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import empty
-from dbdyno.model.truth import Truth, TruthCase
+from dbdyno.model.truth import Knowing, Truth, TruthCase
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import cell_expected_ns
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql as pgsql
 from pydantic import BaseModel, ConfigDict, Field
 
-from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres import loader, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import server_error
 from dbdyno.engines.postgres.script_halves import script_half
@@ -143,6 +143,8 @@ def stride(span: int) -> int:
 
 
 MARK = "Made by dbdyno; `dbdyno clean` removes it."
+PREPARED = "Made by dbdyno workload prepare"
+"""How the stamp of a loaded table begins."""
 _USUAL_BLOCKS = 1024
 _DROPS_AT_ONCE = 200  # tables: a transaction may hold only so many locks
 
@@ -291,7 +293,9 @@ def clean(connection: Connection) -> list[str]:
     """Removes what we made; what that was, in words. An object that something else depends on stays."""
     if not _ours(connection):
         return []
-    ours = [(kind, name) for kind, name, stamp in _made(connection) if _is_ours(kind, name, stamp)]
+    made = _made(connection)
+    loaded = _loaded({name for kind, name, stamp in made if kind == "table" and _prepared(stamp)})
+    ours = [(k, n) for k, n, s in made if (k == "table" and n in loaded) or _is_ours(k, n, s)]
     removed = []
     with _privileged(connection), connection.patient():
         for kind in ("function", "table"):
@@ -316,6 +320,16 @@ def _drop_schema(connection: Connection) -> None:
             f"schema {SCHEMA} stays, for it holds what dbdyno did not make: {e.diag.message_detail}",
             "move or drop that yourself, then dbdyno clean again",
         ) from None
+
+
+def _prepared(stamp: str | None) -> bool:
+    return stamp is not None and stamp.startswith(PREPARED)
+
+
+def _loaded(first: Container[str]) -> set[str]:
+    """Tables of workloads that are loaded into our schema, by the first of each, which has the stamp."""
+    found = [loader.description(d.name) for d in _FOLDER.iterdir() if (d / "load.toml").is_file()]
+    return {t.name for d in found if d.own_schema and d.tables[0].name in first for t in d.tables}
 
 
 def _is_ours(kind: str, name: str, stamp: str | None) -> bool:

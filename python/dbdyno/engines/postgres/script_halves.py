@@ -31,12 +31,14 @@ class HalfScript(_Data):
 
 
 class ScriptHalf(_Data):
-    """``half.toml``; unknown keys are errors. ``checks``: files of one query each, whose rows are what is
-    wrong with the data; ``load``: the file that describes its tables (docs/loader.md)."""
+    """``half.toml``; unknown keys are errors. ``load``: the file that describes its tables (docs/loader.md);
+    ``checks``: files of one query each, whose row is (name, expected, found); ``counts``: a file with a query
+    of how often each script that changes rows has been committed: (script, count)."""
 
     version: int
     scripts: tuple[HalfScript, ...]
     checks: tuple[str, ...] = ()
+    counts: str | None = None
     load: str | None = None
     session: dict[str, str] = Field(default_factory=dict)  # settings of its sessions
 

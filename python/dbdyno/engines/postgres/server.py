@@ -27,6 +27,7 @@ from dbdyno.engines.postgres import (
     truth,
 )
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
+from dbdyno.engines.postgres.checking import Checks
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import doing, recognised
 from dbdyno.engines.postgres.facts import sight
@@ -90,7 +91,7 @@ class PostgresServer:
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
         self.snapshots = Snapshots(here, self._statements, self._added)
-        self.tables, self.world = Tables(here), None
+        self.tables, self.checking, self.world = Tables(here), Checks(here), None
 
     # -- what it is -----------------------------------------------------------------------------
     @property

@@ -28,7 +28,6 @@ _MOST_WORKERS = 8
 _BIGINT_SINCE = 20_000
 """From this scale on numbers of accounts need 8 bytes."""
 _PARENTS_LOGGED_SINCE = 180_000
-_MARK = "Made by dbdyno workload prepare"
 _SORT_BYTES_PER_ROW = 40
 _MOST_SORT_MB = 1024
 _OPTIONS = {
@@ -40,7 +39,7 @@ _OPTIONS = {
     "index_tablespace": "index_tablespace",
 }
 """Options, and what stands in the SQL files of workloads that have them."""
-_NOT_OF_CONTENT = ("workers", "vacuum", "replace")
+_NOT_OF_CONTENT = ("workers", "vacuum", "replace", "on_demand")
 
 
 class Tables:
@@ -77,7 +76,7 @@ class Making:
     def __init__(self, connection: Connection, workload: str, wish: TableWish) -> None:
         self._connection, self._workload, self._wish = connection, workload, wish
         self._description = loader.description(workload)
-        parameters = {**self._description.parameters, "scale": wish.scale}
+        parameters = self._sizes()
         self._counts, self._parameters = self._description.row_counts(parameters), parameters
         self._check_options()
         if self._description.own_schema:
@@ -100,6 +99,8 @@ class Making:
             return False
         if stamp == self._stamp():
             return True
+        if self._wish.on_demand and stamp is not None:
+            return _size(stamp) == _size(self._stamp())
         raise UsageError(
             f"{', '.join(there)} already exist in schema {self._schema}"
             + (", made with other options" if stamp else ""),
@@ -107,9 +108,24 @@ class Making:
             "(options=-csearch_path=SCHEMA)",
         )
 
+    def _sizes(self) -> dict[str, int]:
+        """The parameters of the tables. Raises :class:`UsageError` for one that they have not."""
+        known, given = self._description.parameters, self._wish.parameters
+        for name in given if not self._wish.on_demand else ():
+            if name not in known:
+                option = f"--{name}"
+                raise UsageError(
+                    f"{option}: the tables of {self._workload} have no such option", f"leave out {option}"
+                )
+        chosen = {name: int(value) for name, value in given.items() if name in known}
+        return {**known, **chosen, "scale": self._wish.scale}
+
     def _stamp(self) -> str:
         chosen = {k: v for k, v in asdict(self._wish).items() if k not in _NOT_OF_CONTENT}
-        return f"{_MARK} {self._workload}, version {self._description.version}: {json.dumps(chosen)}"
+        chosen["parameters"] = self._parameters
+        return (
+            f"{objects.PREPARED} {self._workload}, version {self._description.version}: {json.dumps(chosen)}"
+        )
 
     def _create(self) -> None:
         """In one transaction with the removal of what is replaced: an error leaves all as it was."""
@@ -338,11 +354,17 @@ def _stamp(connection: Connection, schema: str, description: loader.Description)
         "join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s",
         [schema, description.tables[0].name],
     ).fetchone()
-    return str(row[0]) if row and row[0] and str(row[0]).startswith(_MARK) else None
+    return str(row[0]) if row and row[0] and str(row[0]).startswith(objects.PREPARED) else None
+
+
+def _size(stamp: str) -> tuple[str, Any]:
+    """Workload and version, and the parameters, of what :meth:`Making._stamp` wrote."""
+    made, _, chosen = stamp.partition(": ")
+    return made, json.loads(chosen or "{}").get("parameters")
 
 
 def _unfinished(workload: str) -> str:
-    return f"{_MARK} {workload}: unfinished"
+    return f"{objects.PREPARED} {workload}: unfinished"
 
 
 def _mark(connection: Connection, schema: str, description: loader.Description, stamp: str) -> None:

@@ -1,0 +1,78 @@
+"""Checks of a workload's data: queries beside its scripts, and rows counted against calls made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.loader import filled
+from dbdyno.engines.postgres.script_halves import ScriptHalf, script_half, text_of
+from dbdyno.engines.postgres.settings import Site
+from dbdyno.model.checking import Check
+
+_UNKNOWN = r"^(08|57P|40003)"
+"""Errors after which a commit may have been made or not: of connections, of a server that ends."""
+_BROKEN = ("lost", "aborted")
+
+
+class Checks:
+    """:class:`dbdyno.model.checking.Checking`."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def counts(self, workload: str) -> Mapping[str, int] | None:
+        half = script_half(workload)
+        return None if half is None or not half.checks else self._counts(workload, half)
+
+    def _counts(self, workload: str, half: ScriptHalf) -> dict[str, int]:
+        if half.counts is None:
+            return {}
+        with doing(f"counting the rows of {workload}"), self._site.connection().patient():
+            query = text_of(workload, half.counts)
+            return dict(self._site.connection().execute(query.encode()).fetchall())
+
+    def checks(
+        self,
+        workload: str,
+        params: Mapping[str, object],
+        before: Mapping[str, int],
+        tables: Mapping[str, pl.DataFrame],
+    ) -> list[Check]:
+        half = script_half(workload)
+        assert half is not None
+        found = counted(before, self._counts(workload, half), tables)
+        numbers = {name: value for name, value in params.items() if isinstance(value, int)}
+        with doing(f"checking the data of {workload}"), self._site.connection().patient():
+            for file in half.checks:
+                query = filled(text_of(workload, file), numbers)
+                for name, expected, is_now in self._site.connection().execute(query.encode()).fetchall():
+                    found.append(Check(name, int(expected), int(expected), int(is_now)))
+        return found
+
+
+def counted(
+    before: Mapping[str, int], after: Mapping[str, int], tables: Mapping[str, pl.DataFrame]
+) -> list[Check]:
+    """Commits by script against calls that ended well; a call whose end is unknown may be either."""
+    scripts = tables["scripts"]
+    made: dict[str, int] = dict(
+        scripts.group_by("name").agg((pl.col("calls") + pl.col("settle_calls")).sum()).rows()
+    )
+    known = scripts.select("script", "name").unique()
+    doubtful = tables["script_errors"].filter(pl.col("sqlstate").str.contains(_UNKNOWN))
+    lost: dict[str, int] = dict(
+        doubtful.join(known, on="script").group_by("name").agg(pl.col("count").sum()).rows()
+    )
+    broken = tables["sessions"].filter(pl.col("end_reason").is_in(_BROKEN)).height
+    return [
+        Check(
+            f"committed calls of {name}",
+            made.get(name, 0),
+            made.get(name, 0) + lost.get(name, 0) + broken,
+            after.get(name, 0) - count,
+        )
+        for name, count in before.items()
+    ]
