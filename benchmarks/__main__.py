@@ -35,6 +35,7 @@ ALL = {
     "client-cpu": hot_path.client_cpu,
     "scripts": scripts.main,
     "script-instructions": scripts.instructions,
+    "script-expressions": scripts.expressions,
     "observation": observation.main,
     "observe": observe.main,
     "start": start.main,

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.common import POINT_SELECT, Bench, pairs, server, tell
+from benchmarks.common import POINT_SELECT, ROOT, Bench, pairs, server, tell
 from benchmarks.hot_path import _TPS, _TRANSACTIONS, _process
 from benchmarks.instructions import LENGTHS, _per_call
 
 SCRIPTS = ("select-only", "tpcb-like")
 SESSIONS = (1, 8, 50)
+EXPRESSIONS = (
+    "random(1, 100000 * :scale)",
+    "random_gaussian(1, 100000 * :scale, 5)",
+    "random_exponential(1, 100000 * :scale, 5)",
+    "random_zipfian(1, 100000 * :scale, 1.1)",
+    "permute(hash(:scale) % 1000000, 1000000)",
+    "case when :scale > 5 and :scale % 2 = 0 then :scale / 2 else 0 end",
+)
 SCALE = "10"
 
 
@@ -41,6 +50,12 @@ def instructions(_pairs: int, _seconds: float) -> None:
                 f"ratio {ours / theirs:.3f} (select-only: wanted <= 1,000)",
                 flush=True,
             )
+
+
+def expressions(_pairs: int, _seconds: float) -> None:
+    """Nanoseconds of a `\\set`: the fastest and, in parentheses, the median of eleven rounds."""
+    words = ["cargo", "run", "--release", "--quiet", "-p", "dyno-script", "--example", "expressions", "--"]
+    subprocess.run([*words, *EXPRESSIONS], cwd=ROOT, check=True)
 
 
 def _text(name: str) -> str:
