@@ -14,7 +14,7 @@ from dbdyno.engines import paced
 from dbdyno.model.errors import UsageError
 from dbdyno.model.pacing import Think
 from dbdyno.model.plan import DriverSpec, Experiment, Plan, VariantSpec
-from dbdyno.plan import Findings, Next, Seen, grown, next_rung, resolve
+from dbdyno.plan import Findings, Next, Seen, fewer_sessions, grown, next_rung, resolve
 from dbdyno.plan.rates import parse_rate, parse_rates, parse_think
 
 S, MS = 1_000_000_000, 1_000_000
@@ -177,6 +177,20 @@ def test_a_plan_of_rates_grows() -> None:
     plan, (cell,) = grown(_plan(rates="auto"), 640, 1)
     assert (cell.rate_per_s, cell.sessions, cell.id) == (640, 32, "0002-lio-base-s32-640ps-r1")
     assert plan.cells[-1] == cell
+
+
+def test_the_sessions_that_were_not_asked_for_are_no_more_than_the_server_takes() -> None:
+    asked = _plan(rate="50", sessions="40")
+    assert fewer_sessions(asked, 7, "10 are free") == asked
+    plan = fewer_sessions(_plan(rates="100,200"), 7, "10 are free")
+    assert [(c.sessions, c.rate_per_s, c.id) for c in plan.cells] == [
+        (7, 100, "0001-lio-base-s7-100ps-r1"),
+        (7, 200, "0002-lio-base-s7-200ps-r1"),
+    ]
+    assert [(c.value, c.reason) for c in plan.choices if c.name == "sessions"] == [("7", "10 are free")]
+    searched = fewer_sessions(_plan(rates="auto"), 7, "10 are free")
+    assert searched.adaptive is not None
+    assert (searched.top, searched.adaptive.top) == (7, 1_000_000), "the rate is not cut"
 
 
 def test_a_dry_run_says_rates() -> None:

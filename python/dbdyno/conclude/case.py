@@ -253,6 +253,11 @@ class Case:
             yield name, part.sort("sessions", "rate_per_s")
 
     @cached_property
+    def rates(self) -> Mapping[str, float | None]:
+        """Calls per second that were to become due, by cell."""
+        return {c["cell"]: c["rate_per_s"] for c in self.cells}
+
+    @cached_property
     def ladders(self) -> Mapping[tuple[str, str], Ladder]:
         """By workload and variant."""
         return {(str(one.workload), str(one.variant)): one for one in ladders_of(self)}
@@ -262,7 +267,7 @@ def where(cell: Row, case: Case) -> str:
     """``8 sessions``, with variant and repeat where there are several; of an observation ``window 3``."""
     if case.observed:
         return f"window {cell['repeat']}"
-    rate = cell.get("rate_per_s")
+    rate = case.rates.get(cell["cell"])
     text = load_words(cell["sessions"]) if rate is None else rate_words(rate)
     if rate is not None and not case.plan.by_rate:
         text += f" and {load_words(cell['sessions'])}"

@@ -8,7 +8,7 @@ from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim
-from dbdyno.model.ledger_rows import TOGETHER
+from dbdyno.model.ledger_rows import together_at
 from dbdyno.model.tables import empty
 
 LOCK_SHARE = 0.05
@@ -55,4 +55,4 @@ def _rows(case: Case, rung: Row) -> list[Row]:
         r for r in table.sort("by", "rank").to_dicts()
         if all(r[c] == rung[c] for c in ("workload", "variant", "sessions"))
     ]  # fmt: skip
-    return [r for r in rows if r["cell"] == TOGETHER] or rows
+    return [r for r in rows if r["cell"] == together_at(rung["rate_per_s"])] or rows

@@ -259,7 +259,7 @@ def _table(case: Case) -> pl.DataFrame:
 def _cells(case: Case, rung: Row) -> list[Row]:
     """The rung's usable cells that have a profile."""
     there = set(_table(case)["cell"])
-    key = ("workload", "variant", "sessions")
+    key = ("workload", "variant", "sessions", "rate_per_s")
     return [c for c in case.usable if c["cell"] in there and all(c[k] == rung[k] for k in key)]
 
 

@@ -25,14 +25,17 @@ def capacity(case: Case, name: str, rows: list[Row]) -> Iterator[Claim]:
     if not known:
         yield claim("nothing-measured", {}, case="no-rate", subject=name)
         return
-    over = next((r for r in known if _unmet(r) > LEFT_OVER), None)
-    met = [r for r in known if over is None or r["offered_per_s"] < over["offered_per_s"]]
-    best = max(met, key=lambda r: float(r["offered_per_s"]), default=None)
+    over = next((r for r in known if not _delivered(r)), None)
+    met = [r for r in known if over is None or _rate(r) < _rate(over)]
+    best = max(met, key=_rate, default=None)
     said: dict[str, Any] = {"least": LEFT_OVER, "sessions": known[-1]["sessions"]}
     parts: list[str] = []
     if best is not None:
-        rate = best["rate_per_s"] or best["offered_per_s"]
-        said |= {"rate": rate, "p50": best["response_p50_ns"] or 0.0, "p99": best["response_p99_ns"] or 0.0}
+        said |= {
+            "rate": _rate(best),
+            "p50": best["response_p50_ns"] or 0.0,
+            "p99": best["response_p99_ns"] or 0.0,
+        }
     if over is not None:
         said |= _above(over, case)
         parts.append("drops" if (over["dropped"] or 0) > over["backlog_end"] * over["repeats"] else "grows")
@@ -43,19 +46,26 @@ def capacity(case: Case, name: str, rows: list[Row]) -> Iterator[Claim]:
     yield claim("paced-capacity", said, value, case="not" if best is None else one, parts=parts, subject=name)
 
 
-def _unmet(rung: Row) -> float:
-    """Share of the calls that became due and were not begun."""
-    unmet = (rung["dropped"] or 0.0) + (rung["backlog_end"] or 0.0) * rung["repeats"]
-    whole = unmet + rung["calls"] + rung["errors"]
-    return float(unmet / whole) if whole else 0.0
+def _rate(rung: Row) -> float:
+    """Calls per second that were to become due."""
+    return float(rung["rate_per_s"] or rung["offered_per_s"])
+
+
+def _delivered(rung: Row) -> bool:
+    """Whether nearly all calls that became due were begun, but for as many as the sessions soon take up."""
+    waiting, lost = rung["backlog_end"] or 0.0, rung["dropped"] or 0.0
+    left = waiting * rung["repeats"] if waiting > rung["sessions"] else 0.0
+    whole = left + lost + rung["calls"] + rung["errors"]
+    return not whole or left + lost <= LEFT_OVER * whole
 
 
 def _above(over: Row, case: Case) -> dict[str, Any]:
     cells = [c for c in case.usable if c["rate_per_s"] == over["rate_per_s"]]
     walls = [c["wall_s"] for c in cells] or [1.0]
+    wall, left = sum(walls) / len(walls), over["backlog_end"] or 0.0
     return {
-        "over": over["rate_per_s"] or over["offered_per_s"],
-        "growth": max(0.0, over["offered_per_s"] - over["calls_per_s"]),
+        "over": _rate(over),
+        "growth": max(0.0, min(over["offered_per_s"] - over["calls_per_s"], left / wall)),
         "dropped": (over["dropped"] or 0.0) / max(1.0, over["offered_per_s"] * sum(walls)),
         "delivered": over["calls_per_s"],
     }
@@ -67,10 +77,10 @@ def overload(case: Case) -> Iterator[Claim]:
     for cell in case.usable:
         f = case.figures(cell["cell"])
         due, left = f.get("arrivals") or 0.0, f.get("backlog_end") or 0.0
-        if not due or left / due <= LEFT_OVER:
+        if left <= max(LEFT_OVER * due, cell["sessions"]):
             continue
         said = {"offered": f.get("offered_per_s") or 0.0, "delivered": f.get("calls_per_s") or 0.0}
-        said |= {"backlog": left, "age": f.get("backlog_age_max_ns") or 0.0, "least": LEFT_OVER}
+        said |= {"backlog": round(left), "age": f.get("backlog_age_max_ns") or 0.0, "least": LEFT_OVER}
         found.append((left / due, said, cell))
     yield from _each("paced-overload", found, case, "backlog")
 

@@ -20,7 +20,7 @@ from dbdyno.conclude.rungs import Rungs
 from dbdyno.model.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.brief import STATUS
 from dbdyno.model.claim import Claim
-from dbdyno.model.ledger_rows import TOGETHER, account_rows, top_level
+from dbdyno.model.ledger_rows import TOGETHER, account_rows, together_at, top_level
 from dbdyno.model.session_time import STARVED
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOCKS, STORAGE, WaitFamilies, families_of
@@ -373,7 +373,7 @@ def lock_bound(case: Case) -> Iterator[Claim]:
 def _held(case: Case, rung: Row) -> Row | None:
     """The largest such wait of the rung's cells together."""
     same = [pl.col(c) == rung[c] for c in ("workload", "variant", "sessions")]
-    rows = case.table("top_events", TOGETHER).filter(*same)
+    rows = case.table("top_events", together_at(rung["rate_per_s"])).filter(*same)
     families = families_of(case.tables)
     locks = [r for r in rows.to_dicts() if "/" in r["name"] and families.of(r["name"]) in LOCKS]
     most = max(locks, key=lambda r: float(r["seconds"]), default=None)

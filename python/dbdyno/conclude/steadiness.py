@@ -179,8 +179,9 @@ def along(ladder: Ladder) -> Iterator[Claim]:
 
 
 def uneven_sessions(case: Case) -> Iterator[Claim]:
-    """The rung whose fastest session is furthest from its slowest, if that is not chance."""
-    tested = [(*spread, c) for c in case.usable for spread in _spread(case, c)]
+    """The rung whose fastest session is furthest from its slowest, if that is not chance. Paced, calls go to
+    whichever session is free."""
+    tested = [(*spread, c) for c in case.usable if c["rate_per_s"] is None for spread in _spread(case, c)]
     limit = FALSE_ALARMS / max(1, len(tested))
     found = [
         ({"low": low, "high": high, "ratio": high / low, "limit": limit}, c)

@@ -15,7 +15,7 @@ from dbdyno.model.plan import Calibration, Plan, Value, Workload
 from dbdyno.model.protocols import Server, needed
 from dbdyno.model.table_making import TableWish
 from dbdyno.model.units import format_ns
-from dbdyno.plan import capped
+from dbdyno.plan import capped, fewer_sessions
 from dbdyno.store import Run, RunStore
 
 EXTRA_CONNECTIONS = 3  # control, activity, calibration
@@ -24,12 +24,16 @@ _AS_ASKED, _AS_CHOSEN = (0.7, 1.4), (0.1, 2.0)
 
 
 def fitted(server: Server, plan: Plan) -> Plan:
-    """An auto ladder ends at what the server has room for; of others every rung must have its connections."""
+    """An auto ladder ends at what the server has room for, and paced load has no more sessions, unless their
+    number was asked for; of others every rung must have its connections."""
     capacity, sessions = server.capacity(), connections(plan)
     room = capacity.free - EXTRA_CONNECTIONS
-    if plan.adaptive is None or not 1 <= room < sessions:
+    if not 1 <= room < sessions:
         return plan
-    return capped(plan, room, f"{capacity.free} connections are free: {capacity.detail}")
+    why = f"{capacity.free} connections are free: {capacity.detail}"
+    if any(c.pacing is not None for c in plan.cells):
+        return fewer_sessions(plan, room, why)
+    return plan if plan.adaptive is None else capped(plan, room, why)
 
 
 def check_capacity(server: Server, plan: Plan) -> None:

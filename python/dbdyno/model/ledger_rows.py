@@ -96,6 +96,12 @@ def of_older(ledger: pl.DataFrame) -> pl.DataFrame:
 TOGETHER = "all"
 """The cell name of what several cells say together."""
 
+
+def together_at(rate_per_s: float | None) -> str:
+    """The cell name of what the repeats of a load say together; of paced ones each rate has its own."""
+    return TOGETHER if rate_per_s is None else f"{TOGETHER}-{rate_per_s:g}ps"
+
+
 _NEEDED = ("ledger", "events", "cut_levels", "cell_sessions", "cell_sources", "cut_sampler")
 _CELL = [c.name for c in CELL]
 
@@ -110,11 +116,15 @@ def of_cells(tables: Tables) -> Iterator[tuple[dict[str, Any], Window, dict[str,
 
 
 def groups(windows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], list[Window]]]:
-    """(key with cell ``all`` and repeat 0, its cells); without invalid cells, unless there are no others."""
+    """(key with the cell of :func:`together_at` and repeat 0, its cells); without invalid cells, unless there
+    are no others."""
     by = ["workload", "variant", "sessions"]
-    for key, rows in windows.group_by(by, maintain_order=True):
+    for key, rows in windows.group_by(*by, "rate_per_s", maintain_order=True):
         found = rows.to_dicts()
-        head = dict(zip(by, key, strict=True)) | {"cell": TOGETHER, "repeat": 0}
+        head = dict(zip(by, key[:-1], strict=True)) | {
+            "cell": together_at(found[0]["rate_per_s"]),
+            "repeat": 0,
+        }
         yield head, [w for w in found if w["status"] != "invalid"] or found
 
 

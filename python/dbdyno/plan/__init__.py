@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         until_share,
         without,
     )
+    from dbdyno.plan.rates import fewer_sessions
     from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal
     from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, recipe_error, syntax_error
     from dbdyno.plan.variants import texts
@@ -43,6 +44,7 @@ lazy(
         "default_ladder": "dbdyno.plan.ladder",
         "deriving_ns": "dbdyno.plan.planner",
         "duration_of": "dbdyno.plan.observing",
+        "fewer_sessions": "dbdyno.plan.rates",
         "grown": "dbdyno.plan.adaptive",
         "next_rung": "dbdyno.plan.adaptive",
         "observed_cell": "dbdyno.plan.observing",

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.pacing import Pacing, Think
-from dbdyno.model.plan import Cell, Choice, Experiment, VariantSpec
+from dbdyno.model.plan import Cell, Choice, Experiment, Plan, VariantSpec
 from dbdyno.model.units import parse_duration_ns
 
 MAX_RATE = 1_000_000
@@ -133,6 +133,19 @@ def sessions_for(experiment: Experiment, cpus: float, choices: list[Choice]) -> 
             "one number: --sessions 32; or one rate for every number: --rate 500 --sessions 8,16,32",
         )
     return said
+
+
+def fewer_sessions(plan: Plan, room: int, reason: str) -> Plan:
+    """Paced over ``room`` sessions, as the server has connections for; a number that the user chose stays."""
+    if plan.experiment.sessions is not None:
+        return plan
+    cells = tuple(
+        c.model_copy(update={"sessions": room, "id": c.id.replace(f"-s{c.sessions}-", f"-s{room}-")})
+        for c in plan.cells
+    )
+    choices = [c for c in plan.choices if c.name != "sessions"]
+    choices.append(Choice(name="sessions", value=str(room), reason=reason))
+    return plan.model_copy(update={"cells": cells, "choices": tuple(choices)}).sealed()
 
 
 def pacing_of(experiment: Experiment, rate: float | None) -> Pacing | None:

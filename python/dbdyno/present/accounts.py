@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.model.results import Results
 from dbdyno.model.source import HIDDEN_STATUS
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
-from dbdyno.present.figures import Series, of_series
+from dbdyno.present.figures import Series, by_load, load_of, of_series
 
 BRACKET = "runq.throttled_bracket"  # lies inside runq: shown beside it, never added
 THROTTLED = "runq.throttled"
@@ -52,19 +52,20 @@ def leaves(ledger: pl.DataFrame, scope: str) -> pl.DataFrame:
     return rows.filter(~drop)
 
 
-def throttled(results: Results, series: Series) -> dict[int, str]:
+def throttled(results: Results, series: Series) -> dict[float, str]:
     """Per rung the throttled time (seconds per second), measured or as a bracket, where known and not 0."""
-    rows = of_series(results.tables["ledger"], series).filter(
+    column = load_of(results).column
+    rows = of_series(by_load(results, results.tables["ledger"]), series).filter(
         (pl.col("scope") == "rung") & pl.col("account").is_in([BRACKET, THROTTLED])
     )
     measured = pl.col("account") == THROTTLED
     rows = rows.filter(measured | ~measured.any().over("cell"))
-    ends = rows.group_by("sessions").agg(
+    ends = rows.group_by(column).agg(
         pl.coalesce("low", pl.lit(0.0)).mean().alias("low"), pl.coalesce("high", "aas").mean().alias("high")
     )
     return {
-        int(n): f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
-        for n, low, high in ends.filter(pl.col("high") > 0).select("sessions", "low", "high").rows()
+        n: f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
+        for n, low, high in ends.filter(pl.col("high") > 0).select(column, "low", "high").rows()
     }
 
 
@@ -93,7 +94,7 @@ _SEGMENT: dict[str, Any] = {
 def at_rungs(results: Results, series: Series) -> pl.DataFrame:
     """The cells of a ladder, each at its rung."""
     cells = of_series(results.tables["windows"], series)
-    return cells.select("cell", place=pl.col("sessions"), weight=pl.lit(1.0))
+    return cells.select("cell", place=pl.col(load_of(results).column), weight=pl.lit(1.0))
 
 
 def stack(results: Results, places: pl.DataFrame) -> pl.DataFrame:

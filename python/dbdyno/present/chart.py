@@ -10,7 +10,7 @@ import polars as pl
 
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present.document import Chart, Key
-from dbdyno.present.figures import cpus_text
+from dbdyno.present.figures import SESSIONS, Load, cpus_text
 from dbdyno.present.palette import SERIES, var
 
 HEIGHT = 300
@@ -82,16 +82,19 @@ def _text(values: list[Spec]) -> str:
     return json.dumps(values, allow_nan=False)
 
 
-def sessions_axis() -> Spec:
-    """Sessions to scale."""
-    axis = {"tickMinStep": 1, "format": "d", "labelOverlap": True}
-    return channel("sessions:Q", title="sessions", axis=axis, scale={"domainMin": 0, "nice": True})
+def load_axis(load: Load = SESSIONS) -> Spec:
+    """Sessions or rates to scale."""
+    axis: Spec = {"labelOverlap": True}
+    if load == SESSIONS:
+        axis |= {"tickMinStep": 1, "format": "d"}
+    return channel(f"{load.column}:Q", title=load.title, axis=axis, scale={"domainMin": 0, "nice": True})
 
 
-def rungs_axis() -> Spec:
-    """Sessions as steps of equal width: for bars."""
+def rungs_axis(load: Load = SESSIONS) -> Spec:
+    """Sessions or rates as steps of equal width: for bars."""
     axis = {"labelAngle": 0, "labelOverlap": "greedy", "labelSeparation": 8, "ticks": False}
-    return channel("sessions:O", title="sessions", axis=axis, scale={"type": "band", "paddingInner": 0.15})
+    scale = {"type": "band", "paddingInner": 0.15}
+    return channel(f"{load.column}:O", title=load.title, axis=axis, scale=scale)
 
 
 ROOM = 8

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.present import charts_time, figures, headline
+from dbdyno.present import charts_paced, charts_time, figures, headline
 from dbdyno.present.chart import (
     Spec,
     channel,
@@ -20,10 +20,10 @@ from dbdyno.present.chart import (
     encoded,
     layer,
     line_and_points,
+    load_axis,
     number,
     rungs_axis,
     series_keys,
-    sessions_axis,
     time_unit,
     tips,
 )
@@ -48,12 +48,14 @@ class Group(NamedTuple):
 def main(results: Results) -> list[Group]:
     """The first charts, by workload: throughput beside where the time went, then response times."""
     series = series_of(results)
+    by_rate = figures.load_of(results) != figures.SESSIONS
     made = []
     for workload in dict.fromkeys(s.workload for s in series):
         mine = [s for s in series if s.workload == workload]
         stacks = [_titled(charts_time.time_stack(results, s, "aas"), s, series) for s in mine]
-        drawn = [throughput(results, mine), *stacks, response(results, mine)]
-        if len(series) == 1:
+        first, last = charts_paced.DRAWN if by_rate else (throughput, response)
+        drawn = [first(results, mine), *stacks, last(results, mine)]
+        if len(series) == 1 and not by_rate:
             drawn.append(charts_time.time_stack(results, mine[0], "share"))
         made.append(_group(workload if len(series) > len(mine) else "", drawn))
     return [g for g in made if g.charts]
@@ -101,7 +103,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
         min(most, r["high"] or r["rate"]) for r in rows
     )  # two repeats may have an endless interval
     labels = [s.label for s in series]
-    base = {"x": sessions_axis(), "color": coloured("series", labels)}
+    base = {"x": load_axis(), "color": coloured("series", labels)}
     y = channel("rate:Q", title=unit, axis={"format": "~s"}, scale={"domain": [0, cap], "nice": False})
     perfect = layer(
         _perfect(rows, labels, top, cap), "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75
@@ -175,7 +177,7 @@ def response(results: Results, series: list[Series]) -> Chart | None:
         rows,
         30,
         tips("series:N", "sessions:Q", "statistic:N", ("time:Q", ",.3~r", title)),
-        x=sessions_axis(),
+        x=load_axis(),
         y=channel("time:Q", title=title, scale={"type": "linear"}),
         color=coloured("statistic", names, paints) if one else coloured("series", labels),
         detail=[channel("series:N"), channel("statistic:N")],
@@ -206,19 +208,19 @@ def _responses(results: Results, series: Series, shown: dict[str, str]) -> list[
     ]
 
 
-def _durations(results: Results, series: Series) -> tuple[int, pl.DataFrame]:
+def _durations(results: Results, series: Series) -> tuple[str, pl.DataFrame]:
     """Top rung of the series that has a histogram; its buckets (low_ns, high_ns, count) over all repeats."""
-    frame = results.tables["histogram"]
+    frame, load = results.tables["histogram"], figures.load_of(results)
     if "sessions" not in frame.columns and "cell" in frame.columns:
-        keys = results.tables["windows"].select("cell", "workload", "variant", "sessions")
+        keys = results.tables["windows"].select("cell", "workload", "variant", load.column)
         frame = frame.join(keys, on="cell", how="inner")
-    known = {"workload", "variant", "sessions"} <= set(frame.columns)
+    known = {"workload", "variant", load.column} <= set(frame.columns)
     mine = of_series(frame, series).filter(pl.col("count") > 0) if known else frame.clear()
     if mine.is_empty():
-        return 0, mine
-    top = mine["sessions"].max()
-    buckets = mine.filter(pl.col("sessions") == top).group_by("low_ns", "high_ns").agg(pl.col("count").sum())
-    return int(top), buckets.sort("low_ns")  # type: ignore[arg-type]
+        return "", mine
+    top = mine[load.column].max()
+    buckets = mine.filter(pl.col(load.column) == top).group_by("low_ns", "high_ns").agg(pl.col("count").sum())
+    return figures.load_text(load, number(top)), buckets.sort("low_ns")
 
 
 def distribution(results: Results, series: Series) -> Chart | None:
@@ -241,11 +243,11 @@ def distribution(results: Results, series: Series) -> Chart | None:
     )
     return chart(
         "distribution",
-        f"Durations of calls at {top} sessions",
+        f"Durations of calls at {top}",
         "More than one hill says that calls fall into kinds, for example those that found a free CPU and "
         "those that queued.",
         [drawn],
-        f"Number of calls by response time at {top} sessions",
+        f"Number of calls by response time at {top}",
         rows,
     )
 
@@ -283,13 +285,13 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
         color=coloured("series", labels),
         tooltip=tips("series:N", ("percent:Q", ".6~g", "percentile"), ("time:Q", ",.4~r", title)),
     )
-    at = " and ".join(str(top) for top in sorted({top for _, top, _ in found}))
+    at = " and ".join(dict.fromkeys(top for _, top, _ in found))
     return chart(
         "percentiles",
-        f"Percentiles at {at} sessions",
+        f"Percentiles at {at}",
         "Read upwards from a percentile: so long, at most, did that share of the calls take.",
         [drawn],
-        f"Response time in {unit} by percentile at {at} sessions",
+        f"Response time in {unit} by percentile at {at}",
         rows,
         legend=series_keys(labels) if len(series) > 1 else (),
         log=True,
@@ -312,7 +314,9 @@ def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, A
 
 
 def spread(results: Results, series: Series) -> Chart | None:
-    """Each session's rate against the mean of its rung."""
+    """Each session's rate against the mean of its rung; paced, chance says which session takes a call."""
+    if figures.load_of(results) != figures.SESSIONS:
+        return None
     rates = of_series(results.tables["rates"], series).filter(
         (pl.col("scope") == "session") & (pl.col("name") == "calls_per_s") & pl.col("value").is_not_null()
     )

@@ -19,10 +19,10 @@ from dbdyno.present.chart import (
     cpu_mark,
     encoded,
     layer,
+    load_axis,
     number,
     rungs_axis,
     series_keys,
-    sessions_axis,
     time_unit,
     tips,
 )
@@ -49,25 +49,32 @@ _CAPTIONS = {
     "accounted for twice (signed remainder).",
 }  # fmt: skip
 
+_PACED = _STRIPED + "Not drawn: time at the client, mostly of sessions for which no call was due."
+
 
 def time_stack(results: Results, series: Series, measure: Literal["aas", "share"]) -> Chart | None:
     """Stacked bars, one a rung; a negative remainder hangs below zero."""
     places = accounts.at_rungs(results, series)
-    rows = accounts.few(accounts.stack(results, places))
+    load = figures.load_of(results)
+    rows = accounts.stack(results, places)
+    if load != figures.SESSIONS:
+        rows = accounts.piled(rows.filter(pl.col("key") != "client"))
+    rows = accounts.few(rows)
     if rows.is_empty():
         return None
     over = pl.col("place") if measure == "share" else pl.lit(1)
     drawn = _told(rows, pl.col("place")).with_columns(
-        sessions="place", y0=pl.col("y0") / over, y1=pl.col("y1") / over
+        pl.col("place").alias(load.column), y0=pl.col("y0") / over, y1=pl.col("y1") / over
     )
     unit, title, form = _STACKS[measure]
-    bars = _bars(drawn, rows, rungs_axis(), unit, form, ["sessions:O"])
+    top = number((rows["place"] if load == figures.SESSIONS else 1.3 * drawn["y1"]).max())
+    bars = _bars(drawn, rows, rungs_axis(load), unit, form, [f"{load.column}:O"])
     cpus = figures.usable_cpus(results) if measure == "aas" else None
     return chart(
         f"stack-{measure}",
         title,
-        _caption(results, places, _CAPTIONS[measure]),
-        [bars, *cpu_mark(cpus, "y", number(rows["place"].max()))],
+        _caption(results, places, _CAPTIONS[measure] if load == figures.SESSIONS else _PACED),
+        [bars, *cpu_mark(cpus, "y", top)],
         f"{title}: stacked accounts per rung, in {unit}",
         rows,
         legend=_keys(rows),
@@ -252,12 +259,12 @@ def _caption(results: Results, places: pl.DataFrame, words: str) -> str:
 
 def cpu_by_source(results: Results, series: Series) -> Chart | None:
     """The same quantity, CPU used, from every data source."""
-    rows = _cpu_rows(results, series)
+    load, rows = figures.load_of(results), _cpu_rows(results, series)
     if not number(rows["value"].max()):
         return None
     names = rows["source"].unique(maintain_order=True).to_list()
     base = {
-        "x": sessions_axis(),
+        "x": load_axis(load),
         "y": channel("value:Q", title="CPUs used", scale={"zero": True}),
         "color": coloured("source", names),
     }
@@ -270,7 +277,7 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
         shape=channel("source:N", scale=shapes, legend=None),
         size=channel("source:O", scale=sizes, legend=None, sort=names),
         tooltip=tips(
-            "sessions:Q", "source:N", ("value:Q", ".3f", "CPUs used"),
+            f"{load.column}:Q", "source:N", ("value:Q", ".3f", "CPUs used"),
             ("difference:Q", "+.1%", "to the reference"), "verdict:N",
         ),
     )  # fmt: skip
@@ -288,35 +295,36 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
 
 
 def _cpu_rows(results: Results, series: Series) -> pl.DataFrame:
-    """sessions, source, value, difference, verdict: means over repeats."""
-    rows = of_series(results.tables["data_sources"], series).filter(
+    """sessions or rate, source, value, difference, verdict: means over repeats."""
+    column = figures.load_of(results).column
+    rows = of_series(figures.by_load(results, results.tables["data_sources"]), series).filter(
         pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & pl.col("value").is_not_null()
     )
     machine = pl.when(pl.col("quantity") == "cpu_used_machine").then(pl.format("{} (machine)", "source"))
     return (
         rows.with_columns(source=machine.otherwise("source"))
-        .group_by("sessions", "source", maintain_order=True)
+        .group_by(column, "source", maintain_order=True)
         .agg(
             pl.col("value").mean(),
             pl.col("relative_difference").mean().alias("difference"),
             pl.col("verdict").unique().sort().str.join(", "),
         )
-        .sort("sessions", maintain_order=True)
+        .sort(column, maintain_order=True)
     )
 
 
 def helpers(results: Results, series: Series) -> Chart | None:
     """CPU of the server's own processes, which work for all sessions."""
-    rows = _helper_rows(results, series)
+    load, rows = figures.load_of(results), _helper_rows(results, series)
     if _used(rows) < WORTH * (figures.usable_cpus(results) or 1):
         return None
     names = rows["who"].unique(maintain_order=True).to_list()
     bars = encoded(
         layer(rows, "bar", stroke=var("card"), strokeWidth=0.5),
-        x=rungs_axis(),
+        x=rungs_axis(load),
         y=channel("aas:Q", title="CPUs used", stack="zero"),
         color=coloured("who", names),
-        tooltip=tips("sessions:O", ("who:N", "", "process"), ("aas:Q", ".4f", "CPUs used")),
+        tooltip=tips(f"{load.column}:O", ("who:N", "", "process"), ("aas:Q", ".4f", "CPUs used")),
     )
     return chart(
         "helpers",
@@ -331,7 +339,7 @@ def helpers(results: Results, series: Series) -> Chart | None:
 
 def _used(rows: pl.DataFrame) -> float:
     """CPUs at the rung where it is most."""
-    return number(rows.group_by("sessions").agg(pl.col("aas").sum())["aas"].max())
+    return number(rows.group_by(rows.columns[0]).agg(pl.col("aas").sum())["aas"].max())
 
 
 def idle_helpers(results: Results) -> list[Block]:
@@ -347,18 +355,19 @@ def idle_helpers(results: Results) -> list[Block]:
 
 def _helper_rows(results: Results, series: Series) -> pl.DataFrame:
     """CPU per rung and process, mean over the cells; the smallest processes come together as one."""
-    rows = accounts.leaves(of_series(results.tables["ledger"], series), "helper")
+    column = figures.load_of(results).column
+    rows = accounts.leaves(of_series(figures.by_load(results, results.tables["ledger"]), series), "helper")
     cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]) & (pl.col("aas") > 0))
     totals = cpu.group_by("who").agg(pl.col("aas").sum()).sort(["aas", "who"], descending=[True, False])
     order = [*totals["who"].to_list()[: ROOM - 2], "other processes"]
     who = pl.when(pl.col("who").is_in(order)).then("who").otherwise(pl.lit(order[-1])).alias("who")
-    cells = of_series(results.tables["windows"], series).group_by("sessions").agg(pl.len().alias("cells"))
+    cells = of_series(results.tables["windows"], series).group_by(column).agg(pl.len().alias("cells"))
     return (
         cpu.with_columns(who)
         .sort(pl.col("who").replace_strict(order, list(range(len(order))), return_dtype=pl.Int64))
-        .group_by("sessions", "who", maintain_order=True)
+        .group_by(column, "who", maintain_order=True)
         .agg(pl.col("aas").sum())
-        .join(cells, on="sessions", maintain_order="left")
+        .join(cells, on=column, maintain_order="left")
         .with_columns(pl.col("aas") / pl.col("cells"))
         .drop("cells")
     )

@@ -135,7 +135,8 @@ def _profile(results: Results, to: str, off_cpu: bool) -> bytes:
     rows = flame.stacks(results, pick, apart=apart, tables=(of.table, of.stacks))
     if to == "folded":
         return flame.folded(rows).encode()
-    wall_s = float(results.tables["windows"].filter(pl.col("sessions") == pick.rung[2])["wall_s"].sum())
+    same = (pl.col("sessions") == pick.rung[2]) & pl.col("rate_per_s").eq_missing(pl.lit(pick.rate_per_s))
+    wall_s = float(results.tables["windows"].filter(same)["wall_s"].sum())
     start_s = results.info.started.timestamp()
     if to == "pprof":
         return profile_exports.pprof(rows, wall_s, round(start_s * 1e9), "sleep" if off_cpu else "cpu")

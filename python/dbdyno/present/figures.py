@@ -64,6 +64,38 @@ def of_series(frame: pl.DataFrame, series: Series) -> pl.DataFrame:
     return frame.filter((pl.col("workload") == series.workload) & (pl.col("variant") == series.variant))
 
 
+class Load(NamedTuple):
+    """What grows from measurement to measurement: a column, and its words on an axis."""
+
+    column: str
+    title: str
+
+
+SESSIONS = Load("sessions", "sessions")
+
+
+def load_of(results: Results) -> Load:
+    """Sessions; the rate of calls where it was set and the number of sessions is one."""
+    rungs = results.tables["rungs"]
+    paced = "rate_per_s" in rungs.columns and rungs["rate_per_s"].null_count() < len(rungs)
+    by_rate = paced and rungs["sessions"].n_unique() == 1
+    return Load("rate_per_s", "calls due per second") if by_rate else SESSIONS
+
+
+def load_text(load: Load, value: float) -> str:
+    """``8 sessions``, ``500 calls/s due``."""
+    return counted(round(value), "session") if load == SESSIONS else f"{value:g} calls/s due"
+
+
+def by_load(results: Results, frame: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` with the column of :func:`load_of`; its rows are of cells."""
+    column = load_of(results).column
+    if column in frame.columns:
+        return frame
+    known = results.tables["windows"].select("cell", column)
+    return frame.join(known, on="cell", how="left", maintain_order="left")
+
+
 def has_pool(rungs: pl.DataFrame) -> bool:
     """Whether a connection pooler stood in front of the server."""
     return "pool_queue_aas" in rungs.columns and rungs["pool_queue_aas"].null_count() < len(rungs)

@@ -54,7 +54,11 @@ def stacks(
         walls = {pick.cell: 1.0}
     else:
         there = set(results.tables[profile]["cell"])
-        found = [cells for head, cells in groups(windows) if pick.rung == _rung(head)]
+        found = [
+            cells
+            for head, cells in groups(windows)
+            if (pick.rung, pick.together) == (_rung(head), head["cell"])
+        ]
         walls = {w["cell"]: w["wall_s"] for cells in found for w in cells if w["cell"] in there}
     parts = pl.LazyFrame({"cell": list(walls), "part": [w / sum(walls.values()) for w in walls.values()]})
     by = ["scope", "who", "stack", "mode", *apart]

@@ -103,9 +103,10 @@ LEAST = 0.0005
 # A run: the figures of its ladders.
 
 FIRST = "client-limited"
+SEARCHED = ("rate-target", "auto-rates")
+"""What a search of rates found: it says the rate that is delivered, too."""
 PARAGRAPH = (
-    "rate-target",
-    "auto-rates",
+    *SEARCHED,
     "nothing-measured",
     "paced-capacity",
     "peak",
@@ -171,6 +172,8 @@ def sentences(results: Results) -> list[str]:
     if figures.is_observation(results):
         return observation_sentences(results)
     found = sorted((c for c in results.findings if c.id in PARAGRAPH), key=lambda c: PARAGRAPH.index(c.id))
+    if found and found[0].id == SEARCHED[0]:
+        found = [c for c in found if c.id != "paced-capacity"]
     leads = [(f"{c.subject}: " if c.subject else "", c.text) for c in found]
     ladders = figures.grouped((lead, text.removeprefix(lead)) for lead, text in leads)
     limited = [c.text for c in results.findings if c.id == FIRST]

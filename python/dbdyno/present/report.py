@@ -13,6 +13,7 @@ from dbdyno.model.units import format_ns, format_rate, significant
 from dbdyno.present import (
     chains,
     charts,
+    charts_paced,
     charts_time,
     compare,
     cpu_profile,
@@ -76,7 +77,7 @@ def document(results: Results) -> Document:
         headline.title(results),
         sections,
         lead=_linked(results, lead(results), made.targets),
-        figures=_observed(results) if made.observed else _peak(results, made.targets),
+        figures=_observed(results) if made.observed else _key_figures(results, made.targets),
         footer=_footer(results),
         more=more(results, results.info.id),
     )
@@ -117,7 +118,7 @@ def lead(results: Results, together: bool = False) -> list[Paragraph]:
                 f"This run is {info.status}: {reason}. It contains what was measured until then.", "warning"
             )
         )
-    if info.stopped is not None:
+    if info.stopped is not None and not any(f.id in headline.SEARCHED for f in results.findings):
         notes.append(Paragraph(f"Stopped {info.stopped}"))
     compared = results.comparison if together else None
     told = headline.sentences(results) if compared is None else compared.summary
@@ -240,7 +241,8 @@ class _Builder:
             yield Section("At the present load", told, "answers")
             return
         behind = [rungs.further(results)] if len(results.tables["rungs"]) else []
-        yield Section("Throughput by number of sessions", [*rungs.tables(results), *behind], "rungs")
+        by = "number of sessions" if figures.load_of(results) == figures.SESSIONS else "rate of calls due"
+        yield Section(f"Throughput by {by}", [*rungs.tables(results), *behind], "rungs")
         together = placement.section(results)
         if together is not None:
             yield together
@@ -331,6 +333,11 @@ def _quality_title(results: Results) -> str:
     ]
     told = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts if n)
     return f"Measurement quality: {told or 'nothing to remark'}"
+
+
+def _key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
+    paced = figures.load_of(results) != figures.SESSIONS
+    return charts_paced.key_figures(results, targets) if paced else _peak(results, targets)
 
 
 def _peak(results: Results, targets: Targets) -> list[KeyFigure]:

@@ -10,7 +10,7 @@ import polars as pl
 from dbdyno.model import cpu_lists
 from dbdyno.model.claim import GOOD_SCALING
 from dbdyno.model.environment import Cpu
-from dbdyno.model.ledger_rows import account_rows
+from dbdyno.model.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.plan import Cell, Observation, Plan, PlannedScript, Variant
 from dbdyno.model.results import Applied, Results
 from dbdyno.model.tables import empty
@@ -19,7 +19,6 @@ from dbdyno.present import figures, headline
 from dbdyno.present.accounts import BRACKET
 from dbdyno.present.document import Block, Section, Verbatim, facts, texts
 from dbdyno.present.figures import is_observation
-from dbdyno.present.selection import TOGETHER
 from dbdyno.present.sources_used import in_words
 
 _BASES = {"cpu": "CPU", "wall": "wall-clock"}
@@ -59,9 +58,21 @@ def _titled(script: PlannedScript) -> str:
 
 
 def _cells(cells: Sequence[Cell]) -> Section:
-    heads = ("measurement", "workload", "variant", "sessions", "repeat", "warm-up", "measured", "parameters")
+    rate = ("calls/s due",) if any(c.pacing for c in cells) else ()
+    heads = (
+        "measurement",
+        "workload",
+        "variant",
+        "sessions",
+        *rate,
+        "repeat",
+        "warm-up",
+        "measured",
+        "parameters",
+    )
     rows = [
-        (c.id, c.workload, c.variant, str(c.sessions), str(c.repeat), format_ns(c.settle_ns),
+        (c.id, c.workload, c.variant, str(c.sessions), *(f"{c.rate_per_s or 0:g}" for _ in rate),
+         str(c.repeat), format_ns(c.settle_ns),
          format_ns(c.measure_ns), _pairs(c.params))
         for c in cells
     ]  # fmt: skip
@@ -300,7 +311,7 @@ def _rows(frame: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
         bound = pl.coalesce("aas", "high") if key == BRACKET else pl.col("aas")
         return account_rows(frame, key).select(bound.alias("value"), "source", "status")
     if table == "profile":
-        frame = frame.filter((pl.col("name") == key) & (pl.col("cell") != TOGETHER))
+        frame = frame.filter((pl.col("name") == key) & ~pl.col("cell").str.starts_with(TOGETHER))
     if table == "rates":
         frame = frame.filter((pl.col("scope") == "rung") & (pl.col("name") == key))
     value = {"top_events": "seconds", "profile": "total", "rates": "value"}.get(table, key)

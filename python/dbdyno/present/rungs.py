@@ -133,6 +133,10 @@ def paced_columns() -> dict[str, Made]:
     """Of measurements whose calls became due at a rate."""
     shared = columns("")
     return {
+        "rate_per_s": (
+            _number("rate", 6, 0, "rate"),
+            lambda r: known(r.get("rate_per_s"), lambda v: f"{v:g}"),
+        ),
         "offered_per_s": (_number("due/s", 7, 0, "due/s"), _offered),
         "calls_per_s": shared["calls_per_s"],
         "calls_per_s_low": shared["calls_per_s_low"],
@@ -205,15 +209,19 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     """A table a series, or of variants ``together`` one by their effects; then what the columns mean, and why
     a figure is unknown."""
     series, shown = figures.series_of(results), list[Block]()
+    paced = is_paced(results.tables["rungs"].to_dicts())
     if not series:
         return [Paragraph("No load was measured.", "muted")]
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
         legend, shown = [], [_effects(results, results.comparison)]
     else:
-        legend = [PACED_LEGEND if is_paced(results.tables["rungs"].to_dicts()) else _LEGEND]
+        legend = [PACED_LEGEND if paced else _LEGEND]
         shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
     marked = [words for status, words in _MARKED.items() if status in set(results.tables["rungs"]["status"])]
-    return [*shown, *remarks([*marked, *legend, *_unknown(results, columns("work"))])]
+    return [
+        *shown,
+        *remarks([*marked, *legend, *_unknown(results, paced_columns() if paced else columns("work"))]),
+    ]
 
 
 def _series(results: Results, series: Series, title: str) -> list[Block]:
@@ -235,7 +243,8 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
         for r in frame.to_dicts()
     ]
     found = accounts.throttled(results, series)
-    words = ", ".join(f"{bracket} at {n} sessions" for n, bracket in sorted(found.items()))
+    load = figures.load_of(results)
+    words = ", ".join(f"{b} at {figures.load_text(load, n)}" for n, b in sorted(found.items()))
     throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."
     return [Table(title, [c for c, _ in made], rows), *remarks([throttled] if found else [])]
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from dbdyno.model.data_sources import process_rates
 from dbdyno.model.errors import UsageError
+from dbdyno.model.ledger_rows import TOGETHER, together_at
 from dbdyno.model.results import Results
 from dbdyno.model.tables import DERIVED, empty
 from dbdyno.model.units import counted
@@ -130,8 +131,6 @@ def _conforming(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 ROWS = 1_000
 """Room for table rows and pieces of strips, so that the page stays small: the export holds all."""
-TOGETHER = "all"
-"""The cell that tables profile and top_events give what several cells say together."""
 _PIECES_A_ROW = 40  # pieces of a strip that take the room of a table's row
 
 
@@ -143,6 +142,12 @@ class Pick(NamedTuple):
     cell: str | None
     rung: tuple[str, str, int]  # workload, variant, sessions
     repeats: int = 1
+    rate_per_s: float | None = None
+
+    @property
+    def together(self) -> str:
+        """The cell of what its repeats say together."""
+        return together_at(self.rate_per_s)
 
     @property
     def at(self) -> str:
@@ -218,7 +223,7 @@ def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
     if table in _TOGETHER and (pick.cell is None or pick.repeats > 1):
         workload, variant, sessions = pick.rung
         of_rung = figures.of_series(frame, figures.Series(workload, variant, ""))
-        together = of_rung.filter((pl.col("cell") == TOGETHER) & (pl.col("sessions") == sessions))
+        together = of_rung.filter((pl.col("cell") == pick.together) & (pl.col("sessions") == sessions))
         if len(together):
             return together
     if pick.cell is not None:
@@ -251,7 +256,9 @@ def _rungs(results: Results) -> list[Pick]:
         for row in best.unique(["sessions", "rate_per_s"], keep="first", maintain_order=True).to_dicts():
             label = f"{name}{counted(row['sessions'], 'session')}"
             label += "" if row["rate_per_s"] is None else f", {row['rate_per_s']:g}/s"
-            found.append(Pick(f"c{len(found)}", label, row["cell"], _rung(row), row["repeats"]))
+            found.append(
+                Pick(f"c{len(found)}", label, row["cell"], _rung(row), row["repeats"], row["rate_per_s"])
+            )
     return found
 
 

@@ -222,6 +222,7 @@ def differences(results: Results) -> Section | None:
     frame = results.tables["data_sources"].filter(pl.col("verdict") != "reference")
     if frame.is_empty():
         return None
+    frame = figures.by_load(results, frame)
     column, names = _columns(results, frame)
     found = {
         (q, s, c): Cell(
@@ -248,11 +249,13 @@ def _columns(results: Results, frame: pl.DataFrame) -> tuple[pl.Expr, list[str]]
     if figures.is_observation(results):
         return pl.col("repeat").cast(pl.String), [str(n) for n in frame["repeat"].unique().sort().to_list()]
     one = frame.select("workload", "variant").n_unique() == 1
-    keys = frame.select("workload", "variant", "sessions").unique(maintain_order=True)
-    keys = keys.sort("workload", "variant", "sessions")
+    load = figures.load_of(results).column
+    keys = frame.select("workload", "variant", load).unique(maintain_order=True)
+    keys = keys.sort("workload", "variant", load)
+    number = pl.col(load).cast(pl.String).str.strip_suffix(".0")
     if one:
-        return pl.col("sessions").cast(pl.String), keys["sessions"].cast(pl.String).to_list()
-    name = pl.concat_str("variant", pl.lit(", "), pl.col("sessions").cast(pl.String))
+        return number, keys.select(number).to_series().to_list()
+    name = pl.concat_str("variant", pl.lit(", "), number)
     return name, keys.select(name).to_series().to_list()
 
 

@@ -1,0 +1,154 @@
+"""Charts of paced load against the rate at which calls become due; its key figures."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dbdyno.model.results import Results
+from dbdyno.model.units import format_ns, format_rate
+from dbdyno.present import figures
+from dbdyno.present.chart import (
+    channel,
+    chart,
+    coloured,
+    encoded,
+    layer,
+    line_and_points,
+    load_axis,
+    series_keys,
+    time_unit,
+    tips,
+)
+from dbdyno.present.document import Chart, Key, KeyFigure, known
+from dbdyno.present.figures import Series
+from dbdyno.present.palette import var
+from dbdyno.present.targets import Targets
+
+_STATISTICS = {
+    "response_p50_ns": ("median", "stat-p50", [1, 0]),
+    "response_p95_ns": ("95 %", "stat-p95", [6, 3]),
+    "response_p99_ns": ("99 %", "stat-p99", [2, 2]),
+    "service_p99_ns": ("99 % of service times", "client", [8, 3, 2, 3]),
+}
+
+
+def delivered(results: Results, series: list[Series]) -> Chart | None:
+    """Calls per second that ended well against those that became due, with the line where both are equal."""
+    load = figures.load_of(results)
+    rows = [r for s in series for r in _delivered(results, s, load.column)]
+    if not rows:
+        return None
+    labels, top = [s.label for s in series], max(r["offered"] for r in rows)
+    y = channel("rate:Q", title="calls/s delivered", axis={"format": "~s"}, scale={"zero": True})
+    base = {"x": load_axis(load), "color": coloured("series", labels)}
+    ends = [{load.column: v, "rate": v} for v in (0, max(top, *(r[load.column] for r in rows)))]
+    equal = layer(ends, "line", strokeDash=[6, 4], strokeWidth=1.5, color=var("muted"))
+    said = (("offered:Q", ".4~s", "calls/s due"), ("rate:Q", ".4~s", "calls/s delivered"))
+    tooltip = tips("series:N", f"{load.column}:Q", *said, ("left:Q", ",.0f", "left over"), "status:N")
+    repeated = [r for r in rows if r["low"] is not None]
+    return chart(
+        "throughput",
+        "Calls delivered against calls due",
+        "On the dashed line all calls that became due were delivered; below it some were left over or dropped"
+        + ("; bars are 95 % intervals over repeats." if repeated else "."),
+        [
+            encoded(equal, x=load_axis(load), y=y),
+            encoded(layer(repeated, "rule", strokeWidth=2), **base, y=channel("low:Q"), y2={"field": "high"}),
+            encoded(layer(rows, "line", strokeWidth=2.5, point={"size": 45}), **base, y=y, tooltip=tooltip),
+        ],
+        "Delivered calls per second against calls due per second",
+        rows,
+        legend=[*series_keys(labels), Key("all delivered", var("muted"), "dash")],
+    )
+
+
+def _delivered(results: Results, series: Series, column: str) -> list[dict[str, Any]]:
+    made = []
+    for r in figures.ladder(results, series).to_dicts():
+        if r["calls_per_s"] is None or r["offered_per_s"] is None:
+            continue
+        low, high = figures.ends(r) or (None, None)
+        rate = float(r["calls_per_s"])
+        made.append({
+            "series": series.label, column: r[column], "offered": r["offered_per_s"], "rate": rate,
+            "low": None if low is None else rate * low, "high": None if high is None else rate * high,
+            "left": r["backlog_end"], "status": r["status"],
+        })  # fmt: skip
+    return made
+
+
+def response(results: Results, series: list[Series]) -> Chart | None:
+    """Percentiles of response times, which count from when a call was due, and of service times."""
+    load, one = figures.load_of(results), len(series) == 1
+    shown = _STATISTICS if one else {n: _STATISTICS[n] for n in ("response_p50_ns", "response_p99_ns")}
+    rows = [
+        {"series": s.label, load.column: r[load.column], "statistic": name, "ns": float(ns)}
+        for s in series
+        for r in figures.ladder(results, s).to_dicts()
+        for column, (name, *_) in shown.items()
+        if (ns := r[column]) is not None and math.isfinite(ns)
+    ]
+    if not rows:
+        return None
+    unit, factor = time_unit(max(r["ns"] for r in rows))
+    for r in rows:
+        r["time"] = r.pop("ns") / factor
+    title = f"response time, {unit}"
+    names, paints = [n for n, *_ in shown.values()], [var(p) for _, p, _ in shown.values()]
+    labels, dashes = [s.label for s in series], {"domain": names, "range": [d for *_, d in shown.values()]}
+    layers = line_and_points(
+        rows,
+        30,
+        tips("series:N", f"{load.column}:Q", "statistic:N", ("time:Q", ",.3~r", title)),
+        x=load_axis(load),
+        y=channel("time:Q", title=title, scale={"type": "linear"}),
+        color=coloured("statistic", names, paints) if one else coloured("series", labels),
+        detail=[channel("series:N"), channel("statistic:N")],
+        strokeDash=channel("statistic:N", scale=dashes, legend=None),
+    )
+    legend = [Key(n, m, "line" if n == "median" else "dash") for n, m in zip(names, paints, strict=True)]
+    if not one:
+        legend = [*series_keys(labels), *(Key(n, var("muted"), "dash") for n in names[1:])]
+    return chart(
+        "response",
+        "Response time of a call, from when it was due",
+        "Service times count from the real start: where they stay short while response times rise, calls "
+        "wait for a session. Where calls were left over, response times are lower bounds.",
+        layers,
+        f"Response time in {unit} against calls due per second: percentiles",
+        rows,
+        legend=legend,
+        log=True,
+    )
+
+
+DRAWN = delivered, response
+"""The first chart and the last."""
+
+
+def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
+    """Of the highest rate of which all calls were delivered, else of the lowest measured."""
+    capacity = {c.subject: c.said.get("rate") for c in results.findings if c.id == "paced-capacity"}
+    met = max((float(v) for v in capacity.values() if v is not None), default=None)
+    rungs = results.tables["rungs"].sort("rate_per_s").to_dicts()
+    rung = next((r for r in rungs if r["rate_per_s"] == met), rungs[0])
+    rate, took = targets.named("throughput"), targets.named("response")
+    at, stack = f"at {rung['rate_per_s']:g}/s", targets.named("stack-aas")
+    seconds = (("CPU WAIT", "runq_aas"), ("On a CPU", "run_aas"))
+    return [
+        KeyFigure("Delivered up to", known(met, format_rate, "calls/s"), "calls due", rate),
+        KeyFigure(
+            f"99 % of calls {at} within", known(rung["response_p99_ns"], format_ns), "from when due", took
+        ),
+        KeyFigure(
+            f"99 % of them served {at} within",
+            known(rung["service_p99_ns"], format_ns),
+            "from the real start",
+            took,
+        ),
+        *(
+            KeyFigure(f"{name} {at}", known(rung[column], lambda v: f"{v:.2f}", "s per second"), "", stack)
+            for name, column in seconds
+        ),
+    ]
