@@ -213,6 +213,8 @@ def run(**options: Any) -> None:
         print_json(present.document(results))
     else:
         screen.summary(results)
+        if options["by_command"]:
+            screen.out().print(present.details(results, "scripts"))
     screen.places(record, results, options["output"], quiet=options["as_json"])
     if record.info.status != "complete":
         screen.error(f"the run was cut short: {record.info.reason}")

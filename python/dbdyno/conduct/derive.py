@@ -22,6 +22,8 @@ from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
 from dbdyno.account.off_cpu import sleep_profile, sleep_profile_total
 from dbdyno.account.placement import placement
+from dbdyno.account.scripts import NAMES as SCRIPT_TABLES
+from dbdyno.account.scripts import scripts, scripts_total
 from dbdyno.account.statement_ledger import statement_ledger, statement_ledger_total
 from dbdyno.account.statements import statements, statements_total
 from dbdyno.account.system_calls import system_call_sizes, system_calls, together
@@ -34,7 +36,7 @@ from dbdyno.conclude.findings import findings
 from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.rebuild import environment_of
 from dbdyno.conduct.schedule import sought
-from dbdyno.engines import code_areas, wait_families
+from dbdyno.engines import code_areas, failure_kinds, wait_families
 from dbdyno.model.claim import Claim
 from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.environment import Environment
@@ -77,6 +79,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["data_sources"] = cross_check(tables, tables["ledger"])
     tables["rates"] = judged(tables, plan)
     tables["over_time"] = window.over_time(cells)
+    tables |= scripts(cells, tables["rates"], failure_kinds(environment.server.engine))
     tables["profile"] = profile(tables)
     tables["statement_ledger"] = statement_ledger(tables)
     tables["wait_histogram"] = wait_histogram(tables)
@@ -115,6 +118,7 @@ def conclude(
         "statement_ledger": statement_ledger_total(tables),
         **dict(zip(("wait_histogram", "wait_durations"), wait_durations_total(tables), strict=True)),
         "wait_chains": wait_chains_total(tables),
+        **scripts_total(tables),
     }
     tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
@@ -161,6 +165,7 @@ HELD = (
     *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families", "over_time"),
     *("statements", "statement_texts", "wait_chains", "cpu_profile", "system_calls", "system_call_sizes"),
     *("sleep_profile", "statement_ledger", "wait_histogram", "wait_durations"),
+    *SCRIPT_TABLES,
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64

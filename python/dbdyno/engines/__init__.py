@@ -33,6 +33,7 @@ class Engine(Protocol):
     """What an engine's module has. It may have besides:
 
     ``embedded``: an :class:`Embedded`;
+    ``failure_kinds()``: what codes of failed calls mean;
     ``scripts()``: texts of scripts that come with it, by name;
     ``workloads()``: workloads that only it has, by name, or has otherwise than dbdyno's own of that name;
     ``imported(kind, content)``: snapshots of an export of another program;
@@ -128,6 +129,12 @@ def workloads(engine: str) -> dict[str, Workload]:
 def scripts(engine: str) -> Mapping[str, str]:
     """Texts of the scripts that come with it, by name."""
     found = getattr(_engine(engine), "scripts", None)
+    return {} if found is None else cast("Mapping[str, str]", found())
+
+
+def failure_kinds(engine: str) -> Mapping[str, str]:
+    """By the server's code: ``serialization`` or ``deadlock``; other codes are of other failures."""
+    found = getattr(_engine(engine), "failure_kinds", None)
     return {} if found is None else cast("Mapping[str, str]", found())
 
 

@@ -8,6 +8,7 @@ from dbdyno.model.data_sources import process_rates
 from dbdyno.model.data_sources.blocking import WAIT_CHAINS
 from dbdyno.model.data_sources.paced import RUNG_PACE
 from dbdyno.model.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
+from dbdyno.model.data_sources.scripted import DERIVED_SCRIPTS
 from dbdyno.model.data_sources.sleeps import DERIVED_SLEEP_STACKS, DERIVED_SLEEPS
 from dbdyno.model.data_sources.statements import EVICTIONS, FIGURES, STATEMENT_LEDGER, TEXTS, WAITS_OF
 from dbdyno.model.data_sources.syscalls import CALLS, SIZES
@@ -380,6 +381,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("driver_starved", "f64", "driver's run-queue time / (run + run-queue)", null=True),
         *RUNG_PACE,
     ),
+    **DERIVED_SCRIPTS,
     "placed": PLACED,
     "placements": PLACEMENTS,
     "cpu_profile": DERIVED_PROFILE,

@@ -27,6 +27,7 @@ FORMAT = 1
 _TABLES = (
     *("rungs", "windows", "data_sources", "sources", "placements", "statements", "statement_texts"),
     *("statement_ledger", "wait_durations", "wait_chains"),
+    *("script_rates", "command_rates", "script_failures"),
 )
 _CALLS = ("system_calls", "system_call_sizes")
 _LEDGER = ("microstates", "profile", "top_events")

@@ -25,6 +25,7 @@ from dbdyno.present import (
     run_facts,
     rungs,
     scaling_document,
+    scripts,
     selection,
     sources_used,
     statements,
@@ -59,6 +60,7 @@ MOST = 3
 """Claims that are shown at once."""
 DETAILS: dict[str, tuple[Details, ...]] = {
     "profile": (profile.load_profile, profile.top_events),
+    "scripts": (scripts.by_script, scripts.by_command),
     "statements": (statements.top_sql, waiting.statement_ledger),
     "chains": (chains.wait_chains,),
     "events": (profile.wait_events, waiting.durations),
@@ -204,6 +206,10 @@ class _Builder:
         ladders = scaling_document.section(results.scaling)
         if ladders is not None:
             yield replace(ladders, detail=True)
+        if scripts.there(results):
+            yield Section("By script", [self._choice(scripts.by_script)], "scripts", detail=True)
+            told = [self._choice(scripts.by_command)]
+            yield Section("By statement of the script", told, "commands", detail=True)
         if statements.there(results):
             top = [self._choice(*DETAILS["statements"]), *statements.texts(results, self._picks.shown)]
             yield Section("Top SQL", top, "statements", detail=True)

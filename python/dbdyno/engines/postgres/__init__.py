@@ -24,6 +24,7 @@ __all__ = [
     "PostgresServer",
     "code_areas",
     "embedded",
+    "failure_kinds",
     "helpers",
     "imported",
     "open_server",
@@ -66,6 +67,11 @@ def scripts() -> dict[str, str]:
     folder = resources.files(__name__) / "workloads" / "pgbench"
     names = ("tpcb-like", "simple-update", "select-only")
     return {name: (folder / f"{name}.sql").read_text(encoding="utf-8") for name in names}
+
+
+def failure_kinds() -> dict[str, str]:
+    """Errors after which pgbench tries again, by SQLSTATE."""
+    return {"40001": "serialization", "40P01": "deadlock"}
 
 
 def code_areas() -> CodeAreas:

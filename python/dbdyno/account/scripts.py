@@ -1,0 +1,123 @@
+"""Tables of scripts: of each cell, and of all cells of a load together (cell ``all``). Pure.
+
+A script's calls per second are its share of those of all sessions, so that they add up. Quantiles of several
+cells are of their calls together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from dbdyno.account.window.cells import key
+from dbdyno.model.column import CELL
+from dbdyno.model.data_sources.scripted import DERIVED_SCRIPTS
+from dbdyno.model.ledger_rows import groups
+from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import Tables, conform, empty, quantiles_ns
+
+NAMES = tuple(DERIVED_SCRIPTS)
+_CELL = [c.name for c in CELL]
+_BY = {
+    "script_rates": ["script", "name", "weight"],
+    "command_rates": ["script", "name", "command", "line", "text"],
+    "script_failures": ["script", "name", "kind", "code"],
+    "script_durations": ["script", "low_ns", "high_ns"],
+}
+_SUMS = {
+    "script_rates": ["calls", "errors", "retried", "retries", "in_call_ns"],
+    "command_rates": ["executions", "failures", "retries", "total_ns"],
+    "script_failures": ["count"],
+    "script_durations": ["count"],
+}
+_QUANTILES = {"p50_ns": 0.50, "p95_ns": 0.95, "p99_ns": 0.99}
+
+
+def scripts(cells: Sequence[RawCell], rates: pl.DataFrame, kinds: Mapping[str, str]) -> Tables:
+    """From the driver's tables and ``rates``. ``kinds``: the kind of failure by the server's code."""
+    made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in NAMES}
+    for cell in cells:
+        if "scripts" not in cell.tables or cell.tables["scripts"].is_empty():
+            continue
+        raw = _raw(cell, kinds)
+        for name, frame in _figures(key(cell), raw, _rate(rates, [cell.id])).items():
+            made[name].append(frame)
+    return {name: pl.concat(frames) for name, frames in made.items()}
+
+
+def scripts_total(tables: Tables) -> Tables:
+    """The same over all usable cells of a workload, variant and load together."""
+    made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in NAMES}
+    for head, cells in groups(tables["windows"]):
+        ids = [w["cell"] for w in cells]
+        mine = {name: tables[name].filter(pl.col("cell").is_in(ids)) for name in NAMES}
+        if mine["script_rates"].height:
+            for name, frame in _figures(head, mine, _rate(tables["rates"], ids)).items():
+                made[name].append(frame)
+    return {name: pl.concat(frames) for name, frames in made.items()}
+
+
+def _raw(cell: RawCell, kinds: Mapping[str, str]) -> Tables:
+    """The driver's tables with the names of scripts, and the kinds of failures."""
+    raw = cell.tables
+    names = raw["scripts"].select("script", "name").unique()
+    found = {"script_rates": raw["scripts"], "script_durations": raw["script_histogram"]}
+    for name, made in (("script_commands", "command_rates"), ("script_errors", "script_failures")):
+        there = name in raw
+        found[made] = raw[name].join(names, on="script", maintain_order="left") if there else empty(made)
+    if "sqlstate" in found["script_failures"].columns:
+        kind = pl.col("code").replace_strict(kinds, default="other", return_dtype=pl.String)
+        found["script_failures"] = (
+            found["script_failures"].rename({"sqlstate": "code"}).with_columns(kind=kind)
+        )
+    return found
+
+
+def _figures(head: Mapping[str, object], raw: Tables, rate: float | None) -> Tables:
+    """Sums over sessions and cells, and what follows from them."""
+    made = {}
+    for name, by in _BY.items():
+        more = [pl.col("message").first()] if name == "script_failures" else []
+        more += [pl.col("max_ns").max()] if name in ("script_rates", "command_rates") else []
+        known = [_known_sum(n) for n in _SUMS[name]]
+        made[name] = raw[name].group_by(by, maintain_order=True).agg(*known, *more).sort(by[0])
+    commands = made["command_rates"].sort("script", "command")
+    total = pl.col("total_ns")
+    made["command_rates"] = commands.with_columns(
+        mean_ns=_ratio(total, pl.col("executions")), time_share=_ratio(total, total.sum().over("script"))
+    )
+    made["script_rates"] = _with_shares(made["script_rates"], made["script_durations"], rate)
+    named = [pl.lit(head[k]).alias(k) for k in _CELL]
+    return {name: conform(name, frame.with_columns(named)) for name, frame in made.items()}
+
+
+def _with_shares(frame: pl.DataFrame, histogram: pl.DataFrame, rate: float | None) -> pl.DataFrame:
+    calls, spent = pl.col("calls"), pl.col("in_call_ns")
+    share = _ratio(calls, calls.sum())
+    qs = list(_QUANTILES.values())
+    rows = [quantiles_ns(histogram.filter(pl.col("script") == n), qs) for n in frame["script"]]
+    found = pl.DataFrame(rows, schema=dict.fromkeys(_QUANTILES, pl.Int64), orient="row")
+    return frame.with_columns(
+        *found,
+        calls_share=share,
+        time_share=_ratio(spent, spent.sum()),
+        mean_ns=_ratio(spent, calls),
+        calls_per_s=share * pl.lit(rate, pl.Float64),
+    )
+
+
+def _rate(rates: pl.DataFrame, cells: Sequence[str]) -> float | None:
+    """Calls per second of all sessions, mean of these cells."""
+    of_cells = (pl.col("scope") == "rung") & (pl.col("name") == "calls_per_s")
+    found = rates.filter(of_cells & pl.col("cell").is_in(cells))["value"].drop_nulls()
+    return None if found.is_empty() else float(found.mean())  # type: ignore[arg-type]
+
+
+def _known_sum(name: str) -> pl.Expr:
+    """NULL where nothing is known."""
+    return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
+
+
+def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
+    return pl.when(whole > 0).then(part / whole)

@@ -1,0 +1,59 @@
+"""Columns of the derived tables of scripts: which took how long, what failed, what was tried again."""
+
+from __future__ import annotations
+
+from dbdyno.model.column import CELL, Column
+from dbdyno.model.column import column as _c
+
+_SCRIPT = (
+    *CELL,
+    _c("script", "i64", "0.., in the order in which they were given"),
+    _c("name", "str", "its name"),
+)
+
+DERIVED_SCRIPTS: dict[str, tuple[Column, ...]] = {
+    "script_rates": (
+        *_SCRIPT,
+        _c("weight", "i64", "how often it is chosen, relative to the others"),
+        _c("calls", "i64", "measured calls that ended well"),
+        _c("errors", "i64", "measured calls that ended in an error"),
+        _c("retried", "i64", "measured calls tried more than once"),
+        _c("retries", "i64", "their tries beyond the first"),
+        _c("in_call_ns", "i64", "sum of durations of measured calls that ended well"),
+        _c("max_ns", "i64", "longest", null=True),
+        _c("calls_share", "f64", "of the calls of all scripts", null=True),
+        _c("time_share", "f64", "of the time in calls of all scripts", null=True),
+        _c("calls_per_s", "f64", "its share of the calls per second of all sessions", null=True),
+        _c("mean_ns", "f64", "mean duration", null=True),
+        _c("p50_ns", "i64", "median, 3 digits", null=True),
+        _c("p95_ns", "i64", "95th percentile", null=True),
+        _c("p99_ns", "i64", "99th percentile", null=True),
+    ),
+    "command_rates": (
+        *_SCRIPT,
+        _c("command", "i64", "0.., in the order of the script"),
+        _c("line", "i64", "line of the script on which it begins, from 1"),
+        _c("text", "str", "as it is written, in one line"),
+        _c("executions", "i64", "times that it ended well in measured calls"),
+        _c("failures", "i64", "times that it made a measured call fail"),
+        _c("retries", "i64", "times that it made a measured call start again"),
+        _c("total_ns", "i64", "sum of durations; NULL: never waited (part of the next one)", null=True),
+        _c("max_ns", "i64", "longest", null=True),
+        _c("mean_ns", "f64", "total_ns / executions", null=True),
+        _c("time_share", "f64", "of the time of all commands of its script", null=True),
+    ),
+    "script_failures": (
+        *_SCRIPT,
+        _c("kind", "str", "serialization | deadlock | other"),
+        _c("code", "str", "the server's code"),
+        _c("count", "i64", "calls that failed so, from the barrier on"),
+        _c("message", "str", "the first such message"),
+    ),
+    "script_durations": (
+        *CELL,
+        _c("script", "i64", "as in script_rates"),
+        _c("low_ns", "i64", "lowest duration of the bucket, inclusive"),
+        _c("high_ns", "i64", "highest duration of the bucket, inclusive"),
+        _c("count", "i64", "measured calls in it"),
+    ),
+}

@@ -1,0 +1,120 @@
+"""Tables of scripts: sums, shares and quantiles against figures worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from dbdyno.account.scripts import scripts, scripts_total
+from dbdyno.cli.app import app
+from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import Tables, rows
+
+HEAD = {"workload": "w", "variant": "base", "sessions": 2}
+KINDS = {"S1": "serialization", "D1": "deadlock"}
+
+
+def _cell(number: int, calls: int) -> RawCell:
+    """Script 0 on two sessions, each call 2 us; script 1 on one, 8 us; deadlocks, and an error of its own."""
+    zero = {"settle_calls": 0, "settle_errors": 0, "sum_sq_ns2": 0.0, "min_ns": 2_000}
+
+    def row(session: int, script: int, n: int, each_ns: int, errors: int = 0) -> dict[str, Any]:
+        return zero | {
+            "session": session, "script": script, "name": f"{'ab'[script]}.sql", "weight": 1, "calls": n,
+            "errors": errors, "retried": errors, "retries": 2 * errors, "in_call_ns": n * each_ns, "max_ns": each_ns,
+        }  # fmt: skip
+
+    bucket = [
+        {"script": s, "low_ns": d, "high_ns": d, "count": n}
+        for s, d, n in ((0, 2_000, 2 * calls), (1, 8_000, 5))
+    ]
+    command = {
+        "script": 0,
+        "executions": 2 * calls,
+        "failures": 1,
+        "retries": 2,
+        "sum_sq_ns2": None,
+        "min_ns": None,
+    }
+    commands = [
+        command | {"command": 0, "line": 1, "text": "\\set a 1", "total_ns": None, "max_ns": None},
+        command | {"command": 1, "line": 2, "text": "select :a", "total_ns": 3_000 * calls, "max_ns": 3_000},
+        command | {"command": 2, "line": 3, "text": "select 1", "total_ns": 1_000 * calls, "max_ns": 1_000},
+    ]
+    errors = [
+        {"script": 1, "sqlstate": code, "count": n, "message": "m"} for code, n in (("D1", 2), ("X", 1))
+    ]
+    tables = {
+        "scripts": rows(
+            "scripts", [row(0, 0, calls, 2_000), row(1, 0, calls, 2_000), row(1, 1, 5, 8_000, 3)]
+        ),
+        "script_histogram": rows("script_histogram", bucket),
+        "script_commands": rows("script_commands", commands),
+        "script_errors": rows("script_errors", errors),
+    }
+    cell = SimpleNamespace(id=f"c{number}", repeat=number, **HEAD)
+    return cast(RawCell, SimpleNamespace(id=cell.id, tables=tables, meta=SimpleNamespace(cell=cell)))
+
+
+def _rates(*figures: tuple[str, float]) -> pl.DataFrame:
+    same = {
+        "scope": "rung",
+        "session": None,
+        "name": "calls_per_s",
+        "unit": "1/s",
+        "status": "ok",
+        "source": "d",
+    }
+    return rows(
+        "rates", [HEAD | same | {"cell": c, "repeat": n, "value": v} for n, (c, v) in enumerate(figures, 1)]
+    )
+
+
+def _made() -> Tables:
+    cells, rates = [_cell(1, 10), _cell(2, 30)], _rates(("c1", 250.0), ("c2", 650.0))
+    window = {"t0_ns": 0, "t1_ns": 1, "wall_s": 1.0, "status": "ok", "reason": None}
+    windows = rows("windows", [HEAD | window | {"cell": c.id, "repeat": n} for n, c in enumerate(cells, 1)])
+    return {**scripts(cells, rates, KINDS), "rates": rates, "windows": windows}
+
+
+def test_shares_and_rates_of_a_cell_add_up() -> None:
+    a, b = _made()["script_rates"].filter(pl.col("cell") == "c1").to_dicts()
+    assert (a["calls"], b["calls"], b["errors"], b["retries"]) == (20, 5, 3, 6)
+    assert (a["calls_share"], b["calls_share"], a["calls_per_s"], b["calls_per_s"]) == (0.8, 0.2, 200.0, 50.0)
+    assert (a["time_share"], b["time_share"], a["mean_ns"], b["p99_ns"]) == (0.5, 0.5, 2_000.0, 8_000)
+
+
+def test_commands_without_a_time_have_none() -> None:
+    set_, first, second = _made()["command_rates"].filter(pl.col("cell") == "c1").to_dicts()
+    assert set_["mean_ns"] is None and set_["time_share"] is None and set_["executions"] == 20
+    assert (first["mean_ns"], first["time_share"], second["time_share"]) == (1_500.0, 0.75, 0.25)
+
+
+def test_failures_have_kinds() -> None:
+    found = _made()["script_failures"].filter(pl.col("cell") == "c1")
+    assert found.select("name", "kind", "code", "count").rows() == [
+        ("b.sql", "deadlock", "D1", 2),
+        ("b.sql", "other", "X", 1),
+    ]
+
+
+def test_cells_of_a_load_together() -> None:
+    total = scripts_total(_made())
+    a, b = total["script_rates"].to_dicts()
+    assert (a["cell"], a["calls"], b["calls"]) == ("all", 80, 10)
+    assert a["calls_share"] == pytest.approx(8 / 9)
+    assert a["calls_per_s"] + b["calls_per_s"] == pytest.approx(450.0)
+    assert total["command_rates"]["total_ns"].to_list() == [None, 120_000, 40_000]
+
+
+def test_calls_of_no_script_have_no_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    done = CliRunner().invoke(app, ["run", "--engine", "fake", "step", "-c", "1", "-T", "1", "--json"])
+    if done.exit_code == 0:
+        assert json.loads(done.stdout)["script_rates"] == []
