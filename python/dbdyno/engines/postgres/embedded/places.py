@@ -76,8 +76,9 @@ def _make(directory: Path) -> None:
 
 
 def _loose_parent(path: Path) -> Path | None:
-    """The first directory above in which users other than root may replace entries of root."""
-    for parent in path.resolve().parents:
+    """The first directory above in which users other than root may replace entries of root; those that are
+    still to be made will be root's."""
+    for parent in filter(Path.exists, path.resolve().parents):
         found = parent.stat()
         group = 0o020 if found.st_gid else 0
         if found.st_uid or (found.st_mode & (0o002 | group) and not found.st_mode & stat.S_ISVTX):
