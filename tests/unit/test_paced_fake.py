@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import polars as pl
 import pytest
 from tests.fake_engine import FakeServer
 from tests.fakery import Climb, climb_one, environment_of, info_of, plan_cell
@@ -16,6 +17,7 @@ from dbdyno.model.pacing import Pacing
 from dbdyno.model.plan import Experiment, Plan
 from dbdyno.model.protocols import Target
 from dbdyno.model.results import Results
+from dbdyno.present import charts, report
 
 S, MS = 1_000_000_000, 1_000_000
 pytestmark = pytest.mark.whole
@@ -126,6 +128,36 @@ def test_a_stopped_server_shows_in_the_percentiles_as_theory_says() -> None:
     assert rung["response_p50_ns"] == pytest.approx(MS, rel=0.02)
     assert rung["late"] == pytest.approx(200, abs=6)
     assert rung["service_p95_ns"] == pytest.approx(MS, rel=0.02), "from the real start only 4 calls took long"
+
+
+def test_pages_show_figures_by_rate_and_never_pool_rates() -> None:
+    made = _paced("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
+    results = _results(made)
+    drawn = {c.id: c for group in (*charts.main(results), *charts.durations(results)) for c in group.charts}
+    assert set(drawn) == {"throughput", "stack-aas", "response", "distribution", "percentiles"}
+    for name in ("throughput", "stack-aas", "response"):
+        rows = [r for rows in drawn[name].spec["datasets"].values() for r in rows]
+        assert {r["rate_per_s"] for r in rows if r.get("rate_per_s")} >= {60.0, 90.0, 150.0}, name
+    assert not [g for g in charts.each(results, charts.spread) if g.charts], "chance gives calls to sessions"
+    assert drawn["percentiles"].title == "Percentiles at 150 calls/s due"
+    durations = drawn["distribution"].spec["datasets"]
+    (ended,) = (rows for rows in durations.values() if rows and "calls" in rows[0])
+    assert (
+        sum(r["calls"] for r in ended)
+        == results.tables["histogram"].filter(pl.col("cell") == made.cells[2].id)["count"].sum()
+    ), "of the highest rate alone"
+    together = results.tables["profile"].filter(pl.col("repeat") == 0)
+    assert set(together["cell"]) == {"all-60ps", "all-90ps", "all-150ps"}
+    figures = {f.name: f.cell.text for f in report.document(results).figures}
+    assert figures["Delivered up to"] == "90.0"
+
+
+def test_a_few_calls_that_wait_at_the_end_are_no_overload() -> None:
+    """One call of 1 s, and one session: 1 or 2 may wait whenever one looks."""
+    results = _results(_paced("call=Timeout/PgSleep:10ms", [99.0], sessions=4, measure_s=1))
+    assert not {f.id for f in results.findings} & {"paced-overload"}
+    (capacity,) = (f for f in results.findings if f.id == "paced-capacity")
+    assert capacity.said["rate"] == 99
 
 
 def test_what_the_terminal_shows_fits_80_columns() -> None:

@@ -211,9 +211,9 @@ def _responses(results: Results, series: Series, shown: dict[str, str]) -> list[
 def _durations(results: Results, series: Series) -> tuple[str, pl.DataFrame]:
     """Top rung of the series that has a histogram; its buckets (low_ns, high_ns, count) over all repeats."""
     frame, load = results.tables["histogram"], figures.load_of(results)
-    if "sessions" not in frame.columns and "cell" in frame.columns:
-        keys = results.tables["windows"].select("cell", "workload", "variant", load.column)
-        frame = frame.join(keys, on="cell", how="inner")
+    missing = [c for c in ("workload", "variant", load.column) if c not in frame.columns]
+    if missing and "cell" in frame.columns:
+        frame = frame.join(results.tables["windows"].select("cell", *missing), on="cell", how="inner")
     known = {"workload", "variant", load.column} <= set(frame.columns)
     mine = of_series(frame, series).filter(pl.col("count") > 0) if known else frame.clear()
     if mine.is_empty():
