@@ -52,3 +52,68 @@ def test_pgbench_without_its_tables_names_the_cure(bench: Bench) -> None:
     done = bench.here("run", "-b", "tpcb-like", "--dsn", bench.with_words(dbname="template1"), *BRIEF)
     assert done.returncode == 2
     assert "dbdyno workload prepare pgbench" in done.stderr
+
+
+DEADLOCK = """\\set a random(1, 2)
+begin;
+update pairs set n = n + 1 where id = :a;
+update pairs set n = n + 1 where id = 3 - :a;
+end;
+"""
+READ_WRITE = """\\set own :rows + :client_id + 1
+\\set id random_zipfian(1, :rows, 1.05)
+\\set last least(:id + 9, :rows)
+\\set other random(1, :rows)
+begin;
+select c from sbtest where id = :id;
+select sum(k) as total from sbtest where id between :id and :last \\gset
+\\set low least(:id, :other)
+\\set high greatest(:id, :other)
+\\if :total > 0 and :id <> :other
+update sbtest set k = k + 1 where id = :low;
+update sbtest set c = md5(c) where id = :high;
+\\endif
+delete from sbtest where id = :own;
+insert into sbtest values (:own, 1, 'new');
+end;
+"""
+
+
+def test_deadlocks_are_tried_again_and_counted(bench: Bench, tmp_path: Path) -> None:
+    bench.ask("drop table if exists pairs")
+    bench.ask("create table pairs as select id, 0 as n from generate_series(1, 2) id")
+    bench.ask("alter system set deadlock_timeout = '10ms'")
+    bench.ask("select pg_reload_conf()")
+    script = tmp_path / "pairs.sql"
+    script.write_text(DEADLOCK)
+    words = ("--max-tries", "100", "-c", "4", "-T", "1", "--settle", "100ms", "--json")
+    done = bench.here("run", "-f", str(script), "--dsn", bench.dsn, *words)
+    bench.ask("alter system reset deadlock_timeout")
+    bench.ask("select pg_reload_conf()")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    (row,) = [r for r in found["script_rates"] if r["cell"] == "all"]
+    assert row["calls"] > 0 and row["errors"] == 0 and row["retries"] >= row["retried"] > 0
+    commands = [r for r in found["command_rates"] if r["cell"] == "all"]
+    assert sum(c["retries"] for c in commands) == row["retries"]
+    assert {c["line"] for c in commands if c["retries"]} <= {3, 4}
+    claims = {f["id"]: f["claim"] for f in found["findings"]}
+    if row["retried"] / row["calls"] >= 0.01:
+        assert "pairs.sql were tried again at 4 sessions" in claims["retried"]
+
+
+def test_a_mix_of_scripts_with_weights(bench: Bench, tmp_path: Path) -> None:
+    bench.ask("drop table if exists sbtest")
+    bench.ask("create table sbtest as select id, 1 as k, md5(id::text) c from generate_series(1, 1000) id")
+    bench.ask("alter table sbtest add primary key (id)")
+    write, read = tmp_path / "read_write.sql", tmp_path / "read.sql"
+    write.write_text(READ_WRITE)
+    read.write_text("\\set id random(1, :rows)\nselect c from sbtest where id = :id;\n")
+    words = ("-D", "rows=1000", "--max-tries", "9", "-c", "2", "-T", "1", "--settle", "100ms", "-r")
+    done = bench.here("run", "-f", str(write), "-f", f"{read}@9", "--dsn", bench.dsn, *words)
+    assert done.returncode == 0, done.stderr
+    assert "By script at 2 sessions" in done.stdout and "By statement of read_write.sql" in done.stdout
+    shown = json.loads(bench.here("show", "last", "--scripts", "--json").stdout)
+    a, b = [r for r in shown["script_rates"] if r["cell"] == "all"]
+    assert (a["name"], b["name"], a["weight"], b["weight"]) == ("read_write.sql", "read.sql", 1, 9)
+    assert a["errors"] == b["errors"] == 0 and b["calls_share"] > 0.8

@@ -42,6 +42,8 @@ _OTHERWISE = {
     "-n --no-vacuum": "leave it out: dbdyno never vacuums before a run",
     "-l --log": "--log-calls stores every call",
     "-t --transactions": "measurements have a duration: -T 10, or --measure 10s",
+    "-R --refused-rate": "--rate 500",
+    "-L --refused-limit": "--latency-limit 50ms",
     "-P --progress": "leave it out: progress is always shown",
     "-U --username": "--dsn user=NAME",
     "-p --port": "--dsn port=NUMBER",

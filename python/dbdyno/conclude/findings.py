@@ -18,6 +18,7 @@ from dbdyno.conclude import (
     quality,
     reason,
     requests,
+    scripts,
     steadiness,
     system_calls,
 )
@@ -41,6 +42,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     counting.sessions_lost,
     counting.no_calls,
     counting.errors,
+    scripts.retried,
     counting.work_constant,
     counting.executions,
     counting.changes,
