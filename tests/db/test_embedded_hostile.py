@@ -226,6 +226,16 @@ def test_a_place_that_its_user_could_replace_is_refused(
         find_places(account)
 
 
+def test_directories_above_that_do_not_exist_yet_are_no_obstacle(
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's first run: neither ~/.local nor ~/.local/share is there."""
+    for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "DBDYNO_SERVER_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(open_dir))
+    assert find_places(server_account()).data.is_dir()
+
+
 def test_a_link_on_the_way_is_followed_only_once(
     open_dir: Path, monkeypatch: pytest.MonkeyPatch, victim: Path
 ) -> None:
