@@ -109,3 +109,10 @@ fn texts_are_taken_for_values() {
         assert_eq!(program.eval(&mut frame, &names).ok(), wanted, "{text:?}");
     }
 }
+
+#[test]
+fn extremes_beside_what_is_no_number() {
+    assert_eq!(value("least(sqrt(-1), 7)"), Ok(Value::Double(7.0)));
+    assert_eq!(value("greatest(7, sqrt(-1), 6)"), Ok(Value::Double(6.0)));
+    assert_eq!(value("least(7, sqrt(-1)) = 7"), Ok(Value::Bool(false)));
+}

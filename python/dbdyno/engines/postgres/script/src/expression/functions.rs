@@ -182,20 +182,21 @@ impl Function {
         }
     }
 
+    /// Beside a number that is none (NaN), the later one, as in pgbench.
     fn extreme(self, values: &[Scalar]) -> Result<Scalar, String> {
         let sign = if self == F::Greatest { F::Greater } else { F::Less };
         if values.iter().any(|value| matches!(value, Double(_))) {
             let mut best = values[0].double()?;
             for value in &values[1..] {
                 let value = value.double()?;
-                best = if sign.compares(&value, &best) { value } else { best };
+                best = if sign.compares(&best, &value) { best } else { value };
             }
             return Ok(Double(best));
         }
         let mut best = values[0].int()?;
         for value in &values[1..] {
             let value = value.int()?;
-            best = if sign.compares(&value, &best) { value } else { best };
+            best = if sign.compares(&best, &value) { best } else { value };
         }
         Ok(Int(best))
     }
