@@ -53,7 +53,7 @@ def instructions(_pairs: int, _seconds: float) -> None:
 
 
 def expressions(_pairs: int, _seconds: float) -> None:
-    """Nanoseconds of a `\\set`: the fastest and, in parentheses, the median of eleven rounds."""
+    """Nanoseconds of a `\\set`: the fastest and, in parentheses, the median of many short rounds."""
     words = ["cargo", "run", "--release", "--quiet", "-p", "dyno-script", "--example", "expressions", "--"]
     subprocess.run([*words, *EXPRESSIONS], cwd=ROOT, check=True)
 

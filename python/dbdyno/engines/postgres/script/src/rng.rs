@@ -20,6 +20,7 @@ impl Rng {
     }
 
     /// The next 64 bits.
+    #[inline]
     pub fn bits(&mut self) -> u64 {
         let result = self.0.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let mixed = self.1 ^ self.0;
@@ -34,6 +35,7 @@ impl Rng {
     }
 
     /// Uniform in 0..=`most`, without bias (Lemire 2019).
+    #[inline]
     pub fn up_to(&mut self, most: u64) -> u64 {
         let Some(range) = most.checked_add(1) else {
             return self.bits();

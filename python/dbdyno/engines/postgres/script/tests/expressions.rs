@@ -116,3 +116,15 @@ fn extremes_beside_what_is_no_number() {
     assert_eq!(value("greatest(7, sqrt(-1), 6)"), Ok(Value::Double(6.0)));
     assert_eq!(value("least(7, sqrt(-1)) = 7"), Ok(Value::Bool(false)));
 }
+
+#[test]
+fn an_error_has_its_place() {
+    for text in ["7 + 1 / 0", "true and 1 / 0 = 1", "case when true then 1 / 0 end"] {
+        let offset = value(text).expect_err(text).offset;
+        assert_eq!(
+            Some(offset),
+            text.find('/').map(|at| "\\set x ".len() + at),
+            "{text}"
+        );
+    }
+}

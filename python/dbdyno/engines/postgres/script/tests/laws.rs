@@ -85,7 +85,7 @@ fn script() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_text_is_read_or_has_a_mistake_within_it(text in prop_oneof![script(), any::<String>()], simple: bool) {

@@ -3,7 +3,7 @@
 use super::scalar::Scalar::{self, Bool, Double, Int, Null};
 use crate::Rng;
 
-/// What is done with some values.
+/// What is done with some values. First the operators of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Function {
     Add,
@@ -85,6 +85,13 @@ impl Function {
     /// Its result; the error is the message.
     #[inline]
     pub(crate) fn apply(self, values: &[Scalar], rng: &mut Rng) -> Result<Scalar, String> {
+        if let [Int(left), Int(right)] = *values {
+            match self {
+                F::Random => return random(left, right, rng),
+                _ if self.takes_ints() => return self.of_ints(left, right),
+                _ => {}
+            }
+        }
         match (self, values) {
             (F::IsNull, [value]) => return Ok(Bool(*value == Null)),
             (F::IsTrue, [value]) => return Ok(Bool(*value == Bool(true))),
@@ -100,6 +107,11 @@ impl Function {
             [left, right] if self.is_operator() => self.of_two(left, right),
             _ => self.of_more(values, rng),
         }
+    }
+
+    /// Whether it is an operator that makes of two integers what [`Function::of_ints`] does.
+    fn takes_ints(self) -> bool {
+        (self as u8) <= F::ShiftRight as u8
     }
 
     fn is_operator(self) -> bool {
@@ -142,6 +154,7 @@ impl Function {
         }
     }
 
+    #[inline]
     fn of_ints(self, left: i64, right: i64) -> Result<Scalar, String> {
         let checked = |result: Option<i64>, what| result.map(Int).ok_or_else(|| overflow(what));
         match self {
@@ -228,11 +241,13 @@ fn overflow(operator: &str) -> String {
     format!("the result of {operator} is too large for 64 bits")
 }
 
+#[inline]
 fn random(low: i64, high: i64, rng: &mut Rng) -> Result<Scalar, String> {
     Ok(Int(low.wrapping_add(rng.up_to(range(low, high)?) as i64)))
 }
 
 /// The largest distance from `low`.
+#[inline]
 fn range(low: i64, high: i64) -> Result<u64, String> {
     match high.checked_sub(low) {
         _ if low > high => Err(format!("the range from {low} to {high} is empty")),

@@ -5,7 +5,7 @@ use super::scalar::Scalar::{self, Null};
 use crate::{Frame, Names, Slot, Value};
 
 /// Deeper stacks than this are allocated.
-const SMALL: usize = 16;
+const SMALL: usize = 8;
 
 /// An expression as a flat program.
 #[derive(Clone, Debug, Default)]
@@ -72,46 +72,48 @@ impl Program {
         let (mut top, mut next) = (0, 0);
         while let Some(step) = self.steps.get(next) {
             let at = next;
+            let failed = |message| self.failed(at, message);
             next += 1;
-            let done = match *step {
-                Step::Push(value) => Ok(value),
-                Step::Load(slot) => load(slot, frame, names),
+            match *step {
+                Step::Push(value) => {
+                    stack[top] = value;
+                    top += 1;
+                }
+                Step::Load(slot) => {
+                    stack[top] = load(slot, frame, names).map_err(failed)?;
+                    top += 1;
+                }
                 Step::Apply(function, count) => {
-                    top -= usize::from(count);
-                    let values = &stack[top..top + usize::from(count)];
+                    let first = top - usize::from(count);
+                    let values = &stack[first..top];
                     note(function, values, frame);
-                    function.apply(values, &mut frame.rng)
+                    stack[first] = function.apply(values, &mut frame.rng).map_err(failed)?;
+                    top = first + 1;
                 }
                 Step::Unless(target) => {
                     top -= 1;
                     next = if stack[top].holds() { next } else { target as usize };
-                    continue;
                 }
-                Step::Jump(target) => {
-                    next = target as usize;
-                    continue;
-                }
+                Step::Jump(target) => next = target as usize,
                 Step::Decided(or, target) => {
-                    top -= 1;
-                    let left = stack[top].truth();
-                    if left == Ok(Some(!or)) {
-                        continue;
+                    if stack[top - 1].truth().map_err(failed)? == Some(!or) {
+                        top -= 1;
+                    } else {
+                        next = target as usize;
                     }
-                    next = target as usize;
-                    left.map(|_| stack[top])
                 }
-                Step::Boolean => {
-                    top -= 1;
-                    stack[top].truth().map(|_| stack[top])
-                }
-            };
-            stack[top] = done.map_err(|message| EvalError {
-                message,
-                offset: self.places[at] as usize,
-            })?;
-            top += 1;
+                Step::Boolean => drop(stack[top - 1].truth().map_err(failed)?),
+            }
         }
         Ok(stack[top - 1])
+    }
+
+    #[cold]
+    fn failed(&self, at: usize, message: String) -> EvalError {
+        EvalError {
+            message,
+            offset: self.places[at] as usize,
+        }
     }
 }
 
