@@ -122,8 +122,8 @@ def _ps(results: Results, metric: str) -> Iterator[float]:
     """Of every pair of variants at every rung."""
     cells = cells_of(results.tables)
     for workload in cells.workloads():
-        for sessions in cells.rungs(workload):
-            groups = [g for v in VARIANTS if (g := cells.of.get(Key(workload, v, sessions)))]
+        for sessions, rate in cells.rungs(workload):
+            groups = [g for v in VARIANTS if (g := cells.of.get(Key(workload, v, sessions, rate)))]
             for a, b in combinations(groups, 2):
                 p = effect_between(a, b, BY_NAME[metric], paired=True).p
                 if p is not None:

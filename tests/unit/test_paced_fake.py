@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -12,7 +13,9 @@ from tests.fakery import Climb, climb_one, environment_of, info_of, plan_cell
 from tests.unit.shown import as_text
 
 from dbdyno import present
+from dbdyno.conclude.compare.comparisons import compare_runs
 from dbdyno.conduct.derive import concluded, derive, with_claims
+from dbdyno.model.errors import UsageError
 from dbdyno.model.pacing import Pacing
 from dbdyno.model.plan import Experiment, Plan
 from dbdyno.model.protocols import Target
@@ -150,6 +153,20 @@ def test_pages_show_figures_by_rate_and_never_pool_rates() -> None:
     assert set(together["cell"]) == {"all-60ps", "all-90ps", "all-150ps"}
     figures = {f.name: f.cell.text for f in report.document(results).figures}
     assert figures["Delivered up to"] == "90.0"
+
+
+def test_runs_are_compared_at_the_rates_that_they_share() -> None:
+    law = "call=Timeout/PgSleep:10ms"
+    a, b, other = (
+        replace(r, info=r.info.model_copy(update={"id": name}))
+        for name, rates in (("a", [20.0, 40.0, 80.0]), ("b", [40.0, 160.0]), ("other", [30.0]))
+        for r in [_results(_paced(law, rates, sessions=2, arrivals="constant"))]
+    )
+    made = compare_runs(a, b)
+    lines = [x for t in made.metrics if t.metric == "calls_per_s" for x in t.lines]
+    assert {(x.series, x.sessions) for x in lines} == {("40/s", 2)}
+    with pytest.raises(UsageError, match="rates 20/s, 40/s, 80/s"):
+        compare_runs(a, other)
 
 
 def test_a_few_calls_that_wait_at_the_end_are_no_overload() -> None:

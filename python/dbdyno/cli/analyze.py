@@ -258,7 +258,10 @@ def _of_run(
 
         made = scalings_of(conduct.derived_of(found), model=model, seed=seed)
     if not made:
-        raise UsageError(f"{found.id} has no ladder", "an observation has windows: dbdyno show RUN")
+        raise UsageError(
+            f"{found.id} has no ladder of sessions",
+            "observations have windows, paced runs have rates: dbdyno show RUN",
+        )
     return made
 
 

@@ -48,14 +48,14 @@ class Group(NamedTuple):
 def main(results: Results) -> list[Group]:
     """The first charts, by workload: throughput beside where the time went, then response times."""
     series = series_of(results)
-    by_rate = figures.load_of(results) != figures.SESSIONS
+    paced = figures.is_paced(results)
     made = []
     for workload in dict.fromkeys(s.workload for s in series):
         mine = [s for s in series if s.workload == workload]
         stacks = [_titled(charts_time.time_stack(results, s, "aas"), s, series) for s in mine]
-        first, last = charts_paced.DRAWN if by_rate else (throughput, response)
+        first, last = charts_paced.DRAWN if paced else (throughput, response)
         drawn = [first(results, mine), *stacks, last(results, mine)]
-        if len(series) == 1 and not by_rate:
+        if len(series) == 1 and not paced:
             drawn.append(charts_time.time_stack(results, mine[0], "share"))
         made.append(_group(workload if len(series) > len(mine) else "", drawn))
     return [g for g in made if g.charts]
@@ -315,7 +315,7 @@ def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, A
 
 def spread(results: Results, series: Series) -> Chart | None:
     """Each session's rate against the mean of its rung; paced, chance says which session takes a call."""
-    if figures.load_of(results) != figures.SESSIONS:
+    if figures.is_paced(results):
         return None
     rates = of_series(results.tables["rates"], series).filter(
         (pl.col("scope") == "session") & (pl.col("name") == "calls_per_s") & pl.col("value").is_not_null()

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dbdyno.model.results import Results
-from dbdyno.model.units import format_ns, format_rate
+from dbdyno.model.units import counted, format_ns, format_rate
 from dbdyno.present import figures
 from dbdyno.present.chart import (
     channel,
@@ -39,14 +39,20 @@ def delivered(results: Results, series: list[Series]) -> Chart | None:
     rows = [r for s in series for r in _delivered(results, s, load.column)]
     if not rows:
         return None
-    labels, top = [s.label for s in series], max(r["offered"] for r in rows)
+    labels = [s.label for s in series]
     y = channel("rate:Q", title="calls/s delivered", axis={"format": "~s"}, scale={"zero": True})
     base = {"x": load_axis(load), "color": coloured("series", labels)}
-    ends = [{load.column: v, "rate": v} for v in (0, max(top, *(r[load.column] for r in rows)))]
-    equal = layer(ends, "line", strokeDash=[6, 4], strokeWidth=1.5, color=var("muted"))
+    equal = layer(
+        [{load.column: r[load.column], "rate": r["due"]} for r in rows],
+        "line",
+        strokeDash=[6, 4],
+        strokeWidth=1.5,
+        color=var("muted"),
+    )
     said = (("offered:Q", ".4~s", "calls/s due"), ("rate:Q", ".4~s", "calls/s delivered"))
     tooltip = tips("series:N", f"{load.column}:Q", *said, ("left:Q", ",.0f", "left over"), "status:N")
-    repeated = [r for r in rows if r["low"] is not None]
+    most = 1.2 * max(max(r["due"], r["rate"]) for r in rows)  # two repeats may have an endless interval
+    repeated = [{**r, "high": min(most, r["high"])} for r in rows if r["low"] is not None]
     return chart(
         "throughput",
         "Calls delivered against calls due",
@@ -71,7 +77,8 @@ def _delivered(results: Results, series: Series, column: str) -> list[dict[str, 
         low, high = figures.ends(r) or (None, None)
         rate = float(r["calls_per_s"])
         made.append({
-            "series": series.label, column: r[column], "offered": r["offered_per_s"], "rate": rate,
+            "series": series.label, column: r[column], "due": r["rate_per_s"],
+            "offered": r["offered_per_s"], "rate": rate,
             "low": None if low is None else rate * low, "high": None if high is None else rate * high,
             "left": r["backlog_end"], "status": r["status"],
         })  # fmt: skip
@@ -131,13 +138,15 @@ def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
     """Of the highest rate of which all calls were delivered, else of the lowest measured."""
     capacity = {c.subject: c.said.get("rate") for c in results.findings if c.id == "paced-capacity"}
     met = max((float(v) for v in capacity.values() if v is not None), default=None)
-    rungs = results.tables["rungs"].sort("rate_per_s").to_dicts()
-    rung = next((r for r in rungs if r["rate_per_s"] == met), rungs[0])
+    rungs = results.tables["rungs"].sort("rate_per_s", "sessions").to_dicts()
+    rung = next((r for r in reversed(rungs) if r["rate_per_s"] == met), rungs[0])
     rate, took = targets.named("throughput"), targets.named("response")
-    at, stack = f"at {rung['rate_per_s']:g}/s", targets.named("stack-aas")
+    stack, at = targets.named("stack-aas"), f"at {rung['rate_per_s']:g}/s"
+    if figures.load_of(results) == figures.SESSIONS:
+        at += f", {counted(rung['sessions'], 'session')}"
     seconds = (("CPU WAIT", "runq_aas"), ("On a CPU", "run_aas"))
     return [
-        KeyFigure("Delivered up to", known(met, format_rate, "calls/s"), "calls due", rate),
+        KeyFigure("Delivered up to", known(met, format_rate, "calls/s"), "", rate),
         KeyFigure(
             f"99 % of calls {at} within", known(rung["response_p99_ns"], format_ns), "from when due", took
         ),

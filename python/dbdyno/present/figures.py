@@ -74,11 +74,15 @@ class Load(NamedTuple):
 SESSIONS = Load("sessions", "sessions")
 
 
+def is_paced(results: Results) -> bool:
+    """Whether calls became due at a rate."""
+    rungs = results.tables["rungs"]
+    return "rate_per_s" in rungs.columns and rungs["rate_per_s"].null_count() < len(rungs)
+
+
 def load_of(results: Results) -> Load:
     """Sessions; the rate of calls where it was set and the number of sessions is one."""
-    rungs = results.tables["rungs"]
-    paced = "rate_per_s" in rungs.columns and rungs["rate_per_s"].null_count() < len(rungs)
-    by_rate = paced and rungs["sessions"].n_unique() == 1
+    by_rate = is_paced(results) and results.tables["rungs"]["sessions"].n_unique() == 1
     return Load("rate_per_s", "calls due per second") if by_rate else SESSIONS
 
 

@@ -342,7 +342,7 @@ def _quality_title(results: Results) -> str:
 
 
 def _key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
-    paced = figures.load_of(results) != figures.SESSIONS
+    paced = figures.is_paced(results)
     return charts_paced.key_figures(results, targets) if paced else _peak(results, targets)
 
 

@@ -190,8 +190,8 @@ def _size(results: Results, workload: str, variant: str) -> int:
 def _of_variants(cells: Cells, names: list[str], baseline: str, results: Results) -> Iterator[Match]:
     """Every rung where the baseline and at least one more variant have usable cells."""
     for workload in cells.workloads():
-        for sessions in cells.rungs(workload):
-            groups = {v: cells.of[k] for v in names if (k := Key(workload, v, sessions)) in cells.of}
+        for sessions, rate in cells.rungs(workload):
+            groups = {v: cells.of[k] for v in names if (k := Key(workload, v, sessions, rate)) in cells.of}
             if baseline in groups and len(groups) > 1:
                 sizes = {v: _size(results, workload, v) for v in groups}
                 yield Match(workload, sessions, baseline, groups, paired=True, sizes=sizes)
@@ -232,17 +232,23 @@ def _pairs(a: Results, b: Results) -> Mapping[str, str]:
 
 def _of_runs(a: Cells, b: Cells, baseline: Results, run: Results) -> Iterator[Match]:
     pairs = _pairs(baseline, run)
-    for (workload, variant, sessions), cells in sorted(a.of.items()):
+    for (workload, variant, sessions, rate), cells in sorted(a.of.items(), key=_in_order):
         if variant not in pairs:
             continue
-        other = b.of.get(Key(workload, pairs[variant], sessions))
+        other = b.of.get(Key(workload, pairs[variant], sessions, rate))
         if other is not None:
             groups = dict(zip(LABELS, (cells, other), strict=True))
-            series = variant if len(pairs) > 1 else ""
+            told = [variant] if len(pairs) > 1 else []
+            series = ", ".join([*told, *([] if rate is None else [f"{rate:g}/s"])])
             of = {label: label for label in LABELS}
             made = _size(baseline, workload, variant), _size(run, workload, pairs[variant])
             sizes = dict(zip(LABELS, made, strict=True))
             yield Match(workload, sessions, LABELS[0], groups, False, series, of, sizes)
+
+
+def _in_order(cells: tuple[Key, object]) -> tuple[str, str, int, float]:
+    key = cells[0]
+    return key.workload, key.variant, key.sessions, key.rate_per_s or 0.0
 
 
 def _grounds(a: Results, b: Results) -> Iterator[str]:
@@ -255,4 +261,6 @@ def _grounds(a: Results, b: Results) -> Iterator[str]:
             continue
         rungs = ", ".join(str(n) for n in sorted(set(windows["sessions"])))
         workloads = ", ".join(sorted(set(windows["workload"])))
-        yield f"{r.info.id}: {workloads}, variants {', '.join(variants_of(r))}, sessions {rungs}"
+        rates = ", ".join(f"{v:g}/s" for v in sorted(set(windows["rate_per_s"].drop_nulls())))
+        told = f", rates {rates}" if rates else ""
+        yield f"{r.info.id}: {workloads}, variants {', '.join(variants_of(r))}, sessions {rungs}{told}"

@@ -24,6 +24,8 @@ class Key(NamedTuple):
     workload: str
     variant: str
     sessions: int
+    rate_per_s: float | None = None
+    """Of paced load: cells of different rates are never compared."""
 
 
 class CellFigures(NamedTuple):
@@ -38,8 +40,10 @@ class Cells(NamedTuple):
     of: dict[Key, dict[int, CellFigures]]
     left_out: tuple[tuple[str, str], ...]
 
-    def rungs(self, workload: str) -> list[int]:
-        return sorted({k.sessions for k in self.of if k.workload == workload})
+    def rungs(self, workload: str) -> list[tuple[int, float | None]]:
+        """Sessions and rate."""
+        found = {(k.sessions, k.rate_per_s) for k in self.of if k.workload == workload}
+        return sorted(found, key=lambda r: (r[0], r[1] or 0.0))
 
     def workloads(self) -> list[str]:
         return list(dict.fromkeys(k.workload for k in self.of))
@@ -58,7 +62,7 @@ def cells_of(tables: Tables) -> Cells:
         if why:
             left_out.append((w["cell"], why))
         else:
-            key = Key(w["workload"], w["variant"], w["sessions"])
+            key = Key(w["workload"], w["variant"], w["sessions"], w["rate_per_s"])
             found.setdefault(key, {})[w["repeat"]] = CellFigures(w["cell"], rates)
     return Cells(found, tuple(left_out))
 

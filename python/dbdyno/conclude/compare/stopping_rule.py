@@ -12,6 +12,7 @@ from dbdyno.conclude.compare.effects import (
     BY_NAME,
     RANKING,
     CellFigures,
+    Key,
     Metric,
     cells_of,
     effect_between,
@@ -22,6 +23,7 @@ from dbdyno.conclude.compare.table import ALPHA_STOPPED
 from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import LEAST_REPEATS, Tightness
 from dbdyno.model.plan import Plan
+from dbdyno.model.units import counted
 from dbdyno.stats.estimates import Mean
 
 
@@ -57,17 +59,18 @@ def tight_enough(tables: Mapping[str, pl.DataFrame], plan: Plan, target: float) 
 def _widths(tables: Mapping[str, pl.DataFrame], plan: Plan) -> Iterator[_Width]:
     """Every rung that the plan names, measured or not."""
     cells = cells_of(tables).of
-    rungs = dict.fromkeys((c.workload, c.variant, c.sessions) for c in plan.cells)
-    groups = {rung: cells.get(rung, {}) for rung in rungs}  # type: ignore[call-overload]
+    rungs = dict.fromkeys(Key(c.workload, c.variant, c.sessions, c.rate_per_s) for c in plan.cells)
+    groups = {rung: cells.get(rung, {}) for rung in rungs}
     metric = _metric([g for g in groups.values() if g])
-    names = list(dict.fromkeys(variant for _, variant, _ in rungs))
+    names = list(dict.fromkeys(rung.variant for rung in rungs))
     first = plan.experiment.baseline or names[0]
-    for (workload, variant, sessions), group in groups.items():
-        where = f"{variant}, {sessions} session{'' if sessions == 1 else 's'}"
+    for rung, group in groups.items():
+        rate = "" if rung.rate_per_s is None else f", {rung.rate_per_s:g}/s"
+        where = f"{rung.variant}, {counted(rung.sessions, 'session')}{rate}"
         if len(names) == 1:
             yield _Width(where, *_of_mean(group, metric))
-        elif variant != first:
-            yield _Width(where, *_of_ratio(groups.get((workload, first, sessions), {}), group, metric))
+        elif rung.variant != first:
+            yield _Width(where, *_of_ratio(groups.get(rung._replace(variant=first), {}), group, metric))
 
 
 def _metric(groups: list[Mapping[int, CellFigures]]) -> Metric:
