@@ -135,8 +135,9 @@ def test_a_rate_above_the_capacity_leaves_calls_over_and_says_so(
 
 
 def test_a_server_that_is_killed_in_mid_run_leaves_a_readable_run(servers: Servers, tmp_path: Path) -> None:
-    with plain_server(servers.bin_dir(18)) as made:
-        words = ("--rates", "50,100", "--sessions", "2", "--measure", "2s")
+    """It has room for fewer sessions than would be chosen: the rates are run over those."""
+    with plain_server(servers.bin_dir(18), {"max_connections": "14"}) as made:
+        words = ("--rates", "50,100", "--measure", "2s")
         with later(made, 3, made.stop):
             done = _run(made.dsn, tmp_path, 0.005, *words)
     assert done.exit_code == 5, done.output
@@ -144,7 +145,10 @@ def test_a_server_that_is_killed_in_mid_run_leaves_a_readable_run(servers: Serve
     shown = CliRunner().invoke(app, ["report", "last", "--store", str(tmp_path), "-o", str(page)])
     assert shown.exit_code == 0, shown.output
     assert "Calls delivered against calls due" in page.read_text()
-    assert _rungs_of(tmp_path)[0]["rate_per_s"] == 50
+    first = _rungs_of(tmp_path)[0]
+    assert first["rate_per_s"] == 50
+    assert 2 <= first["sessions"] <= 14 - 3
+    assert "max_connections = 14" in done.output, "why there are so few sessions"
 
 
 def _rungs_of(store: Path) -> list[dict[str, Any]]:
