@@ -25,6 +25,7 @@ from benchmarks import (
     snapshots,
     start,
     steps,
+    tables,
     tiers,
     trace,
 )
@@ -47,6 +48,7 @@ ALL = {
     "long-runs": long_runs.main,
     "trace": trace.main,
     "profile-cost": trace.profile,
+    "tables": tables.main,
     "tiers": tiers.main,
     "naive": tiers.naive,
     "aa": aa.main,

@@ -28,6 +28,10 @@ _MOST_WORKERS = 8
 _BIGINT_SINCE = 20_000
 """From this scale on numbers of accounts need 8 bytes."""
 _PARENTS_LOGGED_SINCE = 180_000
+_DEFAULTS = ("smallint", "integer", "bigint", "text")
+"""Types whose constants stand in SQL as they stand in the description."""
+_FROZEN_UP_TO = 2
+"""Connections."""
 _SORT_BYTES_PER_ROW = 40
 _MOST_SORT_MB = 1024
 _OPTIONS = {
@@ -87,6 +91,7 @@ class Making:
         self.rows = 0
         self._loader: _core.Loader | None = None
         self._steps: list[str] = []
+        self._defaults: dict[str, list[str]] = {}  # columns by table
         if not self._already():
             self._create()
             self._load()
@@ -135,10 +140,44 @@ class Making:
             _drop(connection, self._schema, _there(connection, self._schema, description))
             for table in description.tables:
                 connection.execute(self._text(table.ddl).encode())
+                self._set_defaults(table)
             for number, bounds in enumerate(self._bounds(), 1):
                 text = self._text("partition.sql", number=str(number), bounds=bounds[0])
                 connection.execute(text.encode())
             _mark(connection, self._schema, description, _unfinished(self._workload))
+
+    def _set_defaults(self, table: loader.Table) -> None:
+        """Columns that are constant get a default until the load is over: COPY fills it in for less than it
+        takes to read a value. One column is sent at least. Partitions have the defaults of their table."""
+        constants = [
+            c
+            for c in table.columns
+            if isinstance(c, loader.Constant) and c.value is not None and c.type in _DEFAULTS
+        ]
+        if not self._counts[table.name] or len(constants) == len(table.columns):
+            return
+        found = self._connection.execute(
+            "select attname from pg_catalog.pg_attribute where attrelid = %s::regclass and attnum > 0 "
+            "and not atthasdef and attidentity = ''",
+            [self._named(table.name)],
+        ).fetchall()
+        free = {str(row[0]) for row in found}
+        for column in constants:
+            if column.name in free:
+                self._defaults.setdefault(table.name, []).append(column.name)
+                default = pgsql.SQL("alter table {} alter {} set default {}").format(
+                    pgsql.SQL(self._named(table.name)),  # quoted already
+                    pgsql.Identifier(column.name),
+                    str(column.value) if column.type == "text" else column.value,
+                )
+                self._connection.execute(default)
+
+    def _without_defaults(self) -> list[list[str]]:
+        """Statements that remove them."""
+        return [
+            [f'alter table {self._named(table)} alter "{name}" drop default' for name in names]
+            for table, names in self._defaults.items()
+        ]
 
     def _check_options(self) -> None:
         """Raises :class:`UsageError` for one that this workload's tables have not."""
@@ -180,6 +219,8 @@ class Making:
 
     def _load(self) -> None:
         steps = [{"name": "loading", "tables": self._fills()}]
+        if self._defaults:
+            steps.append({"name": "loading", "statements": self._without_defaults()})
         names = [self._named(t.name) for t in self._description.tables]
         if self._wish.vacuum:
             largest_first = sorted(names, key=lambda n: n != self._named("pgbench_accounts"))
@@ -212,11 +253,14 @@ class Making:
         return ["set statement_timeout = 0", "set synchronous_commit = off", *memory]
 
     def _fills(self) -> list[dict[str, Any]]:
-        """Partitions by range are frozen, each by one connection; without other connections any table is."""
+        """Partitions by range are frozen, each by one connection. So is any table where connections are few:
+        one writes frozen rows as fast as two write others that have to be vacuumed."""
         fills = []
         for described in self._description.tables:
             table = _with_bigints(described) if self._words["aid"] == "bigint" else described
             spec = table.core(self._named(table.name), (1, self._counts[table.name]), self._parameters)
+            for column in spec["columns"]:
+                column["sent"] = column["name"] not in self._defaults.get(table.name, ())
             parts = self._bounds() if table.name == "pgbench_accounts" else []
             if parts and self._wish.partition_method == "range":
                 for number, (_, first, last) in enumerate(parts, 1):
@@ -227,7 +271,9 @@ class Making:
                     }
                     fills.append({**spec, **part})
             elif self._counts[table.name]:
-                fills.append({**spec, "freeze": not parts and (table.freeze or self.workers == 1)})
+                fills.append(
+                    {**spec, "freeze": not parts and (table.freeze or self.workers <= _FROZEN_UP_TO)}
+                )
         return sorted(fills, key=lambda f: f["rows"][0] - f["rows"][1])
 
     def _text(self, file: str, **more: str) -> str:
@@ -269,17 +315,11 @@ class Making:
     def _prepared(self, name: str, rows: int, sent: int, checksum: int) -> PreparedTable:
         """A partitioned table has no size of its own."""
         row = self._connection.execute(
-            "select pg_catalog.sum(pg_catalog.pg_total_relation_size(relid))::bigint "
-            "from pg_catalog.pg_partition_tree(%s::regclass)",
-            [self._named(name)],
+            "select coalesce((select pg_catalog.sum(pg_catalog.pg_total_relation_size(relid)) "
+            "from pg_catalog.pg_partition_tree(%s::regclass)), pg_catalog.pg_total_relation_size(%s::regclass))",
+            [self._named(name)] * 2,
         ).fetchone()
-        plain = None if row is None else row[0]
-        if plain is None:
-            size = self._connection.execute(
-                "select pg_catalog.pg_total_relation_size(%s::regclass)", [self._named(name)]
-            ).fetchone()
-            plain = size[0] if size else 0
-        return PreparedTable(name, rows, sent, int(plain), checksum)
+        return PreparedTable(name, rows, sent, int(row[0]) if row else 0, checksum)
 
     def undo(self) -> Sequence[str]:
         if self._loader is None:

@@ -37,6 +37,8 @@ pub struct TableSpec {
 pub struct Table {
     per_parent: Option<Expression>,
     columns: Vec<Column>,
+    /// How many columns are in a row of COPY.
+    sent: i16,
     slots: usize,
 }
 
@@ -84,9 +86,11 @@ impl Table {
             columns.push(Column::new(column, &spec.name, seed, &mut read)?);
             names.push(column.name.clone());
         }
+        let sent = columns.iter().filter(|c| c.sent).count() as i16;
         Ok(Self {
             per_parent,
             columns,
+            sent,
             slots,
         })
     }
@@ -160,13 +164,15 @@ impl Table {
     /// One row; its hash: that of each column is the seed of the next one's.
     fn row(&self, values: &mut [i64], out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<u64> {
         let mut hashed = 0;
-        out.extend((self.columns.len() as i16).to_be_bytes());
+        out.extend(self.sent.to_be_bytes());
         for (number, column) in self.columns.iter().enumerate() {
             let null = column.is_null(values[0]);
             if let (Some(e), false) = (column.expression(), null) {
                 let value = e.eval(values);
                 values[NAMES.len() + number] = value;
-                binary::integer(out, column.kind, column.scale, value)?;
+                if column.sent {
+                    binary::integer(out, column.kind, column.scale, value)?;
+                }
                 hashed = if column.kind == Type::Text {
                     let (mut digits, mut length) = ([0; 20], 0);
                     binary::decimal(value, &mut digits, &mut length);
@@ -178,10 +184,14 @@ impl Table {
             }
             let text = if null { None } else { column.text(values, scratch) };
             if let Some(text) = text {
-                binary::text(out, text);
+                if column.sent {
+                    binary::text(out, text);
+                }
                 hashed = hash::text(text, hashed);
             } else {
-                binary::null(out);
+                if column.sent {
+                    binary::null(out);
+                }
                 hashed = column.null_hash(hashed);
             }
         }

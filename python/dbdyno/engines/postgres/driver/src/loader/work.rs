@@ -256,7 +256,12 @@ fn sum_of(name: &str, sums: &mut Vec<(String, Sum)>) -> usize {
 
 fn statement(spec: &TableSpec) -> String {
     let quoted = |name: &String| format!("\"{}\"", name.replace('"', "\"\""));
-    let columns: Vec<_> = spec.columns.iter().map(|c| quoted(&c.name)).collect();
+    let columns: Vec<_> = spec
+        .columns
+        .iter()
+        .filter(|c| c.sent)
+        .map(|c| quoted(&c.name))
+        .collect();
     let freeze = if spec.freeze { ", freeze" } else { "" };
     format!(
         "copy {} ({}) from stdin with (format binary{freeze})",
