@@ -316,7 +316,8 @@ class Making:
         """A partitioned table has no size of its own."""
         row = self._connection.execute(
             "select coalesce((select pg_catalog.sum(pg_catalog.pg_total_relation_size(relid)) "
-            "from pg_catalog.pg_partition_tree(%s::regclass)), pg_catalog.pg_total_relation_size(%s::regclass))",
+            "from pg_catalog.pg_partition_tree(%s::regclass)), "
+            "pg_catalog.pg_total_relation_size(%s::regclass))",
             [self._named(name)] * 2,
         ).fetchone()
         return PreparedTable(name, rows, sent, int(row[0]) if row else 0, checksum)
