@@ -70,7 +70,8 @@ def _undo(making: Preparation, removed: Callable[[str], None]) -> None:
     try:
         names = making.undo()
     except DbdynoError as e:
-        removed(f"what was made so far could not be removed: {e}")
+        words = " ".join(e.message.split())
+        removed(f"what was made could not be removed, the next workload prepare replaces it: {words}")
         return
     if names:
         removed(f"removed: {', '.join(names)}")
