@@ -13,6 +13,8 @@ from click.testing import CliRunner
 
 from dbdyno.account.scripts import scripts, scripts_total
 from dbdyno.cli.app import app
+from dbdyno.conclude.case import Case
+from dbdyno.conclude.scripts import retried
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import Tables, rows
 
@@ -119,3 +121,19 @@ def test_calls_of_no_script_have_no_tables(tmp_path: Path, monkeypatch: pytest.M
     done = CliRunner().invoke(app, ["run", "--engine", "fake", "step", "-c", "1", "-T", "1", "--json"])
     if done.exit_code == 0:
         assert json.loads(done.stdout)["script_rates"] == []
+
+
+@pytest.mark.parametrize(("retried_calls", "claims"), [(2, 1), (0, 0)])
+def test_calls_tried_again_are_a_claim_from_one_percent_on(retried_calls: int, claims: int) -> None:
+    tables = {**_made(), "x": pl.DataFrame()}
+    more = pl.lit(retried_calls, pl.Int64).alias("retried")
+    total = scripts_total(tables)
+    total["script_rates"] = total["script_rates"].filter(pl.col("script") == 0).with_columns(more, retries=3)
+    case = cast(Case, SimpleNamespace(tables=total, plan=SimpleNamespace(variants=())))
+    found = list(retried(case))
+    assert len(found) == claims
+    if found:  # 2 of 80 calls, 3 tries more; each of the script's commands made 4 begin again
+        assert found[0].text == (
+            "2.5 % of the calls of a.sql were tried again at 2 sessions, 1.5 more tries each on average. "
+            "Most often at line 1: \\set a 1."
+        )

@@ -16,34 +16,33 @@ RETRIED = 0.01
 
 
 def retried(case: Case) -> Iterator[Claim]:
-    """Of the highest load, each script by itself."""
-    for name, rungs in case.rungs():
-        for row in _rows(case, rungs[-1], "script_rates") if rungs else ():
-            calls = row["calls"] + row["errors"]
-            share = row["retried"] / calls if calls else 0.0
-            if share < RETRIED:
-                continue
-            commands = [
-                c
-                for c in _rows(case, rungs[-1], "command_rates")
-                if c["script"] == row["script"] and c["retries"]
-            ]
-            worst = max(commands, key=lambda c: c["retries"], default=None)
-            said = {
-                "share": share,
-                "script": row["name"],
-                "place": f"at {fmt.load(row['sessions'])}",
-                "tries": row["retries"] / row["retried"],
-                "line": worst["line"] if worst else 0,
-                "command": worst["text"] if worst else "",
-            }
-            yield claim("retried", said, share, parts=["line"] if worst else [], subject=name)
+    """At the highest load of each variant, each script by itself."""
+    several = len(case.plan.variants) > 1
+    for row in _highest(case, "script_rates"):
+        calls = row["calls"] + row["errors"]
+        share = row["retried"] / calls if calls else 0.0
+        if share < RETRIED:
+            continue
+        same = ("variant", "script")
+        own = [c for c in _highest(case, "command_rates") if all(c[k] == row[k] for k in same)]
+        worst = max(own, key=lambda c: c["retries"], default=None)
+        said = {
+            "share": share,
+            "script": row["name"],
+            "place": f"at {fmt.load(row['sessions'])}",
+            "tries": row["retries"] / row["retried"],
+            "line": worst["line"] if worst else 0,
+            "command": worst["text"] if worst else "",
+        }
+        subject = row["variant"] if several else ""
+        yield claim("retried", said, share, parts=["line"] if worst else [], subject=subject)
 
 
-def _rows(case: Case, rung: Row, name: str) -> list[Row]:
-    """All cells of a load together; of one cell its own rows."""
-    rows = [
-        r for r in case.tables.get(name, empty(name)).to_dicts()
-        if all(r[c] == rung[c] for c in ("workload", "variant", "sessions"))
-    ]  # fmt: skip
-    return [r for r in rows if r["cell"] == TOGETHER] or rows
+def _highest(case: Case, name: str) -> list[Row]:
+    """Rows of the highest load of each variant: of all its cells together, of one cell its own."""
+    rows = case.tables.get(name, empty(name)).to_dicts()
+    tops: dict[str, int] = {}
+    for r in rows:
+        tops[r["variant"]] = max(r["sessions"], tops.get(r["variant"], 0))
+    top = [r for r in rows if r["sessions"] == tops[r["variant"]]]
+    return [r for r in top if r["cell"] == TOGETHER] or top
