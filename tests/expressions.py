@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
@@ -35,20 +35,19 @@ def expression(draw: random.Random, depth: int) -> str:
     def part() -> str:
         return expression(draw, draw.randrange(depth))
 
-    return draw.choice(
-        [
-            lambda: f"{part()} {draw.choice(_BINARY)} {part()}",
-            lambda: f"{part()} {draw.choice(_BINARY)} {part()}",
-            lambda: f"({part()}) {draw.choice(_BINARY)} ({part()})",
-            lambda: f"{draw.choice(['- ', '+ ', '~ ', 'not '])}{part()}",
-            lambda: f"{part()} {draw.choice(_TESTS)}",
-            lambda: f"{draw.choice(_ONE)}({part()})",
-            lambda: f"{draw.choice(_TWO)}({part()}, {part()})",
-            lambda: f"permute({part()}, {part()}, {part()})",
-            lambda: f"case when {part()} then {part()} when {part()} then {part()} else {part()} end",
-            lambda: f"case when {part()} then {part()} end",
-        ]
-    )()
+    forms: list[Callable[[], str]] = [
+        lambda: f"{part()} {draw.choice(_BINARY)} {part()}",
+        lambda: f"{part()} {draw.choice(_BINARY)} {part()}",
+        lambda: f"({part()}) {draw.choice(_BINARY)} ({part()})",
+        lambda: f"{draw.choice(['- ', '+ ', '~ ', 'not '])}{part()}",
+        lambda: f"{part()} {draw.choice(_TESTS)}",
+        lambda: f"{draw.choice(_ONE)}({part()})",
+        lambda: f"{draw.choice(_TWO)}({part()}, {part()})",
+        lambda: f"permute({part()}, {part()}, {part()})",
+        lambda: f"case when {part()} then {part()} when {part()} then {part()} else {part()} end",
+        lambda: f"case when {part()} then {part()} end",
+    ]
+    return draw.choice(forms)()
 
 
 def of_pgbench(program: str, dsn: str, groups: Sequence[Sequence[str]], place: Path) -> list[str | None]:

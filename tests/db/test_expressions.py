@@ -31,7 +31,8 @@ def _drawn(count: int, failing: int) -> tuple[list[str], list[str]]:
     """So many expressions with a value, and without. Left out is what cannot be read (a comparison of a
     comparison, a number beyond 64 bits), and abs(), which for a boolean is an arbitrary number in pgbench."""
     draw = random.Random(15)
-    valued, valueless = [], []
+    valued: list[str] = []
+    valueless: list[str] = []
     while len(valued) < count or len(valueless) < failing:
         text = expressions.expression(draw, draw.randrange(1, 4))
         if "abs(" in text:
