@@ -169,6 +169,22 @@ def test_runs_are_compared_at_the_rates_that_they_share() -> None:
         compare_runs(a, other)
 
 
+def test_one_rate_over_several_numbers_of_sessions() -> None:
+    """20 ms a call: 100 calls/s need 2 sessions."""
+    made = _paced("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=1)
+    more = _paced("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=2)
+    both = Plan(
+        experiment=made.plan.experiment, cpus=2, call_target_ns=None, expected_ns=1,
+        cells=(*made.plan.cells, *more.plan.cells),
+    )  # fmt: skip
+    results = _results(replace(made, plan=both.sealed(), cells=[*made.cells, *more.cells]))
+    (capacity,) = (f for f in results.findings if f.id == "paced-capacity")
+    assert "Delivers 98.0/s" in capacity.text
+    assert "Fewest sessions that deliver it: 2." in capacity.text
+    (overload,) = (f for f in results.findings if f.id == "paced-overload")
+    assert overload.cells == (made.cells[0].id,)
+
+
 def test_a_few_calls_that_wait_at_the_end_are_no_overload() -> None:
     """One call of 1 s, and one session: 1 or 2 may wait whenever one looks."""
     results = _results(_paced("call=Timeout/PgSleep:10ms", [99.0], sessions=4, measure_s=1))

@@ -201,3 +201,12 @@ def test_a_dry_run_says_rates() -> None:
     searched = said("--rates", "auto:2000", "--target", "p99<20ms")
     assert "search of rates around p99 < 20 ms, at most 16 load levels up to 2000/s" in searched
     assert "From 10/s 4 times as many each time, then bisection" in searched
+
+
+def test_a_call_is_of_a_size_that_the_rates_can_be_delivered_with() -> None:
+    """A quarter of 4 CPUs at 400/s is 2.5 ms a call."""
+    assert _plan(rates="100:400:x2").call_target_ns == 2.5 * MS
+    assert _plan(rate="0.5").call_target_ns == 300 * MS
+    assert _plan(rate="500", call_target="1ms").call_target_ns == MS
+    (choice,) = (c for c in _plan(rate="400").choices if c.name == "call target")
+    assert "25%" in choice.reason

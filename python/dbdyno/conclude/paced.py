@@ -21,10 +21,13 @@ def is_paced(case: Case) -> bool:
 
 def capacity(case: Case, name: str, rows: list[Row]) -> Iterator[Claim]:
     """Up to which rate calls are delivered, and what happens above. ``rows``: usable rungs of a ladder."""
-    known = [r for r in rows if r["offered_per_s"] and r["calls_per_s"] is not None]
+    known = [r for r in rows if r["offered_per_s"]]
     if not known:
         yield claim("nothing-measured", {}, case="no-rate", subject=name)
         return
+    counts = len(known) if len({_rate(r) for r in known}) == 1 else 1
+    if counts > 1:  # one rate over several numbers of sessions
+        known = [next((r for r in known if _delivered(r)), known[-1])]
     over = next((r for r in known if not _delivered(r)), None)
     met = [r for r in known if over is None or _rate(r) < _rate(over)]
     best = max(met, key=_rate, default=None)
@@ -38,9 +41,12 @@ def capacity(case: Case, name: str, rows: list[Row]) -> Iterator[Claim]:
         }
     if over is not None:
         said |= _above(over, case)
-        parts.append("drops" if (over["dropped"] or 0) > over["backlog_end"] * over["repeats"] else "grows")
+        drops = (over["dropped"] or 0) > over["backlog_end"] * over["repeats"]
+        parts.append("none" if over["calls_per_s"] is None else "drops" if drops else "grows")
     elif len(known) > 1:
         parts.append("highest")
+    if counts > 1 and best is not None:
+        parts.append("fewest")
     one = "delivered" if len(known) == 1 else "up-to"
     value = None if best is None else said["rate"]
     yield claim("paced-capacity", said, value, case="not" if best is None else one, parts=parts, subject=name)
@@ -62,12 +68,13 @@ def _delivered(rung: Row) -> bool:
 def _above(over: Row, case: Case) -> dict[str, Any]:
     cells = [c for c in case.usable if c["rate_per_s"] == over["rate_per_s"]]
     walls = [c["wall_s"] for c in cells] or [1.0]
+    delivered = over["calls_per_s"] or 0.0
     wall, left = sum(walls) / len(walls), over["backlog_end"] or 0.0
     return {
         "over": _rate(over),
-        "growth": max(0.0, min(over["offered_per_s"] - over["calls_per_s"], left / wall)),
+        "growth": max(0.0, min(over["offered_per_s"] - delivered, left / wall)),
         "dropped": (over["dropped"] or 0.0) / max(1.0, over["offered_per_s"] * sum(walls)),
-        "delivered": over["calls_per_s"],
+        "delivered": delivered,
     }
 
 

@@ -151,7 +151,8 @@ class Preparation:
         server, cpu = self.environment.server, self.environment.host.cpu
         machine = f"{cpu.model}, {cpu.logical} CPUs" if server.here else server.where.split(", database")[0]
         given = [f"{k}={v}" for k, v in sorted(params.items())]
-        target = self.plan.experiment.call_target or "default"
+        chosen = "paced" if any(c.pacing for c in self.plan.cells) else "default"
+        target = self.plan.experiment.call_target or chosen
         return " | ".join([server.engine, workload.name, *given, target, machine])
 
 

@@ -199,6 +199,9 @@ def _call_target(
         )
         choices.append(Choice(name="call target", value=format_ns(target_ns), reason=reason))
         return target_ns
+    if (found := rates.call_target(experiment, cpus, MAX_TARGET_NS)) is not None:
+        choices.append(found[1])
+        return found[0]
     stretch = max(1.0, top / cpus)  # a CPU-bound call at the top lasts that many times longer
     target_ns = int(min(MAX_TARGET_NS, max(MIN_TARGET_NS, measure_ns / CALLS_IN_WINDOW / stretch)))
     reason = (

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from dbdyno.model.errors import UsageError
 from dbdyno.model.pacing import Pacing, Think
 from dbdyno.model.plan import Cell, Choice, Experiment, Plan, VariantSpec
-from dbdyno.model.units import parse_duration_ns
+from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
 
 MAX_RATE = 1_000_000
 MAX_RATES = 1000
+BUSY = 0.25
+"""Share of the CPUs that the highest rate is to use, where the size of a call is the planner's to choose."""
 _LEAST_SESSIONS, _PER_CPU = 16, 8
 _FORMS = "write 100,200,400 or FROM:TO:STEP or FROM:TO:x1.5 or auto or auto:2000, in calls per second"
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)(k?)(?:/s)?\Z")
@@ -133,6 +135,17 @@ def sessions_for(experiment: Experiment, cpus: float, choices: list[Choice]) -> 
             "one number: --sessions 32; or one rate for every number: --rate 500 --sessions 8,16,32",
         )
     return said
+
+
+def call_target(experiment: Experiment, cpus: float, most_ns: int) -> tuple[int, Choice] | None:
+    """In ns, so that the rates that are listed can be delivered; ``None``: there are none."""
+    listed_ = [r for r in listed(experiment) if r is not None]
+    if not listed_:
+        return None
+    target_ns = int(min(most_ns, max(10_000, BUSY * cpus * NS_PER_S / max(listed_))))
+    used = f"calls at {max(listed_):g}/s then use about {BUSY:.0%} of {cpus:g} CPUs"
+    reason = f"{used}; --call-target chooses otherwise"
+    return target_ns, Choice(name="call target", value=format_ns(target_ns), reason=reason)
 
 
 def fewer_sessions(plan: Plan, room: int, reason: str) -> Plan:

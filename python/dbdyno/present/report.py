@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results, RunInfo
-from dbdyno.model.units import format_ns, format_rate, significant
+from dbdyno.model.units import significant
 from dbdyno.present import (
     chains,
     charts,
-    charts_paced,
     charts_time,
     compare,
     cpu_profile,
     figures,
     headline,
+    key_figures,
     placement,
     processes,
     profile,
@@ -34,23 +33,18 @@ from dbdyno.present import (
     waiting,
 )
 from dbdyno.present.document import (
-    UNKNOWN,
     Block,
-    Cell,
     Choice,
     Document,
-    KeyFigure,
     Option,
     Paragraph,
     Section,
     Statement,
     Statements,
-    known,
     remarks,
-    word,
 )
 from dbdyno.present.selection import Pick
-from dbdyno.present.targets import Targets, row_id
+from dbdyno.present.targets import Targets
 
 Details = Callable[[Results, Pick], list[Block]]
 _SEVERITIES = ("invalid", "warning", "note", "good")
@@ -79,7 +73,7 @@ def document(results: Results) -> Document:
         headline.title(results),
         sections,
         lead=_linked(results, lead(results), made.targets),
-        figures=_observed(results) if made.observed else _key_figures(results, made.targets),
+        figures=key_figures.of(results, made.targets),
         footer=_footer(results),
         more=more(results, results.info.id),
     )
@@ -339,61 +333,6 @@ def _quality_title(results: Results) -> str:
     ]
     told = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts if n)
     return f"Measurement quality: {told or 'nothing to remark'}"
-
-
-def _key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
-    paced = figures.is_paced(results)
-    return charts_paced.key_figures(results, targets) if paced else _peak(results, targets)
-
-
-def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
-    """The headline's figures: of the first series, or of the best where there are several."""
-    found = [a for s in figures.series_of(results) if (a := headline.answer(results, s)) and a.peak]
-    if not found:
-        return []
-    best = max(found, key=lambda a: float((a.peak or {})[a.rate_column]))
-    peak, top = best.peak or {}, best.top
-    whose = f" ({best.series.label})" if len(found) > 1 else ""
-    rate, scaling, sessions = peak[best.rate_column], peak["scaling"], top["sessions"]
-    efficiency = "efficiency unknown" if scaling is None else f"efficiency {figures.percent(scaling)} %"
-    number = figures.series_of(results).index(best.series)
-    row = targets.named(row_id(number, peak["sessions"], peak.get("rate_per_s")))
-    drawn, took = targets.named("throughput", best.series.label), targets.named("response", best.series.label)
-    stack, p95 = targets.named("stack-aas", best.series.label), known(peak["response_p95_ns"], format_ns)
-    return [
-        KeyFigure(f"Peak throughput{whose}", known(rate, format_rate, best.unit), target=drawn),
-        KeyFigure("Sessions at the peak", known(peak["sessions"], str), efficiency, row),
-        KeyFigure("95 % of calls at the peak within", p95, "response time", took),
-        KeyFigure(f"CPU WAIT at {sessions} sessions", *_part(top, "runq_aas"), stack),
-        KeyFigure(f"On a CPU at {sessions} sessions", *_part(top, "run_aas"), stack),
-    ]
-
-
-def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:
-    value = row[column]
-    if value is None:
-        return Cell(UNKNOWN), "unknown: see below the table"
-    share = Cell(f"{figures.percent(value, row['sessions'])} %", value / row["sessions"])
-    return share, f"{value:.2f} s per second, of session time"
-
-
-def _observed(results: Results) -> list[KeyFigure]:
-    """How busy the server was, on average."""
-    found = headline.overview(results)
-    if found is None:
-        return []
-    top = found.top[0] if found.top and found.top[0]["share"] is not None else None
-    share = "" if top is None else f"{figures.percent(top['share'], digits=1)} % of DB time"
-    figure = [("DB time", found.db_time), ("DB CPU", found.db_cpu), ("CPU WAIT", found.cpu_wait)]
-    return [
-        *(KeyFigure(n, known(v, lambda s: f"{s:.2f}", "s per second"), "on average") for n, v in figure),
-        KeyFigure("Most time", Cell(UNKNOWN) if top is None else word(top["name"]), share),
-        KeyFigure(
-            "Sessions seen",
-            known(found.sessions, lambda n: f"{n:,}"),
-            f"in {found.windows} windows, {found.wall_s:.0f} s",
-        ),
-    ]
 
 
 def _footer(results: Results) -> str:
