@@ -1,7 +1,7 @@
 """Tables of a workload, made once: created, loaded in parallel, indexed, vacuumed; and removed again.
 
-They stand where unqualified names lead to: in the first schema of search_path, as pgbench's own do. A comment
-on the first of them says that they are ours and how they were made, or that they are unfinished.
+They stand where unqualified names lead to: in the first schema of search_path, as pgbench's own do,
+or in our schema. :mod:`dbdyno.engines.postgres.table_marks` says which are ours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from psycopg import sql as pgsql
 
 from dbdyno import _core
-from dbdyno.engines.postgres import loader, objects
+from dbdyno.engines.postgres import loader, objects, table_marks
 from dbdyno.engines.postgres.connect import Connection, driver_target
 from dbdyno.engines.postgres.errors import core_error, doing
 from dbdyno.engines.postgres.settings import Site
@@ -63,14 +63,14 @@ class Tables:
     def drop(self, workload: str) -> Sequence[str]:
         connection, description = self._site.connection(), loader.description(workload)
         with doing(f"removing the tables of {workload}"), connection.patient():
-            schema = _schema(connection, description)
-            there = _there(connection, schema, description)
-            if there and _stamp(connection, schema, description) is None:
+            schema = table_marks.schema_of(connection, description)
+            there = table_marks.existing(connection, schema, description)
+            if there and table_marks.stamp_of(connection, schema, description) is None:
                 raise UsageError(
                     f"{', '.join(there)} in schema {schema}: not made by dbdyno workload prepare",
                     "remove them yourself if they are not needed",
                 )
-            _drop(connection, schema, there)
+            table_marks.drop(connection, schema, there)
             return there
 
 
@@ -85,7 +85,7 @@ class Making:
         self._check_options()
         if self._description.own_schema:
             objects.own_schema(connection)
-        self._schema = _schema(connection, self._description)
+        self._schema = table_marks.schema_of(connection, self._description)
         self._words = _words(connection, self._schema, wish)
         self.workers = wish.workers or _workers()
         self.rows = 0
@@ -98,14 +98,14 @@ class Making:
 
     def _already(self) -> bool:
         """Whether they are there, made with the same wish. Raises :class:`UsageError` for others."""
-        there = _there(self._connection, self._schema, self._description)
-        stamp = _stamp(self._connection, self._schema, self._description)
-        if not there or self._wish.replace or stamp == _unfinished(self._workload):
+        there = table_marks.existing(self._connection, self._schema, self._description)
+        stamp = table_marks.stamp_of(self._connection, self._schema, self._description)
+        if not there or self._wish.replace or stamp == table_marks.unfinished(self._workload):
             return False
         if stamp == self._stamp():
             return True
         if self._wish.on_demand and stamp is not None:
-            return _size(stamp) == _size(self._stamp())
+            return table_marks.size_of(stamp) == table_marks.size_of(self._stamp())
         raise UsageError(
             f"{', '.join(there)} already exist in schema {self._schema}"
             + (", made with other options" if stamp else ""),
@@ -137,14 +137,16 @@ class Making:
         connection, description = self._connection, self._description
         self._check_right()
         with connection.patient(), connection.transaction():
-            _drop(connection, self._schema, _there(connection, self._schema, description))
+            table_marks.drop(
+                connection, self._schema, table_marks.existing(connection, self._schema, description)
+            )
             for table in description.tables:
                 connection.execute(self._text(table.ddl).encode())
                 self._set_defaults(table)
             for number, bounds in enumerate(self._bounds(), 1):
                 text = self._text("partition.sql", number=str(number), bounds=bounds[0])
                 connection.execute(text.encode())
-            _mark(connection, self._schema, description, _unfinished(self._workload))
+            table_marks.mark(connection, self._schema, description, table_marks.unfinished(self._workload))
 
     def _set_defaults(self, table: loader.Table) -> None:
         """Columns that are constant get a default until the load is over: COPY fills it in for less than it
@@ -303,7 +305,7 @@ class Making:
     def finish(self) -> Sequence[PreparedTable]:
         with doing("marking the tables as complete"):
             if self._loader is not None:
-                _mark(self._connection, self._schema, self._description, self._stamp())
+                table_marks.mark(self._connection, self._schema, self._description, self._stamp())
             sums: dict[str, tuple[int, int, int]] = (
                 dict(self._loader.sums()) if self._loader is not None else {}
             )
@@ -327,8 +329,8 @@ class Making:
             return ()
         self._loader.abort()
         with doing("removing what was made"), self._connection.patient():
-            there = _there(self._connection, self._schema, self._description)
-            _drop(self._connection, self._schema, there)
+            there = table_marks.existing(self._connection, self._schema, self._description)
+            table_marks.drop(self._connection, self._schema, there)
             return there
 
 
@@ -340,17 +342,6 @@ def _with_bigints(table: loader.Table) -> loader.Table:
 def _workers() -> int:
     """CPUs of this machine: those of the server, where it is here."""
     return max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0))))
-
-
-def _schema(connection: Connection, description: loader.Description) -> str:
-    if description.own_schema:
-        return objects.SCHEMA
-    row = connection.execute("select current_schema()").fetchone()
-    if row is None or row[0] is None:
-        raise UsageError(
-            "search_path names no schema that exists", "--dsn 'options=-csearch_path=public ...'"
-        )
-    return str(row[0])
 
 
 def _words(connection: Connection, schema: str, wish: TableWish) -> dict[str, str]:
@@ -374,47 +365,3 @@ def _words(connection: Connection, schema: str, wish: TableWish) -> dict[str, st
             f"using index tablespace {ident(wish.index_tablespace)}" if wish.index_tablespace else ""
         ),
     }
-
-
-def _there(connection: Connection, schema: str, description: loader.Description) -> list[str]:
-    """Which of the tables exist."""
-    names = [table.name for table in description.tables]
-    found = connection.execute(
-        "select c.relname from pg_catalog.pg_class c "
-        "join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
-        "where n.nspname = %s and c.relname = any(%s) order by 1",
-        [schema, names],
-    ).fetchall()
-    return [str(row[0]) for row in found]
-
-
-def _stamp(connection: Connection, schema: str, description: loader.Description) -> str | None:
-    """What the comment says; None: they were not made by us."""
-    row = connection.execute(
-        "select pg_catalog.obj_description(c.oid, 'pg_class') from pg_catalog.pg_class c "
-        "join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s",
-        [schema, description.tables[0].name],
-    ).fetchone()
-    return str(row[0]) if row and row[0] and str(row[0]).startswith(objects.PREPARED) else None
-
-
-def _size(stamp: str) -> tuple[str, Any]:
-    """Workload and version, and the parameters, of what :meth:`Making._stamp` wrote."""
-    made, _, chosen = stamp.partition(": ")
-    return made, json.loads(chosen or "{}").get("parameters")
-
-
-def _unfinished(workload: str) -> str:
-    return f"{objects.PREPARED} {workload}: unfinished"
-
-
-def _mark(connection: Connection, schema: str, description: loader.Description, stamp: str) -> None:
-    table = pgsql.Identifier(schema, description.tables[0].name)
-    connection.execute(pgsql.SQL("comment on table {} is {}").format(table, stamp))
-
-
-def _drop(connection: Connection, schema: str, names: Sequence[str]) -> None:
-    """All at once: they may refer to each other. What else refers to them keeps them there."""
-    if names:
-        tables = pgsql.SQL(", ").join(pgsql.Identifier(schema, name) for name in names)
-        connection.execute(pgsql.SQL("drop table {}").format(tables))

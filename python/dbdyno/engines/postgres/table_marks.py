@@ -1,0 +1,69 @@
+"""Which tables of a workload are there, and the comment on the first of them: that they are ours and how they
+were made, or that they are unfinished."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import sql as pgsql
+
+from dbdyno.engines.postgres import loader, objects
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.model.errors import UsageError
+
+
+def schema_of(connection: Connection, description: loader.Description) -> str:
+    if description.own_schema:
+        return objects.SCHEMA
+    row = connection.execute("select current_schema()").fetchone()
+    if row is None or row[0] is None:
+        raise UsageError(
+            "search_path names no schema that exists", "--dsn 'options=-csearch_path=public ...'"
+        )
+    return str(row[0])
+
+
+def existing(connection: Connection, schema: str, description: loader.Description) -> list[str]:
+    """Which of the tables exist."""
+    names = [table.name for table in description.tables]
+    found = connection.execute(
+        "select c.relname from pg_catalog.pg_class c "
+        "join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
+        "where n.nspname = %s and c.relname = any(%s) order by 1",
+        [schema, names],
+    ).fetchall()
+    return [str(row[0]) for row in found]
+
+
+def stamp_of(connection: Connection, schema: str, description: loader.Description) -> str | None:
+    """What the comment says; None: they were not made by us."""
+    row = connection.execute(
+        "select pg_catalog.obj_description(c.oid, 'pg_class') from pg_catalog.pg_class c "
+        "join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s",
+        [schema, description.tables[0].name],
+    ).fetchone()
+    return str(row[0]) if row and row[0] and str(row[0]).startswith(objects.PREPARED) else None
+
+
+def size_of(stamp: str) -> tuple[str, Any]:
+    """Workload and version, and the parameters, of a stamp."""
+    made, _, chosen = stamp.partition(": ")
+    return made, json.loads(chosen or "{}").get("parameters")
+
+
+def unfinished(workload: str) -> str:
+    return f"{objects.PREPARED} {workload}: unfinished"
+
+
+def mark(connection: Connection, schema: str, description: loader.Description, stamp: str) -> None:
+    table = pgsql.Identifier(schema, description.tables[0].name)
+    connection.execute(pgsql.SQL("comment on table {} is {}").format(table, stamp))
+
+
+def drop(connection: Connection, schema: str, names: Sequence[str]) -> None:
+    """All at once: they may refer to each other. What else refers to them keeps them there."""
+    if names:
+        tables = pgsql.SQL(", ").join(pgsql.Identifier(schema, name) for name in names)
+        connection.execute(pgsql.SQL("drop table {}").format(tables))
