@@ -80,6 +80,8 @@ class Preparation:
                 units[variant] = Unit(own.script(setup.scripts, setup, workload.name), None)
                 continue
             key = tuple(sorted(params.items()))
+            if not alike:  # of the first size; those of others are loaded before their measurements
+                self.tables(workload, params)
             if key not in alike:
                 alike[key] = self._unit(workload, variant if several else "base", params)
             units[variant] = alike[key]
@@ -92,7 +94,6 @@ class Preparation:
     def _unit(self, workload: Workload, variant: str, params: Mapping[str, Value]) -> Unit:
         self.interrupt.check()
         self.listener.preparing(f"{workload.name}, variant {variant}")
-        self.tables(workload, params)
         self.server.prepare(workload, params, self.plan.top)
         if self.plan.call_target_ns is None:
             return Unit(workload, None)
