@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import polars as pl
 import pytest
+import report_results
 from click.testing import CliRunner
 
 from dbdyno.account.scripts import scripts, scripts_total
@@ -17,6 +19,10 @@ from dbdyno.conclude.case import Case
 from dbdyno.conclude.scripts import retried
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import Tables, rows
+from dbdyno.present import selection
+from dbdyno.present.document import Paragraph, Section, Table
+from dbdyno.present.report import document
+from dbdyno.present.scripts import SECTIONS, brief, by_command, by_script
 
 HEAD = {"workload": "w", "variant": "base", "sessions": 2}
 KINDS = {"S1": "serialization", "D1": "deadlock"}
@@ -33,7 +39,7 @@ def _cell(number: int, calls: int) -> RawCell:
             "max_ns": each_ns,
         }  # fmt: skip
 
-    bucket = [
+    bucket: list[dict[str, Any]] = [
         {"script": s, "low_ns": d, "high_ns": d, "count": n}
         for s, d, n in ((0, 2_000, 2 * calls), (1, 8_000, 5))
     ]
@@ -50,7 +56,7 @@ def _cell(number: int, calls: int) -> RawCell:
         command | {"command": 1, "line": 2, "text": "select :a", "total_ns": 3_000 * calls, "max_ns": 3_000},
         command | {"command": 2, "line": 3, "text": "select 1", "total_ns": 1_000 * calls, "max_ns": 1_000},
     ]
-    errors = [
+    errors: list[dict[str, Any]] = [
         {"script": 1, "sqlstate": code, "count": n, "message": "m"} for code, n in (("D1", 2), ("X", 1))
     ]
     tables = {
@@ -128,8 +134,10 @@ def test_calls_tried_again_are_a_claim_from_one_percent_on(retried_calls: int, c
     tables = {**_made(), "x": pl.DataFrame()}
     more = pl.lit(retried_calls, pl.Int64).alias("retried")
     total = scripts_total(tables)
-    total["script_rates"] = total["script_rates"].filter(pl.col("script") == 0).with_columns(more, retries=3)
-    case = cast(Case, SimpleNamespace(tables=total, plan=SimpleNamespace(variants=())))
+    rates = total["script_rates"].filter(pl.col("script") == 0).with_columns(more, retries=3)
+    case = cast(
+        Case, SimpleNamespace(tables={**total, "script_rates": rates}, plan=SimpleNamespace(variants=()))
+    )
     found = list(retried(case))
     assert len(found) == claims
     if found:  # 2 of 80 calls, 3 tries more; each of the script's commands made 4 begin again
@@ -137,3 +145,22 @@ def test_calls_tried_again_are_a_claim_from_one_percent_on(retried_calls: int, c
             "2.5 % of the calls of a.sql were tried again at 2 sessions, 1.5 more tries each on average. "
             "Most often at line 1: \\set a 1."
         )
+
+
+def test_what_a_terminal_and_a_page_show_of_scripts() -> None:
+    results = report_results.results()
+    pick = selection.pick_of(results, None)
+    assert pick is not None
+    whose = dict(zip(("workload", "variant", "sessions"), pick.rung, strict=True)) | {"cell": pick.cell}
+    values = {k: pl.lit(v) for k, v in whose.items()}
+    made = {name: frame.with_columns(**values) for name, frame in scripts_total(_made()).items()}
+    shown = replace(results, tables={**results.tables, **made})
+    blocks = [*by_script(shown, pick), *by_command(shown, pick)]
+    titles = [b.title for b in blocks if isinstance(b, Table)]
+    assert titles == [f"By script {pick.at}", f"By statement of a.sql {pick.at}"]
+    said = " ".join(b.text for b in blocks if isinstance(b, Paragraph))
+    assert "b.sql: 4 calls failed, warm-up included (deadlock, D1: m)" in said
+    assert "is part of the next one" in said
+    sections = [s.title for s in document(shown).blocks if isinstance(s, Section)]
+    assert [t for t in sections if t.startswith("By ")] == [title for title, _, _ in SECTIONS]
+    assert brief(shown) and not brief(results)

@@ -187,13 +187,8 @@ class _Builder:
         if not observed:
             yield Section("Top events", [self._choice(profile.top_events)], "top", detail=True)
         if cpu_profile.there(results):
-            yield Section(
-                "Where CPU time went",
-                [self._choice(cpu_profile.blocks)],
-                "cpu-profile",
-                detail=True,
-                name="CPU profile",
-            )
+            used = [self._choice(cpu_profile.blocks)]
+            yield Section("Where CPU time went", used, "cpu-profile", detail=True, name="CPU profile")
         if cpu_profile.there(results, cpu_profile.SLEEP):
             asleep = [self._choice(cpu_profile.sleep_blocks)]
             yield Section("Where sessions slept", asleep, "off-cpu", detail=True, name="Off-CPU")
@@ -201,9 +196,8 @@ class _Builder:
         if ladders is not None:
             yield replace(ladders, detail=True)
         if scripts.there(results):
-            yield Section("By script", [self._choice(scripts.by_script)], "scripts", detail=True)
-            told = [self._choice(scripts.by_command)]
-            yield Section("By statement of the script", told, "commands", detail=True)
+            for title, make, name in scripts.SECTIONS:
+                yield Section(title, [self._choice(make)], name, detail=True)
         if statements.there(results):
             top = [self._choice(*DETAILS["statements"]), *statements.texts(results, self._picks.shown)]
             yield Section("Top SQL", top, "statements", detail=True)
@@ -220,7 +214,7 @@ class _Builder:
             told = [Paragraph(a.text) for a in results.answers if a.id != headline.ACTIVITY]
             yield Section("", told)
         else:
-            yield Section("", rungs.tables(results, together=True))
+            yield Section("", [*rungs.tables(results, together=True), *scripts.brief(results)])
         yield Section("", [_statements(results, self._grave)] if self._grave else [])
         together = None if self.observed else placement.section(results)
         if together is not None:

@@ -13,7 +13,7 @@ from dbdyno.model.units import counted, format_count, format_ns, format_rate
 from dbdyno.model.visible import visible
 from dbdyno.present.document import Block, Cell, Column, Paragraph, known, numeric, remarks, table, word
 from dbdyno.present.figures import percent
-from dbdyno.present.selection import Pick, rows_of
+from dbdyno.present.selection import Pick, pick_of, rows_of
 
 _SHORT = 80
 """Characters of a command in a line."""
@@ -23,6 +23,14 @@ _Row = dict[str, Any]
 def there(results: Results) -> bool:
     """Whether calls were of scripts."""
     return bool(results.tables.get("script_rates", empty("script_rates")).height)
+
+
+def brief(results: Results) -> list[Block]:
+    """For a terminal: calls by script at the highest load, where that is more than what all calls say."""
+    rows = results.tables.get("script_rates", empty("script_rates"))
+    pick = pick_of(results, None)
+    more = rows["script"].n_unique() > 1 or bool(rows["retries"].sum())
+    return by_script(results, pick) if more and pick is not None else []
 
 
 def by_script(results: Results, pick: Pick) -> list[Block]:
@@ -46,6 +54,13 @@ def by_command(results: Results, pick: Pick) -> list[Block]:
     untimed = frame.height and frame["total_ns"].null_count()
     note = "A command without a time does not wait: what it took is part of the next one that does."
     return [*made, *remarks([note] if untimed else [])]
+
+
+SECTIONS = (
+    ("By script", by_script, "scripts"),
+    ("By statement of the script", by_command, "commands"),
+)
+"""Of a report: title, what makes it, name."""
 
 
 def _failed(failures: pl.DataFrame) -> list[str]:

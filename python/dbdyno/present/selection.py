@@ -209,6 +209,7 @@ def pick_at(results: Results, sessions: int | None) -> Pick:
 _TOGETHER = (
     *("profile", "top_events", "statements", "wait_chains", "cpu_profile", "sleep_profile"),
     *("system_calls", "system_call_sizes", "statement_ledger", "wait_durations"),
+    *("script_rates", "command_rates", "script_failures"),
 )
 """Tables that have rows of all repeats of a load together."""
 
