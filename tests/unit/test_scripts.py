@@ -89,7 +89,7 @@ def _made() -> Tables:
     cells, rates = [_cell(1, 10), _cell(2, 30)], _rates(("c1", 250.0), ("c2", 650.0))
     window = {"t0_ns": 0, "t1_ns": 1, "wall_s": 1.0, "status": "ok", "reason": None}
     windows = rows("windows", [HEAD | window | {"cell": c.id, "repeat": n} for n, c in enumerate(cells, 1)])
-    return {**scripts(cells, rates, KINDS), "rates": rates, "windows": windows}
+    return {**scripts(cells, rates, lambda: KINDS), "rates": rates, "windows": windows}
 
 
 def test_shares_and_rates_of_a_cell_add_up() -> None:

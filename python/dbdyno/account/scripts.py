@@ -6,7 +6,7 @@ cells are of their calls together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
@@ -34,13 +34,13 @@ _SUMS = {
 _QUANTILES = {"p50_ns": 0.50, "p95_ns": 0.95, "p99_ns": 0.99}
 
 
-def scripts(cells: Sequence[RawCell], rates: pl.DataFrame, kinds: Mapping[str, str]) -> Tables:
+def scripts(cells: Sequence[RawCell], rates: pl.DataFrame, kinds: Callable[[], Mapping[str, str]]) -> Tables:
     """From the driver's tables and ``rates``. ``kinds``: the kind of failure by the server's code."""
     made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in NAMES}
     for cell in cells:
         if "scripts" not in cell.tables or cell.tables["scripts"].is_empty():
             continue
-        raw = _raw(cell, kinds)
+        raw = _raw(cell, kinds())
         for name, frame in _figures(key(cell), raw, _rate(rates, [cell.id])).items():
             made[name].append(frame)
     return {name: pl.concat(frames) for name, frames in made.items()}

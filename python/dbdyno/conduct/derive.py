@@ -79,7 +79,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["data_sources"] = cross_check(tables, tables["ledger"])
     tables["rates"] = judged(tables, plan)
     tables["over_time"] = window.over_time(cells)
-    tables |= scripts(cells, tables["rates"], failure_kinds(environment.server.engine))
+    tables |= scripts(cells, tables["rates"], lambda: failure_kinds(environment.server.engine))
     tables["profile"] = profile(tables)
     tables["statement_ledger"] = statement_ledger(tables)
     tables["wait_histogram"] = wait_histogram(tables)
