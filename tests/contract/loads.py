@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.plan import Calibration, Cell, DriverSetup, Workload
+from dbdyno.engines.postgres import PostgresServer
+from dbdyno.model.plan import Calibration, Cell, DriverSetup, PlannedScript, Workload
 from dbdyno.model.protocols import Load, Server
 from dbdyno.model.tables import from_core
 
@@ -94,3 +95,8 @@ def work(tables: Mapping[str, pl.DataFrame], counter: str) -> dict[int, int]:
         .with_columns(work=pl.col("after1") - 2 * pl.col("before2") + pl.col("before1"))
     )
     return {s: int(w) for s, w in zip(wide["session"], wide["work"], strict=True)}
+
+
+def script(server: PostgresServer, text: str, name: str) -> Workload:
+    """An own script as a workload."""
+    return server.script([PlannedScript(name=name, text=text)])

@@ -190,7 +190,7 @@ def test_a_validation_goes_before_each_statement() -> None:
         ("SELECT 1; SELECT 2", "2 statements"),
         ("COPY t TO STDOUT", "COPY"),
         ("SELECT $1", "parameter"),
-        ("-- nothing", "no statement"),
+        ("-- nothing", "is empty"),
     ],
 )
 def test_what_cannot_be_a_validation_is_refused_with_the_cure(kind_dsn: str, wrong: str, words: str) -> None:

@@ -17,6 +17,7 @@ import polars as pl
 import psycopg
 import pytest
 from tests.conftest import Servers
+from tests.contract import loads
 from tests.contract.pooled import Notes, cell_of, measured, through
 
 from dbdyno.account import window
@@ -71,7 +72,9 @@ def test_sleeps_of_known_length_and_a_known_queue(server: PostgresServer) -> Non
     pool = Pool(2, "transaction", 6, "extended")
     with through(server, pool):
         made = measured(
-            server, server.script(SLEEP, "sleep.sql"), cell_of(server.script(SLEEP, "s.sql"), pool)
+            server,
+            loads.script(server, SLEEP, "sleep.sql"),
+            cell_of(loads.script(server, SLEEP, "s.sql"), pool),
         )
     found = rung(made)
     rates = window.rates([made]).filter(scope="rung", name="calls_per_s")
@@ -87,7 +90,7 @@ def test_sleeps_of_known_length_and_a_known_queue(server: PostgresServer) -> Non
 
 def test_the_servers_processes_are_the_pools_and_the_pooler_is_watched(server: PostgresServer) -> None:
     pool = Pool(2, "transaction", 5, "simple")
-    script = server.script(SLEEP, "sleep.sql")
+    script = loads.script(server, SLEEP, "sleep.sql")
     with through(server, pool):
         made = measured(server, script, cell_of(script, pool, 1))
         load = server.load(script, cell_of(script, pool, 1), None, False, None)
@@ -159,7 +162,7 @@ def test_every_server_connection_has_the_sessions_settings(dsn18: str) -> None:
 
 def test_a_server_connection_that_breaks_is_told(server18: PostgresServer) -> None:
     pool = Pool(2, "transaction", 3, "simple")
-    script = server18.script(SLEEP, "sleep.sql")
+    script = loads.script(server18, SLEEP, "sleep.sql")
     with through(server18, pool):
         load = server18.load(script, cell_of(script, pool, 1), None, False, None)
         pid = load.backends()[0][1]
@@ -178,7 +181,7 @@ def _pooler_source(server: PostgresServer):  # type: ignore[no-untyped-def]
 
 def test_a_pooler_that_died_is_a_status_and_no_zero(server18: PostgresServer) -> None:
     pool = Pool(1, "transaction", 1, "simple")
-    script = server18.script(SLEEP, "sleep.sql")
+    script = loads.script(server18, SLEEP, "sleep.sql")
     with through(server18, pool) as notes:
         load = server18.load(script, cell_of(script, pool, 1), None, False, None)
         directory = Path(notes.seen[-1].data["directory"])
@@ -191,7 +194,7 @@ def test_a_pooler_that_died_is_a_status_and_no_zero(server18: PostgresServer) ->
 
 
 def test_without_a_pool_loads_go_to_the_server_again(server18: PostgresServer) -> None:
-    script = server18.script(SLEEP, "sleep.sql")
+    script = loads.script(server18, SLEEP, "sleep.sql")
     with through(server18, Pool(1, "transaction", 1, "simple")) as notes:
         server18.load(script, cell_of(script, Pool(1, "transaction", 1, "simple")), None, False, None)
         directory = Path(notes.seen[-1].data["directory"])
@@ -255,12 +258,13 @@ def test_a_pool_larger_than_the_server_has_room_for(server18: PostgresServer) ->
 # -- what is left behind ----------------------------------------------------------------------------
 PROGRAM = """
 import json, sys, time
+from tests.contract import loads
 from tests.contract.pooled import Notes, cell_of
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.model.protocols import Pool
 server, notes = PostgresServer(sys.argv[1]), Notes()
 pool = Pool(2, "transaction", 3, "simple")
-script = server.script("select pg_sleep(0.05)", "s.sql")
+script = loads.script(server, "select pg_sleep(0.05)", "s.sql")
 server.use_pool(pool, notes)
 load = server.load(script, cell_of(script, pool), None, False, None)
 load.connect()
@@ -292,7 +296,7 @@ def test_a_pooler_that_outlived_its_run_is_ended(server18: PostgresServer) -> No
     """The death signal is the first guard, and not the last."""
     notes = Notes()
     server18.use_pool(Pool(1, "transaction", 1, "simple"), notes)
-    script = server18.script(SLEEP, "s.sql")
+    script = loads.script(server18, SLEEP, "s.sql")
     server18.load(script, cell_of(script, Pool(1, "transaction", 1, "simple")), None, False, None)
     (pooler,) = process._processes(Path(notes.seen[-1].data["directory"]))
     with closing(PostgresServer(server18._dsn)) as other:
