@@ -123,7 +123,7 @@ def test_a_rate_above_the_capacity_leaves_calls_over_and_says_so(
     assert done.exit_code == 0, done.output
     cell, rung = _cell(tmp_path), _rung(tmp_path)
     pace = cell.tables["pace"].sum().row(0, named=True)
-    assert pace["arrivals"] == pace["started"] + pace["dropped"] + pace["backlog_end"]
+    assert pace["arrivals"] == pace["begun"] + pace["dropped"] + pace["backlog_end"]
     assert pace["arrivals"] == pytest.approx(400, abs=1)
     assert rung["calls_per_s"] <= 101
     assert rung["backlog_end"] >= 460 - 2 * 2.3 / 0.02 - 2, "2.3 s with the warm-up"

@@ -76,7 +76,7 @@ def paced(sessions: Sequence[Session], schedule: Schedule, arrivals: Arrivals) -
     over = None if limit_ns is None else sum(c.end_ns - c.since_ns > limit_ns for c in within)
     row = {
         "arrivals": arrivals.due,
-        "started": len(within),
+        "begun": len(within),
         "dropped": arrivals.dropped,
         "backlog_end": len(arrivals.waited),
         "backlog_max": arrivals.most,

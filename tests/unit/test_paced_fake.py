@@ -79,7 +79,7 @@ def test_every_call_that_became_due_is_somewhere() -> None:
     for law, limit in (("call=Timeout/PgSleep:30ms", None), ("call=Timeout/PgSleep:30ms", 100 * MS)):
         made = _paced(law, [90.0], sessions=2, latency_limit_ns=limit)
         pace = made.cells[0].tables["pace"].row(0, named=True)
-        assert pace["arrivals"] == pace["started"] + pace["dropped"] + pace["backlog_end"]
+        assert pace["arrivals"] == pace["begun"] + pace["dropped"] + pace["backlog_end"]
         assert made.cells[0].tables["backlog_histogram"]["count"].sum() == pace["backlog_end"]
 
 

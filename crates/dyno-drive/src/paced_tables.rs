@@ -22,7 +22,7 @@ fn pace(paced: &Paced) -> Table {
     let over_limit = Column::I64(vec![paced.limited.then_some(tally.over_limit as i64)]);
     let columns = vec![
         ("arrivals", one(paced.arrivals)),
-        ("started", one(tally.started)),
+        ("begun", one(tally.started)),
         ("dropped", one(tally.dropped)),
         ("backlog_end", one(paced.backlog.count)),
         ("backlog_max", one(tally.backlog_max)),

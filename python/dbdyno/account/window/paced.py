@@ -21,7 +21,7 @@ BY_CHANCE = 10
 """Mean distances between calls: a first call that begins later than that waited behind older ones."""
 _COUNTS = (
     "arrivals",
-    "started",
+    "begun",
     "late",
     "late_driver",
     "dropped",
@@ -80,7 +80,7 @@ def figures(cell: RawCell) -> Iterator[Figure]:
         return
     pace, wall_ns = cell.tables["pace"], cell.meta.t1_ns - cell.meta.t0_ns
     sums = {name: _sum(pace, name) for name in _COUNTS}
-    offered, begun = sums["arrivals"] or 0.0, sums["started"] or 0.0
+    offered, begun = sums["arrivals"] or 0.0, sums["begun"] or 0.0
     none = "no call became due"
     yield "offered_per_s", "1/s", NS_PER_S * offered / wall_ns if wall_ns > 0 else None, none, _SOURCE
     for name, value in sums.items():

@@ -67,9 +67,9 @@ SCRIPTS: dict[str, tuple[Column, ...]] = {
 """Calls by script; absent where calls are of none."""
 
 PACED: dict[str, tuple[Column, ...]] = {
-    "pace": (  # one row; arrivals = started + dropped + backlog_end
+    "pace": (  # one row; arrivals = begun + dropped + backlog_end
         _c("arrivals", "i64", "calls due in [t0, t1), or up to the end of a load that ended before t1"),
-        _c("started", "i64", "of which started; one whose session was lost is in no other count of calls"),
+        _c("begun", "i64", "of which started; one whose session was lost is in no other count of calls"),
         _c("dropped", "i64", "of which never started, as they had waited longer than the latency limit"),
         _c("backlog_end", "i64", "of which not started at t1; they never are"),
         _c(
