@@ -166,3 +166,38 @@ def time_unit(highest_ns: float) -> tuple[str, float]:
         if highest_ns >= 2 * factor:
             return unit, factor
     return "ns", 1.0
+
+
+def response_lines(
+    rows: list[Spec],
+    statistics: Sequence[tuple[str, str, Sequence[int]]],
+    labels: Sequence[str],
+    title: str,
+    caption: str,
+    against: str,
+    load: Load = SESSIONS,
+) -> Chart:
+    """Statistics of durations against load. ``rows``: series, load, statistic, ns (taken out of them).
+    ``statistics``: name, colour, dashes; the first is drawn as a line. ``labels``: of the series."""
+    unit, factor = time_unit(max(r["ns"] for r in rows))
+    for r in rows:
+        r["time"] = r.pop("ns") / factor
+    axis, one = f"response time, {unit}", len(labels) == 1
+    names, paints = [n for n, *_ in statistics], [var(p) for _, p, _ in statistics]
+    dashes = {"domain": names, "range": [d for *_, d in statistics]}
+    layers = line_and_points(
+        rows,
+        30,
+        tips("series:N", f"{load.column}:Q", "statistic:N", ("time:Q", ",.3~r", axis)),
+        x=load_axis(load),
+        y=channel("time:Q", title=axis, scale={"type": "linear"}),
+        color=coloured("statistic", names, paints) if one else coloured("series", labels),
+        detail=[channel("series:N"), channel("statistic:N")],
+        strokeDash=channel("statistic:N", scale=dashes, legend=None),
+    )
+    keys = zip(names, paints, strict=True)
+    legend = [Key(n, paint, "line" if n == names[0] else "dash") for n, paint in keys]
+    if not one:
+        legend = [*series_keys(labels), *(Key(n, var("muted"), "dash") for n in names[1:])]
+    description = f"Response time in {unit} {against}"
+    return chart("response", title, caption, layers, description, rows, legend=legend, log=True)

@@ -19,9 +19,9 @@ from dbdyno.present.chart import (
     cpu_mark,
     encoded,
     layer,
-    line_and_points,
     load_axis,
     number,
+    response_lines,
     rungs_axis,
     series_keys,
     time_unit,
@@ -166,36 +166,15 @@ def response(results: Results, series: list[Series]) -> Chart | None:
     rows = [r for s in series for r in _responses(results, s, shown)]
     if not rows:
         return None
-    unit, factor = time_unit(max(r["ns"] for r in rows))
-    for r in rows:
-        r["time"] = r.pop("ns") / factor
-    title = f"response time, {unit}"
-    names, paints = list(shown.values()), [var(f"stat-{s}") for s in shown]
-    labels = [s.label for s in series]
-    dashes = {"domain": names, "range": list(_DASHES[: len(names)])}
-    layers = line_and_points(
+    names, dashes = list(shown.values()), _DASHES[: len(shown)]
+    return response_lines(
         rows,
-        30,
-        tips("series:N", "sessions:Q", "statistic:N", ("time:Q", ",.3~r", title)),
-        x=load_axis(),
-        y=channel("time:Q", title=title, scale={"type": "linear"}),
-        color=coloured("statistic", names, paints) if one else coloured("series", labels),
-        detail=[channel("series:N"), channel("statistic:N")],
-        strokeDash=channel("statistic:N", scale=dashes, legend=None),
-    )
-    legend = [Key(n, m, "line" if n == "mean" else "dash") for n, m in zip(names, paints, strict=True)]
-    if not one:
-        legend = [*series_keys(labels), *(Key(n, var("muted"), "dash") for n in names[1:])]
-    return chart(
-        "response",
+        [(name, f"stat-{s}", dash) for s, name, dash in zip(shown, names, dashes, strict=True)],
+        [s.label for s in series],
         "Response time of a call",
         "A mean that rises in step with the sessions says that calls queue; percentiles that leave the mean "
         "behind say that some wait much longer than others.",
-        layers,
-        f"Response time in {unit} against sessions: mean and percentiles",
-        rows,
-        legend=legend,
-        log=True,
+        "against sessions: mean and percentiles",
     )
 
 

@@ -14,10 +14,9 @@ from dbdyno.present.chart import (
     coloured,
     encoded,
     layer,
-    line_and_points,
     load_axis,
+    response_lines,
     series_keys,
-    time_unit,
     tips,
 )
 from dbdyno.present.document import Chart, Key, KeyFigure, known
@@ -98,35 +97,15 @@ def response(results: Results, series: list[Series]) -> Chart | None:
     ]
     if not rows:
         return None
-    unit, factor = time_unit(max(r["ns"] for r in rows))
-    for r in rows:
-        r["time"] = r.pop("ns") / factor
-    title = f"response time, {unit}"
-    names, paints = [n for n, *_ in shown.values()], [var(p) for _, p, _ in shown.values()]
-    labels, dashes = [s.label for s in series], {"domain": names, "range": [d for *_, d in shown.values()]}
-    layers = line_and_points(
+    return response_lines(
         rows,
-        30,
-        tips("series:N", f"{load.column}:Q", "statistic:N", ("time:Q", ",.3~r", title)),
-        x=load_axis(load),
-        y=channel("time:Q", title=title, scale={"type": "linear"}),
-        color=coloured("statistic", names, paints) if one else coloured("series", labels),
-        detail=[channel("series:N"), channel("statistic:N")],
-        strokeDash=channel("statistic:N", scale=dashes, legend=None),
-    )
-    legend = [Key(n, m, "line" if n == "median" else "dash") for n, m in zip(names, paints, strict=True)]
-    if not one:
-        legend = [*series_keys(labels), *(Key(n, var("muted"), "dash") for n in names[1:])]
-    return chart(
-        "response",
+        list(shown.values()),
+        [s.label for s in series],
         "Response time of a call, from when it was due",
         "Service times count from the real start: where they stay short while response times rise, calls "
         "wait for a session. Where calls were left over, response times are lower bounds.",
-        layers,
-        f"Response time in {unit} against calls due per second: percentiles",
-        rows,
-        legend=legend,
-        log=True,
+        "against calls due per second: percentiles",
+        load,
     )
 
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dyno_model::{CallEnd, Error, Result};
+use dyno_model::{CallEnd, Error, Progress, Result};
 
 use crate::client::Client;
 use crate::frame::Walker;
@@ -42,9 +42,24 @@ impl Link {
             .map_err(|e| Error::Io(e.to_string()))
     }
 
-    /// Sends `bytes` from `sent` on.
+    /// Sends `bytes` from `sent` on; until all has left, the session is `sending`.
     #[inline]
-    pub fn send(&mut self, bytes: &[u8], sent: &mut usize) -> io::Result<()> {
+    pub fn send(&mut self, bytes: &[u8], sent: &mut usize, sending: &mut bool) -> Result<Progress> {
+        match self.send_all(bytes, sent) {
+            Ok(()) => {
+                *sending = false;
+                Ok(Progress::Read)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                *sending = true;
+                Ok(Progress::Write)
+            }
+            Err(e) => Err(self.broken(&e)),
+        }
+    }
+
+    #[inline]
+    fn send_all(&mut self, bytes: &[u8], sent: &mut usize) -> io::Result<()> {
         while *sent < bytes.len() {
             *sent += self.client.wire.send(&bytes[*sent..])?;
         }
@@ -89,7 +104,7 @@ impl Link {
 
     /// The socket takes nothing more, for good: the server may have said why.
     #[cold]
-    pub fn broken(&mut self, error: &io::Error) -> Error {
+    fn broken(&mut self, error: &io::Error) -> Error {
         let mut buffer = [0; 4096];
         while let Ok(n @ 1..) = self.client.wire.recv(&mut buffer) {
             if let Err(lost) = self.unasked(&buffer[..n]) {

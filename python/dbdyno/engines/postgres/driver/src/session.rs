@@ -60,17 +60,7 @@ impl PgSession {
     #[inline]
     fn send(&mut self) -> Result<Progress> {
         let message = self.plan.messages.get(self.step).map_or(ROLLBACK, Vec::as_slice);
-        match self.link.send(message, &mut self.sent) {
-            Ok(()) => {
-                self.sending = false;
-                Ok(Progress::Read)
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                self.sending = true;
-                Ok(Progress::Write)
-            }
-            Err(e) => Err(self.link.broken(&e)),
-        }
+        self.link.send(message, &mut self.sent, &mut self.sending)
     }
 
     #[inline]

@@ -141,17 +141,7 @@ impl ScriptSession {
     /// Sends (the rest of) what is to be sent.
     #[inline]
     fn push(&mut self) -> Result<Progress> {
-        match self.link.send(&self.out, &mut self.sent) {
-            Ok(()) => {
-                self.sending = false;
-                Ok(Progress::Read)
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                self.sending = true;
-                Ok(Progress::Write)
-            }
-            Err(e) => Err(self.link.broken(&e)),
-        }
+        self.link.send(&self.out, &mut self.sent, &mut self.sending)
     }
 
     /// Sends in blocking mode what the socket may not hold: reads meanwhile, or a server that waits until its
