@@ -181,7 +181,7 @@ pub struct Paced {
 }
 
 impl Paced {
-    /// Of the threads' parts, when all have ended; `end_ns`: from when on no call could start.
+    /// Puts the threads' parts together when all have ended; `end_ns`: from when on no call could start.
     pub fn of(spec: &ArrivalSpec, queue: &Queue, schedule: Schedule, end_ns: i64, parts: Vec<Pace>) -> Self {
         let (settle_arrivals, arrivals) = due(spec, schedule, end_ns);
         let mut paced = Self {

@@ -15,7 +15,7 @@ use crate::arrivals::{ArrivalSpec, Arrivals};
 #[derive(Debug, Default)]
 pub struct Queue {
     next: AtomicU64,
-    /// Of sessions that ended while they waited: (due, index). Hardly ever anything.
+    /// Arrivals given back by sessions that ended while they waited: (due, index). Nearly always empty.
     returned: Mutex<Vec<Arrival>>,
     returned_len: AtomicUsize,
 }

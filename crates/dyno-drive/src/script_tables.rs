@@ -5,7 +5,7 @@ use dyno_model::{Column, Table};
 use crate::tables::code;
 use crate::{Record, ScriptCalls, ScriptTally, Tally};
 
-/// Of scripts with these names and weights: all of them; none where there are no scripts.
+/// All tables of scripts with these names and weights; none where there are no scripts.
 pub fn all(names: &[(String, u64)], records: &[Record], calls: &[ScriptCalls]) -> Vec<Table> {
     if calls.is_empty() {
         return Vec::new();

@@ -27,7 +27,7 @@ pub struct Spec {
     pub think: Option<Think>,
     /// Calls are begun when they are due, not when the one before has ended: an open loop.
     pub arrivals: Option<ArrivalSpec>,
-    /// Of the think times: the same seed gives each session the same ones.
+    /// Seed of the think times: the same seed gives each session the same ones.
     pub seed: u64,
     /// A call still out this long after the end: its session is lost.
     pub grace_ms: u64,

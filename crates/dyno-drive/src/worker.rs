@@ -177,7 +177,7 @@ impl<S: Session> Worker<S> {
         Ok(())
     }
 
-    /// When the call was due that may begin now; when paced perhaps not before the instant of the error.
+    /// Ok: when the call that may begin now was due. Err: it may not begin before that instant.
     #[inline]
     fn turn(&mut self, i: usize, now: i64) -> std::result::Result<i64, i64> {
         if self.pace.is_some() {

@@ -56,7 +56,11 @@ def list_command(context: click.Context, engine: str | None, as_json: bool) -> N
     "--warehouses", type=click.IntRange(1, 100_000), help="Warehouses of order-entry.  [default: 100]"
 )
 @click.option(
-    "--fillfactor", type=click.IntRange(10, 100), default=100, show_default=True, help="Of tables, in %."
+    "--fillfactor",
+    type=click.IntRange(10, 100),
+    default=100,
+    show_default=True,
+    help="Fill factor of the tables, in %.",
 )
 @click.option(
     "--partitions",

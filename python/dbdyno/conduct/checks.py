@@ -15,7 +15,7 @@ _SHOWN = 3
 
 
 class DataChecks:
-    """Of one measurement; made before its sessions connect."""
+    """Checks of one measurement; made before its sessions connect."""
 
     def __init__(self, server: Server, workload: Workload, cell: Cell) -> None:
         self._server, self._name, self._cell = server, workload.name, cell

@@ -25,7 +25,7 @@ class MadeTables:
 
 
 Tick = Callable[[str, int, int, int, float], None]
-"""Of progress: the step, rows sent, rows in all, bytes sent, seconds."""
+"""Progress: the step, rows sent, rows in all, bytes sent, seconds."""
 
 
 def make_tables(

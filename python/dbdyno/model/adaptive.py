@@ -32,4 +32,4 @@ class Adaptive(Strict):
     by: Literal["sessions", "rate"] = "sessions"  # what its loads are: sessions, or calls per second
     first: int = 1  # the load to begin with
     factor: int = 2  # from one load to the next as long as throughput grows
-    share: float = 0.0  # loads closer than this share of the lower one are not told apart
+    share: float = 0.0  # loads closer than this share of the lower one count as the same

@@ -114,7 +114,7 @@ DRAWN = delivered, response
 
 
 def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
-    """Of the highest rate of which all calls were delivered, else of the lowest measured."""
+    """Key figures at the highest rate at which all calls were delivered, else at the lowest measured."""
     capacity = {c.subject: c.said.get("rate") for c in results.findings if c.id == "paced-capacity"}
     met = max((float(v) for v in capacity.values() if v is not None), default=None)
     rungs = results.tables["rungs"].sort("rate_per_s", "sessions").to_dicts()

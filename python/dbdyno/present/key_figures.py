@@ -12,7 +12,7 @@ from dbdyno.present.targets import Targets, row_id
 
 
 def of(results: Results, targets: Targets) -> list[KeyFigure]:
-    """Of a run, of paced load, or of an observation."""
+    """Key figures of a run, of paced load, or of an observation."""
     if figures.is_observation(results):
         return _observed(results)
     paced = figures.is_paced(results)

@@ -130,7 +130,7 @@ def columns(work: str) -> dict[str, Made]:
 
 
 def paced_columns() -> dict[str, Made]:
-    """Of measurements whose calls became due at a rate."""
+    """Columns of measurements whose calls became due at a rate."""
     shared = columns("")
     return {
         "rate_per_s": (

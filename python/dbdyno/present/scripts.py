@@ -60,7 +60,7 @@ SECTIONS = (
     ("By script", by_script, "scripts"),
     ("By statement of the script", by_command, "commands"),
 )
-"""Of a report: title, what makes it, name."""
+"""Parts of a report: title, what makes it, name."""
 
 
 def _failed(failures: pl.DataFrame) -> list[str]:

@@ -25,7 +25,7 @@ class Key(NamedTuple):
     variant: str
     sessions: int
     rate_per_s: float | None = None
-    """Of paced load: cells of different rates are never compared."""
+    """The rate of paced load: cells of different rates are never compared."""
 
 
 class CellFigures(NamedTuple):

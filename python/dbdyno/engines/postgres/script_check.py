@@ -47,7 +47,7 @@ def commands(script: PlannedScript, driver: DriverSetup) -> list[_Command]:
 
 
 def scale_of(connection: Connection, scripts: Sequence[PlannedScript], given: object) -> int | None:
-    """Of pgbench's tables, where its own scripts run on them: the number of branches, as pgbench counts it.
+    """The number of pgbench's branches, where its own scripts run on them, as pgbench counts it.
 
     Raises :class:`UsageError` where they are not there, or another scale was ``given``."""
     if not any(s.builtin for s in scripts):

@@ -206,7 +206,7 @@ class Making:
             )
 
     def _bounds(self) -> list[tuple[str, int, int]]:
-        """Of each partition of the accounts: its bounds, first and last row; by hash: no rows."""
+        """Each partition of the accounts: its bounds, first and last row; by hash: no rows."""
         count, rows = self._wish.partitions, self._counts.get("pgbench_accounts", 0)
         if self._wish.partition_method == "hash":
             return [(f"for values with (modulus {count}, remainder {n})", 1, 0) for n in range(count)]

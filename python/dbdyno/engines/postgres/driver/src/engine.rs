@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Makes sessions on one server.
 pub struct Postgres {
     server: Server,
-    /// Of each session.
+    /// The plan of each session.
     plans: Vec<Arc<Plan>>,
 }
 

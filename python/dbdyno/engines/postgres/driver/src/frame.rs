@@ -19,7 +19,7 @@ enum Kind {
     Unknown,
     /// Completions of Parse and Bind, parameter changes, notifications: walked over.
     Skip,
-    /// Descriptions of rows, rows, ends of statements: handed out where somebody asks for them.
+    /// Row descriptions, rows and ends of statements: handed out on request, otherwise walked over.
     Row,
     /// Ready, errors, notices, copy: handed out.
     #[default]

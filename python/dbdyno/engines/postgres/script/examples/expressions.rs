@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use dyno_script::{Action, Frame, Names, Options, Rng, Value, read};
 
-/// Of a round: so few that a round often ends before another program gets the CPU.
+/// Evaluations in a round: so few that a round often ends before another program gets the CPU.
 const EVALUATIONS: u32 = 10_000;
 const ROUNDS: usize = 301;
 

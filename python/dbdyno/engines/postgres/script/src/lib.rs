@@ -79,7 +79,7 @@ pub enum Action {
 pub enum Duration {
     /// Written.
     Number(i64),
-    /// Of a variable.
+    /// A variable's value.
     Variable(Slot),
 }
 
@@ -88,7 +88,7 @@ pub enum Duration {
 pub enum Operand {
     /// Written.
     Text(String),
-    /// Of a variable.
+    /// A variable's value.
     Variable(Slot),
 }
 

@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::server_error::ServerError;
 use crate::wire::Wire;
 
-/// Of one `CopyData` message.
+/// Size of one `CopyData` message.
 const MESSAGE_BYTES: usize = 128 * 1024;
 
 /// Copies the chunk by `sql`; `sent`: rows and bytes of each message. An error leaves the connection at an open

@@ -28,7 +28,7 @@ pub struct LoaderSpec {
     pub target: TargetSpec,
     /// Connections.
     pub workers: usize,
-    /// Of all random content.
+    /// Seed of all random content.
     pub seed: u64,
     /// Statements that each connection begins with.
     #[serde(default)]

@@ -82,7 +82,7 @@ impl Zipf {
         }
     }
 
-    /// Of x^-exponent.
+    /// Integral of x^-exponent.
     fn integral(&self, x: f64) -> f64 {
         let rest = 1.0 - self.exponent;
         if rest.abs() < 1e-9 {

@@ -16,7 +16,7 @@ use crate::startup;
 use crate::target::TargetSpec;
 use crate::tls::TlsSetup;
 
-/// Of a COPY: a few seconds at most, so that the last ones end together.
+/// Rows of one COPY: a few seconds at most, so that the last ones end together.
 const CHUNK_ROWS: i64 = 100_000;
 
 enum Job {
@@ -53,7 +53,7 @@ pub struct Work {
     setup: Vec<String>,
     state: Mutex<State>,
     changed: Condvar,
-    /// Of all tables, as they will be.
+    /// Rows of all tables, once loaded.
     pub total_rows: u64,
     rows: AtomicU64,
     bytes: AtomicU64,

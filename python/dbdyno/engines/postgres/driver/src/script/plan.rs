@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub script: Script,
-    /// Of each command that is a statement: which.
+    /// For each command that is a statement: which one.
     pub statements: Vec<usize>,
     /// Its first command among those of all scripts.
     pub first_command: usize,

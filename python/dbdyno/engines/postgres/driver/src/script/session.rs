@@ -64,7 +64,7 @@ pub struct ScriptSession {
     pub(super) validated: bool,
     pub(super) failure: Option<([u8; 5], String)>,
     pub(super) retries: u64,
-    /// Of each statement: the server knows it by its name.
+    /// For each statement: whether the server knows it by its name.
     pub(super) known: Vec<bool>,
     pub(super) results: Results,
     pub(super) blocking: bool,

@@ -40,7 +40,7 @@ pub struct ScriptsSpec {
     /// Whether scripts may run shell commands.
     #[serde(default)]
     pub allow_shell: bool,
-    /// Of all random numbers.
+    /// Seed of all random numbers.
     #[serde(default)]
     pub seed: u64,
     /// `client_id` of the first session.

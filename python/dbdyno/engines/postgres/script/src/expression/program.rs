@@ -11,7 +11,7 @@ const SMALL: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub(super) steps: Vec<Step>,
-    /// Of each step: its offset in the script's text.
+    /// Each step's offset in the script's text.
     pub(super) places: Vec<u32>,
     /// Values on the stack, at most.
     pub(super) depth: usize,
