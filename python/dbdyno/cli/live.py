@@ -111,7 +111,7 @@ class LiveProgress(NullProgressListener):
     def measured(self, results: Results) -> None:
         row = self._scaled(results.tables["rungs"].to_dicts()[0])
         if self._table is None:
-            work = results.info.workloads[row["workload"]].work_short
+            work = present.throughput_work(results, row["workload"])
             room = min(self._console.width, 120) - len(self._variant("variant"))
             self._table = present.running_rungs(work, room, row["rate_per_s"] is not None)
             self._add(self._variant("variant") + self._table[0].head().printed())

@@ -35,7 +35,7 @@ def roots(case: Case) -> Iterator[Claim]:
         place = "" if case.observed else f" at {fmt.load(top['sessions'])}"
         said = {
             "share": waited,
-            "roots": ", ".join(f"{fmt.percent(r['lock_share'])} % {r['name']}" for r in named),
+            "roots": ", ".join(f"{fmt.percent(r['lock_share'])} {r['name']}" for r in named),
             "locked": first["object"]["name"],
             "locked_share": first["object"]["lock_share"],
             "root": named[0]["name"],

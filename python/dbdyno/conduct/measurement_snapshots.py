@@ -153,7 +153,7 @@ def object_use(record: Run, results: Results, cell: str | None) -> ObjectUse:
     meta = record.read_cell(cell).meta
     rungs = results.tables["rungs"]
     mine = rungs.filter((pl.col("variant") == meta.cell.variant) & (pl.col("sessions") == meta.cell.sessions))
-    each = mine.select(pl.col("work_per_s") / pl.col("calls_per_s")).to_series().drop_nulls()
+    each = mine["work_per_call"].drop_nulls()
     work = calls * each[0] if len(each) else None
     return ObjectUse(
         cell, "call", meta.workload.work_short if work else "", *used_per(found, float(calls), work)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dbdyno.present.compare import samples
     from dbdyno.present.document import Row
     from dbdyno.present.exports import ENDINGS, export, write
+    from dbdyno.present.figures import throughput_work
     from dbdyno.present.interval_comparison import document as intervals
     from dbdyno.present.interval_comparison import record as intervals_record
     from dbdyno.present.jsondoc import comparison as comparison_document
@@ -176,6 +177,7 @@ lazy(
         "scaling": "dbdyno.present.scaling_document:document",
         "scaling_json": "dbdyno.present.jsondoc:scaling",
         "stored": "dbdyno.present.media.stored:loaded",
+        "throughput_work": "dbdyno.present.figures",
         "topology_facts": "dbdyno.present.topology:facts",
         "topology_parsable": "dbdyno.present.topology:parsable",
         "topology_picture": "dbdyno.present.topology_picture:picture",

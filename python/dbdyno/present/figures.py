@@ -116,6 +116,12 @@ def work_short(results: Results, workload: str) -> str:
     return known.work_short if known else "work units"
 
 
+def throughput_work(results: Results, workload: str) -> str:
+    """The work unit that throughput counts; none: calls, because they differ in what they do."""
+    known = results.info.workloads.get(workload)
+    return "" if known and not known.work_constant else work_short(results, workload)
+
+
 def usable_cpus(results: Results) -> float | None:
     """CPUs the server may use, where its main process is seen on this host; elsewhere unknown, not ours."""
     environment = results.environment

@@ -106,12 +106,13 @@ def _sessions(r: Record) -> Cell:
 
 
 def columns(work: str) -> dict[str, Made]:
-    """By name in table ``rungs``; ``work``: short name of the work unit."""
+    """By name in table ``rungs``; ``work``: the work unit of which throughput is counted; none: calls."""
+    by_work = {"work_per_s": (_number(f"{work}/s", 8, 1, f"{work}/s"), _rate("work_per_s"))}
     return {
         "sessions": (_number("sess", 4, 0, "sessions"), _sessions),
         "calls_per_s": (_number("calls/s", 7, 0, ""), _rate("calls_per_s")),
         "calls_per_s_low": (_number("±95%", 5, 2, "±95 %"), _interval),
-        "work_per_s": (_number(f"{work}/s", 8, 1, f"{work}/s"), _rate("work_per_s")),
+        **(by_work if work else {}),
         "scaling": (_number("eff%", 5, 5, "efficiency, %"), lambda r: known(r.get("scaling"), percent)),
         "response_mean_ns": (_number("mean", 7, 12, ""), _ns("response_mean_ns")),
         "response_p50_ns": (_number("p50", 7, 14, ""), _ns("response_p50_ns")),
@@ -232,7 +233,7 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
         "pool_queue_aas": not figures.has_pool(frame),
     }
     paced = is_paced(frame.to_dicts())
-    found_columns = paced_columns() if paced else columns(figures.work_short(results, series.workload))
+    found_columns = paced_columns() if paced else columns(figures.throughput_work(results, series.workload))
     if paced and frame["sessions"].n_unique() > 1:
         found_columns = {"sessions": columns("")["sessions"], **found_columns}
     absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
@@ -258,10 +259,10 @@ def _effects(results: Results, made: Comparison) -> Table:
     first, rungs = made.metrics[0], results.tables["rungs"]
     claims = {(c.sessions, c.variant): c for c in first.claims if not c.neighbours}
     ranks = {(x.sessions, x.variant): x.rank for x in first.lines}
-    found = columns(figures.work_short(results, rungs["workload"][0]))
+    found = columns(figures.throughput_work(results, rungs["workload"][0]))
     own = [
         (column._replace(rank=len(compare_rows.EFFECT) + n), cell)
-        for n, (column, cell) in enumerate(found[name] for name in _OF_VARIANTS)
+        for n, (column, cell) in enumerate(found[name] for name in _OF_VARIANTS if name in found)
     ]
     rows = []
     for r in rungs.to_dicts():
@@ -296,7 +297,9 @@ def further(results: Results) -> Section:
 def _unknown(results: Results, made: Mapping[str, Made]) -> list[str]:
     """``? CPU%, WAIT%: why; cure``."""
     heads = {n: c.head for n, (c, _) in made.items() if n not in ("", "calls_per_s_low", "top_wait")}
-    unknown = sources_used.reasons(results, tuple(heads))
+    counted = any(figures.throughput_work(results, s.workload) for s in figures.series_of(results))
+    asked = (n for n in heads if counted or n != "work_per_s")
+    unknown = sources_used.reasons(results, tuple(asked))
     groups = figures.grouped(((u.why, u.cure), u.column) for u in unknown)
     return [
         f"{UNKNOWN} {', '.join(heads[n] for n in names)}: {why}" + (f" -> {cure}" if cure else "")

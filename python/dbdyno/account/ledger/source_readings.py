@@ -246,11 +246,13 @@ def logical_reads(cut: Tables) -> Iterator[SourceReading]:
     """Blocks a second, where the workload counts them: the sessions' probes against the server; behind a
     pooler, where there are none, the calls times what one did at calibration."""
     probed = cut["cut_work"].filter(pl.col("is_work") & (pl.col("name") == "lio")).height > 0
-    rate = rung_rate(cut, "work_per_s")
-    if rate is None or not (probed or _calibrated_reads(cut)):
+    calls, each = (rung_rate(cut, name) for name in ("calls_per_s", "work_per_call"))
+    if calls is None or each is None or not (probed or _calibrated_reads(cut)):
         return
     unit, source = "blocks per second", "engine counters of the sessions" if probed else "calls x calibration"
-    yield SourceReading("logical_reads", source, rate["value"], unit, rate["status"])
+    known = calls["value"] is not None and each["value"] is not None
+    read = calls["value"] * each["value"] if known else None
+    yield SourceReading("logical_reads", source, read, unit, each["status"])
     value, status = level(cut, "engine", "logical_reads", "server", absent="off")
     value = None if value is None else value * NS_PER_S
     late = _late(cut, "logical_reads", value)

@@ -151,7 +151,7 @@ def _per_session(cell: RawCell, sessions: pl.DataFrame) -> Iterator[Row]:
             ("response_mean_ns", "ns", mean_ns, idle, _DRIVER),
             ("response_max_ns", "ns", s["max_ns"], idle, _DRIVER),
             ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),
-            ("work_per_s", "1/s", _times(s["rate"], work), work_status, work_source),
+            *_work_rate(cell, s["rate"], work, work_status, work_source),
             ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
             ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
         )
@@ -181,7 +181,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         *((n, "ns", value, idle, _DRIVER) for n, value in _extremes(cell, cut["cell_histogram"], sessions)),
         *paced.figures(cell),
         ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),
-        ("work_per_s", "1/s", _times(rate, work), work_status, work_source),
+        *_work_rate(cell, rate, work, work_status, work_source),
         ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
         ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
         *within(cell),
@@ -275,6 +275,14 @@ def _work_per_call(cell: RawCell, work: float | None, calls: int) -> tuple[float
         return calibration.work_per_call, "calibration"
     stated = cell.meta.workload.work_of(cell.meta.cell.params) if work is None else None
     return stated, _COUNTERS if stated is None else "parameters, verified in each call"
+
+
+def _work_rate(
+    cell: RawCell, rate: float | None, work: float | None, status: str, source: str
+) -> Iterator[Figure]:
+    """Only where all calls do the same is work a second a throughput; else it grows with the data."""
+    if cell.meta.workload.work_constant:
+        yield ("work_per_s", "1/s", _times(rate, work), status, source)
 
 
 def _row(
