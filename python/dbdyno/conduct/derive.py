@@ -34,6 +34,7 @@ from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.cpu_wait import observed
 from dbdyno.conclude.findings import findings
 from dbdyno.conclude.scaling.scaled import scalings_of
+from dbdyno.conduct.polars_thread import on_polars_thread
 from dbdyno.conduct.rebuild import environment_of
 from dbdyno.conduct.schedule import sought
 from dbdyno.engines import code_areas, failure_kinds, wait_families
@@ -64,6 +65,7 @@ class Part:
     workloads: Mapping[str, Workload]
 
 
+@on_polars_thread
 def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[RawCell]) -> Results:
     """All derived tables and findings of a run, or of a part of its cells. ``cells`` is read once."""
     return conclude(info, plan, environment, [part_of(c, plan, environment) for c in batches(cells)])
@@ -208,6 +210,7 @@ class Making:
             self._parts.clear()
         return self
 
+    @on_polars_thread
     def more(self) -> None:
         """Derives the cells that are new, a few together where there are many. Raises :class:`StoreFull`."""
         for cells in batches(self._new()):
@@ -216,6 +219,7 @@ class Making:
                 self._parts.write(cells[0].id, _stored(part), _document(part))
                 self._hold(cells[0].id, part)
 
+    @on_polars_thread
     def conclude(self) -> Results:
         """What all cells say together, new ones too; as it is to be stored."""
         self.more()
