@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Literal
+from functools import cached_property, wraps
+from typing import Any, Literal, TypeVar
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
@@ -64,6 +64,11 @@ class RawCell:
     def id(self) -> str:
         return self.meta.cell.id
 
+    @cached_property
+    def held(self) -> dict[Callable[[RawCell], Any], Any]:
+        """Of :func:`once_a_cell`."""
+        return {}
+
     def scan(self, table: str) -> pl.LazyFrame:
         """A table, of ``long`` or of ``tables``."""
         return self.long[table] if table in self.long else self.tables[table].lazy()
@@ -96,6 +101,22 @@ class RawCell:
         """Each once, in the order of reading."""
         parts = [part.unique(maintain_order=True) for part in self.chunks("samples", *names, where=mine)]
         return pl.concat(parts).unique(maintain_order=True) if parts else empty("samples").select(names)
+
+
+_T = TypeVar("_T")
+
+
+def once_a_cell(cut: Callable[[RawCell], _T]) -> Callable[[RawCell], _T]:
+    """``cut``, worked out once for each cell and held as long as that is."""
+
+    @wraps(cut)
+    def held(cell: RawCell) -> _T:
+        if cut not in cell.held:
+            cell.held[cut] = cut(cell)
+        known: _T = cell.held[cut]
+        return known
+
+    return held
 
 
 def labelled(cell: RawCell, families: Callable[[], WaitFamilies]) -> RawCell:

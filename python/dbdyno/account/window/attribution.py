@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import RawCell, once_a_cell
 
 
+@once_a_cell
 def pooled(cell: RawCell) -> bool:
     """Whether a connection pooler stood in front of the server: then its counters were asked for."""
     return bool((cell.tables["counters"]["scope"] == "pooler").any())
 
 
+@once_a_cell
 def sessions_of(cell: RawCell) -> pl.DataFrame:
     """``session``, ``pid``, ``start_ticks`` (NULL: not known) of all sessions of a cell.
 
@@ -28,6 +30,7 @@ def sessions_of(cell: RawCell) -> pl.DataFrame:
     return known.unique(["session", "pid"], keep="first", maintain_order=True)
 
 
+@once_a_cell
 def workers(cell: RawCell) -> pl.DataFrame:
     """Parallel workers: ``pid``, ``start_ticks`` and ``leader``, the session they work for.
 

@@ -9,10 +9,11 @@ import polars as pl
 
 from dbdyno.account.window.deltas import TASK
 from dbdyno.model.brief import BRIEF, LEAST_NS, MOST_LOST, SHORT_HELPER, STATUS, children, logons, met, unmet
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import RawCell, once_a_cell
 from dbdyno.model.units import TICK_NS
 
 
+@once_a_cell
 def role(cell: RawCell) -> str:
     """What they are to this cell."""
     if cell.meta.cell.sessions or cell.meta.chosen:

@@ -12,7 +12,7 @@ from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import NEAR_NS, TASK, grown, labelled
 from dbdyno.model.brief import BRIEF
 from dbdyno.model.data_source import TaskCounts
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import RawCell, once_a_cell
 from dbdyno.model.tables import empty
 
 SHORTEST_NS = 1
@@ -75,6 +75,7 @@ def _reads(cell: RawCell, table: str) -> pl.DataFrame:
     return told_apart(reads, cell)
 
 
+@once_a_cell
 def _tasks(cell: RawCell) -> pl.DataFrame:
     reads = _halved(cell)
     told = _lives(cell)
@@ -88,10 +89,12 @@ def _tasks(cell: RawCell) -> pl.DataFrame:
     )
 
 
+@once_a_cell
 def _halved(cell: RawCell) -> pl.DataFrame:
     return _reads(cell, "traced").with_columns(half_ns=(pl.col("after_ns") - pl.col("before_ns")) / 2)
 
 
+@once_a_cell
 def _lives(cell: RawCell) -> pl.DataFrame:
     return _whole_lives(_halved(cell).drop_nulls(_SURE), cell.meta.t0_ns, _alive(cell))
 
