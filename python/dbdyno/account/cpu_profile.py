@@ -269,8 +269,7 @@ def bounded(rows: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
     rows = rows.join(whole, on=_GROUP, how="left", maintain_order="left")
     ends: dict[str, pl.Expr] = {}
     for column, before in (("aas", ""), ("total", "total_")):
-        share = pl.col(column) / pl.col("sampled")
-        low, high = interval(share, pl.col("effective"))
+        low, high = interval(rows[column] / rows["sampled"], rows["effective"])
         ends |= {f"{before}low": low * pl.col("sampled"), f"{before}high": high * pl.col("sampled")}
     ends = {n: pl.when(pl.col("sampled") > 0).then(e).fill_nan(None) for n, e in ends.items()}
     return rows.with_columns(**ends, status=pl.lit("ok"))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
 
 
@@ -153,7 +154,7 @@ def positive_interval(
 
 # Shares seen in samples: intervals, and how many independent samples unequal ones are worth.
 
-Number = TypeVar("Number", float, "pl.Expr")
+Number = TypeVar("Number", float, "pl.Expr", "np.ndarray[Any, Any]")
 
 
 def wilson_of(hits: float, n: float) -> tuple[float, float]:
@@ -183,30 +184,30 @@ _RARE = (0.0, 0.0513, 0.3554, 0.8177)
 """Lower ends, in hits, for 0 to 3 hits: half the 5 % points of chi square with 2 x degrees of freedom."""
 
 
-def interval(share: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Wilson's interval, wider where a share is next to 0 or 1: up to 3 hits, or all but 3.
+def interval(share: pl.Series, n: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Wilson's interval, wider where a share is next to 0 or 1: up to 3 hits, or all but 3. Row by row; NULL
+    where the share or ``n`` is.
 
     There Wilson's end lies too near (it holds as few as 84 of 100); Poisson's is taken instead, as by Brown,
     Cai and DasGupta (Interval estimation for a binomial proportion, Statistical Science 16, 2001, 4.1.1).
     Effective numbers are no integers: between those of whole hits it is linear.
     """
+    import numpy as np
     import polars as pl
 
-    p = share.clip(0.0, 1.0)
-    low, high = wilson(p, n)
-    least, most = _rare(p * n) / n, 1 - _rare((1 - p) * n) / n
-    rare, common = p * n <= 3, (1 - p) * n <= 3
-    return (
-        pl.when(rare).then(pl.min_horizontal(low, least)).otherwise(low),
-        pl.when(common).then(pl.max_horizontal(high, most)).otherwise(high),
-    )
+    with np.errstate(all="ignore"):
+        p, size = share.cast(pl.Float64).to_numpy().clip(0.0, 1.0), n.cast(pl.Float64).to_numpy()
+        low, high = (end.clip(0.0, 1.0) for end in _wilson(p, size))
+        least, most = _rare(p * size) / size, 1 - _rare((1 - p) * size) / size
+        low = np.where(p * size <= 3, np.fmin(low, least), low)
+        high = np.where((1 - p) * size <= 3, np.fmax(high, most), high)
+    unknown = share.is_null() | n.is_null()
+    return pl.Series(low).set(unknown, None), pl.Series(high).set(unknown, None)
 
 
-def _rare(hits: pl.Expr) -> pl.Expr:
-    import polars as pl
-
-    steps = pairwise(_RARE)
-    return pl.sum_horizontal((b - a) * (hits - i).clip(0.0, 1.0) for i, (a, b) in enumerate(steps))
+def _rare(hits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    steps = enumerate(pairwise(_RARE))
+    return sum(((b - a) * (hits - i).clip(0.0, 1.0) for i, (a, b) in steps), start=0.0 * hits)
 
 
 def effective(weight: pl.Expr) -> pl.Expr:

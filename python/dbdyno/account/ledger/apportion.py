@@ -127,6 +127,9 @@ def sums(seen: Moments, members: pl.DataFrame, keys: Sequence[str], more: Sequen
     counted = rows.group_by(at, maintain_order=True).agg(
         *(pl.col(m).sum() for m in more), value=pl.col("y").sum(), samples=pl.col("part").sum()
     )
+    if rows.is_empty():
+        ends = ("whole", "p_low", "p_high", "p_unseen")
+        return counted.with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
     squares = mine.join(rows.select("task").unique(), on="task", how="semi").join(seen.squares, on="task")
     whole = rows.group_by("group").agg(whole=pl.col("y").sum())
     whole = whole.join(squares.group_by("group").agg(pl.col("yy").sum()), on="group")
@@ -152,14 +155,14 @@ def _crossed(members: pl.DataFrame, seen: Moments, at: list[str]) -> tuple[pl.Da
 
 def _with_interval(found: pl.DataFrame) -> pl.DataFrame:
     """Step by step: one expression would take longer to be planned than to be worked out."""
-    p, n, least, whole = (pl.col(name) for name in ("p", "n", "least", "whole"))
+    p, least, whole = (pl.col(name) for name in ("p", "least", "whole"))
     found = found.with_columns(p=pl.col("value") / whole, least=whole**2 / pl.col("aa"))
     found = found.with_columns(variance=pl.col("xx") - 2 * p * pl.col("xa") + p * p * pl.col("aa"))
     varies = pl.col("variance") > 1e-12 * whole**2
     n_free = pl.when(varies).then(p * (1 - p) * whole**2 / pl.col("variance")).otherwise(least)
     most = whole**2 / pl.col("yy")
     found = found.with_columns(n=pl.max_horizontal(pl.min_horizontal(n_free, most), least))
-    low, high = interval(p, n)
+    low, high = interval(found["p"], found["n"])
     low, high = pl.min_horizontal(low, p), pl.max_horizontal(high, p)
     bounds = found.with_columns(p_low=low, p_high=high, p_unseen=wilson(pl.lit(0.0), least)[1])
     return bounds.drop("xx", "xa", "aa", "yy", "p", "n", "least", "variance")
@@ -272,7 +275,7 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame, whole: pl.DataFrame) -
     accounted = pl.col("slept") + pl.when("known").then(0.0).otherwise("unlabelled")
     of = pl.when("known").then(pl.col("slept") + pl.col("woken")).otherwise("sampled_ns")
     tasks = tasks.with_columns(raw_share=pl.when(of > 0).then(accounted / of))
-    low, high = interval(pl.col("raw_share"), pl.col("samples").clip(1.0))
+    low, high = interval(tasks["raw_share"], tasks["samples"].clip(1.0))
     slack = pl.sum_horizontal("stale_run_ns", "stale_runq_ns", "switch_ns", _blur("held_ns"))
     off, wall = pl.col("off_ns"), pl.col("wall_ns")
     tasks = tasks.with_columns(off_low=low * wall - slack, off_high=high * wall + slack)

@@ -311,10 +311,9 @@ def _with_run(traced: pl.DataFrame, joint: Joint, groups: Groups, keys: Keys) ->
     rows = _written(joint.waits.drop_nulls("run"), groups, keys)
     found = rows.group_by("group", *keys, maintain_order=True).agg(pl.col("run").sum())
     whole = rows.group_by("group").agg(whole=pl.col("run").sum(), n=pl.col("ticks").sum())
-    low, high = interval(pl.col("run") / pl.col("whole"), pl.col("n"))
-    ends = found.join(whole, on="group").with_columns(
-        run_low=low * pl.col("whole"), run_high=high * pl.col("whole")
-    )
+    ends = found.join(whole, on="group")
+    low, high = interval(ends["run"] / ends["whole"], ends["n"])
+    ends = ends.with_columns(run_low=low * pl.col("whole"), run_high=high * pl.col("whole"))
     by = ["group", *keys]
     return traced.join(ends.drop("whole", "n"), on=by, how="left", nulls_equal=True, maintain_order="left")
 
@@ -331,8 +330,8 @@ def _doubted(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys
     parts = answered.group_by("task", *at).agg(v=pl.col("y").sum(), n=pl.col("answers").first())
     parts = parts.group_by(at).agg(pl.col("v", "n").sum())
     parts = parts.with_columns(label=pl.col("v").sum().over("group", *LABEL))
-    share = pl.col("v") / pl.col("label")
-    low, high = interval(share, pl.col("n"))
+    share = parts["v"] / parts["label"]
+    low, high = interval(share, parts["n"])
     errors = parts.with_columns(below=(share - low) * pl.col("label"), above=(high - share) * pl.col("label"))
     errors = errors.group_by("group", *keys).agg((pl.col("below", "above") ** 2).sum().sqrt())
     joined = found.join(errors, on=["group", *keys], how="left", nulls_equal=True, maintain_order="left")

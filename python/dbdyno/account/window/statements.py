@@ -45,23 +45,23 @@ def _growth(cell: RawCell) -> pl.DataFrame:
     first = {n: before[n].first() if before.height else None for n in ("reset_s", "evictions", "before_ns")}
     both = both.with_columns(pl.col(f"{n}_0").fill_null(pl.lit(v)) for n, v in first.items())
     fell = pl.any_horizontal((pl.col(n) < pl.col(f"{n}_0")).fill_null(value=False) for n in _NAMES)
-    there = pl.col("calls_0").is_not_null()
-    anew = there & (fell | pl.col("since_s").ne_missing(pl.col("since_s_0")))
-    reset = pl.col("reset_s").ne_missing(pl.col("reset_s_0")) & pl.col("before_ns_0").is_not_null()
+    both = both.with_columns(there=pl.col("calls_0").is_not_null()).with_columns(
+        anew=pl.col("there") & (fell | pl.col("since_s").ne_missing(pl.col("since_s_0"))),
+        reset=pl.col("reset_s").ne_missing(pl.col("reset_s_0")) & pl.col("before_ns_0").is_not_null(),
+    )
+    there, anew, reset = pl.col("there"), pl.col("anew"), pl.col("reset")
     same_row = there & pl.col("since_s").is_not_null() & ~anew
     dropped = (pl.col("evictions") > pl.col("evictions_0")).fill_null(value=False) & ~same_row
-    from_zero = anew | reset | ~there
+    both = both.with_columns(dropped=dropped, from_zero=anew | reset | ~there)
     growth = {
-        n: pl.when(from_zero).then(n).otherwise(pl.col(n) - pl.col(f"{n}_0").fill_null(0)) for n in _NAMES
+        n: pl.when("from_zero").then(n).otherwise(pl.col(n) - pl.col(f"{n}_0").fill_null(0)) for n in _NAMES
     }
     wall_s = (pl.col("before_ns") - pl.col("before_ns_0")) / NS_PER_S
-    status = (
-        pl.when(dropped).then(pl.lit(DROPPED)).when(anew | reset).then(pl.lit(RESET)).otherwise(pl.lit("ok"))
-    )
+    lost = pl.when("dropped").then(pl.lit(DROPPED)).when(anew | reset).then(pl.lit(RESET))
     gone = pl.when(~reset).then(pl.col("evictions") - pl.col("evictions_0")).otherwise("evictions")
-    return both.select(*key, **growth, evictions=gone, wall_s=wall_s, status=status).filter(
-        pl.col("calls") > 0
-    )
+    return both.select(
+        *key, **growth, evictions=gone, wall_s=wall_s, status=lost.otherwise(pl.lit("ok"))
+    ).filter(pl.col("calls") > 0)
 
 
 def _met(cell: RawCell) -> pl.DataFrame:
