@@ -71,11 +71,11 @@ class RawCell:
 
     def scan(self, table: str) -> pl.LazyFrame:
         """A table, of ``long`` or of ``tables``."""
-        return self.long[table] if table in self.long else self.tables[table].lazy()
+        return self.tables[table].lazy() if table in self.tables else self.long[table]
 
     def height(self, table: str) -> int:
         """How many rows a table has."""
-        return int(self.scan(table).select(pl.len()).collect().item())
+        return self.tables[table].height if table in self.tables else self._heights[table]
 
     def chunks(
         self, table: str, *names: str, where: pl.Expr | None = None, rows: int = CHUNK_ROWS
@@ -85,6 +85,10 @@ class RawCell:
         for first in range(0, self.height(table), rows):
             part = whole.slice(first, rows)
             yield (part if where is None else part.filter(where)).select(names).collect()
+
+    @cached_property
+    def _heights(self) -> dict[str, int]:
+        return {t: int(rows.select(pl.len()).collect().item()) for t, rows in self.long.items()}
 
     @cached_property
     def led(self) -> pl.DataFrame:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import polars as pl
@@ -47,12 +49,15 @@ LABELS = {
 TABLES = RAW | DERIVED | CUT | OF_CELL | LABELS
 
 
-def schema(table: str) -> dict[str, Any]:
+@cache
+def schema(table: str) -> Mapping[str, Any]:
     """Polars schema of ``table``."""
-    return {c.name: POLARS[c.type] for c in TABLES[table]}
+    return MappingProxyType({c.name: POLARS[c.type] for c in TABLES[table]})
 
 
+@cache
 def empty(table: str) -> pl.DataFrame:
+    """``table`` without rows; the same each time, so nobody changes it."""
     return pl.DataFrame(schema=schema(table))
 
 
@@ -62,20 +67,21 @@ def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     Raises :class:`ValueError` on an unknown column, an absent one that may not be NULL, or a NULL in one
     that may not hold it.
     """
-    exprs = shaped(table, frame.columns)
+    exprs = shaped(table, tuple(frame.columns))
     needed = [c.name for c in TABLES[table] if not c.null]
     _whole(table, {n: frame[n].null_count() for n in needed})
-    return frame.select(exprs)
+    return frame if list(frame.schema.items()) == list(schema(table).items()) else frame.select(exprs)
 
 
 def conform_scanned(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
     """The same of a frame that is too long to be held: all of it is read once."""
-    exprs = shaped(table, frame.collect_schema().names())
+    exprs = shaped(table, tuple(frame.collect_schema().names()))
     _whole(table, frame.null_count().collect(engine="streaming").row(0, named=True))
     return frame.select(exprs)
 
 
-def shaped(table: str, names: Collection[str]) -> list[pl.Expr]:
+@lru_cache(maxsize=1024)
+def shaped(table: str, names: tuple[str, ...]) -> list[pl.Expr]:
     """The columns of ``table``, of a frame with those of ``names``. Raises :class:`ValueError`."""
     columns = TABLES[table]
     if extra := set(names) - {c.name for c in columns}:

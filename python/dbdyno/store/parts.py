@@ -152,7 +152,7 @@ class Stored(Mapping[str, pl.DataFrame]):
         self._known, self._found = known, dict[str, pl.DataFrame]()
         for table, content in self._contents.items():
             with _readable():
-                shaped(known[table], pl.read_parquet_schema(io.BytesIO(content)))
+                shaped(known[table], tuple(pl.read_parquet_schema(io.BytesIO(content))))
 
     def __getitem__(self, table: str) -> pl.DataFrame:
         if table not in self._found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -90,7 +91,7 @@ class Run:
 
     def write_cell(self, cell: RawCell) -> None:
         """Saves a cell with every raw table. Raises :class:`StoreFull`; then nothing of the cell is there."""
-        contents = {f"{t}.parquet": files.parquet(_table(cell.tables, t)) for t in RAW}
+        contents = {f"{t}.parquet": _written(t, cell.tables.get(t, empty(t))) for t in RAW}
         contents["cell.json"] = to_json(cell.meta)
         files.make_directory(self.path / "cells")
         files.write_directory(self.path / "cells" / cell.id, contents)
@@ -214,13 +215,22 @@ def to_json(model: BaseModel) -> bytes:
     return model.model_dump_json(indent=1).encode()
 
 
-def _table(tables: Mapping[str, pl.DataFrame], name: str) -> pl.DataFrame:
-    return conform(name, tables[name]) if name in tables else empty(name)
+@cache
+def _without_rows(table: str) -> bytes:
+    return files.parquet(empty(table))
+
+
+def _written(table: str, rows: pl.DataFrame) -> bytes:
+    return files.parquet(conform(table, rows)) if rows.height else _without_rows(table)
 
 
 def _tables(contents: Mapping[str, bytes], known: Mapping[str, str]) -> dict[str, pl.DataFrame]:
+    """Half of a cell's tables have no rows: those are known by their bytes."""
     found = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
-    return {t: conformed(known[t], [content]) for t, content in found.items()}
+    return {
+        t: empty(known[t]) if content == _without_rows(known[t]) else conformed(known[t], [content])
+        for t, content in found.items()
+    }
 
 
 def _read_model(path: Path, model: type[_M]) -> _M:

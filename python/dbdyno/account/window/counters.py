@@ -133,7 +133,8 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     told = pl.DataFrame(
         rows, {"name": pl.String} | dict.fromkeys(("share", "warm_up", "own"), pl.Float64), orient="row"
     )
-    grown = pl.concat([_growth(engine, part).filter(pl.col("name") == name) for name, part in parts.items()])
+    names = {part: [n for n, p in parts.items() if p == part] for part in parts.values()}
+    grown = pl.concat(_growth(engine, p).filter(pl.col("name").is_in(mine)) for p, mine in names.items())
     mine = (
         grown.filter(pl.col("grown") >= 0)
         .join(told, on="name")

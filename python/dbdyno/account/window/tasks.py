@@ -121,6 +121,8 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     ours_alone = tasks["role"].is_in(["driver", "dbdyno"]).all()  # nothing of the server was to be read
     nobody = pl.lit("off" if ours_alone else "lost")
     both = pl.concat([missing, others.select(missing.columns)])
+    if both.is_empty():
+        return read.clear()
     seen = both.join(_lives(cell), on=["session", "pid"], how="left", maintain_order="left")
     return seen.select(
         pl.col("pid").fill_null(0),
