@@ -22,6 +22,7 @@ from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
 from dbdyno.account.off_cpu import sleep_profile, sleep_profile_total
 from dbdyno.account.placement import placement
+from dbdyno.account.script_statements import with_work
 from dbdyno.account.scripts import NAMES as SCRIPT_TABLES
 from dbdyno.account.scripts import scripts, scripts_total
 from dbdyno.account.statement_ledger import statement_ledger, statement_ledger_total
@@ -124,6 +125,7 @@ def conclude(
     }
     tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
+    tables["script_rates"] = with_work(tables)
     tables["wait_families"] = tables["wait_families"].unique(maintain_order=True)
     found = findings(plan, environment, tables, workloads, facts, load)
     shown = {name: tables.get(name, empty(name)) for name in DERIVED}

@@ -28,6 +28,8 @@ DERIVED_SCRIPTS: dict[str, tuple[Column, ...]] = {
         _c("p50_ns", "i64", "median, 3 digits", null=True),
         _c("p95_ns", "i64", "95th percentile", null=True),
         _c("p99_ns", "i64", "99th percentile", null=True),
+        _c("lio_per_call", "f64", "logical reads of its statements; NULL: not all are counted", null=True),
+        _c("rows_per_call", "f64", "rows that its statements returned or changed", null=True),
     ),
     "command_rates": (
         *_SCRIPT,
