@@ -12,12 +12,10 @@ import polars as pl
 
 from dbdyno.account.window.cells import key
 from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.scripted import DERIVED_SCRIPTS
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import Tables, conform, empty, quantiles_ns
 
-NAMES = tuple(DERIVED_SCRIPTS)
 _CELL = [c.name for c in CELL]
 _BY = {
     "script_rates": ["script", "name", "weight"],
@@ -25,6 +23,7 @@ _BY = {
     "script_failures": ["script", "name", "kind", "code"],
     "script_durations": ["script", "low_ns", "high_ns"],
 }
+NAMES = tuple(_BY)
 _SUMS = {
     "script_rates": ["calls", "errors", "retried", "retries", "in_call_ns"],
     "command_rates": ["executions", "failures", "retries", "total_ns"],

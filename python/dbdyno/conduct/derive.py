@@ -22,6 +22,7 @@ from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
 from dbdyno.account.off_cpu import sleep_profile, sleep_profile_total
 from dbdyno.account.placement import placement
+from dbdyno.account.script_ledger import script_ledger, script_ledger_total
 from dbdyno.account.script_statements import with_work
 from dbdyno.account.scripts import NAMES as SCRIPT_TABLES
 from dbdyno.account.scripts import scripts, scripts_total
@@ -110,6 +111,7 @@ def conclude(
     facts, spent = _merged(p.facts for p in parts), _merged(p.seconds for p in parts)
     workloads = _merged((info.workloads, *(p.workloads for p in parts)))
     tables["rungs"] = rungs(tables)
+    tables["script_ledger"] = script_ledger(tables)  # texts of statements are kept once in a run
     tables["placed"], tables["placements"] = placement(tables["rounds"], environment.host.siblings)
     totals = {
         "profile": profile_total(tables["windows"], tables["profile"]),
@@ -122,6 +124,7 @@ def conclude(
         **dict(zip(("wait_histogram", "wait_durations"), wait_durations_total(tables), strict=True)),
         "wait_chains": wait_chains_total(tables),
         **scripts_total(tables),
+        "script_ledger": script_ledger_total(tables),
     }
     tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)

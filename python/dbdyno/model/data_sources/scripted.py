@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 
@@ -10,6 +12,16 @@ _SCRIPT = (
     _c("script", "i64", "0.., in the order in which they were given"),
     _c("name", "str", "its name"),
 )
+
+
+class ScriptPart(StrEnum):
+    """What a row of table ``script_ledger`` is about."""
+
+    STATEMENT = "statement"
+    BETWEEN_STATEMENTS = "between statements"
+    BETWEEN_CALLS = "between calls"
+    OTHER_STATEMENTS = "other statements"
+
 
 DERIVED_SCRIPTS: dict[str, tuple[Column, ...]] = {
     "script_rates": (
@@ -57,5 +69,27 @@ DERIVED_SCRIPTS: dict[str, tuple[Column, ...]] = {
         _c("low_ns", "i64", "lowest duration of the bucket, inclusive"),
         _c("high_ns", "i64", "highest duration of the bucket, inclusive"),
         _c("count", "i64", "measured calls in it"),
+    ),
+    "script_ledger": (
+        *CELL,
+        _c("part", "str", f"{' | '.join(ScriptPart)}: of no script, inside the client's time of others"),
+        _c("script", "i64", "as in script_rates; NULL: of no script", null=True),
+        _c("name", "str", "its name", null=True),
+        _c("command", "i64", "as in command_rates; NULL: of none", null=True),
+        _c("line", "i64", "line of the script on which it begins", null=True),
+        _c("text", "str", "as it is written, in one line", null=True),
+        _c(
+            "account",
+            "str",
+            "all (exact, by the driver's clock) | run | runq | sleep | client (what is left of all, signed); "
+            "inside run: run.user | run.system",
+        ),
+        _c("detail", "str", "class/event in which it slept", null=True),
+        _c("seconds", "f64", "of the window, all sessions; NULL: unknown", null=True),
+        _c("low", "f64", "lower end of its 95 % interval; equal where exact", null=True),
+        _c("high", "f64", "upper end", null=True),
+        _c("share", "f64", "of session time: the rows of account all add up to it", null=True),
+        _c("status", "str", "ok | why unknown"),
+        _c("source", "str", "data source, and how it was divided"),
     ),
 }
