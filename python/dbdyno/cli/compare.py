@@ -124,6 +124,11 @@ class Share(click.ParamType[float]):
 @click.option("--margin", type=Share(), default="2%", show_default=True, help="Equivalence margin.")
 @click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, response_p95_ns, ...")
 @click.option("--sessions", type=int, metavar="N", help="Only at N sessions.")
+@click.option(
+    "--across-sizes",
+    is_flag=True,
+    help="Compare although the data differ in size and calls do more work with more data.",
+)
 @click.option("--column", metavar="NAME", help="Column of the numbers in CSV files.")
 @click.option(
     "--columns",
@@ -162,6 +167,7 @@ def compare(
     margin: float,
     metric: str | None,
     sessions: int | None,
+    across_sizes: bool,
     column: str | None,
     columns: str | None,
     decimal: str | None,
@@ -194,7 +200,7 @@ def compare(
       dbdyno compare xeon.csv power.csv --cores 16 8 --threads 32 64
       dbdyno compare 'yesterday 14:00..yesterday 15:00' '14:00..15:00'
     """
-    options = comparing.Options(margin, baseline, metric, sessions)
+    options = comparing.Options(margin, baseline, metric, sessions, across_sizes)
     asked = Asked.of(machines, cores, threads)
     if second is not None and not _is_file(first) and conduct.is_interval(first):
         from dbdyno.store import SnapshotStore

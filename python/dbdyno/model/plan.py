@@ -352,6 +352,7 @@ class Parameter(BaseModel):
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    counts: tuple[int, str] | None = None  # of a size: how many of what there are for each 1
 
 
 class Workload(BaseModel):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare.effects import Cells, Key, cells_of
+from dbdyno.conclude.compare.sizes import check_sizes
 from dbdyno.conclude.compare.summary import notes, summary, whys
 from dbdyno.conclude.compare.table import (
     Match,
@@ -130,9 +132,10 @@ def _made(
 ) -> Comparison:
     """The first run is the baseline's."""
     first = runs[0]
+    by_label = dict(zip(LABELS if kind == "runs" else ("",), runs, strict=True))
+    sizes = check_sizes(matches, by_label, insisted=options.across_sizes)
     tables = tables_of(matches, options, work_short(first), alpha_of(*runs))
-    labels = LABELS if kind == "runs" else ("",)
-    ledgers = {label: r.tables["ledger"] for label, r in zip(labels, runs, strict=True)}
+    ledgers = {label: r.tables["ledger"] for label, r in by_label.items()}
     made = Comparison(
         kind=kind,
         runs=tuple(r.info.id for r in runs),
@@ -145,13 +148,11 @@ def _made(
     )
     from dbdyno.conclude import cpu_profile  # it stands on this package
 
-    profiles = {
-        label: r.tables.get("cpu_profile", empty("cpu_profile"))
-        for label, r in zip(labels, runs, strict=True)
-    }
+    profiles = {label: r.tables.get("cpu_profile", empty("cpu_profile")) for label, r in by_label.items()}
     costs = tuple(cpu_profile.changes(matches, profiles, *unit(first, tables[0].metric)))
     told = [cpu_profile.said(c) for c in costs]
-    concluded = (*summary(made, first), *told, *notes(made, left_out, runs, matches))
+    unequal = [claim("across-sizes", {"sizes": sizes})] if sizes else []
+    concluded = (*unequal, *summary(made, first), *told, *notes(made, left_out, runs, matches))
     return made.model_copy(update={"conclusions": concluded, "costs": costs})
 
 

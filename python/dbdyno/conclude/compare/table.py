@@ -267,6 +267,8 @@ class Options:
     """The quantity that ranks, then the only one. ``None``: work a second, else calls a second."""
     rung: int | None = None
     """At so many sessions alone."""
+    across_sizes: bool = False
+    """Also where the sizes of the data differ and calls do more work with more data."""
 
 
 def alpha_of(*runs: Results) -> float:

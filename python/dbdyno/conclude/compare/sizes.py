@@ -1,0 +1,59 @@
+"""Measurements whose data differ in size: compared only where a call is the same work at each of them."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from dbdyno.conclude.compare.table import Match
+from dbdyno.conclude.equal_load import Growth, growths, work_of
+from dbdyno.model.data_size import size_of, size_words
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results import Results
+
+CURE = "measure both at one size, or insist: --across-sizes"
+
+
+def check_sizes(matches: Iterable[Match], runs: Mapping[str, Results], *, insisted: bool) -> str:
+    """What differs, in words, where it is ``insisted`` on; empty: nothing that matters. ``runs``: by label;
+    under an empty one that of all labels. Raises :class:`UsageError`."""
+    found = next(filter(None, (_differs(m, runs) for m in matches)), "")
+    if found and not insisted:
+        raise UsageError(f"{found}: throughput and response times do not compare", CURE)
+    return found
+
+
+def _differs(match: Match, runs: Mapping[str, Results]) -> str:
+    by_size: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    names: dict[str, str] = {}
+    for label, cells in match.groups.items():
+        results = runs.get(label) or runs[""]
+        workload = results.info.workloads.get(match.workload)
+        ids = [c.cell for c in cells.values()]
+        params = next((c.params for c in results.plan.cells if c.id in ids), {})
+        size = None if workload is None else size_of(workload, params)
+        if workload is None or size is None:
+            return ""
+        names[label] = f"{label} has {size_words(workload, size)}"
+        mine = by_size[size]
+        for name, values in work_of(results.tables, ids).items():
+            mine[name] += values
+    if len(by_size) < 2:
+        return ""
+    why = _why(growths(by_size))
+    return f"{', '.join(names.values())}; {why}" if why else ""
+
+
+def _why(found: Sequence[Growth]) -> str:
+    """Why calls at these sizes are not known to be the same work; empty: they are."""
+    if not found:
+        return "whether a call does more work with more data is not known"
+    unequal = [g for g in found if g.verdict != "constant"]
+    if not unequal:
+        return ""
+    worst = max(unequal, key=lambda g: abs(math.log(g.ratio)))
+    call = f"a call of {worst.name}" if worst.name else "a call"
+    if worst.verdict == "unclear":
+        return f"whether {call} does more work with more data is not clear ({worst.ratio:.2f}-fold)"
+    return f"{call} does {worst.ratio:.2g} times the work with {worst.last / worst.first:.3g} times the data"

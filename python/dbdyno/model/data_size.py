@@ -1,0 +1,27 @@
+"""How large the data of a measurement are: the workload's parameter ``scale``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dbdyno.model.plan import Workload
+
+SIZE = "scale"
+
+
+def size_of(workload: Workload, params: Mapping[str, object]) -> int | None:
+    """The scale of a measurement with these parameters; ``None``: its workload has no such parameter."""
+    known = workload.parameters.get(SIZE)
+    value = params.get(SIZE, None if known is None else known.default)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def size_words(workload: Workload, size: int) -> str:
+    """``25,000 orders``; ``scale 4`` where what it counts is not known."""
+    known = workload.parameters.get(SIZE)
+    if known is None or known.counts is None:
+        return f"{SIZE} {size:,}"
+    each, what = known.counts
+    return f"{each * size:,} {what}"
