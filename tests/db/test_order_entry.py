@@ -59,7 +59,7 @@ def test_data_are_consistent_as_loaded_and_after_each_measurement(bench: Bench, 
     (orders,) = bench.ask("select count(*) from dbdyno.orders where order_id > 25000", loaded)
     assert orders[0] > 0
     bench.ask("update dbdyno.inventories set on_hand = on_hand - 1 where product_id = 7", loaded)
-    broken = measured(bench, loaded, "--sessions", "1")
+    broken = measured(bench, loaded, "--sessions", "1", "--reset", "never")
     assert broken["windows"][0]["status"] == "invalid"
     (said,) = failed(broken)
     assert "rows of stock that differ: expected 0, found 2" in said

@@ -104,6 +104,12 @@ if TYPE_CHECKING:
     type=click.Choice(["ladder", "interleaved", "shuffled"]),
     help="Order of the measurements.  [default: interleaved with several variants, else ladder]",
 )
+@click.option(
+    "--reset",
+    type=click.Choice(["each", "block", "never"]),
+    help="Load the tables that dbdyno prepared again: before each measurement, or each repeat or round of "
+    "variants (docs/resets.md).  [default: each where calls change rows]",
+)
 @click.option("--cool-down", metavar="TIME", help="Pause before each measurement.  [default: none]")
 @click.option(
     "--until",
@@ -172,6 +178,7 @@ def run(**options: Any) -> None:
       dbdyno run lio --rates auto --target 'p99<20ms'
       dbdyno run -f queries.sql --dsn service=reporting --sessions 1:64:x2
       dbdyno run -b tpcb-like -b select-only@9 -c 8 -j 2 -T 60
+      dbdyno run tpcb-like --sessions 1,8 --reset each
       dbdyno run -f pay.sql -D warehouses=10 --max-tries 5 -r
       dbdyno run random-read blocks=64 scale=8192 update=20 --repeats 3
       dbdyno run lio --limit quota=1.5 --limit bind=spread
@@ -235,6 +242,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "call_target",
         "recalibrate",
         "order",
+        "reset",
         "cool_down",
         "until",
         "budget",

@@ -17,6 +17,8 @@ from pydantic import TypeAdapter
 from dbdyno.account import window
 from dbdyno.account.chains import wait_chains, wait_chains_total
 from dbdyno.account.cpu_profile import cpu_profile, cpu_profile_total
+from dbdyno.account.growth import NAMES as GROWTH_TABLES
+from dbdyno.account.growth import left_behind
 from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
@@ -84,6 +86,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["rates"] = judged(tables, plan)
     tables["over_time"] = window.over_time(cells)
     tables |= scripts(cells, tables["rates"], lambda: failure_kinds(environment.server.engine))
+    tables |= left_behind(cells)
     tables["profile"] = profile(tables)
     tables["statement_ledger"] = statement_ledger(tables)
     tables["wait_histogram"] = wait_histogram(tables)
@@ -173,6 +176,7 @@ HELD = (
     *("statements", "statement_texts", "wait_chains", "cpu_profile", "system_calls", "system_call_sizes"),
     *("sleep_profile", "statement_ledger", "wait_histogram", "wait_durations"),
     *SCRIPT_TABLES,
+    *GROWTH_TABLES,
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64

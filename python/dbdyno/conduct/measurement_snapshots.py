@@ -15,6 +15,7 @@ from typing import Literal
 
 import polars as pl
 
+from dbdyno.account.growth import growth
 from dbdyno.account.snapshot_figures import figures, used_per
 from dbdyno.account.snapshots import interval
 from dbdyno.model.errors import TargetError, UsageError
@@ -23,7 +24,7 @@ from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Clock, Server
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
-from dbdyno.model.snapshot import SnapshotInfo
+from dbdyno.model.snapshot import Snapshot, SnapshotInfo
 from dbdyno.model.source import Source
 from dbdyno.model.tables import rows
 from dbdyno.model.units import NS_PER_S
@@ -43,7 +44,7 @@ class MeasurementSnapshots:
     def __init__(
         self, server: Server, plan: Plan, record: Run, clock: Clock, *, observing: bool = False
     ) -> None:
-        self._clock, self._run = clock, record.id
+        self._clock, self._run, self._observing = clock, record.id, observing
         self._wanted = wanted(plan, server)
         self._taking = server.snapshots if self._wanted else None
         if self._taking is not None and observing:
@@ -51,6 +52,7 @@ class MeasurementSnapshots:
         self._supported = server.snapshots is not None
         self._store = SnapshotStore(record.path)
         self._known: set[int] = set()
+        self._frames: dict[Phase, Snapshot] = {}  # of the measurement under way
         self._taken_ns, self._took_ns = 0, 0
         self._samples = 0  # of the server, each a transaction, since the last one
         self._why = ""  # the last one is not there
@@ -59,6 +61,7 @@ class MeasurementSnapshots:
         """Raises :class:`StoreError`."""
         if self._taking is None:
             return
+        self._frames.pop(phase, None)
         begun_ns = self._clock.now_ns()
         try:
             found = self._taking.snapshot(None, None, self._known)
@@ -69,6 +72,7 @@ class MeasurementSnapshots:
         if own and self._taken_ns:
             here = found.info.databases[0]
             own[here] = own.get(here, 0) + self._samples
+        self._frames[phase] = found
         told = {"run": self._run, "cell": cell, "phase": phase, "own_before": own}
         self._store.add(replace(found, info=found.info.model_copy(update=told)))
         self._known |= set(found.texts["query_id"].drop_nulls())
@@ -92,7 +96,14 @@ class MeasurementSnapshots:
         status, detail = self._status()
         source = Source(name=SOURCE, provenance=PROVENANCE, status=status, detail=detail)
         line = rows("sources", [source.model_dump()])
-        return replace(raw, tables={**raw.tables, "sources": pl.concat([raw.tables["sources"], line])})
+        tables = {**raw.tables, "sources": pl.concat([raw.tables["sources"], line])}
+        return replace(raw, tables=tables | self._growth())
+
+    def _growth(self) -> dict[str, pl.DataFrame]:
+        """What the measurement left behind; nothing of an observation, whose changes are others'."""
+        if self._observing or len(self._frames) < len(("start", "end")):
+            return {}
+        return {"growth": growth(self._frames["start"], self._frames["end"])}
 
     def _status(self) -> tuple[Literal["ok", "off", "not supported", "lost"], str]:
         if not self._supported:

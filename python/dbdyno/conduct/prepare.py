@@ -105,17 +105,18 @@ class Preparation:
         self.listener.calibrated(variant, calibration)
         return Unit(workload, calibration)
 
-    def tables(self, workload: Workload, params: Mapping[str, Value]) -> None:
-        """Loads the tables of a workload that has such, unless there are some of that size."""
+    def tables(self, workload: Workload, params: Mapping[str, Value]) -> bool:
+        """Loads the tables of a workload that has such, unless there are some of that size. True: done."""
         making = self.server.tables
         if making is None or workload.name not in making.preparable():
-            return
+            return False
         wish = TableWish(scale=int(params.get("scale", 1)), on_demand=True, parameters=params)
         told = self._loading, self.listener.noted
         made = make_tables(self.server, workload.name, wish, self.interrupt, *told)
         if made.new:
             rows = sum(t.rows for t in made.tables)
             self.listener.noted(f"{workload.name}: loaded {rows:,} rows in {made.seconds:.1f} s")
+        return made.new
 
     def _loading(self, step: str, rows: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002
         self.listener.preparing(f"{step}: {rows:,} of {total:,} rows")

@@ -22,7 +22,7 @@ from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import WaitFamilies
-from dbdyno.plan import cell_expected_ns, deriving_ns
+from dbdyno.plan import begins, cell_expected_ns, deriving_ns
 from dbdyno.store import Run
 
 
@@ -183,7 +183,11 @@ class Progressing:
 
     @staticmethod
     def _expected(plan: Plan) -> dict[str, int]:
-        return {c.id: cell_expected_ns(c, plan.call_target_ns, plan.cpus) for c in plan.cells}
+        found: dict[str, int] = {}
+        for before, cell in zip((None, *plan.cells), plan.cells, strict=False):
+            reset_ns = plan.reset.each_ns if begins(plan, before, cell) else 0
+            found[cell.id] = reset_ns + cell_expected_ns(cell, plan.call_target_ns, plan.cpus)
+        return found
 
     def grown(self, plan: Plan) -> None:
         """An auto ladder's plan has more cells."""
@@ -193,7 +197,8 @@ class Progressing:
         self._to_come_ns = max(0, self._to_come_ns - sum(more.values()))
 
     def of(self, cell: Cell) -> OnTick:
-        """Called where a cell begins: its time counts from here."""
+        """Called where a cell begins, its data brought back: its time counts from here."""
+        self._left_ns[cell.id] = cell_expected_ns(cell, self._plan.call_target_ns, self._plan.cpus)
         number = self._plan.cells.index(cell) + 1
         self._since_ns = self._clock.now_ns()
 

@@ -14,6 +14,7 @@ from dbdyno.conduct.deriving import Deriving, deriving
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts
 from dbdyno.conduct.progress import Progressing, ProgressListener, ending
+from dbdyno.conduct.resets import Resets, decided
 from dbdyno.conduct.schedule import course_of
 from dbdyno.conduct.stage import Stage
 from dbdyno.drive import Interrupt
@@ -51,7 +52,7 @@ def run(
     """
     ready()
     with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
-        plan = fitted(server, plan)
+        plan = decided(server, fitted(server, plan), workload)
         check_capacity(server, plan)
         observe.check_exact(server, observe.How.of(plan.experiment))
         record = store.create(plan, **(labels or {}))
@@ -71,8 +72,10 @@ def run(
                 plan = stage.check(all_variants=all_variants)
                 record.write_plan(plan)
                 made = Preparation(server, plan, environment, store, listener, interrupt)
+                resets = Resets(server, plan, workload.name, listener, interrupt)
+                resets.complete()
                 units = made.units(workload, record)
-                _climb(stage, made, units, record, environment, interrupt, derived)
+                _climb(stage, made, units, resets, record, environment, interrupt, derived)
         derived.finish(listener.preparing)
     return record
 
@@ -81,6 +84,7 @@ def _climb(
     stage: Stage,
     made: Preparation,
     units: dict[str, Unit],
+    resets: Resets,
     record: Run,
     environment: Environment,
     interrupt: Interrupt,
@@ -100,7 +104,7 @@ def _climb(
     for cell in course.cells():
         interrupt.rest(cool_down_s, clock.sleep)
         stage.enter(plan.variant(cell.variant))
-        made.tables(units[cell.variant].workload, cell.params)
+        resets.before(cell, loaded=made.tables(units[cell.variant].workload, cell.params))
         checks = DataChecks(server, units[cell.variant].workload, cell)
         snapshots.take(cell.id, "start")
         on_tick = derived.resting_while_measured(progress.of(cell))
@@ -111,7 +115,7 @@ def _climb(
         stage.look()
         if record.info.applied != stage.applied:
             record.update_info(applied=stage.applied)
-        record.write_cell(snapshots.noted(raw))
+        record.write_cell(resets.noted(snapshots.noted(raw)))
         derived.more()
         progress.done(cell)
         results = Results(record.info, plan, environment, just_measured(raw, plan), ())

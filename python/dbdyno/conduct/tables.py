@@ -10,6 +10,7 @@ from dbdyno._core import DriverError
 from dbdyno.drive.phases import STEP_S, Interrupt, translated
 from dbdyno.model.errors import DbdynoError, Interrupted, reset
 from dbdyno.model.protocols import Server, needed
+from dbdyno.model.resetting import Cache
 from dbdyno.model.table_making import Preparation, PreparedTable, TableWish
 
 
@@ -49,6 +50,22 @@ def make_tables(
             raise translated(e) from None
         raise
     return MadeTables(making.rows > 0, making.workers, time.monotonic() - begun, steps, tables)
+
+
+def bring_back(server: Server, name: str, cache: Cache, interrupt: Interrupt, tick: Tick) -> MadeTables:
+    """Loads the tables of a data set again. After Ctrl-C or an error they stay unfinished."""
+    begun = time.monotonic()
+    making = needed(server.resetting, "bring data back").begin(name, cache)
+    steps: dict[str, float] = {}
+    try:
+        _wait(making, interrupt, tick, begun, steps)
+        tables = making.finish()
+    except BaseException as e:
+        making.undo()
+        if isinstance(e, DriverError):
+            raise translated(e) from None
+        raise
+    return MadeTables(True, making.workers, time.monotonic() - begun, steps, tables)
 
 
 def _wait(

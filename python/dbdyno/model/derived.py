@@ -6,6 +6,7 @@ from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import process_rates
 from dbdyno.model.data_sources.blocking import WAIT_CHAINS
+from dbdyno.model.data_sources.growth import DERIVED_GROWTH
 from dbdyno.model.data_sources.paced import RUNG_PACE
 from dbdyno.model.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
 from dbdyno.model.data_sources.scripted import DERIVED_SCRIPTS
@@ -382,6 +383,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         *RUNG_PACE,
     ),
     **DERIVED_SCRIPTS,
+    **DERIVED_GROWTH,
     "placed": PLACED,
     "placements": PLACEMENTS,
     "cpu_profile": DERIVED_PROFILE,

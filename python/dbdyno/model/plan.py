@@ -20,6 +20,7 @@ from dbdyno.model.driving import Protocol as Protocol
 from dbdyno.model.driving import ScriptSpec as ScriptSpec
 from dbdyno.model.pacing import Arrivals, Pacing, Think
 from dbdyno.model.pacing import Strict as Strict
+from dbdyno.model.resetting import PlannedReset, ResetKeys
 
 # Variants: what a recipe may vary over an experiment, and what a variant comes to once it is resolved.
 
@@ -138,12 +139,12 @@ class Observation(Strict):
 
 if TYPE_CHECKING:
 
-    class _AskedSources(Strict): ...
+    class _AskedSources(ResetKeys): ...
 
 else:
     _AskedSources = create_model(
         "_AskedSources",
-        __base__=Strict,
+        __base__=ResetKeys,
         **{
             o.key: (bool if o.hz is None else Sampling, Field(default=False, description=o.help))
             for o in options()
@@ -301,6 +302,7 @@ class Plan(Strict):
     # that it asks for are added before they run.
     cells: tuple[Cell, ...]
     adaptive: Adaptive | None = None
+    reset: PlannedReset = PlannedReset()  # decided once the server is known
     choices: tuple[Choice, ...] = ()
     expected_ns: int  # expected duration of the whole run
     digest: str = ""

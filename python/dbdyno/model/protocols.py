@@ -22,6 +22,7 @@ from dbdyno.model.plan import (
     Variant,
     Workload,
 )
+from dbdyno.model.resetting import Resetting
 from dbdyno.model.snapshot import Snapshot
 from dbdyno.model.source import Source
 from dbdyno.model.table_making import Preparing
@@ -365,6 +366,9 @@ class Server(Protocol):
 
     @property
     def tables(self) -> Preparing | None: ...
+
+    @property
+    def resetting(self) -> Resetting | None: ...
 
     @property
     def checking(self) -> Checking | None: ...

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         window_of,
     )
     from dbdyno.plan.planner import (
+        begins,
         cell_expected_ns,
         deriving_ns,
         resolve,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dbdyno.plan.rates import fewer_sessions
     from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal
     from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, recipe_error, syntax_error
+    from dbdyno.plan.resets import with_resets
     from dbdyno.plan.variants import texts
 
 
@@ -39,6 +41,7 @@ lazy(
         "OBSERVED": "dbdyno.plan.observing",
         "SCHEMA_FILE": "dbdyno.plan.recipe",
         "Seen": "dbdyno.plan.adaptive_search",
+        "begins": "dbdyno.plan.planner",
         "capped": "dbdyno.plan.adaptive",
         "cell_expected_ns": "dbdyno.plan.planner",
         "default_ladder": "dbdyno.plan.ladder",
@@ -67,6 +70,7 @@ lazy(
         "texts": "dbdyno.plan.variants",
         "until_share": "dbdyno.plan.planner",
         "window_of": "dbdyno.plan.observing",
+        "with_resets": "dbdyno.plan.resets",
         "without": "dbdyno.plan.planner",
     },
 )

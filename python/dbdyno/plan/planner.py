@@ -92,8 +92,7 @@ def resolve(
         choices=tuple(choices),
         expected_ns=0,
     )
-    expected_ns = _expected_ns(cells, plan) if adaptive is None else _at_most_ns(plan, adaptive)
-    return _within_budget(plan.model_copy(update={"expected_ns": expected_ns})).sealed()
+    return estimated(plan)
 
 
 def without(plan: Plan, refused: Mapping[str, str]) -> Plan:
@@ -114,9 +113,17 @@ def without(plan: Plan, refused: Mapping[str, str]) -> Plan:
             "choices": tuple(choices),
         }
     )
-    rule = left.adaptive
-    expected_ns = _expected_ns(left.cells, left) if rule is None else _at_most_ns(left, rule)
-    return left.model_copy(update={"expected_ns": min(plan.expected_ns, expected_ns)}).sealed()
+    return left.model_copy(update={"expected_ns": min(plan.expected_ns, _whole_ns(left))}).sealed()
+
+
+def estimated(plan: Plan) -> Plan:
+    """With the time that it takes as it is now. Raises :class:`UsageError` where the budget is too small."""
+    return _within_budget(plan.model_copy(update={"expected_ns": _whole_ns(plan)})).sealed()
+
+
+def _whole_ns(plan: Plan) -> int:
+    rule = plan.adaptive
+    return _expected_ns(plan.cells, plan) if rule is None else _at_most_ns(plan, rule)
 
 
 def _at_most_ns(plan: Plan, rule: Adaptive) -> int:
@@ -139,8 +146,8 @@ def _within_budget(plan: Plan) -> Plan:
         )
     why = f"all repeats would take about {format_ns(plan.expected_ns)}; none begins that would end later"
     choice = Choice(name="budget", value=format_ns(budget_ns), reason=why)
-    expected_ns = min(plan.expected_ns, budget_ns)
-    return plan.model_copy(update={"expected_ns": expected_ns, "choices": (*plan.choices, choice)})
+    choices = (*(c for c in plan.choices if c.name != "budget"), choice)
+    return plan.model_copy(update={"expected_ns": min(plan.expected_ns, budget_ns), "choices": choices})
 
 
 def _ladder(
@@ -276,10 +283,22 @@ def _expected_ns(cells: Sequence[Cell], plan: Plan) -> int:
     for before, cell in zip((None, *cells), cells, strict=False):
         last = None if before is None else variants[before.variant]
         total += switch_ns(last, variants[cell.variant]) + cool_down_ns
+        total += plan.reset.each_ns if begins(plan, before, cell) else 0
         total += cell_expected_ns(
             cell, plan.call_target_ns, cpus_under(variants[cell.variant].limits, plan.cpus)
         )
     return total
+
+
+def begins(plan: Plan, before: Cell | None, cell: Cell) -> bool:
+    """Whether data are brought back before ``cell``, which follows ``before``."""
+    if plan.reset.when == "never" or before is None:
+        return plan.reset.when != "never"
+    if plan.reset.when == "each" or before.params != cell.params:
+        return True
+    if plan.order == "ladder":
+        return (before.repeat, before.variant) != (cell.repeat, cell.variant)
+    return before.block != cell.block
 
 
 def switch_ns(before: Variant | None, after: Variant) -> int:

@@ -28,6 +28,7 @@ _TABLES = (
     *("rungs", "windows", "data_sources", "sources", "placements", "statements", "statement_texts"),
     *("statement_ledger", "wait_durations", "wait_chains"),
     *("script_rates", "command_rates", "script_failures"),
+    *("grown", "resets_done"),
 )
 _CALLS = ("system_calls", "system_call_sizes")
 _LEDGER = ("microstates", "profile", "top_events")

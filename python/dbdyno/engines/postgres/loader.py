@@ -224,6 +224,12 @@ class Description(_Data):
         return counts
 
 
+def names() -> list[str]:
+    """Workloads that have tables."""
+    folder = resources.files("dbdyno.engines.postgres") / "workloads"
+    return sorted(d.name for d in folder.iterdir() if (d / "load.toml").is_file())
+
+
 def description(workload: str) -> Description:
     """The tables of that workload. Raises :class:`UsageError` where it has none."""
     file = resources.files("dbdyno.engines.postgres") / "workloads" / workload / "load.toml"

@@ -328,7 +328,7 @@ def _prepared(stamp: str | None) -> bool:
 
 def _loaded(first: Container[str]) -> set[str]:
     """Tables of workloads that are loaded into our schema, by the first of each, which has the stamp."""
-    found = [loader.description(d.name) for d in _FOLDER.iterdir() if (d / "load.toml").is_file()]
+    found = [loader.description(name) for name in loader.names()]
     return {t.name for d in found if d.own_schema and d.tables[0].name in first for t in d.tables}
 
 

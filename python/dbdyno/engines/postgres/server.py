@@ -34,6 +34,7 @@ from dbdyno.engines.postgres.facts import sight
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
 from dbdyno.engines.postgres.query_id import statement_spec
+from dbdyno.engines.postgres.resetting import Resets
 from dbdyno.engines.postgres.sessions import Recipe, recipe_of
 from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.snapshots import Snapshots
@@ -91,7 +92,8 @@ class PostgresServer:
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
         self.snapshots = Snapshots(here, self._statements, self._added)
-        self.tables, self.checking, self.world = Tables(here), Checks(here), None
+        self.tables, self.resetting = Tables(here), Resets(here)
+        self.checking, self.world = Checks(here), None
 
     # -- what it is -----------------------------------------------------------------------------
     @property

@@ -53,8 +53,7 @@ class Tables:
         self._site = site
 
     def preparable(self) -> Mapping[str, str]:
-        found = sorted(d.name for d in _FOLDER.iterdir() if (d / "load.toml").is_file())
-        return {name: ", ".join(t.name for t in loader.description(name).tables) for name in found}
+        return {name: ", ".join(t.name for t in loader.description(name).tables) for name in loader.names()}
 
     def begin(self, workload: str, wish: TableWish) -> Making:
         with doing(f"preparing {workload}"):
@@ -100,7 +99,7 @@ class Making:
         """Whether they are there, made with the same wish. Raises :class:`UsageError` for others."""
         there = table_marks.existing(self._connection, self._schema, self._description)
         stamp = table_marks.stamp_of(self._connection, self._schema, self._description)
-        if not there or self._wish.replace or stamp == table_marks.unfinished(self._workload):
+        if not there or self._wish.replace or table_marks.is_unfinished(self._workload, stamp):
             return False
         if stamp == self._stamp():
             return True
@@ -142,13 +141,13 @@ class Making:
             )
             for table in description.tables:
                 connection.execute(self._text(table.ddl).encode())
-                self._set_defaults(table)
+                self._set_defaults(connection, table)
             for number, bounds in enumerate(self._bounds(), 1):
                 text = self._text("partition.sql", number=str(number), bounds=bounds[0])
                 connection.execute(text.encode())
             table_marks.mark(connection, self._schema, description, table_marks.unfinished(self._workload))
 
-    def _set_defaults(self, table: loader.Table) -> None:
+    def _set_defaults(self, connection: Connection, table: loader.Table) -> None:
         """Columns that are constant get a default until the load is over: COPY fills it in for less than it
         takes to read a value. One column is sent at least. Partitions have the defaults of their table."""
         constants = [
@@ -158,7 +157,7 @@ class Making:
         ]
         if not self._counts[table.name] or len(constants) == len(table.columns):
             return
-        found = self._connection.execute(
+        found = connection.execute(
             "select attname from pg_catalog.pg_attribute where attrelid = %s::regclass and attnum > 0 "
             "and not atthasdef and attidentity = ''",
             [self._named(table.name)],
@@ -172,7 +171,7 @@ class Making:
                     pgsql.Identifier(column.name),
                     str(column.value) if column.type == "text" else column.value,
                 )
-                self._connection.execute(default)
+                connection.execute(default)
 
     def _without_defaults(self) -> list[list[str]]:
         """Statements that remove them."""
@@ -234,6 +233,7 @@ class Making:
         if self._wish.foreign_keys:
             keys = [s.strip() for s in self._text("foreign_keys.sql").split(";")]
             steps.append({"name": "creating foreign keys", "statements": [keys]})
+        steps += self._last_steps()
         self._steps = [str(step["name"]) for step in steps]
         spec = {
             "target": driver_target(self._connection),
@@ -244,6 +244,9 @@ class Making:
         }
         self._loader = _core.Loader("postgres", json.dumps(spec))
         self.rows = self._loader.total_rows()
+
+    def _last_steps(self) -> list[dict[str, Any]]:
+        return []
 
     def _session(self) -> list[str]:
         """The sort of an index should fit the memory: of what is asked for only as much is used."""

@@ -13,6 +13,8 @@ from dbdyno.engines.postgres import loader, objects
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.errors import UsageError
 
+_AGAIN = "; loading again: "
+
 
 def schema_of(connection: Connection, description: loader.Description) -> str:
     if description.own_schema:
@@ -53,8 +55,24 @@ def size_of(stamp: str) -> tuple[str, Any]:
     return made, json.loads(chosen or "{}").get("parameters")
 
 
-def unfinished(workload: str) -> str:
-    return f"{objects.PREPARED} {workload}: unfinished"
+def wish_of(stamp: str) -> dict[str, Any]:
+    """How the tables were asked for: fields of ``TableWish``; empty: the stamp is none."""
+    chosen: dict[str, Any] = json.loads(stamp.partition(": ")[2] or "{}")
+    return chosen
+
+
+def unfinished(workload: str, stamp: str = "") -> str:
+    """``stamp``: of tables that were complete, and are loaded again as it says."""
+    return f"{objects.PREPARED} {workload}: unfinished{_AGAIN}{stamp}".removesuffix(_AGAIN)
+
+
+def is_unfinished(workload: str, stamp: str | None) -> bool:
+    return stamp is not None and stamp.startswith(unfinished(workload))
+
+
+def complete(stamp: str) -> str:
+    """What the comment said before the tables were loaded again."""
+    return stamp.rpartition(_AGAIN)[2]
 
 
 def mark(connection: Connection, schema: str, description: loader.Description, stamp: str) -> None:

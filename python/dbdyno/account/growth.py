@@ -1,0 +1,51 @@
+"""What a measurement left behind in the tables that it used: from the snapshots before and after it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.account.snapshot_figures import relations
+from dbdyno.account.snapshots import interval
+from dbdyno.account.window.cells import for_each
+from dbdyno.model.data_sources.growth import DERIVED_GROWTH
+from dbdyno.model.interval import LOWER_BOUNDS, STANDING
+from dbdyno.model.raw import RawCell
+from dbdyno.model.snapshot import Snapshot
+from dbdyno.model.tables import conform
+
+NAMES = tuple(DERIVED_GROWTH)
+_COUNTS = ("rows_inserted", "rows_updated", "rows_deleted")
+
+
+def growth(first: Snapshot, last: Snapshot) -> pl.DataFrame:
+    """Raw table ``growth``. Counters that were reset in between are not known."""
+    frame = relations(interval(first, last))
+    used = (pl.col("rows_read") > 0) | (pl.col("rows_written") > 0) | (pl.col("size_bytes_growth") != 0)
+    scanned = (pl.col("seq_scans") > 0) | (pl.col("index_scans") > 0)
+    mine = frame.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system") & (used | scanned))
+    whole = ~pl.col("status").is_in(LOWER_BOUNDS)
+    table = pl.sum_horizontal("table_bytes", "toast_bytes")
+    table_growth = pl.sum_horizontal("table_bytes_growth", "toast_bytes_growth")
+    made = mine.select(
+        pl.col("name").alias("relation"),
+        *(pl.when(whole).then(pl.col(c)).alias(c) for c in _COUNTS),
+        (pl.col("live_rows") - pl.col("live_rows_growth")).alias("live_rows_start"),
+        pl.col("live_rows").alias("live_rows_end"),
+        (pl.col("dead_rows") - pl.col("dead_rows_growth")).alias("dead_rows_start"),
+        pl.col("dead_rows").alias("dead_rows_end"),
+        (table - table_growth).alias("table_bytes_start"),
+        table.alias("table_bytes_end"),
+        (pl.col("index_bytes") - pl.col("index_bytes_growth")).alias("index_bytes_start"),
+        pl.col("index_bytes").alias("index_bytes_end"),
+    )
+    return conform("growth", made.sort("relation"))
+
+
+def left_behind(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
+    """The derived tables :data:`NAMES` of these measurements."""
+    return {
+        "grown": for_each("grown", cells, lambda cell: cell.tables.get("growth")),
+        "resets_done": for_each("resets_done", cells, lambda cell: cell.tables.get("resets")),
+    }

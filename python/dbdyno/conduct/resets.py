@@ -1,0 +1,101 @@
+"""Data brought back to the state in which they were prepared, before measurements that change them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from dbdyno.conduct.progress import ProgressListener
+from dbdyno.conduct.tables import bring_back
+from dbdyno.drive import Interrupt
+from dbdyno.model.plan import Cell, Plan, Workload
+from dbdyno.model.protocols import Server
+from dbdyno.model.raw import RawCell
+from dbdyno.model.resetting import DataSet
+from dbdyno.model.tables import rows
+from dbdyno.model.units import NS_PER_S
+from dbdyno.plan import begins, with_resets
+
+
+def sets_of(server: Server, plan: Plan, workload: str) -> Sequence[DataSet]:
+    """What the workload uses; of several sizes the largest, as they follow one another."""
+    if server.resetting is None or not plan.cells:
+        return ()
+    of_variants = {c.variant: c.params for c in plan.cells}
+    found: dict[str, DataSet] = {}
+    for variant, params in of_variants.items():
+        texts = [s.text for s in plan.variant(variant).scripts]
+        for one in server.resetting.data_sets(workload, params, texts):
+            known = found.get(one.name, one)
+            written = one.written or known.written
+            found[one.name] = max(one, known, key=lambda s: s.rows)._replace(written=written)
+    return tuple(found.values())
+
+
+def decided(server: Server, plan: Plan, workload: Workload) -> Plan:
+    """The plan with when data are brought back. Raises :class:`UsageError` where what is asked cannot be."""
+    return with_resets(plan, sets_of(server, plan, workload.name))
+
+
+class Resets:
+    """Of one run. Data that no measurement has changed since they were brought back are left as they are."""
+
+    def __init__(
+        self, server: Server, plan: Plan, workload: str, listener: ProgressListener, interrupt: Interrupt
+    ) -> None:
+        self._server, self._plan, self._workload = server, plan, workload
+        self._listener, self._interrupt = listener, interrupt
+        self._sets = sets_of(server, plan, workload)
+        self._whole: set[str] = set()  # data sets that are as they were prepared
+        self._last: Cell | None = None
+        self._done: list[dict[str, Any]] = []
+
+    def complete(self) -> None:
+        """Loads what was left unfinished."""
+        for one in self._sets:
+            if one.unfinished:
+                self._listener.noted(f"the tables of {one.name} are unfinished: loading them again")
+                self._bring_back(one)
+
+    def before(self, cell: Cell, *, loaded: bool) -> None:
+        """Brings back what has to be. ``loaded``: the workload's own tables have just been made."""
+        self._done = []
+        if loaded:
+            self._whole.add(self._workload)
+        due = begins(self._plan, self._last, cell)
+        self._last = cell
+        for one in self._sets if due else ():
+            if one.name in self._whole:
+                self._done.append({"data_set": one.name, "how": "unchanged"})
+            else:
+                self._bring_back(one)
+
+    def _bring_back(self, one: DataSet) -> None:
+        self._interrupt.check()
+        cache = self._plan.experiment.reset_cache
+        made = bring_back(self._server, one.name, cache, self._interrupt, self._loading)
+        self._whole.add(one.name)
+        count = sum(t.rows for t in made.tables)
+        line = {"data_set": one.name, "how": "loaded", "rows": count}
+        self._done.append({**line, "duration_ns": round(made.seconds * NS_PER_S)})
+
+    def _loading(self, step: str, done: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002
+        self._listener.preparing(f"bringing back the data: {step}, {done:,} of {total:,} rows")
+
+    def noted(self, raw: RawCell) -> RawCell:
+        """With what was done before it; looks at what it changed."""
+        growth = raw.tables["growth"]
+        self._whole -= {s.name for s in self._sets if changed(growth, s.tables)}
+        return replace(raw, tables={**raw.tables, "resets": rows("resets", self._done)})
+
+
+def changed(growth: pl.DataFrame, tables: Sequence[str]) -> bool:
+    """Whether these tables may have changed by what the server counted; where nothing was counted, yes."""
+    mine = growth.filter(pl.col("relation").is_in(list(tables)))
+    written = pl.sum_horizontal("rows_inserted", "rows_updated", "rows_deleted", ignore_nulls=False)
+    shrunk = pl.col("table_bytes_end") < pl.col("table_bytes_start")
+    still = mine.filter((written == 0) & ~shrunk)
+    return mine.is_empty() or still.height < mine.height

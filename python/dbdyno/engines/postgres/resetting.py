@@ -1,0 +1,227 @@
+"""A workload's data brought back: its tables are emptied and loaded as they were prepared.
+
+They are not made anew: what the user added (rights, indexes, settings, views) stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import sql as pgsql
+
+from dbdyno.engines.postgres import connect, loader, objects, script_halves, table_marks
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.settings import Site
+from dbdyno.engines.postgres.table_making import Making
+from dbdyno.model.errors import TargetError, UsageError
+from dbdyno.model.resetting import Cache, DataSet, changes_rows
+from dbdyno.model.table_making import TableWish
+
+_LOCK_WAIT_S = 10
+_CHECKPOINT_ROLE_SINCE = 150_000
+_HOLDERS = """
+select a.pid, coalesce(nullif(a.application_name, ''), a.backend_type), a.usename, coalesce(a.state, ''),
+       c.relname
+from pg_catalog.pg_locks l
+join pg_catalog.pg_stat_activity a using (pid)
+join pg_catalog.pg_class c on c.oid = l.relation
+where l.granted and l.pid <> pg_catalog.pg_backend_pid() and l.relation = any(%s::regclass[])
+order by a.pid limit 1"""
+_INDEXES = """
+select i.indexrelid::regclass::text, i.indrelid::regclass::text, quote_ident(k.conname)
+from pg_catalog.pg_index i
+join pg_catalog.pg_class c on c.oid = i.indexrelid
+left join pg_catalog.pg_constraint k on k.conindid = i.indexrelid and k.contype in ('p', 'u')
+where i.indrelid = any(%s::regclass[]) and c.relname = any(%s)"""
+_FOREIGN_KEYS = """
+select conrelid::regclass::text, quote_ident(conname) from pg_catalog.pg_constraint
+where contype = 'f' and conparentid = 0
+and conrelid = any(%s::regclass[]) and confrelid = any(%s::regclass[])"""
+
+
+class Resets:
+    """:class:`dbdyno.model.resetting.Resetting`."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def data_sets(
+        self, workload: str, params: Mapping[str, object], texts: Sequence[str]
+    ) -> Sequence[DataSet]:
+        known = loader.names()
+        if workload in known:
+            scripts = script_halves.scripts_of(workload, params)
+            texts, names = [s.text for s in scripts], [workload]
+        else:
+            names = [name for name in known if _names(name, texts)]
+        written = any(map(changes_rows, texts))
+        with doing("looking at the tables"):
+            found = (self._data_set(name, params, on_demand=name == workload) for name in names)
+            return [s._replace(written=written) for s in found if s is not None]
+
+    def _data_set(self, name: str, params: Mapping[str, object], *, on_demand: bool) -> DataSet | None:
+        connection, description = self._site.connection(), loader.description(name)
+        schema = table_marks.schema_of(connection, description)
+        names = [t.name for t in description.tables]
+        there = table_marks.existing(connection, schema, description)
+        if not there and not on_demand:
+            return None
+        stamp = table_marks.stamp_of(connection, schema, description)
+        parameters = {k: v for k, v in params.items() if isinstance(v, int) and k in description.parameters}
+        tables = tuple(f"{schema}.{n}" for n in names)
+        if not there or (stamp is not None and stamp == table_marks.unfinished(name)):
+            rows = sum(description.row_counts({**description.parameters, **parameters}).values())
+            return DataSet(name, tables, rows, written=False)
+        unfinished = table_marks.is_unfinished(name, stamp)
+        refused = _refusal(connection, name, description, there, stamp)
+        made = {} if stamp is None else table_marks.size_of(table_marks.complete(stamp))[1] or {}
+        rows = sum(description.row_counts({**description.parameters, **made}).values())
+        return DataSet(name, tables, rows, written=False, unfinished=unfinished, refused=refused)
+
+    def begin(self, name: str, cache: Cache) -> Reloading:
+        with doing(f"bringing back the data of {name}"):
+            return Reloading(self._site, name, cache)
+
+
+def _names(name: str, texts: Sequence[str]) -> bool:
+    """Whether scripts use a table of that workload."""
+    described = loader.description(name)
+    qualified = f"{objects.SCHEMA}." if described.own_schema else ""
+    tables = "|".join(re.escape(qualified + t.name) for t in described.tables)
+    return any(re.search(rf"\b({tables})\b", text, re.IGNORECASE) for text in texts)
+
+
+def _refusal(
+    connection: Connection,
+    name: str,
+    description: loader.Description,
+    there: Sequence[str],
+    stamp: str | None,
+) -> str:
+    if stamp is None:
+        return f"{', '.join(there)}: not made by dbdyno workload prepare"
+    if not table_marks.complete(stamp).startswith(
+        f"{objects.PREPARED} {name}, version {description.version}:"
+    ):
+        return f"the tables of {name} were made by another version of dbdyno: make them with --replace"
+    if missing := {t.name for t in description.tables} - set(there):
+        return f"{', '.join(sorted(missing))}: no longer there"
+    row = connection.execute(
+        "select pg_catalog.pg_get_userbyid(c.relowner) from pg_catalog.pg_class c "
+        "where c.oid = any(%s::regclass[]) and not pg_catalog.pg_has_role(c.relowner, 'usage') limit 1",
+        [_qualified(table_marks.schema_of(connection, description), description)],
+    ).fetchone()
+    return "" if row is None else f"the tables of {name} belong to {row[0]}: run as that role"
+
+
+def _qualified(schema: str, description: loader.Description) -> list[str]:
+    """Each table as it stands in SQL."""
+    return [pgsql.Identifier(schema, t.name).as_string() for t in description.tables]
+
+
+class Reloading(Making):
+    """:class:`dbdyno.model.table_making.Preparation`."""
+
+    def __init__(self, site: Site, workload: str, cache: Cache) -> None:
+        self._site, self._cache = site, cache
+        connection, described = site.connection(), loader.description(workload)
+        schema = table_marks.schema_of(connection, described)
+        stamp = table_marks.complete(table_marks.stamp_of(connection, schema, described) or "")
+        if not (chosen := table_marks.wish_of(stamp)):
+            raise UsageError(
+                f"the tables of {workload} were not made by dbdyno workload prepare", "--reset never"
+            )
+        super().__init__(connection, workload, TableWish(**chosen))
+
+    def _already(self) -> bool:
+        return False
+
+    def _create(self) -> None:
+        """In one transaction, on a connection that ends with it: so the server counts that the tables were
+        emptied before it counts the rows that follow."""
+        tables = _qualified(self._schema, self._description)
+        with (
+            connect.connect(self._site.dsn) as connection,
+            connection.patient(),
+            self._held(tables),
+            connection.transaction(),
+        ):
+            connection.execute(f"set local lock_timeout = '{_LOCK_WAIT_S}s'".encode())
+            connection.execute(f"lock table {', '.join(tables)} in access exclusive mode".encode())
+            text = table_marks.unfinished(self._workload, self._stamp())
+            table_marks.mark(connection, self._schema, self._description, text)
+            self._drop_indexes(connection, tables)
+            for table in self._description.tables:
+                self._set_defaults(connection, table)
+            connection.execute(f"truncate {', '.join(tables)} restart identity".encode())
+
+    def _drop_indexes(self, connection: Connection, tables: list[str]) -> None:
+        """Those that are made after loading, and no other."""
+        for table, name in connection.execute(_FOREIGN_KEYS.encode(), [tables, tables]).fetchall():
+            if self._wish.foreign_keys:
+                connection.execute(f"alter table {table} drop constraint {name}".encode())
+        names = [f"{t.name}_pkey" for t in self._description.tables]
+        names += [file.removesuffix(".sql") for t in self._description.tables for file in t.after]
+        for index, table, name in connection.execute(_INDEXES.encode(), [tables, names]).fetchall():
+            what = f"drop index {index}" if name is None else f"alter table {table} drop constraint {name}"
+            connection.execute(what.encode())
+
+    @contextmanager
+    def _held(self, tables: list[str]) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.errors.LockNotAvailable:
+            row = self._connection.execute(_HOLDERS.encode(), [tables]).fetchone()
+            who = "another session holds a lock on them"
+            if row is not None:
+                pid, what, user, state, table = row
+                who = f"process {pid} ({what}, user {user}, {state or 'no session'}) holds a lock on {table}"
+            raise TargetError(
+                f"the tables of {self._workload} could not be emptied within {_LOCK_WAIT_S} s: {who}",
+                "end its transaction, or --reset never",
+            ) from None
+
+    def _last_steps(self) -> list[dict[str, Any]]:
+        """Each measurement begins with nothing left to write, and the same in the caches."""
+        names = [self._named(t.name) for t in self._description.tables]
+        steps = [{"name": "analyzing", "statements": [[f"analyze {n}"] for n in names]}]
+        if self._may_checkpoint():
+            steps.append({"name": "checkpoint", "statements": [["checkpoint"]]})
+        if self._cache == "warm":
+            steps.append({"name": "warming the cache", "statements": [[self._warming(n)] for n in names]})
+        return steps
+
+    def _may_checkpoint(self) -> bool:
+        role = (
+            "pg_catalog.pg_has_role('pg_checkpoint', 'usage')"
+            if self._connection.info.server_version >= _CHECKPOINT_ROLE_SINCE
+            else "false"
+        )
+        query = f"select rolsuper or {role} from pg_catalog.pg_roles where rolname = current_user"
+        row = self._connection.execute(query.encode()).fetchone()
+        return row is not None and bool(row[0])
+
+    def _warming(self, table: str) -> str:
+        """By the server's own function where it is installed, with indexes; else the table is read."""
+        row = self._connection.execute(
+            "select quote_ident(n.nspname) from pg_catalog.pg_extension e "
+            "join pg_catalog.pg_namespace n on n.oid = e.extnamespace where e.extname = 'pg_prewarm'"
+        ).fetchone()
+        if row is None:
+            return f"select pg_catalog.count(*) from {table}"
+        parts = f"select relid from pg_catalog.pg_partition_tree('{table}') union select '{table}'::regclass"
+        return (
+            f"with parts (id) as ({parts}) select pg_catalog.sum({row[0]}.pg_prewarm(c.oid)) "
+            "from pg_catalog.pg_class c left join pg_catalog.pg_index i on i.indexrelid = c.oid "
+            "where c.relkind in ('r', 'i') and coalesce(i.indrelid, c.oid) in (select id from parts)"
+        )
+
+    def undo(self) -> Sequence[str]:
+        if self._loader is not None:
+            self._loader.abort()
+        return ()

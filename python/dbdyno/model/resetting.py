@@ -1,0 +1,74 @@
+"""What an engine can do that brings a workload's data back to the state in which its tables were prepared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from pydantic import Field
+
+from dbdyno.model.pacing import Strict
+from dbdyno.model.table_making import Preparation
+
+Reset = Literal["each", "block", "never"]
+"""Before which measurements: each; the first of each repeat, or of each round of variants; none."""
+Cache = Literal["warm", "as-loaded"]
+"""What is in the caches then: all tables and indexes, as far as they fit; or what loading left there."""
+
+
+class ResetKeys(Strict):
+    """Keys of a recipe."""
+
+    reset: Reset | None = Field(
+        default=None,
+        description="Before which measurements tables that dbdyno prepared are loaded again: each, block "
+        "(each repeat, or each round of variants) or never; left out: each where calls change rows.",
+    )
+    reset_cache: Cache = Field(
+        default="warm",
+        description="The caches after that: warm (all tables, as far as they fit), or as-loaded.",
+    )
+
+
+class PlannedReset(Strict):
+    """When data are brought back, and how long it is expected to take each time."""
+
+    when: Reset = "never"
+    each_ns: int = 0
+
+
+_CHANGES = re.compile(r"\b(insert|update|delete|merge|truncate|copy)\b", re.IGNORECASE)
+
+
+def changes_rows(text: str) -> bool:
+    """Whether a script may change rows: a text that says so nowhere changes none, unless by functions."""
+    return _CHANGES.search(text) is not None
+
+
+class DataSet(NamedTuple):
+    """Tables that were prepared together, and that a workload uses. ``rows``: as prepared; ``written``: the
+    workload may change them; ``unfinished``: loading them was broken off; ``refused``: why they cannot be
+    brought back, empty: they can."""
+
+    name: str
+    tables: tuple[str, ...]
+    rows: int
+    written: bool
+    unfinished: bool = False
+    refused: str = ""
+
+
+class Resetting(Protocol):
+    """Data of workloads, brought back."""
+
+    def data_sets(
+        self, workload: str, params: Mapping[str, object], texts: Sequence[str]
+    ) -> Sequence[DataSet]:
+        """Those that the workload uses, also ones that are not there yet but are loaded on demand. ``texts``:
+        its scripts, where it was given as such."""
+
+    def begin(self, name: str, cache: Cache) -> Preparation:
+        """Empties the tables of a data set and begins to load them as they were prepared; indexes, rights and
+        settings of the user's stay. Undone, they stay unfinished, and are loaded again when they are next
+        needed. Raises :class:`TargetError` where somebody else holds them, saying who."""

@@ -1,0 +1,62 @@
+"""Whether a workload's data are brought back before measurements, and how long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Choice, Plan
+from dbdyno.model.resetting import DataSet, PlannedReset, Reset, changes_rows
+from dbdyno.plan.planner import estimated
+
+_ROW_NS = 3_000
+_ONE_NS = 500_000_000
+
+
+def with_resets(plan: Plan, sets: Sequence[DataSet]) -> Plan:
+    """``plan`` with what its experiment asks for, or what is right for these data, and the time of it.
+    ``sets``: what the workload uses. Raises :class:`UsageError` where that cannot be."""
+    reset, reason = _chosen(plan, sets)
+    if reset == "never" and not reason:
+        return plan
+    changed = {
+        "reset": PlannedReset(when=reset, each_ns=_ONE_NS + _ROW_NS * sum(s.rows for s in sets)),
+        "choices": (*plan.choices, Choice(name="reset", value=reset, reason=reason)),
+    }
+    return estimated(plan.model_copy(update=changed))
+
+
+def _chosen(plan: Plan, sets: Sequence[DataSet]) -> tuple[Reset, str]:
+    """And why; empty: there is nothing to say."""
+    asked, changing = plan.experiment.reset, [s for s in sets if s.written]
+    if asked == "never":
+        return "never", "what calls change stays for later measurements: --reset never" if changing else ""
+    if asked is not None:
+        return asked, _asked(asked, sets)
+    if any(not s.builtin for s in plan.scripts):
+        return "never", _own(plan, changing)
+    if not changing:
+        return "never", ""
+    if refused := next((s.refused for s in changing if s.refused), ""):
+        return "never", f"data are not brought back between measurements: {refused}"
+    return "each", "calls change rows: each measurement begins with the same data; --reset never leaves them"
+
+
+def _asked(asked: Reset, sets: Sequence[DataSet]) -> str:
+    if not sets:
+        raise UsageError(
+            f"--reset {asked}: the workload uses no tables that dbdyno workload prepare made",
+            "--reset never; data of your own can be brought back between runs only",
+        )
+    if refused := next((s.refused for s in sets if s.refused), ""):
+        raise UsageError(f"--reset {asked}: {refused}", "--reset never")
+    return f"tables of {', '.join(s.name for s in sets)}: --reset {asked}"
+
+
+def _own(plan: Plan, changing: Sequence[DataSet]) -> str:
+    """Of scripts of the user's own."""
+    if ours := [s.name for s in changing if not s.refused]:
+        return f"scripts of your own; --reset each brings back the tables of {', '.join(ours)}"
+    if any(changes_rows(s.text) for s in plan.scripts):
+        return "the scripts may change rows of tables that dbdyno did not make: those stay as they are"
+    return ""

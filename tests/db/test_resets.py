@@ -1,0 +1,184 @@
+"""Data brought back before measurements: as they were prepared, and nothing of the user's is touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from dbdyno.conduct.tables import bring_back
+from dbdyno.drive import Interrupt
+from dbdyno.engines.postgres.server import PostgresServer
+from dbdyno.model.errors import Interrupted, TargetError
+from dbdyno.model.resetting import Cache
+from tests.db.conftest import SHORT, Bench
+from tests.db.test_workload_tables import looked_at, prepared, schema  # noqa: F401
+
+pytestmark = pytest.mark.db
+OPTIONS = ("--fillfactor=90", "--foreign-keys", "--partitions=2")
+CHANGE = (
+    "update pgbench_accounts set abalance = 7 where aid % 3 = 0",
+    "delete from pgbench_tellers where tid > 5",
+    "insert into pgbench_history (tid, bid, aid, delta) select 1, 1, n, 5 from generate_series(1, 999) n",
+)
+
+
+def reset(dsn: str, cache: Cache = "warm", interrupt: Interrupt | None = None) -> None:
+    server = PostgresServer(dsn)
+    try:
+        bring_back(server, "pgbench", cache, interrupt or Interrupt(), lambda *_: None)
+    finally:
+        server.close()
+
+
+def asked(dsn: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+@pytest.mark.parametrize("options", [(), OPTIONS], ids=["plain", "partitions"])
+def test_tables_are_as_they_were_prepared(schema: str, options: tuple[str, ...]) -> None:  # noqa: F811
+    assert prepared(schema, *options).returncode == 0
+    fresh = looked_at(schema)
+    size = "select sum(pg_relation_size(oid)) from pg_class where relnamespace = 'made'::regnamespace"
+    bytes_fresh = asked(schema, size)
+    with psycopg.connect(schema, autocommit=True) as connection:
+        for statement in (
+            "create index mine on pgbench_accounts (bid)",
+            "grant select on pgbench_tellers to public",
+        ):
+            connection.execute(statement.encode())
+        for statement in CHANGE:
+            connection.execute(statement.encode())
+    assert looked_at(schema)[1] != fresh[1]
+    reset(schema)
+    assert [r for r in looked_at(schema)[0] if "mine" not in r[0] and "bid_idx" not in r[0]] == fresh[0]
+    assert looked_at(schema)[1] == fresh[1]
+    counted = "select sum(n_live_tup), sum(n_dead_tup) from pg_stat_user_tables where schemaname = 'made'"
+    assert asked(schema, counted) == [(100_011, 0)]
+    kept = (
+        "select to_regclass('mine') is not null, has_table_privilege('public', 'pgbench_tellers', 'select')"
+    )
+    assert asked(schema, kept.replace("'public'", "'pg_monitor'")) == [(True, True)]
+    assert options or asked(schema, f"{size} and relname <> 'mine'") == bytes_fresh
+    again = prepared(schema, *options)
+    assert again.returncode == 0 and "there already" in again.stdout
+
+
+def test_who_holds_the_tables_is_said_and_nothing_is_lost(
+    schema: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dbdyno.engines.postgres.resetting._LOCK_WAIT_S", 1)
+    assert prepared(schema).returncode == 0
+    with psycopg.connect(schema, application_name="nightly report") as other:
+        other.execute("select count(*) from pgbench_tellers")
+        with pytest.raises(
+            TargetError, match=r"nightly report, user \w+, idle in transaction.*pgbench_tellers"
+        ):
+            reset(schema)
+        assert other.execute("select count(*) from pgbench_accounts").fetchone() == (100_000,)
+
+
+def test_broken_off_tables_are_loaded_again(schema: str) -> None:  # noqa: F811
+    assert prepared(schema, "--fillfactor=80").returncode == 0
+    interrupt = Interrupt()
+    interrupt.count = 1
+    with pytest.raises(Interrupted):
+        reset(schema, interrupt=interrupt)
+    server = PostgresServer(schema)
+    try:
+        (found,) = server.resetting.data_sets("select-only", {}, ["select abalance from pgbench_accounts"])
+    finally:
+        server.close()
+    assert (found.unfinished, found.refused, found.written) == (True, "", False)
+    reset(schema, "as-loaded")
+    assert asked(schema, "select count(*) from pgbench_accounts") == [(100_000,)]
+    options = "select reloptions::text from pg_class where oid = 'pgbench_tellers'::regclass"
+    assert asked(schema, options) == [("{fillfactor=80}",)]
+
+
+@pytest.fixture
+def own(dsn18: str) -> Iterator[str]:
+    with psycopg.connect(dsn18, autocommit=True) as connection:
+        connection.execute("drop schema if exists resets cascade")
+        connection.execute("create schema resets")
+        yield make_conninfo(dsn18, options="-csearch_path=resets")
+        connection.execute("drop schema resets cascade")
+
+
+def measured(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
+    done = bench.here("run", *words, *SHORT, "--no-observe", "--dsn", dsn, "--json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def begun(document: dict[str, Any], column: str) -> list[dict[str, int]]:
+    """By measurement: the column of each table that was changed."""
+    cells: dict[str, dict[str, int]] = {}
+    for row in document["grown"]:
+        cells.setdefault(row["cell"], {})[row["relation"]] = row[column]
+    return [cells[c] for c in sorted(cells)]
+
+
+def test_measurements_begin_with_the_same_data_and_record_what_they_left(bench: Bench, own: str) -> None:
+    assert prepared(own).returncode == 0
+    document = measured(bench, own, "tpcb-like", "--sessions", "1,2")
+    assert [r["how"] for r in document["resets_done"]] == ["loaded"] * 2
+    for column in ("live_rows_start", "dead_rows_start", "table_bytes_start", "index_bytes_start"):
+        first, second = begun(document, column)
+        assert first == second and len(first) == 4, column
+    history = begun(document, "rows_inserted")
+    assert all(h["resets.pgbench_history"] > 0 for h in history)
+    (count,) = asked(own, "select count(*) from pgbench_history")
+    assert count == (history[1]["resets.pgbench_history"],)
+    read = measured(bench, own, "select-only", "--sessions", "1,2", "--reset", "each")
+    assert [r["how"] for r in read["resets_done"]] == ["loaded", "unchanged"]
+    kept = measured(bench, own, "simple-update", "--sessions", "1,2", "--reset", "never")
+    assert kept["resets_done"] == []
+    first, second = begun(kept, "live_rows_start")
+    assert second["resets.pgbench_history"] > first["resets.pgbench_history"] == 0
+
+
+def test_tables_of_others_are_left_alone(bench: Bench, own: str, tmp_path: Path) -> None:
+    script = tmp_path / "mine.sql"
+    script.write_text("update mine set n = n + 1;\n")
+    asked_for = (*SHORT, "--no-observe", "--sessions", "1", "--dsn", own)
+    with psycopg.connect(own, autocommit=True) as connection:
+        connection.execute("create table mine as select 1 as n")
+        done = bench.here("run", "-f", str(script), "--reset", "each", *asked_for)
+        assert done.returncode == 2 and "no tables that dbdyno" in done.stderr
+        done = bench.here("run", "-f", str(script), *asked_for)
+        assert done.returncode == 0 and "reset = never" in done.stdout + done.stderr
+        assert prepared(own).returncode == 0
+        connection.execute("comment on table pgbench_branches is null")
+        connection.execute("insert into pgbench_history (delta) values (424242)")
+        done = bench.here("run", "-N", *asked_for)
+        assert done.returncode == 0 and "not made by dbdyno" in done.stdout + done.stderr
+        assert connection.execute("select count(*) from pgbench_history where delta = 424242").fetchone() == (
+            1,
+        )
+
+
+def test_who_is_not_the_owner_resets_nothing(bench: Bench, own: str) -> None:
+    assert prepared(own).returncode == 0
+    with psycopg.connect(own, autocommit=True) as connection:
+        connection.execute("drop role if exists guest")
+        connection.execute("create role guest login")
+        connection.execute("grant usage on schema resets to guest")
+        connection.execute("grant all on all tables in schema resets to guest")
+        try:
+            guest = make_conninfo(own, user="guest")
+            short = (*SHORT, "--no-observe", "--sessions", "1", "--dsn", guest)
+            refused = bench.here("run", "-N", "--reset", "each", *short)
+            assert refused.returncode == 2 and "belong to" in refused.stderr, refused.stderr
+            done = bench.here("run", "-N", *short)
+            assert done.returncode == 0 and "belong to" in done.stdout + done.stderr, done.stderr
+        finally:
+            connection.execute("drop owned by guest")
+            connection.execute("drop role guest")
