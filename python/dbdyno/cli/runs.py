@@ -138,7 +138,7 @@ def show(
         more = {} if used is None else {"objects": present.object_use_record(used)}
         print_json({**_document(results, wanted, cell), **more})
     elif used is not None:
-        screen.out().print(present.printed(present.object_use(used)))
+        screen.out().print(present.printed([*present.object_use(used), *present.left_behind(results)]))
     for name in () if as_json else wanted:
         screen.out().print(present.details(results, name, cell))
 

@@ -30,7 +30,7 @@ def _chosen(plan: Plan, sets: Sequence[DataSet]) -> tuple[Reset, str]:
     """And why; empty: there is nothing to say."""
     asked, changing = plan.experiment.reset, [s for s in sets if s.written]
     if asked == "never":
-        return "never", "what calls change stays for later measurements: --reset never" if changing else ""
+        return "never", "--reset never: what calls change stays for later measurements" if changing else ""
     if asked is not None:
         return asked, _asked(asked, sets)
     if any(not s.builtin for s in plan.scripts):
@@ -50,7 +50,7 @@ def _asked(asked: Reset, sets: Sequence[DataSet]) -> str:
         )
     if refused := next((s.refused for s in sets if s.refused), ""):
         raise UsageError(f"--reset {asked}: {refused}", "--reset never")
-    return f"tables of {', '.join(s.name for s in sets)}: --reset {asked}"
+    return f"--reset {asked}: the tables of {', '.join(s.name for s in sets)} are loaded again"
 
 
 def _own(plan: Plan, changing: Sequence[DataSet]) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dbdyno.present.document import Row
     from dbdyno.present.exports import ENDINGS, export, write
     from dbdyno.present.figures import throughput_work
+    from dbdyno.present.growth import blocks as left_behind
     from dbdyno.present.interval_comparison import document as intervals
     from dbdyno.present.interval_comparison import record as intervals_record
     from dbdyno.present.jsondoc import comparison as comparison_document
@@ -168,6 +169,7 @@ lazy(
         "intervals": "dbdyno.present.interval_comparison:document",
         "intervals_record": "dbdyno.present.interval_comparison:record",
         "machines_document": "dbdyno.present.jsondoc:machines",
+        "left_behind": "dbdyno.present.growth:blocks",
         "object_use": "dbdyno.present.time_model",
         "object_use_record": "dbdyno.present.time_model:record",
         "pick_at": "dbdyno.present.selection",

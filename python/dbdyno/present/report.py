@@ -16,6 +16,7 @@ from dbdyno.present import (
     compare,
     cpu_profile,
     figures,
+    growth,
     headline,
     key_figures,
     placement,
@@ -264,6 +265,7 @@ class _Builder:
         if system_calls.there(results):
             called = [self._choice(system_calls.tables)]
             yield Section("System calls", called, "syscalls", folded=True)
+        yield Section(growth.TITLE, growth.blocks(results), "growth", folded=True, name="Growth")
         yield Section("Load profile", [self._choice(profile.load_profile)], "profile", folded=True)
         yield Section("Cross-check of data sources", checks, "cross-check", folded=True)
         yield Section("Environment", run_facts.environment(results), "environment", folded=True)

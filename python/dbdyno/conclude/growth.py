@@ -1,0 +1,88 @@
+"""Data that calls changed: growth within a measurement, and from one measurement to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from dbdyno.conclude.case import Case, Row, at, where
+from dbdyno.model.claim import Claim
+from dbdyno.model.tables import empty
+
+GROWN = 0.1
+"""Share of the data: a call reads at most so much more. Repeats seldom agree more closely."""
+DEAD = 0.2
+"""Share of a table's rows: with as many a database's own maintenance usually begins."""
+LEAST_DEAD = 1_000
+"""Dead rows: fewer are in a few pages, which stay in the cache."""
+_SIZE = {end: pl.sum_horizontal(f"table_bytes_{end}", f"index_bytes_{end}") for end in ("start", "end")}
+
+
+def grew(case: Case) -> Iterator[Claim]:
+    """Within a measurement: the one in which data grew most, else the one with most dead rows."""
+    tables = _by_cell(case)
+    found = [(said, c) for c in case.valid if (said := _growth(tables.get(c["cell"])))]
+    parts = ["dead"] if found and max((s for s, _ in found), key=lambda s: s["share"])["dead"] else []
+    yield from case.worst("data-grew", found, "share", case="size", parts=parts)
+    if not found:
+        dead = [(said, c) for c in case.valid if (said := _dead(tables.get(c["cell"])))]
+        yield from case.worst("data-grew", dead, "dead_share", case="dead")
+
+
+def not_reset(case: Case) -> Iterator[Claim]:
+    """Later measurements that began with more data than the first of the same size."""
+    tables = _by_cell(case)
+    params = {c.id: tuple(sorted(c.params.items())) for c in case.plan.cells}
+    firsts: dict[Any, Row] = {}
+    found = []
+    for cell in case.valid:
+        first = firsts.setdefault(params.get(cell["cell"]), cell)
+        times = _times(tables.get(first["cell"]), tables.get(cell["cell"]))
+        if times >= 1 + GROWN:
+            found.append(({"times": times, "first": at(first, case), "where": where(cell, case)}, cell))
+    yield from case.worst("data-not-reset", found, "times")
+
+
+def _by_cell(case: Case) -> Mapping[str, pl.DataFrame]:
+    frame = case.tables.get("grown", empty("grown")).with_columns(size=_SIZE["start"], size_end=_SIZE["end"])
+    return {str(part["cell"][0]): part for part in frame.partition_by("cell") if part.height}
+
+
+def _growth(frame: pl.DataFrame | None) -> dict[str, Any]:
+    """Values of the sentence; empty: it grew little."""
+    if frame is None or not (size := float(frame["size"].sum())):
+        return {}
+    each = frame.with_columns(more=pl.col("size_end") - pl.col("size")).sort("more", descending=True)
+    more = float(each["more"].sum())
+    if more < GROWN * size:
+        return {}
+    said = {"share": more / size, "bytes": more, "relation": each["relation"][0]}
+    dead = _dead(frame)
+    named = {"dead": 0, "dead_share": 0.0, "dead_relation": ""} | {
+        k: dead[k] for k in dead if k != "relation"
+    }
+    return {**said, **named, "part": each["more"][0]}
+
+
+def _dead(frame: pl.DataFrame | None) -> dict[str, Any]:
+    """Values of the sentence for the table with the largest share of dead rows; empty: there are few."""
+    if frame is None:
+        return {}
+    dead, live = pl.col("dead_rows_end"), pl.col("live_rows_end")
+    many = frame.filter((dead >= LEAST_DEAD) & (dead > pl.col("dead_rows_start")))
+    rows = many.with_columns(part=dead / (dead + live)).filter(pl.col("part") >= DEAD)
+    if rows.is_empty():
+        return {}
+    row = rows.sort("part", descending=True).row(0, named=True)
+    return {"dead": row["dead_rows_end"], "dead_share": row["part"], "dead_relation": row["relation"]}
+
+
+def _times(first: pl.DataFrame | None, later: pl.DataFrame | None) -> float:
+    """How many times the data of the first measurement the later one began with, in tables of both."""
+    if first is None or later is None:
+        return 1.0
+    both = first.select("relation", was="size").join(later.select("relation", "size"), on="relation")
+    was, now = float(both["was"].sum()), float(both["size"].sum())
+    return now / was if was else 1.0
