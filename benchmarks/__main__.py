@@ -49,6 +49,7 @@ ALL = {
     "trace": trace.main,
     "profile-cost": trace.profile,
     "tables": tables.main,
+    "order-tables": tables.orders,
     "tiers": tiers.main,
     "naive": tiers.naive,
     "aa": aa.main,

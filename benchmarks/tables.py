@@ -1,56 +1,166 @@
-"""Seconds of ``pgbench -i`` and of ``dbdyno workload prepare pgbench`` at scale 50, in pairs, each beginning
-without tables, on the embedded server; and what a row of order entry costs at two scales."""
+"""Times of prepared tables. ``tables``: ``pgbench -i`` and ``dbdyno workload prepare pgbench``, in pairs.
+``order-tables``: order entry with 10^6 orders, and plain COPY of the same rows from files over as many
+connections; and what an order costs where there are 10^5, 10^6 and 10^7."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 
 from dbdyno.engines.postgres.embedded import Wish, open_instance
 from dbdyno.engines.postgres.embedded.programs import find_programs
+from dbdyno.engines.postgres.loader import Table, description
 
 SCALE = 50
 WANTED = 0.6
+ORDERS_SCALE = 40  # 10^6 orders
+ORDERS_WANTED = 1.3
+CONNECTIONS = 2
+BYTES_PER_ORDER = 1_200  # with its items, indexes and WAL: more than was seen
 PROGRAM = str(Path(sys.executable).parent / "dbdyno")
+WORKLOADS = resources.files("dbdyno.engines.postgres") / "workloads"
+_ORDERS = ("workload", "prepare", "order-entry", "--workers", str(CONNECTIONS), "--json")
 
 
 def main(pairs: int, _seconds: float) -> None:
+    with _server() as (dsn, _):
+        against_pgbench(dsn, find_programs(None).bin_dir, pairs)
+
+
+def against_pgbench(dsn: str, programs: Path, pairs: int) -> None:
+    """Each command begins without tables."""
+    pgbench = [str(programs / "pgbench"), "-i", "-q", "-s", str(SCALE)]
+    drop = [PROGRAM, "workload", "drop", "pgbench", "--dsn", dsn]
+    ways = {
+        "pgbench -i": [*pgbench, dsn],
+        "pgbench -i -I dtGvp": [*pgbench, "-I", "dtGvp", dsn],
+        "workload prepare": [PROGRAM, "workload", "prepare", "pgbench", "-s", str(SCALE), "--dsn", dsn],
+    }
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(pairs):
+        for way, argv in ways.items():
+            seconds[way].append(_timed(argv)[0])
+            _timed(drop if way == "workload prepare" else [pgbench[0], "-i", "-I", "d", dsn])
+        print(", ".join(f"{way} {all_[-1]:.2f} s" for way, all_ in seconds.items()), flush=True)
+    for theirs in list(ways)[:2]:
+        _ratio(f"workload prepare / {theirs}", seconds["workload prepare"], seconds[theirs], WANTED)
+
+
+def orders(pairs: int, _seconds: float) -> None:
+    with _server() as (dsn, data), tempfile.TemporaryDirectory() as files:
+        prepare = [PROGRAM, *_ORDERS, "--scale", str(ORDERS_SCALE), "--dsn", dsn]
+        _timed(prepare)
+        plain = Plain(dsn, Path(files))
+        plain.write()
+        ours, theirs = [], []
+        for _ in range(pairs):
+            _drop(dsn)
+            theirs.append(plain.load())
+            plain.drop()
+            ours.append(_timed(prepare)[0])
+            print(f"plain COPY {theirs[-1]:.2f} s, workload prepare {ours[-1]:.2f} s", flush=True)
+        _ratio("workload prepare order-entry / plain COPY", ours, theirs, ORDERS_WANTED)
+        _drop(dsn)
+        for scale in (4, 40, 400):
+            _cost_of_an_order(dsn, data, scale)
+
+
+def _cost_of_an_order(dsn: str, data: Path, scale: int) -> None:
+    count, free = 25_000 * scale, shutil.disk_usage(data).free
+    if free < 2 * count * BYTES_PER_ORDER:
+        print(f"{count:,} orders: not tried, {free / 1e9:.0f} GB are free", flush=True)
+        return
+    made = json.loads(_timed([PROGRAM, *_ORDERS, "--scale", str(scale), "--dsn", dsn])[1])
+    parts = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in made["steps"].items())
+    size = sum(table["size_bytes"] for table in made["tables"]) / 1e9
+    each = made["seconds"] / count * 1e6
+    print(
+        f"{count:,} orders: {made['seconds']:.1f} s, {each:.2f} us each, {size:.2f} GB ({parts})", flush=True
+    )
+    _drop(dsn)
+
+
+class Plain:
+    """COPY by psql from files in text format: each table in as many files as there are connections."""
+
+    def __init__(self, dsn: str, files: Path) -> None:
+        self._psql = [str(find_programs(None).bin_dir / "psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", dsn]
+        self._files = files
+        self._tables = description("order-entry").tables
+
+    def write(self) -> None:
+        """The rows that are there, as files."""
+        for table, part in self._parts():
+            column = f"{table.columns[0].name} % {CONNECTIONS} = {part}"
+            query = f"copy (select * from dbdyno.{table.name} where {column}) to stdout"
+            with self._file(table, part).open("w") as out:
+                subprocess.run([*self._psql, "-c", query], check=True, stdout=out)
+
+    def load(self) -> float:
+        """Seconds from nothing to tables with their indexes. They are not vacuumed."""
+        before = time.monotonic()
+        self._run(self._text(table.ddl) for table in self._tables)
+        copies = [f"\\copy dbdyno.{t.name} from {self._file(t, part)}" for t, part in self._parts()]
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            list(pool.map(self._one, sorted(copies, key=self._size, reverse=True)))
+            list(pool.map(self._one, (self._text(f) for t in reversed(self._tables) for f in t.after)))
+        return time.monotonic() - before
+
+    def drop(self) -> None:
+        self._run(f"drop table dbdyno.{table.name}" for table in self._tables)
+
+    def _parts(self) -> list[tuple[Table, int]]:
+        return [(table, part) for table in self._tables for part in range(CONNECTIONS)]
+
+    def _file(self, table: Table, part: int) -> Path:
+        return self._files / f"{table.name}.{part}"
+
+    def _size(self, copy: str) -> int:
+        return Path(copy.rpartition(" ")[2]).stat().st_size
+
+    def _text(self, file: str) -> str:
+        return (WORKLOADS / "order-entry" / file).read_text(encoding="utf-8")
+
+    def _run(self, statements: Iterable[str]) -> None:
+        for statement in statements:
+            self._one(statement)
+
+    def _one(self, statement: str) -> None:
+        subprocess.run([*self._psql, "-c", statement], check=True, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def _server() -> Iterator[tuple[str, Path]]:
+    """Its DSN, and its directory."""
     instance = open_instance(None, Wish(sessions=20))
     try:
-        dsn = str(instance.facts()["dsn"])
-        ratios = [_pair(dsn) for _ in range(pairs)]
-        middle = statistics.median(ratios)
-        print(
-            f"workload prepare / pgbench -i at scale {SCALE}: {middle:.2f} "
-            f"[{min(ratios):.2f} .. {max(ratios):.2f}] over {pairs} pairs (wanted <= {WANTED})",
-            flush=True,
-        )
-        for scale in (4, 40):
-            made = _timed([PROGRAM, *_ORDERS, "--scale", str(scale), "--json", "--dsn", dsn])[1]
-            facts = json.loads(made)
-            per_row = facts["seconds"] / facts["rows"] * 1e6
-            print(f"order-entry at scale {scale}: {facts['rows']:,} rows, {per_row:.2f} us each", flush=True)
-            _timed([PROGRAM, "workload", "drop", "order-entry", "--dsn", dsn])
+        yield str(instance.facts()["dsn"]), instance.data
     finally:
         instance.close()
 
 
-_ORDERS = ("workload", "prepare", "order-entry")
+def _ratio(what: str, ours: Sequence[float], theirs: Sequence[float], wanted: float) -> None:
+    ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+    middle, middle_s = statistics.median(ratios), [statistics.median(x) for x in (ours, theirs)]
+    print(
+        f"{what}: {middle:.2f} [{min(ratios):.2f} .. {max(ratios):.2f}] over {len(ratios)} pairs, medians "
+        f"{middle_s[0]:.1f} s and {middle_s[1]:.1f} s (wanted <= {wanted})",
+        flush=True,
+    )
 
 
-def _pair(dsn: str) -> float:
-    pgbench = str(find_programs(None).bin_dir / "pgbench")
-    theirs = _timed([pgbench, "-i", "-q", "-s", str(SCALE), dsn])[0]
-    _timed([pgbench, "-i", "-I", "d", dsn])
-    ours = _timed([PROGRAM, "workload", "prepare", "pgbench", "-s", str(SCALE), "--dsn", dsn])[0]
-    _timed([PROGRAM, "workload", "drop", "pgbench", "--dsn", dsn])
-    print(f"pgbench -i {theirs:.2f} s, workload prepare {ours:.2f} s", flush=True)
-    return ours / theirs
+def _drop(dsn: str) -> None:
+    _timed([PROGRAM, "workload", "drop", "order-entry", "--dsn", dsn])
 
 
 def _timed(argv: Sequence[str]) -> tuple[float, str]:
