@@ -3,10 +3,12 @@
 use std::io;
 
 use dyno_model::{CallEnd, Error, Progress, Result};
+use socket2::Socket;
 
 use crate::client::Client;
 use crate::frame::Walker;
 use crate::server_error::ServerError;
+use crate::wire::wait_until_readable;
 
 /// Class of SQLSTATEs by which a server announces that it ends the session.
 const OPERATOR_INTERVENTION: &[u8] = b"57";
@@ -22,6 +24,8 @@ pub(crate) struct Link {
     /// Notices in place of the answer that is due.
     pub notices: u64,
     last_words: Option<String>,
+    /// A read is to sleep in ppoll(2), see [`Link::recv`].
+    polls: bool,
 }
 
 impl Link {
@@ -32,14 +36,32 @@ impl Link {
             round_trips: 0,
             notices: 0,
             last_words: None,
+            polls: false,
         }
     }
 
-    pub fn set_blocking(&self, blocking: bool) -> Result<()> {
+    pub fn set_blocking(&mut self, blocking: bool) -> Result<()> {
         let socket = self.client.wire.socket();
-        socket
+        let is_unix = |socket: &Socket| Ok(socket.local_addr()?.is_unix());
+        self.polls = socket
             .set_nonblocking(!blocking)
-            .map_err(|e| Error::Io(e.to_string()))
+            .and_then(|()| is_unix(socket))
+            .map_err(|e| Error::Io(e.to_string()))?
+            && blocking;
+        Ok(())
+    }
+
+    /// Reads what is there; in blocking mode waits for it.
+    ///
+    /// Not asleep in recv(2) on a unix socket: there the kernel wakes the reader not only when an answer has come, but also
+    /// when the server has taken in the request and so made room to write (`unix_write_space` in `net/unix/af_unix.c`).
+    /// ppoll(2) sleeps through that.
+    #[inline]
+    pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.polls {
+            wait_until_readable(self.client.fd());
+        }
+        self.client.wire.recv(buffer)
     }
 
     /// Sends `bytes` from `sent` on; until all has left, the session is `sending`.
@@ -159,5 +181,52 @@ fn note(last_words: &mut Option<String>, body: &[u8]) {
     let notice = ServerError::parse(body);
     if notice.sqlstate.starts_with(OPERATOR_INTERVENTION) {
         *last_words = Some(format!("{} ({})", notice.message, notice.code()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Wire;
+    use std::io::{Read, Write};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const ROUNDS: i64 = 10;
+
+    /// How often this thread has gone to sleep.
+    fn sleeps() -> i64 {
+        // SAFETY: the structure is valid for writing.
+        unsafe {
+            let mut usage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+            usage.ru_nvcsw
+        }
+    }
+
+    #[test]
+    fn only_the_answer_wakes_who_waits_for_it() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let server = std::thread::spawn(move || {
+            for _ in 0..ROUNDS {
+                // By then the client is most likely asleep, and reading must not wake it.
+                std::thread::sleep(Duration::from_millis(5));
+                theirs.read_exact(&mut [0]).unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+                theirs.write_all(b"a").unwrap();
+            }
+        });
+        let mut link = Link::new(Client::new(Wire::Plain(Arc::new(OwnedFd::from(ours).into()))));
+        link.set_blocking(true).unwrap();
+        let before = sleeps();
+        for _ in 0..ROUNDS {
+            assert_eq!(link.client.wire.send(b"q").unwrap(), 1);
+            assert_eq!(link.recv(&mut [0; 8]).unwrap(), 1);
+        }
+        let slept = sleeps() - before;
+        assert!(slept < 2 * ROUNDS - 2, "slept {slept} times for {ROUNDS} answers");
+        server.join().unwrap();
     }
 }

@@ -125,6 +125,18 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
+/// Sleeps until there is something to read or the connection is at its end; a signal may end it early.
+#[inline]
+pub(crate) fn wait_until_readable(fd: RawFd) {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, valid for writing; neither a time limit nor a signal mask.
+    unsafe { libc::syscall(libc::SYS_ppoll, &raw mut poll, 1, NONE, NONE, 0) };
+}
+
 #[cold]
 fn retry_after_signal() -> io::Result<()> {
     match io::Error::last_os_error() {

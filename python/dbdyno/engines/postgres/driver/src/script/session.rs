@@ -298,7 +298,7 @@ impl Session for ScriptSession {
         // Until the answer is whole or the socket says that it is empty: a short read is no proof of that.
         // The end of the stream may wait behind it, and its edge is past.
         loop {
-            let n = match self.link.client.wire.recv(buffer) {
+            let n = match self.link.recv(buffer) {
                 Ok(0) => return Err(self.link.closed(None)),
                 Ok(n) => n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::Read),
