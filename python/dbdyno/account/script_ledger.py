@@ -2,9 +2,9 @@
 
 The client's time of each statement is exact. Within it, CPU time, run queue and sleep are those of
 ``statement_ledger`` by query id. An id that several statements share is divided by the client's time in each.
-A server may lose the ids of statements that it does not plan (begin, commit): time without an id goes to these
-and to those that have none, by what is left of the client's time and up to it. What is left of a statement's
-time then is the client's: the network, the driver, and the error of the rest; it is signed.
+A server may lose the ids of statements that it does not plan (begin, commit): time without an id goes to
+these and to those that have none, by what is left of the client's time and up to it. What is left of a
+statement's time then is the client's: the network, the driver, and the error of the rest; it is signed.
 """
 
 from __future__ import annotations

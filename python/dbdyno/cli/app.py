@@ -194,6 +194,13 @@ def _said(message: str, cure: str | None, code: int) -> int:
     return code
 
 
+# what other programs call it
+_ELSEWHERE = {
+    "--duration": "--measure", "--seconds": "--measure", "--runtime": "--measure", "--warmup": "--settle",
+    "--threads": "--sessions", "--clients": "--sessions", "--runs": "--repeats", "--tps": "--rate",
+}  # fmt: skip
+
+
 def _said_by_click(e: click.ClickException) -> int:
     """A usage error as :func:`_said` prints it; a group without a command prints its help."""
     if isinstance(e, click.exceptions.NoArgsIsHelpError):
@@ -204,7 +211,12 @@ def _said_by_click(e: click.ClickException) -> int:
     cure = f"{path} --help lists arguments and options"
     if isinstance(e, click.NoSuchOption):
         message = f"no option {e.option_name}"
-        cure = f"{did_you_mean(e.option_name, e.possibilities)} {cure}" if e.possibilities else cure
+        ours = _ELSEWHERE.get(e.option_name)
+        there = [] if context is None else [o for p in context.command.params for o in p.opts]
+        if ours in there:
+            cure = f"did you mean {ours!r}? {cure}"
+        elif e.possibilities:
+            cure = f"{did_you_mean(e.option_name, e.possibilities)} {cure}"
     elif (wrong := _NOT_ONE_OF.search(message)) is not None:
         cure = did_you_mean(wrong[1], re.findall(r"'([^']*)'", wrong[2]))
     message = re.sub(r"is not a valid integer( range)?", "is not a whole number", message)
