@@ -163,11 +163,8 @@ def _with_interval(found: pl.DataFrame) -> pl.DataFrame:
     most = whole**2 / pl.col("yy")
     found = found.with_columns(n=pl.max_horizontal(pl.min_horizontal(n_free, most), least))
     low, high = interval(found["p"], found["n"])
-    bounds = found.with_columns(
-        p_low=pl.min_horizontal(low, p),
-        p_high=pl.max_horizontal(high, p),
-        p_unseen=wilson(pl.lit(0.0), least)[1],
-    )
+    ends = {"p_low": pl.min_horizontal(low, p), "p_high": pl.max_horizontal(high, p)}
+    bounds = found.with_columns(**ends, p_unseen=wilson(pl.lit(0.0), least)[1])
     return bounds.drop("xx", "xa", "aa", "yy", "p", "n", "least", "variance")
 
 

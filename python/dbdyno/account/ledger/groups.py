@@ -145,6 +145,9 @@ def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> 
     ``traced=False``: exactly traced tasks by their samples, too (fitted to the traced margins).
     """
     rows = joint.seen.of("asleep", keys, exact=not traced)
+    written = _traced(joint, groups, keys) if traced else None
+    if written is not None and rows.by_task.is_empty():
+        return _summed(written, list(keys))
     found = sums(rows, groups.members, ["kind", *keys])
     found = found.filter(pl.col("kind").is_in(["sleep", "unlabelled"])).drop("kind")
     found = found.join(_column(joint, groups, traced=traced), on="group", how="left", maintain_order="left")
@@ -154,9 +157,8 @@ def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> 
     high = pl.min_horizontal(pl.col("p_high") * most + pl.col("blur") + pl.col("above"), most)
     found = found.with_columns(low=low.clip(0.0), high=high + pl.col("unseen"), source="sampled_source")
     found = found.with_columns(low=pl.min_horizontal("low", "value"), high=pl.max_horizontal("high", "value"))
-    parts = [found.select("group", *keys, "value", "low", "high", "samples", "source")]
-    if traced:
-        parts.append(_traced(joint, groups, keys))
+    found = found.select("group", *keys, "value", "low", "high", "samples", "source")
+    parts = [found] if written is None else [found, written]
     return _summed(pl.concat(parts, how="diagonal"), list(keys))
 
 
@@ -190,6 +192,9 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
     the range over seeds. Of exactly traced tasks ``runq`` is traced by label, and ``run`` divided by ticks.
     """
     rows = joint.seen.of("runnable", keys, exact=not traced)
+    written = _traced_runnable(joint, groups, keys) if traced and joint.waits.height else None
+    if written is not None and rows.by_task.is_empty():
+        return _summed(written, list(keys))
     found = sums(rows, groups.members, list(keys), RUNS)
     tasks = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
     error = slack(tasks, groups).select("group", "blur", slack_run="run", slack_runq="runq")
@@ -205,13 +210,15 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
     )
     named = [f"{n}{end}" for n in ("run", "runq") for end in ("", "_low", "_high")]
     named += ["samples", "source"]
-    made = [groups.named(found, source="sampled_source").select("group", *keys, *named)]
-    if traced:
-        mine = _traced(joint, groups, keys, "queued").rename(
-            {"value": "runq", "low": "runq_low", "high": "runq_high"}
-        )
-        made.append(_with_run(mine.drop("waits", "throttled"), joint, groups, keys))
-    return _summed(pl.concat(made, how="diagonal"), list(keys))
+    found = groups.named(found, source="sampled_source").select("group", *keys, *named)
+    parts = [found] if written is None else [found, written]
+    return _summed(pl.concat(parts, how="diagonal"), list(keys))
+
+
+def _traced_runnable(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
+    mine = _traced(joint, groups, keys, "queued").drop("waits", "throttled")
+    mine = mine.rename({"value": "runq", "low": "runq_low", "high": "runq_high"})
+    return _with_run(mine, joint, groups, keys)
 
 
 def _bounds(name: str, value: pl.Expr, least: pl.Expr, most: pl.Expr) -> dict[str, pl.Expr]:
@@ -242,6 +249,9 @@ def not_asleep(joint: Joint, groups: Groups) -> pl.DataFrame:
     tasks = tasks.with_columns(value=pl.when("exact").then(traced).otherwise(sampled)).filter(
         pl.col("value") > 0
     )
+    if tasks.is_empty():
+        none = pl.lit(None, pl.Float64)
+        return groups.table.clear().select("group", value=none, low=none, high=none)
     found = groups.members.join(tasks, on="task").group_by("group").agg(pl.col("value").sum())
     error = slack(tasks, groups).select("group", "off")
     low, high = pl.col("value") - pl.col("off"), pl.col("value") + pl.col("off")
@@ -301,6 +311,7 @@ def _traced(joint: Joint, groups: Groups, keys: Keys, name: str = "asleep") -> p
             high=value + pl.col("slack").sum(),
             waits=pl.col("waits").sum(),
             throttled=pl.col("throttled").sum(),
+            samples=pl.lit(None, pl.Float64),
             source=pl.lit(TRACE),
         )
     )
