@@ -20,7 +20,7 @@ def share(config: pytest.Config) -> None:
         return
     place = Path(tempfile.mkdtemp(prefix="dyno-clusters-", dir="/tmp"))
     place.chmod(0o755)
-    for name in ("embedded", "plain"):
+    for name in ("embedded", "plain", "machines"):
         (place / name).mkdir(mode=0o755)
     os.environ[_PLACE] = str(place)
 
@@ -32,7 +32,7 @@ def share(config: pytest.Config) -> None:
 
 
 def shared(kind: str) -> Path:
-    """The directory of the embedded servers' clusters, or of plain ones."""
+    """The directory of the embedded servers' clusters, of plain ones, or of recorded machines."""
     return Path(os.environ[_PLACE], kind)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from observe_trees import big_numa_machine, unpack
+from observe_trees import BIG, golden
 
 from dbdyno import limits
 from dbdyno.limits import groups, means, places
@@ -54,9 +54,9 @@ def test_what_is_written_is_read_again(numbers: set[int]) -> None:
 
 # -- binding ----------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
-def eight_sockets(tmp_path_factory: pytest.TempPathFactory) -> Topology:
+def eight_sockets() -> Topology:
     """8 sockets x 10 cores x 2 threads: the machine of the seed about binding and caging."""
-    return topology(big_numa_machine(tmp_path_factory.mktemp("xeon")))
+    return topology(golden(BIG))
 
 
 def every(t: Topology) -> list[int]:
@@ -86,8 +86,8 @@ def test_the_seeds_six_cpus(eight_sockets: Topology) -> None:
     assert limits.order(eight_sockets, "pack", both) == [1, 41, 2, 42, 3, 43]
 
 
-def test_smt4_of_two_sockets(tmp_path: Path) -> None:
-    power = topology(unpack("power9-lpar-smt4", tmp_path))
+def test_smt4_of_two_sockets() -> None:
+    power = topology(golden("power9-lpar-smt4"))
     assert limits.order(power, "pack", every(power))[:6] == [0, 1, 2, 3, 8, 9]
     spread = limits.order(power, "spread", every(power))
     assert spread[:4] == [0, 40, 8, 48]
@@ -161,8 +161,8 @@ def test_limits_that_fit(eight_sockets: Topology) -> None:
         limits.check_spec(spec, eight_sockets)
 
 
-def test_offline_and_absent_are_told_apart(tmp_path: Path) -> None:
-    power = topology(unpack("power9-lpar-smt4", tmp_path))
+def test_offline_and_absent_are_told_apart() -> None:
+    power = topology(golden("power9-lpar-smt4"))
     with pytest.raises(UsageError, match="CPU 4-7 is offline") as raised:
         limits.check_spec(LimitSpec(cpus="0-8"), power)
     assert "/sys/devices/system/cpu/cpu4/online" in str(raised.value)

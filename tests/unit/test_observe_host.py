@@ -4,15 +4,15 @@ import os
 from pathlib import Path
 
 import pytest
-from observe_trees import big_numa_machine, unpack
+from observe_trees import BIG, golden, unpack
 
 from dbdyno.model.environment import Cpu, Host
 from dbdyno.observe import host
 from dbdyno.observe.cpus import cpu_list
 
 
-def test_eight_nodes_and_160_cpus(tmp_path: Path) -> None:
-    found = host(big_numa_machine(tmp_path))
+def test_eight_nodes_and_160_cpus() -> None:
+    found = host(golden(BIG))
     assert found.cpu == Cpu(
         model="Intel(R) Xeon(R) CPU E7- 4850  @ 2.00GHz",
         logical=160,
@@ -26,21 +26,21 @@ def test_eight_nodes_and_160_cpus(tmp_path: Path) -> None:
     assert found.limits.usable_cpus == 20
 
 
-def test_container_with_cgroup_v2(tmp_path: Path) -> None:
-    found = host(unpack("v2-container", tmp_path))
+def test_container_with_cgroup_v2() -> None:
+    found = host(golden("v2-container"))
     assert (found.cpu.logical, found.cpu.cores, found.cpu.sockets, found.cpu.threads_per_core) == (8, 4, 1, 2)
     assert found.virtualisation == "podman container on a virtual machine (Amazon EC2)"
     assert (found.kernel, found.distribution) == ("Linux 6.8.0-1015-aws", "Alpine Linux v3.20")
     limits = found.limits
     assert (limits.quota_cpus, limits.usable_cpus, limits.cgroup_version) == (1.5, 1.5, 2)
-    assert limits.quota_where == str(tmp_path / "sys/fs/cgroup")
+    assert limits.quota_where == str(golden("v2-container") / "sys/fs/cgroup")
     assert (limits.memory_bytes, limits.open_files) == (512 << 20, 1048576)
     assert found.memory_bytes == 32427436 * 1024
     assert _subjects(found) == ["task_delayacct off", "in a container"]
 
 
-def test_old_server_with_cgroup_v1_and_the_tighter_quota_above(tmp_path: Path) -> None:
-    found = host(unpack("v1-box", tmp_path))
+def test_old_server_with_cgroup_v1_and_the_tighter_quota_above() -> None:
+    found = host(golden("v1-box"))
     assert (found.cpu.logical, found.cpu.cores, found.cpu.sockets, found.cpu.numa_nodes) == (4, 2, 2, 2)
     assert found.cpu.max_mhz == 3200
     assert found.virtualisation is None
@@ -60,8 +60,8 @@ def test_old_server_with_cgroup_v1_and_the_tighter_quota_above(tmp_path: Path) -
     assert _subjects(found) == expected
 
 
-def test_without_sys_the_topology_is_that_of_cpuinfo(tmp_path: Path) -> None:
-    found = host(unpack("no-sys", tmp_path))
+def test_without_sys_the_topology_is_that_of_cpuinfo() -> None:
+    found = host(golden("no-sys"))
     assert found.cpu == Cpu(
         model="Intel(R) Xeon(R) Gold 6338",
         logical=4,
@@ -74,8 +74,8 @@ def test_without_sys_the_topology_is_that_of_cpuinfo(tmp_path: Path) -> None:
     assert "no /sys" in _subjects(found)
 
 
-def test_what_no_source_tells_is_unknown(tmp_path: Path) -> None:
-    found = host(unpack("arm-board", tmp_path)).cpu
+def test_what_no_source_tells_is_unknown() -> None:
+    found = host(golden("arm-board")).cpu
     assert found == Cpu(
         model=None, logical=2, cores=None, sockets=None, numa_nodes=None, threads_per_core=None
     )

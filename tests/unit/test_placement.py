@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from observe_trees import BIG, golden
 from scipy import stats
 from tests.fakery import S, climb
-from tests.unit.observe_trees import big_numa_machine, unpack
 from tests.unit.placements import Siblings, article, simulated, slowed, table_of
 
 from dbdyno.account.placement import placement, shares
@@ -28,9 +27,9 @@ POWER = {1: 1.0, 2: 1.4, 3: 1.5, 4: 1.6}  # busy threads of a core, published fo
 
 
 @pytest.fixture(scope="module")
-def ec2(tmp_path_factory: pytest.TempPathFactory) -> Siblings:
+def ec2() -> Siblings:
     """c4.4xlarge: 8 cores of 2 threads, the machine of the article."""
-    found = siblings(unpack("ec2-c4-4xlarge", tmp_path_factory.mktemp("ec2")))
+    found = siblings(golden("ec2-c4-4xlarge"))
     assert found is not None and len(found) == 8 and {len(c) for c in found} == {2}
     return found
 
@@ -114,8 +113,8 @@ def test_more_sessions_than_threads_share_a_cpu(ec2: Siblings) -> None:
     assert row["ratio"] == pytest.approx(2, rel=0.05)
 
 
-def test_power_with_four_threads_a_core(tmp_path: Path) -> None:
-    cores = siblings(unpack("power9-lpar-smt4", tmp_path))
+def test_power_with_four_threads_a_core() -> None:
+    cores = siblings(golden("power9-lpar-smt4"))
     assert cores is not None and {len(c) for c in cores} == {4}
     sessions = len(cores) + 1
     row = one(simulated(cores, sessions, yields=POWER, seed=2), cores)
@@ -123,8 +122,8 @@ def test_power_with_four_threads_a_core(tmp_path: Path) -> None:
     assert row["ratio"] == pytest.approx(2 / 1.4, rel=0.03)
 
 
-def test_a_hundred_and_sixty_cpus(tmp_path: Path) -> None:
-    cores = siblings(big_numa_machine(tmp_path))
+def test_a_hundred_and_sixty_cpus() -> None:
+    cores = siblings(golden(BIG))
     assert cores is not None and len(cores) == 80
     row = one(simulated(cores, 88, rounds=12, yields=SMT2, seed=4), cores)
     assert (row["slow_sessions"], row["shared"]) == (16, "core")

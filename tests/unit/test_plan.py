@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from observe_trees import unpack
+from observe_trees import golden
 
 from dbdyno.model.errors import RecipeError, UsageError
 from dbdyno.model.plan import Experiment, Parameter, Plan, Workload
@@ -105,9 +104,9 @@ def test_default_ladder_climbs_to_four_times_the_cpus(cpus: float, rungs: tuple[
     ],
 )
 def test_ladders_have_the_cores_and_the_cpus_of_every_variant(
-    machine: str, cpus: int, limits: dict[str, Any], marks: tuple[int, ...], tmp_path: Path
+    machine: str, cpus: int, limits: dict[str, Any], marks: tuple[int, ...]
 ) -> None:
-    here = siblings(unpack(machine, tmp_path))
+    here = siblings(golden(machine))
 
     def of(**said: Any) -> Plan:
         variants = {"some": {"limits": limits}, "all": {}}

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from observe_trees import GOLDEN, add_masks, big_numa_machine, printed_rows, unpack
+from observe_trees import BIG, GOLDEN, add_masks, big_numa_machine, golden, printed_rows, unpack
 
 from dbdyno.model import cpu_lists
 from dbdyno.model.topology import Topology
@@ -18,7 +18,7 @@ from dbdyno.observe.cpus import cpu_list, cpu_mask
 from dbdyno.present import topology_parsable
 
 MACHINES = [
-    "xeon-e7-4850-160cpu",
+    BIG,
     "ec2-c4-4xlarge",
     "power9-lpar-smt4",
     "v2-container-cpuset",
@@ -26,17 +26,13 @@ MACHINES = [
 ]
 
 
-def machine(name: str, into: Path) -> Path:
-    return big_numa_machine(into) if name.startswith("xeon") else unpack(name, into)
-
-
 def counts(t: Topology) -> tuple[int, int, int, int, int | None]:
     """CPUs online, cores, sockets, nodes, threads a core."""
     return len(t.online), len(t.cores), len(t.sockets), len(t.nodes), t.smt.threads_per_core
 
 
-def test_counts(tmp_path: Path) -> None:
-    found = {name: counts(topology(machine(name, tmp_path / name))) for name in MACHINES}
+def test_counts() -> None:
+    found = {name: counts(topology(golden(name))) for name in MACHINES}
     assert found == {
         "xeon-e7-4850-160cpu": (160, 80, 8, 8, 2),
         "ec2-c4-4xlarge": (16, 8, 1, 1, 2),
@@ -50,7 +46,7 @@ def test_counts(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("lscpu") is None, reason="needs lscpu, an outside witness")
 @pytest.mark.parametrize("name", MACHINES)
 def test_lscpu_reads_the_same_in_the_same_tree(name: str, tmp_path: Path) -> None:
-    root = machine(name, tmp_path)
+    root = shutil.copytree(golden(name), tmp_path / name)
     add_masks(root)
     assert topology_parsable(topology(root))[1:] == lscpu("--sysroot", str(root))
 
@@ -67,8 +63,8 @@ def lscpu(*options: str) -> list[str]:
     return [line for line in ran.stdout.splitlines() if not line.startswith("#")]
 
 
-def test_the_server_of_eight_nodes(tmp_path: Path) -> None:
-    t, rows = topology(big_numa_machine(tmp_path)), printed_rows()
+def test_the_server_of_eight_nodes() -> None:
+    t, rows = topology(golden(BIG)), printed_rows()
     for node in t.nodes:
         assert node.cpus == cpu_list(rows[f"NUMA node{node.node} CPU(s)"])
     assert [c.socket for c in t.cpus] == [int(s) for s in rows["physical id"].split()]
@@ -106,8 +102,8 @@ def test_the_cpuset_of_the_cgroup_oracle(tmp_path: Path) -> None:
     assert t.usable_cpus == 6
 
 
-def test_cloud_instance(tmp_path: Path) -> None:
-    t = topology(unpack("ec2-c4-4xlarge", tmp_path))
+def test_cloud_instance() -> None:
+    t = topology(golden("ec2-c4-4xlarge"))
     assert t.cores[3].cpus == (3, 11), "the second threads come after all first ones"
     assert (t.hypervisor, t.container) == ("virtual machine (Xen)", None)
     assert (t.clocksource, t.clocksources) == ("xen", ("xen", "tsc", "hpet", "acpi_pm"))
@@ -118,8 +114,8 @@ def test_cloud_instance(tmp_path: Path) -> None:
     assert [note.partition(":")[0] for note in t.notes] == ["frequency and governor"]
 
 
-def test_power_lpar_with_four_of_eight_threads(tmp_path: Path) -> None:
-    t = topology(unpack("power9-lpar-smt4", tmp_path))
+def test_power_lpar_with_four_of_eight_threads() -> None:
+    t = topology(golden("power9-lpar-smt4"))
     assert t.model == "POWER9 (architected), altivec supported"
     assert t.hypervisor == "virtual machine (PowerVM)"
     assert (t.smt.state, t.smt.control) == ("on", "4")
@@ -132,8 +128,8 @@ def test_power_lpar_with_four_of_eight_threads(tmp_path: Path) -> None:
     assert t.clocksource == "timebase"
 
 
-def test_container_with_a_cpuset_smaller_than_the_machine(tmp_path: Path) -> None:
-    t = topology(unpack("v2-container-cpuset", tmp_path))
+def test_container_with_a_cpuset_smaller_than_the_machine() -> None:
+    t = topology(golden("v2-container-cpuset"))
     assert [c.cpu for c in t.allowed] == [4, 5, 6, 7, 36, 37, 38, 39]
     assert {c.why_not for c in t.cpus if not c.allowed} == {"cpuset"}
     assert t.cpuset is not None
@@ -146,8 +142,8 @@ def test_container_with_a_cpuset_smaller_than_the_machine(tmp_path: Path) -> Non
     assert unknown == ["NUMA distances", "quotas above the container", "frequency and governor"]
 
 
-def test_arm64(tmp_path: Path) -> None:
-    t = topology(unpack("arm64-altra-2x80", tmp_path))
+def test_arm64() -> None:
+    t = topology(golden("arm64-altra-2x80"))
     assert (t.model, [s.socket for s in t.sockets]) == ("Neoverse-N1", [36, 3876])
     assert {(c.governor, c.min_mhz, c.max_mhz) for c in t.cpus} == {("ondemand", 1000, 3000)}
     assert (cpu_lists.text(t.isolated or ()), t.smt.state) == ("72-79", "notsupported")
@@ -166,8 +162,8 @@ def test_old_kernels_have_masks_alone(tmp_path: Path) -> None:
     assert topology(tmp_path) == with_lists
 
 
-def test_without_sys_the_places_are_those_of_cpuinfo(tmp_path: Path) -> None:
-    t = topology(unpack("no-sys", tmp_path))
+def test_without_sys_the_places_are_those_of_cpuinfo() -> None:
+    t = topology(golden("no-sys"))
     assert [(c.socket, c.core_id, c.core, c.thread) for c in t.cpus] == [
         (0, 0, 0, 0),
         (0, 1, 1, 0),
@@ -178,8 +174,8 @@ def test_without_sys_the_places_are_those_of_cpuinfo(tmp_path: Path) -> None:
     assert (t.affinity, t.cpus[0].allowed, t.usable_cpus) == (None, None, None), "never this process's own"
 
 
-def test_what_no_source_tells_is_unknown_and_noted(tmp_path: Path) -> None:
-    t = topology(unpack("arm-board", tmp_path))
+def test_what_no_source_tells_is_unknown_and_noted() -> None:
+    t = topology(golden("arm-board"))
     assert (t.model, t.cores, t.sockets, t.nodes, t.caches) == (None, (), (), (), ())
     noted = {note.partition(":")[0] for note in t.notes}
     assert {"cores and threads", "sockets", "NUMA nodes", "caches", "SMT", "clocksource"} <= noted
@@ -266,9 +262,9 @@ def python(code: str) -> str:
     return ran.stdout.strip()
 
 
-def test_every_golden_machine_is_read_without_an_error(tmp_path: Path) -> None:
+def test_every_golden_machine_is_read_without_an_error() -> None:
     for tree in GOLDEN.glob("*.tree"):
-        assert topology(unpack(tree.stem, tmp_path / tree.stem)).online
+        assert topology(golden(tree.stem)).online
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner, Result
-from observe_trees import big_numa_machine, printed_lines, unpack
+from observe_trees import BIG, golden, printed_lines, unpack
 
 from dbdyno import present
 from dbdyno.cli.app import app
@@ -34,19 +34,19 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["topology", *arguments], catch_exceptions=True)
 
 
-def test_the_table_is_what_cpu_topology_printed(tmp_path: Path) -> None:
+def test_the_table_is_what_cpu_topology_printed() -> None:
     begin = next(i for i, line in enumerate(printed_lines()) if line.startswith("model name"))
-    assert present.topology_table(topology(big_numa_machine(tmp_path))) == printed_lines()[begin:]
+    assert present.topology_table(topology(golden(BIG))) == printed_lines()[begin:]
 
 
-def test_the_table_says_what_is_unknown(tmp_path: Path) -> None:
-    lines = present.topology_table(topology(unpack("arm-board", tmp_path)))
+def test_the_table_says_what_is_unknown() -> None:
+    lines = present.topology_table(topology(golden("arm-board")))
     assert lines[0] == "model name      : ?"
     assert [line[36:] for line in lines[1:]] == ["0 1", "? ?", "? ?", "? ?", "? ?"]
 
 
-def test_facts_of_the_container(tmp_path: Path) -> None:
-    t = topology(unpack("v2-container-cpuset", tmp_path))
+def test_facts_of_the_container() -> None:
+    t = topology(golden("v2-container-cpuset"))
     told = facts(t)
     assert told["CPUs"] == "64 online, 2 sockets, 2 NUMA nodes, 32 cores: AMD EPYC 9124 16-Core Processor"
     assert told["may be used"] == "8 of 64: 4-7,36-39; together as much as 3 CPUs (quota)"
@@ -57,8 +57,8 @@ def test_facts_of_the_container(tmp_path: Path) -> None:
     assert "look from the host" in "".join(present.topology_facts(t, 10_000))
 
 
-def test_facts_show_distances_as_a_matrix(tmp_path: Path) -> None:
-    lines = present.topology_facts(topology(unpack("power9-lpar-smt4", tmp_path)))
+def test_facts_show_distances_as_a_matrix() -> None:
+    lines = present.topology_facts(topology(golden("power9-lpar-smt4")))
     at = next(i for i, line in enumerate(lines) if line.startswith("NUMA"))
     assert [line.split()[-2:] for line in lines[at + 1 : at + 3]] == [["10", "20"], ["20", "10"]]
     assert lines[at].endswith("to 0  to 8")
@@ -69,8 +69,8 @@ def facts(t: Topology) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("width", [60, 100, 200])
-def test_the_picture_of_160_cpus_keeps_its_width_and_has_each_cpu_once(width: int, tmp_path: Path) -> None:
-    lines = present.topology_picture(topology(big_numa_machine(tmp_path)), width)
+def test_the_picture_of_160_cpus_keeps_its_width_and_has_each_cpu_once(width: int) -> None:
+    lines = present.topology_picture(topology(golden(BIG)), width)
     boxes, legend = lines[:-1], lines[-1]
     assert max(map(len, boxes)) <= width
     cells = [line for line in boxes if not re.search("[┌├└]", line)]
@@ -80,8 +80,8 @@ def test_the_picture_of_160_cpus_keeps_its_width_and_has_each_cpu_once(width: in
     assert "×: this process may not run there" in legend
 
 
-def test_the_picture_puts_threads_of_a_core_in_one_cell_and_caches_around_their_cores(tmp_path: Path) -> None:
-    picture = present.topology_picture(topology(unpack("v2-container-cpuset", tmp_path)))
+def test_the_picture_puts_threads_of_a_core_in_one_cell_and_caches_around_their_cores() -> None:
+    picture = present.topology_picture(topology(golden("v2-container-cpuset")))
     assert sum(line.count("─ L3 32 MiB ") for line in picture) == 8
     assert any("│  4 36 │  5 37 │  6 38 │  7 39 │" in line for line in picture)
 
@@ -109,9 +109,9 @@ def test_the_picture_shows_memory_without_cpus_and_says_when_it_knows_no_limits(
     assert not any("×" in line for line in lines)
 
 
-@pytest.mark.parametrize("name", [*TREES, "xeon"])
+@pytest.mark.parametrize("name", [*TREES, BIG])
 def test_the_svg_is_sound_and_has_each_cpu_once(name: str, tmp_path: Path) -> None:
-    t = topology(big_numa_machine(tmp_path) if name == "xeon" else unpack(name, tmp_path))
+    t = topology(golden(name))
     drawn = ElementTree.parse(present.write_topology_svg(t, tmp_path / "out.svg")).getroot()
     assert drawn.find(f"{SVG}title") is not None
     assert drawn.find(f"{SVG}desc") is not None
@@ -126,7 +126,7 @@ def test_the_svg_is_sound_and_has_each_cpu_once(name: str, tmp_path: Path) -> No
 
 def test_the_svg_stays_within_its_frame(tmp_path: Path) -> None:
     drawn = ElementTree.fromstring(
-        present.write_topology_svg(topology(big_numa_machine(tmp_path)), tmp_path / "out.svg").read_text()
+        present.write_topology_svg(topology(golden(BIG)), tmp_path / "out.svg").read_text()
     )
     right, bottom = float(drawn.get("width", "0")), float(drawn.get("height", "0"))
     corners = list(_corners(drawn, 0, 0))
@@ -151,16 +151,17 @@ def test_the_command_shows_this_machine() -> None:
         assert word in shown.output
 
 
-def test_terminals_without_line_drawing_get_plain_letters(tmp_path: Path) -> None:
-    root = str(unpack("v2-container-cpuset", tmp_path))
+def test_terminals_without_line_drawing_get_plain_letters() -> None:
+    root = str(golden("v2-container-cpuset"))
     shown = CliRunner(charset="latin-1").invoke(app, ["topology", "--root", root], catch_exceptions=False)
     assert shown.output.isascii()
     assert "|  4 36 |  5 37 |" in shown.output
     assert "x0x32" in shown.output
 
 
-def test_the_command_in_json(tmp_path: Path) -> None:
-    shown = json.loads(run("--json", "--root", str(unpack("power9-lpar-smt4", tmp_path))).output)
+def test_the_command_in_json() -> None:
+    root = golden("power9-lpar-smt4")
+    shown = json.loads(run("--json", "--root", str(root)).output)
     assert shown["cpus"][8] == {
         "cpu": 8,
         "online": True,
@@ -177,11 +178,11 @@ def test_the_command_in_json(tmp_path: Path) -> None:
         "max_mhz": None,
         "governor": None,
     }
-    assert Topology.model_validate(shown) == topology(tmp_path)
+    assert Topology.model_validate(shown) == topology(root)
 
 
 def test_the_command_writes_the_other_forms(tmp_path: Path) -> None:
-    root = str(unpack("ec2-c4-4xlarge", tmp_path))
+    root = str(golden("ec2-c4-4xlarge"))
     assert run("--table", "--root", root).output.splitlines()[3].split()[-1] == "16"
     assert run("--parse", "--root", root).output.splitlines()[9] == "8,0,0,0"
     assert run("--svg", str(tmp_path / "m.svg"), "--root", root).output.strip() == str(tmp_path / "m.svg")
@@ -214,7 +215,7 @@ def test_a_recorded_machine_reads_as_the_machine(suffix: str, tmp_path: Path) ->
 
 
 def test_golden_machines_survive_recording(tmp_path: Path) -> None:
-    root = unpack("power9-lpar-smt4", tmp_path / "tree")
+    root = golden("power9-lpar-smt4")
     record(tmp_path / "m.tar", root)
     with opened(tmp_path / "m.tar") as tree:
         assert topology(tree) == topology(root)
