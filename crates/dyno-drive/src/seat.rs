@@ -1,6 +1,6 @@
 //! A session in the driver's hands, and what is kept of it afterwards.
 
-use dyno_model::{Progress, Result, Session, SplitMix64, Start};
+use dyno_model::{Progress, Result, Session, SplitMix64, Start, now_ns};
 
 use crate::call_log::CpuProbe;
 use crate::control::Control;
@@ -135,6 +135,12 @@ impl<S: Session> Seat<S> {
     pub fn begin(&mut self, start: Start, due_ns: i64) -> Result<Progress> {
         (self.times.due_ns, self.times.start_ns) = (due_ns, start.now_ns);
         self.session.begin(start)
+    }
+
+    /// When the call that is over ended; next to nothing has been done since then.
+    #[inline]
+    pub fn end_ns(&self) -> i64 {
+        self.session.ended_ns().unwrap_or_else(now_ns)
     }
 
     /// True if the session has a new descriptor, which then may be shut down from outside in place of the old one.

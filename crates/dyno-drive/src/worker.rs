@@ -166,7 +166,7 @@ impl<S: Session> Worker<S> {
                 step = seat.session.advance(&mut self.buffer)?;
                 seat.watch_descriptor(&self.counts.control);
             };
-            now = now_ns();
+            now = self.seats[0].end_ns();
             self.ended(0, now, end);
             if let Some(think) = self.think {
                 let ns = think.draw_ns(&mut self.seats[0].rng);
@@ -219,7 +219,7 @@ impl<S: Session> Worker<S> {
                 self.watch(i, poll)
             }
             Ok(Step::Done(end)) => {
-                let now = now_ns();
+                let now = self.seats[i].end_ns();
                 self.ended(i, now, end);
                 if !self.pauses(i, now) {
                     at_once.push(i);
@@ -242,7 +242,7 @@ impl<S: Session> Worker<S> {
         }
         match seat.session.advance(&mut self.buffer) {
             Ok(Step::Done(end)) => {
-                let now = now_ns();
+                let now = self.seats[i].end_ns();
                 self.ended(i, now, end);
                 if self.pauses(i, now) {
                     return Ok(());

@@ -79,6 +79,10 @@ pub trait Session: Send {
     fn script(&self) -> usize {
         0
     }
+    /// When the call that ended last did, in ns of the one clock, if the session has read that then. It is not read again.
+    fn ended_ns(&self) -> Option<i64> {
+        None
+    }
     /// How often the call that ended last was tried again.
     fn retries(&self) -> u64 {
         0

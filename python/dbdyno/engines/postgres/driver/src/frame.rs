@@ -16,7 +16,6 @@ pub const LONGEST_HELD: usize = 1024 * 1024;
 /// What to do with a message type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    Unknown,
     /// Completions of Parse and Bind, parameter changes, notifications: walked over.
     Skip,
     /// Row descriptions, rows and ends of statements: handed out on request, otherwise walked over.
@@ -24,6 +23,7 @@ enum Kind {
     /// Ready, errors, notices, copy: handed out.
     #[default]
     Keep,
+    Unknown,
 }
 
 const fn kinds() -> [Kind; 256] {
@@ -94,30 +94,34 @@ impl Walker {
         self.skip == 0 && (self.held.is_empty() || self.spent)
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the hot path; the other use of it is cold")]
+    #[inline(always)]
     fn walk<'a>(&mut self, chunk: &'a [u8], at: &mut usize) -> Result<Option<Message<'a>>> {
-        let mut from = *at;
-        while let Some(header) = chunk.get(from..from + HEADER) {
-            let (kind, size) = parse(header)?;
-            let end = from + size;
-            if kind >= self.least {
-                if end > chunk.len() {
-                    break;
-                }
-                *at = end;
-                return Ok(Some(Message {
-                    tag: header[0],
-                    body: &chunk[from + HEADER..end],
-                }));
-            }
-            from = end;
-        }
-        if from > chunk.len() {
-            self.skip = from - chunk.len();
-        } else {
-            self.held.extend_from_slice(&chunk[from..]);
-        }
+        let mut rest = chunk.get(*at..).unwrap_or_default();
         *at = chunk.len();
+        while let Some(&header) = rest.first_chunk() {
+            let (kind, size) = parse(header)?;
+            if kind < self.least {
+                if size > rest.len() {
+                    self.skip = size - rest.len();
+                    return Ok(None);
+                }
+                rest = &rest[size..];
+                continue;
+            }
+            known(kind, header)?;
+            if size > rest.len() {
+                break;
+            }
+            *at -= rest.len() - size;
+            return Ok(Some(Message {
+                tag: header[0],
+                body: &rest[HEADER..size],
+            }));
+        }
+        if !rest.is_empty() {
+            self.held.extend_from_slice(rest);
+        }
         Ok(None)
     }
 
@@ -129,11 +133,12 @@ impl Walker {
         }
         if !self.held.is_empty() {
             self.hold(HEADER, chunk, at);
-            if self.held.len() < HEADER {
+            let Some(&header) = self.held.first_chunk() else {
                 return Ok(None);
-            }
-            let (kind, size) = parse(&self.held)?;
+            };
+            let (kind, size) = parse(header)?;
             if kind >= self.least {
+                known(kind, header)?;
                 // The rest of a longer one (its message, by far) is walked over.
                 let most = size.min(LONGEST_HELD);
                 self.hold(most, chunk, at);
@@ -169,13 +174,21 @@ impl Walker {
 
 /// Kind and whole size of a message, from its header.
 #[inline]
-fn parse(header: &[u8]) -> Result<(Kind, usize)> {
-    let kind = KINDS[usize::from(header[0])];
-    let length = length(header);
-    if kind == Kind::Unknown || !(4..LONGEST).contains(&length) {
-        return Err(garbage(header[0], length));
+fn parse(header: [u8; HEADER]) -> Result<(Kind, usize)> {
+    let size = length(&header) + 1;
+    if (HEADER..=LONGEST).contains(&size) {
+        Ok((KINDS[usize::from(header[0])], size))
+    } else {
+        Err(garbage(header[0], size - 1))
     }
-    Ok((kind, length + 1))
+}
+
+#[inline]
+fn known(kind: Kind, header: [u8; HEADER]) -> Result<()> {
+    match kind {
+        Kind::Unknown => Err(garbage(header[0], length(&header))),
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn length(header: &[u8]) -> usize {

@@ -115,3 +115,13 @@ pub enum Into {
     /// `\aset PREFIX`: the last row of each statement.
     Aset(String),
 }
+
+impl Into {
+    /// What the names of the variables begin with.
+    pub fn prefix(&self) -> &str {
+        match self {
+            Self::Nothing => "",
+            Self::Gset(prefix) | Self::Aset(prefix) => prefix,
+        }
+    }
+}

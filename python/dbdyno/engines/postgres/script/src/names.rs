@@ -32,6 +32,13 @@ impl Names {
         self.slots.get(name).copied()
     }
 
+    /// The places of all variables whose names begin so.
+    pub fn beginning<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = Slot> + 'a {
+        let each = self.slots.iter();
+        each.filter(move |(name, _)| name.starts_with(prefix))
+            .map(|(_, &slot)| slot)
+    }
+
     /// The name of the variable at this place.
     pub fn name(&self, slot: Slot) -> &str {
         &self.names[slot.0 as usize]
@@ -70,11 +77,13 @@ impl Frame {
     }
 
     /// The value of a variable; `None`: not set.
+    #[inline]
     pub fn get(&self, slot: Slot) -> Option<&Value> {
         self.values.get(slot.0 as usize).and_then(Option::as_ref)
     }
 
     /// Gives a variable a value.
+    #[inline]
     pub fn set(&mut self, slot: Slot, value: Value) {
         let place = slot.0 as usize;
         if place >= self.values.len() {

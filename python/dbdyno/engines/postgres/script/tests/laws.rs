@@ -84,6 +84,21 @@ fn script() -> impl Strategy<Value = String> {
     prop::collection::vec(word, 0..40).prop_map(|words| words.concat())
 }
 
+/// Expressions of two variables; some have no value.
+fn expression() -> impl Strategy<Value = String> {
+    let leaf = prop::sample::select(&[":a", ":b", "0", "7", "-3", "2.5", "null", "true"][..]);
+    leaf.prop_map(str::to_owned).prop_recursive(4, 24, 3, |inner| {
+        let two = prop::sample::select(&["+", "*", "/", "%", "<", "and", "or"][..]);
+        prop_oneof![
+            4 => (inner.clone(), two, inner.clone()).prop_map(|(a, op, b)| format!("({a} {op} {b})")),
+            2 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("random({a}, {b})")),
+            1 => inner.clone().prop_map(|a| format!("debug({a})")),
+            1 => (inner.clone(), inner.clone(), inner)
+                .prop_map(|(a, b, c)| format!("case when {a} then {b} else {c} end")),
+        ]
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -147,6 +162,25 @@ proptest! {
         let numbers = [("i", Value::Int(value)), ("size", Value::Int(size)), ("seed", Value::Int(seed))];
         let made = with("permute(:i, :size, :seed)", &numbers, Rng::seeded(1, 0));
         prop_assert!(matches!(made, Ok(Value::Int(to)) if (0..size).contains(&to)), "{made:?}");
+    }
+
+    #[test]
+    fn what_is_known_before_changes_no_value_no_error_and_no_random_number(
+        text in expression(), a in -9_i64..9, b in prop_oneof![Just("x"), Just("12"), Just("off")], both: bool,
+    ) {
+        let (program, mut names) = compiled(&text);
+        let (slot_a, slot_b) = (names.slot("a"), names.slot("b"));
+        let mut frame = Frame::new(&names, Rng::seeded(3, 1));
+        frame.set(slot_a, Value::Int(a));
+        frame.set(slot_b, Value::Text(b.into()));
+        let (mut bound, mut other) = (program.clone(), frame.clone());
+        bound.bind(|slot| frame.get(slot).filter(|_| both || slot == slot_a).cloned());
+        for _ in 0..3 {
+            let (left, right) = (program.eval(&mut frame, &names), bound.eval(&mut other, &names));
+            prop_assert_eq!(format!("{left:?}"), format!("{right:?}"));
+        }
+        prop_assert_eq!(frame.rng.bits(), other.rng.bits());
+        prop_assert_eq!(frame.notes, other.notes);
     }
 
     #[test]

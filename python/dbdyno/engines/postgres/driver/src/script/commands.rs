@@ -59,18 +59,15 @@ impl CommandTally {
 
 /// Table `script_commands`, over all sessions.
 pub(crate) fn table<'a>(plan: &Plan, sessions: impl Iterator<Item = &'a [CommandTally]>) -> Table {
-    let mut all = vec![CommandTally::default(); plan.commands()];
+    let mut all = vec![CommandTally::default(); plan.commands.len()];
     for session in sessions {
         all.iter_mut().zip(session).for_each(|(sum, one)| sum.merge(one));
     }
     let places = || {
-        let each = plan.compiled.iter().enumerate();
-        each.flat_map(|(i, c)| {
-            c.script
-                .commands
-                .iter()
-                .enumerate()
-                .map(move |(k, command)| (i, k, command))
+        let each = plan.places.iter().enumerate();
+        each.flat_map(|(i, place)| {
+            let commands = plan.commands[place.clone()].iter().enumerate();
+            commands.map(move |(k, planned)| (i, k, &planned.command))
         })
     };
     let numbers = |of: fn(&CommandTally) -> i64| Column::known(all.iter().map(of));

@@ -1,7 +1,10 @@
 //! The scripts of a load with the bytes of their statements. Shared by all sessions of a group.
 
+use std::collections::HashSet;
+use std::ops::Range;
+
 use dyno_model::{Error, Result};
-use dyno_script::{Action, Frame, Names, Operand, Options, Rng, Script, Sql, Value, read};
+use dyno_script::{Action, Command, Frame, Names, Operand, Options, Rng, Slot, Sql, Value, read};
 
 use crate::plan::Protocol;
 use crate::script::spec::{ScriptSessionSpec, ScriptsSpec};
@@ -16,22 +19,25 @@ pub(crate) struct Plan {
     pub scripts: ScriptsSpec,
     pub session: ScriptSessionSpec,
     pub names: Names,
-    pub compiled: Vec<Compiled>,
-    /// All statements, in the order of scripts and commands; the validation, if there is one, is the last.
+    /// For each script: which of the commands are its.
+    pub places: Vec<Range<usize>>,
+    /// Of all scripts, one after another; jumps lead to numbers of these.
+    pub commands: Vec<Planned>,
+    /// All statements, in the order of commands; the validation, if there is one, is the last.
     pub statements: Vec<Statement>,
     pub validation: Option<usize>,
     /// Weights, each with those before it.
     reach: Vec<u64>,
 }
 
-/// One script.
+/// One command.
 #[derive(Debug)]
-pub(crate) struct Compiled {
-    pub script: Script,
-    /// For each command that is a statement: which one.
-    pub statements: Vec<usize>,
-    /// Its first command among those of all scripts.
-    pub first_command: usize,
+pub(crate) struct Planned {
+    pub command: Command,
+    /// If it is a statement: which one.
+    pub statement: usize,
+    /// If it is a statement: whether its rows go into variables.
+    pub wants_rows: bool,
 }
 
 impl Plan {
@@ -56,26 +62,45 @@ impl Plan {
             scripts,
             session,
             names,
-            compiled: Vec::new(),
+            places: Vec::new(),
+            commands: Vec::new(),
             statements: Vec::new(),
             validation: None,
         };
         for file in &plan.scripts.files {
             let script = read(&file.name, &file.text, &options, &mut plan.names);
             let script = script.map_err(|e| Error::Spec(e.to_string()))?;
-            let first_command = plan
-                .compiled
-                .last()
-                .map_or(0, |c| c.first_command + c.script.commands.len());
-            let statements = statements(&script, plan.session.protocol, &mut plan.statements)?;
-            plan.compiled.push(Compiled {
-                script,
-                statements,
-                first_command,
-            });
+            let first = plan.commands.len();
+            for command in script.commands {
+                let planned = Planned::new(command, first, plan.session.protocol, &mut plan.statements)?;
+                plan.commands.push(planned);
+            }
+            plan.places.push(first..plan.commands.len());
         }
+        plan.bind();
         plan.add_validation()?;
         Ok(plan)
+    }
+
+    /// What follows from variables that never change is computed now.
+    fn bind(&mut self) {
+        let frame = self.frame(0);
+        let mut changing: HashSet<Slot> = self.names.find("client_id").into_iter().collect();
+        for planned in &self.commands {
+            match &planned.command.action {
+                Action::Set(slot, _) | Action::Shell(Some(slot), _) => drop(changing.insert(*slot)),
+                // Whatever its columns are called.
+                Action::Sql(sql) if planned.wants_rows => {
+                    changing.extend(self.names.beginning(sql.into.prefix()));
+                }
+                _ => {}
+            }
+        }
+        for planned in &mut self.commands {
+            if let Action::Set(_, program) | Action::Unless(program, _) = &mut planned.command.action {
+                program.bind(|slot| frame.get(slot).filter(|_| !changing.contains(&slot)).cloned());
+            }
+        }
     }
 
     fn add_validation(&mut self) -> Result<()> {
@@ -93,11 +118,6 @@ impl Plan {
             .push(Statement::new(self.session.protocol, number, &sql)?);
         self.validation = Some(number);
         Ok(())
-    }
-
-    /// Commands of all scripts.
-    pub fn commands(&self) -> usize {
-        self.compiled.iter().map(|c| c.script.commands.len()).sum()
     }
 
     /// Variables and generator of a session at its start.
@@ -163,16 +183,24 @@ fn reach(scripts: &ScriptsSpec) -> Result<Vec<u64>> {
     }
 }
 
-/// Adds a script's statements to all; which of those each of its commands is.
-fn statements(script: &Script, protocol: Protocol, all: &mut Vec<Statement>) -> Result<Vec<usize>> {
-    let mut places = Vec::new();
-    for command in &script.commands {
-        places.push(all.len());
-        if let Action::Sql(sql) = &command.action {
-            all.push(Statement::new(protocol, all.len(), sql)?);
+impl Planned {
+    /// A command of the script whose first command has this number; adds its statement to all.
+    fn new(mut command: Command, first: usize, protocol: Protocol, all: &mut Vec<Statement>) -> Result<Self> {
+        let (statement, mut wants_rows) = (all.len(), false);
+        match &mut command.action {
+            Action::Sql(sql) => {
+                wants_rows = sql.into != dyno_script::Into::Nothing;
+                all.push(Statement::new(protocol, statement, sql)?);
+            }
+            Action::Unless(_, to) | Action::Jump(to) => *to += first,
+            _ => {}
         }
+        Ok(Self {
+            command,
+            statement,
+            wants_rows,
+        })
     }
-    Ok(places)
 }
 
 #[cfg(test)]
@@ -209,6 +237,30 @@ mod tests {
         assert_eq!(value("client_id"), Some(Value::Int(5)));
         assert_eq!(value("scale"), Some(Value::Int(100)));
         assert_eq!(value("x"), Some(Value::Text("007".into())));
+    }
+
+    /// What `\\set x :NAME` gives when the variable has become 99 meanwhile.
+    fn seen(before: &str, name: &str) -> Value {
+        let file = serde_json::json!({"name": "a", "text": format!("{before}\n\\set x :{name}")});
+        let plan = plan(serde_json::json!({"files": [file], "variables": {"p_a": "1", "q": "1"}})).unwrap();
+        let mut frame = plan.frame(0);
+        frame.set(plan.names.find(name).unwrap(), Value::Int(99));
+        match &plan.commands.last().unwrap().command.action {
+            Action::Set(_, program) => program.eval(&mut frame, &plan.names).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn only_a_variable_that_nothing_changes_is_taken_for_constant() {
+        assert_eq!(seen("select 1;", "q"), Value::Int(1));
+        assert_eq!(seen("select 1 as a \\gset p_", "q"), Value::Int(1));
+        let changed = ["\\set q 99", "select 1 \\gset", "select 2 as q \\aset"];
+        for before in changed {
+            assert_eq!(seen(before, "q"), Value::Int(99), "{before}");
+        }
+        assert_eq!(seen("select 1 as a \\gset p_", "p_a"), Value::Int(99));
+        assert_eq!(seen("select 1;", "client_id"), Value::Int(99));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a session does: the commands of its scripts one after another, and what follows their answers.
 
 use dyno_model::{CallEnd, Progress, Result, now_ns};
-use dyno_script::{Action, Duration, Frame, Into, Operand, Slot};
+use dyno_script::{Action, Duration, Frame, Operand, Slot};
 
 use crate::link::ROLLBACK;
 use crate::plan::Protocol;
@@ -23,14 +23,14 @@ impl ScriptSession {
     #[inline]
     pub(super) fn run(&mut self) -> Result<Progress> {
         loop {
-            let compiled = &self.plan.compiled[self.script];
-            let Some(command) = compiled.script.commands.get(self.at) else {
+            if self.at == self.end {
                 return self.end_of_script();
-            };
+            }
+            let planned = &self.plan.commands[self.at];
             let mut next = self.at + 1;
-            let done = match &command.action {
-                Action::Sql(sql) if self.pipeline => {
-                    if sql.into != Into::Nothing {
+            let done = match &planned.command.action {
+                Action::Sql(_) if self.pipeline => {
+                    if planned.wants_rows {
                         return self.fail("results cannot be stored within a pipeline");
                     }
                     self.queue();
@@ -68,7 +68,7 @@ impl ScriptSession {
                     Err(words) => Err(words),
                 },
                 Action::StartPipeline | Action::SyncPipeline | Action::EndPipeline => {
-                    let action = command.action.clone();
+                    let action = planned.command.action.clone();
                     match self.pipe(&action) {
                         Ok(true) => return self.send(Waiting::Answer),
                         Ok(false) => Ok(()),
@@ -86,7 +86,7 @@ impl ScriptSession {
 
     #[inline]
     fn tally(&mut self) -> &mut CommandTally {
-        &mut self.tallies[self.plan.compiled[self.script].first_command + self.at]
+        &mut self.tallies[self.at]
     }
 
     /// The present command ended well; it did not wait.
@@ -117,12 +117,12 @@ impl ScriptSession {
             self.due = 1;
             return self.send(Waiting::Validation);
         }
-        let statement = self.plan.compiled[self.script].statements[self.at];
-        if self.wants_rows() {
+        let planned = &self.plan.commands[self.at];
+        if planned.wants_rows {
             self.results.clear();
             self.link.walker.want_rows(true);
         }
-        self.write(statement, true);
+        self.write(planned.statement, true);
         self.due = 1;
         self.send(Waiting::Answer)
     }
@@ -138,19 +138,7 @@ impl ScriptSession {
         if let Some(validation) = self.plan.validation {
             self.write(validation, false);
         }
-        self.write(self.plan.compiled[self.script].statements[self.at], false);
-    }
-
-    fn into(&self) -> &Into {
-        match &self.plan.compiled[self.script].script.commands[self.at].action {
-            Action::Sql(sql) => &sql.into,
-            _ => &Into::Nothing,
-        }
-    }
-
-    #[inline]
-    fn wants_rows(&self) -> bool {
-        *self.into() != Into::Nothing
+        self.write(self.plan.commands[self.at].statement, false);
     }
 
     /// True: all is to be sent now.
@@ -189,10 +177,13 @@ impl ScriptSession {
     /// The present command cannot be executed: its place and why.
     #[cold]
     fn fail(&mut self, why: &str) -> Result<Progress> {
-        let script = &self.plan.compiled[self.script].script;
-        let command = script.commands.get(self.at).or(script.commands.last());
-        let (line, text) = command.map_or((0, ""), |c| (c.line, c.text.as_str()));
-        self.failure = Some((OWN, format!("{}:{line}: {text}: {why}", script.name)));
+        let name = &self.plan.scripts.files[self.script].name;
+        let commands = &self.plan.commands[self.plan.places[self.script].start..self.end];
+        // At the end of the script it is the last one's.
+        let command = self.plan.commands[..self.end].get(self.at).or(commands.last());
+        let (line, text) = command.map_or((0, ""), |c| (c.command.line, c.command.text.as_str()));
+        self.failure = Some((OWN, format!("{name}:{line}: {text}: {why}")));
+        self.ended_ns = None;
         if self.pipeline {
             return self.leave_pipeline();
         }
@@ -235,7 +226,7 @@ impl ScriptSession {
         };
         let most = self.plan.scripts.max_tries;
         let again = AGAIN.contains(&code) && (most == 0 || self.retries + 1 < most);
-        if self.measured && self.at < self.plan.compiled[self.script].script.commands.len() {
+        if self.measured && self.at < self.end {
             let tally = self.tally();
             let count = if again {
                 &mut tally.retries
@@ -253,7 +244,7 @@ impl ScriptSession {
         }
         self.retries += 1;
         self.since_ns = if self.measured { now_ns() } else { 0 };
-        (self.at, self.validated) = (0, false);
+        (self.at, self.validated) = (self.plan.places[self.script].start, false);
         self.run()
     }
 
@@ -263,7 +254,8 @@ impl ScriptSession {
         match self.waiting {
             Waiting::Answer if self.failure.is_none() => self.answered(),
             Waiting::Validation if self.failure.is_none() => {
-                self.note_known(self.plan.validation.unwrap_or_default());
+                self.known[self.plan.validation.unwrap_or_default()] =
+                    self.plan.session.protocol == Protocol::Prepared;
                 self.validated = true;
                 self.statement()
             }
@@ -274,35 +266,26 @@ impl ScriptSession {
         }
     }
 
-    #[inline]
-    fn note_known(&mut self, statement: usize) {
-        if self.plan.session.protocol == Protocol::Prepared {
-            self.known[statement] = true;
-        }
-    }
-
     /// The present command has ended well, unless its rows are wrong.
     #[inline]
     fn answered(&mut self) -> Result<Progress> {
-        let command = &self.plan.compiled[self.script].script.commands[self.at];
-        if let Action::Sql(sql) = &command.action {
-            let wants_rows = sql.into != Into::Nothing;
-            let finished = if wants_rows {
-                self.results.finish(&sql.into, &mut self.frame)
-            } else {
-                Ok(())
-            };
-            self.note_known(self.plan.compiled[self.script].statements[self.at]);
-            if wants_rows {
+        let planned = &self.plan.commands[self.at];
+        if let Action::Sql(sql) = &planned.command.action {
+            self.known[planned.statement] = self.plan.session.protocol == Protocol::Prepared;
+            if planned.wants_rows {
                 self.link.walker.want_rows(false);
-            }
-            if let Err(words) = finished {
-                return self.fail(&words);
+                if let Err(words) = self.results.finish(&sql.into, &mut self.frame) {
+                    return self.fail(&words);
+                }
             }
         }
         self.timed();
         self.validated = false;
         self.at += 1;
+        if self.at == self.end {
+            self.ended_ns = Some(self.since_ns).filter(|_| self.measured);
+            return self.end_of_script();
+        }
         self.run()
     }
 }

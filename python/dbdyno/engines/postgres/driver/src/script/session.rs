@@ -49,8 +49,9 @@ pub struct ScriptSession {
     pub(super) saved: Option<Frame>,
     pub(super) chooser: Rng,
     pub(super) script: usize,
-    /// The command under way.
+    /// The command under way, and the first that is no more the script's.
     pub(super) at: usize,
+    pub(super) end: usize,
     pub(super) waiting: Waiting,
     /// What is being sent, and how much of it is sent.
     pub(super) out: Vec<u8>,
@@ -73,6 +74,8 @@ pub struct ScriptSession {
     pub(super) measured: bool,
     /// Since when the present command runs.
     pub(super) since_ns: i64,
+    /// When the call ended, if the clock was read then.
+    pub(super) ended_ns: Option<i64>,
     pub(super) tallies: Vec<CommandTally>,
     /// Connections made within measured calls, and how long that took.
     pub(crate) reconnects: (u64, i64),
@@ -89,6 +92,7 @@ impl ScriptSession {
             chooser: plan.chooser(session),
             script: 0,
             at: 0,
+            end: 0,
             waiting: Waiting::Nothing,
             out: Vec::with_capacity(4096),
             sent: 0,
@@ -106,7 +110,8 @@ impl ScriptSession {
             replaced: false,
             measured: false,
             since_ns: 0,
-            tallies: vec![CommandTally::default(); plan.commands()],
+            ended_ns: None,
+            tallies: vec![CommandTally::default(); plan.commands.len()],
             reconnects: (0, 0),
             plan,
         }
@@ -187,8 +192,7 @@ impl ScriptSession {
                     self.due = self.due.saturating_sub(1);
                 }
                 b'T' | b'D' | b'C' | b'I' => {
-                    let command = &plan.compiled[self.script].script.commands[self.at];
-                    if let Action::Sql(sql) = &command.action {
+                    if let Action::Sql(sql) = &plan.commands[self.at].command.action {
                         self.results
                             .take(message.tag, message.body, &sql.into, &plan.names, &mut self.frame);
                     }
@@ -259,9 +263,11 @@ impl Session for ScriptSession {
     #[inline]
     fn begin(&mut self, start: Start) -> Result<Progress> {
         self.link.notices = 0;
-        (self.at, self.retries, self.validated) = (0, 0, false);
+        (self.retries, self.validated, self.ended_ns) = (0, false, None);
         (self.measured, self.since_ns) = (start.measured, start.now_ns);
         self.script = self.plan.choose(&mut self.chooser);
+        let place = &self.plan.places[self.script];
+        (self.at, self.end) = (place.start, place.end);
         if let Some(saved) = &mut self.saved {
             saved.clone_from(&self.frame);
         }
@@ -319,12 +325,17 @@ impl Session for ScriptSession {
     }
 
     fn scripts(&self) -> usize {
-        self.plan.compiled.len()
+        self.plan.places.len()
     }
 
     #[inline]
     fn script(&self) -> usize {
         self.script
+    }
+
+    #[inline]
+    fn ended_ns(&self) -> Option<i64> {
+        self.ended_ns
     }
 
     #[inline]

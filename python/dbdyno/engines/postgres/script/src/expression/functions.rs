@@ -248,7 +248,7 @@ fn random(low: i64, high: i64, rng: &mut Rng) -> Result<Scalar, String> {
 
 /// The largest distance from `low`.
 #[inline]
-fn range(low: i64, high: i64) -> Result<u64, String> {
+pub(super) fn range(low: i64, high: i64) -> Result<u64, String> {
     match high.checked_sub(low) {
         _ if low > high => Err(format!("the range from {low} to {high} is empty")),
         Some(most) if most < i64::MAX => Ok(most as u64),

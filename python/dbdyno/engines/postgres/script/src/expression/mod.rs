@@ -1,5 +1,6 @@
 //! Expressions of `\set` and `\if`, compiled to a flat program on a small stack.
 
+mod fold;
 mod functions;
 mod parse;
 mod program;

@@ -4,8 +4,8 @@ use super::functions::{Function as F, NAMED};
 use super::program::{Program, Step};
 use super::scalar::Scalar;
 use super::token::{Token, What, tokens};
+use crate::Names;
 use crate::error::Fault;
-use crate::{Names, Rng};
 
 /// Expressions within expressions, at most.
 const DEEPEST: usize = 200;
@@ -108,13 +108,11 @@ impl Parser<'_> {
     fn emit(&mut self, step: Step, at: usize) -> usize {
         match step {
             Step::Push(_) | Step::Load(_) => self.depth += 1,
-            Step::Apply(_, count) => self.depth = self.depth + 1 - usize::from(count),
             Step::Unless(_) | Step::Decided(..) => self.depth -= 1,
-            Step::Jump(_) | Step::Boolean => {}
+            _ => {}
         }
         self.program.depth = self.program.depth.max(self.depth);
-        self.program.steps.push(step);
-        self.program.places.push(at as u32);
+        self.program.push(step, at as u32);
         self.program.steps.len() - 1
     }
 
@@ -132,27 +130,11 @@ impl Parser<'_> {
         }
     }
 
-    /// A function of the topmost values; of constants it is done now. What fails, fails when it runs.
+    /// A function of the topmost values.
     fn apply(&mut self, function: F, count: usize, at: usize) {
-        let first = self.program.steps.len() - count;
-        let constant = |step: &Step| {
-            if let Step::Push(value) = step {
-                Some(*value)
-            } else {
-                None
-            }
-        };
-        let values: Option<Vec<Scalar>> = self.program.steps[first..].iter().map(constant).collect();
-        if let Some(values) = values.filter(|_| function.is_pure() && first >= self.fence) {
-            if let Ok(value) = function.apply(&values, &mut Rng::seeded(0, 0)) {
-                self.program.steps.truncate(first);
-                self.program.places.truncate(first);
-                self.depth -= count;
-                self.emit(Step::Push(value), at);
-                return;
-            }
-        }
-        self.emit(Step::Apply(function, count as u16), at);
+        self.program.apply(function, count as u16, at as u32, self.fence);
+        self.depth = self.depth + 1 - count;
+        self.program.depth = self.program.depth.max(self.depth);
     }
 
     /// An expression whose operators bind at least so strongly.
