@@ -116,10 +116,10 @@ def test_ctrl_c_removes_what_was_made(schema: str) -> None:
 
 COLUMNS = [
     {"name": "id", "type": "bigint", "kind": "serial"},
-    {"name": "parent_id", "type": "integer", "kind": "expression", "of": "parent"},
+    {"name": "parent_id", "type": "integer", "kind": "expression", "of": ":parent"},
     {"name": "price", "type": "numeric", "scale": 2, "kind": "uniform", "low": -50, "high": 123456},
     {"name": "ratio", "type": "numeric", "scale": 7, "nulls": 0.2,
-     "kind": "zipf", "low": -2, "high": 9, "exponent": 1},
+     "kind": "zipf", "low": -2, "high": 9, "exponent": 1.5},
     {"name": "kind", "type": "smallint", "nulls": 0.5, "kind": "uniform", "low": -3, "high": 3},
     {"name": "sold", "type": "boolean", "kind": "uniform", "low": 0, "high": 1},
     {"name": "day", "type": "date", "kind": "range", "first": "1999-02-27", "last": "2031-01-01"},
@@ -127,7 +127,7 @@ COLUMNS = [
     {"name": "state", "type": "text", "kind": "choice", "values": ["new", "dönr"], "weights": [9, 1]},
     {"name": "note", "type": "text", "nulls": 0.1, "kind": "words", "words": ["red", "fox"], "count": [0, 9]},
     {"name": "code", "type": "text", "kind": "characters", "length": [0, 40]},
-    {"name": "mail", "type": "text", "kind": "template", "text": "u{id}@x"},
+    {"name": "mail", "type": "text", "kind": "template", "text": "u{:id}@x"},
 ]  # fmt: skip
 DDL = (
     "create table made.items (id bigint, parent_id int, price numeric(12, 2), ratio numeric, kind smallint, "
@@ -136,9 +136,9 @@ DDL = (
 
 
 def test_rows_and_checksum_are_the_servers_for_any_number_of_connections(schema: str) -> None:
-    parent = {"name": "parents", "ddl": "", "rows": "5 * scale", "columns": COLUMNS[:1]}
+    parent = {"name": "parents", "ddl": "", "rows": "5 * :scale", "columns": COLUMNS[:1]}
     items = {"name": "items", "ddl": "", "parent": "parents", "columns": COLUMNS}
-    tables = [parent, items | {"per_parent": "draw('n', parent, 0, 4)"}]
+    tables = [parent, items | {"per_parent": "random(0, 4)"}]
     table = Description.model_validate({"version": 1, "tables": tables}).tables[1]
     with connect.connect(schema) as connection:
         connection.execute(DDL.encode())

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import polars as pl
 
 from dbdyno.engines.postgres.errors import doing
-from dbdyno.engines.postgres.loader import filled
 from dbdyno.engines.postgres.script_halves import ScriptHalf, script_half, text_of
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.checking import Check
@@ -44,13 +43,19 @@ class Checks:
         half = script_half(workload)
         assert half is not None
         found = counted(before, self._counts(workload, half), tables)
-        numbers = {name: value for name, value in params.items() if isinstance(value, int)}
         with doing(f"checking the data of {workload}"), self._site.connection().patient():
             for file in half.checks:
-                query = filled(text_of(workload, file), numbers)
+                query = _filled(text_of(workload, file), params)
                 for name, expected, is_now in self._site.connection().execute(query.encode()).fetchall():
                     found.append(Check(name, int(expected), int(expected), int(is_now)))
         return found
+
+
+def _filled(query: str, params: Mapping[str, object]) -> str:
+    """With parameters, written ``${name}``, in place; those of checks are integers."""
+    for name, value in params.items():
+        query = query.replace(f"${{{name}}}", str(value))
+    return query
 
 
 def counted(

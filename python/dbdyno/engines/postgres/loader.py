@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -12,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dbdyno import _core
 from dbdyno.model.errors import UsageError
 
 Type = Literal["smallint", "integer", "bigint", "numeric", "double", "boolean", "date", "timestamp", "text"]
@@ -23,7 +22,7 @@ class _Data(BaseModel):
 
 class _Column(_Data):
     """``scale``: digits behind the point of a numeric or double; ``nulls``: share of NULLs; ``key``: an
-    expression whose value chooses the random number, by default ``row``."""
+    expression whose value chooses the random numbers, by default ``:row``."""
 
     name: str
     type: Type
@@ -31,17 +30,13 @@ class _Column(_Data):
     nulls: float = Field(default=0.0, ge=0, le=1)
     key: str | None = None
 
-    def core(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:
+    def core(self) -> dict[str, Any]:
         """As the core's loader has it."""
         spec = self.model_dump(include={"name", "type", "scale", "nulls", "key"})
-        return spec | {"content": self.content(table, parameters)}
+        return spec | {"content": self.content()}
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         raise NotImplementedError
-
-    def _drawn(self, function: str, table: str, *bounds: int | str) -> dict[str, Any]:
-        values = ", ".join(map(str, bounds))
-        return {"expression": f"{function}('{table}.{self.name}', {self.key or 'row'}, {values})"}
 
 
 class Serial(_Column):
@@ -51,20 +46,21 @@ class Serial(_Column):
     start: int = 1
     step: int = 1
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:  # noqa: ARG002
-        return {"expression": f"{self.start} + (row - 1) * {self.step}"}
+    def content(self) -> dict[str, Any]:
+        plain = self.start == self.step == 1
+        return {"expression": ":row" if plain else f"{self.start} + (:row - 1) * {self.step}"}
 
 
 class Uniform(_Column):
-    """An integer from ``low`` to ``high``, both included; they may be expressions of the parameters. Also a
-    foreign key to a serial."""
+    """An integer from ``low`` to ``high``, both included; they may be expressions. Also a foreign key to a
+    serial."""
 
     kind: Literal["uniform"]
     low: int | str
     high: int | str
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:
-        return self._drawn("draw", table, *(number(x, parameters) for x in (self.low, self.high)))
+    def content(self) -> dict[str, Any]:
+        return {"expression": f"random({self.low}, {self.high})"}
 
 
 class Zipf(_Column):
@@ -73,21 +69,21 @@ class Zipf(_Column):
     kind: Literal["zipf"]
     low: int | str
     high: int | str
-    exponent: float = Field(gt=0, le=10)
+    exponent: float = Field(ge=1.001, le=1000)
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:
-        bounds = (number(x, parameters) for x in (self.low, self.high))
-        return self._drawn("zipf", table, *bounds, round(self.exponent * 100))
+    def content(self) -> dict[str, Any]:
+        return {"expression": f"random_zipfian({self.low}, {self.high}, {self.exponent!r})"}
 
 
 class Expression(_Column):
-    """An integer: ``of`` is an expression over row, parent, child, children, earlier columns, parameters."""
+    """An integer, a boolean or NULL: ``of`` is an expression in the language of pgbench over :row, :parent,
+    :child, :children, earlier columns, parameters and :default_seed."""
 
     kind: Literal["expression"]
     of: str
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:  # noqa: ARG002
-        return {"expression": filled(self.of, parameters)}
+    def content(self) -> dict[str, Any]:
+        return {"expression": " ".join(self.of.split())}
 
 
 class Constant(_Column):
@@ -96,7 +92,7 @@ class Constant(_Column):
     kind: Literal["constant"]
     value: int | str | None = None
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:  # noqa: ARG002
+    def content(self) -> dict[str, Any]:
         if isinstance(self.value, int) and self.type != "text":
             return {"expression": str(int(self.value))}
         return {"constant": None if self.value is None else str(self.value)}
@@ -109,7 +105,7 @@ class Choice(_Column):
     values: tuple[str, ...] = Field(min_length=1)
     weights: tuple[float, ...] | None = None
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:  # noqa: ARG002
+    def content(self) -> dict[str, Any]:
         weights = self.weights or (1.0,) * len(self.values)
         if len(weights) != len(self.values):
             raise UsageError(f"column {self.name}: {len(weights)} weights for {len(self.values)} values")
@@ -123,7 +119,7 @@ class Words(_Column):
     words: tuple[str, ...] = Field(min_length=1)
     count: tuple[int, int] = (1, 1)
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:  # noqa: ARG002
+    def content(self) -> dict[str, Any]:
         return {"words": [self.words, *self.count]}
 
 
@@ -134,18 +130,18 @@ class Characters(_Column):
     alphabet: str = "abcdefghijklmnopqrstuvwxyz"
     length: tuple[int, int]
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:  # noqa: ARG002
+    def content(self) -> dict[str, Any]:
         return {"characters": [self.alphabet, *self.length]}
 
 
 class Template(_Column):
-    """A text with expressions in braces: ``user{row}@example.com``."""
+    """A text with expressions in braces: ``user{:row}@example.com``."""
 
     kind: Literal["template"]
     text: str
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:  # noqa: ARG002
-        return {"template": filled(self.text, parameters)}
+    def content(self) -> dict[str, Any]:
+        return {"template": self.text}
 
 
 class Range(_Column):
@@ -155,8 +151,9 @@ class Range(_Column):
     first: datetime | date
     last: datetime | date
 
-    def content(self, table: str, parameters: Mapping[str, int]) -> dict[str, Any]:  # noqa: ARG002
-        return self._drawn("draw", table, *(_since_2000(t, self.type) for t in (self.first, self.last)))
+    def content(self) -> dict[str, Any]:
+        first, last = (_since_2000(t, self.type) for t in (self.first, self.last))
+        return {"expression": f"random({first}, {last})"}
 
 
 Column = Annotated[
@@ -167,7 +164,7 @@ Column = Annotated[
 
 class Table(_Data):
     """``rows``: an expression of the parameters. With ``parent`` (an earlier table) each of its rows has
-    ``per_parent`` rows here, an expression over ``parent``. ``ddl``: a file whose statements make the table;
+    ``per_parent`` rows here, an expression over ``:parent``. ``ddl``: a file whose statements make the table;
     ``after``: files whose statements follow when all tables are loaded, each on a connection of its own.
     ``freeze``: loaded by one connection, its rows frozen: for one that is small or has no other beside it."""
 
@@ -183,13 +180,13 @@ class Table(_Data):
     def core(self, sql: str, rows: tuple[int, int], parameters: Mapping[str, int]) -> dict[str, Any]:
         """For the core. ``sql``: the table as it stands in SQL; ``rows``: first and last, of the parent where
         it has one."""
-        per_parent = None if self.per_parent is None else filled(self.per_parent, parameters)
         return {
             "name": self.name,
             "sql": sql,
             "rows": rows,
-            "per_parent": per_parent,
-            "columns": [column.core(self.name, parameters) for column in self.columns],
+            "per_parent": self.per_parent,
+            "parameters": dict(parameters),
+            "columns": [column.core() for column in self.columns],
             "freeze": self.freeze,
         }
 
@@ -246,50 +243,17 @@ def steps(
     return [{"name": "load", "tables": filled}]
 
 
-_OPERATORS: dict[type[ast.AST], Any] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-
-
 def number(text: int | str, parameters: Mapping[str, int]) -> int:
-    """An integer expression of the parameters.
+    """An integer expression of the parameters, in pgbench's language.
 
-    >>> number("100_000 * scale / 2", {"scale": 3})
+    >>> number("100000 * :scale / 2", {"scale": 3})
     150000
     """
-
-    def value(node: ast.AST) -> int:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int):
-            return node.value
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -value(node.operand)
-        if isinstance(node, ast.Name) and node.id in parameters:
-            return parameters[node.id]
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            return int(_OPERATORS[type(node.op)](value(node.left), value(node.right)))
-        known = ", ".join(parameters) or "none"
-        raise UsageError(f"`{text}` is no integer expression", f"numbers, + - * / %, and: {known}")
-
+    values = {name: str(value) for name, value in parameters.items()}
     try:
-        return value(ast.parse(str(text).strip(), mode="eval").body)
-    except (SyntaxError, ZeroDivisionError) as e:
-        raise UsageError(f"`{text}`: {e}", "numbers, + - * / % and parameters") from None
-
-
-def filled(text: str, parameters: Mapping[str, int]) -> str:
-    """With parameters, written ``${name}``, in place.
-
-    >>> filled("row % ${scale}", {"scale": 7})
-    'row % 7'
-    """
-    for name, value in parameters.items():
-        text = text.replace(f"${{{name}}}", str(value))
-    return text
+        return int(_core.evaluate_script(f"\\set number {text}", values, 0)["number"])
+    except ValueError as e:
+        raise UsageError(f"`{text}` is no integer expression: {e}", "parameters are written :name") from None
 
 
 def _since_2000(moment: datetime | date, kind: Type) -> int:

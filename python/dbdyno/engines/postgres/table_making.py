@@ -16,7 +16,7 @@ from typing import Any
 from psycopg import sql as pgsql
 
 from dbdyno import _core
-from dbdyno.engines.postgres import loader, objects, table_marks
+from dbdyno.engines.postgres import loader, objects, sql, table_marks
 from dbdyno.engines.postgres.connect import Connection, driver_target
 from dbdyno.engines.postgres.errors import core_error, doing
 from dbdyno.engines.postgres.settings import Site
@@ -261,7 +261,7 @@ class Making:
             sorts = ["set max_parallel_maintenance_workers = 0"]
             if row and row[0] < wanted_mb:
                 sorts.append(f"set maintenance_work_mem = '{wanted_mb}MB'")
-        return ["set statement_timeout = 0", "set synchronous_commit = off", *sorts]
+        return [sql.text("no_timeouts"), "set synchronous_commit = off", *sorts]
 
     def _fills(self) -> list[dict[str, Any]]:
         """Partitions by range are frozen, each by one connection. So is any table where connections are few:

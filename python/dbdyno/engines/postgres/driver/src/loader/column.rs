@@ -1,12 +1,12 @@
 //! A column as data, and what it holds in a row.
 
 use dyno_model::{Error, Result};
+use dyno_script::Rng;
 use serde::Deserialize;
 
 use super::binary::{self, Type};
-use super::expression::Expression;
+use super::expression::{Expression, Row, Stream, Variables};
 use super::hash;
-use super::random::{Random, stream};
 
 /// A column.
 #[derive(Clone, Debug, Deserialize)]
@@ -41,7 +41,7 @@ fn yes() -> bool {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// An integer expression.
+    /// An expression of an integer, a boolean or NULL.
     Expression(String),
     /// A text; none: NULL.
     Constant(Option<String>),
@@ -70,78 +70,105 @@ pub struct Column {
     pub scale: u32,
     pub sent: bool,
     nulls: f64,
-    null_stream: u64,
-    stream: u64,
-    key: Expression,
+    null_stream: Stream,
+    stream: Stream,
+    key: Option<Expression>,
     made: Made,
 }
 
 impl Column {
-    /// `read`: an expression that may name what stands before this column.
-    pub fn new(
-        spec: &ColumnSpec,
-        table: &str,
-        seed: u64,
-        read: &mut impl FnMut(&str) -> Result<Expression>,
-    ) -> Result<Self> {
+    /// Its expressions may use the columns before it.
+    pub fn new(spec: &ColumnSpec, table: &str, seed: u64, variables: &mut Variables) -> Result<Self> {
         let place = format!("{table}.{}", spec.name);
+        let mut read = |text: &str| variables.read(table, &spec.name, text);
         Ok(Self {
             kind: spec.kind,
             scale: spec.scale,
             sent: spec.sent,
             nulls: spec.nulls,
-            null_stream: stream(seed, &format!("{place} nulls")),
-            stream: stream(seed, &place),
-            key: read(spec.key.as_deref().unwrap_or("row"))?,
-            made: made(spec, read).map_err(|e| Error::Spec(format!("{place}: {e}")))?,
+            null_stream: Stream::new(seed, &format!("{place} nulls")),
+            stream: Stream::new(seed, &place),
+            key: spec.key.as_deref().map(&mut read).transpose()?,
+            made: made(spec, &mut read)?,
         })
     }
 
     pub fn is_null(&self, row: i64) -> bool {
-        self.nulls > 0.0 && Random::new(self.null_stream, row).unit() < self.nulls
+        self.nulls > 0.0 && self.null_stream.at(row).unit() < self.nulls
     }
 
-    /// Its expression, where it holds integers.
-    pub fn expression(&self) -> Option<&Expression> {
-        if let Made::Integer(e) = &self.made {
-            Some(e)
-        } else {
-            None
+    /// Whether it holds integers: [`Column::integer`] has them, otherwise [`Column::text`].
+    pub fn is_integer(&self) -> bool {
+        matches!(self.made, Made::Integer(_))
+    }
+
+    /// Its integer in row `number`.
+    pub fn integer(&self, number: i64, row: &mut Row<'_>) -> Result<Option<i64>> {
+        match &self.made {
+            Made::Integer(e) => e.eval(self.random(number, row)?, row),
+            _ => Ok(None),
         }
     }
 
-    /// As `coalesce` has it in the query of the checksum.
-    pub fn null_hash(&self, seed: u64) -> u64 {
+    fn random(&self, number: i64, row: &mut Row<'_>) -> Result<Rng> {
+        let key = match &self.key {
+            Some(key) => key.number(self.stream.at(number), row)?,
+            None => number,
+        };
+        Ok(self.stream.at(key))
+    }
+
+    /// Sends an integer; the hash of the row up to it.
+    #[inline]
+    pub fn add_integer(&self, value: i64, out: &mut Vec<u8>, hashed: u64) -> Result<u64> {
+        binary::integer(out, self.kind, self.scale, value)?;
+        if self.kind != Type::Text {
+            return Ok(hash::integer(value, hashed));
+        }
+        let (mut digits, mut length) = ([0; 20], 0);
+        binary::decimal(value, &mut digits, &mut length);
+        Ok(hash::text(&digits[..length], hashed))
+    }
+
+    /// Sends NULL; the hash is as `coalesce` has it in the query of the checksum.
+    pub fn add_null(&self, out: &mut Vec<u8>, hashed: u64) -> u64 {
+        binary::null(out);
         if self.kind == Type::Text {
-            hash::text(b"\\N", seed)
+            hash::text(b"\\N", hashed)
         } else {
-            hash::integer(i64::MIN, seed)
+            hash::integer(i64::MIN, hashed)
         }
     }
 
-    pub fn text<'a>(&'a self, values: &mut [i64], scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    /// Its text in row `number`.
+    pub fn text<'a>(
+        &'a self,
+        number: i64,
+        row: &mut Row<'_>,
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<Option<&'a [u8]>> {
         if let Made::Constant(text) = &self.made {
-            return text.as_deref();
+            return Ok(text.as_deref());
         }
-        let mut random = Random::new(self.stream, self.key.eval(values));
+        let mut random = self.random(number, row)?;
         scratch.clear();
         match &self.made {
             Made::Choice(choices) => {
                 let at = random.unit();
                 let chosen = choices.iter().find(|(_, until)| at < *until).or(choices.last());
-                return chosen.map(|(text, _)| text.as_slice());
+                return Ok(chosen.map(|(text, _)| text.as_slice()));
             }
             Made::Words(words, low, high) => {
-                for number in 0..random.between(*low, *high) {
+                for number in 0..between(&mut random, *low, *high) {
                     if number > 0 {
                         scratch.push(b' ');
                     }
-                    scratch.extend(&words[random.between(0, words.len() as i64 - 1) as usize]);
+                    scratch.extend(&words[random.up_to(words.len() as u64 - 1) as usize]);
                 }
             }
             Made::Characters(alphabet, low, high) => {
-                for _ in 0..random.between(*low, *high) {
-                    scratch.push(alphabet[random.between(0, alphabet.len() as i64 - 1) as usize]);
+                for _ in 0..between(&mut random, *low, *high) {
+                    scratch.push(alphabet[random.up_to(alphabet.len() as u64 - 1) as usize]);
                 }
             }
             Made::Template(parts) => {
@@ -149,15 +176,19 @@ impl Column {
                     scratch.extend(literal);
                     if let Some(e) = expression {
                         let (mut digits, mut length) = ([0; 20], 0);
-                        binary::decimal(e.eval(values), &mut digits, &mut length);
+                        binary::decimal(e.number(random.clone(), row)?, &mut digits, &mut length);
                         scratch.extend(&digits[..length]);
                     }
                 }
             }
-            Made::Integer(_) | Made::Constant(_) => return None,
+            Made::Integer(_) | Made::Constant(_) => return Ok(None),
         }
-        Some(scratch)
+        Ok(Some(scratch))
     }
+}
+
+fn between(random: &mut Rng, low: i64, high: i64) -> i64 {
+    low + random.up_to((high - low).max(0) as u64) as i64
 }
 
 fn made(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) -> Result<Made> {
@@ -192,7 +223,7 @@ fn made(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) 
     })
 }
 
-/// `user{row}@example.com`: each literal with the expression behind it.
+/// `user{:row}@example.com`: each literal with the expression behind it.
 fn parts(
     text: &str,
     read: &mut impl FnMut(&str) -> Result<Expression>,

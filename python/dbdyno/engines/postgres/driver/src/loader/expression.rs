@@ -1,239 +1,151 @@
-//! Integer expressions over a row: `(row - 1) / 100000 + 1`, `sum(i, 1, children, draw('price', row * 16 + i, 1, 99))`.
-//!
-//! `+ - * / %` (division truncates, as in SQL), parentheses, names, `draw('stream', key, low, high)`,
-//! `zipf('stream', key, low, high, exponent in hundredths)`, `sum(name, first, last, of)`, `min(a, b)`, `max(a, b)`.
+//! Expressions over a row, in the language of pgbench's `\set`: `(:row - 1) / 100000 + 1`.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use dyno_model::{Error, Result};
+use dyno_script::{Action, Frame, Names, Options, Program, Rng, Slot, Value, read};
 
-use super::random::{Random, Zipf, stream};
+use super::hash;
 
-/// Where a name's value stands in a row's values.
-pub type Slot = usize;
+/// Variables of every row, by slot: its number, the parent's, its number among the parent's, how many that has.
+const OF_A_ROW: [&str; 4] = ["row", "parent", "child", "children"];
 
-#[derive(Clone, Debug)]
-pub enum Expression {
-    Number(i64),
-    Name(Slot),
-    Binary(u8, Box<(Expression, Expression)>),
-    Draw(u64, Box<(Expression, Expression, Expression)>),
-    Zipf(u64, Box<Zipf>, i64, Box<Expression>),
-    Sum(Slot, Box<(Expression, Expression, Expression)>),
+/// Random numbers that depend on the seed, the stream's name and a key alone: any connection can make any row.
+#[derive(Clone, Copy)]
+pub struct Stream(u64);
+
+impl Stream {
+    pub fn new(seed: u64, name: &str) -> Self {
+        Self(hash::text(name.as_bytes(), seed))
+    }
+
+    pub fn at(self, key: i64) -> Rng {
+        Rng::seeded(self.0, key as u64)
+    }
 }
 
-impl Expression {
-    /// Reads `text`; `names`: by slot. A sum's variable gets a slot behind them, which `slots` counts.
+/// The variables of a table's expressions.
+pub struct Variables {
+    names: Names,
+    /// What is the same in all rows.
+    constant: Vec<(Slot, i64)>,
+}
+
+impl Variables {
+    pub fn new(parameters: &BTreeMap<String, i64>, seed: u64) -> Self {
+        let mut names = Names::default();
+        for name in OF_A_ROW {
+            names.slot(name);
+        }
+        let mut constant = vec![(names.slot("default_seed"), seed as i64)];
+        constant.extend(parameters.iter().map(|(name, value)| (names.slot(name), *value)));
+        Self { names, constant }
+    }
+
+    /// Reads an expression whose value the variable `name` gets: those that follow may use it.
     ///
     /// # Errors
     /// [`Error::Spec`].
-    pub fn read(text: &str, names: &[String], seed: u64, slots: &mut usize) -> Result<Self> {
-        let mut reader = Reader {
-            rest: text,
-            names: names.iter().cloned().enumerate().map(|(i, n)| (n, i)).collect(),
-            seed,
-            slots,
+    pub fn read(&mut self, table: &str, name: &str, text: &str) -> Result<Expression> {
+        let known = self.names.len();
+        let place = format!("{table}.{name}");
+        let command = format!("\\set {name} {text}");
+        let script = read(&place, &command, &Options::default(), &mut self.names);
+        let script = script.map_err(|e| Error::Spec(e.to_string()))?;
+        let [Action::Set(slot, program)] = script.commands.iter().map(|c| &c.action).collect::<Vec<_>>()[..]
+        else {
+            return Err(Error::Spec(format!("{place}: `{text}` is no single expression")));
         };
-        let read = reader.sum();
-        read.and_then(|e| {
-            if reader.rest.trim().is_empty() {
-                Ok(e)
-            } else {
-                reader.refuse("an operator")
-            }
+        let mut new = (known..self.names.len()).map(|place| Slot(place as u32));
+        if let Some(unknown) = new.find(|new| new != slot) {
+            let (unknown, known) = (self.names.name(unknown), self.listed(known));
+            return Err(Error::Spec(format!("{place}: no variable :{unknown}: {known}")));
+        }
+        Ok(Expression {
+            slot: *slot,
+            program: program.clone(),
+            place,
         })
-        .map_err(|why| Error::Spec(format!("expression `{text}`: {why}")))
     }
 
-    /// Its value; overflow wraps, division by zero is 0: neither is in a description that was tried.
-    pub fn eval(&self, values: &mut [i64]) -> i64 {
-        match self {
-            Self::Number(n) => *n,
-            Self::Name(slot) => values[*slot],
-            Self::Binary(operator, sides) => {
-                let (a, b) = (sides.0.eval(values), sides.1.eval(values));
-                match operator {
-                    b'+' => a.wrapping_add(b),
-                    b'-' => a.wrapping_sub(b),
-                    b'*' => a.wrapping_mul(b),
-                    b'/' => a.checked_div(b).unwrap_or(0),
-                    b'%' => a.checked_rem(b).unwrap_or(0),
-                    b'<' => a.min(b),
-                    _ => a.max(b),
-                }
-            }
-            Self::Draw(stream, of) => {
-                let (key, low, high) = (of.0.eval(values), of.1.eval(values), of.2.eval(values));
-                Random::new(*stream, key).between(low, high)
-            }
-            Self::Zipf(stream, zipf, low, key) => {
-                low - 1 + zipf.draw(&mut Random::new(*stream, key.eval(values)))
-            }
-            Self::Sum(slot, of) => {
-                let (first, last) = (of.0.eval(values), of.1.eval(values));
-                let each = |n| {
-                    values[*slot] = n;
-                    of.2.eval(values)
-                };
-                (first..=last).map(each).fold(0, i64::wrapping_add)
-            }
+    fn listed(&self, count: usize) -> String {
+        let names = (0..count).map(|place| format!(":{}", self.names.name(Slot(place as u32))));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Room for the values of a row.
+    pub fn row(&self) -> Row<'_> {
+        let mut frame = Frame::new(&self.names, Rng::seeded(0, 0));
+        for &(slot, value) in &self.constant {
+            frame.set(slot, Value::Int(value));
+        }
+        Row {
+            frame,
+            names: &self.names,
         }
     }
 }
 
-struct Reader<'a> {
-    rest: &'a str,
-    names: Vec<(String, Slot)>,
-    seed: u64,
-    slots: &'a mut usize,
+/// Values of the variables in a row.
+pub struct Row<'a> {
+    frame: Frame,
+    names: &'a Names,
 }
 
-type Read<T> = std::result::Result<T, String>;
-
-impl Reader<'_> {
-    fn sum(&mut self) -> Read<Expression> {
-        self.chain(b"+-", Self::product)
-    }
-
-    fn product(&mut self) -> Read<Expression> {
-        self.chain(b"*/%", Self::factor)
-    }
-
-    fn chain(&mut self, operators: &[u8], next: fn(&mut Self) -> Read<Expression>) -> Read<Expression> {
-        let mut left = next(self)?;
-        while let Some(&operator) = self.peek().filter(|b| operators.contains(b)).as_ref() {
-            self.rest = &self.rest[1..];
-            left = Expression::Binary(operator, Box::new((left, next(self)?)));
-        }
-        Ok(left)
-    }
-
-    fn factor(&mut self) -> Read<Expression> {
-        if self.take('(') {
-            let inner = self.sum()?;
-            return self.expect(')').map(|()| inner);
-        }
-        if self.take('-') {
-            return Ok(match self.factor()? {
-                Expression::Number(n) => Expression::Number(-n),
-                other => Expression::Binary(b'-', Box::new((Expression::Number(0), other))),
-            });
-        }
-        match self.peek() {
-            Some(b) if b.is_ascii_digit() => {
-                let digits = self.word(|c| c.is_ascii_digit() || c == '_').replace('_', "");
-                digits
-                    .parse()
-                    .map(Expression::Number)
-                    .map_err(|_| format!("{digits} is too large"))
-            }
-            Some(b) if b.is_ascii_alphabetic() || b == b'_' => {
-                let name = self.word(|c| c.is_ascii_alphanumeric() || c == '_');
-                if self.take('(') {
-                    self.function(&name)
-                } else {
-                    self.slot(&name).map(Expression::Name)
-                }
-            }
-            _ => self.refuse("a number, a name or a parenthesis"),
+impl Row<'_> {
+    /// `row`, `parent`, `child`, `children`.
+    pub fn begin(&mut self, numbers: [i64; 4]) {
+        for (slot, number) in numbers.into_iter().enumerate() {
+            self.frame.set(Slot(slot as u32), Value::Int(number));
         }
     }
+}
 
-    fn function(&mut self, name: &str) -> Read<Expression> {
-        let made = match name {
-            "min" | "max" => {
-                let pair = (self.argument()?, self.sum()?);
-                Expression::Binary(if name == "min" { b'<' } else { b'>' }, Box::new(pair))
-            }
-            "draw" => {
-                let stream = self.stream()?;
-                Expression::Draw(
-                    stream,
-                    Box::new((self.argument()?, self.argument()?, self.sum()?)),
-                )
-            }
-            "zipf" => {
-                let (stream, key) = (self.stream()?, self.argument()?);
-                let (Expression::Number(low), Expression::Number(high)) =
-                    (self.argument()?, self.argument()?)
-                else {
-                    return Err("the bounds of zipf() must be numbers".to_owned());
-                };
-                let Expression::Number(exponent) = self.sum()? else {
-                    return Err("the exponent of zipf() must be a number (in hundredths)".to_owned());
-                };
-                let zipf = Zipf::new((high - low + 1).max(1), exponent as f64 / 100.0);
-                Expression::Zipf(stream, Box::new(zipf), low, Box::new(key))
-            }
-            "sum" => {
-                self.peek();
-                let name = self.word(|c| c.is_ascii_alphanumeric() || c == '_');
-                self.expect(',')?;
-                let bounds = (self.argument()?, self.argument()?);
-                let slot = *self.slots;
-                *self.slots += 1;
-                self.names.push((name, slot));
-                let of = self.sum()?;
-                self.names.pop();
-                Expression::Sum(slot, Box::new((bounds.0, bounds.1, of)))
-            }
-            _ => return Err(format!("no function {name}(): draw, zipf, sum, min, max")),
+/// An integer, boolean (0, 1) or NULL, computed anew in each row.
+pub struct Expression {
+    slot: Slot,
+    program: Program,
+    place: String,
+}
+
+impl Expression {
+    /// Its value, which its variable keeps; `None`: NULL.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] where it has none, or one of another type.
+    pub fn eval(&self, rng: Rng, row: &mut Row<'_>) -> Result<Option<i64>> {
+        row.frame.rng = rng;
+        let value = match self.program.eval(&mut row.frame, row.names) {
+            Ok(Value::Int(value)) => Value::Int(value),
+            Ok(Value::Bool(value)) => Value::Int(i64::from(value)),
+            Ok(Value::Null) => Value::Null,
+            Ok(_) => return Err(self.wrong(&"not an integer: write int(...)", row)),
+            Err(e) => return Err(self.wrong(&e, row)),
         };
-        self.expect(')').map(|()| made)
-    }
-
-    fn argument(&mut self) -> Read<Expression> {
-        let read = self.sum()?;
-        self.expect(',').map(|()| read)
-    }
-
-    fn stream(&mut self) -> Read<u64> {
-        self.expect('\'')?;
-        let name = self.word(|c| c != '\'');
-        self.expect('\'')?;
-        self.expect(',').map(|()| stream(self.seed, &name))
-    }
-
-    fn slot(&self, name: &str) -> Read<Slot> {
-        let found = self.names.iter().rev().find(|(n, _)| n == name);
-        found.map(|(_, slot)| *slot).ok_or_else(|| {
-            let known: Vec<&str> = self.names.iter().map(|(n, _)| n.as_str()).collect();
-            format!("no name {name}: {}", known.join(", "))
-        })
-    }
-
-    fn word(&mut self, of: fn(char) -> bool) -> String {
-        let end = self.rest.find(|c| !of(c)).unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        word.to_owned()
-    }
-
-    fn peek(&mut self) -> Option<u8> {
-        self.rest = self.rest.trim_start();
-        self.rest.bytes().next()
-    }
-
-    fn take(&mut self, wanted: char) -> bool {
-        self.peek();
-        let stripped = self.rest.strip_prefix(wanted);
-        self.rest = stripped.unwrap_or(self.rest);
-        stripped.is_some()
-    }
-
-    fn expect(&mut self, wanted: char) -> Read<()> {
-        if self.take(wanted) {
-            Ok(())
+        let number = if let Value::Int(number) = value {
+            Some(number)
         } else {
-            self.refuse(&format!("`{wanted}`"))
-        }
-    }
-
-    fn refuse<T>(&self, expected: &str) -> Read<T> {
-        let at = if self.rest.trim().is_empty() {
-            "the end"
-        } else {
-            self.rest.trim()
+            None
         };
-        Err(format!("expected {expected} at `{at}`"))
+        row.frame.set(self.slot, value);
+        Ok(number)
+    }
+
+    /// As [`Expression::eval`]; 0 for NULL.
+    pub fn number(&self, rng: Rng, row: &mut Row<'_>) -> Result<i64> {
+        Ok(self.eval(rng, row)?.unwrap_or(0))
+    }
+
+    #[cold]
+    fn wrong(&self, why: &dyn Display, row: &Row<'_>) -> Error {
+        let mut number = Vec::new();
+        row.frame
+            .get(Slot(0))
+            .unwrap_or(&Value::Null)
+            .sql_text(&mut number);
+        let number = String::from_utf8_lossy(&number).into_owned();
+        Error::Spec(format!("{}, row {number}: {why}", self.place))
     }
 }
 
@@ -241,40 +153,58 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn value(text: &str) -> i64 {
-        let mut slots = 1;
-        let read = Expression::read(text, &["row".to_owned()], 7, &mut slots).unwrap();
-        let mut values = vec![0; slots];
-        values[0] = 250_001;
-        read.eval(&mut values)
+    fn value(text: &str, seed: u64, number: i64) -> Result<Option<i64>> {
+        let mut variables = Variables::new(&BTreeMap::from([("scale".to_owned(), 7)]), seed);
+        let read = variables.read("t", "c", text)?;
+        let mut row = variables.row();
+        row.begin([number, 0, 0, 0]);
+        read.eval(Stream::new(seed, "t.c").at(number), &mut row)
     }
 
     #[test]
-    fn values_are_those_of_arithmetic() {
-        assert_eq!(value("(row - 1) / 100_000 + 1"), 3);
-        assert_eq!(value("2 + 3 * 4 - -row % 7"), 14 + 250_001 % 7);
-        assert_eq!(
-            value("sum(i, 1, 4, sum(j, 1, i, i * j))"),
-            1 + 2 * 3 + 3 * 6 + 4 * 10
-        );
-        assert_eq!(value("min(3, max(row, 1)) / 0"), 0);
-        assert_eq!(value("draw('a', row, 5, 5)"), 5);
-        assert_eq!(value("draw('a', row, 1, 99) - draw('a', 250001, 1, 99)"), 0);
-        assert!((3..=6).contains(&value("zipf('z', row, 3, 6, 110)")));
+    fn values_are_those_of_the_language() {
+        assert_eq!(value("(:row - 1) / 100000 + 1", 1, 250_001), Ok(Some(3)));
+        assert_eq!(value("case when :row > 5 then :scale end", 1, 5), Ok(None));
+        assert_eq!(value(":row > 5", 1, 6), Ok(Some(1)));
+    }
+
+    #[test]
+    fn random_numbers_depend_on_seed_and_row_alone() {
+        let drawn = |seed, row| value("random(1, 1000000000)", seed, row).unwrap();
+        assert_eq!(drawn(1, 5), drawn(1, 5));
+        assert_ne!(drawn(1, 5), drawn(2, 5));
+        assert_ne!(drawn(1, 5), drawn(1, 6));
+        let keyed = |seed, row| value("hash(12, :default_seed) + 0 * :row", seed, row).unwrap();
+        assert_eq!(keyed(1, 5), keyed(1, 6));
+        assert_ne!(keyed(1, 5), keyed(2, 5));
+    }
+
+    #[test]
+    fn draws_of_successive_rows_are_uniform() {
+        let mut counts = [0_u32; 10];
+        let mut variables = Variables::new(&BTreeMap::new(), 3);
+        let read = variables.read("t", "c", "random(0, 9)").unwrap();
+        let (mut row, stream) = (variables.row(), Stream::new(3, "t.c"));
+        for number in 0..100_000 {
+            counts[read.number(stream.at(number), &mut row).unwrap() as usize] += 1;
+        }
+        let chi: f64 = counts.iter().map(|&c| (f64::from(c) - 1e4).powi(2) / 1e4).sum();
+        assert!(chi < 33.7, "{chi}"); // 9 degrees of freedom, p = 1e-4
     }
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
         for (text, words) in [
-            ("row +", "at `the end`"),
-            ("(row", "expected `)`"),
-            ("rows", "no name rows: row"),
-            ("row row", "an operator at `row`"),
-            ("random(1)", "no function random()"),
-            ("99999999999999999999", "too large"),
+            (":row +", "t.c:1:"),
+            (
+                ":rows",
+                "no variable :rows: :row, :parent, :child, :children, :default_seed, :scale",
+            ),
+            ("1\n\\set d 2", "no single expression"),
+            (":row / 0", "t.c, row 5: division by zero"),
+            ("sqrt(2)", "write int(...)"),
         ] {
-            let mut slots = 1;
-            let Err(Error::Spec(said)) = Expression::read(text, &["row".to_owned()], 7, &mut slots) else {
+            let Err(Error::Spec(said)) = value(text, 1, 5) else {
                 panic!("{text} was not refused")
             };
             assert!(said.contains(words), "{said}");

@@ -5,7 +5,6 @@ mod column;
 mod copy;
 mod expression;
 mod hash;
-mod random;
 mod table;
 mod work;
 

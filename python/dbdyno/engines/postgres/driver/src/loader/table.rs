@@ -1,17 +1,15 @@
 //! A table as data, and its rows: each depends on the seed and its number alone.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dyno_model::Result;
 use serde::Deserialize;
 
-use super::binary::{self, Type};
+use super::binary;
 use super::column::{Column, ColumnSpec};
-use super::expression::Expression;
+use super::expression::{Expression, Row, Stream, Variables};
 use super::hash;
-
-/// Names that every expression knows, by slot; a table's columns follow.
-const NAMES: [&str; 4] = ["row", "parent", "child", "children"];
 
 /// A table, or a partition with some of its rows.
 #[derive(Clone, Debug, Deserialize)]
@@ -23,9 +21,12 @@ pub struct TableSpec {
     pub sql: String,
     /// First and last row, from 1. With `per_parent`: of the parent table.
     pub rows: (i64, i64),
-    /// How many rows belong to the parent's row `parent`.
+    /// How many rows belong to the parent's row `:parent`: an expression.
     #[serde(default)]
     pub per_parent: Option<String>,
+    /// Variables of all expressions.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, i64>,
     /// In order of the COPY.
     pub columns: Vec<ColumnSpec>,
     /// Loaded by one connection in the transaction that truncates it: rows are frozen.
@@ -35,11 +36,11 @@ pub struct TableSpec {
 
 /// Ready to make rows.
 pub struct Table {
-    per_parent: Option<Expression>,
+    variables: Variables,
+    per_parent: Option<(Expression, Stream)>,
     columns: Vec<Column>,
     /// How many columns are in a row of COPY.
     sent: i16,
-    slots: usize,
 }
 
 /// Rows made, and the sum of their hashes.
@@ -73,30 +74,28 @@ impl Table {
     /// # Errors
     /// [`Error::Spec`] with the column.
     pub fn new(spec: &TableSpec, seed: u64) -> Result<Self> {
-        let mut names: Vec<String> = NAMES.map(str::to_owned).to_vec();
-        let mut slots = NAMES.len() + spec.columns.len();
-        let per_parent = spec
-            .per_parent
-            .as_ref()
-            .map(|text| Expression::read(text, &names, seed, &mut slots))
-            .transpose()?;
-        let mut columns = Vec::new();
-        for column in &spec.columns {
-            let mut read = |text: &str| Expression::read(text, &names, seed, &mut slots);
-            columns.push(Column::new(column, &spec.name, seed, &mut read)?);
-            names.push(column.name.clone());
-        }
+        let mut variables = Variables::new(&spec.parameters, seed);
+        let per_parent = match &spec.per_parent {
+            Some(text) => {
+                let stream = Stream::new(seed, &format!("{}.per_parent", spec.name));
+                Some((variables.read(&spec.name, "per_parent", text)?, stream))
+            }
+            None => None,
+        };
+        let columns = spec.columns.iter();
+        let columns = columns.map(|c| Column::new(c, &spec.name, seed, &mut variables));
+        let columns: Vec<_> = columns.collect::<Result<_>>()?;
         let sent = columns.iter().filter(|c| c.sent).count() as i16;
         Ok(Self {
+            variables,
             per_parent,
             columns,
             sent,
-            slots,
         })
     }
 
     /// `rows` in parts of about `size`, in order.
-    pub fn chunks(&self, (first, last): (i64, i64), size: i64) -> Vec<Chunk> {
+    pub fn chunks(&self, (first, last): (i64, i64), size: i64) -> Result<Vec<Chunk>> {
         let (mut chunks, mut row, mut from) = (Vec::new(), 1, first);
         while from <= last {
             let to = from.saturating_add(size.max(1)).min(last + 1);
@@ -106,31 +105,35 @@ impl Table {
                 first_row,
             });
             if self.per_parent.is_some() {
-                row += self.count(from..to);
+                row += self.count(from..to)?;
             }
             from = to;
         }
-        chunks
+        Ok(chunks)
     }
 
     /// Rows of the chunk.
-    pub fn rows(&self, chunk: &Chunk) -> i64 {
+    pub fn rows(&self, chunk: &Chunk) -> Result<i64> {
         let range = chunk.range.clone();
         if self.per_parent.is_some() {
             self.count(range)
         } else {
-            range.end - range.start
+            Ok(range.end - range.start)
         }
     }
 
-    fn count(&self, parents: Range<i64>) -> i64 {
-        let mut values = vec![0; self.slots];
-        parents.map(|parent| self.children(parent, &mut values)).sum()
+    fn count(&self, mut parents: Range<i64>) -> Result<i64> {
+        let mut row = self.variables.row();
+        parents.try_fold(0, |sum, parent| Ok(sum + self.children(parent, &mut row)?))
     }
 
-    fn children(&self, parent: i64, values: &mut [i64]) -> i64 {
-        values[1] = parent;
-        self.per_parent.as_ref().map_or(0, |e| e.eval(values).max(0))
+    /// How many rows belong to that one; where there are no parents, each row is one.
+    fn children(&self, parent: i64, row: &mut Row<'_>) -> Result<i64> {
+        let Some((expression, stream)) = &self.per_parent else {
+            return Ok(1);
+        };
+        row.begin([0, parent, 0, 0]);
+        Ok(expression.number(stream.at(parent), row)?.max(0))
     }
 
     /// Rows of the chunk, one after the other, into `out`; `full` after each.
@@ -140,60 +143,45 @@ impl Table {
         out: &mut Vec<u8>,
         mut full: impl FnMut(&mut Vec<u8>, &mut Sum) -> Result<()>,
     ) -> Result<Sum> {
-        let (mut sum, mut row) = (Sum::default(), chunk.first_row);
-        let mut values = vec![0; self.slots];
+        let (mut sum, mut number) = (Sum::default(), chunk.first_row);
+        let mut row = self.variables.row();
         let mut scratch = Vec::new();
         for unit in chunk.range.clone() {
-            let children = if self.per_parent.is_some() {
-                self.children(unit, &mut values)
-            } else {
-                1
-            };
+            let children = self.children(unit, &mut row)?;
             for child in 1..=children {
-                values[..4].copy_from_slice(&[row, unit, child, children]);
-                let hash = self.row(&mut values, out, &mut scratch)?;
+                row.begin([number, unit, child, children]);
+                let hash = self.row(number, &mut row, out, &mut scratch)?;
                 sum.rows += 1;
                 sum.checksum = sum.checksum.wrapping_add(hash);
                 full(out, &mut sum)?;
-                row += 1;
+                number += 1;
             }
         }
         Ok(sum)
     }
 
     /// One row; its hash: that of each column is the seed of the next one's.
-    fn row(&self, values: &mut [i64], out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<u64> {
+    fn row(&self, number: i64, row: &mut Row<'_>, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<u64> {
         let mut hashed = 0;
         out.extend(self.sent.to_be_bytes());
-        for (number, column) in self.columns.iter().enumerate() {
-            let null = column.is_null(values[0]);
-            if let (Some(e), false) = (column.expression(), null) {
-                let value = e.eval(values);
-                values[NAMES.len() + number] = value;
-                if column.sent {
-                    binary::integer(out, column.kind, column.scale, value)?;
+        let mut unsent = Vec::new();
+        for column in &self.columns {
+            let out = if column.sent { &mut *out } else { &mut unsent };
+            let null = column.is_null(number);
+            hashed = if column.is_integer() {
+                match column.integer(number, row)?.filter(|_| !null) {
+                    Some(value) => column.add_integer(value, out, hashed)?,
+                    None => column.add_null(out, hashed),
                 }
-                hashed = if column.kind == Type::Text {
-                    let (mut digits, mut length) = ([0; 20], 0);
-                    binary::decimal(value, &mut digits, &mut length);
-                    hash::text(&digits[..length], hashed)
-                } else {
-                    hash::integer(value, hashed)
-                };
-                continue;
-            }
-            let text = if null { None } else { column.text(values, scratch) };
-            if let Some(text) = text {
-                if column.sent {
-                    binary::text(out, text);
-                }
-                hashed = hash::text(text, hashed);
             } else {
-                if column.sent {
-                    binary::null(out);
+                match column.text(number, row, scratch)?.filter(|_| !null) {
+                    Some(text) => {
+                        binary::text(out, text);
+                        hash::text(text, hashed)
+                    }
+                    None => column.add_null(out, hashed),
                 }
-                hashed = column.null_hash(hashed);
-            }
+            };
         }
         Ok(hashed)
     }
@@ -208,16 +196,16 @@ mod tests {
     fn spec() -> TableSpec {
         serde_json::from_value(serde_json::json!({
             "name": "items", "sql": "items", "rows": [1, 400],
-            "per_parent": "draw('items', parent, 0, 5)",
+            "per_parent": "random(0, 5)",
             "columns": [
-                {"name": "id", "type": "bigint", "content": {"expression": "row"}},
-                {"name": "order_id", "type": "integer", "content": {"expression": "parent"}},
+                {"name": "id", "type": "bigint", "content": {"expression": ":row"}},
+                {"name": "order_id", "type": "integer", "content": {"expression": ":parent"}},
                 {"name": "price", "type": "numeric", "scale": 2, "nulls": 0.1,
-                 "content": {"expression": "draw('price', row, -9, 99999)"}},
+                 "content": {"expression": "random(-9, 99999)"}},
                 {"name": "state", "type": "text", "content": {"choice": [["new", 3.0], ["old", 1.0]]}},
                 {"name": "note", "type": "text", "content": {"words": [["red", "fox", "hat"], 0, 4]}},
-                {"name": "code", "type": "text", "key": "parent", "content": {"characters": ["abc", 2, 7]}},
-                {"name": "mail", "type": "text", "content": {"template": "u{order_id * 2}@x"}},
+                {"name": "code", "type": "text", "key": ":parent", "content": {"characters": ["abc", 2, 7]}},
+                {"name": "mail", "type": "text", "content": {"template": "u{:order_id * 2}@x"}},
             ]
         }))
         .unwrap()
@@ -228,7 +216,7 @@ mod tests {
         let spec = spec();
         let table = Table::new(&spec, seed).unwrap();
         let (mut out, mut sum) = (Vec::new(), Sum::default());
-        for chunk in table.chunks(spec.rows, size) {
+        for chunk in table.chunks(spec.rows, size).unwrap() {
             sum.add(table.generate(&chunk, &mut out, |_, _| Ok(())).unwrap());
         }
         (out, sum)
@@ -252,9 +240,9 @@ mod tests {
     #[test]
     fn a_value_that_does_not_fit_is_an_error() {
         let mut spec = spec();
-        spec.columns[1].content = Content::Expression("parent * 100_000_000".to_owned());
+        spec.columns[1].content = Content::Expression(":parent * 100000000".to_owned());
         let table = Table::new(&spec, 1).unwrap();
-        let chunk = &table.chunks(spec.rows, 400)[0];
+        let chunk = &table.chunks(spec.rows, 400).unwrap()[0];
         assert!(table.generate(chunk, &mut Vec::new(), |_, _| Ok(())).is_err());
     }
 }

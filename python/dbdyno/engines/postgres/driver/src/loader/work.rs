@@ -231,8 +231,10 @@ fn jobs(
     for spec in step.tables {
         let table = Table::new(&spec, seed)?;
         let size = if spec.freeze { i64::MAX } else { CHUNK_ROWS };
-        let chunks = table.chunks(spec.rows, size);
-        *total_rows += chunks.iter().map(|c| table.rows(c) as u64).sum::<u64>();
+        let chunks = table.chunks(spec.rows, size)?;
+        for chunk in &chunks {
+            *total_rows += table.rows(chunk)? as u64;
+        }
         let filling = Arc::new(Filling {
             number: sum_of(&spec.name, sums),
             table,

@@ -1,0 +1,101 @@
+"""Faults of a load: each is an error with its cure, and nothing half-made is taken for whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.db.conftest import eventually
+from tests.in_process import dbdyno
+
+ROLE = "impatient"
+TIMEOUTS = ("statement_timeout", "idle_session_timeout", "transaction_timeout")
+THERE = "select to_regclass('faults.pgbench_accounts')"
+
+
+@pytest.fixture
+def server(dsn18: str) -> Iterator[psycopg.Connection]:
+    """A connection of a superuser; there is a schema for the tables, and a role that owns nothing."""
+    with psycopg.connect(dsn18, autocommit=True) as connection:
+        connection.execute("drop schema if exists faults cascade")
+        connection.execute(f"drop role if exists {ROLE}".encode())
+        connection.execute("create schema faults")
+        connection.execute(f"create role {ROLE} login password 'secret'".encode())
+        connection.execute(f"grant usage on schema faults to {ROLE}".encode())
+        yield connection
+        connection.execute("drop schema faults cascade")
+        connection.execute(f"drop role {ROLE}".encode())
+
+
+def words(dsn: str, *more: str, options: str = "", **changed: str) -> tuple[str, ...]:
+    there = make_conninfo(dsn, options=f"-csearch_path=faults {options}", **changed)
+    return ("workload", "prepare", "pgbench", "--dsn", there, *more)
+
+
+def prepared(dsn: str, *more: str, options: str = "", **changed: str) -> subprocess.CompletedProcess[str]:
+    return dbdyno(words(dsn, *more, options=options, **changed), {}, Path("/"))
+
+
+def test_a_full_disk(server: psycopg.Connection, dsn18: str) -> None:
+    row = server.execute("show data_directory").fetchone()
+    assert row is not None
+    place = Path(str(row[0])).with_name("small")
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m,mode=0777", "tmpfs", str(place)]
+    try:
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("no right to mount a small file system")
+        try:
+            owner = Path(row[0]).stat()
+            os.chown(place, owner.st_uid, owner.st_gid)
+            server.execute(f"create tablespace small location '{place}'".encode())
+            full = prepared(dsn18, "-s", "2", "--tablespace", "small")
+            assert full.returncode not in (0, 1) and "No space left" in full.stderr
+            assert "free space" in full.stderr and "removed: pgbench_accounts" in full.stderr
+            assert server.execute(THERE).fetchone() == (None,)
+            server.execute("drop tablespace small")
+        finally:
+            subprocess.run(["umount", str(place)], check=True)
+    finally:
+        place.rmdir()
+
+
+@pytest.mark.usefixtures("server")
+def test_a_server_that_may_not_write(dsn18: str) -> None:
+    refused = prepared(dsn18, options="-cdefault_transaction_read_only=on")
+    assert refused.returncode not in (0, 1) and "read-only" in refused.stderr
+    assert "that may write: not a standby" in refused.stderr
+
+
+def test_a_role_without_rights_and_with_timeouts(server: psycopg.Connection, dsn18: str) -> None:
+    as_role = {"user": ROLE, "password": "secret"}
+    refused = prepared(dsn18, **as_role)
+    assert refused.returncode not in (0, 1)
+    assert f"GRANT CREATE ON SCHEMA faults TO {ROLE}" in refused.stderr
+    server.execute(f"grant create on schema faults to {ROLE}".encode())
+    known = server.execute("select name from pg_settings where name = any(%s)", [list(TIMEOUTS)])
+    for (name,) in known.fetchall():
+        server.execute(f"alter role {ROLE} set {name} = '30ms'".encode())
+    made = prepared(dsn18, "-s", "2", "--foreign-keys", **as_role)
+    assert made.returncode == 0, made.stderr
+
+
+def test_a_program_that_was_killed_leaves_tables_marked_as_unfinished(
+    server: psycopg.Connection, dsn18: str
+) -> None:
+    argv = [str(Path(sys.executable).parent / "dbdyno"), *words(dsn18, "-s", "300")]
+    size = "select coalesce(pg_relation_size(to_regclass('faults.pgbench_accounts')), 0) > 0"
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        eventually(lambda: server.execute(size).fetchone() == (True,))
+        process.send_signal(signal.SIGKILL)
+    made = prepared(dsn18)
+    assert made.returncode == 0 and "there already" not in made.stdout, made.stderr
+    assert server.execute("select count(*) from faults.pgbench_accounts").fetchone() == (100_000,)
