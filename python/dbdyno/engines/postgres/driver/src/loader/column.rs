@@ -118,10 +118,12 @@ impl Column {
         Ok(self.stream.at(key))
     }
 
-    /// Sends an integer; the hash of the row up to it.
+    /// Sends an integer, if the column is sent; the hash of the row up to it.
     #[inline]
     pub fn add_integer(&self, value: i64, out: &mut Vec<u8>, hashed: u64) -> Result<u64> {
-        binary::integer(out, self.kind, self.scale, value)?;
+        if self.sent {
+            binary::integer(out, self.kind, self.scale, value)?;
+        }
         if self.kind != Type::Text {
             return Ok(hash::integer(value, hashed));
         }
@@ -130,9 +132,19 @@ impl Column {
         Ok(hash::text(&digits[..length], hashed))
     }
 
+    /// Sends a text; the hash of the row up to it.
+    pub fn add_text(&self, text: &[u8], out: &mut Vec<u8>, hashed: u64) -> u64 {
+        if self.sent {
+            binary::text(out, text);
+        }
+        hash::text(text, hashed)
+    }
+
     /// Sends NULL; the hash is as `coalesce` has it in the query of the checksum.
     pub fn add_null(&self, out: &mut Vec<u8>, hashed: u64) -> u64 {
-        binary::null(out);
+        if self.sent {
+            binary::null(out);
+        }
         if self.kind == Type::Text {
             hash::text(b"\\N", hashed)
         } else {

@@ -6,10 +6,8 @@ use std::ops::Range;
 use dyno_model::Result;
 use serde::Deserialize;
 
-use super::binary;
 use super::column::{Column, ColumnSpec};
 use super::expression::{Expression, Row, Stream, Variables};
-use super::hash;
 
 /// A table, or a partition with some of its rows.
 #[derive(Clone, Debug, Deserialize)]
@@ -164,9 +162,7 @@ impl Table {
     fn row(&self, number: i64, row: &mut Row<'_>, out: &mut Vec<u8>, scratch: &mut Vec<u8>) -> Result<u64> {
         let mut hashed = 0;
         out.extend(self.sent.to_be_bytes());
-        let mut unsent = Vec::new();
         for column in &self.columns {
-            let out = if column.sent { &mut *out } else { &mut unsent };
             let null = column.is_null(number);
             hashed = if column.is_integer() {
                 match column.integer(number, row)?.filter(|_| !null) {
@@ -175,10 +171,7 @@ impl Table {
                 }
             } else {
                 match column.text(number, row, scratch)?.filter(|_| !null) {
-                    Some(text) => {
-                        binary::text(out, text);
-                        hash::text(text, hashed)
-                    }
+                    Some(text) => column.add_text(text, out, hashed),
                     None => column.add_null(out, hashed),
                 }
             };
