@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import polars as pl
 import pytest
+import report_results
 
-from dbdyno.account.script_ledger import NO_ID, NO_LEDGER, script_ledger, script_ledger_total
+from dbdyno.account.script_ledger import script_ledger, script_ledger_total
+from dbdyno.conclude.case import Case
+from dbdyno.conclude.scripts import most_time
+from dbdyno.model.data_sources.scripted import NO_ID, NO_LEDGER
+from dbdyno.model.results import Results
 from dbdyno.model.tables import Tables, empty, rows
+from dbdyno.present import selection
+from dbdyno.present.document import Paragraph, Table
+from dbdyno.present.script_time import session_time
 
 HEAD = {"workload": "w", "variant": "base", "sessions": 2}
 S = 1_000_000_000
@@ -174,3 +184,50 @@ def test_cells_of_a_load_together() -> None:
 def test_calls_of_no_script_have_none() -> None:
     made = _made()
     assert script_ledger({**made, "script_rates": empty("script_rates")}).is_empty()
+
+
+def _results(made: Tables) -> Results:
+    results: Results = report_results.results()
+    pick = selection.pick_of(results, None)
+    assert pick is not None
+    whose = dict(zip(("workload", "variant", "sessions"), pick.rung, strict=True)) | {"cell": pick.cell}
+    shown = made["script_ledger"].with_columns(pl.lit(v).alias(k) for k, v in whose.items())
+    return replace(results, tables={**results.tables, "script_ledger": shown})
+
+
+def _shown(made: Tables) -> tuple[list[Table], str]:
+    results = _results(made)
+    pick = selection.pick_of(results, None)
+    assert pick is not None
+    blocks = session_time(results, pick)
+    said = " ".join(b.text for b in blocks if isinstance(b, Paragraph))
+    return [b for b in blocks if isinstance(b, Table)], said
+
+
+def test_scripts_and_statements_are_shown_with_their_time() -> None:
+    (scripts, statements), said = _shown(_made())
+    rows_ = {r.cells[0].text: [c.text for c in r.cells[1:]] for r in scripts.rows}
+    assert rows_["a"][:2] == ["12.0 s", "60.0"] and rows_["(between calls)"][:2] == ["2.00 s", "10.0"]
+    assert rows_["(statements of no script)"][:2] == ["250 ms", "-"]
+    assert statements.rows[0].cells[0].text == "a:4 commit" and statements.rows[0].cells[1].text == "6.00 s"
+    assert "begin, commit: the server gives no query id" in said and "divided by the client's time" in said
+
+
+def test_unknown_times_are_said_to_be_unknown() -> None:
+    (_, statements), said = _shown(_made(server=()))
+    assert {r.cells[5].text for r in statements.rows} == {"-"}
+    assert f"Server time is unknown: {NO_LEDGER}." in said
+
+
+def test_the_script_of_most_time_is_a_claim() -> None:
+    case = cast(Case, SimpleNamespace(tables=_made(), plan=SimpleNamespace(variants=())))
+    (found,) = most_time(case)
+    assert found.text == "a takes 60 % of session time at 2 sessions. Line 4 takes 50 % of its time: commit."
+
+
+def test_where_most_of_its_time_goes_is_said_where_it_is_known() -> None:
+    slow = tuple(s if s[0] is not None else (None, "sleep", "IO/w", 7.0) for s in SERVER[:-1])
+    case = cast(Case, SimpleNamespace(tables=_made(server=slow), plan=SimpleNamespace(variants=())))
+    assert " Most of that is asleep in IO/w (58 %)." in next(most_time(case)).text
+    unknown = cast(Case, SimpleNamespace(tables=_made(server=()), plan=SimpleNamespace(variants=())))
+    assert "Most of that" not in next(most_time(unknown)).text

@@ -15,7 +15,7 @@ import polars as pl
 
 from dbdyno.account.script_statements import script_statements
 from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.scripted import ScriptPart
+from dbdyno.model.data_sources.scripted import DIVIDED, NO_ID, NO_LEDGER, NO_TEXT, ScriptPart
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.session_time import in_call
 from dbdyno.model.tables import Tables, conform, empty
@@ -23,8 +23,6 @@ from dbdyno.model.units import NS_PER_S
 
 NAME = "script_ledger"
 DRIVER, LEFT = "driver", "what is left"
-DIVIDED, NO_ID = "divided by the client's time", "time without a query id, divided by the client's time"
-NO_LEDGER, NO_TEXT = "no times by statement", "not among the server's statements"
 _CELL = [c.name for c in CELL]
 _HALVES = ("run.user", "run.system")
 _SERVED = ("run", "runq", "sleep")

@@ -67,7 +67,7 @@ def _listed(values: list[Any]) -> str:
 _PARTS = {
     "claims": ("findings",),
     "profile": ("profile", "top_events"),
-    "scripts": ("script_rates", "command_rates", "script_failures"),
+    "scripts": ("script_rates", "command_rates", "script_failures", "script_ledger"),
     "statements": ("statements", "statement_texts", "statement_ledger", "wait_durations"),
     "chains": ("wait_chains",),
     "events": ("events", "wait_durations"),
@@ -84,7 +84,7 @@ _PARTS = {
 @click.option(
     "--profile", is_flag=True, help="Load profile per second, transaction and call; top ten events."
 )
-@click.option("--scripts", is_flag=True, help="Calls by script, and the statements of each script.")
+@click.option("--scripts", is_flag=True, help="Calls and session time by script and by statement.")
 @click.option("--statements", is_flag=True, help="Top SQL: time, calls and blocks by statement.")
 @click.option(
     "--chains", is_flag=True, help="Wait chains: who makes whom wait for locks, and what that does."

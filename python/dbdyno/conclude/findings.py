@@ -45,6 +45,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     counting.no_calls,
     counting.errors,
     scripts.retried,
+    scripts.most_time,
     counting.work_constant,
     counting.executions,
     counting.changes,

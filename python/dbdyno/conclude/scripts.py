@@ -1,8 +1,9 @@
-"""Calls of scripts that were tried more than once."""
+"""What calls of scripts say: which script takes the time, and which were tried again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
@@ -13,6 +14,9 @@ from dbdyno.model.tables import empty
 
 RETRIED = 0.01
 """Share of a script's calls: less is no claim."""
+MOST = 0.5
+"""Share of session time in one of several scripts: less is no claim."""
+_K = TypeVar("_K")
 
 
 def retried(case: Case) -> Iterator[Claim]:
@@ -36,6 +40,49 @@ def retried(case: Case) -> Iterator[Claim]:
         }
         subject = row["variant"] if several else ""
         yield claim("retried", said, share, parts=["line"] if worst else [], subject=subject)
+
+
+def most_time(case: Case) -> Iterator[Claim]:
+    """At the highest load of each variant, where one of several scripts takes most of session time."""
+    several = len(case.plan.variants) > 1
+    rows = [r for r in _highest(case, "script_ledger") if r["script"] is not None and r["share"] is not None]
+    for variant in dict.fromkeys(r["variant"] for r in rows):
+        own = [r for r in rows if r["variant"] == variant]
+        whole = _sums((r["name"], r["share"]) for r in own if r["account"] == "all")
+        script, share = max(whole.items(), key=lambda i: i[1])
+        if len(whole) < 2 or share < MOST:
+            continue
+        mine = [r for r in own if r["name"] == script]
+        said = {"script": script, "share": share, "place": f"at {fmt.load(mine[0]['sessions'])}"}
+        where, most = _largest((_where(r), r["share"]) for r in mine if r["account"] in _WHERE)
+        line, top = _largest(((r["line"], r["text"]), r["share"]) for r in mine if _is_statement(r))
+        parts = [name for name, value in (("where", most), ("line", top)) if value >= MOST * share]
+        said |= {"where": where, "most": most / share, "top": top / share}
+        said |= dict(zip(("line", "command"), line or (0, ""), strict=True))
+        yield claim("script-time", said, share, parts=parts, subject=variant if several else "")
+
+
+_WHERE = {"run": "on a CPU", "runq": "in the run queue", "sleep": "asleep", "client": "at the client"}
+
+
+def _where(row: Row) -> str:
+    slept = row["account"] == "sleep" and row["detail"]
+    return f"asleep in {row['detail']}" if slept else _WHERE[row["account"]]
+
+
+def _is_statement(row: Row) -> bool:
+    return row["account"] == "all" and row["command"] is not None
+
+
+def _largest(pairs: Iterable[tuple[_K, float]]) -> tuple[_K | None, float]:
+    return max(_sums(pairs).items(), key=lambda i: i[1], default=(None, 0.0))
+
+
+def _sums(pairs: Iterable[tuple[_K, float]]) -> dict[_K, float]:
+    made: dict[_K, float] = {}
+    for key, value in pairs:
+        made[key] = made.get(key, 0.0) + value
+    return made
 
 
 def _highest(case: Case, name: str) -> list[Row]:

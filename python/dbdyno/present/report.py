@@ -25,6 +25,7 @@ from dbdyno.present import (
     run_facts,
     rungs,
     scaling_document,
+    script_time,
     scripts,
     selection,
     sources_used,
@@ -55,7 +56,7 @@ MOST = 3
 """Claims that are shown at once."""
 DETAILS: dict[str, tuple[Details, ...]] = {
     "profile": (profile.load_profile, profile.top_events),
-    "scripts": (scripts.by_script, scripts.by_command),
+    "scripts": (scripts.by_script, script_time.session_time, scripts.by_command),
     "statements": (statements.top_sql, waiting.statement_ledger),
     "chains": (chains.wait_chains,),
     "events": (profile.wait_events, waiting.durations),

@@ -13,6 +13,7 @@ from dbdyno.model.units import counted, format_count, format_ns, format_rate
 from dbdyno.model.visible import visible
 from dbdyno.present.document import Block, Cell, Column, Paragraph, known, numeric, remarks, table, word
 from dbdyno.present.figures import percent
+from dbdyno.present.script_time import session_time
 from dbdyno.present.selection import Pick, pick_of, rows_of
 
 _SHORT = 80
@@ -58,6 +59,7 @@ def by_command(results: Results, pick: Pick) -> list[Block]:
 
 SECTIONS = (
     ("By script", by_script, "scripts"),
+    ("Session time by script and statement", session_time, "script-time"),
     ("By statement of the script", by_command, "commands"),
 )
 """Parts of a report: title, what makes it, name."""

@@ -209,7 +209,7 @@ def pick_at(results: Results, sessions: int | None) -> Pick:
 _TOGETHER = (
     *("profile", "top_events", "statements", "wait_chains", "cpu_profile", "sleep_profile"),
     *("system_calls", "system_call_sizes", "statement_ledger", "wait_durations"),
-    *("script_rates", "command_rates", "script_failures"),
+    *("script_rates", "command_rates", "script_failures", "script_ledger"),
 )
 """Tables that have rows of all repeats of a load together."""
 

@@ -23,6 +23,12 @@ class ScriptPart(StrEnum):
     OTHER_STATEMENTS = "other statements"
 
 
+DIVIDED, NO_ID = "divided by the client's time", "time without a query id, by the client's time"
+"""How a statement's server time was made from that of its query id."""
+NO_LEDGER, NO_TEXT = "no times by statement", "not among the server's statements"
+"""Why it is unknown."""
+
+
 DERIVED_SCRIPTS: dict[str, tuple[Column, ...]] = {
     "script_rates": (
         *_SCRIPT,
