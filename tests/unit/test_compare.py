@@ -193,7 +193,7 @@ def test_mistakes_are_named_with_their_cure() -> None:
     for wrong, word in (
         (lambda: compare_variants(single), "one variant"),
         (lambda: compare_runs(single, single), "twice"),
-        (lambda: compare_runs(single, far), "no rung in common"),
+        (lambda: compare_runs(single, far), "no usable load level in common"),
         (lambda: compare_variants(noisy(THREE), Options(baseline="thrd")), "thrd"),
         (lambda: compare_variants(noisy(THREE), Options(rung=3)), "3 sessions"),
         (lambda: compare_variants(noisy(THREE), Options(metric="work_per_s_")), "work_per_s_"),

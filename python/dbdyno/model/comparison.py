@@ -181,6 +181,9 @@ class Difference(Frozen):
     variant: str
 
 
+_ANSWERS = ("rank", "paced-capacities")
+
+
 class Comparison(Frozen):
     kind: Literal["variants", "runs"]
     runs: tuple[str, ...]
@@ -203,12 +206,12 @@ class Comparison(Frozen):
     @property
     def summary(self) -> tuple[str, ...]:
         """The answer in words."""
-        return tuple(c.text for c in self.conclusions if c.id == "rank")
+        return tuple(c.text for c in self.conclusions if c.id in _ANSWERS)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def notes(self) -> tuple[str, ...]:
-        return tuple(c.text for c in self.conclusions if c.id != "rank")
+        return tuple(c.text for c in self.conclusions if c.id not in _ANSWERS)
 
 
 class Summary(Frozen):

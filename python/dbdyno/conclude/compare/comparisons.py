@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import Cells, Key, cells_of
 from dbdyno.conclude.compare.sizes import check_sizes
 from dbdyno.conclude.compare.summary import notes, summary, whys
@@ -21,6 +22,7 @@ from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan import Plan, Variant
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
+from dbdyno.model.units import counted
 
 NONE = "-"
 _RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "waits", "sample_hz", "log_calls")
@@ -118,7 +120,8 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
             f"look at it: dbdyno show {results.info.id}",
         )
     differences = of_variants(results.plan, baseline)
-    return _made("variants", [results], baseline, matches, options, differences, cells.left_out)
+    made = _made("variants", [results], baseline, matches, options, differences, cells.left_out)
+    return _with_capacities(made, {v: (cells, v) for v in names}, matches)
 
 
 def _made(
@@ -152,8 +155,18 @@ def _made(
     costs = tuple(cpu_profile.changes(matches, profiles, *unit(first, tables[0].metric)))
     told = [cpu_profile.said(c) for c in costs]
     unequal = [claim("across-sizes", {"sizes": sizes})] if sizes else []
-    concluded = (*unequal, *summary(made, first), *told, *notes(made, left_out, runs, matches))
+    ranked = summary(made, first, matches)
+    concluded = (*unequal, *ranked, *told, *notes(made, left_out, runs, matches))
     return made.model_copy(update={"conclusions": concluded, "costs": costs})
+
+
+def _with_capacities(
+    made: Comparison, sides: Mapping[str, tuple[Cells, str]], matches: Sequence[Match]
+) -> Comparison:
+    """With the rates that each side kept, where they were set."""
+    if all(m.rate_per_s is None for m in matches):
+        return made
+    return made.model_copy(update={"conclusions": (*paced.capacities(sides), *made.conclusions)})
 
 
 def variants_of(results: Results) -> list[str]:
@@ -195,7 +208,8 @@ def _of_variants(cells: Cells, names: list[str], baseline: str, results: Results
             groups = {v: cells.of[k] for v in names if (k := Key(workload, v, sessions, rate)) in cells.of}
             if baseline in groups and len(groups) > 1:
                 sizes = {v: _size(results, workload, v) for v in groups}
-                yield Match(workload, sessions, baseline, groups, paired=True, sizes=sizes)
+                series = paced.series_of(rate)
+                yield Match(workload, sessions, baseline, groups, True, series, {}, sizes, rate)
 
 
 # -- two runs: independent samples, because nothing ties their repeats to each other --
@@ -214,12 +228,18 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     matches = list(_of_runs(*sides, baseline, other))
     if not matches:
         raise UsageError(
-            "; ".join(_grounds(baseline, other)), "compare runs of one workload with common rungs"
+            "; ".join(_grounds((baseline, sides[0]), (other, sides[1]))),
+            "compare runs of one workload with common rungs",
         )
     matches = only_rung(matches, options.rung)
     left_out = [*sides[0].left_out, *sides[1].left_out]
     runs = [baseline, other]
-    return _made("runs", runs, LABELS[0], matches, options, of_runs(baseline, other), left_out)
+    made = _made("runs", runs, LABELS[0], matches, options, of_runs(baseline, other), left_out)
+    pairs = _pairs(baseline, other).items()
+    for variants in pairs if len(pairs) == 1 else ():
+        of_labels = zip(LABELS, zip(sides, variants, strict=True), strict=True)
+        made = _with_capacities(made, dict(of_labels), matches)
+    return made
 
 
 def _pairs(a: Results, b: Results) -> Mapping[str, str]:
@@ -240,11 +260,11 @@ def _of_runs(a: Cells, b: Cells, baseline: Results, run: Results) -> Iterator[Ma
         if other is not None:
             groups = dict(zip(LABELS, (cells, other), strict=True))
             told = [variant] if len(pairs) > 1 else []
-            series = ", ".join([*told, *([] if rate is None else [f"{rate:g}/s"])])
+            series = paced.series_of(rate, *told)
             of = {label: label for label in LABELS}
             made = _size(baseline, workload, variant), _size(run, workload, pairs[variant])
             sizes = dict(zip(LABELS, made, strict=True))
-            yield Match(workload, sessions, LABELS[0], groups, False, series, of, sizes)
+            yield Match(workload, sessions, LABELS[0], groups, False, series, of, sizes, rate)
 
 
 def _in_order(cells: tuple[Key, object]) -> tuple[str, str, int, float]:
@@ -252,16 +272,17 @@ def _in_order(cells: tuple[Key, object]) -> tuple[str, str, int, float]:
     return key.workload, key.variant, key.sessions, key.rate_per_s or 0.0
 
 
-def _grounds(a: Results, b: Results) -> Iterator[str]:
+def _grounds(*sides: tuple[Results, Cells]) -> Iterator[str]:
     """What the runs have instead of something in common."""
-    yield f"{a.info.id} and {b.info.id} have no rung in common"
-    for r in (a, b):
-        windows = r.tables["windows"].filter(r.tables["windows"]["status"] != "invalid")
-        if windows.is_empty():
-            yield f"{r.info.id} has no usable window"
+    yield f"{' and '.join(r.info.id for r, _ in sides)} have no usable load level in common"
+    for r, cells in sides:
+        reasons = ", ".join(dict.fromkeys(why for _, why in cells.left_out))
+        lost = f" ({counted(len(cells.left_out), 'measurement')} left out: {reasons})" if reasons else ""
+        if not cells.of:
+            yield f"{r.info.id} has no usable window{lost}"
             continue
-        rungs = ", ".join(str(n) for n in sorted(set(windows["sessions"])))
-        workloads = ", ".join(sorted(set(windows["workload"])))
-        rates = ", ".join(f"{v:g}/s" for v in sorted(set(windows["rate_per_s"].drop_nulls())))
+        rungs = ", ".join(str(n) for n in sorted({k.sessions for k in cells.of}))
+        rates = ", ".join(f"{v:g}/s" for v in sorted({k.rate_per_s for k in cells.of if k.rate_per_s}))
         told = f", rates {rates}" if rates else ""
-        yield f"{r.info.id}: {workloads}, variants {', '.join(variants_of(r))}, sessions {rungs}{told}"
+        names = f"{', '.join(sorted(cells.workloads()))}, variants {', '.join(variants_of(r))}"
+        yield f"{r.info.id}: {names}, sessions {rungs}{told}{lost}"

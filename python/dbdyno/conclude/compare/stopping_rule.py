@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import (
     BY_NAME,
     RANKING,
@@ -61,7 +62,8 @@ def _widths(tables: Mapping[str, pl.DataFrame], plan: Plan) -> Iterator[_Width]:
     cells = cells_of(tables).of
     rungs = dict.fromkeys(Key(c.workload, c.variant, c.sessions, c.rate_per_s) for c in plan.cells)
     groups = {rung: cells.get(rung, {}) for rung in rungs}
-    metric = _metric([g for g in groups.values() if g])
+    ranking = RANKING if all(k.rate_per_s is None for k in rungs) else paced.RANKING
+    metric = _metric([g for g in groups.values() if g], ranking)
     names = list(dict.fromkeys(rung.variant for rung in rungs))
     first = plan.experiment.baseline or names[0]
     for rung, group in groups.items():
@@ -73,8 +75,8 @@ def _widths(tables: Mapping[str, pl.DataFrame], plan: Plan) -> Iterator[_Width]:
             yield _Width(where, *_of_ratio(groups.get(rung._replace(variant=first), {}), group, metric))
 
 
-def _metric(groups: list[Mapping[int, CellFigures]]) -> Metric:
-    name = next((n for n in RANKING if everywhere(groups, n)), RANKING[-1])
+def _metric(groups: list[Mapping[int, CellFigures]], ranking: Sequence[str]) -> Metric:
+    name = next((n for n in ranking if everywhere(groups, n)), ranking[-1])
     return BY_NAME[name]
 
 

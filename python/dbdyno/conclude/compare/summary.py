@@ -14,6 +14,7 @@ import polars as pl
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import CellFigures, known, moments_of_pairs, moments_of_samples
 from dbdyno.conclude.compare.stopping_rule import rule
 from dbdyno.conclude.compare.table import Match
@@ -39,11 +40,14 @@ from dbdyno.stats.two_groups import Moments
 _FEW = 5  # repeats that a first try should have
 
 
-def summary(made: Comparison, results: Results) -> Iterator[Claim]:
+def summary(made: Comparison, results: Results, matches: Sequence[Match]) -> Iterator[Claim]:
     """The rank at the lowest and at the highest rung of each ladder: below a limit and above it."""
     table = made.metrics[0]
+    ends = paced.ends(matches)
     limit = _limit(results) if made.kind == "variants" else None
     for workload, series in dict.fromkeys((line.workload, line.series) for line in table.lines):
+        if ends and (workload, series) not in ends:
+            continue
         lines = [line for line in table.lines if (line.workload, line.series) == (workload, series)]
         rungs = sorted({line.sessions for line in lines})
         for sessions in dict.fromkeys((rungs[-1], rungs[0])):
@@ -132,7 +136,8 @@ def _calls(matches: Sequence[Match], compared: str) -> Iterator[Claim]:
 def _unknown(made: Comparison) -> Iterator[Claim]:
     """Quantities that are known of some only."""
     everyone = list(dict.fromkeys(line.variant for line in made.metrics[0].lines))
-    for table in made.metrics[1:]:
+    set_by_rate = paced.THROUGHPUT if made.metrics[0].metric in paced.RANKING else ()
+    for table in (t for t in made.metrics[1:] if t.metric not in set_by_rate):
         lines = {(x.workload, x.series, x.sessions, x.variant) for x in table.lines}
         every = ((x.workload, x.series, x.sessions, x.variant) for x in made.metrics[0].lines)
         lacking = {key[-1] for key in every if key not in lines}

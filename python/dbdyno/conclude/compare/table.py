@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dbdyno.conclude.catalogue import sentence
+from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import (
     BY_NAME,
     METRICS,
@@ -174,6 +175,8 @@ class Match:
     """The run of each label, where there are two."""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """Of a call, by label, where it was calibrated."""
+    rate_per_s: float | None = None
+    """Of paced load."""
 
     def same_call(self, label: str) -> bool:
         """As the baseline's."""
@@ -279,16 +282,18 @@ def alpha_of(*runs: Results) -> float:
 def tables_of(matches: Sequence[Match], options: Options, work: str, alpha: float) -> tuple[MetricTable, ...]:
     """The ranking quantity first, which is known everywhere; then others that can be compared somewhere."""
     chosen = _chosen(matches, options)
-    return tuple(metric_table(m, matches, options.margin, work, alpha) for m in chosen)
+    margin = options.margin
+    return tuple(metric_table(m, paced.of_metric(m, matches), margin, work, alpha) for m in chosen)
 
 
 def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
-    known = [m for m in METRICS if any(_comparable(x, m) for x in matches)]
+    known = [m for m in METRICS if any(_comparable(x, m) for x in paced.of_metric(m, matches))]
     if options.metric is not None:
         return [_named(options.metric, known)]
     groups = [g for x in matches for g in x.groups.values()]
     same = all(x.same_call(label) for x in matches for label in x.groups)
-    ranking = [n for n in RANKING if same or not BY_NAME[n].of_call]
+    set_by_rate = any(m.rate_per_s is not None for m in matches)
+    ranking = [n for n in (paced.RANKING if set_by_rate else RANKING) if same or not BY_NAME[n].of_call]
     first = next((BY_NAME[n] for n in ranking if everywhere(groups, n)), None)
     if first is None and not same:
         raise UsageError("the calls are of different size", "measure both with the same --call-target")
@@ -310,6 +315,8 @@ def _comparable(match: Match, metric: Metric) -> bool:
 def _named(name: str, known: Sequence[Metric]) -> Metric:
     if name not in BY_NAME:
         raise UsageError(f"no quantity {name!r}", did_you_mean(name, BY_NAME))
+    if BY_NAME[name] not in known and name in RANKING and any(m.name == paced.RANKING[0] for m in known):
+        raise UsageError(f"{name} was set by the rate, which was kept", f"compare {paced.RANKING[0]}")
     if BY_NAME[name] not in known:
         raise UsageError(
             f"{name} is not known of what is compared",
