@@ -110,6 +110,11 @@ if TYPE_CHECKING:
     help="Load the tables that dbdyno prepared again: before each measurement, or each repeat or round of "
     "variants (docs/resets.md).  [default: each where calls change rows]",
 )
+@click.option(
+    "--expect",
+    type=click.Choice(["disk", "cache"]),
+    help="What is to be tested: disk (physical reads) or cache; warns where it is not.",
+)
 @click.option("--cool-down", metavar="TIME", help="Pause before each measurement.  [default: none]")
 @click.option(
     "--until",
@@ -244,6 +249,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "order",
         "reset",
         "cool_down",
+        "expect",
         "until",
         "budget",
         "baseline",

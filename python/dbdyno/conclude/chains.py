@@ -25,7 +25,7 @@ def roots(case: Case) -> Iterator[Claim]:
         if not rungs:
             continue
         top = rungs[-1]
-        rows = _rows(case, top)
+        rows = rows_at(case, top)
         doing = [r for r in rows if r["by"] == "doing"]
         waited = sum(r["share"] or 0.0 for r in doing)
         if waited < LOCK_SHARE or sum(r["samples"] for r in doing) < LEAST_SAMPLES:
@@ -48,7 +48,7 @@ def roots(case: Case) -> Iterator[Claim]:
             yield claim("deadlocks", {"seconds": cycle[0]["seconds"], "place": place}, cycle[0]["seconds"])
 
 
-def _rows(case: Case, rung: Row) -> list[Row]:
+def rows_at(case: Case, rung: Row) -> list[Row]:
     """All cells of a load together; of one cell its own rows."""
     table = case.tables.get("wait_chains", empty("wait_chains"))
     rows = [

@@ -202,8 +202,11 @@ def _promises(case: Case) -> Iterator[tuple[Row, _Reads, bool]]:
     """Cells whose reads are known, and whether their workload promises that they are cached."""
     for cell in case.valid:
         workload, reads = case.workloads.get(cell["workload"]), _reads(case, cell["cell"])
-        if workload is not None and workload.cached is not None and reads is not None:
-            yield cell, reads, workload.cached
+        said = case.plan.experiment.expect
+        promised = workload.cached if workload is not None else None
+        promised = promised if said is None else said == "cache"
+        if promised is not None and reads is not None:
+            yield cell, reads, promised
 
 
 def os_cached(case: Case) -> Iterator[Claim]:

@@ -137,13 +137,15 @@ def sizes_of(case: Case) -> list[Sizes]:
             setup = case.plan.variant(cell["variant"]).model_dump(exclude={"name", "doc", "params"})
             key = json.dumps([others, setup], sort_keys=True, default=str)
             groups[workload.name, key].append((size, cell))
-    found = []
-    for (name, key), cells in groups.items():
-        chosen = _at_one_load(cells)
-        if len(chosen) > 1:
-            words = ", ".join(f"{k}={v}" for k, v in json.loads(key)[0].items())
-            found.append(Sizes(case.workloads[name], words, chosen))
-    return found
+    chosen = {key: by for key, cells in groups.items() if len(by := _at_one_load(cells)) > 1}
+    return [Sizes(case.workloads[key[0]], _unlike(key, chosen), by) for key, by in chosen.items()]
+
+
+def _unlike(key: tuple[str, str], keys: Collection[tuple[str, str]]) -> str:
+    """The parameters of one in which the others differ."""
+    every = [json.loads(text)[0] for _, text in keys]
+    mine = json.loads(key[1])[0]
+    return ", ".join(f"{k}={v}" for k, v in mine.items() if any(o.get(k) != v for o in every))
 
 
 def _at_one_load(cells: Sequence[tuple[int, Row]]) -> dict[int, list[str]]:

@@ -12,7 +12,7 @@ import polars as pl
 
 from dbdyno.conclude import ladders
 from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.case import Case, Row
+from dbdyno.conclude.case import Row
 from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.coverage import GAP_NS
 from dbdyno.conclude.ladders import Measured, cells_of, figures_of, machine_of
@@ -20,7 +20,7 @@ from dbdyno.conclude.rungs import Rungs
 from dbdyno.model.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.brief import STATUS
 from dbdyno.model.claim import Claim
-from dbdyno.model.ledger_rows import TOGETHER, account_rows, together_at, top_level
+from dbdyno.model.ledger_rows import TOGETHER, account_rows, top_level
 from dbdyno.model.session_time import STARVED
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOCKS, STORAGE, WaitFamilies, families_of
@@ -339,50 +339,3 @@ def _parts_of(said: Mapping[str, Any], *, known: bool) -> Iterator[str]:
     else:
         yield "brief" if said["brief"] else "not-seen"
     yield from (name for name in ("top", "gaps") if said[name])
-
-
-# -- locks and latches --
-
-BOUND = 0.25
-"""Share of DB time, asleep in one of them."""
-GROWS = 1.10
-"""Throughput still grows if the top rung delivers more than this over the best lower one."""
-
-
-def lock_bound(case: Case) -> Iterator[Claim]:
-    """One wait that holds a large part of DB time at the top rung, where throughput no longer grows."""
-    for name, rungs in case.rungs():
-        held = _held(case, rungs[-1]) if rungs else None
-        if held is None:
-            continue
-        top, rate = rungs[-1], rungs[-1]["calls_per_s"]
-        lower = [r for r in rungs[:-1] if r["calls_per_s"]]
-        best = max(lower, key=lambda r: float(r["calls_per_s"]), default=None)
-        if best is not None and rate is not None and rate > GROWS * best["calls_per_s"]:
-            continue
-        place = "" if case.observed else f" at {fmt.load(top['sessions'])}"
-        said = {"event": held["name"], "share": held["share"], "place": place, "source": held["source"]}
-        said |= {"queued": held["runq_s"], "top_rate": rate}
-        if best is not None:
-            said |= {"best_rate": best["calls_per_s"], "best": best["sessions"]}
-        parts = [*(["flat"] if best is not None else []), *(["queued"] if held["runq_s"] else [])]
-        low, high = (_end(held, end) for end in ("low", "high"))
-        yield claim("lock-bound", said, held["share"], parts=parts, low=low, high=high, subject=name)
-
-
-def _held(case: Case, rung: Row) -> Row | None:
-    """The largest such wait of the rung's cells together."""
-    same = [pl.col(c) == rung[c] for c in ("workload", "variant", "sessions")]
-    rows = case.table("top_events", together_at(rung["rate_per_s"])).filter(*same)
-    families = families_of(case.tables)
-    locks = [r for r in rows.to_dicts() if "/" in r["name"] and families.of(r["name"]) in LOCKS]
-    most = max(locks, key=lambda r: float(r["seconds"]), default=None)
-    if most is None or (most["share"] or 0.0) < BOUND:
-        return None
-    low = _end(most, "low")
-    return most if low is None or low > BOUND / 2 else None
-
-
-def _end(row: Row, end: str) -> float | None:
-    """An end of the interval, as a share of DB time."""
-    return None if row[end] is None else float(row[end] / row["seconds"] * row["share"])

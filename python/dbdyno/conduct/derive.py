@@ -41,7 +41,7 @@ from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.polars_thread import on_polars_thread
 from dbdyno.conduct.rebuild import environment_of
 from dbdyno.conduct.schedule import sought
-from dbdyno.engines import code_areas, failure_kinds, wait_families
+from dbdyno.engines import code_areas, failure_kinds, wait_advice, wait_families
 from dbdyno.model.claim import Claim
 from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.environment import Environment
@@ -133,6 +133,7 @@ def conclude(
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
     tables["script_rates"] = with_work(tables)
     tables["wait_families"] = tables["wait_families"].unique(maintain_order=True)
+    tables["wait_advice"] = wait_advice(environment.server.engine).table()
     found = findings(plan, environment, tables, workloads, facts, load)
     shown = {name: tables.get(name, empty(name)) for name in DERIVED}
     shown["sources"] = _sources(environment, tables["cell_sources"])

@@ -8,6 +8,7 @@ from typing import Any
 
 from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
+from dbdyno.conclude.catalogue import claim
 from dbdyno.conduct.cell import Unit, clock_of, measure
 from dbdyno.conduct.checks import DataChecks
 from dbdyno.conduct.deriving import Deriving, deriving
@@ -20,6 +21,7 @@ from dbdyno.conduct.stage import Stage
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.lazy import ready
+from dbdyno.model.data_size import few_rows
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.plan import Plan, Workload
@@ -75,9 +77,21 @@ def run(
                 resets = Resets(server, plan, workload.name, listener, interrupt)
                 resets.complete()
                 units = made.units(workload, record)
+                _warn(plan, units, listener)
                 _climb(stage, made, units, resets, record, environment, interrupt, derived)
         derived.finish(listener.preparing)
     return record
+
+
+def _warn(plan: Plan, units: Mapping[str, Unit], listener: ProgressListener) -> None:
+    """Before the first measurement: of what is surely another test than was meant."""
+    for cell in sorted(plan.cells, key=lambda c: -c.sessions):
+        few = few_rows(units[cell.variant].workload, cell.params, cell.sessions)
+        if few is not None:
+            said = {**few._asdict(), "sessions": cell.sessions}
+            found = claim("hot-rows", said, case="before")
+            listener.noted(f"! {found.text.removesuffix('.')}: {found.advice}")
+            return
 
 
 def _climb(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dbdyno.model.plan import Workload
     from dbdyno.model.protocols import Server, Target
     from dbdyno.model.snapshot import Snapshot
+    from dbdyno.model.wait_advice import WaitAdvice
     from dbdyno.model.wait_families import Helper, WaitFamilies
 
 DEFAULT = "postgres"
@@ -38,6 +39,7 @@ class Engine(Protocol):
     ``workloads()``: workloads that only it has, by name, or has otherwise than dbdyno's own of that name;
     ``imported(kind, content)``: snapshots of an export of another program;
     ``code_areas()``: parts of its program, by function;
+    ``wait_advice()``: what to change where sessions wait for each other;
     ``secret_in(dsn)``: of a DSN that holds a password, where to keep that instead; else None."""
 
     PRODUCT: str
@@ -152,6 +154,17 @@ def imported(engine: str, kind: str, content: str) -> Sequence[Snapshot]:
     if found is None:
         raise UsageError(f"engine {engine!r} imports nothing", "choose another --engine")
     return cast("Sequence[Snapshot]", found(kind, content))
+
+
+def wait_advice(engine: str) -> WaitAdvice:
+    """What to change where sessions wait for each other, by event; empty where the engine is gone."""
+    from dbdyno.model.wait_advice import WaitAdvice
+
+    try:
+        found = getattr(_engine(engine), "wait_advice", None)
+    except UsageError:
+        return WaitAdvice()
+    return WaitAdvice() if found is None else cast("WaitAdvice", found())
 
 
 def secret_in(engine: str, dsn: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from dbdyno.model.plan import Workload
@@ -25,3 +25,25 @@ def size_words(workload: Workload, size: int) -> str:
         return f"{SIZE} {size:,}"
     each, what = known.counts
     return f"{each * size:,} {what}"
+
+
+class FewRows(NamedTuple):
+    """Fewer rows than sessions that change them."""
+
+    rows: str  # "4 warehouses"
+    what: str  # "warehouses"
+    cure: str
+
+
+def few_rows(workload: Workload, params: Mapping[str, object], sessions: int) -> FewRows | None:
+    """Of a workload whose calls change one of so few rows that sessions wait for each other."""
+    for name, parameter in workload.parameters.items():
+        value = params.get(name, parameter.default)
+        if parameter.rows is None or not isinstance(value, int) or value >= sessions:
+            continue
+        others = {p: params.get(p, workload.parameters[p].default) for p in parameter.rows.having}
+        if others == parameter.rows.having:
+            one, many = parameter.rows.one, parameter.rows.many
+            cure = parameter.rows.cure.format(n=sessions)
+            return FewRows(f"{value:,} {one if value == 1 else many}", many, cure)
+    return None

@@ -18,8 +18,10 @@ from dbdyno.model.driving import DriverSpec as DriverSpec
 from dbdyno.model.driving import PlannedScript as PlannedScript
 from dbdyno.model.driving import Protocol as Protocol
 from dbdyno.model.driving import ScriptSpec as ScriptSpec
+from dbdyno.model.expecting import Expecting
 from dbdyno.model.pacing import Arrivals, Pacing, Think
 from dbdyno.model.pacing import Strict as Strict
+from dbdyno.model.parameter import Parameter as Parameter
 from dbdyno.model.resetting import PlannedReset, ResetKeys
 
 # Variants: what a recipe may vary over an experiment, and what a variant comes to once it is resolved.
@@ -152,7 +154,7 @@ else:
     )
 
 
-class Experiment(_AskedSources):
+class Experiment(Expecting, _AskedSources):
     """A recipe, or the options of the command line. Left out: the planner chooses, and prints the reason."""
 
     name: str = "run"
@@ -341,20 +343,6 @@ class Plan(Strict):
 #
 # ``workloads/NAME.toml`` says what it is in words that hold for every engine; the engine's folder
 # (``engines/ENGINE/workloads/NAME.toml``) says how it is done there.
-
-
-class Parameter(BaseModel):
-    """A parameter of a workload, settable by ``--param name=value``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    doc: str
-    type: Literal["int", "float", "choice", "bool"]
-    default: str | int | float | bool
-    choices: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
-    counts: tuple[int, str] | None = None  # of a size: how many of what there are for each 1
 
 
 class Workload(BaseModel):

@@ -42,7 +42,13 @@ LABELS = {
         column("wait_class", "str", "the engine's class of waits"),
         column("wait_event", "str", "one of its events; NULL: all others of the class", null=True),
         column("family", "str", "client, lock, latch, io, commit, network, timer, other"),
-    )
+    ),
+    "wait_advice": (
+        column("event", "str", "class/event in which sessions wait for each other"),
+        column("what", "str", "what they wait for"),
+        column("advice", "str", "what to change"),
+        column("row", "bool", "it is a row that another session changes"),
+    ),
 }
 """What labels mean, the same for all cells of a run."""
 

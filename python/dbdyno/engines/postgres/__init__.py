@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dbdyno.model.code_areas import CodeAreas
     from dbdyno.model.protocols import Target
     from dbdyno.model.snapshot import Snapshot
+    from dbdyno.model.wait_advice import WaitAdvice
     from dbdyno.model.wait_families import Helper, WaitFamilies
 
 PRODUCT = "PostgreSQL"
@@ -30,6 +31,7 @@ __all__ = [
     "open_server",
     "scripts",
     "secret_in",
+    "wait_advice",
     "wait_families",
 ]
 
@@ -54,6 +56,12 @@ def secret_in(dsn: str) -> str | None:
     from dbdyno.engines.postgres.connect import secret_in
 
     return secret_in(dsn)
+
+
+def wait_advice() -> WaitAdvice:
+    from dbdyno.engines.postgres.wait_events import advice
+
+    return advice()
 
 
 def wait_families() -> WaitFamilies:

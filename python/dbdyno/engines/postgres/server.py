@@ -192,7 +192,7 @@ class PostgresServer:
         with doing("checking the script"):
             made = sessions.own_recipe(self._connection, workload.name, scripts, variant, settings)
         self._scripts[workload.name, variant.name] = made
-        return workload
+        return sessions.sized(workload, made)
 
     def calibrate(
         self,

@@ -15,13 +15,17 @@ from dbdyno.engines.postgres import objects, script_check, script_halves, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.objects import Half
 from dbdyno.engines.postgres.sql_tokens import tokens
+from dbdyno.model.data_size import SIZE
 from dbdyno.model.errors import ServerBusy, UsageError
-from dbdyno.model.plan import Cell, DriverSetup, PlannedScript, Variant
+from dbdyno.model.parameter import Parameter, Rows
+from dbdyno.model.plan import Cell, DriverSetup, PlannedScript, Variant, Workload
 from dbdyno.model.protocols import Capacity
 
 LONGEST_PIPELINE_BYTES = 64 * 1024  # docs/core.md: more might not fit into the sockets' buffers
 _FRAME_BYTES = 64  # of a statement's messages besides text and values
 
+_CHANGES_BRANCHES = "tpcb-like"
+"""Each of its calls changes the row of a branch."""
 Statement = Mapping[str, Any]  # of docs/core.md: {"sql": ..., "params": [...]}
 
 
@@ -176,6 +180,22 @@ def own_recipe(
     script_check.check(connection, mix, variant.driver)
     params = {**variant.params, **({} if scale is None else {"scale": scale})}
     return Recipe(name, False, settings, tuple(mix), params=tuple(params.items()))
+
+
+def sized(workload: Workload, recipe: Recipe) -> Workload:
+    """With the scale that pgbench's tables have, where its own scripts run on them."""
+    scale = dict(recipe.params).get(SIZE)
+    if not isinstance(scale, int) or not any(s.builtin for s in recipe.scripts):
+        return workload
+    doc = "number of branches; 100,000 accounts for each"
+    wait = any(s.name == _CHANGES_BRANCHES for s in recipe.scripts)
+    rows = (
+        Rows(one="branch", many="branches", cure="dbdyno workload prepare pgbench -s {n} --replace")
+        if wait
+        else None
+    )
+    branches = Parameter(doc=doc, type="int", default=scale, counts=(100_000, "accounts"), rows=rows)
+    return workload.model_copy(update={"parameters": {SIZE: branches}})
 
 
 def recipe_of(connection: Connection, name: str, params: Mapping[str, Any], sessions: int) -> Recipe:

@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
+from dbdyno.model.wait_advice import WaitAdvice
 from dbdyno.model.wait_families import Family, WaitFamilies
 
 PROGRAM = "postgres"
@@ -46,6 +47,12 @@ def words(major: int) -> Words | None:
 def families() -> WaitFamilies:
     """Families of the events of all versions."""
     return WaitFamilies.model_validate(tomllib.loads(_text("families.toml")))
+
+
+@cache
+def advice() -> WaitAdvice:
+    """Of events in which sessions wait for each other."""
+    return WaitAdvice.model_validate(tomllib.loads(_text("advice.toml")))
 
 
 def word_spec(major: int, statement: Mapping[str, Any] | None = None) -> dict[str, Any] | None:

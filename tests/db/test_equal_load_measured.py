@@ -1,0 +1,108 @@
+"""Equal load and hot rows on a real server, against what the server's own counters say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.db.conftest import Bench
+
+pytestmark = pytest.mark.db
+RECIPE = """
+workload = "order-entry"
+sessions = "1"
+measure = "1s"
+settle = "100ms"
+order = "ladder"
+
+[variants.small]
+params = { mode = "read-only", scale = 1 }
+
+[variants.unbounded-small]
+params = { mode = "unbounded", scale = 1 }
+
+[variants.unbounded-large]
+params = { mode = "unbounded", scale = 4 }
+
+[variants.large]
+params = { mode = "read-only", scale = 4 }
+"""
+COUNTED = """
+select sum(shared_blks_hit + shared_blks_read)::float / sum(calls), sum(rows)::float / sum(calls)
+from pg_stat_statements where query like '%between $1 and $1 + $2%' or query like '%o.customer_id between%'"""
+
+
+@pytest.fixture
+def own(bench: Bench) -> Iterator[str]:
+    """A database of these tests' own."""
+    bench.ask("drop database if exists equal_load")
+    bench.ask("create database equal_load")
+    dsn = bench.with_words(dbname="equal_load")
+    bench.ask("create extension if not exists pg_stat_statements", dsn)
+    yield dsn
+    bench.ask("drop database equal_load with (force)")
+
+
+def _claims(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {f"{f['subject']}:{f['id']}": f for f in document["findings"]}
+
+
+def test_ours_is_constant_and_a_range_without_a_limit_grows(bench: Bench, own: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "sizes.toml"
+    recipe.write_text(RECIPE)
+    done = bench.here("run", str(recipe), "--dsn", own, "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    found = _claims(document)
+    ours, grown = found["mode=read-only:equal-load"], found["mode=unbounded:equal-load"]
+    assert ours["severity"] == "good" and "25,000 to 100,000 orders" in ours["claim"]
+    assert grown["severity"] == "warning" and "browse-orders-unbounded" in grown["claim"]
+    assert 3.3 < grown["value"] < 4.4  # four times the orders, and a level of an index
+    assert "mode=unbounded:transaction-load-browse-products" in found
+    refused = bench.here("compare", "last")
+    assert refused.returncode == 2
+    assert "--across-sizes" in refused.stderr or "usable" in refused.stderr  # the driver may be short of CPU
+
+
+def test_work_of_a_transaction_is_what_the_server_counted(bench: Bench, own: str) -> None:
+    bench.ask("select pg_stat_statements_reset()", own)
+    words = (
+        "mode=unbounded",
+        "--sessions",
+        "1",
+        "--measure",
+        "1s",
+        "--settle",
+        "100ms",
+        "--dsn",
+        own,
+        "--json",
+    )
+    done = bench.here("run", "order-entry", *words)
+    assert done.returncode == 0, done.stderr
+    scripts = {r["name"]: r for r in json.loads(done.stdout)["script_rates"] if r["cell"] != "all"}
+    mine = scripts["browse-orders-unbounded"]
+    ((blocks, rows),) = bench.ask(COUNTED, own)
+    assert mine["lio_per_call"] == pytest.approx(blocks)
+    assert mine["rows_per_call"] == pytest.approx(rows)
+
+
+@pytest.mark.parametrize(("scale", "sessions"), [(1, 8), (8, 2)])
+def test_few_branches_are_warned_of_and_found(bench: Bench, own: str, scale: int, sessions: int) -> None:
+    made = bench.here("workload", "prepare", "pgbench", "-s", str(scale), "--dsn", own)
+    assert made.returncode == 0, made.stderr
+    words = ("--sessions", str(sessions), "--measure", "2s", "--settle", "100ms", "--dsn", own)
+    done = bench.here("run", "tpcb-like", *words)
+    assert done.returncode == 0, done.stderr
+    few = scale < sessions
+    warned = [line for line in done.stderr.splitlines() if "will wait for each other" in line]
+    assert len(warned) == few, done.stderr
+    hot = [f for f in bench.last()["findings"] if f["id"] == "hot-rows"]
+    assert len(hot) == few
+    if hot:
+        assert "8 sessions change only 1 branch" in hot[0]["claim"] and hot[0]["value"] > 0.1
+        assert "-s 8" in hot[0]["cure"]
