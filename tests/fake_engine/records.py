@@ -79,6 +79,8 @@ def paced(sessions: Sequence[Session], schedule: Schedule, arrivals: Arrivals) -
         "begun": len(within),
         "dropped": arrivals.dropped,
         "backlog_end": len(arrivals.waited),
+        "backlog_begin": None,
+        "idle_ns": None,
         "backlog_max": arrivals.most,
         "late": sum(lag > 1_000_000 for lag in lags),
         "late_driver": 0,

@@ -7,10 +7,11 @@ use dyno_model::{Error, Result, Session, now_ns};
 
 use crate::call_log::CallLog;
 use crate::control::Control;
-use crate::pace::Paced;
+use crate::pace::{PacePart, Paced};
 use crate::queue::Queue;
 use crate::script::ScriptCalls;
 use crate::seat::{Record, Seat};
+use crate::windows::schedules;
 use crate::worker::Worker;
 use crate::{ArrivalSpec, Latency, Schedule, Spec, limits, thread};
 
@@ -21,6 +22,7 @@ pub struct Fleet<S> {
     tids: Vec<i64>,
     arrivals: Option<ArrivalSpec>,
     queue: Arc<Queue>,
+    windows_ns: Vec<i64>,
 }
 
 /// What came of a load. Sessions and records are in the order of their numbers.
@@ -37,6 +39,42 @@ pub struct Outcome<S> {
     pub paced: Option<Paced>,
     /// Each call, if that was asked for.
     pub log: Option<CallLog>,
+    /// Where the measurement was cut into windows: those after the first.
+    pub later: Vec<Outcome<()>>,
+}
+
+impl<S> Default for Outcome<S> {
+    fn default() -> Self {
+        Self {
+            sessions: Vec::new(),
+            records: Vec::new(),
+            latency: Latency::default(),
+            scripts: Vec::new(),
+            paced: None,
+            log: None,
+            later: Vec::new(),
+        }
+    }
+}
+
+impl<S> Outcome<S> {
+    /// The same without its sessions.
+    pub fn without_sessions(mut self) -> Outcome<()> {
+        let (later, log) = (std::mem::take(&mut self.later), self.log.take());
+        self.with(Vec::new(), later, log)
+    }
+
+    fn with<T>(self, sessions: Vec<T>, later: Vec<Outcome<()>>, log: Option<CallLog>) -> Outcome<T> {
+        Outcome {
+            sessions,
+            records: self.records,
+            latency: self.latency,
+            scripts: self.scripts,
+            paced: self.paced,
+            log,
+            later,
+        }
+    }
 }
 
 impl<S: Session + 'static> Fleet<S> {
@@ -57,6 +95,7 @@ impl<S: Session + 'static> Fleet<S> {
             tids: Vec::new(),
             arrivals: spec.arrivals.clone(),
             queue: Arc::default(),
+            windows_ns: spec.windows_ns.clone(),
         };
         for (number, seats) in spread(sessions, threads, spec).into_iter().enumerate() {
             let (log, control) = (log(spec, threads), fleet.control.clone());
@@ -104,19 +143,28 @@ impl<S: Session + 'static> Fleet<S> {
             .map(JoinHandle::join);
         let workers = joined.collect::<std::result::Result<Vec<_>, _>>();
         let mut workers = workers.map_err(|_| Error::Io("a driver thread panicked".to_owned()))?;
-        let paced = self.paced(schedule, &mut workers);
-        Ok(Outcome {
-            paced,
-            ..gather(workers)
-        })
+        let windows = schedules(&self.windows_ns, schedule);
+        let paced = self.paced(&windows, &mut workers);
+        Ok(gather(workers, &windows, paced))
     }
 
-    /// What came of all threads' parts. A load whose sessions all ended before the deadline ends now.
-    fn paced(&self, schedule: Schedule, workers: &mut [Worker<S>]) -> Option<Paced> {
+    /// What came of all threads' parts, by window. A load whose sessions all ended before the deadline ends now.
+    fn paced(&self, windows: &[Schedule], workers: &mut [Worker<S>]) -> Vec<Paced> {
         let end_ns = self.control.deadline_ns().min(now_ns());
-        let parts = workers.iter_mut().filter_map(|w| w.pace.take()).collect();
-        let spec = self.arrivals.as_ref()?;
-        Some(Paced::of(spec, &self.queue, schedule, end_ns, parts))
+        let Some(spec) = self.arrivals.as_ref() else {
+            return Vec::new();
+        };
+        let mut parts = vec![PacePart::default(); windows.len()];
+        for worker in workers {
+            let last = worker.pace.take().map(|pace| pace.part);
+            let past = worker.past.iter_mut().map(|past| past.pace.take());
+            let of_thread: Vec<_> = past.chain([last]).flatten().collect();
+            // What was done before the first of several windows is not measured.
+            for (part, sum) in of_thread.iter().rev().zip(parts.iter_mut().rev()) {
+                *sum = std::mem::take(sum).merge(part);
+            }
+        }
+        Paced::of(spec, &self.queue, windows, end_ns, parts)
     }
 }
 
@@ -165,34 +213,38 @@ fn log(spec: &Spec, threads: usize) -> Option<CallLog> {
         .then(|| CallLog::with_limit(spec.log_limit / threads))
 }
 
-fn gather<S: Session>(workers: Vec<Worker<S>>) -> Outcome<S> {
+fn gather<S: Session>(workers: Vec<Worker<S>>, windows: &[Schedule], paced: Vec<Paced>) -> Outcome<S> {
     let mut seats = Vec::new();
-    let mut scripts: Vec<ScriptCalls> = Vec::new();
+    let mut scripts: Vec<Vec<ScriptCalls>> = vec![Vec::new(); windows.len()];
     let mut log: Option<CallLog> = None;
     for worker in workers {
-        scripts.resize_with(worker.scripts.len(), ScriptCalls::default);
-        scripts = scripts
-            .into_iter()
-            .zip(&worker.scripts)
-            .map(|(a, b)| a.merge(b))
-            .collect();
+        let past = worker.past.into_iter().map(|past| past.scripts);
+        let of_thread: Vec<_> = past.chain([worker.scripts]).collect();
+        for (part, sum) in of_thread.iter().rev().zip(scripts.iter_mut().rev()) {
+            sum.resize_with(part.len(), ScriptCalls::default);
+            *sum = sum.iter().zip(part).map(|(a, b)| a.clone().merge(b)).collect();
+        }
         log = crate::tally::either(log, worker.log, CallLog::merge);
         seats.extend(worker.seats);
     }
-    let latency = scripts
-        .iter()
-        .fold(Latency::default(), |all, s| all.merge(&s.latency));
-    if seats.first().is_none_or(|seat| seat.session.scripts() == 0) {
-        scripts.clear();
-    }
+    let has_scripts = seats.first().is_some_and(|seat| seat.session.scripts() > 0);
     seats.sort_by_key(|seat| seat.number);
-    let (sessions, records) = seats.into_iter().map(Seat::into_parts).unzip();
-    Outcome {
-        sessions,
-        records,
-        latency,
-        scripts,
-        paced: None,
-        log,
-    }
+    let ends: Vec<_> = windows[..windows.len() - 1].iter().map(|w| w.t1_ns).collect();
+    let (sessions, records): (Vec<_>, Vec<_>) = seats.into_iter().map(|s| s.into_parts(&ends)).unzip();
+    let mut records: Vec<_> = records.into_iter().map(Vec::into_iter).collect();
+    let mut paced = paced.into_iter();
+    let mut all = scripts.into_iter().map(|calls| Outcome {
+        sessions: Vec::new(),
+        records: records.iter_mut().filter_map(Iterator::next).collect(),
+        latency: calls
+            .iter()
+            .fold(Latency::default(), |all, s| all.merge(&s.latency)),
+        scripts: if has_scripts { calls } else { Vec::new() },
+        paced: paced.next(),
+        log: None,
+        later: Vec::new(),
+    });
+    let first: Option<Outcome<()>> = all.next();
+    let later = all.collect();
+    first.unwrap_or_default().with(sessions, later, log)
 }

@@ -31,6 +31,7 @@ mod tables;
 mod tally;
 mod think;
 mod thread;
+mod windows;
 mod worker;
 
 pub use arrivals::{ArrivalKind, ArrivalSpec};

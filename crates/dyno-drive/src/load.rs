@@ -8,7 +8,7 @@ use dyno_model::{Engine, Error, Result, Session, Table, TaskId, now_ns};
 use crate::connect::{Ready, backends, connect_all};
 use crate::control::{Control, Progress};
 use crate::phases::{Failure, Phases};
-use crate::probe::{ProbeRow, finish_all, without_sessions};
+use crate::probe::{ProbeRow, finish_all};
 use crate::tables::{self, Setup};
 use crate::{Fleet, Outcome, Schedule, Spec, limits, thread};
 
@@ -173,7 +173,7 @@ impl<E: Engine> Shared<E> {
         let sessions = std::mem::take(&mut outcome.sessions);
         let probes = finish_all(&self.engine, sessions, &outcome.records);
         self.state().probes.extend(probes);
-        Ok(Stage::Finished(without_sessions(outcome)))
+        Ok(Stage::Finished(outcome.without_sessions()))
     }
 }
 
@@ -275,16 +275,28 @@ impl<E: Engine> Phases for Load<E> {
     }
 
     fn tables(&self) -> Result<Vec<Table>> {
+        let mut all = self.window_tables(0)?;
         let state = self.0.state();
-        let engine = &self.0.engine;
-        let mut all = match &state.stage {
-            Stage::Ended(outcome) => tables::all(engine, &state.setups, outcome),
-            Stage::Finished(outcome) => tables::all(engine, &state.setups, outcome),
-            other => return Err(Error::Spec(format!("tables: the load is {}", other.name()))),
-        };
-        all.push(tables::counters(engine.counters(), &state.probes));
+        all.push(tables::counters(self.0.engine.counters(), &state.probes));
         all.extend(state.tables.iter().cloned());
         Ok(all)
+    }
+
+    fn window_tables(&self, window: usize) -> Result<Vec<Table>> {
+        let state = self.0.state();
+        let engine = &self.0.engine;
+        let of = |later: &[Outcome<()>]| {
+            let one = later.get(window.wrapping_sub(1));
+            one.map(|outcome| tables::all(engine, &state.setups, outcome))
+        };
+        let all = match &state.stage {
+            Stage::Ended(outcome) if window == 0 => Some(tables::all(engine, &state.setups, outcome)),
+            Stage::Finished(outcome) if window == 0 => Some(tables::all(engine, &state.setups, outcome)),
+            Stage::Ended(outcome) => of(&outcome.later),
+            Stage::Finished(outcome) => of(&outcome.later),
+            other => return Err(Error::Spec(format!("tables: the load is {}", other.name()))),
+        };
+        all.ok_or_else(|| Error::Spec(format!("tables: there is no window {window}")))
     }
 }
 

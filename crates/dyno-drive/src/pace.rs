@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::arrivals::ArrivalSpec;
 use crate::queue::{Arrival, Line, Queue};
-use crate::tally::{Durations, Times};
+use crate::tally::{Durations, Times, either};
 use crate::{Latency, Schedule};
 
 /// A start this long after it was due is late.
@@ -29,6 +29,8 @@ pub struct PaceTally {
     pub driver_lag: Durations,
     /// Most that were due and not started at once.
     pub backlog_max: u64,
+    /// When a session was free first while no call was due: nothing waited then.
+    pub idle_ns: Option<i64>,
 }
 
 impl PaceTally {
@@ -44,6 +46,7 @@ impl PaceTally {
             lag: self.lag.merge(&other.lag),
             driver_lag: self.driver_lag.merge(&other.driver_lag),
             backlog_max: self.backlog_max.max(other.backlog_max),
+            idle_ns: either(self.idle_ns, other.idle_ns, i64::min),
         }
     }
 
@@ -84,12 +87,31 @@ pub struct Pace {
     line: Line,
     schedule: Schedule,
     limit_ns: i64,
+    /// Of the window under way.
+    pub part: PacePart,
+}
+
+/// What a thread (or several, merged) did in one window.
+#[derive(Clone, Debug, Default)]
+pub struct PacePart {
     /// Counts.
     pub tally: PaceTally,
     /// Durations from the real start, of measured calls that ended well.
     pub service: Latency,
     /// From due to start.
     pub lag: Latency,
+}
+
+impl PacePart {
+    /// Adds what another thread did.
+    #[must_use]
+    pub fn merge(self, other: &Self) -> Self {
+        Self {
+            tally: self.tally.merge(&other.tally),
+            service: self.service.merge(&other.service),
+            lag: self.lag.merge(&other.lag),
+        }
+    }
 }
 
 impl Pace {
@@ -103,9 +125,7 @@ impl Pace {
             line: Line::new(spec, schedule.start_ns),
             schedule,
             limit_ns: limit_ns.unwrap_or(i64::MAX),
-            tally: PaceTally::default(),
-            service: Latency::default(),
-            lag: Latency::default(),
+            part: PacePart::default(),
         }
     }
 
@@ -118,16 +138,17 @@ impl Pace {
             let due_ns = claim.arrival.due_ns;
             if due_ns > now_ns {
                 *claimed = Some(claim);
+                self.part.tally.idle_ns = self.part.tally.idle_ns.or(Some(now_ns));
                 return Turn::Wait(due_ns);
             }
             let measured = self.schedule.measures(due_ns);
             if now_ns - due_ns > self.limit_ns {
-                self.tally.dropped += u64::from(measured);
+                self.part.tally.dropped += u64::from(measured);
                 continue;
             }
             if measured {
-                let lag_ns = self.tally.start(claim, now_ns);
-                self.lag.record(lag_ns);
+                let lag_ns = self.part.tally.start(claim, now_ns);
+                self.part.lag.record(lag_ns);
             }
             return Turn::Start(due_ns);
         }
@@ -137,7 +158,7 @@ impl Pace {
         let arrival = self.line.take(&self.queue);
         if arrival.due_ns <= free_ns && self.schedule.measures(free_ns) {
             let waiting = self.line.waiting(arrival, free_ns);
-            self.tally.backlog_max = self.tally.backlog_max.max(waiting);
+            self.part.tally.backlog_max = self.part.tally.backlog_max.max(waiting);
         }
         Claim { arrival, free_ns }
     }
@@ -150,22 +171,28 @@ impl Pace {
     /// A measured call has ended; `service` is its session's.
     #[inline]
     pub fn ended(&mut self, times: &Times, ok: bool, service: &mut Durations) {
-        self.tally.over_limit += u64::from(times.end_ns - times.due_ns > self.limit_ns);
+        self.part.tally.over_limit += u64::from(times.end_ns - times.due_ns > self.limit_ns);
         if ok {
             let service_ns = (times.end_ns - times.start_ns) as u64;
-            self.service.record(service_ns);
+            self.part.service.record(service_ns);
             service.add(service_ns);
         }
     }
 }
 
-/// What came of the paced load as a whole. arrivals = started + dropped + `backlog`.
+/// What came of the paced load as a whole, or in one window: `backlog_begin` + arrivals = started + dropped +
+/// `backlog_end`.
 #[derive(Clone, Debug)]
 pub struct Paced {
     /// Due in [t0, t1), or up to the end of a load that ended before.
     pub arrivals: u64,
     /// Due before t0.
     pub settle_arrivals: u64,
+    /// Due before the window and not started at its begin; where the measurement is one window, those due before t0 are
+    /// in no other count.
+    pub backlog_begin: Option<u64>,
+    /// Not started at the end.
+    pub backlog_end: u64,
     /// Counts.
     pub tally: PaceTally,
     /// True if there was a latency limit.
@@ -174,49 +201,80 @@ pub struct Paced {
     pub service: Latency,
     /// From due to start.
     pub lag: Latency,
-    /// How long calls had waited at the end that were not started.
+    /// How long calls had waited at the end that were never started.
     pub backlog: Durations,
     /// The same, as a histogram.
     pub backlog_ages: Latency,
 }
 
 impl Paced {
-    /// Puts the threads' parts together when all have ended; `end_ns`: from when on no call could start.
-    pub fn of(spec: &ArrivalSpec, queue: &Queue, schedule: Schedule, end_ns: i64, parts: Vec<Pace>) -> Self {
-        let (settle_arrivals, arrivals) = due(spec, schedule, end_ns);
-        let mut paced = Self {
-            arrivals,
-            settle_arrivals,
-            tally: PaceTally::default(),
-            limited: spec.latency_limit_us.is_some(),
-            service: Latency::default(),
-            lag: Latency::default(),
-            backlog: Durations::default(),
-            backlog_ages: Latency::default(),
-        };
-        for part in parts {
-            paced.tally = paced.tally.merge(&part.tally);
-            paced.service = paced.service.merge(&part.service);
-            paced.lag = paced.lag.merge(&part.lag);
-        }
-        for due_ns in queue.left(spec, schedule.start_ns, end_ns) {
-            if schedule.measures(due_ns) {
-                paced.backlog.add((end_ns - due_ns) as u64);
-                paced.backlog_ages.record((end_ns - due_ns) as u64);
+    /// What all threads did in each window, when all have ended; `end_ns`: from when on no call could start.
+    pub fn of(
+        spec: &ArrivalSpec,
+        queue: &Queue,
+        schedules: &[Schedule],
+        end_ns: i64,
+        parts: Vec<PacePart>,
+    ) -> Vec<Self> {
+        let (settle_arrivals, arrivals) = due(spec, schedules, end_ns);
+        let mut all: Vec<_> = parts
+            .into_iter()
+            .zip(arrivals)
+            .map(|(part, arrivals)| Self {
+                arrivals,
+                settle_arrivals: 0,
+                backlog_begin: None,
+                backlog_end: 0,
+                tally: part.tally,
+                limited: spec.latency_limit_us.is_some(),
+                service: part.service,
+                lag: part.lag,
+                backlog: Durations::default(),
+                backlog_ages: Latency::default(),
+            })
+            .collect();
+        all[0].settle_arrivals = settle_arrivals;
+        let last = schedules.iter().rposition(|s| s.t0_ns < end_ns).unwrap_or(0);
+        let several = schedules.len() > 1;
+        for due_ns in queue.left(spec, schedules[0].start_ns, end_ns) {
+            if several || schedules[last].measures(due_ns) {
+                all[last].backlog.add((end_ns - due_ns) as u64);
+                all[last].backlog_ages.record((end_ns - due_ns) as u64);
             }
         }
-        paced.tally.backlog_max = paced.tally.backlog_max.max(paced.backlog.count);
-        paced
+        all[last].backlog_end = all[last].backlog.count;
+        if several {
+            carry(&mut all[..=last]);
+        }
+        for paced in &mut all {
+            let ends = paced.backlog_begin.unwrap_or(0).max(paced.backlog_end);
+            paced.tally.backlog_max = paced.tally.backlog_max.max(ends);
+        }
+        all
     }
 }
 
-/// How many arrivals are due before t0, and from then on before `end_ns`.
-fn due(spec: &ArrivalSpec, schedule: Schedule, end_ns: i64) -> (u64, u64) {
-    let mut line = crate::arrivals::Arrivals::new(spec, schedule.start_ns);
-    let (mut before, mut measured) = (0, 0);
+/// From the last window back: what was left at the end of each is what the next began with.
+fn carry(windows: &mut [Paced]) {
+    let mut end = None;
+    for window in windows.iter_mut().rev() {
+        window.backlog_end = end.unwrap_or(window.backlog_end);
+        let gone = window.backlog_end + window.tally.started + window.tally.dropped;
+        window.backlog_begin = Some(gone.saturating_sub(window.arrivals));
+        end = window.backlog_begin;
+    }
+}
+
+/// How many arrivals are due before the first window, and in each of them before `end_ns`.
+fn due(spec: &ArrivalSpec, schedules: &[Schedule], end_ns: i64) -> (u64, Vec<u64>) {
+    let mut line = crate::arrivals::Arrivals::new(spec, schedules[0].start_ns);
+    let (mut before, mut measured, mut window) = (0, vec![0; schedules.len()], 0);
     while line.due_ns() < end_ns {
-        if schedule.measures(line.due_ns()) {
-            measured += 1;
+        while window + 1 < schedules.len() && line.due_ns() >= schedules[window].t1_ns {
+            window += 1;
+        }
+        if schedules[window].measures(line.due_ns()) {
+            measured[window] += 1;
         } else {
             before += 1;
         }

@@ -24,7 +24,12 @@ fn pace(paced: &Paced) -> Table {
         ("arrivals", one(paced.arrivals)),
         ("begun", one(tally.started)),
         ("dropped", one(tally.dropped)),
-        ("backlog_end", one(paced.backlog.count)),
+        (
+            "backlog_begin",
+            Column::I64(vec![paced.backlog_begin.map(|n| n as i64)]),
+        ),
+        ("backlog_end", one(paced.backlog_end)),
+        ("idle_ns", Column::I64(vec![tally.idle_ns])),
         ("backlog_max", one(tally.backlog_max)),
         ("late", one(tally.late)),
         ("late_driver", one(tally.late_driver)),

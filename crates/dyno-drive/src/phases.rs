@@ -58,4 +58,9 @@ pub trait Phases: Send + Sync {
     /// # Errors
     /// [`Error::Spec`] before.
     fn tables(&self) -> Result<Vec<Table>>;
+    /// The same of one of the windows that a measurement was cut into, from 0: without probes and the engine's own.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] before.
+    fn window_tables(&self, window: usize) -> Result<Vec<Table>>;
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use dyno_model::{Bracket, Engine, Reading, Session};
 
 use crate::connect::at_a_time;
-use crate::{Outcome, Record, thread};
+use crate::{Record, thread};
 
 /// When a probe was taken. Two in a row tell what a probe itself costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,17 +101,5 @@ fn lost(session: usize, phase: Phase, counters: usize) -> ProbeRow {
         phase,
         session,
         readings,
-    }
-}
-
-/// What is left of an outcome when the sessions are closed.
-pub fn without_sessions<S>(outcome: Outcome<S>) -> Outcome<()> {
-    Outcome {
-        sessions: Vec::new(),
-        records: outcome.records,
-        latency: outcome.latency,
-        scripts: outcome.scripts,
-        paced: outcome.paced,
-        log: outcome.log,
     }
 }

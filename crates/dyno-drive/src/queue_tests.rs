@@ -109,10 +109,10 @@ proptest! {
         // Most that waited at once, from the starts: due by then, not started before.
         let waited = |k: usize, start: i64| due.iter().filter(|&&d| d <= start).count() - k;
         let most = wanted.iter().enumerate().filter(|(_, w)| w.1 > w.0).map(|(k, w)| waited(k, w.1)).max();
-        let found = made.parts.iter().map(|p| p.tally.backlog_max).max().unwrap();
+        let found = made.parts.iter().map(|p| p.part.tally.backlog_max).max().unwrap();
         prop_assert_eq!(found, most.unwrap_or(0) as u64);
         // The driver of this clock is never late.
-        prop_assert!(made.parts.iter().all(|p| p.tally.driver_lag.sum_ns == 0));
+        prop_assert!(made.parts.iter().all(|p| p.part.tally.driver_lag.sum_ns == 0));
     }
 
     #[test]
@@ -120,7 +120,7 @@ proptest! {
         let spec = poisson(rate, seed, Some(limit_us));
         let made = simulate(&spec, 2, 2, SECOND / 5, || 10_000_000);
         prop_assert!(made.lag.max_ns.unwrap_or(0) <= limit_us * 1000);
-        let dropped: u64 = made.parts.iter().map(|p| p.tally.dropped).sum();
+        let dropped: u64 = made.parts.iter().map(|p| p.part.tally.dropped).sum();
         let left = made.queue.left(&spec, 0, SECOND / 5).len() as u64;
         prop_assert_eq!(made.starts.len() as u64 + dropped + left, arrivals_before(&spec, SECOND / 5).len() as u64);
     }

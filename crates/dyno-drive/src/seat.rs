@@ -70,6 +70,14 @@ pub struct Record {
     pub given_up: bool,
 }
 
+/// What a session did in one window.
+#[derive(Debug)]
+struct Part {
+    tallies: Vec<ScriptTally>,
+    service: Durations,
+    errors: ErrorTally,
+}
+
 /// A session, its state and its counts.
 pub struct Seat<S> {
     /// The connection. It stays open until all threads are done, so that it can be shut down from outside.
@@ -98,6 +106,10 @@ pub struct Seat<S> {
     pub given_up: bool,
     /// Set when it has ended.
     pub end: Option<End>,
+    /// When.
+    pub end_ns: i64,
+    /// What it did in earlier windows.
+    past: Vec<Part>,
     /// The session's round trips before the barrier.
     warm_trips: Option<u64>,
 }
@@ -126,6 +138,8 @@ impl<S: Session> Seat<S> {
             cpu: task.and_then(CpuProbe::open),
             given_up: false,
             end: None,
+            end_ns: i64::MAX,
+            past: Vec::new(),
             warm_trips,
         }
     }
@@ -153,31 +167,70 @@ impl<S: Session> Seat<S> {
         changed
     }
 
-    /// The connection, and what is kept.
-    pub fn into_parts(self) -> (S, Record) {
-        let given_up = self.given_up;
-        let scripts = if self.session.scripts() > 0 {
-            self.tallies.clone()
-        } else {
-            Vec::new()
-        };
-        let end = self.end.unwrap_or(End::Stopped);
-        let all_trips = self.session.round_trips();
-        let round_trips = all_trips.zip(self.warm_trips).map(|(all, warm)| all - warm);
-        (
-            self.session,
-            Record {
-                tally: self
-                    .tallies
-                    .iter()
-                    .fold(Tally::default(), |all, t| all.merge(&t.tally)),
-                scripts,
-                service: self.service,
-                errors: self.errors,
-                end,
-                round_trips,
-                given_up,
-            },
-        )
+    /// What is counted from now on belongs to the next window.
+    pub fn next_window(&mut self) {
+        let part = self.part();
+        self.past.push(part);
     }
+
+    fn part(&mut self) -> Part {
+        let fresh = vec![ScriptTally::default(); self.tallies.len()];
+        Part {
+            tallies: std::mem::replace(&mut self.tallies, fresh),
+            service: std::mem::take(&mut self.service),
+            errors: std::mem::take(&mut self.errors),
+        }
+    }
+
+    /// The connection, and what is kept of each window; `ends_ns` of those before the last. What was done before the
+    /// first is counted with it.
+    pub fn into_parts(mut self, ends_ns: &[i64]) -> (S, Vec<Record>) {
+        let last = self.part();
+        let mut parts: Vec<_> = std::mem::take(&mut self.past).into_iter().chain([last]).collect();
+        let settled = (parts.len() > ends_ns.len() + 1).then(|| parts.remove(0));
+        let one = parts.len() == 1;
+        let ends = ends_ns.iter().copied().chain([i64::MAX]);
+        let mut records: Vec<_> = parts
+            .into_iter()
+            .zip(ends)
+            .map(|(part, end_ns)| self.record(part, end_ns, one))
+            .collect();
+        if let (Some(settled), Some(first)) = (settled, records.first_mut()) {
+            let before = sum(&settled.tallies);
+            (first.tally.settle_calls, first.tally.settle_errors) = (before.calls, before.errors);
+            for (script, before) in first.scripts.iter_mut().zip(&settled.tallies) {
+                script.tally.settle_calls = before.tally.calls;
+                script.tally.settle_errors = before.tally.errors;
+            }
+        }
+        (self.session, records)
+    }
+
+    fn record(&self, part: Part, end_ns: i64, one: bool) -> Record {
+        let end = if self.end_ns >= end_ns {
+            End::Deadline
+        } else {
+            self.end.clone().unwrap_or(End::Stopped)
+        };
+        let all_trips = self.session.round_trips().filter(|_| one);
+        Record {
+            tally: sum(&part.tallies),
+            scripts: if self.session.scripts() > 0 {
+                part.tallies
+            } else {
+                Vec::new()
+            },
+            service: part.service,
+            errors: part.errors,
+            end,
+            round_trips: all_trips.zip(self.warm_trips).map(|(all, warm)| all - warm),
+            given_up: self.given_up,
+        }
+    }
+}
+
+fn sum(tallies: &[ScriptTally]) -> Tally {
+    tallies
+        .iter()
+        .fold(Tally::default(), |all, t| all.merge(&t.tally))
 }

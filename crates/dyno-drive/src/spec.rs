@@ -27,6 +27,8 @@ pub struct Spec {
     pub think: Option<Think>,
     /// Calls are begun when they are due, not when the one before has ended: an open loop.
     pub arrivals: Option<ArrivalSpec>,
+    /// Lengths of the windows that the measurement is cut into, ns; none: it is one.
+    pub windows_ns: Vec<i64>,
     /// Seed of the think times: the same seed gives each session the same ones.
     pub seed: u64,
     /// A call still out this long after the end: its session is lost.
@@ -35,7 +37,7 @@ pub struct Spec {
 
 impl Spec {
     /// Names of the keys that are the driver's.
-    pub const KEYS: [&'static str; 11] = [
+    pub const KEYS: [&'static str; 12] = [
         "threads",
         "log_calls",
         "log_limit",
@@ -45,6 +47,7 @@ impl Spec {
         "think_us",
         "think",
         "arrivals",
+        "windows_ns",
         "seed",
         "grace_ms",
     ];
@@ -65,6 +68,9 @@ impl Spec {
         }
         if self.arrivals.is_some() && (self.think.is_some() || self.think_us > 0) {
             return refuse("arrivals and think: the arrivals set when calls begin; leave out one of them");
+        }
+        if self.windows_ns.iter().any(|&length_ns| length_ns <= 0) {
+            return refuse("windows_ns: give lengths above 0");
         }
         self.think.as_ref().map_or(Ok(()), Think::check)?;
         self.arrivals.as_ref().map_or(Ok(()), ArrivalSpec::check)
@@ -90,6 +96,7 @@ impl Default for Spec {
             think_us: 0,
             think: None,
             arrivals: None,
+            windows_ns: Vec::new(),
             seed: 1,
             grace_ms: 30_000,
         }

@@ -15,11 +15,12 @@ use dyno_model::{Progress as Step, Result, Session, Start, now_ns};
 
 use crate::call_log::CallLog;
 use crate::control::{Control, Progress};
-use crate::pace::{Pace, Turn};
+use crate::pace::{Pace, PacePart, Turn};
 use crate::poll::{Interest, Poll};
 use crate::queue::Queue;
 use crate::script::ScriptCalls;
 use crate::seat::Seat;
+use crate::windows::Windows;
 use crate::{ArrivalSpec, Schedule, Spec, Think, thread};
 
 /// Room for a socket's whole receive buffer at a time; one a thread, so it stays in the cache.
@@ -49,10 +50,22 @@ pub struct Worker<S> {
     round: Option<Vec<usize>>,
     /// By script; without scripts there is one.
     pub scripts: Vec<ScriptCalls>,
+    /// Earlier windows.
+    pub past: Vec<Past>,
+    windows_ns: Vec<i64>,
+    windows: Windows,
     has_scripts: bool,
     pub log: Option<CallLog>,
     counts: Counts,
     buffer: Vec<u8>,
+}
+
+/// What the sessions of a thread did in one window.
+pub struct Past {
+    /// By script.
+    pub scripts: Vec<ScriptCalls>,
+    /// When paced.
+    pub pace: Option<PacePart>,
 }
 
 /// What all sessions of the thread write to.
@@ -99,6 +112,9 @@ impl<S: Session> Worker<S> {
             pausing: BinaryHeap::new(),
             round: spec.rounds.then(Vec::new),
             scripts: vec![ScriptCalls::default(); scripts.max(1)],
+            past: Vec::new(),
+            windows_ns: spec.windows_ns.clone(),
+            windows: Windows::new(&[], schedule),
             has_scripts: scripts > 0,
             log,
             counts,
@@ -112,7 +128,9 @@ impl<S: Session> Worker<S> {
         if self.think.is_some() || self.arrivals.is_some() {
             thread::wake_precisely();
         }
-        let schedule = self.counts.control.wait_for_start();
+        let whole = self.counts.control.wait_for_start();
+        let schedule = Windows::counted(&self.windows_ns, whole);
+        self.windows = Windows::new(&self.windows_ns, whole);
         self.counts.schedule = schedule;
         let arrivals = self.arrivals.as_ref();
         self.pace = arrivals.map(|(spec, queue)| Pace::new(spec, queue.clone(), schedule));
@@ -124,7 +142,25 @@ impl<S: Session> Worker<S> {
         if let Err(error) = done {
             (0..self.seats.len()).for_each(|i| self.lose(i, &error));
         }
+        (0..self.windows.left()).for_each(|_| self.next_window());
         self.counts.control.linger();
+    }
+
+    /// The next window has begun, or will never.
+    #[cold]
+    fn look_at_windows(&mut self, now: i64) {
+        while self.windows.is_over(now) && self.windows.next(&self.counts.control) {
+            self.next_window();
+        }
+    }
+
+    fn next_window(&mut self) {
+        self.seats.iter_mut().for_each(Seat::next_window);
+        let fresh = vec![ScriptCalls::default(); self.scripts.len()];
+        self.past.push(Past {
+            scripts: std::mem::replace(&mut self.scripts, fresh),
+            pace: self.pace.as_mut().map(|p| std::mem::take(&mut p.part)),
+        });
     }
 
     /// A thread with one session needs no poll.
@@ -189,6 +225,9 @@ impl<S: Session> Worker<S> {
     /// Out of the way of loads that are not paced.
     #[inline(never)]
     fn paced_turn(&mut self, i: usize, now: i64) -> std::result::Result<i64, i64> {
+        if self.windows.is_over(now) {
+            self.look_at_windows(now);
+        }
         let Some(pace) = &mut self.pace else {
             return Ok(now);
         };

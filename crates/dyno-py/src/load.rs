@@ -91,6 +91,13 @@ impl PyLoad {
         let tables = py.detach(|| self.0.tables()).map_err(|e| plain(&e))?;
         convert::tables(py, &tables)
     }
+
+    fn window_tables<'py>(&self, py: Python<'py>, window: usize) -> PyResult<Bound<'py, PyDict>> {
+        let tables = py
+            .detach(|| self.0.window_tables(window))
+            .map_err(|e| plain(&e))?;
+        convert::tables(py, &tables)
+    }
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

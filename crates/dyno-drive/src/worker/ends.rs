@@ -34,6 +34,7 @@ impl<S: Session> Worker<S> {
 
     #[cold]
     pub(super) fn lose(&mut self, i: usize, error: &dyno_model::Error) {
+        self.look_at_windows(now_ns());
         let seat = &mut self.seats[i];
         if seat.end.is_some() {
             return;
@@ -64,7 +65,7 @@ impl<S: Session> Worker<S> {
 
     fn close(&mut self, i: usize, end: End) {
         let seat = &mut self.seats[i];
-        seat.end = Some(end);
+        (seat.end, seat.end_ns) = (Some(end), now_ns());
         if let (Some(pace), Some(claim)) = (&self.pace, seat.claim.take()) {
             pace.give_back(claim);
         }
@@ -81,6 +82,9 @@ impl<S: Session> Worker<S> {
     /// Counts the call that ended.
     #[inline]
     pub(super) fn ended(&mut self, i: usize, now: i64, end: CallEnd) {
+        if self.windows.is_over(now) {
+            self.look_at_windows(now);
+        }
         let seat = &mut self.seats[i];
         let counts = &mut self.counts;
         let ok = matches!(end, CallEnd::Ok);

@@ -6,3 +6,4 @@ mod paced;
 mod peer;
 mod reconnect;
 mod scripts;
+mod windows;

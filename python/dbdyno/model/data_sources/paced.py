@@ -67,11 +67,23 @@ SCRIPTS: dict[str, tuple[Column, ...]] = {
 """Calls by script; absent where calls are of none."""
 
 PACED: dict[str, tuple[Column, ...]] = {
-    "pace": (  # one row; arrivals = begun + dropped + backlog_end
+    "pace": (  # one row; backlog_begin (0 where it is NULL) + arrivals = begun + dropped + backlog_end
         _c("arrivals", "i64", "calls due in [t0, t1), or up to the end of a load that ended before t1"),
         _c("begun", "i64", "of which started; one whose session was lost is in no other count of calls"),
         _c("dropped", "i64", "of which never started, as they had waited longer than the latency limit"),
-        _c("backlog_end", "i64", "of which not started at t1; they never are"),
+        _c("backlog_end", "i64", "not started at t1; in phases they are begun in the next one"),
+        _c(
+            "backlog_begin",
+            "i64",
+            "in phases: due before t0 and not started then, begun in this one; NULL: no phases",
+            null=True,
+        ),
+        _c(
+            "idle_ns",
+            "i64",
+            "when a session was free for the first time while no call was due; NULL: never",
+            null=True,
+        ),
         _c(
             "backlog_max", "i64", "most calls that were due and not started, found when a session became free"
         ),
