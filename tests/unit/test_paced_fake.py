@@ -165,7 +165,9 @@ def test_runs_are_compared_at_the_rates_that_they_share() -> None:
     made = compare_runs(a, b)
     lines = [x for t in made.metrics if t.metric == "response_p50_ns" for x in t.lines]
     assert {(x.series, x.sessions) for x in lines} == {("40/s", 2)}
-    assert made.metrics[0].metric == "response_p95_ns" and "calls_per_s" not in {t.metric for t in made.metrics}
+    assert made.metrics[0].metric == "response_p95_ns" and "calls_per_s" not in {
+        t.metric for t in made.metrics
+    }
     with pytest.raises(UsageError, match="rates 20/s, 40/s, 80/s"):
         compare_runs(a, other)
 

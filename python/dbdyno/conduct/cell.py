@@ -155,7 +155,7 @@ class Unit:
 
 
 @dataclass
-class _Clock:
+class Schedule:
     """When the cell's marks fall, on the load's clock."""
 
     start_ns: int
@@ -163,10 +163,10 @@ class _Clock:
     t1_ns: int
 
     @staticmethod
-    def ahead(load: Load, cell: Cell) -> _Clock:
+    def ahead(load: Load, cell: Cell) -> Schedule:
         start_ns = load.now_ns() + LEAD_NS + cell.sessions * LEAD_PER_SESSION_NS
         t0_ns = start_ns + cell.settle_ns
-        return _Clock(start_ns, t0_ns, t0_ns + cell.measure_ns)
+        return Schedule(start_ns, t0_ns, t0_ns + cell.measure_ns)
 
     def phase(self, now_ns: int) -> str:
         if now_ns < self.t0_ns:
@@ -274,7 +274,7 @@ def _measure(
     asked.whole(BEGIN)
     watch = observe.open_watch(server, load, observe.How.of(experiment))
     first = asked.statements("t0")
-    clock = _Clock.ahead(load, cell)
+    clock = Schedule.ahead(load, cell)
     watch.start(clock.t0_ns, clock.t1_ns)
     try:
         window_end_ns = _climb(load, watch, asked, clock, interrupt, on_tick)
@@ -292,9 +292,9 @@ def _measure(
     tables["sources"] = observe.sources(
         server, tables, enabled=experiment.observe, said=observe.Said.by(watch)
     )
-    if asked.lost and (last_ns := _last_answer_ns(tables["sessions"], clock.t0_ns)) is not None:
+    if asked.lost and (last_ns := last_answer_ns(tables["sessions"], clock.t0_ns)) is not None:
         window_end_ns = min(window_end_ns, last_ns)
-    status, reason = _verdict(clock, window_end_ns, tables["sessions"], asked.lost, interrupt)
+    status, reason = verdict(clock, window_end_ns, tables["sessions"], asked.lost, interrupt)
     if away := presence.holes(
         clock.t0_ns, end_ns
     ):  # last calls, too: a session's rate is that until its last
@@ -324,7 +324,7 @@ def _climb(
     load: Load,
     watch: Watch,
     asked: _Asked,
-    clock: _Clock,
+    clock: Schedule,
     interrupt: drive.Interrupt,
     on_tick: OnTick,
 ) -> int:
@@ -345,15 +345,15 @@ def _climb(
     return window_end_ns
 
 
-def _last_answer_ns(sessions: pl.DataFrame, t0_ns: int) -> int | None:
+def last_answer_ns(sessions: pl.DataFrame, t0_ns: int) -> int | None:
     """Of a server that stopped answering: every session was lost with a call out. None: it did not."""
     if sessions.is_empty() or not (sessions["end_reason"] == "lost").all():
         return None
     return int(sessions.select(pl.col("last_end_ns").max()).item() or t0_ns)
 
 
-def _verdict(
-    clock: _Clock,
+def verdict(
+    clock: Schedule,
     window_end_ns: int,
     sessions: pl.DataFrame,
     server_lost: str | None,

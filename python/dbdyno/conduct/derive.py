@@ -308,7 +308,7 @@ def with_claims(results: Results, damaged: Sequence[DamagedCell]) -> Results:
 def concluded(results: Results) -> Results:
     """With what its ladders say of scaling, and its variants compared where there are several."""
     results = replace(results, scaling=scalings_of(results), answers=observed(results))
-    if len(results.plan.variants) < 2:
+    if len(results.plan.variants) < 2 or results.plan.experiment.phases:
         return results
     with contextlib.suppress(UsageError):  # cut short before a second variant was measured
         return replace(results, comparison=compare_variants(results))

@@ -89,7 +89,8 @@ class Resets:
         """With what was done before it; looks at what it changed."""
         growth = raw.tables["growth"]
         self._whole -= {s.name for s in self._sets if changed(growth, s.tables)}
-        return replace(raw, tables={**raw.tables, "resets": rows("resets", self._done)})
+        done, self._done = self._done, []  # of several phases the first has it
+        return replace(raw, tables={**raw.tables, "resets": rows("resets", done)})
 
 
 def changed(growth: pl.DataFrame, tables: Sequence[str]) -> bool:

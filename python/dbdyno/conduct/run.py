@@ -9,10 +9,11 @@ from typing import Any
 from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conduct.cell import Unit, clock_of, measure
+from dbdyno.conduct.cell import OnTick, Unit, clock_of, measure
 from dbdyno.conduct.checks import DataChecks
 from dbdyno.conduct.deriving import Deriving, deriving
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
+from dbdyno.conduct.phased import checked, measure_phases
 from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts
 from dbdyno.conduct.progress import Progressing, ProgressListener, ending
 from dbdyno.conduct.resets import Resets, decided
@@ -24,7 +25,7 @@ from dbdyno.lazy import ready
 from dbdyno.model.data_size import few_rows
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import ServerLost
-from dbdyno.model.plan import Plan, Workload
+from dbdyno.model.plan import Cell, Plan, Workload
 from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
@@ -114,28 +115,42 @@ def _climb(
         progress.grown(grown)
 
     course = course_of(plan, clock, grew)
+    saved: set[str] = set()
     cool_down_s = parse_duration_ns(plan.experiment.cool_down) / NS_PER_S
     for cell in course.cells():
+        if cell.id in saved:
+            continue
         interrupt.rest(cool_down_s, clock.sleep)
         stage.enter(plan.variant(cell.variant))
         resets.before(cell, loaded=made.tables(units[cell.variant].workload, cell.params))
         checks = DataChecks(server, units[cell.variant].workload, cell)
         snapshots.take(cell.id, "start")
-        on_tick = derived.resting_while_measured(progress.of(cell))
-        raw = measure(server, plan, cell, units[cell.variant], interrupt, on_tick, stage.bind)
-        snapshots.sampled(raw)
-        snapshots.take(cell.id, "end")
-        raw = checks.of(raw)
+
+        def on_tick(one: Cell) -> OnTick:
+            return derived.resting_while_measured(progress.of(one))
+
+        unit = units[cell.variant]
+        if cell.phase:
+            parts = [c for c in plan.cells if c.repeat == cell.repeat]
+            raws = measure_phases(server, plan, parts, unit, interrupt, on_tick, stage.bind)
+        else:
+            raws = [measure(server, plan, cell, unit, interrupt, on_tick(cell), stage.bind)]
+        for raw in raws:
+            snapshots.sampled(raw)
+        snapshots.take(raws[-1].id, "end")
+        raws = checked(checks, raws)
         stage.look()
         if record.info.applied != stage.applied:
             record.update_info(applied=stage.applied)
-        record.write_cell(resets.noted(snapshots.noted(raw)))
-        derived.more()
-        progress.done(cell)
-        results = Results(record.info, plan, environment, just_measured(raw, plan), ())
-        course.measured(results)
-        listener.measured(results)
-        _after(raw, interrupt)
+        for raw in raws:
+            record.write_cell(resets.noted(snapshots.noted(raw)))
+            saved.add(raw.id)
+            derived.more()
+            progress.done(raw.meta.cell)
+            results = Results(record.info, plan, environment, just_measured(raw, plan), ())
+            course.measured(results)
+            listener.measured(results)
+        _after(raws[-1], interrupt)
     if course.stopped is not None:
         record.update_info(stopped=course.stopped)
         listener.noted(course.stopped)

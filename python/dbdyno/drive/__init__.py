@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.drive.phases import Interrupt, connect, finish, frames, run
+    from dbdyno.drive.phases import Interrupt, connect, finish, frames, run, window_frames
     from dbdyno.model.errors import Interrupted
 
 
@@ -21,5 +21,6 @@ lazy(
         "finish": "dbdyno.drive.phases",
         "frames": "dbdyno.drive.phases",
         "run": "dbdyno.drive.phases",
+        "window_frames": "dbdyno.drive.phases",
     },
 )

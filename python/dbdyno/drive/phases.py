@@ -26,6 +26,7 @@ from dbdyno.model.errors import (
     UsageError,
     requests,
 )
+from dbdyno.model.phases import Windowed
 from dbdyno.model.protocols import Load
 from dbdyno.model.tables import empty, from_core
 
@@ -164,6 +165,12 @@ def finish(load: Load) -> None:
 def frames(load: Load) -> dict[str, pl.DataFrame]:
     """The load's tables, checked against the schema; of those that each load has, absent ones are empty."""
     found = {name: from_core(name, table) for name, table in load.tables().items()}
+    return {name: empty(name) for name in TABLES if name not in found} | found
+
+
+def window_frames(load: Windowed, window: int) -> dict[str, pl.DataFrame]:
+    """The same of one of the windows that its measurement was cut into, from 0."""
+    found = {name: from_core(name, table) for name, table in load.window_tables(window).items()}
     return {name: empty(name) for name in TABLES if name not in found} | found
 
 

@@ -13,6 +13,8 @@ def spec(cell: Cell) -> dict[str, Any]:
     """When calls begin: keys of the driver's specification (seconds from the barrier on, microseconds)."""
     made: dict[str, Any] = {} if cell.think is None else {"seed": cell.seed}
     made["rounds"] = cell.driver.rounds
+    if cell.pacing is not None and cell.pacing.pieces:
+        made["windows_ns"] = [ns for ns, _, _ in cell.pacing.pieces]
     if cell.think is None:
         made["think_us"] = round(cell.think_ns / 1000)
     elif cell.think.kind == "uniform":
@@ -28,7 +30,8 @@ def spec(cell: Cell) -> dict[str, Any]:
 def _arrivals(cell: Cell, pacing: Pacing) -> dict[str, Any]:
     begin, end = pacing.rate_per_s, pacing.to_per_s or pacing.rate_per_s
     limit_ns = pacing.latency_limit_ns
-    pieces = [(cell.settle_ns / NS_PER_S, begin, begin), (cell.measure_ns / NS_PER_S, begin, end)]
+    parts = pacing.pieces or ((cell.measure_ns, begin, end),)
+    pieces = [(cell.settle_ns / NS_PER_S, begin, begin), *((ns / NS_PER_S, a, b) for ns, a, b in parts)]
     return {
         "kind": pacing.arrivals,
         "rate": [list(piece) for piece in pieces if piece[0] > 0],

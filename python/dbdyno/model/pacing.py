@@ -20,6 +20,7 @@ class Pacing(Strict):
 
     rate_per_s: float = Field(gt=0)
     to_per_s: float | None = None  # where the rate changes evenly over the window: its end
+    pieces: tuple[tuple[int, float, float], ...] = ()  # of phases: ns, rate at the begin, at the end
     arrivals: Arrivals = "poisson"
     latency_limit_ns: int | None = None  # a call due for longer than this is dropped
 

@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, create_model
 from dbdyno.model import cpu_lists
 from dbdyno.model.adaptive import Adaptive as Adaptive
 from dbdyno.model.adaptive import Goal as Goal
+from dbdyno.model.choice import Choice as Choice
 from dbdyno.model.data_source import MOST_HZ
 from dbdyno.model.data_sources import options
 from dbdyno.model.driving import DriverSetup as DriverSetup
@@ -22,6 +23,7 @@ from dbdyno.model.expecting import Expecting
 from dbdyno.model.pacing import Arrivals, Pacing, Think
 from dbdyno.model.pacing import Strict as Strict
 from dbdyno.model.parameter import Parameter as Parameter
+from dbdyno.model.phases import PhaseSpec
 from dbdyno.model.resetting import PlannedReset, ResetKeys
 
 # Variants: what a recipe may vary over an experiment, and what a variant comes to once it is resolved.
@@ -193,6 +195,8 @@ class Experiment(Expecting, _AskedSources):
     """A ladder of rates: 100,200,400 or 100:2000:x1.5 or auto or auto:2000."""
     arrivals: Arrivals | None = None
     """Times between calls that become due: poisson (random, the default) or constant."""
+    phases: tuple[PhaseSpec, ...] = ()
+    """[[phases]]: one measurement whose rate changes from phase to phase; each has its own figures."""
     latency_limit: str | None = None
     """With a rate: a call that is due for longer than this is dropped and counted: 50ms."""
     think: str | None = None
@@ -267,6 +271,7 @@ class Cell(Strict):
     pacing: Pacing | None = None  # None: each session begins a call when its last has ended
     seed: int = 1  # of think times and arrivals
     driver: DriverSetup = DriverSetup()
+    phase: bool = False  # measured together with the phases before and after it; its name is the variant's
     block: int = 1  # cells of one block are compared with each other: every variant once
 
     @property
@@ -277,18 +282,6 @@ class Cell(Strict):
     def load_by(self, by: str) -> float:
         """By calls per second that become due (``rate``), or by sessions."""
         return self.rate_per_s or 0.0 if by == "rate" else self.sessions
-
-
-class Choice(Strict):
-    """A default that the planner chose, and why: printed before the run. ``says``: the reason's sentence
-    in the catalogue, in this case and with these values, in place of one in words."""
-
-    name: str
-    value: str
-    reason: str = ""
-    says: str = ""
-    case: str = ""
-    said: dict[str, Value] = Field(default_factory=dict)
 
 
 class Plan(Strict):

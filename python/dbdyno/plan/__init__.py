@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         sampled_for,
         window_of,
     )
+    from dbdyno.plan.phases import whole
     from dbdyno.plan.planner import (
         begins,
         cell_expected_ns,
@@ -69,6 +70,7 @@ lazy(
         "switch_ns": "dbdyno.plan.planner",
         "texts": "dbdyno.plan.variants",
         "until_share": "dbdyno.plan.planner",
+        "whole": "dbdyno.plan.phases",
         "window_of": "dbdyno.plan.observing",
         "with_resets": "dbdyno.plan.resets",
         "without": "dbdyno.plan.planner",

@@ -23,7 +23,7 @@ from dbdyno.model.plan import (
     cpus_under,
 )
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
-from dbdyno.plan import rates
+from dbdyno.plan import phases, rates
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import Place, chosen_order, default_ladder, marks, parse_ladder, places
 from dbdyno.plan.observing import MIN_MEASURE_NS, sampled_for
@@ -60,6 +60,8 @@ def resolve(
     times = _times(experiment)
     sampled_for(experiment)
     rates.check(experiment)
+    if experiment.phases:
+        phases.check(experiment)
     variants = variants_of(experiment, workload, allowed, choices, scripts)
     tightest = min(cpus_under(v.limits, cpus) for v in variants)
     counts = [
@@ -81,6 +83,8 @@ def resolve(
     found = list(places(order, [v.name for v in variants], ladder, known, experiment.seed))
     paces = [float(adaptive.first)] if adaptive is not None and not searched else rates.listed(experiment)
     cells = _cells(experiment, workload, {v.name: v for v in variants}, found, paces, times)
+    if experiment.phases:
+        cells, variants = phases.cells(experiment, cells), phases.variants(experiment, variants[0])
     plan = Plan(
         experiment=experiment,
         cpus=cpus,

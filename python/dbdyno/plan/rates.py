@@ -23,7 +23,7 @@ AUTO = "auto"
 
 def is_paced(experiment: Experiment) -> bool:
     """Whether calls become due at a rate."""
-    return experiment.rate is not None or experiment.rates is not None
+    return experiment.rate is not None or experiment.rates is not None or bool(experiment.phases)
 
 
 def parse_rate(text: str, option: str = "--rate") -> float:
@@ -68,6 +68,8 @@ def _part(part: str, whole: str) -> list[float]:
 
 def auto_top(experiment: Experiment) -> int | None:
     """The highest rate of a search; ``None``: every rate is listed. Raises :class:`UsageError`."""
+    if experiment.phases:
+        return None  # a target is then checked in each
     if experiment.rates is None or experiment.rates.strip().partition(":")[0] != AUTO:
         for name, value in (("--target", experiment.target), ("--rungs", experiment.rungs)):
             if value is not None:
@@ -84,6 +86,8 @@ def listed(experiment: Experiment) -> tuple[float | None, ...]:
     """The rates of the ladder; of a search the first; without any ``None`` alone."""
     if experiment.rates is not None:
         return (None,) if auto_top(experiment) is not None else parse_rates(experiment.rates)
+    if experiment.phases:
+        return (1.0,)  # each has its own
     return (None if experiment.rate is None else parse_rate(experiment.rate),)
 
 

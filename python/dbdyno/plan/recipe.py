@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean
 from dbdyno.model.plan import Experiment, Parameter, Strict, Workload
+from dbdyno.plan import phases
 from dbdyno.plan.recipe_lines import Fault, Path, key_lines, line_of, recipe_error, syntax_error
 
 
@@ -38,10 +39,15 @@ def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
     lines = key_lines(text)
     _check_variants(where, data.get("variants", {}), lines)
     try:
-        return Experiment.model_validate({"name": name, **data})
+        experiment = Experiment.model_validate({"name": name, **data})
     except ValidationError as e:
         faults = [Fault(line_of(lines, loc), *words) for loc, words in refusals(e)]
         raise recipe_error(where, faults) from e
+    if wrong := list(phases.faults(experiment.phases)):
+        at = [("phases", str(f.number), *([f.key] if f.key else [])) for f in wrong]
+        found = [Fault(line_of(lines, a), f.message, f.cure) for a, f in zip(at, wrong, strict=True)]
+        raise recipe_error(where, found)
+    return experiment
 
 
 def refusal(error: ValidationError) -> tuple[str, str]:
@@ -75,7 +81,7 @@ def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
         field = model.model_fields.get(str(step))
         inner = None if field is None else _model_in(field.annotation)
         model = inner or model  # the name of a variant: its table's model is known already
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
@@ -117,6 +123,7 @@ def recipe_schema() -> dict[str, Any]:
     schema = Experiment.model_json_schema()
     for name, of in {"Experiment": schema, **schema["$defs"]}.items():
         for field, doc in _field_docs(_MODELS[name]).items():
+            field = _MODELS[name].model_fields[field].alias or field
             described = of["properties"][field] | {"description": doc}
             of["properties"][field] = dict(sorted(described.items()))
     return {

@@ -29,6 +29,7 @@ def key_lines(text: str) -> dict[Path, int]:
     """Line (from 1) of every table and key of a TOML text that can be read."""
     found: dict[Path, int] = {}
     table: Path = ()
+    count: dict[Path, int] = {}
     end: str | None = None  # of a string of several lines
     for number, line in enumerate(text.splitlines(), start=1):
         if end is not None:
@@ -36,6 +37,10 @@ def key_lines(text: str) -> dict[Path, int]:
         elif header := _HEADER.match(line):
             table = _path(header[1])
             found.setdefault(table, number)
+            if line.lstrip().startswith("[["):  # an array of tables: each by its place
+                count[table] = count.get(table, -1) + 1
+                table = (*table, str(count[table]))
+                found[table] = number
         elif key := _KEY.match(line):
             path = (*table, *_path(key[1]))
             for end_of in range(len(table) + 1, len(path) + 1):  # a dotted key makes the tables above it

@@ -322,7 +322,13 @@ class PooledLoad:
         return [(number, pid, pid) for number, pid in enumerate(self._processes)]
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        tables = dict(self._load.tables())
+        return self._of_clients(dict(self._load.tables()))
+
+    def window_tables(self, window: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        return self._of_clients(dict(self._load.window_tables(window)))  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _of_clients(tables: dict[str, Mapping[str, CoreColumn]]) -> Mapping[str, Mapping[str, CoreColumn]]:
         sessions = dict(tables["sessions"])
         kind, payload, _ = sessions["backend_pid"]
         sessions["backend_pid"] = (kind, payload, bytes(len(payload) // 8))  # none is known

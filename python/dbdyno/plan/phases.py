@@ -1,0 +1,158 @@
+"""Phases: one measurement whose rate changes from part to part.
+
+Each phase is a cell with a window of its own; in the tables its name stands where that of a variant does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.phases import PhaseSpec
+from dbdyno.model.plan import Cell, Experiment, Variant
+from dbdyno.model.units import format_ns, parse_duration_ns
+from dbdyno.plan.observing import MIN_MEASURE_NS
+from dbdyno.plan.rates import parse_rate, renumbered
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}\Z")
+_SAID = "rate = 500, or from = 100 and to = 500"
+
+
+class Fault(NamedTuple):
+    """What is wrong in a phase. ``key``: None where one is missing."""
+
+    number: int
+    key: str | None
+    message: str
+    cure: str
+
+
+def faults(phases: Sequence[PhaseSpec]) -> Iterator[Fault]:
+    """All that is wrong in phases, each by itself and together."""
+    names = Counter(p.name for p in phases)
+    seen: set[str] = set()
+    for number, phase in enumerate(phases):
+        who = f"phase {phase.name or number + 1}"
+        if not phase.name:
+            yield Fault(number, None, f"{who} has no name", 'name = "spike"')
+        elif not _NAME.match(phase.name):
+            cure = "letters, digits and . _ + - only, at most 40"
+            yield Fault(number, "name", f"{who}: not a name of a phase", cure)
+        elif names[phase.name] > 1 and phase.name in seen:
+            cure = "each needs a name of its own, such as hold-2"
+            yield Fault(number, "name", f"two phases are named {phase.name}", cure)
+        seen.add(phase.name)
+        yield from _duration(number, who, phase)
+        yield from _rates(number, who, phase)
+
+
+def _duration(number: int, who: str, phase: PhaseSpec) -> Iterator[Fault]:
+    if not phase.duration:
+        yield Fault(number, None, f"{who} has no duration", 'duration = "60s"')
+        return
+    try:
+        if parse_duration_ns(phase.duration, "duration") < MIN_MEASURE_NS:
+            yield Fault(number, "duration", f"{who}: {phase.duration} is too short", "at least 1s")
+    except UsageError as error:
+        yield Fault(number, "duration", f"{who}: {error.message}", error.cure or "write 60s or 2m")
+
+
+def _rates(number: int, who: str, phase: PhaseSpec) -> Iterator[Fault]:
+    ramp = phase.from_ is not None or phase.to is not None
+    if phase.rate is not None and ramp:
+        yield Fault(number, "rate", f"{who} has both rate and from or to", f"give one of them: {_SAID}")
+    elif phase.rate is None and not ramp:
+        yield Fault(number, None, f"{who} has no rate", _SAID)
+    elif ramp and (phase.from_ is None or phase.to is None):
+        missing = "from" if phase.from_ is None else "to"
+        yield Fault(number, None, f"{who} has no {missing}", "from = 100 and to = 500 change the rate evenly")
+    for key, said in (("rate", phase.rate), ("from", phase.from_), ("to", phase.to)):
+        try:
+            if said is not None:
+                _rate(said)
+        except UsageError as error:
+            yield Fault(number, key, f"{who}: {key} = {said}: not a rate", error.cure or _SAID)
+
+
+def _rate(said: float | str) -> float:
+    return parse_rate(f"{said:.10g}" if isinstance(said, float) else said)
+
+
+def check(experiment: Experiment) -> None:
+    """Raises :class:`UsageError` for phases that cannot be, and for what does not go with them."""
+    for fault in faults(experiment.phases):
+        raise UsageError(fault.message, fault.cure)
+    for key, cure in (
+        ("rate", "each phase says its own rate"),
+        ("rates", "each phase says its own rate"),
+        ("measure", "each phase has a duration of its own"),
+        ("rungs", "phases are no ladder: leave it out"),
+        ("until", "give repeats: each is one measurement of all phases"),
+        ("log_calls", "leave it out: single calls are not kept over phases"),
+    ):
+        if getattr(experiment, key) != Experiment.model_fields[key].default:
+            raise UsageError(f"{key} with phases", cure)
+    if experiment.variants:
+        cure = "a recipe for each variant; then dbdyno compare pairs phases by their names"
+        raise UsageError("variants with phases", cure)
+    if experiment.sessions is not None and not experiment.sessions.strip().isdigit():
+        raise UsageError(
+            f"sessions {experiment.sessions} with phases: a ladder of both at once",
+            'one number: sessions = "32"; or leave it out',
+        )
+
+
+def cells(experiment: Experiment, made: Sequence[Cell]) -> tuple[Cell, ...]:
+    """The phases of each repeat in place of its one measurement."""
+    found: list[Cell] = []
+    for cell in made:
+        for phase in experiment.phases:
+            begin = _rate(phase.rate if phase.rate is not None else phase.from_ or 0.0)
+            end = None if phase.to is None else _rate(phase.to)
+            assert cell.pacing is not None
+            first = phase is experiment.phases[0]
+            one = cell.model_copy(
+                update={
+                    "variant": phase.name,
+                    "phase": True,
+                    "settle_ns": cell.settle_ns if first else 0,
+                    "measure_ns": parse_duration_ns(phase.duration),
+                    "pacing": cell.pacing.model_copy(update={"rate_per_s": begin, "to_per_s": end}),
+                    "seed": experiment.seed,
+                }
+            )
+            found.append(renumbered(one, len(found) + 1, cell.repeat, len(found) + 1))
+    return tuple(found)
+
+
+def variants(experiment: Experiment, base: Variant) -> tuple[Variant, ...]:
+    """A line for each phase, with the settings that all have."""
+    return tuple(base.model_copy(update={"name": p.name, "doc": words(p)}) for p in experiment.phases)
+
+
+def words(phase: PhaseSpec) -> str:
+    """``500/s for 60 s``, ``100/s to 500/s in 60 s``."""
+    lasts = format_ns(parse_duration_ns(phase.duration))
+    if phase.to is not None and phase.from_ is not None:
+        return f"{_rate(phase.from_):g}/s to {_rate(phase.to):g}/s in {lasts}"
+    return f"{_rate(phase.rate or 0.0):g}/s for {lasts}"
+
+
+def whole(parts: Sequence[Cell]) -> Cell:
+    """The one measurement that these phases are of, as the driver runs it."""
+    first = parts[0]
+    assert first.pacing is not None
+    pieces = [
+        (c.measure_ns, c.pacing.rate_per_s, c.pacing.to_per_s or c.pacing.rate_per_s)
+        for c in parts
+        if c.pacing is not None
+    ]
+    return first.model_copy(
+        update={
+            "measure_ns": sum(c.measure_ns for c in parts),
+            "pacing": first.pacing.model_copy(update={"pieces": tuple(pieces)}),
+        }
+    )
