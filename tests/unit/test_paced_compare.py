@@ -1,4 +1,4 @@
-"""Paced runs and variants compared: response times at each rate, capacity, throughput where one fell behind."""
+"""Paced runs and variants compared: response times by rate, capacity, throughput where one fell behind."""
 
 from __future__ import annotations
 
