@@ -18,9 +18,12 @@ class ObserverError(CoreError): ...
 def now_ns() -> int:
     """CLOCK_MONOTONIC in nanoseconds: the one clock."""
 
-def read_script(name: str, text: str, allow_shell: bool = False, protocol: str = "simple") -> str:
+def read_script(
+    name: str, text: str, allow_shell: bool = False, protocol: str = "simple", given: Sequence[str] = ()
+) -> str:
     """A script in pgbench's language as JSON: ``commands`` (line, kind, text, sql with $1, variables, start
-    in bytes, statements) and ``error`` (line, column, message, cure, shown) or null."""
+    in bytes, statements) and ``error`` (line, column, message, cure, shown) or null. ``given``: variables
+    that it need not set."""
 
 def builtin_script(name: str) -> tuple[str, str] | None:
     """The full name and the text of pgbench's built-in script that alone begins with ``name``."""

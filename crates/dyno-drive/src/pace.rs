@@ -86,7 +86,7 @@ pub struct Pace {
     queue: Arc<Queue>,
     line: Line,
     schedule: Schedule,
-    limit_ns: i64,
+    pub(crate) limit_ns: i64,
     /// Of the window under way.
     pub part: PacePart,
 }

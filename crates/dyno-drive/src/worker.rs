@@ -27,11 +27,14 @@ use crate::{ArrivalSpec, Schedule, Spec, Think, thread};
 const BUFFER_BYTES: usize = 64 * 1024;
 
 impl Counts {
-    /// A call that begins now.
+    /// A call that begins now. It is tried again until the window ends, and no longer than its latency may be.
     #[inline]
-    fn call(&self, now_ns: i64, due_ns: i64) -> Start {
-        let measured = self.schedule.measures(due_ns);
-        Start { now_ns, measured }
+    fn call(&self, now_ns: i64, due_ns: i64, limit_ns: i64) -> Start {
+        Start {
+            now_ns,
+            measured: self.schedule.measures(due_ns),
+            no_try_from_ns: Some(due_ns.saturating_add(limit_ns).min(self.schedule.t1_ns)),
+        }
     }
 }
 
@@ -188,7 +191,7 @@ impl<S: Session> Worker<S> {
                     continue;
                 }
             };
-            let start = self.counts.call(now, due_ns);
+            let start = self.counts.call(now, due_ns, self.limit_ns());
             let mut step = self.seats[0].begin(start, due_ns)?;
             self.mark(&[0]);
             let seat = &mut self.seats[0];
@@ -211,6 +214,10 @@ impl<S: Session> Worker<S> {
             }
         }
         Ok(())
+    }
+
+    fn limit_ns(&self) -> i64 {
+        self.pace.as_ref().map_or(i64::MAX, |pace| pace.limit_ns)
     }
 
     /// Ok: when the call that may begin now was due. Err: it may not begin before that instant.
@@ -250,7 +257,7 @@ impl<S: Session> Worker<S> {
                 return Ok(());
             }
         };
-        let start = self.counts.call(now, due_ns);
+        let start = self.counts.call(now, due_ns, self.limit_ns());
         match self.seats[i].begin(start, due_ns) {
             Ok(Step::Read) => self.watch(i, poll),
             Ok(Step::Sleep(until_ns)) => {

@@ -38,6 +38,8 @@ pub struct Start {
     pub now_ns: i64,
     /// The call counts as measured.
     pub measured: bool,
+    /// A call that failed is not tried again at or after this instant; `None`: whenever.
+    pub no_try_from_ns: Option<i64>,
 }
 
 /// One connected, prepared session. The driver knows nothing else of an engine.

@@ -2,20 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use dyno_script::{Action, Command, Frame, Names, Options, Rng, Script, ScriptError, Value, builtin, read};
+use dyno_script::{
+    AUTOMATIC, Action, Command, Frame, Names, Options, Rng, Script, ScriptError, Value, builtin, read,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::json;
 
-/// The commands of a script and its first mistake, as JSON.
+/// The commands of a script and its first mistake, as JSON. `given`: names of variables that it need not set.
 #[pyfunction]
-#[pyo3(signature = (name, text, allow_shell = false, protocol = "simple"))]
-fn read_script(name: &str, text: &str, allow_shell: bool, protocol: &str) -> String {
+#[pyo3(signature = (name, text, allow_shell = false, protocol = "simple", given = vec![]))]
+#[expect(clippy::needless_pass_by_value, reason = "from Python")]
+fn read_script(name: &str, text: &str, allow_shell: bool, protocol: &str, given: Vec<String>) -> String {
     let options = Options {
         protocol_simple: protocol == "simple",
         allow_shell,
     };
     let mut names = Names::default();
+    for name in AUTOMATIC.into_iter().chain(given.iter().map(String::as_str)) {
+        names.slot(name);
+    }
     match read(name, text, &options, &mut names) {
         Ok(script) => json!({"commands": commands(&script, &names), "error": null}).to_string(),
         Err(error) => json!({"commands": [], "error": fault(&error)}).to_string(),

@@ -26,8 +26,9 @@ class DriverSpec(Strict):
     """Threads of the driver; at most one a session is of use."""
     rounds: bool | None = None
     """All sessions begin a call together, and the next when all have ended. Each call is kept."""
-    max_tries: int | None = Field(default=None, ge=1)
-    """A call of a script that fails by a serialization failure or deadlock is tried so often in all."""
+    max_tries: int | None = Field(default=None, ge=0)
+    """A call of a script that fails by a serialization failure or deadlock is tried so often in all; 0: until
+    it succeeds or the measurement ends."""
     reconnect: bool | None = None
     """Scripts only: a new connection for each call."""
     allow_shell: bool | None = None
@@ -55,7 +56,7 @@ class DriverSetup(Strict):
             validation=spec.validation or None,
             threads=spec.threads,
             rounds=bool(spec.rounds),
-            max_tries=spec.max_tries or 1,
+            max_tries=1 if spec.max_tries is None else spec.max_tries,
             reconnect=bool(spec.reconnect),
             allow_shell=bool(spec.allow_shell),
         )
@@ -67,7 +68,7 @@ class DriverSetup(Strict):
         found += [f"validated by {self.validation}"] if self.validation else []
         found += [f"{self.threads} driver thread(s)"] if self.threads else []
         found += ["in rounds"] if self.rounds else []
-        found += [f"up to {self.max_tries} tries"] if self.max_tries > 1 else []
+        found += [f"up to {self.max_tries or 'any number of'} tries"] if self.max_tries != 1 else []
         found += ["a connection for each call"] if self.reconnect else []
         return [*found, *(["shell commands allowed"] if self.allow_shell else [])]
 

@@ -17,7 +17,7 @@ mod value;
 pub use builtin::builtin;
 pub use error::ScriptError;
 pub use expression::{EvalError, Program};
-pub use names::{Frame, Names, Slot, is_name};
+pub use names::{AUTOMATIC, Frame, Names, Slot, is_name};
 pub use read::read;
 pub use rng::Rng;
 pub use value::Value;

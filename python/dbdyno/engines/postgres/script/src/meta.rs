@@ -105,7 +105,7 @@ impl Line {
 /// What a line orders.
 pub(crate) fn parse(line: &Line, options: &Options, names: &mut Names) -> Result<Meta, Fault> {
     let words = line.words();
-    let Some(command) = words.first().filter(|word| word.at == line.start + 1) else {
+    let Some(command) = words.first() else {
         return Err(Fault::new(line.start, "a backslash without a command", known()));
     };
     let name = command.text.to_ascii_lowercase();

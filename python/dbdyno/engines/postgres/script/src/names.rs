@@ -4,6 +4,9 @@ use std::collections::HashMap;
 
 use crate::{Rng, Value};
 
+/// Variables that are set without being given (PostgreSQL documentation, "pgbench", Automatic Variables).
+pub const AUTOMATIC: [&str; 4] = ["client_id", "random_seed", "default_seed", "scale"];
+
 /// The place of a variable in a session's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot(pub u32);

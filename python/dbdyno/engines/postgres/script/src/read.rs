@@ -297,13 +297,19 @@ impl Reader<'_> {
         self.unquote(names)
     }
 
-    /// Only the simple protocol replaces variables in quotes. What is none elsewhere stays as it is written.
+    /// Only the simple protocol replaces variables in quotes. What is none elsewhere stays as it is written; a
+    /// result may have any column.
     fn unquote(&mut self, names: &Names) -> Result<(), Fault> {
         let set = |slot: Slot, commands: &[Command]| {
             (slot.0 as usize) < self.given
-                || commands
-                    .iter()
-                    .any(|c| matches!(c.action, Action::Set(to, _) if to == slot))
+                || commands.iter().any(|c| match &c.action {
+                    Action::Set(to, _) | Action::Shell(Some(to), _) => *to == slot,
+                    Action::Sql(sql) => match &sql.into {
+                        Into::Gset(prefix) | Into::Aset(prefix) => names.name(slot).starts_with(&**prefix),
+                        Into::Nothing => false,
+                    },
+                    _ => false,
+                })
         };
         for Quoted { command, piece, at } in std::mem::take(&mut self.quoted) {
             let Action::Sql(sql) = &self.commands[command].action else {

@@ -165,7 +165,7 @@ fn every_mistake_has_its_place_and_a_cure() {
     let cases = [
         ("SELECT 1;\n\\foo", 2, 1, "unknown command \\foo"),
         ("\\sett x 1", 1, 1, "unknown command \\sett"),
-        ("\\ set", 1, 1, "a backslash without a command"),
+        ("\\ ", 1, 1, "a backslash without a command"),
         ("\\set", 1, 5, "the name of a variable is missing"),
         ("\\set x", 1, 7, "an expression is missing"),
         ("\\set x-y 1", 1, 6, "\"x-y\" is not a name for a variable"),
@@ -240,6 +240,18 @@ fn every_mistake_has_its_place_and_a_cure() {
             1,
             1,
             "several statements in one query need the simple protocol",
+        ),
+        (
+            "\\set x 1\nSELECT ':x';",
+            2,
+            9,
+            "variable :x stands in quotes or in a comment",
+        ),
+        (
+            "SELECT 1 AS b \\gset a_\nSELECT ':a_b';",
+            2,
+            9,
+            "variable :a_b stands in quotes or in a comment",
         ),
         ("SELECT 'a;", 1, 8, "quoted text without an end"),
         ("SELECT $a$;", 1, 8, "quoted text without an end"),

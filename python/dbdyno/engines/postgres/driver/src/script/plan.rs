@@ -4,14 +4,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use dyno_model::{Error, Result};
-use dyno_script::{Action, Command, Frame, Names, Operand, Options, Rng, Slot, Sql, Value, read};
+use dyno_script::{AUTOMATIC, Action, Command, Frame, Names, Operand, Options, Rng, Slot, Sql, Value, read};
 
 use crate::plan::Protocol;
 use crate::script::spec::{ScriptSessionSpec, ScriptsSpec};
 use crate::script::statement::Statement;
-
-/// Variables that are set without being given (PostgreSQL documentation, "pgbench", Automatic Variables).
-const AUTOMATIC: [&str; 4] = ["client_id", "random_seed", "default_seed", "scale"];
 
 /// Orders of a group of sessions.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Results that go into variables: `\gset` and `\aset`.
 
-use dyno_script::{Frame, Into, Names, Slot, Value};
+use dyno_script::{Frame, Into, Names, Slot, Value, is_name};
 
 use crate::client::{column_names, values};
 
@@ -11,6 +11,8 @@ pub(crate) struct Results {
     slots: Vec<Option<Slot>>,
     /// The last row, as far as it is used.
     row: Vec<(Slot, Value)>,
+    /// A column whose name a variable cannot have.
+    nameless: Option<String>,
     rows: u64,
     /// Rows of the last statement that ended.
     last: u64,
@@ -21,6 +23,7 @@ impl Results {
     pub fn clear(&mut self) {
         self.slots.clear();
         self.row.clear();
+        self.nameless = None;
         (self.rows, self.last) = (0, 0);
     }
 
@@ -28,8 +31,10 @@ impl Results {
     pub fn take(&mut self, tag: u8, body: &[u8], into: &Into, names: &Names, frame: &mut Frame) {
         match (tag, into) {
             (b'T', Into::Gset(prefix) | Into::Aset(prefix)) => {
-                let slot = |name: String| names.find(&format!("{prefix}{name}"));
-                self.slots = column_names(body).into_iter().map(slot).collect();
+                let columns = column_names(body).into_iter();
+                let columns: Vec<String> = columns.map(|name| format!("{prefix}{name}")).collect();
+                self.slots = columns.iter().map(|name| names.find(name)).collect();
+                self.nameless = columns.into_iter().find(|name| !is_name(name));
             }
             (b'D', _) => {
                 self.rows += 1;
@@ -66,6 +71,9 @@ impl Results {
 
     /// All has come: `\gset` takes the one row of the last statement.
     pub fn finish(&mut self, into: &Into, frame: &mut Frame) -> Result<(), String> {
+        if let Some(name) = &self.nameless {
+            return Err(format!("{name:?} is no name for a variable: SELECT ... AS name"));
+        }
         if !matches!(into, Into::Gset(_)) {
             return Ok(());
         }

@@ -225,7 +225,9 @@ impl ScriptSession {
             return Ok(Progress::Done(CallEnd::Ok));
         };
         let most = self.plan.scripts.max_tries;
-        let again = AGAIN.contains(&code) && (most == 0 || self.retries + 1 < most);
+        let again = AGAIN.contains(&code)
+            && (most == 0 || self.retries + 1 < most)
+            && self.no_try_from_ns.is_none_or(|end_ns| now_ns() < end_ns);
         if self.measured && self.at < self.end {
             let tally = self.tally();
             let count = if again {
@@ -305,8 +307,12 @@ fn pause_ns(
             let mut text = Vec::new();
             value.sql_text(&mut text);
             let text = String::from_utf8_lossy(&text);
-            text.parse()
-                .map_err(|_| format!("variable :{name} is {text:?}, not a whole number"))?
+            // What follows the digits does not count, as in pgbench: 1.5 us is 1 us.
+            let sign = usize::from(text.starts_with('-'));
+            let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
+            text[..sign + digits]
+                .parse()
+                .map_err(|_| format!("variable :{name} is {text:?}, not a number"))?
         }
     };
     let factor = i64::try_from(unit_us).unwrap_or(i64::MAX).saturating_mul(1000);

@@ -65,6 +65,7 @@ pub struct ScriptSession {
     pub(super) validated: bool,
     pub(super) failure: Option<([u8; 5], String)>,
     pub(super) retries: u64,
+    pub(super) no_try_from_ns: Option<i64>,
     /// For each statement: whether the server knows it by its name.
     pub(super) known: Vec<bool>,
     pub(super) results: Results,
@@ -103,6 +104,7 @@ impl ScriptSession {
             validated: false,
             failure: None,
             retries: 0,
+            no_try_from_ns: None,
             known: vec![false; plan.statements.len()],
             results: Results::default(),
             blocking: true,
@@ -265,6 +267,7 @@ impl Session for ScriptSession {
         self.link.notices = 0;
         (self.retries, self.validated, self.ended_ns) = (0, false, None);
         (self.measured, self.since_ns) = (start.measured, start.now_ns);
+        self.no_try_from_ns = start.no_try_from_ns;
         self.script = self.plan.choose(&mut self.chooser);
         let place = &self.plan.places[self.script];
         (self.at, self.end) = (place.start, place.end);
