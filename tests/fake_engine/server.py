@@ -172,6 +172,9 @@ class FakeServer:
     ) -> Workload:
         return workload_of(scripts, name).model_copy(update={"work_unit": "calls", "work_short": "calls"})
 
+    def scale(self, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
+        return (3, "the tables have 3") if any(s.builtin for s in scripts) else None
+
     def calibrate(
         self,
         workload: Workload,

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from dbdyno.cli.app import app
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Plan
+from dbdyno.model.protocols import Target
 
 
 def run(*words: str) -> Result:
@@ -76,8 +77,8 @@ def test_built_in_scripts(words: str, made: list[tuple[str, int]]) -> None:
         ("-S --random-seed x", "--random-seed x", "time or rand"),
         ("-t 100 -S", "-t is an option of pgbench", "-T 10"),
         ("-i", "-i is an option of pgbench", "workload prepare pgbench"),
-        ("-S -n", "-n is an option of pgbench", "leave it out"),
-        ("-S -p 5433", "-p is an option of pgbench", "--dsn port=NUMBER"),
+        ("-S --vacuum-all", "--vacuum-all is an option of pgbench", "vacuumdb"),
+        ("-S -p 5433 --dsn host=a", "both --dsn and -p", "one of them"),
         ("", "nothing to run", "-f FILE"),
     ],
 )
@@ -85,6 +86,73 @@ def test_errors_name_the_cure(words: str, said: str, cure: str) -> None:
     error = run(*words.split(), "--dry-run").exception
     assert isinstance(error, UsageError)
     assert said in error.message and cure in str(error.cure)
+
+
+@pytest.mark.parametrize(
+    ("words", "dsn"),
+    [
+        ("-S", None),
+        ("-S bench", "dbname=bench"),
+        ("-S -h db.example -p 5433 -U me -d bench -n -P 5", "host=db.example port=5433 user=me dbname=bench"),
+        ("-S -h /tmp/a -U o'hara", "host=/tmp/a user='o\\'hara'"),
+        ("-S -d service=reporting", "service=reporting"),
+        ("lio -p 5433", "port=5433"),
+    ],
+)
+def test_where_to_connect_in_the_words_of_pgbench(
+    words: str, dsn: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str | None] = []
+
+    def target(options: dict[str, Any], _plan: Plan) -> Target:
+        found.append(options["dsn"])
+        raise UsageError("enough", "")
+
+    monkeypatch.setattr("dbdyno.cli.run._target", target)
+    assert isinstance(run(*words.split()).exception, UsageError)
+    assert found == [dsn]
+
+
+def test_h_alone_asks_for_help_and_a_rate_is_as_in_pgbench() -> None:
+    assert run("-h").output.startswith("Usage:")
+    paced = plan("-S", "-R", "50", "-L", "20", "-c", "2", "--max-tries", "0")["cells"][0]
+    assert paced["pacing"]["rate_per_s"] == 50 and paced["pacing"]["latency_limit_ns"] == 20_000_000
+    assert paced["driver"]["max_tries"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "protocol"),
+    [
+        ("select 1;\n", "", "prepared"),
+        ("select 1 \\; select 2;\n", "", "simple"),
+        ("select ':n';\n", "", "prepared"),
+        ("select ':n';\n", "-D n=1", "simple"),
+        ("select 1 as n \\gset\nselect ':n';\n", "", "simple"),
+        ("\\startpipeline\nselect ':scale';\n\\endpipeline\n", "", "prepared"),
+        ("select 1 \\; select 2;\n", "-M extended", "extended"),
+    ],
+)
+def test_simple_queries_are_chosen_where_a_script_needs_them(
+    tmp_path: Path, text: str, words: str, protocol: str
+) -> None:
+    path = tmp_path / "own.sql"
+    path.write_text(text, encoding="utf-8-sig")
+    done = CliRunner().invoke(app, ["run", "-f", str(path), *words.split(), "--dry-run", "--json"])
+    found = json.loads(done.output)
+    assert found["cells"][0]["driver"]["protocol"] == protocol
+    reasons = [c["reason"] for c in found["choices"] if c["name"] == "protocol"]
+    assert bool(reasons) == (protocol == "simple")
+    assert found["variants"][0]["scripts"][0]["text"] == text
+
+
+def test_the_scale_of_the_tables_is_used_whatever_was_asked_for(tmp_path: Path) -> None:
+    done = run("-S", "-s", "8", "-c", "1", "--measure", "1s", "--json", "--store", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    (stored,) = tmp_path.glob("*/plan.json")
+    made = json.loads(stored.read_text())
+    assert made["cells"][0]["params"]["scale"] == 3
+    (choice,) = [c for c in made["choices"] if c["name"] == "scale"]
+    assert (choice["value"], choice["reason"]) == ("3", "the tables have 3; scale 8 is not used")
 
 
 def test_the_list_of_built_in_scripts() -> None:

@@ -10,6 +10,7 @@ import click
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MADE = (
     click.option(
+        "-R",
         "--rate",
         metavar="CALLS/S",
         help="Begin calls at this rate whether or not earlier ones have ended: response times count from "
@@ -27,9 +28,11 @@ _MADE = (
         help="With a rate: calls come at random, or at equal distances.  [default: poisson]",
     ),
     click.option(
+        "-L",
         "--latency-limit",
         metavar="TIME",
-        help="With a rate: drop a call that is due for longer than this, and count it.  [default: none]",
+        help="With a rate: drop a call that is due for longer than this, and count it; a number is "
+        "milliseconds.  [default: none]",
     ),
     click.option(
         "--think",

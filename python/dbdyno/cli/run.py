@@ -9,6 +9,7 @@ import click
 
 from dbdyno import conduct, drive, observe, present
 from dbdyno.cli import completion, screen
+from dbdyno.cli.connection_words import connection_words, dsn_of
 from dbdyno.cli.options import (
     SETTING,
     bin_dir_option,
@@ -142,6 +143,7 @@ if TYPE_CHECKING:
 @snapshots_option
 @engine_option("System under load.")
 @dsn_option
+@connection_words
 @bin_dir_option
 @click.option(
     "--setting",
@@ -194,6 +196,7 @@ def run(**options: Any) -> None:
         for name in conduct.builtin_scripts(options["engine"] or ""):
             screen.say(name)
         return
+    options["dsn"] = dsn_of(options)
     labels = labels_of(options)
     host = observe.host()
     plan, workload = conduct.planned(_request(options), host)

@@ -19,6 +19,8 @@ def script_options(f: _F) -> _F:
         f = option(f)
     for flags, cure in _OTHERWISE.items():
         f = _refused(flags, cure)(f)
+    for flags, more in _IMPLIED.items():
+        f = click.option(*flags.split(), hidden=True, expose_value=False, **more)(f)
     return f
 
 
@@ -36,19 +38,28 @@ def _refused(flags: str, cure: str) -> Callable[[_F], _F]:
     )
 
 
-_FLAGS = ("-i", "-n", "-l")
+_FLAGS = ("-i", "-l", "--vacuum-all", "--show-script", "--debug", "--verbose-errors", "--exit-on-abort")
+_STORED = "--log-calls stores every call; dbdyno sql reads them"
 _OTHERWISE = {
     "-i --initialize": "dbdyno workload prepare pgbench -s 10",
-    "-n --no-vacuum": "leave it out: dbdyno never vacuums before a run",
-    "-l --log": "--log-calls stores every call",
+    "-l --log": _STORED,
     "-t --transactions": "measurements have a duration: -T 10, or --measure 10s",
-    "-R --refused-rate": "--rate 500",
-    "-L --refused-limit": "--latency-limit 50ms",
-    "-P --progress": "leave it out: progress is always shown",
-    "-U --username": "--dsn user=NAME",
-    "-p --port": "--dsn port=NUMBER",
-    "-d --dbname": "--dsn dbname=NAME",
+    "--vacuum-all": "vacuum before the run: vacuumdb --analyze",
+    "--aggregate-interval": _STORED,
+    "--sampling-rate": _STORED,
+    "--log-prefix": _STORED,
+    "--show-script": "the plan has the text: dbdyno run -b NAME --dry-run --json",
+    "--debug": "commands and their failures: -r",
+    "--verbose-errors": "each kind of failure is reported with its message",
+    "--exit-on-abort": "a session that fails is reported, and the others go on",
 }
+_IMPLIED: dict[str, dict[str, Any]] = {
+    "-n --no-vacuum": {"is_flag": True},  # dbdyno never vacuums before a run
+    "-P --progress": {},  # progress is always shown
+    "--progress-timestamp": {"is_flag": True},
+    "--failures-detailed": {"is_flag": True},  # failures are always reported by kind
+}
+"""Options of pgbench for what is so without them."""
 _OPTIONS = (
     click.option("-f", "--script", "files", metavar="FILE[@WEIGHT]", multiple=True, help=_FILE),
     click.option(
@@ -80,16 +91,17 @@ _OPTIONS = (
     ),
     click.option(
         "--max-tries",
-        type=click.IntRange(1),
+        type=click.IntRange(0),
         metavar="N",
-        help="Tries of a call that fails by a serialization failure or deadlock.  [default: 1]",
+        help="Tries of a call that fails by a serialization failure or deadlock; 0: until it succeeds or the "
+        "measurement ends.  [default: 1]",
     ),
     click.option(
         "-s",
         "--scale",
         type=click.IntRange(1),
         metavar="N",
-        help="Variable scale of the scripts.  [default: the number of pgbench's branches]",
+        help="Variable scale of your own scripts; pgbench's own have that of their tables.  [default: 1]",
     ),
     click.option(
         "--random-seed",

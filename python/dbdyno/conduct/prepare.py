@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dbdyno.conduct.cell import Presence, Unit
 from dbdyno.conduct.progress import ProgressListener
@@ -11,13 +12,14 @@ from dbdyno.conduct.tables import make_tables
 from dbdyno.drive import Interrupt
 from dbdyno.model.environment import Environment, ServerFacts
 from dbdyno.model.errors import TooFewConnections
-from dbdyno.model.plan import Calibration, Plan, Value, Workload
+from dbdyno.model.plan import Calibration, Cell, Choice, Plan, Value, Variant, Workload
 from dbdyno.model.protocols import Server, needed
 from dbdyno.model.table_making import TableWish
 from dbdyno.model.units import format_ns
 from dbdyno.plan import capped, fewer_sessions
 from dbdyno.store import Run, RunStore
 
+_HasParams = TypeVar("_HasParams", Variant, Cell)
 EXTRA_CONNECTIONS = 3  # control, activity, calibration
 _AS_ASKED, _AS_CHOSEN = (0.7, 1.4), (0.1, 2.0)
 """A call's duration over its target, within which the size of earlier runs is kept."""
@@ -25,7 +27,9 @@ _AS_ASKED, _AS_CHOSEN = (0.7, 1.4), (0.1, 2.0)
 
 def fitted(server: Server, plan: Plan) -> Plan:
     """An auto ladder ends at what the server has room for, and paced load has no more sessions, unless their
-    number was asked for; of others every rung must have its connections."""
+    number was asked for; of others every rung must have its connections. Scripts on tables of a size of their
+    own have that scale."""
+    plan = _scaled(server, plan)
     capacity, sessions = server.capacity(), connections(plan)
     room = capacity.free - EXTRA_CONNECTIONS
     if not 1 <= room < sessions:
@@ -34,6 +38,26 @@ def fitted(server: Server, plan: Plan) -> Plan:
     if any(c.pacing is not None for c in plan.cells):
         return fewer_sessions(plan, room, why)
     return plan if plan.adaptive is None else capped(plan, room, why)
+
+
+def _scaled(server: Server, plan: Plan) -> Plan:
+    """As pgbench does: another scale than that of the tables is not used, and said so."""
+    real = server.scripts and plan.scripts and server.scripts.scale(plan.scripts)
+    if not real or all(v.params.get("scale", real[0]) == real[0] for v in plan.variants):
+        return plan
+    given = ", ".join(sorted({str(v.params["scale"]) for v in plan.variants if "scale" in v.params}))
+    why = f"{real[1]}; scale {given} is not used"
+    choice = Choice(name="scale", value=str(real[0]), reason=why)
+    changed = {
+        "variants": tuple(_with_scale(v, real[0]) for v in plan.variants),
+        "cells": tuple(_with_scale(c, real[0]) for c in plan.cells),
+        "choices": (*plan.choices, choice),
+    }
+    return plan.model_copy(update=changed).sealed()
+
+
+def _with_scale(of: _HasParams, scale: int) -> _HasParams:
+    return of.model_copy(update={"params": {**of.params, "scale": scale}})
 
 
 def check_capacity(server: Server, plan: Plan) -> None:

@@ -16,7 +16,7 @@ from dbdyno.conduct import script_texts
 from dbdyno.conduct.script_texts import read_text
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean, nearest
-from dbdyno.model.plan import Experiment, Plan, ScriptSpec, Workload
+from dbdyno.model.plan import Choice, Experiment, Plan, ScriptSpec, Workload
 from dbdyno.model.script_workload import workload_of
 from dbdyno.plan import Fault, key_lines, line_of, parse_recipe, recipe_error, refusal, resolve
 
@@ -203,9 +203,13 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
     mix = [scripts[s] for s in experiment.mix]
     unit = workload_of(mix) if mix else workload(experiment.workload or "", experiment.engine)
     here = host.limits
+    experiment, why = script_texts.sent(experiment, scripts)
     plan = resolve(
         experiment, unit, here.usable_cpus, cpus_reason(host), scripts, here.affinity, host.siblings
     )
+    if why is not None:
+        choice = Choice(name="protocol", value="simple", reason=why)
+        plan = plan.model_copy(update={"choices": (*plan.choices, choice)}).sealed()
     if any(v.limits.of_system for v in plan.variants):
         topology = observe.topology()
         for variant in plan.variants:

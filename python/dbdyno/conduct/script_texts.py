@@ -11,6 +11,8 @@ from dbdyno.model.errors import UsageError, did_you_mean, nearest
 from dbdyno.model.plan import Experiment, PlannedScript, ScriptSpec
 from dbdyno.store.files import read_limited
 
+_STDIN = Path("/dev/stdin")
+
 
 def placed(experiment: Experiment, directory: Path) -> Experiment:
     """With the paths of its scripts below ``directory``, where they are relative."""
@@ -39,9 +41,23 @@ def read(experiment: Experiment) -> Mapping[ScriptSpec, PlannedScript]:
     return {spec: _read(spec, experiment.engine) for spec in specs}
 
 
+def sent(
+    experiment: Experiment, scripts: Mapping[ScriptSpec, PlannedScript]
+) -> tuple[Experiment, str | None]:
+    """As simple queries where scripts need them and no protocol was asked for; and why."""
+    if not scripts or experiment.driver.protocol is not None:
+        return experiment, None
+    given = [*experiment.variables, *(name for v in experiment.variants.values() for name in v.variables)]
+    why = engines.needs_simple(experiment.engine, list(scripts.values()), given)
+    if why is None:
+        return experiment, None
+    driver = experiment.driver.model_copy(update={"protocol": "simple"})
+    return experiment.model_copy(update={"driver": driver}), why
+
+
 def _read(spec: ScriptSpec, engine: str) -> PlannedScript:
     if spec.file is not None:
-        path = Path(spec.file)
+        path = _STDIN if spec.file == "-" else Path(spec.file)
         return PlannedScript(name=path.name, text=read_text(path, "script"), weight=spec.weight)
     name = _builtin(spec.builtin or "", engine)
     text = engines.scripts(engine)[name]
@@ -72,10 +88,13 @@ def _builtin(name: str, engine: str) -> str:
 def read_text(path: Path, what: str) -> str:
     """Raises :class:`UsageError`."""
     try:
-        return read_limited(path).decode()
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read the {what} {path}: {reason}", _near_file(path)) from e
+        return read_limited(path).decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        cure = f"convert it: iconv -f LATIN1 -t UTF-8 {path}"
+        raise UsageError(f"cannot read the {what} {path}: it is not UTF-8 text", cure) from e
+    except OSError as e:
+        cure = _near_file(path) if isinstance(e, FileNotFoundError) else "name a file that can be read"
+        raise UsageError(f"cannot read the {what} {path}: {e.strerror}", cure) from e
 
 
 def _near_file(path: Path) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from dbdyno.model.code_areas import CodeAreas
-    from dbdyno.model.plan import Workload
+    from dbdyno.model.plan import PlannedScript, Workload
     from dbdyno.model.protocols import Server, Target
     from dbdyno.model.snapshot import Snapshot
     from dbdyno.model.wait_advice import WaitAdvice
@@ -36,6 +36,8 @@ class Engine(Protocol):
     ``embedded``: an :class:`Embedded`;
     ``failure_kinds()``: what codes of failed calls mean;
     ``scripts()``: texts of scripts that come with it, by name;
+    ``needs_simple(scripts, given)``: why these scripts, with variables of these names, can be sent as simple
+    queries alone; else None;
     ``workloads()``: workloads that only it has, by name, or has otherwise than dbdyno's own of that name;
     ``imported(kind, content)``: snapshots of an export of another program;
     ``code_areas()``: parts of its program, by function;
@@ -132,6 +134,12 @@ def scripts(engine: str) -> Mapping[str, str]:
     """Texts of the scripts that come with it, by name."""
     found = getattr(_engine(engine), "scripts", None)
     return {} if found is None else cast("Mapping[str, str]", found())
+
+
+def needs_simple(engine: str, scripts: Sequence[PlannedScript], given: Sequence[str]) -> str | None:
+    """Why these scripts, with variables of these names, can be sent as simple queries alone; else None."""
+    found = getattr(_engine(engine), "needs_simple", None)
+    return None if found is None else cast("str | None", found(scripts, given))
 
 
 def failure_kinds(engine: str) -> Mapping[str, str]:

@@ -249,6 +249,10 @@ class Scripting(Protocol):
         line and column. Calls of that workload's cells of the variant
         are of these scripts. ``name``: the workload's, in place of one made of the scripts' names."""
 
+    def scale(self, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
+        """The size of the tables that these scripts run on, and how it is known; ``None``: any may be given.
+        Raises :class:`UsageError` where the tables are not there."""
+
 
 class Calibrating(Protocol):
     """Calls of a chosen length."""

@@ -170,6 +170,8 @@ def pacing_of(experiment: Experiment, rate: float | None) -> Pacing | None:
     if rate is None:
         return None
     limit = experiment.latency_limit
+    if limit is not None and limit.isdigit():
+        limit += "ms"  # as in pgbench
     limit_ns = None if limit is None else parse_duration_ns(limit, "--latency-limit")
     if limit_ns == 0:
         raise UsageError(f"--latency-limit {limit}: must be above 0", "write a duration: 50ms")

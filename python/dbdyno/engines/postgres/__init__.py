@@ -13,6 +13,7 @@ from dbdyno.model.errors import UsageError
 if TYPE_CHECKING:
     from dbdyno.engines.postgres.server import PostgresServer
     from dbdyno.model.code_areas import CodeAreas
+    from dbdyno.model.plan import PlannedScript
     from dbdyno.model.protocols import Target
     from dbdyno.model.snapshot import Snapshot
     from dbdyno.model.wait_advice import WaitAdvice
@@ -28,6 +29,7 @@ __all__ = [
     "failure_kinds",
     "helpers",
     "imported",
+    "needs_simple",
     "open_server",
     "scripts",
     "secret_in",
@@ -75,6 +77,13 @@ def scripts() -> dict[str, str]:
     folder = resources.files(__name__) / "workloads" / "pgbench"
     names = ("tpcb-like", "simple-update", "select-only")
     return {name: (folder / f"{name}.sql").read_text(encoding="utf-8") for name in names}
+
+
+def needs_simple(scripts: Sequence[PlannedScript], given: Sequence[str]) -> str | None:
+    """See :class:`dbdyno.engines.Engine`."""
+    from dbdyno.engines.postgres import script_check
+
+    return script_check.needs_simple(scripts, given)
 
 
 def failure_kinds() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -17,26 +18,44 @@ from dbdyno.model.plan import DriverSetup, PlannedScript
 _SHOWN = 100  # characters of a line in a message
 _MISSING = ("42P01", "42703", "42883", "42704", "3F000")
 """Tables, columns, functions, types and schemas that are not there: an earlier statement may make them."""
+_TYPES = ("42601", "42725", "42P18", "42883", "42804", "22P02")
+"""Errors of statements whose variables are parameters, which have no place or no type there."""
 _MAKES = re.compile(r"\s*(create|alter|drop|do|call|set)\b|.*\binto\b", re.IGNORECASE | re.DOTALL)
 _PREPARE = "dbdyno workload prepare pgbench -s 10"
 _OPENS, _CLOSES = ("begin", "start"), ("commit", "end", "rollback", "abort", "prepare")
+_AS_ASKED = DriverSetup(allow_shell=True)
 _Command = Mapping[str, Any]
 
 
-def check(connection: Connection, scripts: Sequence[PlannedScript], driver: DriverSetup) -> None:
-    """Raises :class:`ScriptError` with file, line and column of the first mistake."""
+def check(
+    connection: Connection, scripts: Sequence[PlannedScript], driver: DriverSetup, given: Sequence[str] = ()
+) -> None:
+    """Raises :class:`ScriptError` with file, line and column of the first mistake. ``given``: names of
+    variables."""
     if driver.pipeline:
         raise UsageError(
             "pipeline: a script says itself which of its statements go in one",
             "put \\startpipeline before them and \\endpipeline after",
         )
     for script in scripts:
-        _check_one(connection, script, driver)
+        _check_one(connection, script, driver, given)
 
 
-def commands(script: PlannedScript, driver: DriverSetup) -> list[_Command]:
+def needs_simple(scripts: Sequence[PlannedScript], given: Sequence[str]) -> str | None:
+    """What only the simple protocol can do of these scripts, and where; ``None``: nothing."""
+    for script in scripts:
+        with contextlib.suppress(ScriptError):
+            commands(script, _AS_ASKED.model_copy(update={"protocol": "simple"}), given)
+            try:
+                commands(script, _AS_ASKED, given)
+            except ScriptError as e:
+                return e.message.partition("\n")[0]
+    return None
+
+
+def commands(script: PlannedScript, driver: DriverSetup, given: Sequence[str] = ()) -> list[_Command]:
     """Those of a script, in its order. Raises :class:`ScriptError`."""
-    text = _core.read_script(script.name, script.text, driver.allow_shell, driver.protocol)
+    text = _core.read_script(script.name, script.text, driver.allow_shell, driver.protocol, list(given))
     read = json.loads(text)
     if (wrong := read["error"]) is not None:
         shown = "".join(f"\n    {line}" for line in wrong["shown"].split("\n"))
@@ -46,29 +65,26 @@ def commands(script: PlannedScript, driver: DriverSetup) -> list[_Command]:
     return found
 
 
-def scale_of(connection: Connection, scripts: Sequence[PlannedScript], given: object) -> int | None:
-    """The number of pgbench's branches, where its own scripts run on them, as pgbench counts it.
+def scale_of(connection: Connection, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
+    """The number of pgbench's branches, where its own scripts run on them; and in words how it is known.
 
-    Raises :class:`UsageError` where they are not there, or another scale was ``given``."""
+    Raises :class:`UsageError` where they are not there."""
     if not any(s.builtin for s in scripts):
         return None
     there = connection.execute("select pg_catalog.to_regclass('pgbench_branches') is not null").fetchone()
     if not (there and there[0]):
         raise UsageError("pgbench's tables are not in this database", _PREPARE)
     (counted,) = connection.execute("select count(*) from pgbench_branches").fetchone() or (0,)
-    if given is not None and str(given) != str(counted):
-        raise UsageError(
-            f"scale {given} was asked for, pgbench's tables here have {counted}",
-            f"leave out -s, or dbdyno workload prepare pgbench -s {given}",
-        )
-    return int(counted)
+    return int(counted), f"pgbench_branches has {counted} row{'' if counted == 1 else 's'}"
 
 
-def _check_one(connection: Connection, script: PlannedScript, driver: DriverSetup) -> None:
+def _check_one(
+    connection: Connection, script: PlannedScript, driver: DriverSetup, given: Sequence[str]
+) -> None:
     made = False
     opened: _Command | None = None
     branches = False
-    for command in commands(script, driver):
+    for command in commands(script, driver, given):
         branches |= command["kind"] in ("if", "elif", "else")
         if (sql := command["sql"]) is None:
             continue
@@ -107,6 +123,8 @@ def _parse(connection: Connection, script: PlannedScript, command: _Command, *, 
     message = (result.error_field(field.MESSAGE_PRIMARY) or b"refused").decode(encoding, "replace")
     hint = (result.error_field(field.MESSAGE_HINT) or b"").decode(encoding, "replace")
     cure = _PREPARE if script.builtin and state in _MISSING else hint or _cure(state)
+    if command["variables"] and state in _TYPES:
+        cure = "give the variable a type, as in :n::int, or take -M simple, which is pgbench's default"
     raise _error(script, command, int(position) - 1 if position else 0, message, cure)
 
 

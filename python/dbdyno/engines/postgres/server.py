@@ -21,6 +21,7 @@ from dbdyno.engines.postgres import (
     objects,
     observation,
     presence,
+    script_check,
     sessions,
     statements,
     timing,
@@ -194,6 +195,9 @@ class PostgresServer:
         self._scripts[workload.name, variant.name] = made
         return sessions.sized(workload, made)
 
+    def scale(self, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
+        return script_check.scale_of(self._connection, scripts)
+
     def calibrate(
         self,
         workload: Workload,
@@ -282,7 +286,7 @@ class PostgresServer:
 
     def _watch_half(self, query: str, numbered: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
         known = {pid for _, pid, _ in numbered}
-        here = self._presence.here
+        here, pid, major = self._presence.here, self._presence.pid, self.version // 10000
         return {
             "engine": "postgres",
             "activity": {
@@ -294,13 +298,9 @@ class PostgresServer:
             "os": here,
             "unseen": self._presence.status if not here else "not here",
             "main_pid": self._presence.main_pid,
-            "word": self._word() if here else None,
+            "word": word_spec(major, statement_spec(self._connection, pid, major)) if here else None,
             "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in self._unseen_tasks(known)],
         }
-
-    def _word(self) -> dict[str, Any] | None:
-        major = self.version // 10000
-        return word_spec(major, statement_spec(self._connection, self._presence.pid, major))
 
     def _unseen_tasks(self, known: Container[int]) -> Iterator[tuple[int, str]]:
         """(process, role) of those that the activity query leaves out."""
@@ -350,11 +350,10 @@ class PostgresServer:
         return truth.cases()
 
     def truth_setup(self, case: TruthCase) -> None:
-        with doing(f"preparing {case.name}"):
+        with doing(f"preparing {case.name}"), self._connection.patient():
             objects.own_schema(self._connection)
-            with self._connection.patient():
-                for statement in case.setup:
-                    self._connection.execute(statement.encode())
+            for statement in case.setup:
+                self._connection.execute(statement.encode())
             permitted = {n: v for n, v in case.settings.items() if self._may_set(n, v)}
         self._script_settings = {case.name: permitted}
 

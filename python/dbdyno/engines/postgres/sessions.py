@@ -176,9 +176,9 @@ def own_recipe(
     settings: Mapping[str, str],
 ) -> Recipe:
     """A recipe of scripts that a user chose, checked. Raises :class:`dbdyno.model.errors.ScriptError`."""
-    scale = script_check.scale_of(connection, mix, variant.params.get("scale"))
-    script_check.check(connection, mix, variant.driver)
-    params = {**variant.params, **({} if scale is None else {"scale": scale})}
+    scale = script_check.scale_of(connection, mix)
+    script_check.check(connection, mix, variant.driver, tuple(variant.params))
+    params = {**variant.params, **({} if scale is None else {"scale": scale[0]})}
     return Recipe(name, False, settings, tuple(mix), params=tuple(params.items()))
 
 

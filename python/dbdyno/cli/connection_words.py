@@ -1,0 +1,60 @@
+"""Where to connect in the words of psql and pgbench: -h, -p, -U, -d, and a database at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from dbdyno import conduct
+from dbdyno.model.errors import UsageError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_WORDS = {"host": "-h", "port": "-p", "user": "-U", "dbname": "-d"}
+
+
+def _help(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """``-h`` alone asks for help."""
+    if value == "":
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+    return value
+
+
+def connection_words(f: _F) -> _F:
+    """They stand for ``--dsn``."""
+    f = click.option("-h", "--host", is_flag=False, flag_value="", callback=_help, hidden=True)(f)
+    f = click.option("-p", "--port", type=click.IntRange(1, 65535), hidden=True)(f)
+    f = click.option("-U", "--username", "user", hidden=True)(f)
+    return click.option("-d", "--dbname", hidden=True)(f)
+
+
+def dsn_of(options: dict[str, Any]) -> str | None:
+    """``--dsn``, or one made of these words. Behind scripts, a word that is no workload is the database, as
+    for pgbench; it is taken out of ``options``."""
+    given = {name: str(options[name]) for name in _WORDS if options[name] is not None}
+    word = options["workload"]
+    scripts = (
+        options["files"] or options["builtins"] or options["select_only"] or options["skip_some_updates"]
+    )
+    if word and scripts and "dbname" not in given and not _is_ours(word, options["engine"] or ""):
+        given["dbname"], options["workload"] = word, None
+    dsn: str | None = options["dsn"]
+    if not given:
+        return dsn
+    if dsn is not None:
+        flag = _WORDS[next(iter(given))]
+        raise UsageError(f"both --dsn and {flag} were given", "give one of them: --dsn 'host=... dbname=...'")
+    if list(given) == ["dbname"] and ("=" in given["dbname"] or "://" in given["dbname"]):
+        return given["dbname"]
+    return " ".join(f"{name}={_quoted(value)}" for name, value in given.items())
+
+
+def _is_ours(word: str, engine: str) -> bool:
+    return "=" in word or word.endswith(".toml") or word in conduct.workloads(engine)
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return value if value.replace("/", "").replace(".", "").isalnum() else f"'{escaped}'"
