@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from dbdyno.engines.postgres.server import PostgresServer
+from dbdyno.model.plan import PlannedScript
 from tests.db.conftest import Bench
 
 pytestmark = pytest.mark.db
@@ -84,7 +86,8 @@ def test_work_of_a_transaction_is_what_the_server_counted(bench: Bench, own: str
     )
     done = bench.here("run", "order-entry", *words)
     assert done.returncode == 0, done.stderr
-    scripts = {r["name"]: r for r in json.loads(done.stdout)["script_rates"] if r["cell"] != "all"}
+    document = json.loads(done.stdout)
+    scripts = {r["name"]: r for r in document["script_rates"] if r["cell"] != "all"}
     mine = scripts["browse-orders-unbounded"]
     ((blocks, rows),) = bench.ask(COUNTED, own)
     assert mine["lio_per_call"] == pytest.approx(blocks)
@@ -106,3 +109,34 @@ def test_few_branches_are_warned_of_and_found(bench: Bench, own: str, scale: int
     if hot:
         assert "8 sessions change only 1 branch" in hot[0]["claim"] and hot[0]["value"] > 0.1
         assert "-s 8" in hot[0]["cure"]
+
+
+EXPLAIN = """explain (costs off) select product_id, name, price from dbdyno.products
+where category = 3 and product_id >= 7 order by product_id limit 10"""
+
+
+def test_shapes_of_plans_are_those_of_explain(kind_dsn: str, bench: Bench) -> None:
+    made = bench.here("workload", "prepare", "order-entry", "--warehouses", "2", "--dsn", kind_dsn)
+    assert made.returncode == 0, made.stderr
+    server = PostgresServer(kind_dsn)
+    try:
+        assert server.planning is not None
+        params = {"scale": 1, "warehouses": 2, "mode": "read-write"}
+        found = server.planning.shapes("order-entry", params, ())
+        own = PlannedScript(
+            name="own",
+            text="select 1;\n\\set a 1\nselect :a from pg_class where oid = :a;\ncreate temp table t();",
+        )
+        others = server.planning.shapes("script", {}, (own,))
+        assert server.planning.shapes("script", {}, (own,)).equals(others)  # nothing is left behind
+    finally:
+        server.close()
+    assert set(found["status"]) == {"ok"} and found["shape"].null_count() == 0
+    by = {(r["name"], r["line"]): r["shape"] for r in found.to_dicts()}
+    lines = [line for (line,) in bench.ask(EXPLAIN, kind_dsn)]
+    scan = next(word for word in lines[1].split() if word.startswith("products_"))
+    assert f"Limit > Index Scan {scan}" in by["browse-products", 5]
+    assert by["update-details", 6] == "Update addresses > Index Scan addresses_pkey"
+    assert others.select("line", "shape").rows() == [(1, "Result"), (3, others["shape"][1])]
+    assert "pg_class_oid_index" in others["shape"][1]
+    assert bench.here("clean", "--dsn", kind_dsn).returncode == 0

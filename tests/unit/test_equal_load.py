@@ -158,3 +158,23 @@ def test_the_size_is_the_parameter_or_its_default() -> None:
     assert (size_of(sized, {"scale": 40}), size_of(sized, {}), size_of(workload, {})) == (40, 1, None)
     assert size_words(sized, 40) == "1,000,000 orders"
     assert size_words(workload, 40) == "scale 40"
+
+
+def _with_plans(results: Results, shapes: Mapping[str, str]) -> Results:
+    """Each measurement with one statement, its plan by variant."""
+    key = ("cell", "workload", "variant", "sessions", "repeat")
+    one = {"script": 0, "name": "browse", "command": 2, "line": 5, "digest": None, "status": "ok"}
+    windows = results.tables["windows"].to_dicts()
+    found = [{k: w[k] for k in key} | one | {"shape": shapes[w["variant"]]} for w in windows]
+    return replace(results, tables={**results.tables, "plan_shapes": rows("plan_shapes", found)})
+
+
+def test_a_statement_with_another_plan_at_another_size_is_a_claim() -> None:
+    results = _results({"x1": 41.0, "x4": 41.0})
+    scan, index = "Seq Scan orders", "Index Scan orders_customer"
+    assert "plan-changes" not in _claims(_with_plans(results, {"x1": index, "x4": index}))
+    found = _claims(_with_plans(results, {"x1": scan, "x4": index}))["plan-changes"]
+    assert found.text == (
+        "Another plan with more data: browse, line 5, is executed by Seq Scan orders with 25,000 orders and "
+        "by Index Scan orders_customer with 100,000 orders."
+    )

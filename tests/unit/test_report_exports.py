@@ -71,9 +71,8 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
     assert list(found) == [
         "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "data_sources",
         "sources", "placements", "statements", "statement_texts", "statement_ledger", "wait_durations",
-        "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "grown",
-        "resets_done",
-        "system_calls", "system_call_sizes",
+        "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes",
+        "grown", "resets_done", "system_calls", "system_call_sizes",
         "rates", "ledger", "ledger_sources", "events", "microstates",
         "profile", "top_events", "observation", "comparison", "scaling", "answers", "findings",
     ]  # fmt: skip

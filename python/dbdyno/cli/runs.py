@@ -67,7 +67,7 @@ def _listed(values: list[Any]) -> str:
 _PARTS = {
     "claims": ("findings",),
     "profile": ("profile", "top_events"),
-    "scripts": ("script_rates", "command_rates", "script_failures", "script_ledger"),
+    "scripts": ("script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes"),
     "statements": ("statements", "statement_texts", "statement_ledger", "wait_durations"),
     "chains": ("wait_chains",),
     "events": ("events", "wait_durations"),

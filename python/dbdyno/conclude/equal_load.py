@@ -169,6 +169,27 @@ def equal_load(case: Case) -> Iterator[Claim]:
         if found:
             yield _whole(found, sizes, subject)
         yield from (_each(g, sizes, subject) for g in found if g.name)
+        yield from _plans(case.tables.get("plan_shapes", empty("plan_shapes")), sizes, subject)
+
+
+def _plans(shapes: pl.DataFrame, sizes: Sizes, subject: str) -> Iterator[Claim]:
+    """Statements whose plans are not of one shape at all sizes: one claim, with the first."""
+    by = {cell: size for size, cells in sizes.cells.items() for cell in cells}
+    known = shapes.filter(pl.col("cell").is_in(list(by))).drop_nulls("shape")
+    known = known.with_columns(size=pl.col("cell").replace_strict(by, return_dtype=pl.Int64)).sort("size")
+    changed = []
+    for (name, _command), rows in known.group_by("name", "command", maintain_order=True):
+        if rows["shape"].n_unique() > 1:
+            was = rows.row(0, named=True)
+            now = rows.filter(pl.col("shape") != was["shape"]).row(0, named=True)
+            changed.append((str(name), was, now))
+    if changed:
+        name, was, now = changed[0]
+        said = {"script": name, "line": was["line"], "before": was["shape"], "after": now["shape"]}
+        said |= {"first": size_words(sizes.workload, was["size"]), "n": len(changed)}
+        said |= {"last": size_words(sizes.workload, now["size"]), "others": len(changed) - 1}
+        parts = ["others"] if len(changed) > 1 else []
+        yield claim("plan-changes", said, float(len(changed)), parts=parts, subject=subject)
 
 
 def _whole(found: Sequence[Growth], sizes: Sizes, subject: str) -> Claim:

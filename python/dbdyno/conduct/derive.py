@@ -24,6 +24,7 @@ from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
 from dbdyno.account.off_cpu import sleep_profile, sleep_profile_total
 from dbdyno.account.placement import placement
+from dbdyno.account.plan_shapes import plan_shapes
 from dbdyno.account.script_ledger import script_ledger, script_ledger_total
 from dbdyno.account.script_statements import with_work
 from dbdyno.account.scripts import NAMES as SCRIPT_TABLES
@@ -86,6 +87,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["rates"] = judged(tables, plan)
     tables["over_time"] = window.over_time(cells)
     tables |= scripts(cells, tables["rates"], lambda: failure_kinds(environment.server.engine))
+    tables["plan_shapes"] = plan_shapes(cells)
     tables |= left_behind(cells)
     tables["profile"] = profile(tables)
     tables["statement_ledger"] = statement_ledger(tables)
@@ -177,6 +179,7 @@ HELD = (
     *("statements", "statement_texts", "wait_chains", "cpu_profile", "system_calls", "system_call_sizes"),
     *("sleep_profile", "statement_ledger", "wait_histogram", "wait_durations"),
     *SCRIPT_TABLES,
+    "plan_shapes",
     *GROWTH_TABLES,
 )
 """Tables of a part that conclusions are drawn from."""

@@ -14,6 +14,7 @@ from dbdyno.conduct.checks import DataChecks
 from dbdyno.conduct.deriving import Deriving, deriving
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.phased import checked, measure_phases
+from dbdyno.conduct.plans import with_plans
 from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts
 from dbdyno.conduct.progress import Progressing, ProgressListener, ending
 from dbdyno.conduct.resets import Resets, decided
@@ -138,7 +139,7 @@ def _climb(
         for raw in raws:
             snapshots.sampled(raw)
         snapshots.take(raws[-1].id, "end")
-        raws = checked(checks, raws)
+        raws = checked(checks, [*raws[:-1], with_plans(raws[-1], server, plan)])
         stage.look()
         if record.info.applied != stage.applied:
             record.update_info(applied=stage.applied)

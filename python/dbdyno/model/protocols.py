@@ -22,6 +22,7 @@ from dbdyno.model.plan import (
     Variant,
     Workload,
 )
+from dbdyno.model.planning import Planning
 from dbdyno.model.resetting import Resetting
 from dbdyno.model.snapshot import Snapshot
 from dbdyno.model.source import Source
@@ -373,6 +374,9 @@ class Server(Protocol):
 
     @property
     def resetting(self) -> Resetting | None: ...
+
+    @property
+    def planning(self) -> Planning | None: ...
 
     @property
     def checking(self) -> Checking | None: ...

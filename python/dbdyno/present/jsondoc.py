@@ -27,7 +27,7 @@ FORMAT = 1
 _TABLES = (
     *("rungs", "windows", "data_sources", "sources", "placements", "statements", "statement_texts"),
     *("statement_ledger", "wait_durations", "wait_chains"),
-    *("script_rates", "command_rates", "script_failures", "script_ledger"),
+    *("script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes"),
     *("grown", "resets_done"),
 )
 _CALLS = ("system_calls", "system_call_sizes")

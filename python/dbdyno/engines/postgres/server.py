@@ -32,6 +32,7 @@ from dbdyno.engines.postgres.checking import Checks
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import doing, recognised
 from dbdyno.engines.postgres.facts import sight
+from dbdyno.engines.postgres.planning import Plans
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
 from dbdyno.engines.postgres.query_id import statement_spec
@@ -94,7 +95,7 @@ class PostgresServer:
         self.scripts = self.calibrating = self.pooling = self.truths = self
         self.snapshots = Snapshots(here, self._statements, self._added)
         self.tables, self.resetting = Tables(here), Resets(here)
-        self.checking, self.world = Checks(here), None
+        self.checking, self.planning, self.world = Checks(here), Plans(here), None
 
     # -- what it is -----------------------------------------------------------------------------
     @property

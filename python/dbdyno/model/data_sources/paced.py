@@ -22,6 +22,14 @@ _DURATIONS = (
 )
 
 SCRIPTS: dict[str, tuple[Column, ...]] = {
+    "script_plans": (
+        _c("script", "i64", "0.., in the order in which they were given"),
+        _c("name", "str", "its name"),
+        _c("command", "i64", "0.., in the order of the script"),
+        _c("line", "i64", "line of the script on which it begins, from 1"),
+        _c("shape", "str", "nodes of the plan for no values in particular, the outermost first", null=True),
+        _c("status", "str", "ok, or why there is no plan"),
+    ),
     "scripts": (
         _c("session", "i64", "session number"),
         _c("script", "i64", "0.., in the order in which they were given"),

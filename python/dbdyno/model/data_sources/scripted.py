@@ -69,6 +69,14 @@ DERIVED_SCRIPTS: dict[str, tuple[Column, ...]] = {
         _c("count", "i64", "calls that failed so, from the barrier on"),
         _c("message", "str", "the first such message"),
     ),
+    "plan_shapes": (
+        *_SCRIPT,
+        _c("command", "i64", "0.., in the order of the script"),
+        _c("line", "i64", "line of the script on which it begins, from 1"),
+        _c("shape", "str", "nodes of the plan for no values in particular, the outermost first", null=True),
+        _c("digest", "str", "of the shape: equal where plans are alike", null=True),
+        _c("status", "str", "ok, or why there is no plan"),
+    ),
     "script_durations": (
         *CELL,
         _c("script", "i64", "as in script_rates"),
