@@ -76,7 +76,8 @@ class Resets:
     def _bring_back(self, one: DataSet) -> None:
         self._interrupt.check()
         cache = self._plan.experiment.reset_cache
-        made = bring_back(self._server, one.name, cache, self._interrupt, self._loading)
+        told = self._loading, self._listener.noted
+        made = bring_back(self._server, one.name, cache, self._interrupt, *told)
         self._whole.add(one.name)
         count = sum(t.rows for t in made.tables)
         line = {"data_set": one.name, "how": "loaded", "rows": count}

@@ -52,8 +52,11 @@ def make_tables(
     return MadeTables(making.rows > 0, making.workers, time.monotonic() - begun, steps, tables)
 
 
-def bring_back(server: Server, name: str, cache: Cache, interrupt: Interrupt, tick: Tick) -> MadeTables:
-    """Loads the tables of a data set again. After Ctrl-C or an error they stay unfinished."""
+def bring_back(
+    server: Server, name: str, cache: Cache, interrupt: Interrupt, tick: Tick, left: Callable[[str], None]
+) -> MadeTables:
+    """Loads the tables of a data set again. After Ctrl-C or an error they stay unfinished: ``left`` gets the
+    words for that."""
     begun = time.monotonic()
     making = needed(server.resetting, "bring data back").begin(name, cache)
     steps: dict[str, float] = {}
@@ -62,8 +65,10 @@ def bring_back(server: Server, name: str, cache: Cache, interrupt: Interrupt, ti
         tables = making.finish()
     except BaseException as e:
         making.undo()
-        if isinstance(e, DriverError):
-            raise translated(e) from None
+        left(f"the tables of {name} are unfinished: the next run that uses them loads them again")
+        known = translated(e) if isinstance(e, DriverError) else e
+        if isinstance(known, DbdynoError):
+            raise type(known)(f"bringing back the data of {name}: {known.message}", known.cure) from None
         raise
     return MadeTables(True, making.workers, time.monotonic() - begun, steps, tables)
 

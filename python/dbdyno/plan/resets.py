@@ -39,7 +39,10 @@ def _chosen(plan: Plan, sets: Sequence[DataSet]) -> tuple[Reset, str]:
         return "never", ""
     if refused := next((s.refused for s in changing if s.refused), ""):
         return "never", f"data are not brought back between measurements: {refused}"
-    return "each", "calls change rows: each measurement begins with the same data; --reset never leaves them"
+    return (
+        "each",
+        "calls change rows: each measurement begins with the same data; --reset never keeps the changes",
+    )
 
 
 def _asked(asked: Reset, sets: Sequence[DataSet]) -> str:
