@@ -39,6 +39,7 @@ _KEY = ("workload", "variant", "sessions", "rate_per_s")
 _PACED_SUMS = ("late", "dropped")
 _PACED_MEANS = (
     "offered_per_s",
+    "backlog_begin",
     "backlog_end",
     "service_mean_ns",
     "service_p50_ns",

@@ -122,6 +122,7 @@ class LiveProgress(NullProgressListener):
         """A column of its own where there are several."""
         wide = max((len(v.name) for v in self._plan.variants), default=0)
         several = len(self._plan.variants) > 1
+        name = "phase" if name == "variant" and self._plan.experiment.phases else name
         return Text(f"{name:{max(wide, len('variant'))}}  " if several else "", no_wrap=True)
 
     def _scaled(self, row: Mapping[str, Any]) -> Mapping[str, Any]:

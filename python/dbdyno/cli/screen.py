@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dbdyno import conduct, present
 from dbdyno.cli.config import is_quiet
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_ns
 from dbdyno.model.visible import one_line, shortened
 
 if TYPE_CHECKING:
@@ -85,9 +85,13 @@ def plan_lines(plan: Plan) -> list[str]:
     cells, about = f"{counted(len(plan.cells), 'measurement')}, {rates}sessions {shown}{again}", "about"
     if plan.adaptive is not None:
         cells, about = _auto_words(plan, plan.adaptive), "at most"
+    each = f"measurement {e.measure} each"
+    if e.phases:
+        cells = f"one measurement in {counted(len(e.phases), 'phase')}, sessions {shown}{again}"
+        each = f"phases {format_ns(sum(c.measure_ns for c in plan.cells if c.repeat == 1))}"
     lines = [
         f"{what}: {cells}",
-        f"warm-up {e.settle}, measurement {e.measure} each; {about} {in_minutes(plan.expected_ns)} in total",
+        f"warm-up {e.settle}, {each}; {about} {in_minutes(plan.expected_ns)} in total",
     ]
     return [
         *lines,
@@ -119,6 +123,8 @@ def _variant_lines(plan: Plan) -> list[str]:
     if len(plan.variants) < 2 and not any(v.words() for v in plan.variants):
         return []
     wide = max(len(v.name) for v in plan.variants)
+    if plan.experiment.phases:
+        return [f"phase {v.name:{wide}}  {v.doc}" for v in plan.variants]
     named = plan.experiment.params.keys() | {n for s in plan.experiment.variants.values() for n in s.params}
     lines = []
     for v in plan.variants:

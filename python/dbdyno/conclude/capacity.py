@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dbdyno.conclude import ladders, paced, smt
+from dbdyno.conclude import ladders, paced, phases, smt
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
@@ -25,6 +25,9 @@ _WIDE = 10.0
 def headline(case: Case) -> Iterator[Claim]:
     """For each ladder of a run its peak, up to which load it scales, and where its session time goes; one
     claim where nothing was measured."""
+    if case.plan.experiment.phases:
+        yield from phases.headline(case)
+        return
     ladders_of = [] if case.observed else list(case.rungs())
     if not ladders_of and not case.observed:
         yield claim("nothing-measured", {}, case="none")

@@ -267,6 +267,9 @@ def where(cell: Row, case: Case) -> str:
     """``8 sessions``, with variant and repeat where there are several; of an observation ``window 3``."""
     if case.observed:
         return f"window {cell['repeat']}"
+    if case.plan.experiment.phases:
+        again = f", repeat {cell['repeat']}" if case.plan.experiment.repeats > 1 else ""
+        return f"phase {cell['variant']}{again}"
     rate = case.rates.get(cell["cell"])
     text = load_words(cell["sessions"]) if rate is None else rate_words(rate)
     if rate is not None and not case.plan.by_rate:
@@ -279,8 +282,9 @@ def where(cell: Row, case: Case) -> str:
 
 
 def at(cell: Row, case: Case) -> str:
-    """``at 8 sessions``, ``in window 3``."""
-    return f"{'in' if case.observed else 'at'} {where(cell, case)}"
+    """``at 8 sessions``, ``in window 3``, ``in phase spike``."""
+    within = case.observed or case.plan.experiment.phases
+    return f"{'in' if within else 'at'} {where(cell, case)}"
 
 
 def listed(items: list[str], most: int = 4) -> str:

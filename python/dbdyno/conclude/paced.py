@@ -81,7 +81,7 @@ def _above(over: Row, case: Case) -> dict[str, Any]:
 def overload(case: Case) -> Iterator[Claim]:
     """More became due than was begun: response times have no end."""
     found = []
-    for cell in case.usable:
+    for cell in case.usable if not case.plan.experiment.phases else ():
         f = case.figures(cell["cell"])
         due, left = f.get("arrivals") or 0.0, f.get("backlog_end") or 0.0
         if left <= max(LEFT_OVER * due, cell["sessions"]):

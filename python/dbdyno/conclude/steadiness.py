@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.conclude import ladders
+from dbdyno.conclude import ladders, phases
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row, at, ids, of_cell
 from dbdyno.conclude.catalogue import claim
@@ -49,7 +49,7 @@ def steps(case: Case) -> Iterator[Claim]:
     """When the level of a window changed: calls per second, or the number of active sessions of an existing
     workload."""
     limit, found = _step_limit(case), []
-    for c in case.usable:
+    for c in phases.even(case):
         step = _stepped(case, c)
         if step is not None and _is_step(step, limit):
             change = step.second / step.first - 1
@@ -100,7 +100,7 @@ def _stepped(case: Case, cell: Row) -> Stepped | None:
 def drift(case: Case) -> Iterator[Claim]:
     """First half of a window against the second: calls per second, or the number of active sessions of an
     existing workload; but for windows with a step."""
-    steady = [c for c in case.usable if not _is_step(_stepped(case, c), _step_limit(case))]
+    steady = [c for c in phases.even(case) if not _is_step(_stepped(case, c), _step_limit(case))]
     tested = [(change, c) for c in steady if (change := _change(case, c)) is not None]
     limit = FALSE_ALARMS / max(1, len(tested))
     table = "table samples" if case.observed else "table progress"

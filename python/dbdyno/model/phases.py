@@ -29,7 +29,7 @@ class PhaseSpec(Strict):
     name: str = ""
     """Shown with its figures: ramp, hold, spike, soak."""
     duration: str = ""
-    """How long it lasts, at least 1s: 60s or 2m."""
+    """How long it lasts, at least 1s: 60s or 2min."""
     rate: float | str | None = None
     """Calls per second that become due; or from and to."""
     from_: float | str | None = Field(default=None, alias="from")

@@ -298,6 +298,7 @@ class Plan(Strict):
     cells: tuple[Cell, ...]
     adaptive: Adaptive | None = None
     reset: PlannedReset = PlannedReset()  # decided once the server is known
+    goal: Goal | None = None  # of phases: what each is to meet
     choices: tuple[Choice, ...] = ()
     expected_ns: int  # expected duration of the whole run
     digest: str = ""

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.phases import PhaseSpec
-from dbdyno.model.plan import Cell, Experiment, Variant
+from dbdyno.model.plan import Cell, Experiment, Goal, Variant
 from dbdyno.model.units import format_ns, parse_duration_ns
+from dbdyno.plan.adaptive_search import parse_goal
 from dbdyno.plan.observing import MIN_MEASURE_NS
 from dbdyno.plan.rates import parse_rate, renumbered
 
@@ -57,7 +58,7 @@ def _duration(number: int, who: str, phase: PhaseSpec) -> Iterator[Fault]:
         if parse_duration_ns(phase.duration, "duration") < MIN_MEASURE_NS:
             yield Fault(number, "duration", f"{who}: {phase.duration} is too short", "at least 1s")
     except UsageError as error:
-        yield Fault(number, "duration", f"{who}: {error.message}", error.cure or "write 60s or 2m")
+        yield Fault(number, "duration", f"{who}: {error.message}", error.cure or "write 60s or 2min")
 
 
 def _rates(number: int, who: str, phase: PhaseSpec) -> Iterator[Fault]:
@@ -126,6 +127,12 @@ def cells(experiment: Experiment, made: Sequence[Cell]) -> tuple[Cell, ...]:
             )
             found.append(renumbered(one, len(found) + 1, cell.repeat, len(found) + 1))
     return tuple(found)
+
+
+def goal(experiment: Experiment) -> Goal | None:
+    """What each phase is to meet. Raises :class:`UsageError`."""
+    asked = experiment.target if experiment.phases else None
+    return None if asked is None else parse_goal(asked)
 
 
 def variants(experiment: Experiment, base: Variant) -> tuple[Variant, ...]:

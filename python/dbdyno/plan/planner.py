@@ -93,6 +93,7 @@ def resolve(
         order=order,
         cells=cells,
         adaptive=adaptive,
+        goal=phases.goal(experiment),
         choices=tuple(choices),
         expected_ns=0,
     )

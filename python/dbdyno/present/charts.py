@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.present import charts_paced, charts_time, figures, headline
+from dbdyno.present import charts_paced, charts_time, figures, headline, phases
 from dbdyno.present.chart import (
     Spec,
     channel,
@@ -47,6 +47,8 @@ class Group(NamedTuple):
 
 def main(results: Results) -> list[Group]:
     """The first charts, by workload: throughput beside where the time went, then response times."""
+    if figures.is_phased(results):
+        return [g for g in [Group("", phases.charts(results))] if g.charts]
     series = series_of(results)
     paced = figures.is_paced(results)
     made = []

@@ -80,6 +80,11 @@ def is_paced(results: Results) -> bool:
     return "rate_per_s" in rungs.columns and rungs["rate_per_s"].null_count() < len(rungs)
 
 
+def is_phased(results: Results) -> bool:
+    """Whether its measurements are phases, and calls of one wait on into the next."""
+    return bool(results.plan.experiment.phases)
+
+
 def load_of(results: Results) -> Load:
     """Sessions; the rate of calls where it was set and the number of sessions is one."""
     by_rate = is_paced(results) and results.tables["rungs"]["sessions"].n_unique() == 1

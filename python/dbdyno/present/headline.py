@@ -109,6 +109,9 @@ PARAGRAPH = (
     *SEARCHED,
     "nothing-measured",
     "paced-capacity",
+    "phase",
+    "phase-target",
+    "phase-recovery",
     "peak",
     "scales-to",
     "scaling-limit",
@@ -174,6 +177,9 @@ def sentences(results: Results) -> list[str]:
     found = sorted((c for c in results.findings if c.id in PARAGRAPH), key=lambda c: PARAGRAPH.index(c.id))
     if found and found[0].id == SEARCHED[0]:
         found = [c for c in found if c.id != "paced-capacity"]
+    if figures.is_phased(results):
+        order = [v.name for v in results.plan.variants]
+        found.sort(key=lambda c: order.index(c.subject) if c.subject in order else len(order))
     leads = [(f"{c.subject}: " if c.subject else "", c.text) for c in found]
     ladders = figures.grouped((lead, text.removeprefix(lead)) for lead, text in leads)
     limited = [c.text for c in results.findings if c.id == FIRST]

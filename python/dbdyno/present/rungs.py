@@ -155,6 +155,17 @@ def paced_columns() -> dict[str, Made]:
     }
 
 
+def phase_columns() -> dict[str, Made]:
+    """The same in phases, whose calls wait on from one into the next."""
+    found = paced_columns()
+    before = (_number("before", 6, 2, "waiting at begin"), lambda r: known(r.get("backlog_begin"), _count))
+    found["response_p99_ns"] = (_number("p99", 7, 1, ""), _ns("response_p99_ns"))
+    first = {name: found.pop(name) for name in ("offered_per_s", "calls_per_s")}
+    left = {"backlog_begin": before, "backlog_end": found.pop("backlog_end")}
+    gone = ("rate_per_s", "calls_per_s_low")
+    return first | left | {name: made for name, made in found.items() if name not in gone}
+
+
 PACED_LEGEND = (
     "due/s: calls that became due; p50 to p99: from then on, svc p99: from the real start; late: begun more "
     "than 1 ms after; left: not begun at the end (then >= before p99). Shares of session time: in clnt% "
@@ -199,10 +210,10 @@ def running(work: str, paced: bool = False) -> tuple[list[Column], Callable[[Rec
     found = paced_columns() if paced else columns(work)
     made = [m for name, m in found.items() if name not in ("calls_per_s_low", "pool_queue_aas")]
     shown = [m for m in made if m[0].width]
-    return [c for c, _ in shown], lambda r: _row(r, shown)
+    return [c for c, _ in shown], lambda r: row(r, shown)
 
 
-def _row(r: Record, made: list[Made], key: bool = False) -> Row:
+def row(r: Record, made: list[Made], key: bool = False) -> Row:
     return Row([cell(r) for _, cell in made], _TONES.get(str(r.get("status")), ""), key=key)
 
 
@@ -213,6 +224,10 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     paced = is_paced(results.tables["rungs"].to_dicts())
     if not series:
         return [Paragraph("No load was measured.", "muted")]
+    if figures.is_phased(results):
+        from dbdyno.present import phases  # which draws by this module's columns
+
+        return phases.table(results)
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
         legend, shown = [], [_effects(results, results.comparison)]
     else:
@@ -240,7 +255,7 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
     made = [m for n, m in found_columns.items() if not absent.get(n)]
     number, peak = figures.series_of(results).index(series), frame["calls_per_s"].max()
     rows = [
-        _row(r, made, r["calls_per_s"] == peak)._replace(id=row_id(number, r["sessions"], r["rate_per_s"]))
+        row(r, made, r["calls_per_s"] == peak)._replace(id=row_id(number, r["sessions"], r["rate_per_s"]))
         for r in frame.to_dicts()
     ]
     found = accounts.throttled(results, series)
@@ -268,9 +283,9 @@ def _effects(results: Results, made: Comparison) -> Table:
     for r in rungs.to_dicts():
         place = r["sessions"], r["variant"]
         effect = compare_rows.effect(claims.get(place), made, r["variant"], r["repeats"])[:4]
-        row = _row(r, own, key=ranks.get(place) == 1)
-        cells = [_sessions(r), word(r["variant"]), *effect, *row.cells]
-        rows.append((r["sessions"], ranks.get(place, len(ranks)), row._replace(cells=cells)))
+        line = row(r, own, key=ranks.get(place) == 1)
+        cells = [_sessions(r), word(r["variant"]), *effect, *line.cells]
+        rows.append((r["sessions"], ranks.get(place, len(ranks)), line._replace(cells=cells)))
     heads = [
         found["sessions"][0],
         Column("variant", wraps=True),

@@ -104,7 +104,6 @@ fn what_a_stall_leaves_is_begun_in_the_next_window_with_its_whole_latency() {
     let windows = paced(&outcome);
     assert_eq!((windows[0].tally.started, windows[0].backlog_end), (1, 49));
     assert_eq!(windows[1].backlog_begin, Some(49));
-    assert_eq!(windows[0].tally.idle_ns, None, "the session was never free");
     let (gone, last) = (windows[1].tally.idle_ns, windows[1].tally.lag.max_ns.unwrap());
     assert!(gone.is_some() && last >= 68_500_000, "{gone:?}, {last}");
     assert_eq!(calls(&outcome.records), 0, "the call ends in the second window");

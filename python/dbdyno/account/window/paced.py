@@ -37,6 +37,10 @@ def is_paced(cell: RawCell) -> bool:
     return "pace" in cell.tables and cell.tables["pace"].height > 0
 
 
+def is_phase(cell: RawCell) -> bool:
+    return is_paced(cell) and cell.tables["pace"]["backlog_begin"].null_count() == 0
+
+
 def histograms(cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``cell_histogram``: response times, those of calls that were due and not begun among them."""
     return for_each("cell_histogram", cells, _histogram)
@@ -52,7 +56,7 @@ def _histogram(cell: RawCell) -> pl.DataFrame:
 
 def longest_ns(cell: RawCell) -> float | None:
     """The longest wait of a call that was due and not begun; ``None``: there is none."""
-    if not is_paced(cell) or not cell.tables["pace"]["backlog_end"].sum():
+    if not is_paced(cell) or not cell.tables["pace"]["backlog_age_max_ns"].sum():
         return None
     return float(cell.tables["pace"].select(pl.col("backlog_age_max_ns").max()).item())
 
@@ -62,6 +66,8 @@ def span_ns(cell: RawCell) -> float:
     calls took of it, and with the last ones where others were still to be begun."""
     meta, sessions, pace = cell.meta, cell.tables["sessions"], cell.tables["pace"]
     began, ended = meta.t0_ns, meta.t1_ns
+    if is_phase(cell):  # calls belong to the phase in which they end
+        return float(ended - began)
     arrivals = int(pace["arrivals"].sum())
     first = sessions["first_start_ns"].drop_nulls()
     if arrivals and len(first):
@@ -91,6 +97,17 @@ def figures(cell: RawCell) -> Iterator[Figure]:
     for name in ("lag_max_ns", "driver_lag_max_ns", "backlog_age_max_ns"):
         yield name, "ns", float(pace.select(pl.col(name).max()).item()), "ok", _SOURCE
     yield from _service(cell)
+    yield from _carried(cell)
+
+
+def _carried(cell: RawCell) -> Iterator[Figure]:
+    """In phases: what was left by the one before, and how long into this one until nothing waited."""
+    if not is_phase(cell):
+        return
+    begin, idle_ns = cell.tables["pace"].select("backlog_begin", "idle_ns").sum().row(0)
+    yield "backlog_begin", "calls", float(begin), "ok", _SOURCE
+    drained = (idle_ns - cell.meta.t0_ns) / NS_PER_S if idle_ns else None
+    yield "drained_s", "s", drained, "calls waited to the end", _SOURCE
 
 
 def _service(cell: RawCell) -> Iterator[Figure]:

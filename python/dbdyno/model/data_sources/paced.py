@@ -142,6 +142,12 @@ RUNG_PACE: tuple[Column, ...] = (
     ),
     _c("late", "f64", "calls begun more than 1 ms after they were due, all repeats", null=True),
     _c("dropped", "f64", "calls not begun as they were due for longer than the latency limit", null=True),
+    _c(
+        "backlog_begin",
+        "f64",
+        "in phases: calls due and not begun at the begin, mean of repeats; NULL: no phases",
+        null=True,
+    ),
     _c("backlog_end", "f64", "calls that were due and not begun at the end, mean of repeats", null=True),
     _c(
         "service_mean_ns",
