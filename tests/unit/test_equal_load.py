@@ -19,6 +19,9 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Parameter, Workload
 from dbdyno.model.results import Results
 from dbdyno.model.tables import rows
+from dbdyno.present.document import Table
+from dbdyno.present.selection import pick_of
+from dbdyno.present.sizes import by_size
 
 SCALE = Parameter(doc="size", type="int", default=1, counts=(25_000, "orders"))
 VARIANTS = ("x1", "x4")
@@ -178,3 +181,22 @@ def test_a_statement_with_another_plan_at_another_size_is_a_claim() -> None:
         "Another plan with more data: browse, line 5, is executed by Seq Scan orders with 25,000 orders and "
         "by Index Scan orders_customer with 100,000 orders."
     )
+
+
+def test_a_table_has_each_transaction_at_each_size() -> None:
+    results = _by_script(_results({"x1": 40.0, "x4": 44.0}, repeats=1), {"browse": {"x1": 30.0, "x4": 93.0}})
+    rates = results.tables["script_rates"].with_columns(cell=pl.lit("all"))
+    results = replace(results, tables={**results.tables, "script_rates": rates})
+    pick = pick_of(_with_plans(results, {"x1": "Seq Scan a", "x4": "Index Scan b"}), None)
+    assert pick is not None
+    (shown,) = by_size(_with_plans(results, {"x1": "Seq Scan a", "x4": "Index Scan b"}), pick)
+    assert isinstance(shown, Table)
+    cells = [[cell.text for cell in row.cells] for row in shown.rows]
+    assert [(r[0], r[1], r[3], r[-1]) for r in cells] == [
+        ("browse", "25,000 orders", "30.0", "Seq Scan a"),
+        ("browse", "100,000 orders", "93.0", "Index Scan b"),
+    ]
+    same = _by_script(
+        _results({"x1": 1.0, "x4": 1.0}, scale={"x1": 4, "x4": 4}), {"a": {"x1": 1.0, "x4": 1.0}}
+    )
+    assert by_size(same, pick) == []

@@ -15,6 +15,7 @@ from dbdyno.present.document import Block, Cell, Column, Paragraph, known, numer
 from dbdyno.present.figures import percent
 from dbdyno.present.script_time import session_time
 from dbdyno.present.selection import Pick, pick_of, rows_of
+from dbdyno.present.sizes import by_size
 
 _SHORT = 80
 """Characters of a command in a line."""
@@ -31,18 +32,19 @@ def brief(results: Results) -> list[Block]:
     rows = results.tables.get("script_rates", empty("script_rates"))
     pick = pick_of(results, None)
     more = rows["script"].n_unique() > 1 or bool(rows["retries"].sum())
-    return by_script(results, pick) if more and pick is not None else []
+    return by_script(results, pick, sizes=False) if more and pick is not None else []
 
 
-def by_script(results: Results, pick: Pick) -> list[Block]:
-    """A row for each script; how many calls failed, and why."""
+def by_script(results: Results, pick: Pick, *, sizes: bool = True) -> list[Block]:
+    """A row for each script; how many calls failed, and why; with ``sizes`` also by size of the data."""
     rows = rows_of(results, "script_rates", pick).sort("script").to_dicts()
     if not rows:
         return [Paragraph(f"No calls of scripts {pick.at}.", "muted")]
     failures = rows_of(results, "script_failures", pick)
     retried = any(r["retries"] for r in rows)
     kept = [(c, cell) for c, cell in _SCRIPT if c.head not in _OPTIONAL or retried]
-    return [table(f"By script {pick.at}", kept, rows), *remarks(_failed(failures))]
+    shown = table(f"By script {pick.at}", kept, rows)
+    return [shown, *remarks(_failed(failures)), *(by_size(results, pick) if sizes else [])]
 
 
 def by_command(results: Results, pick: Pick) -> list[Block]:
