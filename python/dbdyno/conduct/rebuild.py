@@ -138,7 +138,7 @@ def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
     """The raw tables of all readable cells of a run, each row with its cell's id."""
     cells, _ = record.read_cells()
     return {
-        name: pl.concat([c.tables[name].insert_column(0, pl.lit(c.id).alias("cell")) for c in cells])
+        name: pl.concat([c.tables[name].select(pl.lit(c.id).alias("cell"), pl.all()) for c in cells])
         for name in (RAW if cells else ())
     }
 
