@@ -57,6 +57,7 @@ def test_what_a_pgbench_user_types(own: Path) -> None:
         ("-S", [("select-only", 1)]),
         ("-N -S", [("select-only", 1), ("simple-update", 1)]),
         ("-b se@0 -b si@5", [("select-only", 0), ("simple-update", 5)]),
+        ("-S -b sel@4 -N", [("select-only", 4), ("select-only (2)", 1), ("simple-update", 1)]),
     ],
 )
 def test_built_in_scripts(words: str, made: list[tuple[str, int]]) -> None:

@@ -85,7 +85,7 @@ def _variant(
     if limits.cpus is not None:
         limits = limits.model_copy(update={"cpus": first_of(limits.cpus, allowed, f"variant {name}")})
     driver = DriverSpec.model_validate(_over(experiment.driver, spec.driver))
-    scripts = tuple(planned[s] for s in spec.scripts or experiment.mix)
+    scripts = _apart([planned[s] for s in spec.scripts or experiment.mix])
     given = {**_given(experiment), **_given(spec)}
     return Variant(
         name=name,
@@ -95,6 +95,17 @@ def _variant(
         settings=texts({**experiment.settings, **spec.settings}),
         driver=DriverSetup.of(driver),
         limits=limits,
+    )
+
+
+def _apart(scripts: Sequence[PlannedScript]) -> tuple[PlannedScript, ...]:
+    """Files of one name, or one file twice: the second is called ``name (2)``."""
+    seen = [s.name for s in scripts]
+    return tuple(
+        s.model_copy(update={"name": f"{s.name} ({earlier + 1})"})
+        if (earlier := seen[:i].count(s.name))
+        else s
+        for i, s in enumerate(scripts)
     )
 
 
