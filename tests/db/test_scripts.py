@@ -54,6 +54,15 @@ def test_pgbench_without_its_tables_names_the_cure(bench: Bench) -> None:
     assert "dbdyno workload prepare pgbench" in done.stderr
 
 
+def test_a_timeout_that_the_connection_asks_for_holds_in_the_sessions(bench: Bench, tmp_path: Path) -> None:
+    script = tmp_path / "own.sql"
+    script.write_text("select pg_sleep(1);\n")
+    asked = bench.with_words(options="-c statement_timeout=5ms")
+    done = bench.here("run", "-f", str(script), "--dsn", asked, "--json", *BRIEF)
+    (rung,) = json.loads(done.stdout)["rungs"]
+    assert rung["errors"] > 0 and "57014" in done.stdout
+
+
 DEADLOCK = """\\set a random(1, 2)
 begin;
 update pairs set n = n + 1 where id = :a;
