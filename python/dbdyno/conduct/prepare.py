@@ -65,10 +65,12 @@ def check_capacity(server: Server, plan: Plan) -> None:
     capacity, sessions = server.capacity(), connections(plan)
     needed = sessions + EXTRA_CONNECTIONS
     if capacity.free < needed:
+        room = capacity.free - EXTRA_CONNECTIONS
+        cure = f"use at most {room} sessions" if room > 0 else "end other connections"
         raise TooFewConnections(
             f"{sessions} sessions need {needed} connections (with {EXTRA_CONNECTIONS} of dbdyno's own), "
             f"{capacity.free} are free: {capacity.detail}",
-            f"use at most {max(0, capacity.free - EXTRA_CONNECTIONS)} sessions, or raise the limit",
+            f"{cure}, or raise the limit",
         )
 
 
