@@ -65,7 +65,8 @@ impl Link {
     }
 
     /// Sends `bytes` from `sent` on; until all has left, the session is `sending`.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the hot path; other uses are cold")]
+    #[inline(always)]
     pub fn send(&mut self, bytes: &[u8], sent: &mut usize, sending: &mut bool) -> Result<Progress> {
         match self.send_all(bytes, sent) {
             Ok(()) => {

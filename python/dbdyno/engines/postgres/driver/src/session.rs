@@ -84,6 +84,9 @@ impl PgSession {
                     if self.due == 0 {
                         ready = message.body.first().copied();
                     }
+                    if at == chunk.len() {
+                        break;
+                    }
                 }
                 b'E' => {
                     let end = failed(ServerError::parse(message.body))?;

@@ -51,6 +51,7 @@ impl Wire {
     }
 
     /// Pushes out what [`send`](Self::send) took but the socket did not.
+    #[inline]
     pub fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),

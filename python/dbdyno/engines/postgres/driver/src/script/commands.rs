@@ -22,16 +22,15 @@ impl CommandTally {
     /// One that ended well after so long.
     #[inline]
     pub fn count(&mut self, duration_ns: i64) {
-        self.min_ns = if self.timed == 0 {
-            duration_ns
-        } else {
-            self.min_ns.min(duration_ns)
-        };
+        if self.timed == 0 || duration_ns < self.min_ns {
+            self.min_ns = duration_ns;
+        }
         self.max_ns = self.max_ns.max(duration_ns);
         self.timed += 1;
         self.executions += 1;
         self.total_ns += duration_ns;
-        self.sum_sq_ns2 += duration_ns as f64 * duration_ns as f64;
+        let ns = duration_ns as f64;
+        self.sum_sq_ns2 += ns * ns;
     }
 
     /// Those of another session added.

@@ -111,12 +111,27 @@ impl ScriptSession {
     /// Sends the present statement, or what comes before it.
     #[inline]
     fn statement(&mut self) -> Result<Progress> {
-        self.out.clear();
-        if let Some(validation) = self.plan.validation.filter(|_| !self.validated) {
-            self.write(validation, true);
-            self.due = 1;
-            return self.send(Waiting::Validation);
+        match self.plan.validation {
+            Some(validation) if !self.validated => self.validate(validation),
+            _ => self.send_statement(),
         }
+    }
+
+    #[cold]
+    fn validate(&mut self, validation: usize) -> Result<Progress> {
+        self.out.clear();
+        self.write(validation, true);
+        self.due = 1;
+        self.send(Waiting::Validation)
+    }
+
+    #[expect(
+        clippy::inline_always,
+        reason = "the hot path; the use after a validation is not"
+    )]
+    #[inline(always)]
+    fn send_statement(&mut self) -> Result<Progress> {
+        self.out.clear();
         let planned = &self.plan.commands[self.at];
         if planned.wants_rows {
             self.results.clear();
@@ -127,7 +142,8 @@ impl ScriptSession {
         self.send(Waiting::Answer)
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the hot path; other uses are not")]
+    #[inline(always)]
     fn write(&mut self, statement: usize, sync: bool) {
         let known = self.known[statement];
         self.plan.statements[statement].write(&self.frame, &self.plan.names, known, sync, &mut self.out);
@@ -259,13 +275,18 @@ impl ScriptSession {
                 self.known[self.plan.validation.unwrap_or_default()] =
                     self.plan.session.protocol == Protocol::Prepared;
                 self.validated = true;
-                self.statement()
+                self.after_validation()
             }
             _ => {
                 self.link.walker.want_rows(false);
                 self.after_failure()
             }
         }
+    }
+
+    #[cold]
+    fn after_validation(&mut self) -> Result<Progress> {
+        self.send_statement()
     }
 
     /// The present command has ended well, unless its rows are wrong.

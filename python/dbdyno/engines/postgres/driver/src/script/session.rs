@@ -134,7 +134,8 @@ impl ScriptSession {
 
     // -- the wire ---------------------------------------------------------------------------------
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the hot path; other uses are rare")]
+    #[inline(always)]
     pub(super) fn send(&mut self, waiting: Waiting) -> Result<Progress> {
         self.waiting = waiting;
         self.sent = 0;
@@ -142,11 +143,11 @@ impl ScriptSession {
         if self.blocking && self.out.len() > SAFE_BYTES {
             return self.exchange();
         }
-        self.push()
+        self.link.send(&self.out, &mut self.sent, &mut self.sending)
     }
 
-    /// Sends (the rest of) what is to be sent.
-    #[inline]
+    /// Sends the rest of what is to be sent.
+    #[cold]
     fn push(&mut self) -> Result<Progress> {
         self.link.send(&self.out, &mut self.sent, &mut self.sending)
     }
@@ -192,6 +193,9 @@ impl ScriptSession {
                     self.status = message.body.first().copied().unwrap_or(IDLE);
                     ready = self.due == 1;
                     self.due = self.due.saturating_sub(1);
+                    if at == chunk.len() {
+                        break;
+                    }
                 }
                 b'T' | b'D' | b'C' | b'I' => {
                     if let Action::Sql(sql) = &plan.commands[self.at].command.action {

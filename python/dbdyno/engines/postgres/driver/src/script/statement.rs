@@ -69,7 +69,8 @@ impl Statement {
     #[inline]
     pub fn write(&self, frame: &Frame, names: &Names, known: bool, sync: bool, out: &mut Vec<u8>) {
         if self.protocol == Protocol::Simple {
-            return self.query(frame, names, out);
+            self.query(frame, names, out);
+            return;
         }
         if !known || self.protocol == Protocol::Extended {
             out.extend_from_slice(&self.parse);
@@ -85,6 +86,7 @@ impl Statement {
         out.extend_from_slice(&self.execute[..self.execute.len() - left_out]);
     }
 
+    #[inline(never)]
     fn query(&self, frame: &Frame, names: &Names, out: &mut Vec<u8>) {
         let begin = out.len();
         out.extend_from_slice(b"Q\0\0\0\0");
