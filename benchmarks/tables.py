@@ -1,10 +1,11 @@
 """Times of prepared tables. ``tables``: ``pgbench -i`` and ``dbdyno workload prepare pgbench``, in pairs.
 ``order-tables``: order entry with 10^6 orders, and plain COPY of the same rows from files over as many
-connections; and what an order costs where there are 10^5, 10^6 and 10^7."""
+connections; and what an order costs where there are 10^5 to 10^7."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -13,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
@@ -26,19 +27,19 @@ WANTED = 0.6
 ORDERS_SCALE = 40  # 10^6 orders
 ORDERS_WANTED = 1.3
 CONNECTIONS = 2
-BYTES_PER_ORDER = 1_200  # with its items, indexes and WAL: more than was seen
+BYTES_PER_ORDER = 700  # with its items and indexes 500; WAL and sorts
 PROGRAM = str(Path(sys.executable).parent / "dbdyno")
 WORKLOADS = resources.files("dbdyno.engines.postgres") / "workloads"
 _ORDERS = ("workload", "prepare", "order-entry", "--workers", str(CONNECTIONS), "--json")
 
 
 def main(pairs: int, _seconds: float) -> None:
-    with _server() as (dsn, _):
-        against_pgbench(dsn, find_programs(None).bin_dir, pairs)
+    with _server() as (dsn, data):
+        against_pgbench(dsn, _postmaster(data), find_programs(None).bin_dir, pairs)
 
 
-def against_pgbench(dsn: str, programs: Path, pairs: int) -> None:
-    """Each command begins without tables."""
+def against_pgbench(dsn: str, postmaster: int, programs: Path, pairs: int) -> None:
+    """Each command begins without tables. CPU time: of the program and of all processes of the server."""
     pgbench = [str(programs / "pgbench"), "-i", "-q", "-s", str(SCALE)]
     drop = [PROGRAM, "workload", "drop", "pgbench", "--dsn", dsn]
     ways = {
@@ -47,13 +48,19 @@ def against_pgbench(dsn: str, programs: Path, pairs: int) -> None:
         "workload prepare": [PROGRAM, "workload", "prepare", "pgbench", "-s", str(SCALE), "--dsn", dsn],
     }
     seconds: dict[str, list[float]] = {way: [] for way in ways}
+    cpu_s: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(pairs):
         for way, argv in ways.items():
+            before_s = _cpu_s(postmaster)
             seconds[way].append(_timed(argv)[0])
+            cpu_s[way].append(_cpu_s(postmaster) - before_s)
             _timed(drop if way == "workload prepare" else [pgbench[0], "-i", "-I", "d", dsn])
-        print(", ".join(f"{way} {all_[-1]:.2f} s" for way, all_ in seconds.items()), flush=True)
+        print(
+            ", ".join(f"{w} {seconds[w][-1]:.2f} s ({cpu_s[w][-1]:.2f} s of CPU)" for w in ways), flush=True
+        )
     for theirs in list(ways)[:2]:
         _ratio(f"workload prepare / {theirs}", seconds["workload prepare"], seconds[theirs], WANTED)
+        _ratio(f"CPU time, the same / {theirs}", cpu_s["workload prepare"], cpu_s[theirs], WANTED)
 
 
 def orders(pairs: int, _seconds: float) -> None:
@@ -62,16 +69,24 @@ def orders(pairs: int, _seconds: float) -> None:
         _timed(prepare)
         plain = Plain(dsn, Path(files))
         plain.write()
-        ours, theirs = [], []
+        postmaster = _postmaster(data)
+        seconds: list[tuple[float, float]] = []
+        cpu_s: list[tuple[float, float]] = []
         for _ in range(pairs):
             _drop(dsn)
-            theirs.append(plain.load())
+            first_s = _cpu_s(postmaster)
+            plain_s = plain.load()
+            middle_s = _cpu_s(postmaster)
             plain.drop()
-            ours.append(_timed(prepare)[0])
-            print(f"plain COPY {theirs[-1]:.2f} s, workload prepare {ours[-1]:.2f} s", flush=True)
-        _ratio("workload prepare order-entry / plain COPY", ours, theirs, ORDERS_WANTED)
+            dropped_s = _cpu_s(postmaster)
+            seconds.append((_timed(prepare)[0], plain_s))
+            cpu_s.append((_cpu_s(postmaster) - dropped_s, middle_s - first_s))
+            print(f"workload prepare, plain COPY: {seconds[-1]} s, CPU {cpu_s[-1]} s", flush=True)
+        for what, pairs_of_it in (("time", seconds), ("CPU time", cpu_s)):
+            ours, theirs = zip(*pairs_of_it, strict=True)
+            _ratio(f"{what} of workload prepare order-entry / plain COPY", ours, theirs, ORDERS_WANTED)
         _drop(dsn)
-        for scale in (4, 40, 400):
+        for scale in (4, 40, 120, 400):
             _cost_of_an_order(dsn, data, scale)
 
 
@@ -147,6 +162,25 @@ def _server() -> Iterator[tuple[str, Path]]:
         yield str(instance.facts()["dsn"]), instance.data
     finally:
         instance.close()
+
+
+def _postmaster(data: Path) -> int:
+    return int((data / "postmaster.pid").read_text().splitlines()[0])
+
+
+def _cpu_s(postmaster: int) -> float:
+    """CPU time of the server up to now, and of programs that have ended. A backend ends after its client."""
+    time.sleep(0.5)
+    ours = os.times()
+    ticks = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = file.read_text().rpartition(")")[2].split()
+            if file.parent.name == str(postmaster):
+                ticks += sum(map(int, fields[11:15]))  # with the backends that have ended
+            elif int(fields[1]) == postmaster:
+                ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK") + ours.children_user + ours.children_system
 
 
 def _ratio(what: str, ours: Sequence[float], theirs: Sequence[float], wanted: float) -> None:
