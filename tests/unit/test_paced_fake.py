@@ -26,7 +26,7 @@ S, MS = 1_000_000_000, 1_000_000
 pytestmark = pytest.mark.whole
 
 
-def _paced(law: str, rates: list[float], sessions: int = 1, measure_s: int = 10, **pacing: Any) -> Climb:
+def paced_climb(law: str, rates: list[float], sessions: int = 1, measure_s: int = 10, **pacing: Any) -> Climb:
     server = FakeServer(Target(dsn=f"fake:{law}"))
     planned = [
         plan_cell(sessions, 1, number, measure_s * S).model_copy(
@@ -56,7 +56,7 @@ def _rungs(made: Climb) -> list[dict[str, Any]]:
 def test_one_session_with_random_arrivals_and_services_is_m_m_1() -> None:
     """Response times are exponential with rate mu - lambda (Kleinrock, Queueing Systems I (1975), 3.2)."""
     law = "cpus=2,call=Timeout/PgSleep:10ms,exponential=on"
-    (rung,) = _rungs(_paced(law, [50.0], measure_s=400))
+    (rung,) = _rungs(paced_climb(law, [50.0], measure_s=400))
     mean_s = 1 / (100 - 50)
     assert rung["offered_per_s"] == pytest.approx(50, rel=0.05)
     assert rung["response_mean_ns"] / S == pytest.approx(mean_s, rel=0.1)
@@ -68,7 +68,7 @@ def test_one_session_with_random_arrivals_and_services_is_m_m_1() -> None:
 
 
 def test_constant_arrivals_below_the_capacity_never_wait() -> None:
-    (rung,) = _rungs(_paced("call=Timeout/PgSleep:10ms", [80.0], arrivals="constant"))
+    (rung,) = _rungs(paced_climb("call=Timeout/PgSleep:10ms", [80.0], arrivals="constant"))
     assert rung["response_p99_ns"] == rung["service_p99_ns"] == pytest.approx(10 * MS, rel=0.01)
     assert rung["calls_per_s"] == pytest.approx(80, rel=0.01)
     assert (rung["late"], rung["dropped"], rung["backlog_end"]) == (0, 0, 0)
@@ -77,7 +77,7 @@ def test_constant_arrivals_below_the_capacity_never_wait() -> None:
 def test_every_call_that_became_due_is_somewhere() -> None:
     """Begun, dropped, or left over; of the window alone."""
     for law, limit in (("call=Timeout/PgSleep:30ms", None), ("call=Timeout/PgSleep:30ms", 100 * MS)):
-        made = _paced(law, [90.0], sessions=2, latency_limit_ns=limit)
+        made = paced_climb(law, [90.0], sessions=2, latency_limit_ns=limit)
         pace = made.cells[0].tables["pace"].row(0, named=True)
         assert pace["arrivals"] == pace["begun"] + pace["dropped"] + pace["backlog_end"]
         assert made.cells[0].tables["backlog_histogram"]["count"].sum() == pace["backlog_end"]
@@ -85,7 +85,7 @@ def test_every_call_that_became_due_is_somewhere() -> None:
 
 def test_a_rate_above_the_capacity_is_said_with_the_backlog() -> None:
     """Two sessions of 20 ms deliver 100/s; at 150/s constant arrivals 50/s are left over."""
-    made = _paced("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
+    made = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
     results = _results(made)
     low, _, high = results.tables["rungs"].to_dicts()
     assert low["calls_per_s"] == pytest.approx(60, rel=0.01)
@@ -108,7 +108,7 @@ def test_a_rate_above_the_capacity_is_said_with_the_backlog() -> None:
 
 
 def test_calls_over_the_latency_limit_are_dropped_and_counted() -> None:
-    made = _paced("call=Timeout/PgSleep:20ms", [100.0], arrivals="constant", latency_limit_ns=50 * MS)
+    made = paced_climb("call=Timeout/PgSleep:20ms", [100.0], arrivals="constant", latency_limit_ns=50 * MS)
     results = _results(made)
     (rung,) = results.tables["rungs"].to_dicts()
     assert rung["calls_per_s"] == pytest.approx(50, rel=0.02)
@@ -123,7 +123,7 @@ def test_calls_over_the_latency_limit_are_dropped_and_counted() -> None:
 def test_a_stopped_server_shows_in_the_percentiles_as_theory_says() -> None:
     """No call is served for 2 of 10 s: latencies of those that became due meanwhile are even from 0 to
     2 s, of all calls a fifth. A closed loop of 4 sessions would have made 4 such calls."""
-    made = _paced("call=Timeout/PgSleep:1ms,stall=4s+2s", [100.0], sessions=4, arrivals="constant")
+    made = paced_climb("call=Timeout/PgSleep:1ms,stall=4s+2s", [100.0], sessions=4, arrivals="constant")
     (rung,) = _rungs(made)
     assert rung["response_max_ns"] / S == pytest.approx(2.0, rel=0.03)
     assert rung["response_p99_ns"] / S == pytest.approx(2 * (1 - 0.01 / 0.2), rel=0.03)
@@ -134,7 +134,7 @@ def test_a_stopped_server_shows_in_the_percentiles_as_theory_says() -> None:
 
 
 def test_pages_show_figures_by_rate_and_never_pool_rates() -> None:
-    made = _paced("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
+    made = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, arrivals="constant")
     results = _results(made)
     drawn = {c.id: c for group in (*charts.main(results), *charts.durations(results)) for c in group.charts}
     assert set(drawn) == {"throughput", "stack-aas", "response", "distribution", "percentiles"}
@@ -160,7 +160,7 @@ def test_runs_are_compared_at_the_rates_that_they_share() -> None:
     a, b, other = (
         replace(r, info=r.info.model_copy(update={"id": name}))
         for name, rates in (("a", [20.0, 40.0, 80.0]), ("b", [40.0, 160.0]), ("other", [30.0]))
-        for r in [_results(_paced(law, rates, sessions=2, arrivals="constant"))]
+        for r in [_results(paced_climb(law, rates, sessions=2, arrivals="constant"))]
     )
     made = compare_runs(a, b)
     lines = [x for t in made.metrics if t.metric == "response_p50_ns" for x in t.lines]
@@ -174,8 +174,8 @@ def test_runs_are_compared_at_the_rates_that_they_share() -> None:
 
 def test_one_rate_over_several_numbers_of_sessions() -> None:
     """20 ms a call: 100 calls/s need 2 sessions."""
-    made = _paced("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=1)
-    more = _paced("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=2)
+    made = paced_climb("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=1)
+    more = paced_climb("call=Timeout/PgSleep:20ms", [98.0], arrivals="constant", sessions=2)
     both = Plan(
         experiment=made.plan.experiment, cpus=2, call_target_ns=None, expected_ns=1,
         cells=(*made.plan.cells, *more.plan.cells),
@@ -190,14 +190,14 @@ def test_one_rate_over_several_numbers_of_sessions() -> None:
 
 def test_a_few_calls_that_wait_at_the_end_are_no_overload() -> None:
     """One call of 1 s, and one session: 1 or 2 may wait whenever one looks."""
-    results = _results(_paced("call=Timeout/PgSleep:10ms", [99.0], sessions=4, measure_s=1))
+    results = _results(paced_climb("call=Timeout/PgSleep:10ms", [99.0], sessions=4, measure_s=1))
     assert not {f.id for f in results.findings} & {"paced-overload"}
     (capacity,) = (f for f in results.findings if f.id == "paced-capacity")
     assert capacity.said["rate"] == 99
 
 
 def test_what_the_terminal_shows_fits_80_columns() -> None:
-    made = _paced("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2)
+    made = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2)
     text = as_text(present.brief(_results(made)), 80)
     head = next(line for line in text.splitlines() if "due/s" in line and "calls/s" in line)
     for name in ("p50", "p99", "svc p99", "left"):

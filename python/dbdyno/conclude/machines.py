@@ -250,6 +250,11 @@ def pairs(a: Sequence[Ladder], b: Sequence[Ladder]) -> tuple[tuple[Ladder, Ladde
         return found
     if len(a) == len(b) == 1:
         return ((a[0], b[0]),)
+    if not a or not b:
+        raise UsageError(
+            "a run has no ladder of sessions: paced runs have rates, observations have windows",
+            "measure numbers of sessions without a rate on both; dbdyno compare RUN RUN compares rates",
+        )
     raise UsageError(
         f"no ladder in common: {_names(a)} against {_names(b)}",
         "measure the same workload and variant on both machines",
@@ -257,4 +262,4 @@ def pairs(a: Sequence[Ladder], b: Sequence[Ladder]) -> tuple[tuple[Ladder, Ladde
 
 
 def _names(ladders: Sequence[Ladder]) -> str:
-    return ", ".join(ladder.name for ladder in ladders) or "none"
+    return ", ".join(ladder.name for ladder in ladders)

@@ -27,8 +27,8 @@ def capacity(case: Case, name: str, rows: list[Row]) -> Iterator[Claim]:
         return
     counts = len(known) if len({_rate(r) for r in known}) == 1 else 1
     if counts > 1:  # one rate over several numbers of sessions
-        known = [next((r for r in known if _delivered(r)), known[-1])]
-    over = next((r for r in known if not _delivered(r)), None)
+        known = [next((r for r in known if delivered(r)), known[-1])]
+    over = next((r for r in known if not delivered(r)), None)
     met = [r for r in known if over is None or _rate(r) < _rate(over)]
     best = max(met, key=_rate, default=None)
     said: dict[str, Any] = {"least": LEFT_OVER, "sessions": known[-1]["sessions"]}
@@ -57,7 +57,7 @@ def _rate(rung: Row) -> float:
     return float(rung["rate_per_s"] or rung["offered_per_s"])
 
 
-def _delivered(rung: Row) -> bool:
+def delivered(rung: Row) -> bool:
     """Whether nearly all calls that became due were begun, but for as many as the sessions soon take up."""
     waiting, lost = rung["backlog_end"] or 0.0, rung["dropped"] or 0.0
     left = waiting * rung["repeats"] if waiting > rung["sessions"] else 0.0

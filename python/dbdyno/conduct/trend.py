@@ -7,11 +7,14 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.conclude.paced import delivered
 from dbdyno.conclude.trend import concluded
 from dbdyno.model.errors import StoreError, UsageError, did_you_mean
+from dbdyno.model.pacing import Pacing
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import LEFT_OUT
 from dbdyno.model.trend import ALIASES, FIGURES, Figure, LeftOut, Point, Trend
+from dbdyno.model.units import format_ns
 from dbdyno.store import Listed, Run
 
 Say = Callable[[str], None]
@@ -48,10 +51,14 @@ def trend(
             left.setdefault(why, []).append(member.run.id)
         else:
             joined.append(member.point)
-    at = "the peak" if sessions is None and wanted.column == "work_per_s" else f"{newest.sessions} sessions"
+    at = (
+        "the peak"
+        if sessions is None and wanted.column == "work_per_s"
+        else newest.load or f"{newest.sessions} sessions"
+    )
     return concluded(
         Trend(
-            wanted, newest.unit, f"{newest.keys['workload']} at {at}", newest.keys["machine"], joined,
+            wanted, newest.unit, f"{newest.workload} at {at}", newest.keys["machine"], joined,
             [LeftOut(why, tuple(ids)) for why, ids in left.items()],
         )
     )  # fmt: skip
@@ -69,7 +76,8 @@ class _Member:
     """What a run has of a figure: its point, or ``why`` there is none; and what others must have alike."""
 
     def __init__(self, run: Listed, figure: Figure, sessions: int | None, variant: str | None) -> None:
-        self.run, self.unit, self.sessions = run, "", 0
+        self.run, self.unit, self.sessions, self.load = run, "", 0, ""
+        self.workload = ""
         self.point: Point | None = None
         self.keys: dict[str, str] = {}
         self.why = ""
@@ -94,6 +102,13 @@ class _Member:
         if plan.experiment.observation is not None:
             self.why = "observations have no load of their own"
             return
+        rates = _rates(plan)
+        if rates and figure.unit in ("work/s", "calls/s"):
+            self.why = "paced: its throughput was set (--figure p95)"
+            return
+        if rates and plan.adaptive is not None:
+            self.why = "paced, rates auto: its rates are its own"
+            return
         workload = plan.cells[0].workload if plan.cells else ""
         name = variant or (plan.variants[0].name if plan.variants else "base")
         rungs = record.read_table("rungs")
@@ -109,7 +124,7 @@ class _Member:
         if self.unit == "work/s":
             known = info.workloads.get(workload)
             self.unit = f"{known.work_short if known else 'work'}/s"
-        self.sessions = row["sessions"]
+        self.sessions, self.workload = row["sessions"], workload
         size = info.calibrations.get(name) or info.calibrations.get(workload)
         cpu = around.host.cpu
         self.keys = {
@@ -120,14 +135,17 @@ class _Member:
         }
         if sessions is None:
             self.keys["load levels"] = _levels(plan)
+        self.keys["rates"] = rates or "none"
+        self.load = f"{row['rate_per_s']:g}/s, {row['sessions']} sessions" if rates else ""
         if figure.by_call or self.unit == "calls/s":
             self.keys["size of a call"] = str(size.size) if size else "fixed"
         versions = {
             "server": around.server.version, "kernel": around.host.kernel, "dbdyno": info.dbdyno,
         }  # fmt: skip
+        unusable = row["status"] in LEFT_OUT or (bool(rates) and not delivered(dict(row)))
         self.point = Point(
             self.run.id, info.name, info.started, row[figure.column] or row["calls_per_s"], row["sessions"],
-            row["status"] in LEFT_OUT, {**versions, **around.server.settings},
+            unusable, {**versions, **around.server.settings},
         )  # fmt: skip
 
 
@@ -145,7 +163,7 @@ def _row(
     good = [r for r in found if r["status"] not in LEFT_OUT] or found
     if figure.column == "work_per_s":
         return max(good, key=lambda r: float(r[column])), unit
-    return max(found, key=lambda r: int(r["sessions"])), unit
+    return max(found, key=lambda r: (int(r["sessions"]), r["rate_per_s"] or 0.0)), unit
 
 
 def _parameters(plan: Plan, name: str) -> str:
@@ -161,6 +179,19 @@ def _levels(plan: Plan) -> str:
     if plan.adaptive is not None:
         return f"auto up to {plan.adaptive.top}"
     return ", ".join(map(str, sorted({c.sessions for c in plan.cells})))
+
+
+def _rates(plan: Plan) -> str:
+    """Of paced load; empty: it is not."""
+    paced = {c.pacing for c in plan.cells if c.pacing is not None}
+    kinds = sorted({f"{p.arrivals}{_limit(p)}" for p in paced})
+    rates = ", ".join(f"{r:g}/s" for r in sorted({p.rate_per_s for p in paced}))
+    return " ".join([rates, *kinds]) if paced else ""
+
+
+def _limit(pacing: Pacing) -> str:
+    limit = pacing.latency_limit_ns
+    return "" if limit is None else f" dropped after {format_ns(limit)}"
 
 
 def _short(text: str) -> str:
