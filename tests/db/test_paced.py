@@ -151,6 +151,30 @@ def test_a_server_that_is_killed_in_mid_run_leaves_a_readable_run(servers: Serve
     assert "max_connections = 14" in done.output, "why there are so few sessions"
 
 
+def test_a_server_that_is_restarted_ends_the_measurement_with_the_reason(
+    servers: Servers, tmp_path: Path
+) -> None:
+    """No session connects again: what is lost is counted, and no later rate is measured on a cold server."""
+    with plain_server(servers.bin_dir(15)) as made:
+
+        def restart() -> None:
+            made.stop("fast")
+            time.sleep(1)
+            made.start()
+
+        with later(made, 2, restart):
+            done = _run(made.dsn, tmp_path, 0.005, "--rates", "50,100", "--sessions", "4", "--measure", "5s")
+        assert made.ask("select 1") == [(1,)], "it is there again"
+    assert done.exit_code == 5, done.output
+    (cell,), _ = RunStore(tmp_path).open("last").read_cells()
+    assert cell.meta.status == "short" and cell.meta.t1_ns - cell.meta.t0_ns < 4 * S
+    assert "all sessions were lost" in str(cell.meta.reason)
+    assert set(cell.tables["sessions"]["end_reason"]) == {"lost"}
+    pace = cell.tables["pace"].sum().row(0, named=True)
+    assert pace["arrivals"] == pace["begun"] + pace["dropped"] + pace["backlog_end"]
+    assert "all sessions were lost" in " ".join(done.output.split())
+
+
 def _rungs_of(store: Path) -> list[dict[str, Any]]:
     results: Any = RunStore(store).open("last").read_derived()
     return list(results[0]["rungs"].to_dicts())
