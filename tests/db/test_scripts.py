@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,3 +127,20 @@ def test_a_mix_of_scripts_with_weights(bench: Bench, tmp_path: Path) -> None:
     a, b = [r for r in shown["script_rates"] if r["cell"] == "all"]
     assert (a["name"], b["name"], a["weight"], b["weight"]) == ("read_write.sql", "read.sql", 1, 9)
     assert a["errors"] == b["errors"] == 0 and b["calls_share"] > 0.8
+    _adds_up([r for r in shown["script_ledger"] if r["cell"] == "all"], {r["name"]: r for r in (a, b)})
+
+
+def _adds_up(ledger: list[dict[str, Any]], scripts: dict[str, dict[str, Any]]) -> None:
+    """All rows to session time, a script's to its calls, a statement's accounts to the client's time."""
+    whole = [r for r in ledger if r["account"] == "all"]
+    assert sum(r["share"] for r in whole) == pytest.approx(1)
+    in_calls = sum(r["in_call_ns"] for r in scripts.values()) / 1e9
+    spent = {name: sum(r["seconds"] for r in whole if r["name"] == name) for name in scripts}
+    for name, row in scripts.items():
+        assert spent[name] / sum(spent.values()) == pytest.approx(row["in_call_ns"] / 1e9 / in_calls)
+    for one in (r for r in whole if r["part"] == "statement"):
+        parts = [r for r in ledger if (r["name"], r["command"]) == (one["name"], one["command"])]
+        found = {r["account"]: r for r in parts}
+        if found["client"]["status"] == "ok":
+            served = sum(r["seconds"] for r in parts if r["account"] in ("run", "runq", "sleep", "client"))
+            assert served == pytest.approx(one["seconds"])
