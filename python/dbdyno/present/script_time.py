@@ -108,7 +108,7 @@ def _unknown(results: Results, frame: pl.DataFrame) -> Iterator[str]:
         (pl.col("name") == STATEMENTS.name) & (pl.col("status") != "ok")
     )
     cures = sources["detail"].drop_nulls().unique(maintain_order=True)
-    more = f" {STATEMENTS.name}: {'; '.join(cures)}." if len(cures) else ""
+    more = f" {STATEMENTS.name.capitalize()}: {'; '.join(cures)}." if len(cures) else ""
     some = "of some statements " if why == {NO_TEXT} else ""
     yield f"Server time {some}is unknown: {', '.join(sorted(why))}.{more}"
 
