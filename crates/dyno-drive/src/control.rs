@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use dyno_model::now_ns;
 
+use crate::queue::{Behind, Lookout};
 use crate::{Schedule, thread};
 
 /// A task that has ended cannot be read any more, and the read at t1 may be a little late.
@@ -57,6 +58,8 @@ pub struct Progress {
     pub live: u64,
     /// Sum of the durations of ended calls, ns.
     pub in_call_ns: u64,
+    /// Of a paced load.
+    pub behind: Behind,
 }
 
 struct State {
@@ -64,6 +67,8 @@ struct State {
     threads_done: usize,
     /// Descriptors of the sessions while those belong to the threads; then they may be shut down.
     descriptors: Vec<RawFd>,
+    /// Of a paced load that has started.
+    lookout: Option<Lookout>,
 }
 
 impl Control {
@@ -79,6 +84,7 @@ impl Control {
                 schedule: None,
                 threads_done: 0,
                 descriptors,
+                lookout: None,
             }),
             changed: Condvar::new(),
         }
@@ -95,6 +101,11 @@ impl Control {
         self.deadline_ns.fetch_min(schedule.t1_ns, Relaxed);
         self.state().schedule = Some(schedule);
         self.changed.notify_all();
+    }
+
+    /// Progress says how far the load is behind.
+    pub fn watch(&self, lookout: Lookout) {
+        self.state().lookout = Some(lookout);
     }
 
     /// No further call starts.
@@ -151,7 +162,14 @@ impl Control {
 
     /// The sum over the threads.
     pub fn progress(&self) -> Progress {
-        self.threads.iter().fold(Progress::default(), |sum, t| Progress {
+        let now_ns = now_ns().min(self.deadline_ns());
+        let behind = self.state().lookout.as_mut().map(|l| l.look(now_ns));
+        let none = Progress {
+            behind: behind.unwrap_or_default(),
+            ..Progress::default()
+        };
+        self.threads.iter().fold(none, |sum, t| Progress {
+            behind: sum.behind,
             calls: sum.calls + t.calls.load(Relaxed),
             errors: sum.errors + t.errors.load(Relaxed),
             live: sum.live + t.live.load(Relaxed),

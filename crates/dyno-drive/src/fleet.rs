@@ -8,7 +8,7 @@ use dyno_model::{Error, Result, Session, now_ns};
 use crate::call_log::CallLog;
 use crate::control::Control;
 use crate::pace::{PacePart, Paced};
-use crate::queue::Queue;
+use crate::queue::{Lookout, Queue};
 use crate::script::ScriptCalls;
 use crate::seat::{Record, Seat};
 use crate::windows::schedules;
@@ -136,6 +136,10 @@ impl<S: Session + 'static> Fleet<S> {
     /// # Errors
     /// When a thread panicked: a defect.
     pub fn run(mut self, schedule: Schedule) -> Result<Outcome<S>> {
+        if let Some(spec) = &self.arrivals {
+            let lookout = Lookout::new(spec, schedule.start_ns, self.queue.clone());
+            self.control.watch(lookout);
+        }
         self.control.start(schedule);
         self.control.supervise();
         let joined = std::mem::take(&mut self.workers)

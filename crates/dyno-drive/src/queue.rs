@@ -7,7 +7,7 @@
 //! through the arrivals by itself: they are the same for all.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arrivals::{ArrivalSpec, Arrivals};
 
@@ -103,6 +103,45 @@ impl Line {
             self.to_come.advance();
         }
         self.to_come.index().saturating_sub(arrival.index)
+    }
+}
+
+/// How far a load is behind, for who watches it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// Calls that are due and not started.
+    pub waiting: u64,
+    /// How long the first of them has been due.
+    pub oldest_ns: u64,
+}
+
+/// Looks at the queue from outside. Arrivals that were given back are left out.
+#[derive(Debug)]
+pub struct Lookout {
+    line: Line,
+    queue: Arc<Queue>,
+}
+
+impl Lookout {
+    /// From the barrier on.
+    pub fn new(spec: &ArrivalSpec, start_ns: i64, queue: Arc<Queue>) -> Self {
+        let line = Line::new(spec, start_ns);
+        Self { line, queue }
+    }
+
+    /// Instants must not go back.
+    pub fn look(&mut self, now_ns: i64) -> Behind {
+        let index = self.queue.next.load(Relaxed);
+        let next = Arrival { index, due_ns: 0 };
+        let waiting = self.line.waiting(next, now_ns);
+        if waiting == 0 {
+            return Behind::default();
+        }
+        while self.line.arrivals.index() < index {
+            self.line.arrivals.advance();
+        }
+        let oldest_ns = (now_ns - self.line.arrivals.due_ns()).max(0) as u64;
+        Behind { waiting, oldest_ns }
     }
 }
 

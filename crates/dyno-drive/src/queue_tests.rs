@@ -152,3 +152,27 @@ fn waits_are_those_of_theory() {
         assert!((found / theory - 1.0).abs() < 0.05, "{found} against {theory}");
     }
 }
+
+#[test]
+fn a_lookout_counts_calls_that_are_due_and_not_taken() {
+    let spec = poisson(100.0, 7, None);
+    let queue = Arc::new(Queue::default());
+    let (mut line, mut lookout) = (Line::new(&spec, 0), Lookout::new(&spec, 0, queue.clone()));
+    let due: Vec<_> = std::iter::repeat_with(|| line.take(&queue).due_ns)
+        .take(3)
+        .collect();
+    assert_eq!(
+        lookout.look(due[2]),
+        Behind::default(),
+        "all that is due is taken"
+    );
+    let behind = lookout.look(SECOND);
+    let mut arrivals = Arrivals::new(&spec, 0);
+    let mut expected = Vec::new();
+    while arrivals.due_ns() <= SECOND {
+        expected.push(arrivals.due_ns());
+        arrivals.advance();
+    }
+    assert_eq!(behind.waiting, expected.len() as u64 - 3);
+    assert_eq!(behind.oldest_ns, (SECOND - expected[3]) as u64);
+}

@@ -63,10 +63,11 @@ impl PyLoad {
         py.detach(|| self.0.abort());
     }
 
-    /// As a plain tuple: (calls, errors, live, `in_call_ns`).
-    fn progress(&self) -> (u64, u64, u64, u64) {
+    /// As a plain tuple: (calls, errors, live, `in_call_ns`, waiting, `oldest_ns`).
+    fn progress(&self) -> (u64, u64, u64, u64, u64, u64) {
         let p = self.0.progress();
-        (p.calls, p.errors, p.live, p.in_call_ns)
+        let (waiting, oldest_ns) = (p.behind.waiting, p.behind.oldest_ns);
+        (p.calls, p.errors, p.live, p.in_call_ns, waiting, oldest_ns)
     }
 
     /// (session, pid, tid).

@@ -22,7 +22,7 @@ from dbdyno.cli.console import live
 from dbdyno.conduct import NullProgressListener
 from dbdyno.conduct.progress import Tick
 from dbdyno.model.environment import Environment
-from dbdyno.model.plan import Calibration, Plan
+from dbdyno.model.plan import Calibration, Cell, Plan
 from dbdyno.model.results import Results
 from dbdyno.model.units import counted, format_ns, format_rate
 from dbdyno.model.visible import visible
@@ -167,7 +167,7 @@ def _status_line(plan: Plan, tick: Tick, before: Tick | None, width: int) -> Tex
     parts = [  # how soon it goes, its words, their style
         (0, f"[{tick.number}{of}]", "cyan"),
         (3, cell.variant if len(plan.variants) > 1 else "", "cyan"),
-        (1, counted(cell.sessions, "session"), "cyan"),
+        (1, _load(cell), "cyan"),
         (2, tick.phase, ""),
         (5, "#" * filled + "." * (_BAR - filled), "green"),
         (4, _rates(tick, before), ""),
@@ -181,12 +181,29 @@ def _status_line(plan: Plan, tick: Tick, before: Tick | None, width: int) -> Tex
     return line
 
 
+def _load(cell: Cell) -> str:
+    """``8 sessions``; of paced load ``at 500/s``."""
+    return counted(cell.sessions, "session") if cell.rate_per_s is None else f"at {cell.rate_per_s:g}/s"
+
+
+def _waiting(tick: Tick) -> str:
+    """Calls that are due and not begun, as long as any are begun."""
+    if tick.phase not in ("settling", "measuring"):
+        return ""
+    found = tick.progress
+    if not found.waiting:
+        return ", none waiting"
+    return f", {found.waiting:,} waiting, the first for {format_ns(found.oldest_ns)}"
+
+
 def _rates(tick: Tick, before: Tick | None) -> str:
     """Rate and mean response time since the last full second."""
     if before is None or before.cell.id != tick.cell.id or tick.elapsed_s <= before.elapsed_s:
         return ""
     calls = tick.progress.calls - before.progress.calls
     rate = f"{format_rate(calls / (tick.elapsed_s - before.elapsed_s))} calls/s"
+    if tick.cell.rate_per_s is not None:
+        return rate + _waiting(tick)
     in_call_ns = tick.progress.in_call_ns - before.progress.in_call_ns
     return rate + (f", {format_ns(in_call_ns / calls)} each" if calls > 0 else "")
 

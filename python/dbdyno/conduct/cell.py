@@ -208,7 +208,7 @@ class _Asked:
     def driver(self, now_ns: int, *, last: bool = False) -> Progress:
         found = Progress(*self._load.progress())
         if last or not self._progress or now_ns - self._progress[-1]["at_ns"] >= NS_PER_S:
-            self._progress.append({"at_ns": now_ns, **found._asdict()})
+            self._progress.append({"at_ns": now_ns, **dict(zip(found._fields[:4], found, strict=False))})
         return found
 
     def tables(self, counters: pl.DataFrame, host: pl.DataFrame) -> dict[str, pl.DataFrame]:

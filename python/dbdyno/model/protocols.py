@@ -74,6 +74,8 @@ class Progress(NamedTuple):
     errors: int
     live: int  # sessions that have not ended
     in_call_ns: int  # sum of durations of ended calls
+    waiting: int = 0  # paced: calls that are due and not begun
+    oldest_ns: int = 0  # how long the first of them has been due
 
 
 class Load(Protocol):
