@@ -139,7 +139,12 @@ def test_later_measurements_with_more_data_are_a_warning() -> None:
         [row("public.history", (100, 130))], [row("public.history", (130, 131)), row("b", (500, 500))]
     )
     assert found["data-not-reset"].severity == "warning"
-    assert found["data-not-reset"].value.value == pytest.approx(1.3)
-    assert "at 2 sessions began with 1.3 times" in found["data-not-reset"].text
+    assert found["data-not-reset"].value.value == 30 * 2**20
+    assert (
+        "at 2 sessions began with 130 MiB of data, the first one (at 1 session) with 100 MiB"
+        in found["data-not-reset"].text
+    )
+    emptied = said([row("public.history", (0, 130))], [row("public.history", (130, 131))])
+    assert "with 0 B" in emptied["data-not-reset"].text
     same = [row("public.history", (100, 105))]
     assert "data-not-reset" not in said(same, same)

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.conclude.case import Case, Row, at, where
+from dbdyno.conclude.case import Case, Row, at
 from dbdyno.model.claim import Claim
 from dbdyno.model.tables import empty
 
@@ -17,6 +17,8 @@ DEAD = 0.2
 """Share of a table's rows: with as many a database's own maintenance usually begins."""
 LEAST_DEAD = 1_000
 """Dead rows: fewer are in a few pages, which stay in the cache."""
+LEAST_BYTES = 1 << 20
+"""Less is in the cache after a call or two."""
 _SIZE = {end: pl.sum_horizontal(f"table_bytes_{end}", f"index_bytes_{end}") for end in ("start", "end")}
 
 
@@ -39,10 +41,10 @@ def not_reset(case: Case) -> Iterator[Claim]:
     found = []
     for cell in case.valid:
         first = firsts.setdefault(params.get(cell["cell"]), cell)
-        times = _times(tables.get(first["cell"]), tables.get(cell["cell"]))
-        if times >= 1 + GROWN:
-            found.append(({"times": times, "first": at(first, case), "where": where(cell, case)}, cell))
-    yield from case.worst("data-not-reset", found, "times")
+        was, now = _sizes(tables.get(first["cell"]), tables.get(cell["cell"]))
+        if now - was >= max(LEAST_BYTES, GROWN * was):
+            found.append(({"more": now - was, "now": now, "was": was, "first": at(first, case)}, cell))
+    yield from case.worst("data-not-reset", found, "more")
 
 
 def _by_cell(case: Case) -> Mapping[str, pl.DataFrame]:
@@ -56,7 +58,7 @@ def _growth(frame: pl.DataFrame | None) -> dict[str, Any]:
         return {}
     each = frame.with_columns(more=pl.col("size_end") - pl.col("size")).sort("more", descending=True)
     more = float(each["more"].sum())
-    if more < GROWN * size:
+    if more < max(LEAST_BYTES, GROWN * size):
         return {}
     said = {"share": more / size, "bytes": more, "relation": each["relation"][0]}
     dead = _dead(frame)
@@ -79,10 +81,9 @@ def _dead(frame: pl.DataFrame | None) -> dict[str, Any]:
     return {"dead": row["dead_rows_end"], "dead_share": row["part"], "dead_relation": row["relation"]}
 
 
-def _times(first: pl.DataFrame | None, later: pl.DataFrame | None) -> float:
-    """How many times the data of the first measurement the later one began with, in tables of both."""
+def _sizes(first: pl.DataFrame | None, later: pl.DataFrame | None) -> tuple[float, float]:
+    """Bytes that the first measurement and the later one began with, in tables of both."""
     if first is None or later is None:
-        return 1.0
+        return 0.0, 0.0
     both = first.select("relation", was="size").join(later.select("relation", "size"), on="relation")
-    was, now = float(both["was"].sum()), float(both["size"].sum())
-    return now / was if was else 1.0
+    return float(both["was"].sum()), float(both["size"].sum())

@@ -25,7 +25,7 @@ def there(results: Results) -> bool:
     return bool(grown.select(pl.sum_horizontal(*_SUMS[:3]).sum()).item() or _done(results).height)
 
 
-def blocks(results: Results) -> list[Block]:
+def blocks(results: Results, title: str = TITLE) -> list[Block]:
     """A row for each measurement; what it took to bring data back."""
     if not there(results):
         return []
@@ -44,14 +44,14 @@ def blocks(results: Results) -> list[Block]:
         (numeric("load"), lambda r: known(r[load.column], lambda v: figures.load_text(load, v))),
         *optional,
         (numeric("inserted"), _count("rows_inserted")),
-        (numeric("updated"), _count("rows_updated")),
-        (numeric("deleted"), _count("rows_deleted")),
-        (numeric("dead rows"), _count("dead_rows_end")),
+        (numeric("updated", 1), _count("rows_updated")),
+        (numeric("deleted", 4), _count("rows_deleted")),
+        (numeric("dead rows", 2), _count("dead_rows_end")),
         (numeric("data before"), lambda r: known(r["size"], format_size, "bytes")),
         (numeric("growth"), _growth),
     )
     said = [_reset(results), "Rows of all tables that calls used, warm-up included; sizes with indexes."]
-    return [table(TITLE, columns, rows), *remarks(s for s in said if s)]
+    return [table(title, columns, rows), *remarks(s for s in said if s)]
 
 
 def _count(name: str) -> Callable[[_Row], Cell]:

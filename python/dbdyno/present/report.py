@@ -266,7 +266,7 @@ class _Builder:
         if system_calls.there(results):
             called = [self._choice(system_calls.tables)]
             yield Section("System calls", called, "syscalls", folded=True)
-        yield Section(growth.TITLE, growth.blocks(results), "growth", folded=True, name="Growth")
+        yield Section(growth.TITLE, growth.blocks(results, ""), "growth", folded=True, name="Growth")
         yield Section("Load profile", [self._choice(profile.load_profile)], "profile", folded=True)
         yield Section("Cross-check of data sources", checks, "cross-check", folded=True)
         yield Section("Environment", run_facts.environment(results), "environment", folded=True)
