@@ -89,6 +89,13 @@ def test_before_which_measurements(when: str, options: dict[str, Any], expected:
     assert [begins(plan, b, c) for b, c in zip((None, *cells), cells, strict=False)] == expected
 
 
+def test_phases_are_one_measurement() -> None:
+    plan = with_resets(planned(WRITING, repeats=2), [PGBENCH])
+    cells = [c.model_copy(update={"phase": True}) for c in plan.cells]
+    found = [begins(plan, b, c) for b, c in zip((None, *cells), cells, strict=False)]
+    assert found == [True, False, True, False]
+
+
 def test_scripts_that_may_change_rows() -> None:
     assert changes_rows("with a as (DELETE from t returning 1) select 1")
     assert not changes_rows("SELECT abalance, updated FROM pgbench_accounts WHERE aid = :aid;")

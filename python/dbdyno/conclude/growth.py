@@ -24,12 +24,13 @@ _SIZE = {end: pl.sum_horizontal(f"table_bytes_{end}", f"index_bytes_{end}") for 
 
 def grew(case: Case) -> Iterator[Claim]:
     """Within a measurement: the one in which data grew most, else the one with most dead rows."""
-    tables = _by_cell(case)
-    found = [(said, c) for c in case.valid if (said := _growth(tables.get(c["cell"])))]
+    tables, phases = _by_cell(case), _phases(case)
+    whole = [c for c in case.valid if c["cell"] not in phases]
+    found = [(said, c) for c in whole if (said := _growth(tables.get(c["cell"])))]
     parts = ["dead"] if found and max((s for s, _ in found), key=lambda s: s["share"])["dead"] else []
     yield from case.worst("data-grew", found, "share", case="size", parts=parts)
     if not found:
-        dead = [(said, c) for c in case.valid if (said := _dead(tables.get(c["cell"])))]
+        dead = [(said, c) for c in whole if (said := _dead(tables.get(c["cell"])))]
         yield from case.worst("data-grew", dead, "dead_share", case="dead")
 
 
@@ -39,12 +40,17 @@ def not_reset(case: Case) -> Iterator[Claim]:
     params = {c.id: tuple(sorted(c.params.items())) for c in case.plan.cells}
     firsts: dict[Any, Row] = {}
     found = []
-    for cell in case.valid:
+    for cell in [c for c in case.valid if c["cell"] in tables]:
         first = firsts.setdefault(params.get(cell["cell"]), cell)
         was, now = _sizes(tables.get(first["cell"]), tables.get(cell["cell"]))
         if now - was >= max(LEAST_BYTES, GROWN * was):
             found.append(({"more": now - was, "now": now, "was": was, "first": at(first, case)}, cell))
     yield from case.worst("data-not-reset", found, "more")
+
+
+def _phases(case: Case) -> set[str]:
+    """Growth is known of all phases of a measurement together."""
+    return {c.id for c in case.plan.cells if c.phase}
 
 
 def _by_cell(case: Case) -> Mapping[str, pl.DataFrame]:

@@ -89,15 +89,15 @@ class MeasurementSnapshots:
         if self._took_ns <= COST * since_ns and _ROOM * self._took_ns <= left_ns:
             self.take(cell, "end")
 
-    def noted(self, raw: RawCell) -> RawCell:
-        """With the line of this data source."""
+    def noted(self, raw: RawCell, *, last: bool = True) -> RawCell:
+        """With the line of this data source; the ``last`` phase of a measurement has the growth of all."""
         if not self._wanted and not self._supported:
             return raw
         status, detail = self._status()
         source = Source(name=SOURCE, provenance=PROVENANCE, status=status, detail=detail)
         line = rows("sources", [source.model_dump()])
         tables = {**raw.tables, "sources": pl.concat([raw.tables["sources"], line])}
-        return replace(raw, tables=tables | self._growth())
+        return replace(raw, tables=tables | (self._growth() if last else {}))
 
     def _growth(self) -> dict[str, pl.DataFrame]:
         """What the measurement left behind; nothing of an observation, whose changes are others'."""

@@ -87,7 +87,7 @@ class Resets:
         self._listener.preparing(f"bringing back the data: {step}, {done:,} of {total:,} rows")
 
     def noted(self, raw: RawCell) -> RawCell:
-        """With what was done before it; looks at what it changed."""
+        """With what was done before it (of phases before the first); looks at what it changed."""
         growth = raw.tables["growth"]
         self._whole -= {s.name for s in self._sets if changed(growth, s.tables)}
         done, self._done = self._done, []  # of several phases the first has it

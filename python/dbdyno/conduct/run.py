@@ -144,7 +144,7 @@ def _climb(
         if record.info.applied != stage.applied:
             record.update_info(applied=stage.applied)
         for raw in raws:
-            record.write_cell(resets.noted(snapshots.noted(raw)))
+            record.write_cell(resets.noted(snapshots.noted(raw, last=raw is raws[-1])))
             saved.add(raw.id)
             derived.more()
             progress.done(raw.meta.cell)

@@ -299,6 +299,8 @@ def begins(plan: Plan, before: Cell | None, cell: Cell) -> bool:
     """Whether data are brought back before ``cell``, which follows ``before``."""
     if plan.reset.when == "never" or before is None:
         return plan.reset.when != "never"
+    if cell.phase and before.repeat == cell.repeat:
+        return False  # phases of one measurement
     if plan.reset.when == "each" or before.params != cell.params:
         return True
     if plan.order == "ladder":
