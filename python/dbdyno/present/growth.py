@@ -26,32 +26,33 @@ def there(results: Results) -> bool:
 
 
 def blocks(results: Results, title: str = TITLE) -> list[Block]:
-    """A row for each measurement; what it took to bring data back."""
+    """A row for each measurement whose growth is known; what it took to bring data back."""
     if not there(results):
         return []
     frame = results.tables["grown"].group_by("cell").agg(
         *(pl.col(c).sum() for c in _SUMS), size=_ENDS["start"].sum(), end=_ENDS["end"].sum()
     )  # fmt: skip
     cells = results.tables["windows"].select("cell", "variant", "sessions", "rate_per_s", "repeat")
-    rows = cells.join(frame, on="cell", how="left").sort("cell").to_dicts()
+    rows = cells.join(frame, on="cell").sort("cell").to_dicts()
     load = figures.load_of(results)
     optional: list[tuple[Column, Callable[[_Row], Cell]]] = []
     if cells["variant"].n_unique() > 1:
         optional.append((Column("variant", shortens=True), lambda r: word(r["variant"])))
     if cells["repeat"].n_unique() > 1:
-        optional.append((numeric("repeat", 3), lambda r: known(r["repeat"], format_count)))
+        optional.append((numeric("repeat"), lambda r: known(r["repeat"], format_count)))
     columns = (
         (numeric("load"), lambda r: known(r[load.column], lambda v: figures.load_text(load, v))),
         *optional,
         (numeric("inserted"), _count("rows_inserted")),
-        (numeric("updated", 1), _count("rows_updated")),
+        (numeric("updated", 2), _count("rows_updated")),
         (numeric("deleted", 4), _count("rows_deleted")),
-        (numeric("dead rows", 2), _count("dead_rows_end")),
+        (numeric("dead rows", 3), _count("dead_rows_end")),
         (numeric("data before"), lambda r: known(r["size"], format_size, "bytes")),
         (numeric("growth"), _growth),
     )
-    said = [_reset(results), "Rows of all tables that calls used, warm-up included; sizes with indexes."]
-    return [table(title, columns, rows), *remarks(s for s in said if s)]
+    what = "Rows of all tables that calls used, warm-up included; sizes with indexes."
+    said = remarks(t for t in (_reset(results), what if rows else "") if t)
+    return [*([table(title, columns, rows)] if rows else []), *said]
 
 
 def _count(name: str) -> Callable[[_Row], Cell]:
