@@ -37,14 +37,15 @@ from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import whole
 
 OPENED_NS = 700_000_000
-"""So long before a phase its observers are opened."""
+"""So long before a phase its observers are opened, or twice as long as the first ones took."""
+LATE = "the phase before was too short to open the observers of this one beside it"
 
 
 @dataclass
 class _Phase:
     cell: Cell
-    t0_ns: int
-    t1_ns: int
+    t0_ns: int = 0
+    t1_ns: int = 0
     watch: Watch = field(default_factory=observe.NoWatch)
     first: Mark = NOTHING
     last: Mark = NOTHING
@@ -54,32 +55,49 @@ class _Phase:
 class Phases:
     """The phases of one measurement, while it goes on."""
 
-    def __init__(self, server: Server, plan: Plan, load: Load, cells: Sequence[Cell], t0_ns: int) -> None:
+    def __init__(self, server: Server, plan: Plan, load: Load, cells: Sequence[Cell]) -> None:
         self._server, self._load, self._plan = server, load, plan
-        self.all: list[_Phase] = []
-        for cell in cells:
-            self.all.append(_Phase(cell, t0_ns, t0_ns + cell.measure_ns))
-            t0_ns = self.all[-1].t1_ns
+        self.all = [_Phase(cell) for cell in cells]
         self._at = -1  # the phase under way; before the first
-        self._opened = -1
+        self._opened = 0
+        self._lead_ns = OPENED_NS
         self.lost: str | None = None  # the error of a server that no longer answered
 
-    def open(self, number: int) -> None:
+    def watched(self) -> Watch:
+        """Observers that are to be started."""
+        begun_ns = self._load.now_ns()
+        watch = observe.open_watch(self._server, self._load, observe.How.of(self._plan.experiment))
+        self._lead_ns = max(self._lead_ns, 2 * (self._load.now_ns() - begun_ns))
+        return watch
+
+    def schedule(self, t0_ns: int, first: Watch) -> None:
+        """From when on; ``first``: the observers of the first phase."""
+        for phase in self.all:
+            phase.t0_ns, phase.t1_ns = t0_ns, t0_ns + phase.cell.measure_ns
+            t0_ns = phase.t1_ns
+        self.all[0].watch = first
+        first.start(self.all[0].t0_ns, self.all[0].t1_ns)
+
+    def _open(self, number: int) -> None:
         """The observers of a phase, once."""
         if number <= self._opened or number >= len(self.all) or self.lost:
             return
         self._opened, phase = number, self.all[number]
         with suppress(TargetError):  # the sessions will find that it is gone
-            phase.watch = observe.open_watch(self._server, self._load, observe.How.of(self._plan.experiment))
-            phase.watch.start(phase.t0_ns, phase.t1_ns)
+            watch = self.watched()
+            if self._load.now_ns() >= phase.t0_ns:
+                watch.stop()
+            else:
+                watch.start(phase.t0_ns, phase.t1_ns)
+                phase.watch = watch
 
     def look(self, now_ns: int) -> _Phase:
         """Goes on to the phase of this instant; the one that is under way."""
         while self._at + 1 < len(self.all) and now_ns >= self.all[self._at + 1].t0_ns:
             self._enter(self._at + 1, now_ns)
         under_way = self.all[max(0, self._at)]
-        if now_ns >= under_way.t1_ns - OPENED_NS:
-            self.open(self._at + 1)
+        if now_ns >= under_way.t1_ns - self._lead_ns:
+            self._open(self._at + 1)
         if now_ns >= under_way.t1_ns and under_way is self.all[-1] and under_way.last is NOTHING:
             self.end(now_ns)
         return under_way
@@ -142,9 +160,10 @@ def measure_phases(
         tick("connecting", 0.0, Progress(0, 0, 0, 0), {})
         drive.connect(load, interrupt)
         connected(load)
+        phases = Phases(server, plan, load, cells)
+        first = phases.watched()
         clock = Schedule.ahead(load, whole(cells))
-        phases = Phases(server, plan, load, cells, clock.t0_ns)
-        phases.open(0)
+        phases.schedule(clock.t0_ns, first)
         try:
             end_ns = _run(load, phases, clock, interrupt, on_tick)
         finally:
@@ -245,6 +264,12 @@ class _Made:
             enabled=self.plan.experiment.observe,
             said=observe.Said.by(phase.watch),
         )
+        if isinstance(phase.watch, observe.NoWatch):
+            unseen = pl.col("status") == "not here"
+            tables["sources"] = tables["sources"].with_columns(
+                status=pl.when(unseen).then(pl.lit("lost")).otherwise("status"),
+                detail=pl.when(unseen).then(pl.lit(self.phases.lost or LATE)).otherwise("detail"),
+            )
         return tables
 
 
