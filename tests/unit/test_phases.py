@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.test_plan import LIO
 
+from dbdyno.conclude import phases
 from dbdyno.engines import paced
 from dbdyno.model.errors import RecipeError, UsageError
 from dbdyno.model.plan import Experiment, Plan
@@ -84,3 +86,59 @@ def test_what_does_not_go_with_phases_is_refused(said: dict[str, Any], words: st
 def test_a_target_is_for_each_phase() -> None:
     plan = _plan(HOLD, target="p99<20ms")
     assert plan.adaptive is None and plan.goal is not None and plan.goal.met(19e6)
+
+
+def _case(rows: list[dict[str, Any]], drained: dict[str, float | None], **said: Any) -> Any:
+    """Rungs of phases of 10 s each, over 2 sessions."""
+    cells = [{"cell": r["variant"], "variant": r["variant"], "wall_s": 10.0, "sessions": 2} for r in rows]
+    accounts = dict.fromkeys(("run_aas", "runq_aas", "sleep_aas", "client_aas", "unaccounted_aas"), 0.4)
+    whole_rows = [
+        {"sessions": 2, "dropped": 0.0, "top_wait": None, "response_p50_ns": 1e6, "response_p99_ns": 5e6}
+        | {"response_p95_ns": 2e6, "calls_per_s": r["offered_per_s"]}
+        | accounts
+        | r
+        for r in rows
+    ]
+    return SimpleNamespace(
+        rungs=lambda: [("", [r]) for r in whole_rows],
+        usable=cells,
+        figures=lambda cell: {"drained_s": drained.get(cell)},
+        plan=_plan(HOLD, **said),
+    )
+
+
+def _row(name: str, due: float, begin: float, end: float, **more: Any) -> dict[str, Any]:
+    return {"variant": name, "offered_per_s": due, "backlog_begin": begin, "backlog_end": end} | more
+
+
+SPIKE = [
+    _row("hold", 100, 0, 1, response_p95_ns=3e6),
+    _row("spike", 500, 1, 2000, calls_per_s=300.0),
+    _row("after", 100, 2000, 40, calls_per_s=296.0, response_p95_ns=4e9),
+    _row("last", 100, 40, 0),
+]
+
+
+def test_what_each_phase_delivered_and_when_the_backlog_was_gone() -> None:
+    found = list(phases.headline(_case(SPIKE, {"after": None, "last": 0.25})))
+    texts = {c.subject: c.text for c in found if c.id == "phase"}
+    assert "100/s became due and were served" in texts["hold"]
+    assert "500/s became due, 300/s were served: the backlog grew from 1 to 2,000 calls" in texts["spike"]
+    assert "the backlog went from 2,000 to 40 calls" in texts["after"]
+    assert [c.subject for c in found if c.id == "session-time"] == ["spike"]
+    (recovery,) = (c for c in found if c.id == "phase-recovery")
+    assert recovery.value is not None
+    assert recovery.value.value == 10.25, "all of the phase after it, and a quarter of a second of the last"
+    assert "in hold, before it: 3.00 ms" in recovery.text
+
+
+def test_a_backlog_that_lasts_to_the_end_is_said() -> None:
+    rows = [*SPIKE[:2], _row("after", 300, 2000, 1990)]
+    (recovery,) = (c for c in phases.headline(_case(rows, {})) if c.id == "phase-recovery")
+    assert recovery.value is None and "1,990 calls left over" in recovery.text
+
+
+def test_each_phase_is_held_against_the_target() -> None:
+    found = list(phases.headline(_case(SPIKE, {"after": 1.0}, target="p95<10ms")))
+    targets = {c.subject: c.severity for c in found if c.id == "phase-target"}
+    assert targets == {"hold": "good", "spike": "good", "after": "warning", "last": "good"}

@@ -110,7 +110,8 @@ def recipe_check(file: Path) -> None:
     request = conduct.Request(recipe=str(file))
     plan, _ = conduct.planned(request, observe.host())
     cells = counted(len(plan.cells), "measurement") if plan.adaptive is None else "an auto ladder"
-    screen.say(f"{file}: valid: {cells}, {counted(len(plan.variants), 'variant')}")
+    parts = counted(len(plan.variants), "phase" if plan.experiment.phases else "variant")
+    screen.say(f"{file}: valid: {cells}, {parts}")
 
 
 @recipes.command("schema")

@@ -105,6 +105,11 @@ def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[
 def compare_variants(results: Results, options: Options | None = None) -> Comparison:
     """Raises :class:`UsageError` where there is nothing to compare."""
     options = options or Options()
+    if results.plan.experiment.phases:
+        raise UsageError(
+            f"run {results.info.id} is one measurement in phases: they are not compared with each other",
+            "dbdyno show RUN lists them; two runs: dbdyno compare RUN RUN pairs phases by their names",
+        )
     names = variants_of(results)
     if len(names) < 2:
         raise UsageError(
