@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -22,8 +23,8 @@ LEGEND = (
 )
 
 
-def table(results: Results) -> list[Block]:
-    """One row for each phase, in their order; then what the columns mean."""
+def table(results: Results, marks: Sequence[str]) -> list[Block]:
+    """One row for each phase, in their order; then what ``marks`` and the columns mean."""
     rows = results.tables["rungs"].to_dicts()
     made = rungs.phase_columns()
     if not any(r["dropped"] for r in rows):
@@ -34,7 +35,7 @@ def table(results: Results) -> list[Block]:
     ]
     named = [d._replace(cells=[word(r["variant"]), *d.cells]) for r, d in zip(rows, drawn, strict=True)]
     heads = [Column("phase"), *(c for c, _ in cells)]
-    return [Table("", heads, named), *remarks([LEGEND])]
+    return [Table("", heads, named), *remarks([*marks, LEGEND])]
 
 
 def charts(results: Results) -> list[Chart]:

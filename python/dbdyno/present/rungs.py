@@ -183,8 +183,13 @@ def _offered(r: Record) -> Cell:
 
 
 def _bound(r: Record) -> Cell:
-    """A lower bound where calls were left over."""
-    at_least = ">=" if (r.get("backlog_end") or 0) * r["repeats"] > 0.01 * (r.get("calls") or 0) else ""
+    """A lower bound where calls were left over; in phases they are begun in the next one."""
+    left_for_good = r.get("backlog_begin") is None
+    at_least = (
+        ">="
+        if left_for_good and (r.get("backlog_end") or 0) * r["repeats"] > 0.01 * (r.get("calls") or 0)
+        else ""
+    )
     return known(r.get("response_p99_ns"), lambda v: at_least + format_ns(v))
 
 
@@ -227,17 +232,24 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     if figures.is_phased(results):
         from dbdyno.present import phases  # which draws by this module's columns
 
-        return phases.table(results)
+        return phases.table(results, marks(results))
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
         legend, shown = [], [_effects(results, results.comparison)]
     else:
         legend = [PACED_LEGEND if paced else _LEGEND]
         shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
-    marked = [words for status, words in _MARKED.items() if status in set(results.tables["rungs"]["status"])]
     return [
         *shown,
-        *remarks([*marked, *legend, *_unknown(results, paced_columns() if paced else columns("work"))]),
+        *remarks(
+            [*marks(results), *legend, *_unknown(results, paced_columns() if paced else columns("work"))]
+        ),
     ]
+
+
+def marks(results: Results) -> list[str]:
+    """What the marks on figures mean."""
+    met = set(results.tables["rungs"]["status"])
+    return [words for status, words in _MARKED.items() if status in met]
 
 
 def _series(results: Results, series: Series, title: str) -> list[Block]:
