@@ -184,12 +184,8 @@ def _offered(r: Record) -> Cell:
 
 def _bound(r: Record) -> Cell:
     """A lower bound where calls were left over; in phases they are begun in the next one."""
-    left_for_good = r.get("backlog_begin") is None
-    at_least = (
-        ">="
-        if left_for_good and (r.get("backlog_end") or 0) * r["repeats"] > 0.01 * (r.get("calls") or 0)
-        else ""
-    )
+    left = 0 if r.get("backlog_begin") is not None else (r.get("backlog_end") or 0) * r["repeats"]
+    at_least = ">=" if left > 0.01 * (r.get("calls") or 0) else ""
     return known(r.get("response_p99_ns"), lambda v: at_least + format_ns(v))
 
 
