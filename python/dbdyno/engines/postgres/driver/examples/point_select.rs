@@ -4,13 +4,13 @@
 //! point_select host=/run/x port=5432 user=u database=d sessions=8 threads=2 calls=10000 \
 //!     sql='select abalance from pgbench_accounts where aid = $1' param=1
 //! ```
-//! or, in pgbench's language, `script='\set aid random(1, 100000) ...'` in place of `sql`. `calls` (of each session) or `seconds`; `protocol=extended`, `pipeline=yes`, `validation='select 1'`. Prints one line of JSON: calls, seconds, rate, own CPU of the
+//! or, in pgbench's language, `script='\set aid random(1, 100000) ...'` in place of `sql`. `calls` (of each session) or `seconds`; `rate=1000` (calls per second that become due, Poisson); `protocol=extended`, `pipeline=yes`, `validation='select 1'`. Prints one line of JSON: calls, seconds, rate, own CPU of the
 //! measured part, and CPU per call in microseconds.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use dyno_drive::{Load, Phases, Spec};
+use dyno_drive::{ArrivalKind, ArrivalSpec, Load, Phases, Spec};
 use dyno_engine_postgres::{
     AuthSpec, FileSpec, LoadSpec, Postgres, Protocol, ScriptLoadSpec, ScriptSessionSpec, ScriptedPostgres,
     ScriptsSpec, SessionSpec, StatementSpec, TargetSpec, TcpSpec,
@@ -132,6 +132,15 @@ fn spec(args: &Args) -> LoadSpec {
     }
 }
 
+fn arrivals(rate: u64) -> ArrivalSpec {
+    ArrivalSpec {
+        kind: ArrivalKind::Poisson,
+        rate: vec![(1.0, rate as f64, rate as f64)],
+        seed: 1,
+        latency_limit_us: None,
+    }
+}
+
 fn wait<E: Engine>(load: &Load<E>) {
     while !load
         .wait(Duration::from_secs(3600))
@@ -173,6 +182,7 @@ fn run<E: Engine>(args: &Args, engine: E) {
     let drive = Spec {
         threads: args.number("threads").map(|n| n as usize),
         max_calls: args.number("calls"),
+        arrivals: args.number("rate").map(arrivals),
         ..Spec::default()
     };
     let load = Load::new(engine, drive);
@@ -193,7 +203,22 @@ fn run<E: Engine>(args: &Args, engine: E) {
     let per_call = (user + system) * 1e6 / calls as f64;
     println!(
         "{{\"calls\": {calls}, \"errors\": {errors}, \"seconds\": {wall:.6}, \"rate\": {:.1}, \"user_s\": {user:.6}, \
-         \"system_s\": {system:.6}, \"cpu_us_per_call\": {per_call:.4}}}",
-        calls as f64 / wall
+         \"system_s\": {system:.6}, \"cpu_us_per_call\": {per_call:.4}, \"lags\": [{}]}}",
+        calls as f64 / wall,
+        lags(&tables)
     );
+}
+
+/// Of paced calls, `[ns, count]` for each bucket of the time from due to start.
+fn lags(tables: &[Table]) -> String {
+    let Some(found) = tables.iter().find(|t| t.name == "lag_histogram") else {
+        return String::new();
+    };
+    let column = |name: &str| match found.columns.iter().find(|(n, _)| *n == name) {
+        Some((_, Column::I64(values))) => values.iter().flatten().copied().collect(),
+        _ => Vec::new(),
+    };
+    let both = column("high_ns").into_iter().zip(column("count"));
+    let each: Vec<_> = both.map(|(ns, count)| format!("[{ns}, {count}]")).collect();
+    each.join(", ")
 }
