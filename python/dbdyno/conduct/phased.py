@@ -130,7 +130,7 @@ class Phases:
         found, under_way = Progress(*self._load.progress()), self.all[max(0, self._at)]
         noted = under_way.progress
         if always or not noted or now_ns - noted[-1]["at_ns"] >= NS_PER_S:
-            noted.append({"at_ns": now_ns, **found._asdict()})
+            noted.append({"at_ns": now_ns, **dict(zip(found._fields[:4], found, strict=False))})
         return found
 
     def stop(self) -> None:
