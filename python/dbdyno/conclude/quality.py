@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.background import is_pooled
-from dbdyno.conclude.case import Case, Row, at, ids, listed, of_cell
+from dbdyno.conclude.case import Case, Row, at, ids, listed, of_cell, where
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model import session_time
 from dbdyno.model.checking import FAILED
@@ -67,6 +67,7 @@ def client_limits(case: Case) -> Iterator[Claim]:
     said = {
         "places": _all_at([c for _, c in found], case),
         "share": share,
+        "time": "their time" if cell["rate_per_s"] is None else "the response time of calls",
         "place": f" {at(cell, case)}" if len(found) > 1 else "",
         "threads": threads,
         "busy": session_time.busy(figures) or 0.0,
@@ -77,7 +78,9 @@ def client_limits(case: Case) -> Iterator[Claim]:
 
 
 def _all_at(cells: list[Row], case: Case) -> str:
-    """``at 500 and 1000 sessions``; with the variant where there are several."""
+    """``at 500 and 1000 sessions``; with the variant where there are several; ``in phase spike``."""
+    if case.plan.experiment.phases:
+        return f"in {listed([where(c, case) for c in cells], 3)}"
     if len({c["variant"] for c in case.cells}) > 1:
         loads = (f"{fmt.load(c['sessions'])} ({c['variant']})" for c in cells)
         return f"at {listed(list(loads), 3)}"
@@ -110,7 +113,8 @@ def driver_starved(case: Case) -> Iterator[Claim]:
         figures = case.figures(cell["cell"])
         share, starved = figures.get("driver_delay") or 0.0, figures.get("driver_starved") or 0.0
         if share > session_time.WORTH_TELLING and starved > session_time.STARVED:
-            found.append(({"share": share, "starved": starved}, cell))
+            time = "theirs" if cell["rate_per_s"] is None else "the response time of calls"
+            found.append(({"share": share, "starved": starved, "time": time}, cell))
     yield from case.worst("driver-starved", found, "share")
 
 

@@ -22,6 +22,7 @@ from dbdyno.conduct.cell import (
     Schedule,
     Unit,
     last_answer_ns,
+    measure,
     read_mark,
     statement_tables,
     verdict,
@@ -137,6 +138,21 @@ class Phases:
         """All observers."""
         for phase in self.all:
             phase.watch.stop()
+
+
+def measured(
+    server: Server,
+    plan: Plan,
+    cells: Sequence[Cell],
+    unit: Unit,
+    interrupt: drive.Interrupt,
+    on_tick: Callable[[Cell], OnTick],
+    connected: Callable[[Load], None],
+) -> list[RawCell]:
+    """One cell by itself, or all phases of a repeat: :func:`measure_phases`."""
+    if not cells[0].phase:
+        return [measure(server, plan, cells[0], unit, interrupt, on_tick(cells[0]), connected)]
+    return measure_phases(server, plan, cells, unit, interrupt, on_tick, connected)
 
 
 def measure_phases(

@@ -114,10 +114,11 @@ def _overridden(request: Request, base: Experiment, directory: Path) -> Experime
             f"both a workload and scripts were given: {named}",
             "give one of them; a database is named by --dsn dbname=NAME",
         )
-    if named is not None:
-        found = script_texts.builtin_of(named, given["engine"], workloads(given["engine"]))
+    asked = base.workload if named is None and not base.mix and not given.get("scripts") else named
+    if asked is not None:
+        found = script_texts.builtin_of(asked, given["engine"], workloads(given["engine"]))
         scripts = () if found is None else (ScriptSpec(builtin=found),)
-        given |= {"workload": named if found is None else None, "script": None, "scripts": scripts}
+        given |= {"workload": asked if found is None else None, "script": None, "scripts": scripts}
     elif given.get("scripts"):
         given |= {"workload": None, "script": None}
     experiment = _validated(base.model_dump() | given)

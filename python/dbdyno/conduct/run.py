@@ -9,11 +9,11 @@ from typing import Any
 from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conduct.cell import OnTick, Unit, clock_of, measure
+from dbdyno.conduct.cell import OnTick, Unit, clock_of
 from dbdyno.conduct.checks import DataChecks
 from dbdyno.conduct.deriving import Deriving, deriving
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
-from dbdyno.conduct.phased import checked, measure_phases
+from dbdyno.conduct.phased import checked, measured
 from dbdyno.conduct.plans import with_plans
 from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts
 from dbdyno.conduct.progress import Progressing, ProgressListener, ending
@@ -115,6 +115,9 @@ def _climb(
         record.write_plan(grown)
         progress.grown(grown)
 
+    def on_tick(cell: Cell) -> OnTick:
+        return derived.resting_while_measured(progress.of(cell))
+
     course = course_of(plan, clock, grew)
     saved: set[str] = set()
     cool_down_s = parse_duration_ns(plan.experiment.cool_down) / NS_PER_S
@@ -126,17 +129,8 @@ def _climb(
         resets.before(cell, loaded=made.tables(units[cell.variant].workload, cell.params))
         checks = DataChecks(server, units[cell.variant].workload, cell)
         snapshots.take(cell.id, "start")
-
-        def on_tick(one: Cell) -> OnTick:
-            return derived.resting_while_measured(progress.of(one))
-
-        unit = units[cell.variant]
-        if cell.phase:
-            parts = [c for c in plan.cells if c.repeat == cell.repeat]
-            raws = measure_phases(server, plan, parts, unit, interrupt, on_tick, stage.bind)
-        else:
-            parts = [cell]
-            raws = [measure(server, plan, cell, unit, interrupt, on_tick(cell), stage.bind)]
+        parts = [c for c in plan.cells if c.repeat == cell.repeat] if cell.phase else [cell]
+        raws = measured(server, plan, parts, units[cell.variant], interrupt, on_tick, stage.bind)
         for raw in raws:
             snapshots.sampled(raw)
         snapshots.take(raws[-1].id, "end")

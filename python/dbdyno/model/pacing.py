@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Arrivals = Literal["poisson", "constant"]
+
+
+def _as_text(given: object) -> object:
+    """``4`` and ``[1, 2, 4]`` are what one would write in TOML."""
+    numbers = given if isinstance(given, list) else [given]
+    plain = numbers and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+    return ",".join(f"{n}" for n in numbers) if plain else given
+
+
+LadderText = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | float | list[float])]
 
 
 class Strict(BaseModel):

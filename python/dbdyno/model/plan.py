@@ -20,7 +20,7 @@ from dbdyno.model.driving import PlannedScript as PlannedScript
 from dbdyno.model.driving import Protocol as Protocol
 from dbdyno.model.driving import ScriptSpec as ScriptSpec
 from dbdyno.model.expecting import Expecting
-from dbdyno.model.pacing import Arrivals, Pacing, Think
+from dbdyno.model.pacing import Arrivals, LadderText, Pacing, Think
 from dbdyno.model.pacing import Strict as Strict
 from dbdyno.model.parameter import Parameter as Parameter
 from dbdyno.model.phases import PhaseSpec
@@ -177,7 +177,7 @@ class Experiment(Expecting, _AskedSources):
     """Variables of the scripts."""
     scale: int | None = Field(default=None, ge=1)
     """Variable scale of the scripts, or the workload's parameter of that name."""
-    sessions: str | None = None
+    sessions: LadderText | None = None
     """Numbers of sessions: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2 (2cpus: twice the CPUs); auto; auto:64."""
     rungs: int | None = Field(default=None, ge=3, le=200)
     """Maximum number of load levels of an auto ladder."""
@@ -189,9 +189,9 @@ class Experiment(Expecting, _AskedSources):
     """Warm-up before each measurement."""
     repeats: int = Field(default=1, ge=1, le=1000)
     """Repeats; two or more give intervals."""
-    rate: str | None = None
+    rate: LadderText | None = None
     """Calls per second that become due, whether or not earlier ones have ended: 500 or 500/s."""
-    rates: str | None = None
+    rates: LadderText | None = None
     """A ladder of rates: 100,200,400 or 100:2000:x1.5 or auto or auto:2000."""
     arrivals: Arrivals | None = None
     """Times between calls that become due: poisson (random, the default) or constant."""
