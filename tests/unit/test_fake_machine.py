@@ -109,7 +109,7 @@ def test_stop_before_the_barrier_makes_no_call():
     load.start(load.now_ns() + 1000, load.now_ns() + S, load.now_ns() + 2 * S)
     load.stop()
     assert load.wait(1)
-    assert load.progress() == (0, 0, 0, 0)
+    assert not any(load.progress())
 
 
 def test_a_call_part_by_part():

@@ -199,6 +199,7 @@ def just_measured(cell: RawCell, plan: Plan) -> dict[str, pl.DataFrame]:
     """Tables ``windows``, ``rates``, ``rungs`` and ``histogram`` of one cell."""
     tables = window.cut_without_samples([cell]) if pooled(cell) else window.cut_rates([cell])
     tables["cut_samples"] = window.cut_samples([cell])
+    tables["cut_waits"] = window.cut_waits([cell])
     tables["ledger"] = accounts(tables)["ledger"] if pooled(cell) else _ledger(tables)
     tables["rates"] = judged(tables, plan)
     tables["rungs"] = rungs(tables)
@@ -226,15 +227,24 @@ def _ledger(cut: Tables) -> pl.DataFrame:
 
 
 def _slept(cut: Tables) -> pl.DataFrame:
-    """Label -> ``share`` of the sessions' samples that were asleep under it."""
+    """Label -> ``share`` of the sessions' sleep under it where that was traced, else of their samples."""
+    label = ("wait_class", "wait_event")
+    traced = cut["cut_waits"].filter((pl.col("role") == "session") & (pl.col("sleep_ns") > 0))
+    if traced.height:
+        slept = traced.group_by(label, maintain_order=True).agg(share=pl.col("sleep_ns").sum())
+        return slept.with_columns(pl.col("share") / pl.col("share").sum())
     spans = cut["cut_sampler"].select("via", "sample", weight=pl.col("high_ns") - pl.col("low_ns"))
     seen = cut["cut_samples"].filter(pl.col("role") == "session")
     seen = seen.filter(pl.col("via") == pl.col("via").min()).join(spans, on=["via", "sample"])
     state = pl.col("task_state")
     asleep = pl.when(state.is_null()).then(pl.col("wait_class").is_not_null()).otherwise(state != "R")
     whole = float(seen["weight"].sum()) or 1.0
-    slept = seen.filter(asleep).group_by("wait_class", "wait_event", maintain_order=True)
-    return slept.agg(share=pl.col("weight").sum() / whole).filter(pl.col("share") > 0)
+    return (
+        seen.filter(asleep)
+        .group_by(label, maintain_order=True)
+        .agg(share=pl.col("weight").sum() / whole)
+        .filter(pl.col("share") > 0)
+    )
 
 
 def _named(slept: pl.DataFrame, families: WaitFamilies) -> pl.DataFrame:
