@@ -52,8 +52,8 @@ class Proxy:
                 line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._lines += [near, far]
             thread = threading.Thread(target=self._pass, args=(near, far), daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def _pass(self, near: socket.socket, far: socket.socket) -> None:
         other = {near: far, far: near}

@@ -110,7 +110,7 @@ def test_connecting_is_told_apart_from_setting_up(server: PlainServer) -> None:
 
 def test_backends_and_threads_are_known_before_the_start(server: PlainServer) -> None:
     running = connected(server.target(), ONE, 3, threads=2, max_calls=1)
-    assert tuple(running.progress()) == (0, 0, 3, 0)
+    assert tuple(running.progress()) == (0, 0, 3, 0, 0, 0)
     pids = {pid for _, pid, _ in running.backends()}
     asked = server.ask("select pid from pg_stat_activity where application_name = 'dbdyno'")
     assert pids == {pid for (pid,) in asked} and [s for s, *_ in running.backends()] == [0, 1, 2]
