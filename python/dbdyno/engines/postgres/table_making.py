@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import resources
+from itertools import chain
 from typing import Any
 
 from psycopg import sql as pgsql
@@ -174,12 +175,15 @@ class Making:
                 )
                 connection.execute(default)
 
-    def _without_defaults(self) -> list[list[str]]:
-        """Statements that remove them."""
-        return [
-            [f'alter table {self._named(table)} alter "{name}" drop default' for name in names]
-            for table, names in self._defaults.items()
+    def _after(self, table: loader.Table) -> list[list[str]]:
+        """What follows when a table is filled: the first entry, then the others beside each other."""
+        named = self._named(table.name)
+        first = [
+            f'alter table {named} alter "{name}" drop default' for name in self._defaults.get(table.name, ())
         ]
+        if self._wish.vacuum:
+            first.append(f"vacuum analyze {named}")
+        return [first, *([self._text(f)] for f in table.after)]
 
     def _check_options(self) -> None:
         """Raises :class:`UsageError` for one that this workload's tables have not."""
@@ -220,17 +224,15 @@ class Making:
         return found
 
     def _load(self) -> None:
-        steps = [{"name": "loading", "tables": self._fills()}]
-        if self._defaults:
-            steps.append({"name": "loading", "statements": self._without_defaults()})
-        names = [self._named(t.name) for t in self._description.tables]
-        if self._wish.vacuum:
-            largest_first = sorted(names, key=lambda n: n != self._named("pgbench_accounts"))
-            steps.append(
-                {"name": "vacuuming", "statements": [[f"vacuum analyze {n}"] for n in largest_first]}
-            )
-        after = [[self._text(f)] for t in reversed(self._description.tables) for f in t.after]
-        steps.append({"name": "creating primary keys", "statements": after})
+        """Each table is vacuumed and gets its keys as soon as it is filled, while others are being filled."""
+        fills = self._fills()
+        filled = {str(f["name"]) for f in fills}
+        after = {t.name: self._after(t) for t in self._description.tables}
+        empty = [list(chain(*parts)) for name, parts in after.items() if name not in filled]
+        steps: list[dict[str, Any]] = [
+            {"name": "loading", "tables": fills, "after": {n: after[n] for n in filled}},
+            {"name": "creating primary keys", "statements": empty},
+        ]
         if self._wish.foreign_keys:
             keys = [s.strip() for s in self._text("foreign_keys.sql").split(";")]
             steps.append({"name": "creating foreign keys", "statements": [keys]})

@@ -8,6 +8,7 @@ mod hash;
 mod table;
 mod work;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +49,10 @@ pub struct StepSpec {
     /// Statements; those of an entry run on one connection, in order.
     #[serde(default)]
     pub statements: Vec<Vec<String>>,
+    /// By name of a table that is filled: what follows when all of it is there, while others are still filled.
+    /// The first entry, then the others beside each other.
+    #[serde(default)]
+    pub after: BTreeMap<String, Vec<Vec<String>>>,
 }
 
 /// What has been done up to now.

@@ -21,7 +21,8 @@ const CHUNK_ROWS: i64 = 100_000;
 
 enum Job {
     Copy(Arc<Filling>, Chunk),
-    Statements(Vec<String>),
+    /// These, then jobs of their own for the others.
+    Statements(Vec<String>, Vec<Vec<String>>),
 }
 
 struct Filling {
@@ -41,8 +42,32 @@ struct State {
     failure: Option<Error>,
     stopped: bool,
     sums: Vec<(String, Sum)>,
+    /// By the number of a table: its jobs that are left, and what follows them.
+    left: Vec<(usize, Vec<Vec<String>>)>,
     /// What a request to cancel needs, of each connection.
     keys: Vec<Option<Vec<u8>>>,
+}
+
+impl State {
+    /// After a job that went well: what follows it is next, while the table is still in memory.
+    fn done(&mut self, job: Job, sum: Sum) {
+        let follow = match job {
+            Job::Statements(_, then) => then.into_iter().map(|s| Job::Statements(s, Vec::new())).collect(),
+            Job::Copy(filling, _) => {
+                self.sums[filling.number].1.add(sum);
+                let (left, after) = &mut self.left[filling.number];
+                *left -= 1;
+                if *left > 0 || after.is_empty() {
+                    return;
+                }
+                let first = after.remove(0);
+                vec![Job::Statements(first, std::mem::take(after))]
+            }
+        };
+        for job in follow.into_iter().rev() {
+            self.steps[0].push_front(job);
+        }
+    }
 }
 
 /// Shared by all workers.
@@ -62,11 +87,11 @@ pub struct Work {
 impl Work {
     pub fn new(spec: LoaderSpec) -> Result<Self> {
         let tls = spec.target.tls.as_ref().map(TlsSetup::new).transpose()?;
-        let (mut sums, mut total_rows) = (Vec::new(), 0);
+        let (mut sums, mut left, mut total_rows) = (Vec::new(), Vec::new(), 0);
         let steps: Result<_> = spec
             .steps
             .into_iter()
-            .map(|s| jobs(s, spec.seed, &mut sums, &mut total_rows))
+            .map(|s| jobs(s, spec.seed, &mut sums, &mut left, &mut total_rows))
             .collect();
         let state = State {
             steps: steps?,
@@ -76,6 +101,7 @@ impl Work {
             failure: None,
             stopped: false,
             sums,
+            left,
             keys: vec![None; spec.workers],
         };
         Ok(Self {
@@ -115,19 +141,17 @@ impl Work {
         self.state().keys[number] = Some(client.key.clone());
         self.setup.iter().try_for_each(|sql| client.execute(sql))?;
         while let Some(job) = self.next() {
-            let (done, of) = match job {
-                Job::Copy(filling, chunk) => (self.fill(&mut client, &filling, &chunk), Some(filling.number)),
-                Job::Statements(all) => (
-                    all.iter()
-                        .try_for_each(|sql| client.execute(sql))
-                        .map(|()| Sum::default()),
-                    None,
-                ),
+            let done = match &job {
+                Job::Copy(filling, chunk) => self.fill(&mut client, filling, chunk),
+                Job::Statements(all, _) => all
+                    .iter()
+                    .try_for_each(|sql| client.execute(sql))
+                    .map(|()| Sum::default()),
             };
             let mut state = self.state();
             state.busy -= 1;
-            if let (Ok(sum), Some(of)) = (&done, of) {
-                state.sums[of].1.add(*sum);
+            if let Ok(sum) = done {
+                state.done(job, sum);
             }
             drop(state);
             self.changed.notify_all();
@@ -225,18 +249,32 @@ fn jobs(
     step: StepSpec,
     seed: u64,
     sums: &mut Vec<(String, Sum)>,
+    left: &mut Vec<(usize, Vec<Vec<String>>)>,
     total_rows: &mut u64,
 ) -> Result<VecDeque<Job>> {
-    let mut jobs: VecDeque<_> = step.statements.into_iter().map(Job::Statements).collect();
-    for spec in step.tables {
+    let StepSpec {
+        statements,
+        tables,
+        mut after,
+        ..
+    } = step;
+    let plain = |all| Job::Statements(all, Vec::new());
+    let mut jobs: VecDeque<_> = statements.into_iter().map(plain).collect();
+    for spec in tables {
         let table = Table::new(&spec, seed)?;
         let size = if spec.freeze { i64::MAX } else { CHUNK_ROWS };
         let chunks = table.chunks(spec.rows, size)?;
         for chunk in &chunks {
             *total_rows += table.rows(chunk)? as u64;
         }
+        let number = sum_of(&spec.name, sums);
+        left.resize(sums.len(), (0, Vec::new()));
+        left[number].0 += chunks.len();
+        left[number]
+            .1
+            .extend(after.remove(&spec.name).into_iter().flatten());
         let filling = Arc::new(Filling {
-            number: sum_of(&spec.name, sums),
+            number,
             table,
             sql: statement(&spec),
             freeze: spec.freeze.then(|| format!("truncate {}", spec.sql)),
