@@ -259,8 +259,8 @@ def _of_run(
         made = scalings_of(conduct.derived_of(found), model=model, seed=seed)
     if not made:
         raise UsageError(
-            f"{found.id} has no ladder of sessions",
-            "observations have windows, paced runs have rates: dbdyno show RUN",
+            f"{found.id} has no ladder of sessions or rates",
+            "observations have windows, a single rate and phases are one load: dbdyno show RUN",
         )
     return made
 

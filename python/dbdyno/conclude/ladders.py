@@ -94,25 +94,54 @@ def ladders_of(results: Measured) -> tuple[Ladder, ...]:
     """
     windows = results.tables["windows"].filter(pl.col("sessions") > 0)
     if windows.is_empty() or not windows["rate_per_s"].is_null().all():
-        return ()  # what is delivered at a rate is the rate
+        return ()  # what is delivered at a rate is the rate: rate_ladders_of
     parts = ByCell({name: results.tables[name] for name in ("rates", "ledger")})
     groups = list(windows.group_by("workload", "variant", maintain_order=True))
     many = len(groups) > 1
     return tuple(_ladder(results, parts, str(k[0]), str(k[1]), cells, many=many) for k, cells in groups)
 
 
+def rate_ladders_of(results: Measured) -> tuple[Ladder, ...]:
+    """One :class:`Ladder` a workload and variant that was measured at two rates or more over a fixed number
+    of sessions: load and throughput are the calls that become due and that are delivered, per second. Phases
+    are one measurement and have none. What is left out is as in :func:`ladders_of`."""
+    if not results.plan.by_rate or results.plan.experiment.phases:
+        return ()
+    windows = results.tables["windows"].filter((pl.col("sessions") > 0) & pl.col("rate_per_s").is_not_null())
+    parts = ByCell({name: results.tables[name] for name in ("rates", "ledger")})
+    groups = list(windows.group_by("workload", "variant", maintain_order=True))
+    return tuple(
+        _rate_ladder(parts, str(k[0]), str(k[1]), cells, many=len(groups) > 1)
+        for k, cells in groups
+        if cells["rate_per_s"].n_unique() > 1
+    )
+
+
+def _rate_ladder(parts: ByCell, workload: str, variant: str, cells: pl.DataFrame, *, many: bool) -> Ladder:
+    figures, usable, notes = _sorted_out(parts, cells)
+    points = [
+        _point(r, figures[r["cell"]], parts, by_work=False, constant=True) | {"load": float(r["rate_per_s"])}
+        for r in usable
+    ]
+    return Ladder(
+        name=f"{workload}, variant {variant}" if many else workload,
+        points=pl.DataFrame(points, schema=POINTS).sort("load", "repeat"),
+        load_unit="calls/s due",
+        notes=notes,
+        workload=workload,
+        variant=variant,
+        by_rate=True,
+    )
+
+
 def _ladder(
     results: Measured, parts: ByCell, workload: str, variant: str, cells: pl.DataFrame, *, many: bool
 ) -> Ladder:
-    figures = {c: figures_of(parts.table("rates", c)) for c in cells["cell"]}
-    why = {r["cell"]: _unusable(r, figures[r["cell"]]) for r in cells.to_dicts()}
-    usable = [r for r in cells.to_dicts() if why[r["cell"]] is None]
+    figures, usable, notes = _sorted_out(parts, cells)
     known = results.workloads.get(workload)
     by_work = bool(usable) and all((figures[r["cell"]].get("work_per_s") or 0) > 0 for r in usable)
     constant = known is not None and known.work_constant
     points = [_point(r, figures[r["cell"]], parts, by_work=by_work, constant=constant) for r in usable]
-    notes = [_note(r, case) for r in cells.to_dicts() if (case := why[r["cell"]])]
-    short = [_note(r, "short") for r in usable if r["status"] == "short"]
     machine, about = machine_of(results, variant)
     unit = known.work_short if by_work and known is not None else "calls"
     return Ladder(
@@ -121,10 +150,20 @@ def _ladder(
         throughput_unit=f"{unit}/s",
         machine=machine,
         think_s=_think_s(results, workload, variant),
-        notes=(*notes, *short, *about),
+        notes=(*notes, *about),
         workload=workload,
         variant=variant,
     )
+
+
+def _sorted_out(parts: ByCell, cells: pl.DataFrame) -> tuple[dict[str, Figures], list[Row], tuple[str, ...]]:
+    """Figures by cell, the usable windows, and notes on those that are left out or were cut short."""
+    rows = cells.to_dicts()
+    figures = {r["cell"]: figures_of(parts.table("rates", r["cell"])) for r in rows}
+    why = {r["cell"]: _unusable(r, figures[r["cell"]]) for r in rows}
+    usable = [r for r in rows if why[r["cell"]] is None]
+    notes = [_note(r, case) for r in rows if (case := why[r["cell"]])]
+    return figures, usable, (*notes, *(_note(r, "short") for r in usable if r["status"] == "short"))
 
 
 def figures_of(rates: pl.DataFrame) -> Figures:
@@ -168,7 +207,9 @@ def _think_s(results: Measured, workload: str, variant: str) -> float | None:
 
 
 def _note(window: Row, case: str) -> str:
-    said = {"load": load(window["sessions"]), "repeat": window["repeat"]}
+    rate = window["rate_per_s"]
+    place = load(window["sessions"]) if rate is None else fmt.rate_of_load(rate)
+    said = {"load": place, "repeat": window["repeat"]}
     return sentence("ladder-note", said | {"reason": window["reason"] or "invalid"}, case=case)
 
 

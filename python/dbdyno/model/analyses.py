@@ -1,7 +1,7 @@
 """A ladder as points, and what models say of it: the words between the rooms that fit, answer and show.
 
-Units: load in sessions (or threads, processors: ``load_unit``), throughput in ``throughput_unit`` (per
-second), times in seconds, CPU in CPU seconds per second.
+Units: load in sessions (or threads, processors, calls/s due: ``load_unit``), throughput in
+``throughput_unit`` (per second), times in seconds, CPU in CPU seconds per second.
 """
 
 from __future__ import annotations
@@ -76,6 +76,9 @@ class Ladder:
     """Load and throughput of measurements that do not fit between their neighbours: not among the points."""
     broken_from: float | None = None
     """Load from which on throughput has broken down: models are fitted to the loads below it."""
+    by_rate: bool = False
+    """The load is the rate at which calls become due, per second: what is delivered follows it up to the
+    capacity. Models of sessions, and Little's law by their number, do not apply."""
 
 
 @dataclass(frozen=True)

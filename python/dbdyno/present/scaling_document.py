@@ -13,7 +13,7 @@ from dbdyno import __version__
 from dbdyno.model.analyses import Estimate, Fitted, Machine, Part, Regression, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import counted, format_ns
-from dbdyno.present import scaling_charts
+from dbdyno.present import rate_chart, scaling_charts
 from dbdyno.present.document import (
     UNKNOWN,
     Block,
@@ -142,6 +142,7 @@ _PARAGRAPH = "paragraph"
 """The answer that is a text for everybody."""
 _TITLES = {
     "one-cpu": "One CPU",
+    "rate-capacity": "Capacity",
     "at-cpus": "At as many as CPUs",
     "one-more-session": "One more",
     "cpu-wait": "CPU WAIT begins",
@@ -150,7 +151,7 @@ _TITLES = {
     "cpu-inflation": "CPU inflation",
     "reason": "Why it bends",
 }
-_TILES = ("one-session", "peak", "knee", "scales-to", "smt-yield", "second-knee", "cpu-wait")
+_TILES = ("rate-capacity", "one-session", "peak", "knee", "scales-to", "smt-yield", "second-knee", "cpu-wait")
 """Answers that are shown large, as many of them as ``_MOST_TILES``."""
 _MOST_TILES = 5
 
@@ -171,27 +172,31 @@ def section(scalings: Sequence[Scaling]) -> Section | None:
     """Within the report of a run; ``None``: it has no ladder."""
     if not scalings:
         return None
-    many = len(scalings) > 1
+    many, by_rate = len(scalings) > 1, scalings[0].ladder.by_rate
     parts: list[Block] = []
     for n, one in enumerate(scalings):
         more = Section(
-            "All answers, models, every load", [*_answers(one), *_models(one), *_measured(one)], folded=True
+            "Every rate" if by_rate else "All answers, models, every load",
+            [*_answers(one), *_models(one), *_measured(one)],
+            folded=True,
         )
         blocks: list[Block] = [*_lead(one), *_charts(one, n), more]
         parts += [Section(one.ladder.name, blocks)] if many else blocks
-    return Section("Scalability", parts, "scaling")
+    return Section("Capacity" if by_rate else "Scalability", parts, "scaling")
 
 
 def _charts(scaling: Scaling, number: int) -> list[Chart]:
     """``number``: of the ladder in its document."""
-    return [replace(c, id=f"scaling-{number}-{c.id}") for c in scaling_charts.charts(scaling)]
+    made = rate_chart if scaling.ladder.by_rate else scaling_charts
+    return [replace(c, id=f"scaling-{number}-{c.id}") for c in made.charts(scaling)]
 
 
 def _sections(scaling: Scaling, number: int, name: str) -> Iterator[Section]:
     """``name``: what the sections of this ladder end in where there are several."""
     if name:
         yield Section(_title(scaling), _lead(scaling), f"ladder{name}")
-    yield Section("The ladder and the model", _charts(scaling, number), f"charts{name}")
+    head = "Delivered against due" if scaling.ladder.by_rate else "The ladder and the model"
+    yield Section(head, _charts(scaling, number), f"charts{name}")
     answers = _answers(scaling)
     if answers:
         yield Section("Answers", answers, f"answers{name}", minor=True)
@@ -317,7 +322,13 @@ def measured(scaling: Scaling) -> Table:
         column(unit, 0, "throughput", number, unit),
         column("predicted", 3, "predicted", number, unit),
         residual,
-        column("efficiency", 0, "efficiency", lambda v: f"{percent(v, digits=1)} %", ""),
+        column(
+            "of rate" if ladder.by_rate else "efficiency",
+            0,
+            "efficiency",
+            lambda v: f"{percent(v, digits=1)} %",
+            "",
+        ),
         column("response", 1, "response_s", time, "s"),
         column("p95", 2, "response_p95_s", time, "s"),
         column("CPU", 1, "cpu"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from dbdyno.conclude import ladders, scaling, smt
+from dbdyno.conclude import ladders, rate_capacity, scaling, smt
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.capacity import bends, deliveries
 from dbdyno.conclude.catalogue import claim, sentence
@@ -116,8 +116,12 @@ def _with_cpu(made: Scaling) -> Scaling:
 
 
 def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) -> tuple[Scaling, ...]:
-    """One a ladder of the run: a workload under a variant. Empty: an observation has none."""
-    return tuple(_of_run(ladder, results, model, seed) for ladder in ladders.ladders_of(results))
+    """One a ladder of the run, by sessions or by rate: a workload under a variant. Empty: an observation, or
+    phases, have none."""
+    by_rate = tuple(
+        rate_capacity.scaling_by_rate(one, results, model) for one in ladders.rate_ladders_of(results)
+    )
+    return by_rate or tuple(_of_run(ladder, results, model, seed) for ladder in ladders.ladders_of(results))
 
 
 def _of_run(ladder: Ladder, results: Results, model: str | None, seed: int) -> Scaling:
@@ -167,6 +171,8 @@ def asked(
     """``made`` with an answer for each question to the model: throughput at a load, load for a response
     time, load and response time for a throughput. Raises UsageError where nothing was fitted."""
     best = made.best
+    if made.ladder.by_rate:
+        raise rate_capacity.no_model(made.ladder)
     if best is None:
         raise UsageError(f"no model was fitted: {'; '.join(made.refused)}", "measure more rungs")
     found = [
