@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.fakery import climb
 
 from dbdyno.conduct.derive import derive
 from dbdyno.conduct.resets import changed
+from dbdyno.engines.postgres import cache_drop
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Experiment, Plan, PlannedScript, VariantSpec
 from dbdyno.model.raw import RawCell
@@ -72,6 +74,29 @@ def test_what_is_asked_for_and_cannot_be_is_an_error() -> None:
     assert with_resets(planned(WRITING, budget="60s"), [PGBENCH]).reset.when == "each"
     with pytest.raises(UsageError, match="--budget"):
         with_resets(planned(WRITING, budget="12s"), [PGBENCH])
+
+
+def test_caches_are_dropped_before_each_measurement_or_not_at_all() -> None:
+    cold = planned(READING, reset_cache="dropped")
+    assert with_resets(cold, [PGBENCH._replace(written=False)]).reset.when == "each"
+    blocks = planned(READING, reset_cache="dropped", reset="block")
+    assert with_resets(blocks, [PGBENCH._replace(written=False)]).reset.when == "block"
+    with pytest.raises(UsageError, match="no tables that dbdyno workload prepare made"):
+        with_resets(cold, [])
+    with pytest.raises(UsageError, match=r"dropped.*never"):
+        with_resets(planned(READING, reset_cache="dropped", reset="never"), [PGBENCH])
+
+
+def test_pages_of_a_file_in_the_page_cache_are_counted(tmp_path: Path) -> None:
+    file = tmp_path / "16384"
+    file.write_bytes(b"x" * 100_000)
+    for name in ("16384_vm", "16384.1", "163841", "16384_fsm.1"):
+        (tmp_path / name).touch()
+    found = sorted(f.name for f in cache_drop._files(tmp_path, "16384"))
+    assert found == ["16384", "16384.1", "16384_fsm.1", "16384_vm"]
+    with file.open("rb") as read:
+        assert cache_drop._resident(read.fileno(), 100_000) == 25 * 4096
+    assert cache_drop._dropped(file) in ((100_000, 0), (100_000, 25 * 4096))  # in memory alone: all stays
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dbdyno.conduct.progress import ProgressListener
 from dbdyno.conduct.tables import bring_back
 from dbdyno.drive import Interrupt
 from dbdyno.model.plan import Cell, Plan, Workload
-from dbdyno.model.protocols import Server
+from dbdyno.model.protocols import Server, needed
 from dbdyno.model.raw import RawCell
 from dbdyno.model.resetting import DataSet
 from dbdyno.model.tables import rows
@@ -37,7 +37,14 @@ def sets_of(server: Server, plan: Plan, workload: str) -> Sequence[DataSet]:
 
 def decided(server: Server, plan: Plan, workload: Workload) -> Plan:
     """The plan with when data are brought back. Raises :class:`UsageError` where what is asked cannot be."""
-    return with_resets(plan, sets_of(server, plan, workload.name))
+    plan = with_resets(plan, sets_of(server, plan, workload.name))
+    if server.resetting is not None and plan.reset.when != "never" and _drops(plan):
+        server.resetting.check_dropping()
+    return plan
+
+
+def _drops(plan: Plan) -> bool:
+    return plan.experiment.reset_cache == "dropped"
 
 
 class Resets:
@@ -50,6 +57,7 @@ class Resets:
         self._listener, self._interrupt = listener, interrupt
         self._sets = sets_of(server, plan, workload)
         self._whole: set[str] = set()  # data sets that are as they were prepared
+        self._noted: set[str] = set()  # why the page cache is not dropped
         self._last: Cell | None = None
         self._done: list[dict[str, Any]] = []
 
@@ -68,20 +76,35 @@ class Resets:
         due = begins(self._plan, self._last, cell)
         self._last = cell
         for one in self._sets if due else ():
-            if one.name in self._whole:
-                self._done.append({"data_set": one.name, "how": "unchanged"})
-            else:
-                self._bring_back(one)
+            whole = one.name in self._whole
+            line = {"data_set": one.name, "how": "unchanged"} if whole else self._bring_back(one)
+            self._done.append(line | (self._dropped(one) if _drops(self._plan) else {}))
 
-    def _bring_back(self, one: DataSet) -> None:
+    def _bring_back(self, one: DataSet) -> dict[str, Any]:
+        """A row of the table ``resets``."""
         self._interrupt.check()
         cache = self._plan.experiment.reset_cache
         told = self._loading, self._listener.noted
         made = bring_back(self._server, one.name, cache, self._interrupt, *told)
         self._whole.add(one.name)
         count = sum(t.rows for t in made.tables)
-        line = {"data_set": one.name, "how": "loaded", "rows": count}
-        self._done.append({**line, "duration_ns": round(made.seconds * NS_PER_S)})
+        line = {"data_set": one.name, "how": "loaded", "rows": count, "cache": cache}
+        return {**line, "duration_ns": round(made.seconds * NS_PER_S)}
+
+    def _dropped(self, one: DataSet) -> dict[str, Any]:
+        """Columns of that row. What was not changed is in the caches all the same."""
+        self._interrupt.check()
+        self._listener.preparing(f"dropping the tables of {one.name} from the caches")
+        made = needed(self._server.resetting, "drop caches").drop_cache(one.name)
+        if made.refused and made.refused not in self._noted:
+            self._noted.add(made.refused)
+            self._listener.noted(f"! the page cache is not dropped: {made.refused}")
+        return {
+            "cache": "dropped",
+            "cache_left_share": made.left_share,
+            "page_cache": made.refused or "dropped",
+            "page_cache_left_share": made.page_left_share,
+        }
 
     def _loading(self, step: str, done: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002
         self._listener.preparing(f"bringing back the data: {step}, {done:,} of {total:,} rows")

@@ -13,8 +13,9 @@ from dbdyno.model.table_making import Preparation
 
 Reset = Literal["each", "block", "never"]
 """Before which measurements: each; the first of each repeat, or of each round of variants; none."""
-Cache = Literal["warm", "as-loaded"]
-"""What is in the caches then: all tables and indexes, as far as they fit; or what loading left there."""
+Cache = Literal["warm", "as-loaded", "dropped"]
+"""What is in the caches then: all tables and indexes, as far as they fit;
+what loading left there; or none of them."""
 
 
 class ResetKeys(Strict):
@@ -23,11 +24,13 @@ class ResetKeys(Strict):
     reset: Reset | None = Field(
         default=None,
         description="Before which measurements tables that dbdyno prepared are loaded again: each, block "
-        "(each repeat, or each round of variants) or never; left out: each where calls change rows.",
+        "(each repeat, or each round of variants) or never; left out: each where calls change rows or "
+        "caches are dropped.",
     )
     reset_cache: Cache = Field(
         default="warm",
-        description="The caches after that: warm (all tables, as far as they fit), or as-loaded.",
+        description="The caches after that: warm (all tables, as far as they fit), as-loaded, or dropped "
+        "(none of their pages).",
     )
 
 
@@ -59,6 +62,16 @@ class DataSet(NamedTuple):
     refused: str = ""
 
 
+class CacheDrop(NamedTuple):
+    """``left_share``: of the pages of tables and indexes, those still in the server's cache;
+    ``page_left_share``: the same of the operating system's page cache, None: unknown; ``refused``: why that
+    one was not dropped, with what would change it; empty: it was."""
+
+    left_share: float
+    page_left_share: float | None
+    refused: str
+
+
 class Resetting(Protocol):
     """Data of workloads, brought back."""
 
@@ -72,3 +85,9 @@ class Resetting(Protocol):
         """Empties the tables of a data set and begins to load them as they were prepared; indexes, rights and
         settings of the user's stay. Undone, they stay unfinished, and are loaded again when they are next
         needed. Raises :class:`TargetError` where somebody else holds them, saying who."""
+
+    def check_dropping(self) -> None:
+        """Raises :class:`UsageError` where tables cannot be dropped from the server's cache."""
+
+    def drop_cache(self, name: str) -> CacheDrop:
+        """Takes the tables of a data set out of the caches."""

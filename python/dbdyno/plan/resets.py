@@ -28,11 +28,11 @@ def with_resets(plan: Plan, sets: Sequence[DataSet]) -> Plan:
 
 def _chosen(plan: Plan, sets: Sequence[DataSet]) -> tuple[Reset, str]:
     """And why; empty: there is nothing to say."""
-    asked, changing = plan.experiment.reset, [s for s in sets if s.written]
+    asked, changing = _wanted(plan), [s for s in sets if s.written]
     if asked == "never":
         return "never", "--reset never: what calls change stays for later measurements" if changing else ""
     if asked is not None:
-        return asked, _asked(asked, sets)
+        return asked, _asked(plan, asked, sets)
     if any(not s.builtin for s in plan.scripts):
         return "never", _own(plan, changing)
     if not changing:
@@ -45,15 +45,29 @@ def _chosen(plan: Plan, sets: Sequence[DataSet]) -> tuple[Reset, str]:
     )
 
 
-def _asked(asked: Reset, sets: Sequence[DataSet]) -> str:
+def _wanted(plan: Plan) -> Reset | None:
+    """Caches are dropped when data are brought back."""
+    asked = plan.experiment.reset
+    if plan.experiment.reset_cache != "dropped":
+        return asked
+    if asked == "never":
+        raise UsageError('reset_cache = "dropped" with reset = "never"', 'reset = "each" or "block"')
+    return asked or "each"
+
+
+def _asked(plan: Plan, asked: Reset, sets: Sequence[DataSet]) -> str:
+    cold = plan.experiment.reset_cache == "dropped"
+    what = f"--reset {asked}" if plan.experiment.reset else 'reset_cache = "dropped"'
+    cure = 'reset = "never" with reset_cache = "warm"' if cold else "--reset never"
     if not sets:
         raise UsageError(
-            f"--reset {asked}: the workload uses no tables that dbdyno workload prepare made",
-            "--reset never; data of your own can be brought back between runs only",
+            f"{what}: the workload uses no tables that dbdyno workload prepare made",
+            f"{cure}; data of your own can be brought back between runs only",
         )
     if refused := next((s.refused for s in sets if s.refused), ""):
-        raise UsageError(f"--reset {asked}: {refused}", "--reset never")
-    return f"--reset {asked}: the tables of {', '.join(s.name for s in sets)} are loaded again"
+        raise UsageError(f"{what}: {refused}", cure)
+    then = ", if calls changed them, and dropped from the caches" if cold else ""
+    return f"{what}: the tables of {', '.join(s.name for s in sets)} are loaded again{then}"
 
 
 def _own(plan: Plan, changing: Sequence[DataSet]) -> str:

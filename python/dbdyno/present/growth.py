@@ -75,9 +75,28 @@ def _reset(results: Results) -> str:
     """One sentence; empty: data were never brought back."""
     loaded = _done(results).filter(pl.col("how") == "loaded")["duration_ns"] / NS_PER_S
     if loaded.is_empty():
-        return ""
+        return _cold(results).strip()
     total, each = float(loaded.sum()), float(loaded.mean())  # type: ignore[arg-type]
     if len(loaded) == 1:
-        return f"Data were brought back once, in {significant(total)} s (docs/resets.md)."
+        return f"Data were brought back once, in {significant(total)} s (docs/resets.md).{_cold(results)}"
     often = f"{counted(len(loaded), 'time')}, {significant(each)} s each, {significant(total)} s in all"
-    return f"Data were brought back {often} (docs/resets.md)."
+    return f"Data were brought back {often} (docs/resets.md).{_cold(results)}"
+
+
+def _cold(results: Results) -> str:
+    """What was dropped from the caches; empty: they were not dropped."""
+    done = _done(results).filter(pl.col("cache") == "dropped")
+    if done.is_empty():
+        return ""
+    left = f"{figures.percent(done['cache_left_share'].max(), 1.0, digits=1)} %"
+    page = done.filter(pl.col("page_cache") != "dropped")["page_cache"]
+    if len(page):
+        beside = f"the page cache was not: {page[0]}"
+    elif (stays := done["page_cache_left_share"].max()) is None:
+        beside = "what stayed in the page cache is unknown"
+    else:
+        beside = f"{figures.percent(stays, 1.0, digits=1)} % in the page cache"
+    times = counted(len(done), "time")
+    return (
+        f" Caches were dropped {times}: at most {left} of the pages stayed in the server's cache; {beside}."
+    )

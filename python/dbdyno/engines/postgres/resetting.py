@@ -13,13 +13,13 @@ from typing import Any
 import psycopg
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import connect, loader, objects, script_halves, table_marks
+from dbdyno.engines.postgres import cache_drop, connect, loader, objects, script_halves, table_marks
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.engines.postgres.table_making import Making
 from dbdyno.model.errors import TargetError, UsageError
-from dbdyno.model.resetting import Cache, DataSet, changes_rows
+from dbdyno.model.resetting import Cache, CacheDrop, DataSet, changes_rows
 from dbdyno.model.table_making import TableWish
 
 _LOCK_WAIT_S = 10
@@ -86,6 +86,16 @@ class Resets:
     def begin(self, name: str, cache: Cache) -> Reloading:
         with doing(f"bringing back the data of {name}"):
             return Reloading(self._site, name, cache)
+
+    def check_dropping(self) -> None:
+        with doing("looking at what the cache can do"):
+            cache_drop.check(self._site)
+
+    def drop_cache(self, name: str) -> CacheDrop:
+        described = loader.description(name)
+        with doing(f"dropping the tables of {name} from the caches"):
+            schema = table_marks.schema_of(self._site.connection(), described)
+            return cache_drop.drop(self._site, _qualified(schema, described))
 
 
 def _names(name: str, texts: Sequence[str]) -> bool:

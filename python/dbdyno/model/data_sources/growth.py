@@ -29,6 +29,10 @@ RESETS: tuple[Column, ...] = (
     _c("how", "str", "loaded (emptied and loaded again) | unchanged (no measurement had changed them)"),
     _c("rows", "i64", "rows loaded", null=True),
     _c("duration_ns", "i64", "how long it took, with vacuum, indexes, checkpoint and caches", null=True),
+    _c("cache", "str", "caches after that: warm | as-loaded | dropped; NULL: left as they were", null=True),
+    _c("cache_left_share", "f64", "dropped: share of the pages that stayed in the server's cache", null=True),
+    _c("page_cache", "str", "dropped: dropped, or why the page cache was not", null=True),
+    _c("page_cache_left_share", "f64", "share of the bytes that stayed there; NULL: not known", null=True),
 )
 
 RAW_GROWTH = {"growth": GROWTH, "resets": RESETS}
