@@ -88,15 +88,13 @@ def _cold(results: Results) -> str:
     done = _done(results).filter(pl.col("cache") == "dropped")
     if done.is_empty():
         return ""
-    left = f"{figures.percent(done['cache_left_share'].max(), 1.0, digits=1)} %"
+    left, stays = (done.select(pl.col(c).max()).item() for c in ("cache_left_share", "page_cache_left_share"))
     page = done.filter(pl.col("page_cache") != "dropped")["page_cache"]
     if len(page):
-        beside = f"the page cache was not: {page[0]}"
-    elif (stays := done["page_cache_left_share"].max()) is None:
+        beside = f"the page cache was not dropped: {page[0]}"
+    elif stays is None:
         beside = "what stayed in the page cache is unknown"
     else:
-        beside = f"{figures.percent(stays, 1.0, digits=1)} % in the page cache"
-    times = counted(len(done), "time")
-    return (
-        f" Caches were dropped {times}: at most {left} of the pages stayed in the server's cache; {beside}."
-    )
+        beside = f"{figures.percent(stays, digits=1)} % in the page cache"
+    most = f"at most {figures.percent(left, digits=1)} % of the pages stayed in the server's cache"
+    return f" Caches were dropped {counted(len(done), 'time')}: {most}; {beside}."
