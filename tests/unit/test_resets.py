@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from tests.fakery import climb
+from tests.in_process import dbdyno
 
+from dbdyno.conclude import growth
+from dbdyno.conclude.case import Case
+from dbdyno.conduct import workloads
 from dbdyno.conduct.derive import derive
 from dbdyno.conduct.resets import changed
 from dbdyno.engines.postgres import cache_drop
 from dbdyno.model.errors import UsageError
+from dbdyno.model.phases import PhaseSpec
 from dbdyno.model.plan import Experiment, Plan, PlannedScript, VariantSpec
 from dbdyno.model.raw import RawCell
 from dbdyno.model.resetting import DataSet, changes_rows
@@ -74,6 +81,24 @@ def test_what_is_asked_for_and_cannot_be_is_an_error() -> None:
     assert with_resets(planned(WRITING, budget="60s"), [PGBENCH]).reset.when == "each"
     with pytest.raises(UsageError, match="--budget"):
         with_resets(planned(WRITING, budget="12s"), [PGBENCH])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["tpcb-like"], "each"),
+        (["tpcb-like", "--reset", "never"], None),
+        (["select-only"], None),
+        (["select-only", "--reset", "block"], "block"),
+        (["order-entry"], "each"),
+        (["order-entry", "mode=read-only"], None),
+        (["random-read", "update=20"], None),
+    ],
+)
+def test_a_dry_run_says_what_is_probable(words: list[str], expected: str | None) -> None:
+    done = dbdyno(("run", *words, "--sessions", "1", "--dry-run", "--json"), {}, Path("/"))
+    found = [c["value"] for c in json.loads(done.stdout)["choices"] if c["name"] == "reset"]
+    assert found == ([] if expected is None else [expected])
 
 
 def test_caches_are_dropped_before_each_measurement_or_not_at_all() -> None:
@@ -178,5 +203,34 @@ def test_later_measurements_with_more_data_are_a_warning() -> None:
     )
     emptied = said([row("public.history", (0, 130))], [row("public.history", (130, 131))])
     assert "with 0 B" in emptied["data-not-reset"].text
+    assert emptied["data-grew"].case == "empty" and "had 130 MiB after it" in emptied["data-grew"].text
     same = [row("public.history", (100, 105))]
     assert "data-not-reset" not in said(same, same)
+
+
+def test_growth_of_phases_is_that_of_all_of_them() -> None:
+    made = climb("fake:cpu=50ms", [2, 2], repeats=2)
+    phases = tuple(PhaseSpec(name=n, duration="9s", rate=5) for n in ("hold", "spike"))
+    phased = made.plan.experiment.model_copy(update={"phases": phases})
+    plan = made.plan.model_copy(update={"experiment": phased})
+    last = [c.id for c in plan.cells][1::2]
+    sizes = ((100, 105), (100, 130))
+    grown = [row("public.t", s) | {"cell": c} for s, c in zip(sizes, last, strict=True)]
+    windows = [{"cell": c.id, "status": "ok", "repeat": c.repeat, "variant": "base"} for c in plan.cells]
+    tables = {"windows": pl.DataFrame(windows), "grown": pl.DataFrame(grown)}
+    case = Case(plan, made.environment, tables, {})
+    (found,) = growth.grew(case)
+    assert "30 % (30.0 MiB) during the measurement of all phases, repeat 2: public.t" in found.text
+    assert found.cells == (last[1],) and list(growth.not_reset(case)) == []
+
+
+def test_the_advice_is_one_that_can_be_followed() -> None:
+    made = climb("fake:cpu=50ms", [1, 2])
+    grown = [row("t", s) | {"cell": c.id} for s, c in zip(((10, 20), (20, 20)), made.plan.cells, strict=True)]
+    windows = [{"cell": c.id, "status": "ok", "sessions": 1, "variant": "base"} for c in made.plan.cells]
+    tables = {"windows": pl.DataFrame(windows).with_columns(rate_per_s=None), "grown": pl.DataFrame(grown)}
+    advice = [
+        next(growth.not_reset(Case(made.plan, made.environment, tables, known))).advice
+        for known in ({}, {"random-read": workloads()["random-read"]})
+    ]
+    assert "--reset each" in advice[0] and "dbdyno clean" in advice[1] and "--reset" not in advice[1]

@@ -201,6 +201,9 @@ def run(**options: Any) -> None:
     host = observe.host()
     plan, workload = conduct.planned(_request(options), host)
     if options["dry_run"]:
+        from dbdyno.plan import supposed
+
+        plan = supposed(plan, workload)
         print_json(plan.model_dump(mode="json")) if options["as_json"] else screen.plan_table(plan)
         return
     from dbdyno.cli import live

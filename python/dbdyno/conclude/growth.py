@@ -24,13 +24,16 @@ _SIZE = {end: pl.sum_horizontal(f"table_bytes_{end}", f"index_bytes_{end}") for 
 
 def grew(case: Case) -> Iterator[Claim]:
     """Within a measurement: the one in which data grew most, else the one with most dead rows."""
-    tables, phases = _by_cell(case), _phases(case)
-    whole = [c for c in case.valid if c["cell"] not in phases]
-    found = [(said, c) for c in whole if (said := _growth(tables.get(c["cell"])))]
-    parts = ["dead"] if found and max((s for s, _ in found), key=lambda s: s["share"])["dead"] else []
-    yield from case.worst("data-grew", found, "share", case="size", parts=parts)
+    tables = _by_cell(case)
+    cells = [({"place": _place(c, case)}, tables[c["cell"]], c) for c in case.valid if c["cell"] in tables]
+    found = [(place | said, c) for place, frame, c in cells if (said := _growth(frame))]
+    empty = [f for f in found if f[0]["empty"]]
+    by = "bytes" if empty else "share"
+    parts = ["dead"] if found and max((s for s, _ in empty or found), key=lambda s: s[by])["dead"] else []
+    kind = "empty" if empty else "size"
+    yield from case.worst("data-grew", empty or found, "share", by=by, case=kind, parts=parts)
     if not found:
-        dead = [(said, c) for c in whole if (said := _dead(tables.get(c["cell"])))]
+        dead = [(place | said, c) for place, frame, c in cells if (said := _dead(frame))]
         yield from case.worst("data-grew", dead, "dead_share", case="dead")
 
 
@@ -44,13 +47,18 @@ def not_reset(case: Case) -> Iterator[Claim]:
         first = firsts.setdefault(params.get(cell["cell"]), cell)
         was, now = _sizes(tables.get(first["cell"]), tables.get(cell["cell"]))
         if now - was >= max(LEAST_BYTES, GROWN * was):
-            found.append(({"more": now - was, "now": now, "was": was, "first": at(first, case)}, cell))
-    yield from case.worst("data-not-reset", found, "more")
+            said = {"more": now - was, "now": now, "was": was, "first": _place(first, case)}
+            found.append((said | {"place": _place(cell, case)}, cell))
+    made_in_runs = any(w.changes_with for w in case.workloads.values())
+    yield from case.worst("data-not-reset", found, "more", case="made" if made_in_runs else "other")
 
 
-def _phases(case: Case) -> set[str]:
-    """Growth is known of all phases of a measurement together."""
-    return {c.id for c in case.plan.cells if c.phase}
+def _place(cell: Row, case: Case) -> str:
+    """The last of a measurement's phases has the growth of all."""
+    if not case.plan.experiment.phases:
+        return at(cell, case)
+    several = case.plan.experiment.repeats > 1
+    return f"of all phases, repeat {cell['repeat']}" if several else "of all phases"
 
 
 def _by_cell(case: Case) -> Mapping[str, pl.DataFrame]:
@@ -58,15 +66,14 @@ def _by_cell(case: Case) -> Mapping[str, pl.DataFrame]:
     return {str(part["cell"][0]): part for part in frame.partition_by("cell") if part.height}
 
 
-def _growth(frame: pl.DataFrame | None) -> dict[str, Any]:
-    """Values of the sentence; empty: it grew little."""
-    if frame is None or not (size := float(frame["size"].sum())):
-        return {}
+def _growth(frame: pl.DataFrame) -> dict[str, Any]:
+    """Values of the sentence; empty: it grew little. What began with nothing grew by all that there is."""
+    size = float(frame["size"].sum())
     each = frame.with_columns(more=pl.col("size_end") - pl.col("size")).sort("more", descending=True)
     more = float(each["more"].sum())
     if more < max(LEAST_BYTES, GROWN * size):
         return {}
-    said = {"share": more / size, "bytes": more, "relation": each["relation"][0]}
+    said = {"share": more / (size or more), "bytes": more, "relation": each["relation"][0], "empty": not size}
     dead = _dead(frame)
     named = {"dead": 0, "dead_share": 0.0, "dead_relation": ""} | {
         k: dead[k] for k in dead if k != "relation"
@@ -74,10 +81,8 @@ def _growth(frame: pl.DataFrame | None) -> dict[str, Any]:
     return {**said, **named, "part": each["more"][0]}
 
 
-def _dead(frame: pl.DataFrame | None) -> dict[str, Any]:
+def _dead(frame: pl.DataFrame) -> dict[str, Any]:
     """Values of the sentence for the table with the largest share of dead rows; empty: there are few."""
-    if frame is None:
-        return {}
     dead, live = pl.col("dead_rows_end"), pl.col("live_rows_end")
     many = frame.filter((dead >= LEAST_DEAD) & (dead > pl.col("dead_rows_start")))
     rows = many.with_columns(part=dead / (dead + live)).filter(pl.col("part") >= DEAD)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dbdyno.plan.rates import fewer_sessions
     from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal
     from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, recipe_error, syntax_error
-    from dbdyno.plan.resets import with_resets
+    from dbdyno.plan.resets import supposed, with_resets
     from dbdyno.plan.variants import texts
 
 
@@ -72,6 +72,7 @@ lazy(
         "until_share": "dbdyno.plan.planner",
         "whole": "dbdyno.plan.phases",
         "window_of": "dbdyno.plan.observing",
+        "supposed": "dbdyno.plan.resets",
         "with_resets": "dbdyno.plan.resets",
         "without": "dbdyno.plan.planner",
     },

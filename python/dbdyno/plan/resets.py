@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Choice, Plan
+from dbdyno.model.plan import Choice, Plan, Workload
 from dbdyno.model.resetting import DataSet, PlannedReset, Reset, changes_rows
 from dbdyno.plan.planner import estimated
 
@@ -24,6 +24,27 @@ def with_resets(plan: Plan, sets: Sequence[DataSet]) -> Plan:
         "choices": (*plan.choices, Choice(name="reset", value=reset, reason=reason)),
     }
     return estimated(plan.model_copy(update=changed))
+
+
+def supposed(plan: Plan, workload: Workload) -> Plan:
+    """``plan`` with what is probably chosen, where no server was asked."""
+    reset = _wanted(plan)
+    if reset is None and all(s.builtin for s in plan.scripts) and _changes(plan, workload):
+        reset = "each"
+    if reset in (None, "never"):
+        return plan
+    reason = "where dbdyno prepared the tables; --dry-run does not look at the server"
+    choice = Choice(name="reset", value=str(reset), reason=reason)
+    return plan.model_copy(update={"choices": (*plan.choices, choice)})
+
+
+def _changes(plan: Plan, workload: Workload) -> bool:
+    """Whether scripts, or what the workload says of rows that its calls change, with any parameters."""
+    kinds = [v.params for v in plan.variants]
+    of_rows = [p.rows.having for p in workload.parameters.values() if p.rows is not None]
+    return any(changes_rows(s.text) for s in plan.scripts) or any(
+        having.items() <= params.items() for having in of_rows for params in kinds
+    )
 
 
 def _chosen(plan: Plan, sets: Sequence[DataSet]) -> tuple[Reset, str]:
