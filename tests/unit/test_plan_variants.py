@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from tests.unit.test_plan import LIO
 
 from dbdyno import conduct
+from dbdyno.conduct import script_texts
 from dbdyno.model.errors import RecipeError, UsageError
 from dbdyno.model.plan import Experiment, Plan
+from dbdyno.model.script_workload import workload_of
 from dbdyno.plan import SCHEMA_FILE, parse_recipe, recipe_schema, resolve
 from dbdyno.plan.ladder import places
 
@@ -184,9 +186,11 @@ def test_recipes_that_come_with_dbdyno(path: Path) -> None:
     experiment = parse_recipe(path.read_text(), path.stem)
     assert experiment.doc
     assert path.read_text().startswith(f"#:schema ./{SCHEMA_FILE}\n")
-    unit = conduct.workloads()[experiment.workload or ""]
+    scripts = script_texts.read(experiment)
+    mix = [scripts[s] for s in experiment.mix]
+    unit = workload_of(mix) if mix else conduct.workloads()[experiment.workload or ""]
     for cpus in (2, 160):
-        plan = resolve(experiment, unit, cpus, "", allowed=range(cpus))
+        plan = resolve(experiment, unit, cpus, "", scripts, allowed=range(cpus))
         assert plan.cells
         assert plan.expected_ns < 30 * 60 * 1e9, "somebody waits for it"
 
