@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,6 +60,20 @@ def test_no_page_is_left_and_the_next_read_goes_to_the_disk(cold: str) -> None:
             "explain (analyze, buffers, format json) select abalance from pgbench_accounts where aid = 77777"
         ).fetchone()
         assert plan is not None and plan[0][0]["Plan"]["Shared Read Blocks"] >= 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_files_that_may_not_be_read_are_said_with_the_cure(cold: str) -> None:
+    assert prepared(cold).returncode == 0
+    server = PostgresServer(cold)
+    os.seteuid(65534)
+    try:
+        done = server.resetting.drop_cache("pgbench")
+    finally:
+        os.seteuid(0)
+        server.close()
+    assert done.left_share < 0.01 and done.page_left_share is None
+    assert "Permission denied" in done.refused and "run dbdyno as root" in done.refused
 
 
 def test_each_measurement_begins_cold_and_the_record_says_so(

@@ -127,7 +127,7 @@ def _forgotten(site: Site, relations: Sequence[_Relation]) -> float | None:
     :class:`OSError` and :class:`_NotHere`."""
     seen = presence.presence(site.connection())
     if not seen.here:
-        raise _NotHere(f"the server's files are not on this host: {seen.detail}")
+        raise _NotHere(f"the server is not known to be on this host ({seen.detail})")
     directory = site.directory() or ""
     sizes, stays, known = 0, 0, True
     for relation in relations:
@@ -145,7 +145,7 @@ def _files(directory: Path, path: str) -> Iterator[Path]:
     """All of a relation: 1 GB each, and those of free space and visibility."""
     first = directory / path
     named = re.compile(rf"{first.name}(_[a-z]+)?(\.\d+)?")
-    return (f for f in first.parent.glob(f"{first.name}*") if named.fullmatch(f.name))
+    return (f for f in first.parent.iterdir() if named.fullmatch(f.name))
 
 
 def _dropped(file: Path) -> tuple[int, int | None]:
