@@ -88,11 +88,16 @@ impl Frame {
     /// Gives a variable a value.
     #[inline]
     pub fn set(&mut self, slot: Slot, value: Value) {
-        let place = slot.0 as usize;
-        if place >= self.values.len() {
-            self.values.resize(place + 1, None);
+        match self.values.get_mut(slot.0 as usize) {
+            Some(place) => *place = Some(value),
+            None => self.add(slot, value),
         }
-        self.values[place] = Some(value);
+    }
+
+    #[cold]
+    fn add(&mut self, slot: Slot, value: Value) {
+        self.values.resize(slot.0 as usize, None);
+        self.values.push(Some(value));
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod commands;
 mod engine;
+mod out;
 mod plan;
 mod rows;
 mod run;

@@ -26,62 +26,77 @@ impl ScriptSession {
             if self.at == self.end {
                 return self.end_of_script();
             }
-            let planned = &self.plan.commands[self.at];
-            let mut next = self.at + 1;
-            let done = match &planned.command.action {
-                Action::Sql(_) if self.pipeline => {
-                    if planned.wants_rows {
-                        return self.fail("results cannot be stored within a pipeline");
-                    }
-                    self.queue();
-                    Ok(())
-                }
-                Action::Sql(_) => return self.statement(),
-                Action::Set(slot, program) => program
-                    .eval(&mut self.frame, &self.plan.names)
-                    .map(|value| self.frame.set(*slot, value))
-                    .map_err(|e| e.message),
-                Action::Unless(program, to) => program
-                    .holds(&mut self.frame, &self.plan.names)
-                    .map(|holds| next = if holds { next } else { *to })
-                    .map_err(|e| e.message),
-                Action::Jump(to) => {
-                    next = *to;
-                    Ok(())
-                }
-                Action::Sleep(duration, unit_us) => {
-                    match pause_ns(duration, *unit_us, &self.frame, &self.plan) {
-                        Ok(pause_ns) => {
-                            let until_ns = now_ns().saturating_add(pause_ns);
-                            self.waiting = Waiting::Instant(until_ns);
-                            return Ok(Progress::Sleep(until_ns));
-                        }
-                        Err(words) => Err(words),
-                    }
-                }
-                Action::Shell(slot, words) => match self.shell(*slot, &words.clone()) {
-                    Ok(()) => {
-                        self.timed();
-                        self.at = next;
-                        continue;
-                    }
-                    Err(words) => Err(words),
+            match &self.plan.commands[self.at].command.action {
+                Action::Sql(_) if !self.pipeline => return self.statement(),
+                Action::Set(slot, program) => match program.eval(&mut self.frame, &self.plan.names) {
+                    Ok(value) => self.frame.set(*slot, value),
+                    Err(error) => return self.fail(&error.message),
                 },
-                Action::StartPipeline | Action::SyncPipeline | Action::EndPipeline => {
-                    let action = planned.command.action.clone();
-                    match self.pipe(&action) {
-                        Ok(true) => return self.send(Waiting::Answer),
-                        Ok(false) => Ok(()),
-                        Err(words) => Err(words),
+                _ => {
+                    if let Some(progress) = self.other()? {
+                        return Ok(progress);
                     }
+                    continue;
                 }
-            };
-            if let Err(words) = done {
-                return self.fail(&words);
             }
             self.executed();
-            self.at = next;
+            self.at += 1;
         }
+    }
+
+    /// Runs a command that is neither a statement by itself nor an assignment; `None`: on to the next.
+    #[inline(never)]
+    fn other(&mut self) -> Result<Option<Progress>> {
+        let planned = &self.plan.commands[self.at];
+        let mut next = self.at + 1;
+        let done = match &planned.command.action {
+            Action::Sql(_) if planned.wants_rows => {
+                Err("results cannot be stored within a pipeline".to_owned())
+            }
+            Action::Sql(_) => {
+                self.queue();
+                Ok(())
+            }
+            Action::Set(..) => Ok(()),
+            Action::Unless(program, to) => program
+                .holds(&mut self.frame, &self.plan.names)
+                .map(|holds| next = if holds { next } else { *to })
+                .map_err(|e| e.message),
+            Action::Jump(to) => {
+                next = *to;
+                Ok(())
+            }
+            Action::Sleep(duration, unit_us) => match pause_ns(duration, *unit_us, &self.frame, &self.plan) {
+                Ok(pause_ns) => {
+                    let until_ns = now_ns().saturating_add(pause_ns);
+                    self.waiting = Waiting::Instant(until_ns);
+                    return Ok(Some(Progress::Sleep(until_ns)));
+                }
+                Err(words) => Err(words),
+            },
+            Action::Shell(slot, words) => match self.shell(*slot, &words.clone()) {
+                Ok(()) => {
+                    self.timed();
+                    self.at = next;
+                    return Ok(None);
+                }
+                Err(words) => Err(words),
+            },
+            Action::StartPipeline | Action::SyncPipeline | Action::EndPipeline => {
+                let action = planned.command.action.clone();
+                match self.pipe(&action) {
+                    Ok(true) => return self.send(Waiting::Answer).map(Some),
+                    Ok(false) => Ok(()),
+                    Err(words) => Err(words),
+                }
+            }
+        };
+        if let Err(words) = done {
+            return self.fail(&words).map(Some);
+        }
+        self.executed();
+        self.at = next;
+        Ok(None)
     }
 
     #[inline]
@@ -172,7 +187,7 @@ impl ScriptSession {
             self.out.clear();
             return Ok(false);
         }
-        self.out.extend_from_slice(SYNC);
+        self.out.extend(SYNC);
         self.due += 1;
         self.pipeline = matches!(action, Action::SyncPipeline);
         Ok(!self.pipeline)
@@ -210,7 +225,7 @@ impl ScriptSession {
     #[cold]
     fn leave_pipeline(&mut self) -> Result<Progress> {
         self.pipeline = false;
-        self.out.extend_from_slice(SYNC);
+        self.out.extend(SYNC);
         self.due += 1;
         self.send(Waiting::Leaving)
     }
@@ -232,7 +247,7 @@ impl ScriptSession {
     fn after_failure(&mut self) -> Result<Progress> {
         if self.status != IDLE {
             self.out.clear();
-            self.out.extend_from_slice(ROLLBACK);
+            self.out.extend(ROLLBACK);
             self.due = 1;
             return self.send(Waiting::Rollback);
         }

@@ -11,6 +11,7 @@ use crate::client::{COPY, Client};
 use crate::link::{Link, failed};
 use crate::script::commands::CommandTally;
 use crate::script::engine;
+use crate::script::out::Out;
 use crate::script::plan::Plan;
 use crate::script::rows::Results;
 use crate::server::Server;
@@ -54,7 +55,7 @@ pub struct ScriptSession {
     pub(super) end: usize,
     pub(super) waiting: Waiting,
     /// What is being sent, and how much of it is sent.
-    pub(super) out: Vec<u8>,
+    pub(super) out: Out,
     pub(super) sent: usize,
     pub(super) sending: bool,
     /// `ReadyForQuery` still to come.
@@ -95,7 +96,7 @@ impl ScriptSession {
             at: 0,
             end: 0,
             waiting: Waiting::Nothing,
-            out: Vec::with_capacity(4096),
+            out: Out::default(),
             sent: 0,
             sending: false,
             due: 0,
@@ -143,13 +144,15 @@ impl ScriptSession {
         if self.blocking && self.out.len() > SAFE_BYTES {
             return self.exchange();
         }
-        self.link.send(&self.out, &mut self.sent, &mut self.sending)
+        self.link
+            .send(self.out.bytes(), &mut self.sent, &mut self.sending)
     }
 
     /// Sends the rest of what is to be sent.
     #[cold]
     fn push(&mut self) -> Result<Progress> {
-        self.link.send(&self.out, &mut self.sent, &mut self.sending)
+        self.link
+            .send(self.out.bytes(), &mut self.sent, &mut self.sending)
     }
 
     /// Sends in blocking mode what the socket may not hold: reads meanwhile, or a server that waits until its
@@ -188,15 +191,16 @@ impl ScriptSession {
         let plan = &self.plan;
         let (walker, notices, last_words) = self.link.parts();
         while let Some(message) = walker.next(chunk, &mut at)? {
-            match message.tag {
-                b'Z' => {
-                    self.status = message.body.first().copied().unwrap_or(IDLE);
-                    ready = self.due == 1;
-                    self.due = self.due.saturating_sub(1);
-                    if at == chunk.len() {
-                        break;
-                    }
+            if message.tag == b'Z' {
+                self.status = message.body.first().copied().unwrap_or(IDLE);
+                ready = self.due == 1;
+                self.due = self.due.saturating_sub(1);
+                if at == chunk.len() {
+                    break;
                 }
+                continue;
+            }
+            match message.tag {
                 b'T' | b'D' | b'C' | b'I' => {
                     if let Action::Sql(sql) = &plan.commands[self.at].command.action {
                         self.results

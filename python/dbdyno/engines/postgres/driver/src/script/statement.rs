@@ -1,10 +1,11 @@
 //! A statement's bytes, built once: only the values of its variables are written in at each call.
 
 use dyno_model::{Error, Result};
-use dyno_script::{Frame, Into, Names, Slot, Sql, Value};
+use dyno_script::{Frame, Into, Names, Slot, Sql};
 
 use crate::messages::{self, message};
 use crate::plan::Protocol;
+use crate::script::out::{Out, Part};
 
 /// Sync (PostgreSQL documentation, "Message Formats").
 pub(crate) const SYNC: &[u8] = b"S\x00\x00\x00\x04";
@@ -23,9 +24,9 @@ pub(crate) struct Statement {
     /// What makes the server know it, whatever it knew before.
     parse: Vec<u8>,
     /// Bind up to its first value.
-    bind: Vec<u8>,
+    bind: Part,
     /// Bind behind its last value, Describe where rows are wanted, Execute, Sync.
-    execute: Vec<u8>,
+    execute: Part,
 }
 
 impl Statement {
@@ -60,39 +61,49 @@ impl Statement {
             text,
             slots,
             parse: all,
-            bind,
-            execute: execute(sql.into != Into::Nothing),
+            bind: Part::new(&bind),
+            execute: Part::new(&execute(sql.into != Into::Nothing)),
         })
     }
 
     /// Adds the messages that run it; `sync` where it is no part of a pipeline.
     #[inline]
-    pub fn write(&self, frame: &Frame, names: &Names, known: bool, sync: bool, out: &mut Vec<u8>) {
+    pub fn write(&self, frame: &Frame, names: &Names, known: bool, sync: bool, out: &mut Out) {
         if self.protocol == Protocol::Simple {
             self.query(frame, names, out);
             return;
         }
         if !known || self.protocol == Protocol::Extended {
-            out.extend_from_slice(&self.parse);
-        }
-        let begin = out.len();
-        out.extend_from_slice(&self.bind);
-        for slot in &self.slots {
-            parameter(frame.get(*slot), out);
+            out.extend(&self.parse);
         }
         // The two bytes of "results as text" belong to Bind.
-        fill_in_length(out, begin + 1, 2);
-        let left_out = if sync { 0 } else { SYNC.len() };
-        out.extend_from_slice(&self.execute[..self.execute.len() - left_out]);
+        let values = self.slots.iter().map(|slot| frame.get(*slot));
+        if !sync || !out.message(&self.bind, values, &self.execute, 2) {
+            self.write_any(frame, sync, out);
+        }
     }
 
     #[inline(never)]
-    fn query(&self, frame: &Frame, names: &Names, out: &mut Vec<u8>) {
+    fn write_any(&self, frame: &Frame, sync: bool, out: &mut Out) {
         let begin = out.len();
-        out.extend_from_slice(b"Q\0\0\0\0");
-        self.sql.write(frame, names, out);
-        out.push(0);
-        fill_in_length(out, begin + 1, 0);
+        out.extend(self.bind.without(0));
+        for slot in &self.slots {
+            out.parameter(frame.get(*slot));
+        }
+        out.fill_in_length(begin + 1, 2);
+        let left_out = if sync { 0 } else { SYNC.len() };
+        out.extend(self.execute.without(left_out));
+    }
+
+    #[inline(never)]
+    fn query(&self, frame: &Frame, names: &Names, out: &mut Out) {
+        let begin = out.len();
+        out.written(|bytes| {
+            bytes.extend_from_slice(b"Q\0\0\0\0");
+            self.sql.write(frame, names, bytes);
+            bytes.push(0);
+        });
+        out.fill_in_length(begin + 1, 0);
     }
 }
 
@@ -105,38 +116,10 @@ fn execute(describe: bool) -> Vec<u8> {
     [b"\0\0", &describe[..], &messages::message(b'E', &[0; 5]), SYNC].concat()
 }
 
-/// A length that counts itself, from `at` to the end and `more` bytes to come.
-#[inline]
-fn fill_in_length(out: &mut [u8], at: usize, more: usize) {
-    let length = ((out.len() - at + more) as u32).to_be_bytes();
-    out[at..at + 4].copy_from_slice(&length);
-}
-
-/// Length and text; a variable that is not set is NULL.
-#[inline]
-fn parameter(value: Option<&Value>, out: &mut Vec<u8>) {
-    match value {
-        Some(Value::Int(number)) => {
-            let mut digits = itoa::Buffer::new();
-            let text = digits.format(*number).as_bytes();
-            out.extend_from_slice(&(text.len() as u32).to_be_bytes());
-            out.extend_from_slice(text);
-        }
-        Some(value) => {
-            let at = out.len();
-            out.extend_from_slice(&[0; 4]);
-            value.sql_text(out);
-            let length = ((out.len() - at - 4) as u32).to_be_bytes();
-            out[at..at + 4].copy_from_slice(&length);
-        }
-        None => out.extend_from_slice(&(-1_i32).to_be_bytes()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dyno_script::{Operand, Rng};
+    use dyno_script::{Operand, Rng, Value};
 
     fn sql(into: Into) -> (Names, Sql) {
         let mut names = Names::default();
@@ -159,10 +142,10 @@ mod tests {
         let (names, sql) = sql(into);
         let mut frame = Frame::new(&names, Rng::seeded(1, 1));
         frame.set(names.find("a").unwrap(), Value::Int(-64));
-        let mut out = Vec::new();
+        let mut out = Out::default();
         let statement = Statement::new(protocol, 7, &sql).unwrap();
         statement.write(&frame, &names, known, sync, &mut out);
-        out
+        out.bytes().to_vec()
     }
 
     #[test]
