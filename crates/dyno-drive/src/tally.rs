@@ -51,7 +51,9 @@ impl Tally {
             self.settle(schedule, times, ok);
             return None;
         }
-        self.first_start_ns = self.first_start_ns.or(Some(times.start_ns));
+        if self.first_start_ns.is_none() {
+            self.first_start_ns = Some(times.start_ns);
+        }
         self.last_end_ns = Some(times.end_ns);
         self.straddle_out += u64::from(times.end_ns > schedule.t1_ns);
         if !ok {
@@ -62,8 +64,13 @@ impl Tally {
         self.calls += 1;
         self.in_call_ns += duration;
         self.sum_sq_ns2 += u128::from(duration) * u128::from(duration);
-        self.min_ns = Some(self.min_ns.map_or(duration, |m| m.min(duration)));
-        self.max_ns = Some(self.max_ns.map_or(duration, |m| m.max(duration)));
+        // Most calls change neither: they write nothing.
+        if self.min_ns.is_none_or(|min| duration < min) {
+            self.min_ns = Some(duration);
+        }
+        if self.max_ns.is_none_or(|max| duration > max) {
+            self.max_ns = Some(duration);
+        }
         Some(duration)
     }
 

@@ -80,32 +80,46 @@ impl<S: Session> Worker<S> {
     }
 
     /// Counts the call that ended.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "the hot path; the other use is cold")]
+    #[inline(always)]
     pub(super) fn ended(&mut self, i: usize, now: i64, end: CallEnd) {
+        match end {
+            CallEnd::Ok => self.count(i, now, true),
+            CallEnd::Failed { code, message } => self.failed(i, now, code, message),
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, i: usize, now: i64, code: [u8; 5], message: String) {
+        self.count(i, now, false);
+        let seat = &mut self.seats[i];
+        if self.has_scripts {
+            let script = &mut self.scripts[seat.session.script()];
+            script.errors.count(code, now, message.clone());
+        }
+        seat.errors.count(code, now, message);
+    }
+
+    #[inline]
+    fn count(&mut self, i: usize, now: i64, ok: bool) {
         if self.windows.is_over(now) {
             self.look_at_windows(now);
         }
         let seat = &mut self.seats[i];
         let counts = &mut self.counts;
-        let ok = matches!(end, CallEnd::Ok);
         let script = seat.session.script();
-        let calls = &mut self.scripts[script];
         seat.times.end_ns = now;
         let times = &seat.times;
         seat.calls_left -= 1;
         let tally = &mut seat.tallies[script];
         if let Some(duration) = tally.count(&counts.schedule, times, ok, seat.session.retries()) {
-            calls.latency.record(duration);
+            self.scripts[script].latency.record(duration);
         }
         counts.progress.in_call_ns += (now - times.due_ns) as u64;
-        if let CallEnd::Failed { code, message } = end {
-            if self.has_scripts {
-                calls.errors.count(code, now, message.clone());
-            }
-            seat.errors.count(code, now, message);
-            counts.progress.errors += 1;
-        } else {
+        if ok {
             counts.progress.calls += 1;
+        } else {
+            counts.progress.errors += 1;
         }
         counts.control.tell(counts.thread, &counts.progress);
         if self.pace.is_some() || self.log.is_some() {
