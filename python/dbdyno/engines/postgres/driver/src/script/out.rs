@@ -27,9 +27,9 @@ impl Part {
         }
     }
 
-    /// Without the padding, less the last `less` bytes.
-    pub fn without(&self, less: usize) -> &[u8] {
-        &self.bytes[..self.len - less]
+    /// Without the padding.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
     }
 
     /// Writes them; what is left of the room behind them.
@@ -93,6 +93,12 @@ impl Out {
         self.len = self.bytes.len();
     }
 
+    /// Takes back the last bytes.
+    #[inline]
+    pub fn shorten(&mut self, by: usize) {
+        self.len -= by;
+    }
+
     /// A length that counts itself, from `at` to the end and `more` bytes to come.
     #[inline]
     pub fn fill_in_length(&mut self, at: usize, more: usize) {
@@ -101,7 +107,7 @@ impl Out {
     }
 
     /// Makes it a message whose length counts itself: `begin`, these values as parameters, `end`, of which the first `inner`
-    /// bytes belong to the message. False, and nothing is written: not all values are numbers of up to eight digits.
+    /// bytes belong to the message. False, and nothing is written: not all values are numbers of at most eight digits.
     #[inline]
     pub fn message<'a>(
         &mut self,
@@ -117,7 +123,7 @@ impl Out {
         };
         for value in values {
             let number = match value {
-                Some(Value::Int(number)) => *number as u64,
+                Some(Value::Int(number)) => *number,
                 _ => return false,
             };
             match short(number, room) {
@@ -168,23 +174,27 @@ impl Out {
 /// Writes a number of at most eight digits with its length, all digits at once: pairs of numbers of four digits, of two, of one
 /// are side by side in one word. What is left of the room; `None`: it has more digits.
 #[inline]
-fn short(number: u64, room: &mut [u8]) -> Option<&mut [u8]> {
-    if number >= EIGHT_DIGITS {
+fn short(number: i64, room: &mut [u8]) -> Option<&mut [u8]> {
+    let magnitude = number.unsigned_abs();
+    if magnitude >= EIGHT_DIGITS {
         return None;
     }
-    let fours = (number / 10_000) | ((number % 10_000) << 32);
+    let fours = (magnitude / 10_000) | ((magnitude % 10_000) << 32);
     let hundreds = ((fours * 10_486) >> 20) & 0x0000_007f_0000_007f;
     let twos = hundreds | ((fours - 100 * hundreds) << 16);
     let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
     let ones = tens | ((twos - 10 * tens) << 8);
     // The first digit is the lowest byte; the last one stays, also of 0.
     let zeros = (ones | (1 << 63)).trailing_zeros() & !7;
-    let text = (ones + 0x3030_3030_3030_3030) >> zeros;
-    let len = 8 - zeros / 8;
-    let [l0, l1, l2, l3, digits @ ..] = room.first_chunk_mut::<12>()?;
-    [*l0, *l1, *l2, *l3] = len.to_be_bytes();
-    *digits = text.to_le_bytes();
-    room.get_mut(4 + len as usize..)
+    let digits = (ones + 0x3030_3030_3030_3030) >> zeros;
+    let sign = usize::from(number < 0);
+    let len = sign + 8 - (zeros / 8) as usize;
+    let place = room.first_chunk_mut::<13>()?;
+    // The first digit takes the place of a sign that is not there.
+    let head = [0, 0, 0, len as u8, b'-'];
+    place[..5].copy_from_slice(&head);
+    place[4 + sign..12 + sign].copy_from_slice(&digits.to_le_bytes());
+    room.get_mut(4 + len..)
 }
 
 #[cfg(test)]
@@ -225,7 +235,7 @@ mod tests {
 
         #[test]
         fn a_message_at_once_is_the_one_of_its_parts(
-            before in ".{0,9}", name in "[a-z]{0,9}", numbers in prop::collection::vec(0..2 * EIGHT_DIGITS as i64, 0..40),
+            before in ".{0,9}", name in "[a-z]{0,9}", numbers in prop::collection::vec(-110_000_000..110_000_000_i64, 0..12),
         ) {
             let (begin, end) = (Part::new(&[b"B\0\0\0\0", name.as_bytes()].concat()), Part::new(b"\0\0E\0\0"));
             let values: Vec<Value> = numbers.iter().map(|&n| Value::Int(n)).collect();
@@ -234,14 +244,14 @@ mod tests {
             expected.extend(before.as_bytes());
             let at = expected.len();
             let made = out.message(&begin, values.iter().map(Some), &end, 2);
-            prop_assert_eq!(made, numbers.iter().all(|&n| (n as u64) < EIGHT_DIGITS));
+            prop_assert_eq!(made, numbers.iter().all(|&n| n.unsigned_abs() < EIGHT_DIGITS));
             if made {
-                expected.extend(begin.without(0));
+                expected.extend(begin.bytes());
                 for value in &values {
                     expected.parameter(Some(value));
                 }
                 expected.fill_in_length(at + 1, 2);
-                expected.extend(end.without(0));
+                expected.extend(end.bytes());
             }
             prop_assert_eq!(out.bytes(), expected.bytes());
         }
@@ -250,7 +260,10 @@ mod tests {
     #[test]
     fn every_number_of_up_to_four_digits_and_both_ends_of_eight() {
         let mut room = [0; NUMBER];
-        for number in (0..10_000).chain([9_999_999, 10_000_000, EIGHT_DIGITS - 1]) {
+        for number in (0..10_000)
+            .chain([9_999_999, 10_000_000, EIGHT_DIGITS as i64 - 1])
+            .flat_map(|n| [n, -n])
+        {
             let text = number.to_string();
             let left = short(number, &mut room).unwrap().len();
             assert_eq!(
@@ -261,7 +274,7 @@ mod tests {
                 )
             );
         }
-        assert!(short(EIGHT_DIGITS, &mut room).is_none() && short(-1_i64 as u64, &mut room).is_none());
+        assert!(short(EIGHT_DIGITS as i64, &mut room).is_none() && short(i64::MIN, &mut room).is_none());
     }
 
     #[test]

@@ -78,21 +78,23 @@ impl Statement {
         }
         // The two bytes of "results as text" belong to Bind.
         let values = self.slots.iter().map(|slot| frame.get(*slot));
-        if !sync || !out.message(&self.bind, values, &self.execute, 2) {
-            self.write_any(frame, sync, out);
+        if !out.message(&self.bind, values, &self.execute, 2) {
+            self.write_any(frame, out);
+        }
+        if !sync {
+            out.shorten(SYNC.len());
         }
     }
 
     #[inline(never)]
-    fn write_any(&self, frame: &Frame, sync: bool, out: &mut Out) {
+    fn write_any(&self, frame: &Frame, out: &mut Out) {
         let begin = out.len();
-        out.extend(self.bind.without(0));
+        out.extend(self.bind.bytes());
         for slot in &self.slots {
             out.parameter(frame.get(*slot));
         }
         out.fill_in_length(begin + 1, 2);
-        let left_out = if sync { 0 } else { SYNC.len() };
-        out.extend(self.execute.without(left_out));
+        out.extend(self.execute.bytes());
     }
 
     #[inline(never)]
