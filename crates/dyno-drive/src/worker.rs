@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use dyno_model::{CallEnd, Progress as Step, Result, Session, Start, now_ns};
+use dyno_model::{Progress as Step, Result, Session, Start, now_ns};
 
 use crate::call_log::CallLog;
 use crate::control::{Control, Progress};
@@ -192,9 +192,19 @@ impl<S: Session> Worker<S> {
                 }
             };
             let start = self.counts.call(now, due_ns, self.limit_ns());
-            let step = self.seats[0].begin(start, due_ns);
+            let mut step = self.seats[0].begin(start, due_ns)?;
             self.mark(&[0]);
-            let end = self.wait_alone(step)?;
+            let seat = &mut self.seats[0];
+            seat.watch_descriptor(&self.counts.control);
+            let end = loop {
+                match step {
+                    Step::Done(end) => break end,
+                    Step::Sleep(until_ns) => self.counts.control.pause_until(until_ns),
+                    Step::Read | Step::Write => {}
+                }
+                step = seat.session.advance(&mut self.buffer)?;
+                seat.watch_descriptor(&self.counts.control);
+            };
             now = self.seats[0].end_ns();
             self.ended(0, now, end);
             if let Some(think) = self.think {
@@ -204,23 +214,6 @@ impl<S: Session> Worker<S> {
             }
         }
         Ok(())
-    }
-
-    /// Carries the one session's call on to its end.
-    #[inline]
-    fn wait_alone(&mut self, mut step: Result<Step>) -> Result<CallEnd> {
-        loop {
-            let seat = &mut self.seats[0];
-            seat.watch_descriptor(&self.counts.control);
-            match step {
-                // In blocking mode all is sent, and a read waits.
-                Ok(Step::Read | Step::Write) => {}
-                Ok(Step::Done(end)) => return Ok(end),
-                Ok(Step::Sleep(until_ns)) => self.counts.control.pause_until(until_ns),
-                Err(error) => return Err(error),
-            }
-            step = seat.session.advance(&mut self.buffer);
-        }
     }
 
     fn limit_ns(&self) -> i64 {
