@@ -139,6 +139,7 @@ def test_the_capacity_of_a_run_holds_what_the_server_can_do_and_agrees_with_the_
 def test_what_is_shown_of_it() -> None:
     results = climbed(60.0, 90.0, 150.0, 250.0)
     text = as_text(present.scaling(results.scaling), 80)
+    assert "Models" not in as_html(present.scaling(results.scaling).blocks)
     assert "calls/s due" in text and "session" not in text and "Capacity 10" in text
     assert all(len(line) <= 80 for line in text.splitlines())
     page = as_html(present.run_document(results).blocks)

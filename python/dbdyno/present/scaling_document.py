@@ -201,7 +201,8 @@ def _sections(scaling: Scaling, number: int, name: str) -> Iterator[Section]:
     if answers:
         yield Section("Answers", answers, f"answers{name}", minor=True)
     yield Section("", _measured(scaling), f"measured{name}")
-    yield Section("Models", _models(scaling), f"model{name}", minor=True)
+    if not scaling.ladder.by_rate:
+        yield Section("Models", _models(scaling), f"model{name}", minor=True)
     caveats = remarks(_caveats(scaling))
     if caveats:
         yield Section("Notes", caveats, f"notes{name}", minor=True)
