@@ -22,7 +22,7 @@ from dbdyno.model.tables import Tables, rows
 from dbdyno.present import selection
 from dbdyno.present.document import Paragraph, Section, Table
 from dbdyno.present.report import document
-from dbdyno.present.scripts import SECTIONS, brief, by_command, by_script
+from dbdyno.present.scripts import brief, by_command, by_script, sections
 
 HEAD = {"workload": "w", "variant": "base", "sessions": 2}
 KINDS = {"S1": "serialization", "D1": "deadlock"}
@@ -161,6 +161,9 @@ def test_what_a_terminal_and_a_page_show_of_scripts() -> None:
     said = " ".join(b.text for b in blocks if isinstance(b, Paragraph))
     assert "b.sql: 4 calls failed, warm-up included (deadlock, D1: m)" in said
     assert "is part of the next one" in said
-    sections = [s.title for s in document(shown).blocks if isinstance(s, Section)]
-    assert [t for t in sections if t.startswith("By ")] == [t for t, _, _ in SECTIONS if t.startswith("By ")]
+    made_of = [s.title for s in document(shown).blocks if isinstance(s, Section)]
+    assert [t for t in made_of if t.startswith("By ")] == ["By script", "By statement of the script"]
+    assert [t for t, _, _ in sections(shown)] == [t for t in made_of if "script" in t] and not sections(
+        results
+    )
     assert brief(shown) and not brief(results)

@@ -36,7 +36,7 @@ def script_ledger(tables: Tables) -> pl.DataFrame:
     matched = script_statements(tables["command_rates"], tables["statement_texts"])
     for window in tables["windows"].to_dicts():
         mine = {n: tables[n].filter(pl.col("cell") == window["cell"]) for n in _NEEDED}
-        if mine["script_rates"].height:
+        if mine["script_rates"].height and mine["command_rates"].height:
             ids = matched.filter(pl.col("cell") == window["cell"])
             made.append(_of_cell(window, mine, ids))
     return pl.concat(made)

@@ -197,9 +197,8 @@ class _Builder:
         ladders = scaling_document.section(results.scaling)
         if ladders is not None:
             yield replace(ladders, detail=True)
-        if scripts.there(results):
-            for title, make, name in scripts.SECTIONS:
-                yield Section(title, [self._choice(make)], name, detail=True)
+        for title, make, name in scripts.sections(results):
+            yield Section(title, [self._choice(make)], name, detail=True)
         if statements.there(results):
             top = [self._choice(*DETAILS["statements"]), *statements.texts(results, self._picks.shown)]
             yield Section("Top SQL", top, "statements", detail=True)

@@ -22,11 +22,6 @@ _SHORT = 80
 _Row = dict[str, Any]
 
 
-def there(results: Results) -> bool:
-    """Whether calls were of scripts."""
-    return bool(results.tables.get("script_rates", empty("script_rates")).height)
-
-
 def brief(results: Results) -> list[Block]:
     """For a terminal: calls by script at the highest load, where that is more than what all calls say."""
     rows = results.tables.get("script_rates", empty("script_rates"))
@@ -59,12 +54,18 @@ def by_command(results: Results, pick: Pick) -> list[Block]:
     return [*made, *remarks([note] if untimed else [])]
 
 
-SECTIONS = (
-    ("By script", by_script, "scripts"),
-    ("Session time by script and statement", session_time, "script-time"),
-    ("By statement of the script", by_command, "commands"),
+_SECTIONS = (
+    ("By script", by_script, "scripts", "script_rates"),
+    ("Session time by script and statement", session_time, "script-time", "script_ledger"),
+    ("By statement of the script", by_command, "commands", "command_rates"),
 )
-"""Parts of a report: title, what makes it, name."""
+
+
+def sections(results: Results) -> list[tuple[str, Callable[[Results, Pick], list[Block]], str]]:
+    """Parts of a report for which there are figures: title, what makes it, name."""
+    return [
+        (title, make, name) for title, make, name, of in _SECTIONS if results.tables.get(of, empty(of)).height
+    ]
 
 
 def _failed(failures: pl.DataFrame) -> list[str]:
