@@ -87,7 +87,7 @@ pub struct Pace {
     line: Line,
     schedule: Schedule,
     pub(crate) limit_ns: i64,
-    /// Of the window under way.
+    /// What belongs to the window under way.
     pub part: PacePart,
 }
 

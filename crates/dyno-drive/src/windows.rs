@@ -16,7 +16,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Of these lengths from t0 on; without lengths there is one.
+    /// Windows of these lengths from t0 on; without lengths there is one.
     pub fn new(lengths_ns: &[i64], schedule: Schedule) -> Self {
         let mut windows = Self {
             next_ns: i64::MAX,

@@ -199,7 +199,8 @@ def just_measured(cell: RawCell, plan: Plan) -> dict[str, pl.DataFrame]:
     """Tables ``windows``, ``rates``, ``rungs`` and ``histogram`` of one cell."""
     tables = window.cut_without_samples([cell]) if pooled(cell) else window.cut_rates([cell])
     tables["cut_samples"] = window.cut_samples([cell])
-    tables["cut_waits"] = window.cut_waits([cell])
+    if not pooled(cell):
+        tables["cut_waits"] = window.cut_waits([cell])
     tables["ledger"] = accounts(tables)["ledger"] if pooled(cell) else _ledger(tables)
     tables["rates"] = judged(tables, plan)
     tables["rungs"] = rungs(tables)

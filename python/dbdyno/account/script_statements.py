@@ -37,7 +37,7 @@ def alike(text: str) -> str:
 
 
 def script_statements(commands: pl.DataFrame, texts: pl.DataFrame) -> pl.DataFrame:
-    """Of ``command_rates`` and ``statement_texts``: each command of SQL with the ids of its statements.
+    """From ``command_rates`` and ``statement_texts``: each command of SQL with the ids of its statements.
 
     Columns of a cell, ``script``, ``command``, ``executions``, ``statement`` (its text as compared),
     ``query_id`` (NULL: not among the texts) and ``part``, the share of that statement's executions.

@@ -33,7 +33,7 @@ Verdict = Literal["constant", "grows", "shrinks", "unclear"]
 
 
 class Growth(NamedTuple):
-    """Of one transaction, from the smallest size to the one where its work per call differs most."""
+    """How one transaction changes, from the smallest size to the one where its work per call differs most."""
 
     name: str
     first: int
@@ -60,7 +60,7 @@ class Growth(NamedTuple):
 
 
 def growths(by_size: Mapping[int, Work]) -> list[Growth]:
-    """Of each transaction that is known at every size, all together first."""
+    """How all calls change, then each transaction that is known at every size."""
     sizes = sorted(by_size)
     names = [n for n in by_size[sizes[0]] if all(by_size[s].get(n) for s in sizes)]
     found = []
@@ -75,7 +75,7 @@ def growths(by_size: Mapping[int, Work]) -> list[Growth]:
 
 
 class _Spread(NamedTuple):
-    """Of the logarithms within a size, all sizes together: repeats are few."""
+    """Spread of the logarithms within a size, pooled over all sizes because repeats are few."""
 
     deviation: float
     degrees: int
@@ -102,7 +102,7 @@ def _between(
 
 
 def work_of(tables: Mapping[str, pl.DataFrame], cells: Collection[str]) -> dict[str, list[float]]:
-    """Of these measurements: work per call of all calls, and logical reads of each transaction's."""
+    """Work per call of all calls of these measurements, and logical reads per call of each transaction."""
     mine = pl.col("cell").is_in(list(cells))
     whole = tables["rates"].filter(mine & (pl.col("scope") == "rung") & (pl.col("name") == "work_per_call"))
     found = {WHOLE: whole["value"].drop_nulls().to_list()}
@@ -161,7 +161,7 @@ def _at_one_load(cells: Sequence[tuple[int, Row]]) -> dict[int, list[str]]:
 
 
 def equal_load(case: Case) -> Iterator[Claim]:
-    """Of each set of sizes one claim for all calls, and one for each transaction."""
+    """For each set of sizes one claim about all calls, and one about each transaction."""
     several = sizes_of(case)
     for sizes in several:
         subject = sizes.others if len(several) > 1 else ""

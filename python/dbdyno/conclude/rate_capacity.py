@@ -19,7 +19,7 @@ from dbdyno.stats.capacity import LEVEL, Capacity, Delivered, capacity
 
 
 class _Rates(NamedTuple):
-    """Of a ladder, per second."""
+    """Figures of a ladder, per second."""
 
     best: float  # the highest that is delivered, 0: none
     missed: tuple[float, ...]  # those that are not, ascending

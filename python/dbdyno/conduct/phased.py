@@ -149,25 +149,12 @@ def measured(
     on_tick: Callable[[Cell], OnTick],
     connected: Callable[[Load], None],
 ) -> list[RawCell]:
-    """One cell by itself, or all phases of a repeat: :func:`measure_phases`."""
-    if not cells[0].phase:
-        return [measure(server, plan, cells[0], unit, interrupt, on_tick(cells[0]), connected)]
-    return measure_phases(server, plan, cells, unit, interrupt, on_tick, connected)
-
-
-def measure_phases(
-    server: Server,
-    plan: Plan,
-    cells: Sequence[Cell],
-    unit: Unit,
-    interrupt: drive.Interrupt,
-    on_tick: Callable[[Cell], OnTick],
-    connected: Callable[[Load], None],
-) -> list[RawCell]:
-    """Runs all phases of a repeat; those that began. ``on_tick``: of a phase that begins.
+    """One cell, or all phases of a repeat that began. ``on_tick`` is given the phase that begins.
 
     Raises what keeps the measurement from starting.
     """
+    if not cells[0].phase:
+        return [measure(server, plan, cells[0], unit, interrupt, on_tick(cells[0]), connected)]
     load = server.load(unit.workload, whole(cells), unit.calibration, False, None)
     cut = needed(load if isinstance(load, Windowed) else None, "measure in phases")
     presence = Presence(server)

@@ -48,7 +48,7 @@ def _drops(plan: Plan) -> bool:
 
 
 class Resets:
-    """Of one run. Data that no measurement has changed since they were brought back are left as they are."""
+    """Resets of one run. Data that no measurement has changed since they were brought back are left alone."""
 
     def __init__(
         self, server: Server, plan: Plan, workload: str, listener: ProgressListener, interrupt: Interrupt

@@ -40,16 +40,13 @@ def make_tables(
     """Makes them. After Ctrl-C or an error ``removed`` gets the names of those that were removed."""
     begun = time.monotonic()
     making = needed(server.tables, "prepare tables").begin(workload, wish)
-    steps: dict[str, float] = {}
     try:
-        _wait(making, interrupt, tick, begun, steps)
-        tables = making.finish()
+        return _finished(making, interrupt, tick, begun)
     except BaseException as e:
         _undo(making, removed)
         if isinstance(e, DriverError):
             raise translated(e) from None
         raise
-    return MadeTables(making.rows > 0, making.workers, time.monotonic() - begun, steps, tables)
 
 
 def bring_back(
@@ -59,10 +56,8 @@ def bring_back(
     words for that."""
     begun = time.monotonic()
     making = needed(server.resetting, "bring data back").begin(name, cache)
-    steps: dict[str, float] = {}
     try:
-        _wait(making, interrupt, tick, begun, steps)
-        tables = making.finish()
+        return _finished(making, interrupt, tick, begun)
     except BaseException as e:
         making.undo()
         left(f"the tables of {name} are unfinished: the next run that uses them loads them again")
@@ -70,12 +65,11 @@ def bring_back(
         if isinstance(known, DbdynoError):
             raise type(known)(f"bringing back the data of {name}: {known.message}", known.cure) from None
         raise
-    return MadeTables(True, making.workers, time.monotonic() - begun, steps, tables)
 
 
-def _wait(
-    making: Preparation, interrupt: Interrupt, tick: Tick, begun: float, steps: dict[str, float]
-) -> None:
+def _finished(making: Preparation, interrupt: Interrupt, tick: Tick, begun: float) -> MadeTables:
+    """Waits until they are made. ``begun``: when they were asked for, seconds of the monotonic clock."""
+    steps: dict[str, float] = {}
     last = begun
     while not making.wait(STEP_S):
         if interrupt.stopping:
@@ -84,6 +78,8 @@ def _wait(
         now = time.monotonic()
         steps[step], last = steps.get(step, 0.0) + now - last, now
         tick(step, rows, making.rows, sent, now - begun)
+    tables = making.finish()
+    return MadeTables(making.rows > 0, making.workers, time.monotonic() - begun, steps, tables)
 
 
 def _undo(making: Preparation, removed: Callable[[str], None]) -> None:

@@ -36,7 +36,7 @@ class FewRows(NamedTuple):
 
 
 def few_rows(workload: Workload, params: Mapping[str, object], sessions: int) -> FewRows | None:
-    """Of a workload whose calls change one of so few rows that sessions wait for each other."""
+    """The rows of a workload whose calls change one of so few that sessions wait for each other."""
     for name, parameter in workload.parameters.items():
         value = params.get(name, parameter.default)
         if parameter.rows is None or not isinstance(value, int) or value >= sessions:

@@ -66,7 +66,7 @@ class RawCell:
 
     @cached_property
     def held(self) -> dict[Callable[[RawCell], Any], Any]:
-        """Of :func:`once_a_cell`."""
+        """What :func:`once_a_cell` has kept."""
         return {}
 
     def scan(self, table: str) -> pl.LazyFrame:

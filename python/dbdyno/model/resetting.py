@@ -84,7 +84,7 @@ class Resetting(Protocol):
     def begin(self, name: str, cache: Cache) -> Preparation:
         """Empties the tables of a data set and begins to load them as they were prepared; indexes, rights and
         settings of the user's stay. Undone, they stay unfinished, and are loaded again when they are next
-        needed. Raises :class:`TargetError` where somebody else holds them, saying who."""
+        needed. Raises :class:`TargetError` where another session holds a lock on them, and says which."""
 
     def check_dropping(self) -> None:
         """Raises :class:`UsageError` where tables cannot be dropped from the server's cache."""

@@ -92,7 +92,7 @@ def _asked(plan: Plan, asked: Reset, sets: Sequence[DataSet]) -> str:
 
 
 def _own(plan: Plan, changing: Sequence[DataSet]) -> str:
-    """Of scripts of the user's own."""
+    """For scripts of the user's own."""
     if ours := [s.name for s in changing if not s.refused]:
         return f"scripts of your own; --reset each brings back the tables of {', '.join(ours)}"
     if any(changes_rows(s.text) for s in plan.scripts):

@@ -130,7 +130,7 @@ def _or_falling(found: Capacity, line: _Line) -> Capacity:
 
 
 def _at_lowest(found: Capacity) -> Capacity:
-    """Of the lowest rate alone, with the scatter of all repeats about the mean of their rate."""
+    """The mean at the lowest rate alone, with the scatter of all repeats about the mean of their rate."""
     rates = sorted({p.rate for p in found.points})
     means = [Mean.of(p.value for p in found.points if p.rate == r) for r in rates]
     first, degrees = means[0], sum(m.n - 1 for m in means)

@@ -117,7 +117,7 @@ def _peak(claims: Any) -> dict[str, Any]:
 
 
 def _delivered(claims: Any) -> dict[str, Any]:
-    """Of paced load: the highest rate that was delivered."""
+    """For paced load: the highest rate that was delivered."""
     found = [c for c in claims or () if c["id"] == "paced-capacity" and c.get("value")]
     if not found:
         return {}

@@ -18,7 +18,7 @@ from dbdyno.model.resetting import CacheDrop
 
 _EVICTS_SINCE = 170_000
 _ROUNDS = 3
-"""A page that somebody looks at just then stays: the next round finds it."""
+"""A page that is in use at that moment stays in the cache; the next round drops it."""
 _ELSE = 'reset_cache = "as-loaded"'
 _EXTENSION = """
 select quote_ident(n.nspname),

@@ -51,7 +51,7 @@ def families() -> WaitFamilies:
 
 @cache
 def advice() -> WaitAdvice:
-    """Of events in which sessions wait for each other."""
+    """Advice for events in which sessions wait for each other."""
     return WaitAdvice.model_validate(tomllib.loads(_text("advice.toml")))
 
 

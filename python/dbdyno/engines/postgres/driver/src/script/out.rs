@@ -17,7 +17,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Of these bytes.
+    /// A part with these bytes.
     pub fn new(bytes: &[u8]) -> Self {
         let mut padded = [0; PART];
         padded[..bytes.len()].copy_from_slice(bytes);

@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     pub names: Names,
     /// For each script: which of the commands are its.
     pub places: Vec<Range<usize>>,
-    /// Of all scripts, one after another; jumps lead to numbers of these.
+    /// Commands of all scripts, one after another; jumps name their numbers.
     pub commands: Vec<Planned>,
     /// All statements, in the order of commands; the validation, if there is one, is the last.
     pub statements: Vec<Statement>,
