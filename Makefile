@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARCH ?= $(shell uname -m)
 WORKERS := $(shell echo $$(( 2 * $$(nproc) )))  # tests wait for servers half of their time
-SLOW_FIRST := $(addprefix tests/,docs db contract worlds browser laws unit)  # what takes a minute is not begun last
+SLOW_FIRST := $(addprefix tests/,docs db commands contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
 	Cargo.toml Cargo.lock
@@ -23,7 +23,9 @@ check: build lint  ## Lint, types, unit tests and laws, without a server: the lo
 		--quiet tests/laws tests/unit
 	@echo "make test: whole experiments, real servers, and more examples of the laws"
 
-test: build lint test-rust test-python  ## The whole check
+test: build      ## The whole check
+	$(MAKE) --jobs=2 --output-sync=target lint test-rust  # Rust beside Python: neither fills two CPUs
+	$(MAKE) test-python
 
 build: $(VENV)/.built  ## Virtual environment, locked dependencies, the Rust core
 

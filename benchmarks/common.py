@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dbdyno.engines.postgres.embedded import Wish, open_instance
 from dbdyno.engines.postgres.embedded.programs import find_programs
@@ -83,7 +84,10 @@ def run_json(command: list[str]) -> dict[str, float]:
     return dict(json.loads(done.stdout))
 
 
-def pairs(count: int, ours: Callable[[], float], theirs: Callable[[], float]) -> list[tuple[float, float]]:
+T = TypeVar("T")
+
+
+def pairs(count: int, ours: Callable[[], T], theirs: Callable[[], T]) -> list[tuple[T, T]]:
     """``count`` pairs, alternating which side goes first."""
     made = []
     for i in range(count):

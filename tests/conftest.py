@@ -15,11 +15,13 @@ import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before it is loaded: workers share the CPUs already
 import tests.examples  # noqa: F401  Hypothesis' profile, before any law is read
+from dbdyno.conduct import deriving
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
@@ -29,6 +31,8 @@ from tests import clusters
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # begun by nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 VERSIONS = (14, 15, 16, 17, 18)
 NEEDED_IN_CI = (15, 16, 18)
@@ -66,6 +70,15 @@ def server_home() -> Iterator[Path]:
         else:
             os.environ.pop(name, None)
     shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def derived_here() -> Iterator[None]:
+    """Programs that tests run in this process derive in it, too, once nothing is measured any more, as where
+    no process can be started: one of their own loads for a second of CPU. Programs that tests start derive
+    beside."""
+    with mock.patch.object(deriving, "_beside", deriving._AtTheEnd):
+        yield
 
 
 @pytest.fixture

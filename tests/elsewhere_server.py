@@ -7,7 +7,6 @@ import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ import psycopg
 
 from dbdyno.engines.postgres.embedded.account import server_account
 from tests.elsewhere import World, as_user
+from tests.ports import free_port
 
 _number = itertools.count(1)
 _SETTINGS = {"fsync": "off", "shared_buffers": "16MB", "max_connections": "40", "jit": "off"}
@@ -78,7 +78,7 @@ class ServerElsewhere:
         deadline = time.monotonic() + 60
         while True:
             try:
-                psycopg.connect(dsn or self.unix, connect_timeout=5).close()
+                psycopg.connect(dsn or self.unix, connect_timeout=30).close()
                 return
             except psycopg.OperationalError:
                 if self.process.poll() is not None or time.monotonic() > deadline:
@@ -92,7 +92,7 @@ class ServerElsewhere:
             self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
 
 
 @dataclass
@@ -145,8 +145,3 @@ def make_cluster(bin_dir: Path, parent: Path) -> Cluster:
     with (home / "data" / "pg_hba.conf").open("a") as hba:
         hba.write("host all all all trust\n")
     return Cluster(bin_dir, home / "data")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])

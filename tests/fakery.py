@@ -12,7 +12,7 @@ import polars as pl
 
 from dbdyno.model.environment import Cpu, Environment, Host, Limits
 from dbdyno.model.plan import Calibration, Cell, Experiment, Plan, Workload
-from dbdyno.model.protocols import Target, Watch
+from dbdyno.model.protocols import Target, Undo, Watch
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import RAW, empty, from_core, rows
@@ -292,3 +292,16 @@ def recorded(store: RunStore, made: Climb) -> Run:
     for cell in made.cells:
         run.write_cell(cell)
     return run
+
+
+class Notes:
+    """A journal in memory: of one key the first counts."""
+
+    def __init__(self) -> None:
+        self.undos: dict[str, Undo] = {}
+
+    def note(self, undo: Undo) -> None:
+        self.undos.setdefault(undo.key, undo)
+
+    def forget(self, key: str) -> None:
+        self.undos.pop(key, None)

@@ -61,7 +61,7 @@ def on_terminal(
             break
         written += part
     os.close(ours)
-    return program.wait(timeout=10), written.decode("utf-8")
+    return program.wait(timeout=60), written.decode("utf-8")
 
 
 def obeyed(written: str) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """The Rust core. Specs are JSON texts, checked by the core (unknown keys are errors)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -17,6 +17,10 @@ class ObserverError(CoreError): ...
 
 def now_ns() -> int:
     """CLOCK_MONOTONIC in nanoseconds: the one clock."""
+
+def launch_commands(control: int, find: Callable[[str, str], str | None]) -> None:
+    """What the launcher process of the engine ``command`` runs, until the other end of the socket ``control``
+    is closed. ``find``: of a pattern and a text, the first group of the last match."""
 
 def read_script(
     name: str, text: str, allow_shell: bool = False, protocol: str = "simple", given: Sequence[str] = ()
@@ -43,6 +47,7 @@ class Load:
     def stop(self) -> None: ...
     def abort(self) -> None: ...
     def progress(self) -> tuple[int, int, int, int, int, int]: ...
+    def live_durations(self) -> list[tuple[int, int]]: ...
     def backends(self) -> list[tuple[int, int, int]]: ...
     def threads(self) -> list[int]: ...
     def now_ns(self) -> int: ...
@@ -63,7 +68,7 @@ class Loader:
         """Step (from 0), rows and bytes sent."""
 
     def total_rows(self) -> int:
-        """Of all tables, as they will be."""
+        """All tables, as they will be."""
 
     def sums(self) -> list[tuple[str, tuple[int, int, int]]]:
         """By table: rows, bytes, checksum."""
@@ -108,4 +113,15 @@ def find_cgroups(
     Without ``controllers`` those with CPU figures; with them the v1 groups of these controllers, and v2.
     v1 comes before v2; cpu and cpuacct of v1 may be two directories. ``root``: where the machine's tree
     begins. Raises OSError where ``/proc/PID/cgroup`` cannot be read.
+    """
+
+def page_cache(
+    files: Sequence[tuple[str | PathLike[str], bytes, int]], block_bytes: int, budget_ns: int
+) -> Sequence[tuple[int | None, int | None, int | None, str]]:
+    """How much of each file is in the page cache: size, bytes in the cache, bytes of the given blocks in the
+    cache, status. ``files``: path, numbers of blocks as big-endian 64-bit integers, and the number of the
+    file's first block; blocks of other files are passed over.
+
+    By cachestat(2), else mincore(2). ``not permitted``: the file may not be read, or is neither ours nor ours
+    to write; ``lost``: ``budget_ns`` was over. The first file is always read.
     """

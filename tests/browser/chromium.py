@@ -70,7 +70,7 @@ class Chromium:
     def close(self) -> None:
         try:
             self.call("Browser.close")
-            self._process.wait(timeout=20)
+            self._process.wait(timeout=60)
         finally:
             self._process.kill()
             self._process.wait()

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 import psycopg
 from tests.clusters import shared
+from tests.ports import free_port
 
 NOBODY = 65534
 
@@ -32,9 +32,7 @@ class PlainServer:
     def __init__(self, bin_dir: Path, home: Path) -> None:
         self.bin_dir, self.home = bin_dir, home
         self.data = home / "data"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
 
     def program(self, name: str, *words: str) -> None:
         done = subprocess.run(

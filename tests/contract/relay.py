@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SSL_REQUEST = 80877103
+CLOSED = (OSError, ValueError)  # ValueError: a selector met a socket that another thread has closed
 Attack = Callable[["Relay", socket.socket], None]
 
 
@@ -62,11 +63,11 @@ class Relay:
             threading.Thread(target=work, args=(near,), daemon=True).start()
 
     def _guarded(self, near: socket.socket) -> None:
-        with contextlib.suppress(OSError), near:
+        with contextlib.suppress(*CLOSED), near:
             self.attack(self, near)
 
     def _pass(self, near: socket.socket) -> None:
-        with contextlib.suppress(OSError), near, socket.create_connection(("127.0.0.1", self._there)) as far:
+        with contextlib.suppress(*CLOSED), near, socket.create_connection(("127.0.0.1", self._there)) as far:
             self._lines.append(far)
             pump(near, far)
 

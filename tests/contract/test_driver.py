@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import psycopg
 import pytest
 from tests.contract.driving import connected, failure, load, run, start, statement, tables, until_done
 from tests.contract.plain_server import PlainServer, plain_server
+from tests.waiting import eventually
 
 from dbdyno import _core
 
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.db
 
 ONE = [statement("select 1")]
 SLEEP = [statement("select pg_sleep($1::float8)", "30")]
+CLIENTS = "select count(*) from pg_stat_activity where backend_type = 'client backend'"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +68,7 @@ def test_what_the_server_counted_is_what_the_driver_counted(
     server: PlainServer, counter: str, sessions: int
 ) -> None:
     running = connected(server.target(), [statement(counter)], sessions)
-    t1 = start(running, seconds=0.4, settle_s=0.2)
+    t1 = start(running, seconds=0.4, settle_s=0.4)
     found = tables(running)
     rows = found["sessions"]
     assert rows["calls_total"].sum() == served(server)
@@ -109,10 +112,10 @@ def test_connecting_is_told_apart_from_setting_up(server: PlainServer) -> None:
 
 
 def test_backends_and_threads_are_known_before_the_start(server: PlainServer) -> None:
-    running = connected(server.target(), ONE, 3, threads=2, max_calls=1)
+    running = connected(server.target(application_name="known"), ONE, 3, threads=2, max_calls=1)
     assert tuple(running.progress()) == (0, 0, 3, 0, 0, 0)
     pids = {pid for _, pid, _ in running.backends()}
-    asked = server.ask("select pid from pg_stat_activity where application_name = 'dbdyno'")
+    asked = server.ask("select pid from pg_stat_activity where application_name = 'known'")
     assert pids == {pid for (pid,) in asked} and [s for s, *_ in running.backends()] == [0, 1, 2]
     assert len(running.threads()) == 2
     assert all(Path(f"/proc/self/task/{tid}").exists() for tid in running.threads())
@@ -187,8 +190,7 @@ def test_one_terminated_backend_ends_its_session_alone(server: PlainServer) -> N
     for call in (ONE, SLEEP):
         running = connected(server.target(), call, 3, threads=2, grace_ms=200)
         victim = running.backends()[1][1]
-        start(running, seconds=0.6)
-        time.sleep(0.2)
+        start(running, seconds=1.5)
         server.ask(f"select pg_terminate_backend({victim})")
         found = tables(running)
         lost = found["sessions"].row(1, named=True)
@@ -218,10 +220,14 @@ def test_a_server_that_stops_in_mid_run_loses_all_sessions_and_says_why(
 
 
 def test_stop_lets_the_calls_in_flight_end(server: PlainServer) -> None:
-    running = connected(server.target(), [statement("select pg_sleep(0.3)")], 3)
-    start(running)
-    time.sleep(0.1)
-    running.stop()
+    running = connected(server.target(), [statement("select pg_advisory_xact_lock_shared(7)")], 3)
+    waiting = "select 1 from pg_locks where locktype = 'advisory' and not granted"
+    with psycopg.connect(server.dsn) as holder:
+        holder.execute("select pg_advisory_xact_lock(7)")
+        start(running)
+        eventually(lambda: len(server.ask(waiting)) == 3)
+        running.stop()
+        assert not running.wait(0.1)
     found = tables(running)
     assert set(found["sessions"]["end_reason"]) == {"stopped"}
     assert found["sessions"]["calls"].to_list() == [1, 1, 1]
@@ -233,7 +239,7 @@ def test_abort_breaks_off_at_once(server: PlainServer, sessions: int) -> None:
     start(running)
     time.sleep(0.1)
     running.abort()
-    until_done(running, 5)
+    until_done(running, 25)  # sooner than the call
     found = tables(running)
     assert set(found["sessions"]["end_reason"]) == {"aborted"} and found["errors"].is_empty()
 
@@ -242,7 +248,7 @@ def test_abort_breaks_off_at_once(server: PlainServer, sessions: int) -> None:
 def test_a_call_that_outlives_the_grace_is_lost(server: PlainServer, sessions: int) -> None:
     running = connected(server.target(), SLEEP, sessions, grace_ms=300)
     start(running, seconds=0.1)
-    until_done(running, 10)
+    until_done(running, 25)  # sooner than the call
     found = tables(running)
     assert set(found["sessions"]["end_reason"]) == {"lost"}
     assert all("no answer within 300 ms" in d for d in found["sessions"]["end_detail"])
@@ -252,11 +258,7 @@ def test_dropping_a_running_load_leaves_no_session(server: PlainServer) -> None:
     running = connected(server.target(application_name="dropped"), ONE, 4)
     start(running)
     del running
-    for _ in range(100):
-        if server.ask("select count(*) from pg_stat_activity where application_name = 'dropped'") == [(0,)]:
-            return
-        time.sleep(0.05)
-    raise AssertionError("sessions are left")
+    eventually(lambda: not server.ask("select 1 from pg_stat_activity where application_name = 'dropped'"))
 
 
 # -- connecting and preparing -----------------------------------------------------------------------
@@ -278,6 +280,7 @@ def test_failures_say_what_and_which_session(server: PlainServer) -> None:
 
 def test_too_many_sessions_for_the_server(server: PlainServer) -> None:
     assert failure(server.target(), ONE, 420)[::2] == ("full", "53300")
+    eventually(lambda: server.ask(CLIENTS) == [(1,)])
     assert run(server.target(), ONE, 5, max_calls=1)["sessions"].height == 5
 
 
@@ -323,7 +326,7 @@ def test_connecting_can_be_broken_off(server: PlainServer) -> None:
     assert not running.wait(0.2)
     running.abort()
     with pytest.raises(_core.DriverError) as caught:
-        running.wait(10)
+        running.wait(60)
     assert caught.value.args[0] == "aborted"
 
 
@@ -367,7 +370,7 @@ def test_a_probe_that_fails_is_a_null_with_its_reason(server: PlainServer) -> No
     hba = server.data / "pg_hba.conf"
     hba.write_text(hba.read_text() + "local all small trust\n")
     server.ask("select pg_reload_conf()")
-    time.sleep(0.2)
+    eventually(lambda: psycopg.connect(server.dsn, user="small").close() is None)
     cases = {
         "select nothing() as x": "not supported",
         "select pg_read_file('x') as x": "not permitted",

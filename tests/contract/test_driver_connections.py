@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,8 +191,7 @@ def test_a_client_certificate(signed: PlainServer, certificates: Path) -> None:
 def test_a_terminated_backend_under_tls(self_signed: PlainServer) -> None:
     running = connected(_tls(self_signed, "none", "x"), ONE, 2, threads=1)
     victim = running.backends()[0][1]
-    start(running, seconds=0.5)
-    time.sleep(0.1)
+    start(running, seconds=1.5)
     self_signed.ask(f"select pg_terminate_backend({victim})")
     rows = tables(running)["sessions"]
     assert rows["end_reason"].to_list() == ["lost", "deadline"] and "57P01" in rows["end_detail"][0]
@@ -235,9 +233,8 @@ def test_a_cut_network_loses_the_sessions(server: PlainServer, sessions: int) ->
     with proxy(server.port) as line:
         running = connected(server.target(host="127.0.0.1", port=line.port), ONE, sessions)
         start(running)
-        time.sleep(0.2)
         line.cut()
-        until_done(running, 10)
+        until_done(running)
         found = tables(running)
     assert set(found["sessions"]["end_reason"]) == {"lost"}
     assert found["errors"]["sqlstate"].to_list() == ["08006"] * sessions
@@ -246,10 +243,9 @@ def test_a_cut_network_loses_the_sessions(server: PlainServer, sessions: int) ->
 def test_a_silent_network_loses_the_sessions_when_the_grace_is_over(server: PlainServer) -> None:
     with proxy(server.port) as line:
         running = connected(server.target(host="127.0.0.1", port=line.port), ONE, 2, threads=1, grace_ms=200)
-        start(running, seconds=0.3)
-        time.sleep(0.1)
+        start(running, seconds=1)
         line.silence()
-        until_done(running, 10)
+        until_done(running)
         found = tables(running)
     assert set(found["sessions"]["end_reason"]) == {"lost"}
     assert all("no answer" in detail for detail in found["sessions"]["end_detail"])
@@ -265,7 +261,7 @@ def test_a_server_that_says_nothing_is_given_up_on() -> None:
         assert not running.wait(0.1)
         running.abort()
         with pytest.raises(_core.DriverError) as caught:
-            running.wait(5)
+            running.wait(60)
         assert caught.value.args[0] == "aborted"
 
 
@@ -278,5 +274,5 @@ def test_what_is_no_postgres_is_said() -> None:
         with line:
             line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
             with pytest.raises(_core.DriverError) as caught:
-                running.wait(10)
+                running.wait(60)
     assert caught.value.args[0] == "protocol" and "not a PostgreSQL server" in caught.value.args[1]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
 import resource
 import socket
+import stat
 import threading
 import time
 from collections.abc import Iterator
@@ -336,6 +338,8 @@ def test_the_sockets_of_tcp_are_as_libpqs_options_say(signed: PlainServer) -> No
     found = []
     for number in names:
         try:
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
             with socket.socket(fileno=socket.dup(number)) as copy:
                 if copy.family == socket.AF_INET and copy.getpeername()[1].to_bytes(2, "big") == there:
                     options = (

@@ -46,7 +46,7 @@ def test_helpers_are_named_by_what_they_do(servers: Any, major: int) -> None:
 
 def _expect(plain: PlainServer, wanted: set[str]) -> None:
     """Sooner or later all of them are there, and none is taken for a session."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     with closing(PostgresServer(plain.dsn)) as server:
         found: set[str] = set()
         while not wanted <= found:

@@ -18,11 +18,11 @@ pytestmark = pytest.mark.db
 _EVERYTHING = """
 select n.nspname, c.relname, c.relkind::text, c.oid::int8
 from pg_class c join pg_namespace n on n.oid = relnamespace
-where nspname not in ('pg_toast', 'pg_catalog', 'information_schema')
+where nspname !~ '^pg_' and nspname <> 'information_schema'
 union all select n.nspname, p.proname, 'f', p.oid::int8
 from pg_proc p join pg_namespace n on n.oid = pronamespace
 where nspname not in ('pg_catalog', 'information_schema')
-union all select nspname, '', 'n', oid::int8 from pg_namespace
+union all select nspname, '', 'n', oid::int8 from pg_namespace where nspname !~ '^pg_(toast_)?temp_'
 union all select rolname, '', 'r', oid::int8 from pg_roles
 union all select datname, '', 'd', oid::int8 from pg_database
 """

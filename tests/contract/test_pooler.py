@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from tests.conftest import Servers
 from tests.contract import loads
 from tests.contract.pooled import Notes, cell_of, measured, through
+from tests.waiting import eventually
 
 from dbdyno.account import window
 from dbdyno.account.ledger import cross_check, ledger
@@ -168,9 +168,8 @@ def test_a_server_connection_that_breaks_is_told(server18: PostgresServer) -> No
         pid = load.backends()[0][1]
         with psycopg.connect(server18._dsn) as control:
             control.execute("select pg_terminate_backend(%s, 5000)", [pid])
-        deadline = time.monotonic() + 10
-        while (found := _pooler_source(server18)).status == "ok" and time.monotonic() < deadline:
-            time.sleep(0.02)
+        eventually(lambda: _pooler_source(server18).status != "ok")
+        found = _pooler_source(server18)
         load.abort()
     assert found.status == "lost" and "1 server connections broke" in found.detail
 
@@ -249,6 +248,7 @@ def test_prepared_statements_need_a_later_version(server18: PostgresServer) -> N
 
 
 def test_a_pool_larger_than_the_server_has_room_for(server18: PostgresServer) -> None:
+    eventually(lambda: server18.capacity().in_use == 1)  # those of the tests before have gone
     free = server18.capacity().free
     with pytest.raises(TooFewConnections, match=f"{free} are free") as caught:
         server18.check_pool(Pool(free, "transaction", 4, "extended"))
@@ -282,10 +282,7 @@ def test_after_kill_9_the_pooler_is_gone_and_the_rest_is_put_back(server18: Post
         directory = Path(undo.data["directory"])
         (pooler,) = process._processes(directory)
         run.kill()
-    deadline = time.monotonic() + 10
-    while pooler.alive and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not pooler.alive
+    eventually(lambda: not pooler.alive)
     assert directory.is_dir()
     assert "left" in (server18.put_back(undo) or "")
     assert not directory.exists()

@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import pytest
-from tests.contract.plain_server import plain_server
+from tests.conftest import Servers
+from tests.contract.plain_server import PlainServer, plain_server
 from tests.fake_engine import FakeServer
+from tests.fakery import Notes
 
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.model.errors import UsageError
 from dbdyno.model.protocols import Server, Target, Undo
-
-
-class Notes:
-    """A journal in memory: of one key the first counts."""
-
-    def __init__(self) -> None:
-        self.undos: dict[str, Undo] = {}
-
-    def note(self, undo: Undo) -> None:
-        self.undos.setdefault(undo.key, undo)
-
-    def forget(self, key: str) -> None:
-        self.undos.pop(key, None)
 
 
 @dataclass
@@ -40,14 +29,20 @@ class Case:
     unknown: str  # near the first
 
 
+@pytest.fixture(scope="module")
+def plain(servers: Servers) -> Iterator[PlainServer]:
+    with plain_server(servers.bin_dir(18)) as made:
+        yield made
+
+
 @pytest.fixture(params=["fake", pytest.param("postgres", marks=pytest.mark.db)])
 def case(request: pytest.FixtureRequest) -> Iterator[Case]:
     if request.param == "fake":
         server = cast(Server, FakeServer(Target()))
         yield Case(server, ("think", "2ms", "3ms"), ("cpu", "5ms", "6ms"), {"cpu": "much"}, "thinks")
         return
-    servers: Any = request.getfixturevalue("servers")
-    with plain_server(servers.bin_dir(18)) as plain, closing(PostgresServer(plain.dsn)) as made:
+    plain: PlainServer = request.getfixturevalue("plain")
+    with closing(PostgresServer(plain.dsn)) as made:
         yield Case(
             made,
             ("work_mem", "8MB", "9MB"),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from threading import Thread
@@ -16,6 +15,7 @@ import polars as pl
 import psycopg
 import pytest
 from tests.contract.watching import watched
+from tests.waiting import eventually
 
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.wait_events import words
@@ -130,9 +130,9 @@ def _held(dsn: str) -> Iterator[dict[int, tuple[str, str]]]:
         for names, statements in waiting.items():
             pid = _start(stack, dsn, statements)
             found[pid] = names
-            _until(lambda pid=pid, names=names: _waits(admin).get(pid) == names)
+            eventually(lambda pid=pid, names=names: _waits(admin).get(pid) == names)
         stack.callback(_end, admin, list(found))
-        _until(lambda: found.items() <= _waits(admin).items())
+        eventually(lambda: found.items() <= _waits(admin).items())
         yield found
 
 
@@ -165,10 +165,3 @@ def _end(admin: psycopg.Connection[Any], pids: list[int]) -> None:
 def _waits(admin: psycopg.Connection[Any]) -> dict[int, tuple[str, str]]:
     rows = admin.execute("select pid, wait_event_type, wait_event from pg_stat_activity").fetchall()
     return {pid: (wait_class, event) for pid, wait_class, event in rows}
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < deadline, "the sessions did not come to wait as they should"
-        time.sleep(0.01)

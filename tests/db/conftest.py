@@ -9,8 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,13 @@ from dbdyno.engines.postgres import embedded
 from dbdyno.engines.postgres.embedded import postmaster
 from tests import in_process
 from tests.clusters import server_dir
+from tests.db.limiting import main_of
+from tests.waiting import eventually as eventually
 
 PROGRAM = str(Path(sys.executable).parent / "dbdyno")
-SHORT = ("--measure", "1s", "--settle", "200ms")
+SHORT = ("--measure", "1s", "--settle", "100ms")
+QUICK = (*SHORT, "--no-memory", "--no-snapshots")
+"""Where the test is about something else: they take 0.75 s of each measurement."""
 
 
 @dataclass
@@ -112,17 +115,6 @@ class Bench:
             return cursor.fetchall() if cursor.description else []
 
 
-def eventually(what: Callable[[], Any], timeout_s: float = 60) -> Any:
-    """The first true value of ``what()``."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        with contextlib.suppress(psycopg.OperationalError):
-            if value := what():
-                return value
-        time.sleep(0.05)
-    raise AssertionError(f"did not come about within {timeout_s} s")
-
-
 @pytest.fixture(scope="session")
 def staying(tmp_path_factory: pytest.TempPathFactory, server_home: Path) -> Iterator[Path]:
     """The place of an embedded server that stays, with room for few sessions."""
@@ -145,6 +137,61 @@ def fresh_bench(tmp_path: Path, server_home: Path) -> Iterator[Bench]:
     made = Bench(tmp_path, server_dir(server_home / tmp_path.name))
     yield made
     made.here("server", "stop")
+
+
+class Waiting:
+    """Sessions that do something known, each until the end."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+        self._open: list[psycopg.Connection[Any]] = []
+        self.control = self.session()
+
+    def session(self, application: str = "known") -> psycopg.Connection[Any]:
+        made = psycopg.connect(self.dsn, autocommit=True, application_name=application)
+        self._open.append(made)
+        return made
+
+    def doing(self, sql: str, cpu: int | None = None, application: str = "known") -> int:
+        """The pid of a session that is in ``sql``, on one CPU where it is given."""
+        made = self.session(application)
+        pid = made.info.backend_pid
+        if cpu is not None:
+            os.sched_setaffinity(pid, {cpu})
+        made.pgconn.send_query(sql.encode())
+        return pid
+
+    def label(self, pid: int) -> tuple[str | None, str | None]:
+        """Class and event of its wait."""
+        asked = "select wait_event_type, wait_event from pg_stat_activity where pid = %s"
+        return self.control.execute(asked, [pid]).fetchone() or (None, None)
+
+    def close(self) -> None:
+        pids = [c.info.backend_pid for c in self._open[1:] if not c.closed]
+        self.control.execute("select pg_terminate_backend(p) from unnest(%s::int[]) p", [pids])
+        for connection in self._open:
+            connection.close()
+
+
+@contextlib.contextmanager
+def own_schema(dsn: str, name: str) -> Iterator[str]:
+    """The DSN with a search_path of this schema alone, which is new, and gone at the end."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(f"drop schema if exists {name} cascade".encode())
+        connection.execute(f"create schema {name}".encode())
+        yield make_conninfo(dsn, options=f"-csearch_path={name}")
+        connection.execute(f"drop schema {name} cascade".encode())
+
+
+@pytest.fixture
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has to be undone is noted in a place of this test's own."""
+    monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def main_pid(dsn18: str) -> int:
+    return main_of(dsn18)
 
 
 @pytest.fixture

@@ -9,19 +9,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from dbdyno import _core
-from dbdyno.limits import processes
-from dbdyno.limits.places import members
+from dbdyno.kernel import processes
+from dbdyno.kernel.control_groups import members
 from dbdyno.model.plan import LimitSpec
 from dbdyno.model.protocols import Undo
 from dbdyno.model.topology import Topology
 from dbdyno.observe import topology
+from tests.waiting import eventually as eventually
 
 
 def main_of(dsn: str) -> int:
@@ -70,8 +71,11 @@ def unmoved(before: dict[int, tuple[str, str]]) -> bool:
 
 
 def ours(owner: int | None = None) -> list[Path]:
-    """Groups that a process (this one) has made, anywhere; other runs on this machine have theirs."""
-    return [p for p in Path("/sys/fs/cgroup").rglob(f"dbdyno-{owner or os.getpid()}-*") if p.is_dir()]
+    """Groups that a process (this one) has made, anywhere; other runs on this machine have theirs, which come
+    and go meanwhile."""
+    begin = f"dbdyno-{owner or os.getpid()}-"
+    found = os.walk("/sys/fs/cgroup")
+    return [Path(place, n) for place, names, _ in found for n in names if n.startswith(begin)]
 
 
 @contextlib.contextmanager
@@ -89,7 +93,7 @@ def stat_of(group: Path, key: str) -> int:
 def boxes(*names: str) -> Iterator[list[Path]]:
     """Groups of others with the cpu controller."""
     parent = Path(next(d for _, d in _core.find_cgroups(None, controllers=["cpu"])))
-    made = [parent / f"{name}-of-others" for name in names]
+    made = [parent / f"{name}-{os.getpid()}-of-others" for name in names]
     for box in made:
         box.mkdir()
     try:
@@ -97,8 +101,13 @@ def boxes(*names: str) -> Iterator[list[Path]]:
     finally:
         for box in made:
             for pid in members(box):
-                (parent / "cgroup.procs").write_text(str(pid))
-            box.rmdir()
+                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                    (parent / "cgroup.procs").write_text(str(pid))
+            while True:
+                with contextlib.suppress(OSError):  # what was killed in it is ending still
+                    box.rmdir()
+                    break
+                time.sleep(0.05)
 
 
 BECOME = """
@@ -141,7 +150,7 @@ def applying(
 
 def kill(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(60)
 
 
 REFUSE = """
@@ -168,14 +177,6 @@ def as_nobody(main_pid: int, spec: LimitSpec) -> tuple[str, str]:
     assert done.returncode == 0, done.stderr
     kind, text = json.loads(done.stdout)
     return kind, str(text)
-
-
-def eventually(what: Callable[[], object]) -> None:
-    """Waits until ``what()`` is true."""
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def clean(dsn: str, code: int = 0) -> str:

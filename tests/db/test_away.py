@@ -20,7 +20,7 @@ from dbdyno.store import RunStore
 from tests.db.conftest import PROGRAM, Bench
 
 pytestmark = pytest.mark.db
-BRIEF = ("--call-target", "20ms", "--measure", "1500ms")
+BRIEF = ("--call-target", "20ms", "--think", "100ms", "--measure", "1500ms")  # leaves others the CPUs
 STOPPED_S = 2.0
 NS_PER_S = 1_000_000_000
 _STYLES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -38,13 +38,14 @@ class Terminal:
         self._seen = b""
         self.stops: list[tuple[int, int]] = []  # CLOCK_MONOTONIC, ns
 
-    def until(self, words: str) -> None:
-        """What was shown before does not count."""
+    def until(self, words: str) -> bytes:
+        """What is shown until then; what was shown before does not count."""
         deadline = time.monotonic() + _PATIENCE_S
         self._seen = b""
         while not re.search(words.encode(), _STYLES.sub(b"", self._seen)):
             assert select.select([self._master], [], [], deadline - time.monotonic())[0], self._seen
             self._seen += os.read(self._master, 65536)
+        return self._seen
 
     def stop(self) -> None:
         """For a while, as Ctrl-Z or a debugger does."""
@@ -71,7 +72,8 @@ def on_a_terminal(bench: Bench, *words: str) -> Iterator[Terminal]:
     finally:
         if terminal.pid:
             os.kill(terminal.pid, signal.SIGKILL)
-            terminal.close()
+            with contextlib.suppress(AssertionError):
+                terminal.close()
 
 
 def _last(bench: Bench) -> Results:
@@ -123,13 +125,15 @@ def test_stops_and_a_closed_terminal_in_an_observation(bench: Bench) -> None:
     report = bench.home / "closed.html"
     words = ("observe", "--dsn", bench.dsn, "--window", "1s", "--lines", "--report", str(report))
     with on_a_terminal(bench, *words) as terminal:
-        for line in ("postgres 1", r"\n\S+ +2 "):
-            terminal.until(line)
-            terminal.stop()
-        terminal.until(r"dbdyno was stopped for [^\n]*\n(.*\n)*.*\n\S+ +\d+ ")  # and a window after it
+        terminal.until("postgres 1")
+        terminal.stop()
+        line = r"\n\S+ +\d+( +[\d.]+)+"
+        while b"dbdyno was stopped for " not in terminal.until(f"dbdyno was stopped for |({line}.*){{3}}"):
+            terminal.stop()  # the one before was between two windows
+        terminal.until(rf"{line} *\r\n")  # and a whole window after it
         assert terminal.close() == 0
     statuses = _check(bench, terminal.stops, NS_PER_S // 5)
-    assert statuses[-1] == "ok" and set(statuses) != {"ok"}, statuses
+    assert "ok" in statuses and set(statuses) != {"ok"}, statuses
     assert report.exists()
     results = _last(bench)
     assert results.info.status == "complete"

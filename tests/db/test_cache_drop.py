@@ -82,7 +82,7 @@ def test_each_measurement_begins_cold_and_the_record_says_so(
     own = made(dsn18)
     recipe = tmp_path / "cold.toml"
     recipe.write_text('workload = "select-only"\nreset_cache = "dropped"\n')
-    words = ("run", str(recipe), "--sessions", "1,2", *SHORT, "--no-observe", "--dsn", own)
+    words = ("run", str(recipe), "--sessions", "1,2", *SHORT, "--no-memory", "--no-observe", "--dsn", own)
     assert prepared(own).returncode == 0
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("drop extension if exists pg_buffercache")

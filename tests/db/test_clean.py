@@ -44,7 +44,10 @@ def test_settings_of_a_killed_run(dsn18: str, servers) -> None:  # type: ignore[
     (undo,) = left_over().dead[0].undos
 
     elsewhere = clean(other)
-    assert f"run killed: not put back: {undo.what}; it is another server's: name that one" in elsewhere
+    assert (
+        f"run killed: not put back: {undo.what}; it is another server's or database's: name that one"
+        in elsewhere
+    )
     unreachable = clean("host=/nonexistent", code=3)
     assert f"run killed: not put back: {undo.what}; the server cannot be reached" in unreachable
     assert in_force(dsn18) == OURS

@@ -36,6 +36,7 @@ from dbdyno.model.errors import (
 from dbdyno.model.plan import PlannedScript
 from tests.conftest import Servers
 from tests.contract import loads
+from tests.ports import free_port
 
 pytestmark = pytest.mark.db
 
@@ -101,12 +102,6 @@ def _certificates(directory: Path) -> None:
         (directory / f"{name}.key").chmod(0o600)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def remote(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
     """Debian's 15, because the wheel's builds have no TLS."""
@@ -116,7 +111,7 @@ def remote(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     account = server_account()
     places = find_places(account)
     server = Instance(places, account, places.data / "remote")
-    port = _free_port()
+    port = free_port()
     server.open(programs, Wish(fresh=True))  # another module of this session may have had one here
     server.close()
     for name in ("server.crt", "server.key", "ca.crt"):

@@ -39,7 +39,7 @@ def test_the_embedded_server_needs_nothing(bench: Bench) -> None:
     assert SERVERS_OWN | {"os tasks", "host", "control groups"} <= set(found)
     assert [found[n]["state"] for n in sorted(SERVERS_OWN)] == ["on"] * 3
     assert all(s["adds"] and s["reads"] for s in found.values())
-    assert all(s["commands"] or s["state"] == "on" for s in found.values())
+    assert [s for s in found.values() if not s["commands"] and s["state"] != "on"] == []
     assert found["system calls"]["state"] in ("available", "not permitted")
     wide = [line for line in bench.here("doctor").stdout.splitlines() if len(line) > WIDTH]
     assert wide == []
@@ -165,4 +165,5 @@ def _answers(bench: Bench, plain: PlainServer) -> str:
         for c in s["commands"]
         if c["how"] == "sql" or (c["how"] == "root" and os.geteuid() == 0)
     ]
-    return "".join("y\n" if name == "I/O timing" else "n\n" for name in asked)
+    of_checks = "n\n" * 20
+    return "".join("y\n" if name == "I/O timing" else "n\n" for name in asked) + of_checks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -378,7 +379,10 @@ def _uid(pid: int) -> int:
 
 def _tcp_sockets(pid: int) -> list[str]:
     """Listening TCP sockets that the process holds."""
-    held = {str(f.readlink()) for f in Path(f"/proc/{pid}/fd").iterdir()}
+    held = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            held.add(str(file.readlink()))
     lines = [
         line.split() for f in ("tcp", "tcp6") for line in Path(f"/proc/net/{f}").read_text().splitlines()[1:]
     ]

@@ -55,7 +55,7 @@ def load(dsn: str) -> Iterator[None]:
             for thread in thinkers:
                 thread.join()
             for busy in (waiter, *rest[:ASLEEP]):
-                busy.cancel_safe(timeout=5)
+                busy.cancel_safe(timeout=60)
 
 
 def _think(connection: psycopg.Connection[Any], over: threading.Event) -> None:
@@ -241,7 +241,7 @@ def test_the_roles_own_sessions_are_seen_beside_hidden_ones(open_dsn: str, home:
     with load(open_dsn), contextlib.closing(psycopg.connect(blind, autocommit=True)) as own:
         own.pgconn.send_query(b"select pg_sleep(60)")
         document = observed(open_dsn, home, "--inh-caps=-all", role="blind")
-        own.cancel_safe(timeout=5)
+        own.cancel_safe(timeout=60)
     ((value, status),) = [(r["aas"], r["status"]) for r in rung(document, "sleep", "Timeout/PgSleep")]
     assert value == pytest.approx(1, abs=0.3)
     assert status == f"1 of {ASLEEP + THINKING + 3} sessions, others {HIDDEN}"

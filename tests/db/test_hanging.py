@@ -64,6 +64,15 @@ def _pids(server: PlainServer) -> list[int]:
     return [main, *map(int, Path(f"/proc/{main}/task/{main}/children").read_text().split())]
 
 
+def _stopped(server: PlainServer) -> list[int]:
+    """Its processes, which stand still now; a backend may end meanwhile."""
+    pids = _pids(server)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    return pids
+
+
 @contextlib.contextmanager
 def stopped_when_calling(server: PlainServer, after_s: float) -> Iterator[None]:
     """The whole server hangs some time after the first call."""
@@ -74,9 +83,7 @@ def stopped_when_calling(server: PlainServer, after_s: float) -> Iterator[None]:
         with contextlib.suppress(AssertionError):
             eventually(lambda: over.is_set() or server.ask(CALLING), 60)
         if not over.wait(after_s):
-            for pid in _pids(server):
-                os.kill(pid, signal.SIGSTOP)
-                stopped.append(pid)
+            stopped.extend(_stopped(server))
 
     thread = threading.Thread(target=stop)
     thread.start()
@@ -123,9 +130,7 @@ def stopped_after_a_window(
 
     def hang() -> None:
         eventually(lambda: _saved(store), 120)
-        pids = _pids(server)
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+        pids = _stopped(server)
         try:
             and_then()
         finally:

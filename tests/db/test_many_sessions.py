@@ -42,7 +42,7 @@ def test_windows_that_follow_one_another_open_each_file_once(crowded: Bench) -> 
                 most = max(most, len(list(Path(f"/proc/{process.pid}/fd").iterdir())))
             return process.poll() is not None
 
-        eventually(over, timeout_s=90)
+        eventually(over)
     assert 2 * SESSIONS <= most <= 2 * SESSIONS + OTHERS
 
 

@@ -42,10 +42,13 @@ def sleepers(bench: Bench, tmp_path: Path, count: int, dsn: str | None = None) -
         asleep = "select count(*) from pg_stat_activity where wait_event = 'PgSleep'"
         eventually(lambda: bench.ask(asleep)[0][0] == count)
         yield
+    # without their client they would sleep on, into the next test
+    ended = "select pg_terminate_backend(pid) from pg_stat_activity where wait_event = 'PgSleep'"
+    eventually(lambda: not bench.ask(ended))
 
 
 def observed(bench: Bench, *words: str, code: int = 0) -> dict[str, Any]:
-    done = bench.dbdyno("observe", "--json", "--dsn", bench.dsn, *words)
+    done = bench.here("observe", "--json", "--dsn", bench.dsn, *words)
     assert done.returncode == code, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -108,7 +111,7 @@ def test_filters_choose_sessions(bench: Bench, tmp_path: Path) -> None:
         eventually(lambda: bench.ask("select 1 from pg_stat_activity where usename = 'guest'"))
         (pid,) = bench.ask("select pid from pg_stat_activity where usename = 'guest'")[0]
         for words in (("--only-user", "guest"), ("--only-application", "shop"), ("--only-pid", str(pid))):
-            document = observed(bench, "--for", "1500ms", *words)
+            document = observed(bench, "--for", "1s", "--window", "1s", *words)
             assert len(sessions(document)) == 1, words
             assert {r["pid"] for r in document["microstates"] if r["role"] == "session"} == {pid}
 
@@ -123,7 +126,7 @@ def test_a_filter_that_matches_nobody_says_so_at_once_and_waits(bench: Bench) ->
     words = ("observe", "--dsn", bench.dsn, "--only-user", "guest", "--for", "2s", "--lines")
     # the server ends a session that was killed in mid-statement only when it looks at its socket again
     eventually(lambda: not bench.ask("select 1 from pg_stat_activity where usename = 'guest'"))
-    done = bench.dbdyno(*words)
+    done = bench.here(*words)
     assert done.returncode == 0, done.stderr
     assert "no session matches user guest" in done.stderr
     assert any(f["id"] == "nobody-observed" for f in bench.last()["findings"])
@@ -136,7 +139,7 @@ def test_a_user_that_does_not_exist_is_an_error_with_the_nearest_name(bench: Ben
 
 
 def test_ctrl_c_keeps_whole_windows_and_the_one_under_way(bench: Bench, tmp_path: Path) -> None:
-    words = ("observe", "--dsn", bench.dsn, "--window", "5s", "--lines")
+    words = ("observe", "--dsn", bench.dsn, "--window", "8s", "--lines")
     with sleepers(bench, tmp_path, 2), bench.background(*words) as observing:
         eventually(lambda: _cells(bench, observing.pid))
         time.sleep(1.5)  # so that more than a second of the next window has been
@@ -147,7 +150,7 @@ def test_ctrl_c_keeps_whole_windows_and_the_one_under_way(bench: Bench, tmp_path
     windows = bench.last()["windows"]
     assert [w["status"] for w in windows] == ["ok"] * (len(windows) - 1) + ["short"]
     assert windows[-1]["reason"] == "stopped by the user" or "late at its end" in windows[-1]["reason"]
-    assert 1 <= windows[-1]["wall_s"] < 5
+    assert 1 <= windows[-1]["wall_s"] <= 8
     assert bench.last()["run"]["status"] == "complete"
 
 
@@ -238,7 +241,20 @@ def test_rights_revoked_in_the_middle_change_what_is_known(bench: Bench, tmp_pat
 
 
 def test_beside_a_run_of_dbdyno(bench: Bench) -> None:
-    with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "2", "--measure", "100s") as run:
+    with bench.background(
+        "run",
+        "lio",
+        "--dsn",
+        bench.dsn,
+        "--sessions",
+        "2",
+        "--measure",
+        "100s",
+        "--call-target",
+        "50ms",
+        "--think",
+        "50ms",
+    ) as run:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 2)
         document = observed(bench, "--for", "2s")
         run.send_signal(signal.SIGINT)

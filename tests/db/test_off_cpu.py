@@ -21,7 +21,8 @@ from dbdyno import _core
 from dbdyno.model.data_sources.sleeps import OFF_CPU
 from dbdyno.model.session_time import wait_label
 from dbdyno.observe import frames
-from tests.db.test_trace import Sessions, _spec
+from tests.db.conftest import Waiting
+from tests.db.test_trace import _spec
 from tests.db.test_trace import old_and_new as old_and_new
 from tests.db.test_trace import sessions as sessions
 
@@ -120,7 +121,7 @@ def test_two_functions_have_their_shares_of_sleep(program: Path, us: int) -> Non
 
 
 @pytest.fixture
-def waiting(old_and_new: Sessions) -> Iterator[dict[str, Any]]:
+def waiting(old_and_new: Waiting) -> Iterator[dict[str, Any]]:
     """A session in pg_sleep again and again, and two that wait for a lock that a third takes in turns."""
     made = old_and_new
     made.control.execute("create table if not exists locked (n int)")
@@ -165,7 +166,7 @@ def test_sleep_by_wait_event_is_that_of_the_trace(waiting: dict[str, Any]) -> No
     assert "ProcSleep" in code["Lock/relation"]
 
 
-def test_without_the_trace_it_says_why(sessions: Sessions) -> None:
+def test_without_the_trace_it_says_why(sessions: Waiting) -> None:
     spec = _spec(sessions, []) | {"off_cpu": ASKED}
     assert _core.Watch(json.dumps(spec | {"trace": "off"})).source_status()[OFF_CPU.name][0] == "off"
     assert _core.Watch(json.dumps(spec | {"os": False})).source_status()[OFF_CPU.name][0] == "not here"
@@ -173,7 +174,7 @@ def test_without_the_trace_it_says_why(sessions: Sessions) -> None:
     assert OFF_CPU.name not in _core.Watch(json.dumps(spec)).source_status()
 
 
-def test_a_watch_after_another_begins_at_zero(sessions: Sessions) -> None:
+def test_a_watch_after_another_begins_at_zero(sessions: Waiting) -> None:
     """The program stays loaded from one to the next."""
     pid = sessions.doing("do $$ begin loop perform pg_sleep(0.003); end loop; end $$")
     for _ in range(3):

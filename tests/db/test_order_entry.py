@@ -13,7 +13,7 @@ from dbdyno.engines.postgres.script_halves import script_half
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.checking import Check
 from dbdyno.model.tables import empty
-from tests.db.conftest import SHORT, Bench
+from tests.db.conftest import QUICK, Bench
 
 pytestmark = pytest.mark.db
 SIZE = {"scale": 1, "warehouses": 2, "mode": "read-write"}
@@ -33,7 +33,7 @@ def loaded(bench: Bench, kind_dsn: str) -> Iterator[str]:
 
 
 def measured(bench: Bench, dsn: str, *words: str, warehouses: int = 2) -> dict[str, Any]:
-    done = bench.here("run", "order-entry", f"warehouses={warehouses}", *SHORT, *words, "--dsn", dsn)
+    done = bench.here("run", "order-entry", f"warehouses={warehouses}", *QUICK, *words, "--dsn", dsn)
     assert done.returncode == 0, done.stderr
     return bench.last()
 
@@ -90,6 +90,6 @@ def test_tables_of_anybody_else_stay(bench: Bench, kind_dsn: str) -> None:
         assert bench.here("workload", "prepare", "order-entry", "--dsn", kind_dsn).returncode == 0
         connection.execute("drop table dbdyno.orders")
         connection.execute("comment on table dbdyno.customers is null")
-        refused = bench.here("run", "order-entry", *SHORT, "--sessions", "1", "--dsn", kind_dsn)
+        refused = bench.here("run", "order-entry", *QUICK, "--sessions", "1", "--dsn", kind_dsn)
         assert refused.returncode == 2 and "--replace" in refused.stderr, refused.stderr
         connection.execute("drop schema dbdyno cascade")

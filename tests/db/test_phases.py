@@ -90,7 +90,7 @@ def test_a_server_that_is_restarted_in_a_phase_leaves_the_whole_ones(
 
         def restart() -> None:
             eventually(lambda: made.ask(CALLING))
-            time.sleep(2.5)  # calm is over, end is not
+            time.sleep(5)  # calm is over, end is not
             made.stop()
             made.start()
 

@@ -19,9 +19,9 @@ import pytest
 from dbdyno import _core
 from dbdyno.model.data_sources.profile import PROFILE as PROFILED
 from dbdyno.observe import frames
-from tests.db.conftest import eventually
+from tests.db.conftest import Waiting, eventually
 from tests.db.limiting import needs_root
-from tests.db.test_trace import NOBODY, SPIN, Sessions, _spec
+from tests.db.test_trace import NOBODY, SPIN, _spec
 from tests.db.test_trace import old_and_new as old_and_new
 from tests.db.test_trace import sessions as sessions
 
@@ -48,7 +48,7 @@ def profiled(spec: dict[str, Any], enough: int = ENOUGH) -> tuple[tuple[str, str
     return watch.source_status()["CPU profile"], frames(watch)
 
 
-def test_samples_of_sessions_have_functions_and_end_at_main(old_and_new: Sessions) -> None:
+def test_samples_of_sessions_have_functions_and_end_at_main(old_and_new: Waiting) -> None:
     busy = old_and_new.doing(READ)
     idle = old_and_new.doing("select pg_sleep(100)")
     (status, detail), tables = profiled(_spec(old_and_new, [busy, idle], **PROFILE))
@@ -73,7 +73,7 @@ def test_samples_of_sessions_have_functions_and_end_at_main(old_and_new: Session
     assert "cpu-clock, 99 Hz" in detail
 
 
-def test_a_session_that_began_later_is_in_it_as_other_and_its_end_is_no_error(sessions: Sessions) -> None:
+def test_a_session_that_began_later_is_in_it_as_other_and_its_end_is_no_error(sessions: Waiting) -> None:
     spec = _spec(sessions, [], **PROFILE)
     watch = _core.Watch(json.dumps(spec))
     now = _core.now_ns()
@@ -91,7 +91,7 @@ def test_a_session_that_began_later_is_in_it_as_other_and_its_end_is_no_error(se
     assert (set(found["role"]), set(found["session"])) == ({"other"}, {None})
 
 
-def test_elsewhere_or_not_asked_for_it_says_so(sessions: Sessions) -> None:
+def test_elsewhere_or_not_asked_for_it_says_so(sessions: Waiting) -> None:
     spec = _spec(sessions, [], **PROFILE)
     watch = _core.Watch(json.dumps(spec | {"os": False}))
     assert watch.source_status()["CPU profile"][0] == "not here"
@@ -110,7 +110,7 @@ def _labels(tables: Tables, pid: int) -> pl.DataFrame:
     return mine.with_columns(event=named)
 
 
-def test_samples_carry_the_wait_event_and_the_statement_of_their_moment(old_and_new: Sessions) -> None:
+def test_samples_carry_the_wait_event_and_the_statement_of_their_moment(old_and_new: Waiting) -> None:
     for setting in ("compute_query_id", "track_activities"):
         old_and_new.control.execute(f"set {setting} to on")
     busy, sleeper = old_and_new.doing(READ), old_and_new.doing(SLEEPS)
@@ -148,7 +148,7 @@ def shares_agree(tables: Tables, pid: int, sleeping: pl.DataFrame) -> None:
     assert abs(ours - theirs) <= 4.5 * error, (ours, theirs, n, sleeping.height)
 
 
-def test_a_read_from_the_page_cache_is_on_a_cpu_under_its_wait_event(old_and_new: Sessions) -> None:
+def test_a_read_from_the_page_cache_is_on_a_cpu_under_its_wait_event(old_and_new: Waiting) -> None:
     """A table larger than the server's cache is read again and again: its CPU time in pread has the event."""
     run = old_and_new.control.execute
     run("drop table if exists read_again")
@@ -156,7 +156,7 @@ def test_a_read_from_the_page_cache_is_on_a_cpu_under_its_wait_event(old_and_new
     run("vacuum read_again")
     row = run("show server_version_num").fetchone()
     assert row is not None
-    reader = old_and_new.idle()
+    reader = old_and_new.session()
     reader.execute("set max_parallel_workers_per_gather to 0")
     reader.execute("set synchronize_seqscans to off")
     reader.pgconn.send_query(b"do $$ begin loop perform count(*) from read_again; end loop; end $$")
@@ -180,7 +180,7 @@ def test_a_read_from_the_page_cache_is_on_a_cpu_under_its_wait_event(old_and_new
     assert reads.filter(event="IO/DataFileRead").height >= 0.9 * reads.height, reads.group_by("event").len()
 
 
-def test_samples_of_two_statements_have_their_ids(sessions: Sessions) -> None:
+def test_samples_of_two_statements_have_their_ids(sessions: Waiting) -> None:
     statements = (
         "select count(*) from pg_class a, pg_class b, pg_class c",
         "select sum(g) from generate_series(1, 1e9) g",
@@ -197,7 +197,7 @@ def test_samples_of_two_statements_have_their_ids(sessions: Sessions) -> None:
     assert set(samples["query_status"]) == {"ok"}
 
 
-def test_a_profile_ends_at_its_time(sessions: Sessions) -> None:
+def test_a_profile_ends_at_its_time(sessions: Waiting) -> None:
     busy = sessions.doing(SPIN)
     until = _core.now_ns() + 500_000_000
     spec = _spec(sessions, [busy], trace="off", profile={"hz": 99.0, "until_ns": until})
@@ -240,7 +240,7 @@ def _told(command: list[str], spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @needs_root
-def test_without_rights_it_says_how_to_get_them_and_with_some_what_is_missing(sessions: Sessions) -> None:
+def test_without_rights_it_says_how_to_get_them_and_with_some_what_is_missing(sessions: Waiting) -> None:
     spec = _spec(sessions, [sessions.doing(READ)], **PROFILE)
     told = _as_nobody(spec)
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 0:
@@ -277,7 +277,7 @@ NUMBERS = {"x86_64": {"perf_event_open": 298, "bpf": 321}, "aarch64": {"perf_eve
 
 @needs_root
 @pytest.mark.parametrize("forbidden", ["perf_event_open", "bpf"])
-def test_where_a_filter_forbids_a_call_that_is_said(sessions: Sessions, forbidden: str) -> None:
+def test_where_a_filter_forbids_a_call_that_is_said(sessions: Waiting, forbidden: str) -> None:
     numbers = NUMBERS.get(os.uname().machine)
     if numbers is None:
         pytest.skip("numbers of system calls are not known here")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.db.conftest import SHORT, Bench
+from tests.db.conftest import QUICK, Bench
 
 pytestmark = pytest.mark.db
 
@@ -29,7 +29,7 @@ def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize(("update", "lio"), [(0, LIO), (20, LIO + 2 * 12.8)])
 def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
-    done = bench.here("run", "random-read", "--sessions", "1,2", *SHORT, "--param", f"update={update}")
+    done = bench.here("run", "random-read", "--sessions", "1,2", *QUICK, "--param", f"update={update}")
     assert done.returncode == 0, done.stderr
     document = bench.last()
     found = findings(document)
@@ -47,7 +47,7 @@ def test_a_run_verifies_its_work(bench: Bench, update: int, lio: float) -> None:
 @pytest.mark.parametrize("update", [20])
 def test_every_version_is_measured(bench: Bench, kind_dsn: str, update: int) -> None:
     """Before 18 the work of calls that change rows is unknown, and says so: it is not zero."""
-    words = ("--sessions", "2", *SHORT, "--param", f"update={update}", "--dsn", kind_dsn)
+    words = ("--sessions", "2", *QUICK, "--param", f"update={update}", "--dsn", kind_dsn)
     done = bench.here("run", "random-read", *words)
     assert done.returncode == 0, done.stderr
     document = bench.last()
@@ -98,5 +98,5 @@ def test_what_cannot_be_is_said_before_the_start(bench: Bench) -> None:
         (("--param", "blocks=0"), "less than 1"),
         (("--param", "scale=64", "--param", "blocks=65"), "only 64 blocks"),
     ):
-        done = bench.here("run", "random-read", "--sessions", "1", *SHORT, *words)
+        done = bench.here("run", "random-read", "--sessions", "1", *QUICK, *words)
         assert done.returncode == 2 and said in done.stderr, done.stderr

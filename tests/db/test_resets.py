@@ -16,7 +16,7 @@ from dbdyno.drive import Interrupt
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.errors import DbdynoError, Interrupted, TargetError
 from dbdyno.model.resetting import Cache
-from tests.db.conftest import SHORT, Bench
+from tests.db.conftest import QUICK, SHORT, Bench, own_schema
 from tests.db.test_workload_tables import looked_at, prepared, schema  # noqa: F401
 
 pytestmark = pytest.mark.db
@@ -117,15 +117,12 @@ def test_broken_off_tables_are_loaded_again(schema: str, capsys: pytest.CaptureF
 
 @pytest.fixture
 def own(dsn18: str) -> Iterator[str]:
-    with psycopg.connect(dsn18, autocommit=True) as connection:
-        connection.execute("drop schema if exists resets cascade")
-        connection.execute("create schema resets")
-        yield make_conninfo(dsn18, options="-csearch_path=resets")
-        connection.execute("drop schema resets cascade")
+    with own_schema(dsn18, "resets") as dsn:
+        yield dsn
 
 
 def measured(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
-    done = bench.here("run", *words, *SHORT, "--no-observe", "--dsn", dsn, "--json")
+    done = bench.here("run", *words, *SHORT, "--no-memory", "--no-observe", "--dsn", dsn, "--json")
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -160,7 +157,7 @@ def test_measurements_begin_with_the_same_data_and_record_what_they_left(bench: 
 def test_tables_of_others_are_left_alone(bench: Bench, own: str, tmp_path: Path) -> None:
     script = tmp_path / "mine.sql"
     script.write_text("update mine set n = n + 1;\n")
-    asked_for = (*SHORT, "--no-observe", "--sessions", "1", "--dsn", own)
+    asked_for = (*QUICK, "--no-observe", "--sessions", "1", "--dsn", own)
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("create table mine as select 1 as n")
         done = bench.here("run", "-f", str(script), "--reset", "each", *asked_for)
@@ -186,7 +183,7 @@ def test_who_is_not_the_owner_resets_nothing(bench: Bench, own: str) -> None:
         connection.execute("grant all on all tables in schema resets to guest")
         try:
             guest = make_conninfo(own, user="guest")
-            short = (*SHORT, "--no-observe", "--sessions", "1", "--dsn", guest)
+            short = (*QUICK, "--no-observe", "--sessions", "1", "--dsn", guest)
             refused = bench.here("run", "-N", "--reset", "each", *short)
             assert refused.returncode == 2 and "belong to" in refused.stderr, refused.stderr
             done = bench.here("run", "-N", *short)

@@ -22,22 +22,9 @@ from dbdyno.engines.postgres.embedded import files, postmaster
 from dbdyno.model.errors import ServerBusy, UsageError
 from dbdyno.model.protocols import Target, Undo
 from tests.db.conftest import eventually
-from tests.fakery import LIO
+from tests.fakery import LIO, Notes
 
 pytestmark = pytest.mark.db
-
-
-class Notes:
-    """A journal in memory: of one key the first counts."""
-
-    def __init__(self) -> None:
-        self.undos: dict[str, Undo] = {}
-
-    def note(self, undo: Undo) -> None:
-        self.undos.setdefault(undo.key, undo)
-
-    def forget(self, key: str) -> None:
-        self.undos.pop(key, None)
 
 
 BASE = {"shared_buffers": "64MB", "work_mem": "5MB", "fsync": "off"}

@@ -24,7 +24,7 @@ from dbdyno.conduct.selftest.quota import quota
 from dbdyno.engines.postgres import presence
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.tables import from_core
-from tests.db.conftest import eventually
+from tests.db.conftest import Waiting, eventually
 
 pytestmark = pytest.mark.db
 SPIN = "do $$ begin loop perform 1; end loop; end $$"
@@ -32,55 +32,21 @@ NOBODY = 65534
 Tables = dict[str, pl.DataFrame]
 
 
-class Sessions:
-    """Sessions that do something known until the end."""
-
-    def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
-        self._open: list[psycopg.Connection[Any]] = []
-        self.control = self.idle()
-
-    def idle(self) -> psycopg.Connection[Any]:
-        made = psycopg.connect(self.dsn, autocommit=True, application_name="traced")
-        self._open.append(made)
-        return made
-
-    def doing(self, sql: str, cpu: int | None = None) -> int:
-        """The pid of a session that is in ``sql``, on one CPU where it is given."""
-        made = self.idle()
-        pid = made.info.backend_pid
-        if cpu is not None:
-            os.sched_setaffinity(pid, {cpu})
-        made.pgconn.send_query(sql.encode())
-        return pid
-
-    def wait_event(self, pid: int) -> str | None:
-        asked = self.control.execute("select wait_event from pg_stat_activity where pid = %s", [pid])
-        row = asked.fetchone()
-        return row and row[0]
-
-    def close(self) -> None:
-        pids = [c.info.backend_pid for c in self._open[1:] if not c.closed]
-        self.control.execute("select pg_terminate_backend(p) from unnest(%s::int[]) p", [pids])
-        for connection in self._open:
-            connection.close()
-
-
 @pytest.fixture
-def sessions(dsn18: str) -> Iterator[Sessions]:
-    made = Sessions(dsn18)
+def sessions(dsn18: str) -> Iterator[Waiting]:
+    made = Waiting(dsn18)
     yield made
     made.close()
 
 
 @pytest.fixture
-def old_and_new(kind_dsn: str) -> Iterator[Sessions]:
-    made = Sessions(kind_dsn)
+def old_and_new(kind_dsn: str) -> Iterator[Waiting]:
+    made = Waiting(kind_dsn)
     yield made
     made.close()
 
 
-def _spec(sessions: Sessions, pids: list[int], **more: Any) -> dict[str, Any]:
+def _spec(sessions: Waiting, pids: list[int], **more: Any) -> dict[str, Any]:
     here = presence.presence(sessions.control)
     return {
         "os": here.here,
@@ -155,9 +121,9 @@ def _adds_up(window: dict[str, int], waits: dict[str | None, dict[str, int]]) ->
     assert window["throttled_ns"] <= window["runq_ns"]
 
 
-def test_a_sleeper_is_asleep_in_its_wait_event_all_the_time(old_and_new: Sessions) -> None:
+def test_a_sleeper_is_asleep_in_its_wait_event_all_the_time(old_and_new: Waiting) -> None:
     pid = old_and_new.doing("select pg_sleep(100)")
-    eventually(lambda: old_and_new.wait_event(pid) == "PgSleep")
+    eventually(lambda: old_and_new.label(pid)[1] == "PgSleep")
     watch, tables = _watched(_spec(old_and_new, [pid]), 1.0)
     if not _traced(watch, tables):
         return
@@ -172,11 +138,11 @@ def test_a_sleeper_is_asleep_in_its_wait_event_all_the_time(old_and_new: Session
 
 
 @pytest.mark.alone
-def test_waiters_for_a_lock_are_asleep_in_it(old_and_new: Sessions) -> None:
-    holder = old_and_new.idle()
+def test_waiters_for_a_lock_are_asleep_in_it(old_and_new: Waiting) -> None:
+    holder = old_and_new.session()
     holder.execute("select pg_advisory_lock(77)")
     waiters = [old_and_new.doing("select pg_advisory_lock(77)") for _ in range(3)]
-    eventually(lambda: all(old_and_new.wait_event(p) == "advisory" for p in waiters))
+    eventually(lambda: all(old_and_new.label(p)[1] == "advisory" for p in waiters))
     watch, tables = _watched(_spec(old_and_new, [*waiters, holder.info.backend_pid]), 1.5)
     if not _traced(watch, tables):
         return
@@ -191,7 +157,7 @@ def test_waiters_for_a_lock_are_asleep_in_it(old_and_new: Sessions) -> None:
     assert held["ClientRead"]["sleep_ns"] == pytest.approx(1.5e9, rel=0.3)
 
 
-def test_two_spinners_on_one_cpu_share_it_and_the_kernel_agrees(sessions: Sessions) -> None:
+def test_two_spinners_on_one_cpu_share_it_and_the_kernel_agrees(sessions: Waiting) -> None:
     cpu = min(os.sched_getaffinity(0))
     pids = [sessions.doing(SPIN, cpu) for _ in range(2)]
     eventually(lambda: all(_core.read_task(p, p)["state"] == "R" for p in pids))
@@ -216,8 +182,8 @@ def _schedstat(tables: Tables, pid: int) -> tuple[int, int]:
     return last["run_ns"] - first["run_ns"], last["after_ns"] - first["after_ns"]
 
 
-def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: Sessions) -> None:
-    client = old_and_new.idle()
+def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: Waiting) -> None:
+    client = old_and_new.session()
     pid, count = client.info.backend_pid, 2000
 
     def ask() -> None:
@@ -247,11 +213,11 @@ def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: 
 
 
 def test_system_calls_of_a_session_have_their_sizes_and_sleep_for_the_client_apart(
-    old_and_new: Sessions,
+    old_and_new: Waiting,
 ) -> None:
     """Each ``select 1`` is a message of 14 bytes, and its answers are all equally long; a nap is no wait for
     the client."""
-    client = old_and_new.idle()
+    client = old_and_new.session()
     pid, count, naps, nap_s = client.info.backend_pid, 500, 20, 0.01
 
     def ask() -> None:
@@ -280,7 +246,7 @@ def test_system_calls_of_a_session_have_their_sizes_and_sleep_for_the_client_apa
     assert sum(r["cpu_ns"] for r in last.values()) <= run_ns  # type: ignore[operator]
 
 
-def test_sessions_that_come_and_go_between_reads_are_traced_too(sessions: Sessions) -> None:
+def test_sessions_that_come_and_go_between_reads_are_traced_too(sessions: Waiting) -> None:
     came: list[int] = []
 
     def come_and_go() -> None:
@@ -307,7 +273,7 @@ def test_sessions_that_come_and_go_between_reads_are_traced_too(sessions: Sessio
 
 
 @pytest.mark.root
-def test_time_throttled_by_a_quota_is_told_apart(sessions: Sessions) -> None:
+def test_time_throttled_by_a_quota_is_told_apart(sessions: Waiting) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can set a quota")
     cpus = sorted(os.sched_getaffinity(0))[:2]
@@ -331,14 +297,14 @@ def test_time_throttled_by_a_quota_is_told_apart(sessions: Sessions) -> None:
     assert throttled_ns == pytest.approx(kept["value"][-1] - kept["value"][0], rel=0.1)
 
 
-def test_without_a_quota_nothing_is_throttled(sessions: Sessions) -> None:
+def test_without_a_quota_nothing_is_throttled(sessions: Waiting) -> None:
     pid = sessions.doing(SPIN)
     watch, tables = _watched(_spec(sessions, [pid]), 1.0)
     if _traced(watch, tables):
         assert _window(tables, pid)["throttled_ns"] == 0
 
 
-def test_switched_off_or_elsewhere_it_says_so(sessions: Sessions) -> None:
+def test_switched_off_or_elsewhere_it_says_so(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     for spec, status in (({"trace": "off"}, "off"), ({"os": False}, "not here")):
         watch, tables = _watched(_spec(sessions, [pid], **spec), 0.2)
@@ -347,7 +313,7 @@ def test_switched_off_or_elsewhere_it_says_so(sessions: Sessions) -> None:
         assert not {"traced", "waits", "syscalls"} & set(tables)
 
 
-def test_recent_rows_only(sessions: Sessions) -> None:
+def test_recent_rows_only(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     watch, tables = _watched(_spec(sessions, [pid], task_interval_ms=100), 1.0)
     if not _traced(watch, tables):
@@ -396,7 +362,7 @@ def _somebody(rights: str) -> list[str]:
     ]  # fmt: skip
 
 
-def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Sessions) -> None:
+def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
     said, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("-all"))
     status, detail = said["scheduler trace"]
@@ -407,9 +373,9 @@ def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Se
     assert {row["status"] for row in tables["tasks"] if row["pid"] == pid} == {"ok"}
 
 
-def test_the_two_rights_it_names_are_enough(sessions: Sessions) -> None:
+def test_the_two_rights_it_names_are_enough(sessions: Waiting) -> None:
     pid = sessions.doing("select pg_sleep(100)")
-    eventually(lambda: sessions.wait_event(pid) == "PgSleep")
+    eventually(lambda: sessions.label(pid)[1] == "PgSleep")
     said, tables = _as_somebody(_spec(sessions, [pid]), *_somebody("+bpf,+perfmon"))
     status, detail = said["scheduler trace"]
     if status == "not supported":
@@ -423,7 +389,7 @@ def test_the_two_rights_it_names_are_enough(sessions: Sessions) -> None:
     assert {(row["wait_event"], row["status"]) for row in of} == {(None, "not permitted")}
 
 
-def test_room_that_runs_out_is_told(sessions: Sessions) -> None:
+def test_room_that_runs_out_is_told(sessions: Waiting) -> None:
     """More processes at once than there is room for: counted, never silent."""
     spec = _spec(sessions, [sessions.control.info.backend_pid], trace_room=3)
     with contextlib.ExitStack() as stack:

@@ -12,15 +12,10 @@ import pytest
 
 from tests.conftest import Servers
 from tests.db.conftest import Bench, eventually
+from tests.db.limiting import ours
 
 pytestmark = pytest.mark.db
-GROUPS = ("/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuset", "/sys/fs/cgroup")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups need root or a delegated group")
-
-
-def _groups_of(run: int) -> set[str]:
-    """Control groups made by this process: they are named after it."""
-    return {str(p) for g in GROUPS for p in Path(g).glob(f"**/dbdyno-{run}-*") if p.is_dir()}
 
 
 def _group(pid: int) -> str:
@@ -29,7 +24,9 @@ def _group(pid: int) -> str:
 
 def _recipe(bench: Bench, text: str) -> str:
     file = bench.home / "variants.toml"
-    file.write_text('workload = "cpu"\nmeasure = "1s"\nsettle = "200ms"\n' + text)
+    file.write_text(
+        'workload = "cpu"\nmeasure = "1s"\nsettle = "100ms"\nmemory = false\nsnapshots = false\n' + text
+    )
     return str(file)
 
 
@@ -66,7 +63,7 @@ limits = { cpus = "first:1", bind = "pack" }
 settings = { track_io_timing = false, work_mem = "5MB" }
 """,
     )
-    done = bench.dbdyno("run", recipe, "--dsn", dsn, "--json", timeout_s=180)
+    done = bench.here("run", recipe, "--dsn", dsn, "--json")
     assert done.returncode == 0, done.stderr
     assert _group(main) == before
     assert os.sched_getaffinity(main) == mask
@@ -92,17 +89,17 @@ def test_what_a_killed_run_changed_is_put_back(bench: Bench, servers: Servers) -
         'sessions = "1"\nlimits = { quota = 0.7 }\nsettings = { work_mem = "7MB", track_io_timing = false }',
     )
     with bench.background("run", recipe, "--dsn", dsn, "--measure", "60s", "--sessions", "1") as run:
-        eventually(lambda: _groups_of(run.pid))
+        eventually(lambda: ours(run.pid))
         eventually(lambda: _asked(dsn, "show work_mem") == "7MB")
         eventually(lambda: bench.home.glob("data/dbdyno/*/cells"))
         os.kill(run.pid, signal.SIGKILL)
-        run.wait(timeout=20)
-    assert _groups_of(run.pid)
+        run.wait(timeout=60)
+    assert ours(run.pid)
     assert _asked(dsn, "show work_mem") == "7MB"
     cleaned = bench.here("clean", "--dsn", dsn)
     assert cleaned.returncode == 0, cleaned.stderr
     assert "work_mem" in cleaned.stdout
-    assert _groups_of(run.pid) == set()
+    assert ours(run.pid) == []
     assert _group(main) == before
     eventually(lambda: _asked(dsn, "show work_mem") == "4MB")
     assert _asked(dsn, "show track_io_timing") == "on"
@@ -117,9 +114,8 @@ def test_a_run_stops_when_its_intervals_are_tight(bench: Bench) -> None:
     recipe.write_text(
         'script = "sleep.sql"\nsessions = "1"\nmeasure = "1s"\nsettle = "100ms"\n[variants.a]\n[variants.b]\n'
     )
-    done = bench.dbdyno(
-        "run", str(recipe), "--dsn", bench.dsn, "--until", "20%", "--repeats", "9", "--json", timeout_s=180
-    )
+    words = ("--until", "20%", "--repeats", "9", "--no-memory", "--no-snapshots", "--json")
+    done = bench.here("run", str(recipe), "--dsn", bench.dsn, *words)
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     assert shown["run"]["status"] == "complete"
@@ -128,10 +124,10 @@ def test_a_run_stops_when_its_intervals_are_tight(bench: Bench) -> None:
 
 
 def test_a_budget_begins_no_repeat_that_would_end_later(bench: Bench) -> None:
-    recipe = _recipe(bench, 'sessions = "1"\nrepeats = 50\nbudget = "14s"\n')
-    done = bench.dbdyno("run", recipe, "--dsn", bench.dsn, "--json", timeout_s=120)
+    recipe = _recipe(bench, 'sessions = "1"\nrepeats = 50\nbudget = "9s"\n')
+    done = bench.here("run", recipe, "--dsn", bench.dsn, "--json")
     assert done.returncode == 0, done.stderr
-    assert "budget of 14.0 s" in json.loads(done.stdout)["run"]["stopped"]
+    assert "budget of 9.00 s" in json.loads(done.stdout)["run"]["stopped"]
 
 
 LEFT_OUT = """
@@ -139,6 +135,8 @@ workload = "cpu"
 sessions = "1"
 measure = "1s"
 settle = "100ms"
+memory = false
+snapshots = false
 baseline = "pooled"
 driver = { protocol = "extended" }
 [variants.one]
@@ -154,10 +152,10 @@ def test_a_variant_that_cannot_be_had_here_is_left_out(bench: Bench, tmp_path: P
     recipe = tmp_path / "mine.toml"
     recipe.write_text(LEFT_OUT)
     before = len(bench.runs())
-    insisted = bench.dbdyno("run", str(recipe), "--all-variants", **NO_POOLER)
+    insisted = bench.here("run", str(recipe), "--all-variants", **NO_POOLER)
     assert (insisted.returncode, "variant pooled" in insisted.stderr) == (2, True), insisted.stderr
     assert len(bench.runs()) == before
-    done = bench.dbdyno("run", str(recipe), **NO_POOLER)
+    done = bench.here("run", str(recipe), **NO_POOLER)
     assert done.returncode == 0, done.stderr
     assert "variant pooled is left out" in done.stderr
     plan = bench.last()["plan"]
@@ -169,5 +167,5 @@ def test_a_variant_that_cannot_be_had_here_is_left_out(bench: Bench, tmp_path: P
 def test_one_variant_is_no_comparison(bench: Bench, tmp_path: Path) -> None:
     recipe = tmp_path / "mine.toml"
     recipe.write_text(LEFT_OUT.replace("[variants.two]", "[variants.two]\nlimits = { pool = 2 }"))
-    done = bench.dbdyno("run", str(recipe), **NO_POOLER)
+    done = bench.here("run", str(recipe), **NO_POOLER)
     assert (done.returncode, "PgBouncer" in done.stderr) == (2, True), done.stderr

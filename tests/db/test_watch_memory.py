@@ -13,14 +13,13 @@ from contextlib import closing
 from typing import Any
 
 import polars as pl
-import psycopg
 import pytest
 
 from dbdyno import _core
 from dbdyno.engines.postgres import connect, presence
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.tables import from_core
-from tests.db.conftest import eventually
+from tests.db.conftest import Waiting, eventually
 
 pytestmark = pytest.mark.db
 ACTIVITY = """select pid, case when backend_type <> 'client backend' then backend_type end as helper, state,
@@ -35,54 +34,22 @@ def _target(dsn: str) -> dict[str, Any]:
         return connect.driver_target(connection)
 
 
-class Held:
-    """Sessions that wait for something known, each until the end."""
-
-    def __init__(self, dsn: str) -> None:
-        self.dsn = dsn
-        self._open: list[psycopg.Connection[Any]] = []
-        self.control = self.session()
-
-    def session(self, application: str = "held") -> psycopg.Connection[Any]:
-        made = psycopg.connect(self.dsn, autocommit=True, application_name=application)
-        self._open.append(made)
-        return made
-
-    def waits(self, sql: str, application: str = "held") -> int:
-        """The pid of a session that is in ``sql``."""
-        made = self.session(application)
-        made.pgconn.send_query(sql.encode())
-        return made.info.backend_pid
-
-    def label(self, pid: int) -> tuple[str | None, str | None]:
-        row = self.control.execute(
-            "select wait_event_type, wait_event from pg_stat_activity where pid = %s", [pid]
-        ).fetchone()
-        return row or (None, None)
-
-    def close(self) -> None:
-        pids = [c.info.backend_pid for c in self._open[1:] if not c.closed]
-        self.control.execute("select pg_terminate_backend(p) from unnest(%s::int[]) p", [pids])
-        for connection in self._open:
-            connection.close()
-
-
 @pytest.fixture
-def held(kind_dsn: str) -> Iterator[Held]:
-    made = Held(kind_dsn)
+def held(kind_dsn: str) -> Iterator[Waiting]:
+    made = Waiting(kind_dsn)
     yield made
     made.close()
 
 
 @pytest.fixture
-def held_by_each(any_dsn: str) -> Iterator[Held]:
+def held_by_each(any_dsn: str) -> Iterator[Waiting]:
     """Where the word's place and names are the version's own."""
-    made = Held(any_dsn)
+    made = Waiting(any_dsn)
     yield made
     made.close()
 
 
-def _spec(held: Held, **more: Any) -> dict[str, Any]:
+def _spec(held: Waiting, **more: Any) -> dict[str, Any]:
     version = held.control.info.server_version
     here = presence.presence(held.control)
     return {
@@ -120,7 +87,7 @@ def _labels(samples: pl.DataFrame, pid: int, via: str) -> set[tuple[str | None, 
     return set(of.select("wait_class", "wait_event").rows())
 
 
-def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Held) -> None:
+def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Waiting) -> None:
     held_by_each.control.execute("create table if not exists held_by_test ()")
     holder = held_by_each.session()
     holder.execute("begin")
@@ -129,9 +96,9 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Hel
     expected = {
         held_by_each.session().info.backend_pid: ("Client", "ClientRead"),
         holder.info.backend_pid: ("Client", "ClientRead"),
-        held_by_each.waits("select pg_sleep(100)"): ("Timeout", "PgSleep"),
-        held_by_each.waits("select from held_by_test"): ("Lock", "relation"),
-        held_by_each.waits("select pg_advisory_lock(4711)"): ("Lock", "advisory"),
+        held_by_each.doing("select pg_sleep(100)"): ("Timeout", "PgSleep"),
+        held_by_each.doing("select from held_by_test"): ("Lock", "relation"),
+        held_by_each.doing("select pg_advisory_lock(4711)"): ("Lock", "advisory"),
     }
     eventually(lambda: all(held_by_each.label(pid) == label for pid, label in expected.items()))
     watch, tables = _watched(_spec(held_by_each, sessions=[[n, pid] for n, pid in enumerate(expected)]))
@@ -150,7 +117,7 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Hel
     assert shares["Client:ClientRead"] == pytest.approx(0.4, abs=0.05)
 
 
-def test_the_servers_own_processes_are_read_too(held_by_each: Held) -> None:
+def test_the_servers_own_processes_are_read_too(held_by_each: Waiting) -> None:
     _, tables = _watched(_spec(held_by_each))
     samples = tables["samples"].filter(pl.col("role").str.starts_with("helper:"))
     asleep = samples.filter(pl.col("task_state") == "S")
@@ -162,8 +129,8 @@ def test_the_servers_own_processes_are_read_too(held_by_each: Held) -> None:
     assert by_role["memory"].to_list() == by_role["sql"].to_list()
 
 
-def test_a_server_of_which_only_classes_are_known(held: Held) -> None:
-    pid = held.waits("select pg_sleep(100)")
+def test_a_server_of_which_only_classes_are_known(held: Waiting) -> None:
+    pid = held.doing("select pg_sleep(100)")
     eventually(lambda: held.label(pid) == ("Timeout", "PgSleep"))
     spec = _spec(held, sessions=[[0, pid]])
     assert spec["word"] is not None
@@ -174,9 +141,9 @@ def test_a_server_of_which_only_classes_are_known(held: Held) -> None:
     assert re.fullmatch(r"#\d+", str(event))
 
 
-def test_a_session_that_runs_has_no_wait_event_and_a_state_of_r(held: Held) -> None:
+def test_a_session_that_runs_has_no_wait_event_and_a_state_of_r(held: Waiting) -> None:
     sql = "do $$ begin loop perform 1; end loop; end $$"
-    pid = held.waits(sql)
+    pid = held.doing(sql)
     eventually(lambda: held.label(pid) == (None, None))
     _, tables = _watched(_spec(held, sessions=[[0, pid]]))
     of = tables["samples"].filter(MEMORY & (pl.col("pid") == pid))
@@ -190,7 +157,7 @@ def _once_chosen(of: pl.DataFrame) -> set[int | None]:
     return {*of["session"].drop_nulls(), of.drop_nulls(at).sort(at)["session"][-1]}
 
 
-def test_backends_that_come_are_adopted_where_they_are_chosen(held: Held) -> None:
+def test_backends_that_come_are_adopted_where_they_are_chosen(held: Waiting) -> None:
     known = held.session("chosen").info.backend_pid
     came: list[int] = []
 
@@ -203,9 +170,9 @@ def test_backends_that_come_are_adopted_where_they_are_chosen(held: Held) -> Non
             return all(t.height for t in asked)
 
         eventually(lambda: seen(known, 4))
-        came.append(held.waits("select pg_sleep(100)", "chosen"))
+        came.append(held.doing("select pg_sleep(100)", application="chosen"))
         eventually(lambda: seen(came[0], 5))
-        came.append(held.waits("select pg_sleep(100)", "someone"))
+        came.append(held.doing("select pg_sleep(100)", application="someone"))
         late = held.session("someone")
         came.append(late.info.backend_pid)
         eventually(lambda: seen(came[1], None) and seen(came[2], None))
@@ -230,8 +197,8 @@ def test_backends_that_come_are_adopted_where_they_are_chosen(held: Held) -> Non
     assert _labels(in_memory, chosen, "memory") >= {("Timeout", "PgSleep")}
 
 
-def test_context_switches_and_children_at_the_ends_of_the_window(held: Held) -> None:
-    pid = held.waits("do $$ begin for i in 1..100000 loop perform pg_sleep(0.005); end loop; end $$")
+def test_context_switches_and_children_at_the_ends_of_the_window(held: Waiting) -> None:
+    pid = held.doing("do $$ begin for i in 1..100000 loop perform pg_sleep(0.005); end loop; end $$")
     watch, tables = _watched(_spec(held, sessions=[[0, pid]], task_interval_ms=200), 1.0)
     tasks = tables["tasks"].filter((pl.col("pid") == pid) & (pl.col("status") == "ok"))
     switches = tasks.drop_nulls("voluntary")
@@ -247,10 +214,10 @@ def test_context_switches_and_children_at_the_ends_of_the_window(held: Held) -> 
     assert 0 < recent["samples"].height < tables["samples"].height
 
 
-def test_a_user_without_the_right_is_told_so_and_is_served_by_sql(held: Held) -> None:
+def test_a_user_without_the_right_is_told_so_and_is_served_by_sql(held: Waiting) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can try how it is to be somebody else")
-    pid = held.waits("select pg_sleep(100)")
+    pid = held.doing("select pg_sleep(100)")
     eventually(lambda: held.label(pid) == ("Timeout", "PgSleep"))
     done = subprocess.run(
         [sys.executable, "-c", AS_NOBODY],

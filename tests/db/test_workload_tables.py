@@ -12,11 +12,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from dbdyno import _core
 from dbdyno.engines.postgres import connect
 from dbdyno.engines.postgres.loader import Description
+from tests.db.conftest import own_schema
 from tests.db.pgbench import program
 from tests.in_process import dbdyno
 
@@ -44,11 +44,8 @@ from pg_class c where c.relnamespace = current_schema()::regnamespace order by 1
 @pytest.fixture
 def schema(kind_dsn: str) -> Iterator[str]:
     """The DSN of a server, its search_path one schema of this test's own."""
-    with psycopg.connect(kind_dsn, autocommit=True) as connection:
-        connection.execute("drop schema if exists made cascade")
-        connection.execute("create schema made")
-        yield make_conninfo(kind_dsn, options="-csearch_path=made")
-        connection.execute("drop schema made cascade")
+    with own_schema(kind_dsn, "made") as dsn:
+        yield dsn
 
 
 def prepared(dsn: str, *words: str) -> subprocess.CompletedProcess[str]:

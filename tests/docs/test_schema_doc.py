@@ -20,3 +20,9 @@ def test_the_sources_of_snapshots_are_up_to_date() -> None:
     for table in tool["TABLES"].values():
         assert all(f"| `{column.name}` | " in page for column in table.columns)
     assert "| `` |" not in page
+
+
+def test_the_table_of_checks_is_that_of_the_registries() -> None:
+    tool = runpy.run_path(str(TOOL.with_name("checks_doc.py")))
+    page = tool["PAGE"].read_text(encoding="utf-8")
+    assert page == tool["render"](page), "run: python tools/checks_doc.py"

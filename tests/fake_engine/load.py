@@ -62,6 +62,10 @@ class FakeLoad:
         live = sum(s.end_reason is None for s in self.world.sessions)
         return Progress(len(good), len(calls) - len(good), live, sum(c.end_ns - c.start_ns for c in good))
 
+    def live_durations(self) -> Sequence[tuple[int, int]]:
+        calls = [c for s in self.world.sessions for c in s.calls]
+        return [(c.end_ns - c.start_ns, 1) for c in calls if c.sqlstate is None]
+
     def backends(self) -> Sequence[tuple[int, int, int]]:
         return [(s.number, FIRST_PID + s.number, FIRST_PID + s.number) for s in self.world.sessions]
 

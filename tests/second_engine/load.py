@@ -36,6 +36,9 @@ class SecondLoad:
         calls = self.sessions * (self._now_ns - self.began_ns) // CYCLE * self._speed
         return Progress(calls, 0, 0, self.sessions * (self._now_ns - self.began_ns))
 
+    def live_durations(self) -> Sequence[tuple[int, int]]:
+        return []
+
     def backends(self) -> Sequence[tuple[int, int, int]]:
         return [(n, SERVER, FIRST_THREAD + n) for n in range(self.sessions)]
 

@@ -55,7 +55,7 @@ class SecondServer:
     wait_families = wait_families()
     counting = statement_counting = settings = scripts = calibrating = pooling = snapshots = truths = (
         tables
-    ) = checking = resetting = planning = None
+    ) = checking = commands = resetting = planning = caching = conditions = login_tracing = None
 
     def __init__(self, target: Target) -> None:  # noqa: ARG002
         self._load = SecondLoad(0, 1, EPOCH)

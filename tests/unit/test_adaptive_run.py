@@ -190,9 +190,10 @@ def test_a_budget_ends_the_search_with_what_was_found() -> None:
 
 def test_the_ladder_ends_at_what_the_server_has_room_for() -> None:
     server = FakeServer(Target(dsn="fake:maximum=12"))
-    room = server.capacity().free - 3
+    room = server.capacity().free - 3 - 2  # own, others'
     plan = fitted(server, _plan())
     assert plan.top == room < 12
+    assert "2 are left for others" in plan.choices[-1].reason
     assert plan.choices[-1].name == "highest rung"
     assert fitted(server, _plan(sessions="auto:4")).top == 4
     assert fitted(server, _plan(sessions="1,50")).top == 50  # refused later

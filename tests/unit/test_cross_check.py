@@ -36,17 +36,17 @@ def _cgroup(usage_ns: int) -> list[dict]:
     ]
 
 
-def _host(busy_ns: int) -> list[dict]:
+def _host(busy_ns: int, steal_ns: int = 0) -> list[dict]:
     keys = ("user", "nice", "system", "irq", "softirq", "steal")
     return [
         {
             "before_ns": at,
             "after_ns": at,
             "key": f"cpu.{k}_ns",
-            "value": v if k == "user" else 0,
+            "value": {"user": busy, "steal": stolen}.get(k, 0),
             "status": "ok",
         }
-        for at, v in ((10 * S, 0), (20 * S, busy_ns))
+        for at, busy, stolen in ((10 * S, 0, 0), (20 * S, busy_ns, steal_ns))
         for k in keys
     ]
 
@@ -88,6 +88,37 @@ def test_one_that_differs_is_told_with_its_tolerance():
     assert row["tolerance"] == pytest.approx(0.02 * 0.4)
     assert row["verdict"] == "differs"
     assert row["reason"]
+
+
+@pytest.mark.parametrize(("steal_s", "verdict"), [(0.6, "not comparable"), (0.3, "differs")])
+def test_the_trace_counts_what_the_hypervisor_withheld(steal_s: float, verdict: str):
+    """On a CPU for 4 s by the kernel's books, for 4.5 s by the trace: 0.05 of a CPU."""
+    who = {"pid": 100, "tid": 100, "start_ticks": 5, "role": "session", "session": 0, "status": "ok"}
+    traced = [
+        who | {"before_ns": at, "after_ns": at, "run_ns": run, "runq_ns": 0, "sleep_ns": asleep}
+        for at, run, asleep in ((10 * S, 0, 0), (20 * S, 4_500_000_000, 5_500_000_000))
+    ]
+    tasks = _task(100, (10 * S, 0), (20 * S, 4 * S), "session", start_ticks=5)
+    host = _host(4 * S, round(steal_s * S))
+    cell = made_cell({"tasks": tasks, "traced": traced, "sessions": [session_row()], "host": host})
+    found = _cross_checked(cell).filter(quantity="cpu_sessions", source="scheduler trace").row(0, named=True)
+    assert (found["value"], found["verdict"]) == (pytest.approx(0.45), verdict)
+    assert (
+        found["reason"]
+        == f"the scheduler trace counts what the hypervisor withheld, too: {steal_s / 10} CPUs"
+    ) == (verdict == "not comparable")
+
+
+@pytest.mark.parametrize(("steal_s", "verdict"), [(0.6, "not comparable"), (0.3, "differs"), (0, "differs")])
+def test_tasks_may_count_what_the_hypervisor_withheld_and_the_machine_does_not(steal_s: float, verdict: str):
+    """Tasks 4 s, the machine 3.5 s of 10 s: 0.05 of a CPU less."""
+    tasks = _task(100, (10 * S, 0), (20 * S, 4 * S), "session")
+    host = _host(3_500_000_000, round(steal_s * S))
+    cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": host})
+    row = _cross_checked(cell).filter(quantity="cpu_used_machine", source="host").row(0, named=True)
+    assert (row["value"], row["verdict"]) == (pytest.approx(0.35), verdict)
+    why = f"the CPU time of tasks may include what the hypervisor withheld: {steal_s / 10} CPUs"
+    assert (row["reason"] == why) == (verdict == "not comparable")
 
 
 def test_the_machine_less_driver_is_set_against_the_servers_tasks():

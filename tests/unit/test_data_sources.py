@@ -87,7 +87,7 @@ def test_a_registration_is_whole(source: DataSource) -> None:
     assert (
         source.name
         and source.provenance
-        and (source.counts or source.file or source.keyed or source.stacks or source.asked)
+        and (source.counts or source.file or source.keyed or source.stacks or source.asked or source.tables)
     )
     for asked in (a for a in [source.asked] if a):
         assert RAW[asked.table] == asked.columns and asked.table in WATCHED

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from dbdyno.limits import groups, processes
+from dbdyno.kernel import control_groups, processes
+from dbdyno.limits import groups
 from dbdyno.limits.places import Refused
 from dbdyno.model.errors import StoreError
 from dbdyno.model.protocols import Undo
@@ -140,13 +141,13 @@ def test_no_link_is_followed_into_a_control_group_or_out_of_one(tmp_path: Path) 
     with pytest.raises(Refused, match="link"):
         groups.put_back(data(link / NAME, link))
     with pytest.raises(OSError, match="link"):
-        groups._write(link / "cgroup.procs", "x")
+        control_groups.write(link / "cgroup.procs", "x")
     home = tmp_path / "home"
     made(home / NAME, 1)
     (home / "cgroup.procs").symlink_to(victim)
     for group in (home, home / NAME):
         with pytest.raises(OSError):
-            groups._write(group / "cgroup.procs", "overwritten")
+            control_groups.write(group / "cgroup.procs", "overwritten")
     assert victim.read_text() == "precious"
 
 

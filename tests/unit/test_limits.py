@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from observe_trees import BIG, golden
 
 from dbdyno import limits
+from dbdyno.kernel.control_groups import members
 from dbdyno.limits import groups, means, places
 from dbdyno.limits.places import Place, Refused
 from dbdyno.model import cpu_lists
@@ -301,7 +302,7 @@ def test_a_container_divides_its_own_group(tmp_path: Path) -> None:
     (place,) = places.find(PID, ["cpu"], root)
     assert place.parent == place.home == root / "sys/fs/cgroup"
     assert place.parts
-    assert places.members(place.home) == [1, PID], "0 is a process outside of our pid namespace"
+    assert members(place.home) == [1, PID], "0 is a process outside of our pid namespace"
 
 
 def test_no_group_in_sight(tmp_path: Path) -> None:

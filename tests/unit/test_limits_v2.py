@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from dbdyno import _core
+from dbdyno.kernel.control_groups import members, words
 from dbdyno.limits import groups, places
-from dbdyno.limits.places import Place, Refused, members, words
+from dbdyno.limits.places import Place, Refused
 from dbdyno.model.protocols import Undo
 
 NOBODY = 65534
@@ -74,7 +75,7 @@ def process(group: Path, uid: int = 0) -> Iterator[int]:
             yield made.pid
         finally:
             made.kill()
-            made.wait(10)
+            made.wait(60)
 
 
 @contextlib.contextmanager

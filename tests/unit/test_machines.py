@@ -235,7 +235,7 @@ def test_as_html() -> None:
     assert (band["from"], band["load"], band["to"]) == tuple(
         pytest.approx(v) for e in made.crossings for v in (e.low, e.value, e.high)
     )
-    assert len(root.findall(".//tbody/tr")) == len(LOADS) + 4
+    assert len(root.findall(".//tbody/tr")) == len(LOADS) + 5
     odd = machines(ladder(few_fast), ladder(few_fast), ("<A>", "B&C"), no_band)
     assert ElementTree.fromstring(as_html(sections([odd]))) is not None
 

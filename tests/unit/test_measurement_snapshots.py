@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +26,7 @@ from dbdyno.drive import Interrupt
 from dbdyno.model.errors import ServerLost, UsageError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Target
-from dbdyno.model.snapshot import Snapshot
+from dbdyno.model.snapshot import ServerCache, Snapshot
 from dbdyno.store import Run, RunStore, SnapshotStore
 
 FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
@@ -106,6 +107,30 @@ def observed(root: Path, took_s: float, refused: bool = False) -> tuple[Run, Pla
         snapshots.sampled(raw)
         record.write_cell(snapshots.noted(raw))
     return record, plan
+
+
+class Small(FakeServer):
+    """Every table is larger than scans bring into its cache."""
+
+    def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
+        found = super().snapshot(name, databases, known)
+        cache = ServerCache(cache_bytes=4, block_bytes=1, scan_bytes=0)
+        return replace(found, info=found.info.model_copy(update={"cache": cache}))
+
+
+def test_scans_of_large_tables_are_kept_with_each_window_the_last_one_too(tmp_path: Path) -> None:
+    plan = planned(duration="60s", window="10s")
+    plan = plan.model_copy(update={"experiment": plan.experiment.model_copy(update={"snapshots": True})})
+    server = Small(Target(dsn=LAW))
+    record, clock = RunStore(tmp_path).create(plan), clock_of(server)
+    snapshots = MeasurementSnapshots(server, plan, record, clock, observing=True)
+    for raw in Windows(server, plan, clock, Told(), Interrupt(), list, snapshots).all():
+        record.write_cell(snapshots.noted(raw))
+    tables = [record.read_cell(cell).tables["large_scans"] for cell in record.cells()]
+    assert [t.height for t in tables] == [0, 1, 1, 1, 1, 2]  # one beside each window, and one at the end
+    *_, before, last = (SnapshotStore(record.path).read(i).tables for i in SnapshotStore(record.path).list())
+    ends = [t["relations"].filter(pl.col("relation") == "orders")["table_bytes"][0] for t in (before, last)]
+    assert tables[-1]["table_bytes"].to_list() == ends
 
 
 def test_the_end_of_a_window_is_the_start_of_the_next(tmp_path: Path) -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.text import Text
 
 from dbdyno.cli.observe_state import ORDERS, Row, View, parse
 from dbdyno.cli.observe_view import Header, Screen
+from dbdyno.conduct import MemoryBeside
+from dbdyno.model.errors import ServerLost
+from dbdyno.model.memory_now import MemoryNow
 from dbdyno.model.tables import empty, rows
 from dbdyno.model.wait_families import Family
 from dbdyno.observe.blocking import Blocked, blocking
@@ -164,3 +173,59 @@ def test_a_circle_of_waits_and_roots_without_a_process() -> None:
         "prepared transaction gid", "no blocker found: the lock was released in between",
     ]  # fmt: skip
     assert _tree() == []
+
+
+# -- where the memory is ----------------------------------------------------------------------------
+
+
+def of_memory(view: View, height: int = 12) -> str:
+    lines = [Text(f"line {n}") for n in range(40)]
+    screen = Screen(Header(), None, view, ROWS, memory=lines)
+    return "\n".join(line.plain for line in screen.lines(80, height))
+
+
+def test_memory_takes_the_place_of_sessions_and_scrolls() -> None:
+    view = pressed(View(), "m")
+    assert "line 0" in of_memory(view) and "m back" in of_memory(view)
+    assert view.chosen is None
+    pressed(view, "j", "j", "page down")
+    assert "line 12" in of_memory(view) and "line 11" not in of_memory(view)
+    pressed(view, "escape")
+    assert not view.memory and "line" not in of_memory(view)
+    assert not pressed(View(), "m", "m").memory
+
+
+def test_memory_is_read_beside_by_one_connection() -> None:
+    read = MemoryNow(datetime.now(UTC), 0.1, "server", {}, ())
+    opened: list[str] = []
+    answers: list[MemoryNow | ServerLost] = [read, ServerLost("gone"), read]
+
+    @contextmanager
+    def reading() -> Iterator[Callable[[], MemoryNow]]:
+        opened.append("open")
+        yield answer
+        opened.append("closed")
+
+    def answer() -> MemoryNow:
+        found = answers.pop(0)
+        if isinstance(found, ServerLost):
+            raise found
+        return found
+
+    beside = MemoryBeside(reading)
+    for latest, trouble in ((read, ""), (read, "gone"), (read, "")):
+        beside.ask()
+        wait_until(lambda: not beside.reading)
+        assert (beside.latest, beside.trouble) == (latest, trouble)
+    assert opened == ["open", "closed", "open"]  # anew after it was lost
+    beside.ask_if_due()
+    assert not beside.reading  # 10 s have not gone by
+    beside.close()
+    assert opened[-1] == "closed"
+
+
+def wait_until(done: Callable[[], bool], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not done() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert done()

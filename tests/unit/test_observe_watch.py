@@ -68,7 +68,7 @@ def test_tables_are_as_the_schema_says(sleeper: int) -> None:
 def test_a_spinner_runs_or_waits_for_a_cpu_and_a_sleeper_does_neither(spinner: int, sleeper: int) -> None:
     tasks = watched(1.5, sessions=[[0, spinner], [1, sleeper]])["tasks"]
     busy, idle = (tasks.filter(pl.col("session") == n) for n in (0, 1))
-    assert set(idle["state"]) == {"S"}
+    assert idle.sort("before_ns")["state"][-1] == "S"  # at the first read it may be on its way to sleep
     assert idle["run_ns"].n_unique() == 1
     # From first to last read; while it waits for a CPU its figures stand still, so wide bounds.
     wall_ns = busy["after_ns"][-1] - busy["before_ns"][0]

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.test_plan import LIO
 
-from dbdyno import conduct
-from dbdyno.conduct import script_texts
+from dbdyno import conduct, engines
+from dbdyno.conduct import job_specs, script_texts
 from dbdyno.model.errors import RecipeError, UsageError
+from dbdyno.model.job_workload import workload_of_jobs
 from dbdyno.model.plan import Experiment, Plan
 from dbdyno.model.script_workload import workload_of
-from dbdyno.plan import SCHEMA_FILE, parse_recipe, recipe_schema, resolve
+from dbdyno.plan import SCHEMA_FILE, all_jobs, parse_recipe, recipe_schema, resolve
 from dbdyno.plan.ladder import places
 
 RECIPES = Path(conduct.__file__).parents[1] / "recipes"
@@ -181,16 +182,27 @@ def test_the_schema_for_editors_is_the_models() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda p: p.stem)
-def test_recipes_that_come_with_dbdyno(path: Path) -> None:
+def test_recipes_that_come_with_dbdyno(
+    path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each says its question and names its schema; it resolves on two CPUs and on 160."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     experiment = parse_recipe(path.read_text(), path.stem)
     assert experiment.doc
     assert path.read_text().startswith(f"#:schema ./{SCHEMA_FILE}\n")
     scripts = script_texts.read(experiment)
     mix = [scripts[s] for s in experiment.mix]
-    unit = workload_of(mix) if mix else conduct.workloads()[experiment.workload or ""]
+    if all_jobs(experiment):
+        experiment = job_specs.spread_out(experiment.model_copy(update={"engine": engines.COMMAND}))
+        commands = job_specs.commands(experiment)
+        unit = workload_of_jobs([j for c in commands.values() for j in c.jobs])
+    else:
+        commands = {}
+        unit = workload_of(mix) if mix else conduct.workloads()[experiment.workload or ""]
     for cpus in (2, 160):
-        plan = resolve(experiment, unit, cpus, "", scripts, allowed=range(cpus))
+        plan = resolve(
+            experiment, unit, cpus, "", scripts, range(cpus), memory_bytes=cpus << 30, commands=commands
+        )
         assert plan.cells
         assert plan.expected_ns < 30 * 60 * 1e9, "somebody waits for it"
 

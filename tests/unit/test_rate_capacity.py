@@ -59,7 +59,7 @@ def above(
 def test_95_percent_intervals_hold_the_capacity_in_95_percent(
     rates: list[float], repeats: int, noise: float
 ) -> None:
-    """Of 500 ladders each; wider where a fall cannot be excluded. Standard error of the share: 1 point."""
+    """500 ladders each; wider where a fall cannot be excluded. Standard error of the share: 1 point."""
     rng, held, claimed, kinds = random.Random(7), 0, 0, Counter[str]()
     for _ in range(500):
         level = rng.uniform(800, 1100)

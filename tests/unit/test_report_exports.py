@@ -72,7 +72,10 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
         "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "data_sources",
         "sources", "placements", "statements", "statement_texts", "statement_ledger", "wait_durations",
         "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes",
-        "grown", "resets_done", "system_calls", "system_call_sizes",
+        "execution_rates", "execution_failures", "execution_times", "parallelism",
+        "grown", "resets_done", "large_scans_read", "triggers_fired", "captured",
+        "memory_held", "relations_held", "processes_held", "memory_parts",
+        "memory_roles", "memory_figures", "system_calls", "system_call_sizes",
         "rates", "ledger", "ledger_sources", "events", "microstates",
         "profile", "top_events", "observation", "comparison", "scaling", "answers", "findings",
     ]  # fmt: skip

@@ -61,14 +61,14 @@ def _same(found: Snapshot, put: Snapshot) -> None:
 def test_what_was_put_in_comes_out(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "_TOGETHER", 4)
     draw, store, put = random.Random(seed), SnapshotStore(tmp_path), list[Snapshot]()
-    for minute in range(14):
+    for minute in range(10):
         put.append(_made(draw, minute, put[-1] if put else None))
         store.add(put[-1])
     infos = list(SnapshotStore(tmp_path).list())
     assert [i.taken for i in infos] == [p.info.taken for p in put]
     for found, was in zip(infos, put, strict=True):
         _same(SnapshotStore(tmp_path).read(found), was)
-    gone = draw.sample(infos, 6)
+    gone = draw.sample(infos, 4)
     store.remove({i.id for i in gone})
     left = [(i, p) for i, p in zip(infos, put, strict=True) if i not in gone]
     assert list(store.list()) == [i for i, _ in left]

@@ -175,7 +175,7 @@ def test_a_query_reads_only_the_tables_that_it_names(store: Path) -> None:
 
 
 def test_a_condition_on_the_run_opens_the_files_of_that_run_only(store: Path) -> None:
-    connection, _ = connect(list_runs(store), {"sessions"}, (), ExitStack())
+    connection, _ = connect(list_runs(store), {"sessions"}, (), ExitStack(), views())
     last = list_runs(store)[-1].id
     plan = connection.execute(f"explain analyze from sessions where run_id = '{last}'").fetchall()[0][1]
     assert "Total Files Read: 2" in plan
@@ -391,7 +391,7 @@ def test_the_files_of_the_store_cannot_be_written(store: Path) -> None:
     """Even past the check of statements."""
     import duckdb
 
-    connection, _ = connect(list_runs(store), {"rungs"}, (), ExitStack())
+    connection, _ = connect(list_runs(store), {"rungs"}, (), ExitStack(), views())
     path = next(store.rglob("rungs.parquet"))
     for sql in ("set enable_external_access = true", f"copy runs to '{path}x'", f"attach '{path}x'"):
         with pytest.raises(duckdb.Error):

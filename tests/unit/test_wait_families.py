@@ -12,7 +12,7 @@ from tests.fakery import climb
 
 from dbdyno import conduct
 from dbdyno.conduct.derive import derive
-from dbdyno.engines import DEFAULT, _installed, helpers, names, product, register, wait_families
+from dbdyno.engines import COMMAND, DEFAULT, _installed, helpers, names, product, register, wait_families
 from dbdyno.engines.postgres.wait_events import words
 from dbdyno.model.errors import UsageError
 from dbdyno.model.raw import RawCell
@@ -125,7 +125,7 @@ def test_every_engine_says_what_it_is_and_what_its_own_processes_are_for() -> No
 
 
 def test_engines_come_by_entry_points_and_by_registering(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert names()[:3] == [DEFAULT, "fake", "second"]  # of tests/entry_points
+    assert names()[:4] == [DEFAULT, COMMAND, "fake", "second"]  # the last two of tests/entry_points
     monkeypatch.setattr("dbdyno.engines._registered", {})
     register("third", tests.second_engine)
     assert "third" in names() and product("third") == "Second"

@@ -18,7 +18,7 @@ from tests.elsewhere import (
 from tests.elsewhere_server import Cluster
 
 pytestmark = [pytest.mark.db, pytest.mark.root, needs_root]
-LADDER = ("run", "cpu", "--sessions", "2", "--measure", "2s", "--settle", "200ms")
+LADDER = ("run", "cpu", "--sessions", "2", "--measure", "1s", "--settle", "100ms")
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_server_that_stays_is_found_again_and_observed(world: World, theirs: E
     try:
         status = json.loads(theirs.dbdyno("server", "status", "--json", world=world).stdout)
         assert status["running"] is True, status
-        seen = theirs.dbdyno("observe", "--for", "2s", "--json", "--dsn", status["dsn"], world=world)
+        seen = theirs.dbdyno("observe", "--for", "1s", "--json", "--dsn", status["dsn"], world=world)
         assert seen.returncode == 0, seen.stderr
         assert "Traceback" not in seen.stderr
         (tasks,) = [s for s in json.loads(seen.stdout)["sources"] if s["name"] == "os tasks"]

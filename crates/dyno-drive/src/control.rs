@@ -2,13 +2,14 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use dyno_model::now_ns;
 
+use crate::histogram::LiveLatency;
 use crate::queue::{Behind, Lookout};
-use crate::{Schedule, thread};
+use crate::{Schedule, Spec, thread};
 
 /// A task that has ended cannot be read any more, and the read at t1 may be a little late.
 const LINGER_NS: i64 = 50_000_000;
@@ -23,8 +24,12 @@ pub struct Control {
     deadline_ns: AtomicI64,
     aborted: AtomicBool,
     grace_ms: u64,
+    /// Calls that all sessions together may still begin.
+    shared_calls: Option<AtomicU64>,
     sessions: Vec<SessionFlags>,
     threads: Vec<ThreadProgress>,
+    /// By thread, from when they are asked for.
+    durations: OnceLock<Vec<LiveLatency>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -58,7 +63,7 @@ pub struct Progress {
     pub live: u64,
     /// Sum of the durations of ended calls, ns.
     pub in_call_ns: u64,
-    /// Of a paced load.
+    /// A paced load's.
     pub behind: Behind,
 }
 
@@ -67,19 +72,21 @@ struct State {
     threads_done: usize,
     /// Descriptors of the sessions while those belong to the threads; then they may be shut down.
     descriptors: Vec<RawFd>,
-    /// Of a paced load that has started.
+    /// A paced load's, once it has started.
     lookout: Option<Lookout>,
 }
 
 impl Control {
     /// For sessions with these descriptors.
-    pub fn new(descriptors: Vec<RawFd>, threads: usize, grace_ms: u64) -> Self {
+    pub fn new(descriptors: Vec<RawFd>, threads: usize, spec: &Spec) -> Self {
         Self {
             deadline_ns: AtomicI64::new(i64::MAX),
             aborted: AtomicBool::new(false),
-            grace_ms,
+            grace_ms: spec.grace_ms,
+            shared_calls: spec.shared_calls.map(AtomicU64::new),
             sessions: descriptors.iter().map(|_| SessionFlags::default()).collect(),
             threads: (0..threads).map(|_| ThreadProgress::default()).collect(),
+            durations: OnceLock::new(),
             state: Mutex::new(State {
                 schedule: None,
                 threads_done: 0,
@@ -177,6 +184,15 @@ impl Control {
         })
     }
 
+    /// Durations of the calls that ended well: middle of a bucket (ns) and count, thread after thread. They are
+    /// counted from the first time of asking.
+    pub fn live_durations(&self) -> Vec<(u64, u64)> {
+        let counted = self
+            .durations
+            .get_or_init(|| self.threads.iter().map(|_| LiveLatency::default()).collect());
+        counted.iter().flat_map(LiveLatency::counts).collect()
+    }
+
     // -- the threads' side ------------------------------------------------------------------------
 
     /// Waits for the barrier to be opened.
@@ -254,6 +270,22 @@ impl Control {
         }
     }
 
+    /// Takes one of the calls that the sessions share; false: there is none left.
+    #[inline]
+    pub fn take_call(&self) -> bool {
+        self.shared_calls.as_ref().is_none_or(|left| {
+            let less = |left: u64| left.checked_sub(1);
+            left.fetch_update(Relaxed, Relaxed, less).is_ok()
+        })
+    }
+
+    /// All shared calls have been begun.
+    pub fn calls_are_spent(&self) -> bool {
+        self.shared_calls
+            .as_ref()
+            .is_some_and(|left| left.load(Relaxed) == 0)
+    }
+
     /// No call starts at or after this.
     #[inline]
     pub fn deadline_ns(&self) -> i64 {
@@ -300,6 +332,14 @@ impl Control {
         told.errors.store(progress.errors, Relaxed);
         told.live.store(progress.live, Relaxed);
         told.in_call_ns.store(progress.in_call_ns, Relaxed);
+    }
+
+    /// A call of a thread ended well.
+    #[inline]
+    pub fn took(&self, thread: usize, duration_ns: u64) {
+        if let Some(durations) = self.durations.get() {
+            durations[thread].record(duration_ns);
+        }
     }
 
     /// A thread has ended. From then on its sessions may be closed.

@@ -87,7 +87,7 @@ impl<S: Session + 'static> Fleet<S> {
         let count = sessions.len();
         let threads = threads(spec, count);
         let descriptors = sessions.iter().map(Session::fd).collect();
-        let control = Arc::new(Control::new(descriptors, threads, spec.grace_ms));
+        let control = Arc::new(Control::new(descriptors, threads, spec));
         let (tell, told) = mpsc::channel();
         let mut fleet = Self {
             control,

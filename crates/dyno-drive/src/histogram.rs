@@ -3,6 +3,8 @@
 //! Counting is a shift and an addition. The library `hdrhistogram` needs five times as many instructions for it; it is
 //! what the tests compare with.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 /// Longer durations go into the last bucket; the exact maximum is in the session's tally.
 const LONGEST_NS: u64 = 24 * 3600 * 1_000_000_000;
 /// So many binary digits of a duration are kept: the buckets of shorter ones than `1 << DIGITS` hold one value.
@@ -24,6 +26,48 @@ const fn ends(place: usize) -> (u64, u64) {
     let dropped = (place / HALF).saturating_sub(1);
     let low = ((place - dropped * HALF) as u64) << dropped;
     (low, low + (1 << dropped) - 1)
+}
+
+/// So many binary digits are kept of durations that are read while calls are made.
+const LIVE_DIGITS: u32 = 8;
+const LIVE_HALF: usize = 1 << (LIVE_DIGITS - 1);
+
+/// Durations of one thread's calls so far, to one percent: written by that thread, read by any.
+#[derive(Debug)]
+pub struct LiveLatency(Box<[AtomicU64]>);
+
+impl Default for LiveLatency {
+    fn default() -> Self {
+        Self((0..=live_place(LONGEST_NS)).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+#[inline]
+fn live_place(ns: u64) -> usize {
+    let dropped = u64::BITS - LIVE_DIGITS - (ns | ((1 << LIVE_DIGITS) - 1)).leading_zeros();
+    dropped as usize * LIVE_HALF + (ns >> dropped) as usize
+}
+
+impl LiveLatency {
+    /// Counts a duration. There is one writer: no other addition is lost.
+    pub fn record(&self, duration_ns: u64) {
+        let count = &self.0[live_place(duration_ns).min(self.0.len() - 1)];
+        count.store(count.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// By bucket: the middle of its durations (ns), and the count; only those that hold anything.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let held = self
+            .0
+            .iter()
+            .enumerate()
+            .map(|(place, n)| (place, n.load(Relaxed)));
+        held.filter(|(_, count)| *count > 0).map(|(place, count)| {
+            let dropped = (place / LIVE_HALF).saturating_sub(1);
+            let low = ((place - dropped * LIVE_HALF) as u64) << dropped;
+            (low + ((1 << dropped) - 1) / 2, count)
+        })
+    }
 }
 
 /// A histogram of durations, 0 ns to 24 h.
@@ -126,6 +170,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_live_duration_is_known_to_one_percent(ns in 0..LONGEST_NS) {
+            let live = LiveLatency::default();
+            live.record(ns);
+            live.record(ns);
+            let all: Vec<_> = live.counts().collect();
+            prop_assert_eq!(all.len(), 1);
+            prop_assert!(all[0].1 == 2 && all[0].0.abs_diff(ns) as f64 <= ns as f64 / 100.0, "{:?}", all);
+        }
+
         #[test]
         fn buckets_are_those_of_the_library(durations in durations()) {
             let ours: Vec<_> = histogram(&durations).buckets().collect();

@@ -266,6 +266,11 @@ impl<E: Engine> Phases for Load<E> {
             .unwrap_or_default()
     }
 
+    fn live_durations(&self) -> Vec<(u64, u64)> {
+        let control = self.0.state().control.clone();
+        control.map(|c| c.live_durations()).unwrap_or_default()
+    }
+
     fn backends(&self) -> Vec<(usize, TaskId)> {
         self.0.state().backends.clone()
     }

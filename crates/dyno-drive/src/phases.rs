@@ -49,6 +49,9 @@ pub trait Phases: Send + Sync {
     fn abort(&self);
     /// Live figures.
     fn progress(&self) -> Progress;
+
+    /// Durations of calls so far: see [`Control::live_durations`](crate::Control::live_durations).
+    fn live_durations(&self) -> Vec<(u64, u64)>;
     /// (session, task that serves it), once connected.
     fn backends(&self) -> Vec<(usize, TaskId)>;
     /// Task ids of the driver's threads, once connected.

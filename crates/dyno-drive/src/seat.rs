@@ -157,6 +157,12 @@ impl<S: Session> Seat<S> {
         self.session.ended_ns().unwrap_or_else(now_ns)
     }
 
+    /// From when on its next call may begin. A session that does more than its calls has done so since `end_ns`.
+    #[inline]
+    pub fn free_ns(&self, end_ns: i64) -> i64 {
+        self.session.started_ns().map_or(end_ns, |_| now_ns())
+    }
+
     /// True if the session has a new descriptor, which then may be shut down from outside in place of the old one.
     #[inline]
     pub fn watch_descriptor(&mut self, control: &Control) -> bool {

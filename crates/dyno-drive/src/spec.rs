@@ -21,6 +21,8 @@ pub struct Spec {
     pub rounds: bool,
     /// A session also ends after so many calls.
     pub max_calls: Option<u64>,
+    /// All sessions together begin at most so many calls.
+    pub shared_calls: Option<u64>,
     /// From the end of a call to the start of the session's next.
     pub think_us: u64,
     /// The same with a distribution; in place of `think_us`.
@@ -37,13 +39,14 @@ pub struct Spec {
 
 impl Spec {
     /// Names of the keys that are the driver's.
-    pub const KEYS: [&'static str; 12] = [
+    pub const KEYS: [&'static str; 13] = [
         "threads",
         "log_calls",
         "log_limit",
         "log_cpu",
         "rounds",
         "max_calls",
+        "shared_calls",
         "think_us",
         "think",
         "arrivals",
@@ -69,6 +72,11 @@ impl Spec {
         if self.arrivals.is_some() && (self.think.is_some() || self.think_us > 0) {
             return refuse("arrivals and think: the arrivals set when calls begin; leave out one of them");
         }
+        if self.arrivals.is_some() && self.shared_calls.is_some() {
+            return refuse(
+                "arrivals and shared_calls: the arrivals set how many calls begin; leave out one of them",
+            );
+        }
         if self.windows_ns.iter().any(|&length_ns| length_ns <= 0) {
             return refuse("windows_ns: give lengths above 0");
         }
@@ -93,6 +101,7 @@ impl Default for Spec {
             log_cpu: false,
             rounds: false,
             max_calls: None,
+            shared_calls: None,
             think_us: 0,
             think: None,
             arrivals: None,

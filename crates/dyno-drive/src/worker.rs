@@ -207,6 +207,7 @@ impl<S: Session> Worker<S> {
             };
             now = self.seats[0].end_ns();
             self.ended(0, now, end);
+            now = self.seats[0].free_ns(now);
             if let Some(think) = self.think {
                 let ns = think.draw_ns(&mut self.seats[0].rng);
                 self.counts.control.sleep_until(now.saturating_add(ns));
@@ -293,7 +294,7 @@ impl<S: Session> Worker<S> {
                 if self.pauses(i, now) {
                     return Ok(());
                 }
-                self.begin(i, now, poll, at_once)
+                self.begin(i, self.seats[i].free_ns(now), poll, at_once)
             }
             Ok(Step::Read) => self.wait_for(i, Interest::Read, poll),
             Ok(Step::Sleep(until_ns)) => {

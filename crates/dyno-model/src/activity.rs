@@ -54,6 +54,33 @@ impl ActivityRow {
     }
 }
 
+/// What a task used from its birth to its end, as the kernel told when it ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndedTask {
+    /// Process.
+    pub pid: i64,
+    /// Task.
+    pub tid: i64,
+    /// Which of our sessions it worked for; `None`: one of them, not known which.
+    pub session: Option<i64>,
+    /// Name of its program.
+    pub comm: String,
+    /// Birth and end, ns of the one clock.
+    pub life_ns: (i64, i64),
+    /// Time on a CPU.
+    pub run_ns: i64,
+    /// Time in the run queue.
+    pub runq_ns: i64,
+    /// How often it was put on a CPU.
+    pub slices: i64,
+    /// User and kernel time, by ticks.
+    pub ticks_ns: (i64, i64),
+    /// Waits for block I/O; `None`: not accounted for.
+    pub blkio_ns: Option<i64>,
+    /// Voluntary and involuntary context switches.
+    pub switches: (i64, i64),
+}
+
 /// Asks the server who does what. One connection of its own, which it leaves out of its answer.
 pub trait ActivityProbe: Send {
     /// One sample: clears `rows` and fills them.
@@ -61,6 +88,17 @@ pub trait ActivityProbe: Send {
     /// # Errors
     /// When the server does not answer.
     fn sample(&mut self, rows: &mut Vec<ActivityRow>) -> Result<()>;
+
+    /// Follows tasks that end from now on. `None`: this engine has no such source; else whether it may, or the
+    /// status and the reason with the cure.
+    fn follow_ends(&mut self) -> Option<std::result::Result<(), (&'static str, String)>> {
+        None
+    }
+
+    /// Tasks that have ended since this was asked last: clears `rows` and fills them.
+    fn ended(&mut self, rows: &mut Vec<EndedTask>) {
+        rows.clear();
+    }
 
     /// Whether a row of a sample waits for a lock whose holders can be asked for.
     fn waits_for_lock(&self, _row: &ActivityRow) -> bool {

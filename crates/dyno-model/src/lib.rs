@@ -9,7 +9,9 @@ mod rng;
 mod session;
 mod table;
 
-pub use activity::{ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, TaskId};
+pub use activity::{
+    ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, EndedTask, TaskId,
+};
 pub use clock::{Bracket, now_ns};
 pub use engine::{Counter, Engine, Reading};
 pub use error::{Error, Refusal, Result};

@@ -16,6 +16,8 @@ pub enum CallEnd {
         /// The server's words (kept only for the first of a code).
         message: String,
     },
+    /// Not at all: when the session was ready to begin it, it was too late. Nothing is counted.
+    NotMade,
 }
 
 /// How far a call has come.
@@ -85,6 +87,13 @@ pub trait Session: Send {
     fn ended_ns(&self) -> Option<i64> {
         None
     }
+    /// When the call that ended last was really begun, where that was later than [`begin`](Self::begin): what the session
+    /// did before is no part of it. Paced calls are counted from when they were due all the same.
+    fn started_ns(&self) -> Option<i64> {
+        None
+    }
+    /// Whether the call that ended last was measured: said once it has been counted.
+    fn counted(&mut self, _measured: bool) {}
     /// How often the call that ended last was tried again.
     fn retries(&self) -> u64 {
         0

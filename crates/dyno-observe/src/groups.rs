@@ -45,8 +45,11 @@ pub fn find(
     files: &[&str],
 ) -> std::io::Result<Vec<Group>> {
     let who = pid.map_or_else(|| "self".to_owned(), |p| p.to_string());
-    let cgroup = std::fs::read_to_string(root.join("proc").join(who).join("cgroup"))?;
-    let mountinfo = std::fs::read_to_string(root.join("proc/self/mountinfo"))?;
+    // paths in them are bytes
+    let read =
+        |file: PathBuf| Ok::<_, std::io::Error>(String::from_utf8_lossy(&std::fs::read(file)?).into_owned());
+    let cgroup = read(root.join("proc").join(who).join("cgroup"))?;
+    let mountinfo = read(root.join("proc/self/mountinfo"))?;
     let mut groups = locate(&cgroup, &mountinfo, controllers);
     for group in &mut groups {
         group.path = under(root, &group.path).to_string_lossy().into_owned();

@@ -11,6 +11,7 @@ pub mod host;
 pub mod mountinfo;
 pub mod names;
 pub mod once;
+pub mod page_cache;
 pub mod parse;
 pub mod profiler;
 pub mod psi;

@@ -17,7 +17,8 @@ const OTHER: &str = "other";
 pub struct Roster {
     os: bool,
     unseen: Status,
-    main_pid: Option<i64>,
+    /// Whose children the server's processes are; `None`: not asked, or they are a tree.
+    parent: Option<i64>,
     sched_info: bool,
     /// Descriptors that may be kept open, and the limit that it comes from.
     budget: i64,
@@ -45,7 +46,7 @@ impl Roster {
         let mut roster = Self {
             os: spec.os,
             unseen: spec.unseen,
-            main_pid: spec.main_pid,
+            parent: spec.main_pid.filter(|_| !spec.tree),
             sched_info: sched_info(),
             budget,
             limit,
@@ -194,9 +195,9 @@ impl Roster {
         self.changes += 1;
     }
 
-    /// A child of the server's main process, where that is known, or a thread of it.
+    /// A child of the server's main process, where that is known and the server is no tree, or a thread of it.
     fn add_child(&mut self, id: TaskId, who: Who, named_ticks: Option<i64>) -> Arc<Task> {
-        let parent = self.main_pid.filter(|&main| main != id.pid);
+        let parent = self.parent.filter(|&main| main != id.pid);
         self.add(id, who, self.os, Proof { parent, named_ticks })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_model::{ActivityProbe, ActivityRow, BlockedRow, Bracket, TaskId, now_ns};
+use dyno_model::{ActivityProbe, ActivityRow, BlockedRow, Bracket, EndedTask, TaskId, now_ns};
 
 use crate::blocked::Turns;
 use crate::file::Buffer;
@@ -28,6 +28,7 @@ pub struct Sampler {
     failures: u32,
     asked: Option<Arc<Task>>,
     blocked: Vec<BlockedRow>,
+    ended: Vec<EndedTask>,
     turns: Turns,
 }
 
@@ -46,6 +47,7 @@ impl Sampler {
             failures: 0,
             asked,
             blocked: Vec::new(),
+            ended: Vec::new(),
             turns: Turns::new(pace.budget, pace.interval_ns),
         }
     }
@@ -54,7 +56,22 @@ impl Sampler {
     pub fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         shared.raise_priority();
+        if !shared.sees_ends() {
+            if let Some(went) = self.ask.follow_ends() {
+                shared.follows_ends(went);
+            }
+        }
         shared.spec.sql_pace().run(&shared.signal, &mut self);
+        self.keep_ended();
+    }
+
+    /// Rows of tasks that have ended.
+    fn keep_ended(&mut self) {
+        self.ask.ended(&mut self.ended);
+        if !self.ended.is_empty() {
+            let mut rows = lock(&self.shared.tasks);
+            self.ended.iter().for_each(|task| rows.ended(task));
+        }
     }
 
     fn read_states(&mut self) {
@@ -169,6 +186,7 @@ impl Sampling for Sampler {
         };
         lock(&self.shared.samples).taken(taken);
         self.shared.tell_tracer(&mut self.fresh);
+        self.keep_ended();
     }
 
     /// The server was still at the sample before: it did not answer in time.

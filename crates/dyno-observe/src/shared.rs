@@ -52,6 +52,8 @@ pub struct Shared {
     /// By name of the data source.
     profilers: Mutex<Vec<Named>>,
     trouble: OnceLock<String>,
+    /// Whether ends of tasks are followed; empty: not asked for.
+    ends: OnceLock<(String, String)>,
 }
 
 impl Shared {
@@ -75,6 +77,7 @@ impl Shared {
             tracer: Mutex::default(),
             profilers: Mutex::default(),
             trouble: OnceLock::new(),
+            ends: OnceLock::new(),
             spec,
         }
     }
@@ -82,6 +85,17 @@ impl Shared {
     /// Remembers the first thing that went wrong with the activity samples.
     pub fn trouble(&self, message: &str) {
         let _ = self.trouble.set(message.to_owned());
+    }
+
+    /// Whether the trace sees each task to its end.
+    pub fn sees_ends(&self) -> bool {
+        matches!(*lock(&self.tracer), Some(Ok(_)))
+    }
+
+    /// How following the ends of tasks went.
+    pub fn follows_ends(&self, went: Result<(), (&'static str, String)>) {
+        let (status, detail) = went.map_or_else(|e| e, |()| (Status::Ok.as_str(), String::new()));
+        let _ = self.ends.set((status.to_owned(), detail));
     }
 
     /// What that was.
@@ -196,6 +210,9 @@ impl Shared {
         }
         if let Some(detail) = lock(&self.roster).short_of_files() {
             told.insert("open files", (Status::NotPermitted.as_str().to_owned(), detail));
+        }
+        if let Some(ends) = self.ends.get() {
+            told.insert("task statistics at exit", ends.clone());
         }
         if let Some(raised) = &*lock(&self.priority) {
             let ok = || (Status::Ok.as_str().to_owned(), "SCHED_FIFO 1".to_owned());

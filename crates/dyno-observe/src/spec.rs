@@ -33,6 +33,7 @@ pub struct GroupSpec {
 
 /// One watch, without its engine.
 #[derive(Debug, Clone, Default)]
+#[allow(clippy::struct_excessive_bools)] // each a choice of its own
 pub struct Spec {
     /// (session, a task that serves it); a session may have several, and others later.
     pub sessions: Vec<(i64, TaskId)>,
@@ -44,6 +45,8 @@ pub struct Spec {
     pub unseen: Status,
     /// The server's main process.
     pub main_pid: Option<i64>,
+    /// Whether its tasks are a tree: all that it has started, directly or not.
+    pub tree: bool,
     /// Activity samples a second.
     pub sample_hz: f64,
     /// Samples may cost this share of the CPUs we may use, here and at the server; beyond it there are fewer.

@@ -1,12 +1,16 @@
 //! Rows of the table `tasks`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use dyno_model::{Column, Table};
+use dyno_model::{Column, EndedTask, Table};
 
+use crate::parse::ns_per_tick;
 use crate::strings::{Strings, Texts};
 use crate::switches::Switches;
 use crate::task::{DelayAccounting, Reading, Task};
+
+/// The start that the kernel reports at the end of a task may be so far from the one that was read.
+const SAME_TICKS: i64 = 100;
 
 #[derive(Debug)]
 struct Row {
@@ -39,6 +43,10 @@ struct StatRow {
 pub struct TaskRows {
     strings: Strings,
     rows: Vec<Row>,
+    /// Birth and end of each task, as the kernel reported them when it ended.
+    ended: Vec<Row>,
+    /// When tasks that were read had started.
+    starts: HashMap<(i64, i64), i64>,
     delays: DelayAccounting,
     /// Tasks (with their start) that have once said more than 0: they are accounted for.
     delayed: HashSet<(i64, i64)>,
@@ -49,12 +57,17 @@ impl TaskRows {
         Self {
             strings: Strings::default(),
             rows: Vec::new(),
+            ended: Vec::new(),
+            starts: HashMap::new(),
             delays,
             delayed: HashSet::new(),
         }
     }
 
     pub fn push(&mut self, task: &Task, reading: &Reading<'_>) {
+        if let Some(stat) = reading.stat {
+            self.starts.insert((task.pid, task.tid), stat.start_ticks);
+        }
         if let Some(stat) = reading.stat.filter(|s| s.blkio_ns > Some(0)) {
             self.delayed.insert((task.tid, stat.start_ticks));
         }
@@ -88,11 +101,53 @@ impl TaskRows {
         self.rows[last - back].switches = switches;
     }
 
+    /// Adds a row at the birth of a task and one (state X) at its end. It has the start of its reads, if it was read.
+    pub fn ended(&mut self, task: &EndedTask) {
+        let (born_ns, end_ns) = task.life_ns;
+        let known = self.starts.get(&(task.pid, task.tid)).copied();
+        let ticks = born_ns / ns_per_tick();
+        let start_ticks = known.filter(|k| (k - ticks).abs() <= SAME_TICKS).unwrap_or(ticks);
+        let role = if task.session.is_some() {
+            "session"
+        } else {
+            "brief"
+        };
+        let (comm, role) = (self.strings.number(&task.comm), self.strings.number(role));
+        for (at_ns, state) in [(born_ns, 'S'), (end_ns, 'X')] {
+            let part = i64::from(state == 'X');
+            self.ended.push(Row {
+                before_ns: at_ns,
+                after_ns: at_ns,
+                pid: task.pid,
+                tid: task.tid,
+                role,
+                session: task.session,
+                sched: Some([part * task.run_ns, part * task.runq_ns, part * task.slices]),
+                stat: Some(StatRow {
+                    start_ticks,
+                    comm,
+                    user_ns: part * task.ticks_ns.0,
+                    system_ns: part * task.ticks_ns.1,
+                    blkio_ns: task.blkio_ns.map(|ns| part * ns),
+                    children_ns: None,
+                    cpu: None,
+                    state,
+                }),
+                switches: Some(Switches {
+                    voluntary: part * task.switches.0,
+                    involuntary: part * task.switches.1,
+                }),
+                status: "ok",
+            });
+        }
+    }
+
     /// Reads that were done at or after `since_ns`.
     pub fn table(&self, since_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.after_ns < since_ns);
+        let ended = self.ended.chunks(2).filter(|life| life[1].after_ns >= since_ns);
         let view = View {
-            rows: &self.rows[first..],
+            rows: self.rows[first..].iter().chain(ended.flatten()).collect(),
             strings: &self.strings,
         };
         view.table(|r| self.blkio_ns(r))
@@ -111,7 +166,7 @@ impl TaskRows {
 
 /// Some of the rows.
 struct View<'r> {
-    rows: &'r [Row],
+    rows: Vec<&'r Row>,
     strings: &'r Strings,
 }
 
@@ -148,11 +203,11 @@ impl View<'_> {
     }
 
     fn known(&self, value: impl Fn(&Row) -> i64) -> Column {
-        Column::known(self.rows.iter().map(value))
+        Column::known(self.rows.iter().map(|row| value(row)))
     }
 
     fn number(&self, value: impl Fn(&Row) -> Option<i64>) -> Column {
-        Column::I64(self.rows.iter().map(value).collect())
+        Column::I64(self.rows.iter().map(|row| value(row)).collect())
     }
 
     fn stat(&self, value: impl Fn(&StatRow) -> Option<i64>) -> Column {
@@ -160,12 +215,12 @@ impl View<'_> {
     }
 
     fn text<'t>(&'t self, value: impl Fn(&'t Row) -> Option<&'t str>) -> Column {
-        Column::Coded(self.rows.iter().map(value).collect::<Texts>().into())
+        Column::Coded(self.rows.iter().map(|row| value(row)).collect::<Texts>().into())
     }
 
     fn states(&self) -> Column {
         let (mut texts, mut bytes) = (Texts::default(), [0; 4]);
-        for row in self.rows {
+        for row in &self.rows {
             let state = row.stat.as_ref().map(|s| s.state);
             texts.push(state.map(|s| &*s.encode_utf8(&mut bytes)));
         }

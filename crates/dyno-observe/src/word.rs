@@ -295,11 +295,11 @@ pub fn refusal(pid: i64, error: &io::Error, right: Right) -> Refusal {
     if status != Status::NotPermitted {
         return Refusal::new(status, format!("process {pid}: {error}"));
     }
-    let theirs = fs::read_to_string(format!("/proc/{pid}/status")).ok();
+    let theirs = fs::read(format!("/proc/{pid}/status")).ok(); // with its name, which may be no text
     let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok();
     // SAFETY: a plain query.
     let ours = unsafe { libc::geteuid() };
-    let theirs = theirs.as_deref().and_then(uid);
+    let theirs = theirs.and_then(|t| uid(&String::from_utf8_lossy(&t)));
     let scope = scope.and_then(|s| s.trim().parse().ok()).unwrap_or(0);
     Refusal::new(status, cure(right, ours, theirs, scope))
 }

@@ -104,6 +104,7 @@ pub struct Counts {
 #[derive(Default)]
 pub struct Book {
     main_pid: Option<u32>,
+    tree: bool,
     processes: HashMap<u32, Process>,
     tasks: HashMap<u32, u32>,
     /// Tasks that ended in this round.
@@ -136,9 +137,10 @@ struct Process {
 }
 
 impl Book {
-    /// Children of `main_pid` are the server's.
-    pub fn new(main_pid: Option<i64>) -> Self {
+    /// Children of `main_pid` are the server's; of a `tree` what they start, too.
+    pub fn new(main_pid: Option<i64>, tree: bool) -> Self {
         Self {
+            tree,
             main_pid: main_pid.map(|pid| pid as u32),
             ..Self::default()
         }
@@ -178,7 +180,8 @@ impl Book {
             return;
         };
         let begun = pid == tid && pid != parent;
-        if begun && Some(parent) == self.main_pid && !self.tasks.contains_key(&tid) {
+        let ours = Some(parent) == self.main_pid || (self.tree && self.processes.contains_key(&parent));
+        if begun && ours && !self.tasks.contains_key(&tid) {
             self.life(pid, tid);
         }
     }
@@ -285,17 +288,18 @@ impl Book {
         if process.read.is_some_and(|read| read > 0 && round < read + ROUNDS) {
             return process.space;
         }
-        let text = std::fs::read_to_string(format!("/proc/{pid}/maps"));
-        let space = match text.as_deref().map(maps::parse) {
+        let text = std::fs::read(format!("/proc/{pid}/maps"));
+        let space = match text.as_deref().map(|t| maps::parse(&String::from_utf8_lossy(t))) {
             Ok(mappings) if !mappings.is_empty() => Some(self.space(pid, mappings)),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
                 self.counts.closed += u64::from(process.read.is_none());
                 None
             }
             _ => {
-                // it has ended: it was made from the main process, and had the same program and libraries
+                // it has ended: it was made from the main process, and had the same program and libraries, if it
+                // is no tree
                 self.counts.ended += u64::from(!process.ended);
-                let main = self.main_pid.filter(|&main| main != pid);
+                let main = self.main_pid.filter(|&main| main != pid && !self.tree);
                 let of_main = main.and_then(|main| self.map(main, round));
                 process.space.or(of_main)
             }

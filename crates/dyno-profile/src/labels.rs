@@ -58,13 +58,19 @@ pub struct Labels {
 
 impl Labels {
     /// Attaches to the events of `rings`, which have not begun.
-    pub fn new(rings: &[Ring], main_pid: Option<i64>, word: Option<&WordSpec>) -> Self {
+    /// In a `tree`, whose processes are not known by their parent, it drops nothing and reports nothing.
+    pub fn new(rings: &[Ring], main_pid: Option<i64>, tree: bool, word: Option<&WordSpec>) -> Self {
         let unknown = || {
             let detail = "the wait events of this server version are not known";
             Err(Refusal::new(Status::NotSupported, detail))
         };
         let mut labels = Self {
-            loaded: load(rings, main_pid),
+            loaded: if tree {
+                let detail = "a tree of processes has none";
+                Err(Refusal::new(Status::NotSupported, detail))
+            } else {
+                load(rings, main_pid)
+            },
             finder: word.map(|w| WordFinder::new(&w.program, &w.symbol)),
             statements: Statements::new(word),
             main_pid,

@@ -24,6 +24,8 @@ pub struct Options {
     pub until_ns: Option<i64>,
     /// The server's main process: its children are its tasks from their birth.
     pub main_pid: Option<i64>,
+    /// Whether what these start are its tasks, too.
+    pub tree: bool,
     /// Their wait event word.
     pub word: Option<WordSpec>,
 }
@@ -54,12 +56,12 @@ pub fn open(options: Options) -> Granted<Box<dyn Profiler>> {
         return Err(Refusal::new(Status::NotSupported, told));
     }
     let rings = events::open(options.hz)?;
-    let labels = Labels::new(&rings, options.main_pid, options.word.as_ref());
+    let labels = Labels::new(&rings, options.main_pid, options.tree, options.word.as_ref());
     events::start(&rings);
     Ok(Box::new(Profile {
         cpus: rings.len(),
         rings,
-        book: Book::new(options.main_pid),
+        book: Book::new(options.main_pid, options.tree),
         options,
         labels,
         round: 0,
@@ -79,8 +81,13 @@ impl Profiler for Profile {
     fn drain(&mut self) {
         self.round += 1;
         let (book, round) = (&mut self.book, self.round);
-        for ring in &mut self.rings {
-            ring.look(|record| records::parse(record).iter().for_each(|r| book.begin(r)));
+        // a tree's tasks may have started on another CPU than what they start: until nothing is new
+        let mut begun = usize::MAX;
+        while begun != book.lives.len() {
+            begun = book.lives.len();
+            for ring in &mut self.rings {
+                ring.look(|record| records::parse(record).iter().for_each(|r| book.begin(r)));
+            }
         }
         for (n, ring) in self.rings.iter_mut().enumerate() {
             ring.drain(|record| records::parse(record).iter().for_each(|r| book.take(r, n, round)));

@@ -56,13 +56,13 @@ struct Sleep {
 
 impl Sleeps {
     /// About `hz` stacks a second, until `until_ns` (`None`: the end of the watch).
-    pub fn new(stacks: Stacks, hz: f64, until_ns: Option<i64>, main_pid: Option<i64>) -> Self {
+    pub fn new(stacks: Stacks, hz: f64, until_ns: Option<i64>, main_pid: Option<i64>, tree: bool) -> Self {
         let sleeps = Self {
             hz,
             until_ns,
             stacks,
             main_pid: main_pid.map(|pid| pid as u32),
-            book: Book::new(main_pid),
+            book: Book::new(main_pid, tree),
             rows: Vec::new(),
             open: HashMap::new(),
             round: 0,

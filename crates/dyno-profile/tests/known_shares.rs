@@ -105,6 +105,7 @@ fn profiler() -> Option<Box<dyn Profiler>> {
         hz: 499.0,
         until_ns: None,
         main_pid: None,
+        tree: false,
         word: None,
     };
     match open(options) {

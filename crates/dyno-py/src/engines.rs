@@ -1,6 +1,8 @@
 //! The engines that have a driver or activity samples in the core: the one match over them, for each.
 
 use dyno_drive::{Load, Phases, Spec};
+use dyno_engine_command::Commands;
+pub use dyno_engine_command::launch;
 pub use dyno_engine_postgres::Loader;
 use dyno_engine_postgres::{ActivitySpec, Postgres, ScriptedPostgres};
 use dyno_model::{Error, Result};
@@ -14,6 +16,7 @@ pub fn load(engine: &str, half: Value, drive: Spec) -> Result<Box<dyn Phases>> {
         "postgres" if half.get("scripts").is_some() => {
             Ok(Box::new(Load::new(ScriptedPostgres::new(parse(half)?)?, drive)))
         }
+        "command" => Ok(Box::new(Load::new(Commands::new(parse(half)?)?, drive))),
         "postgres" => Ok(Box::new(Load::new(Postgres::new(parse(half)?)?, drive))),
         other => Err(Error::Spec(format!("the core has no driver for engine {other}"))),
     }
@@ -46,6 +49,15 @@ pub fn probe(engine: Option<&str>, half: &Value) -> Result<Result<Option<Probe>>
                     })
                 })),
             }
+        }
+        Some("command") => {
+            let spec: dyno_engine_command::ActivitySpec =
+                parse(half.clone()).map_err(|e| Error::Spec(format!("activity: {e}")))?;
+            Ok(Ok(Some(Probe {
+                backend: None,
+                ask: Box::new(spec.probe()),
+                break_off: Box::new(|| ()), // no question is ever waited for
+            })))
         }
         Some(other) => Err(Error::Spec(format!("no engine {other:?} that can be watched"))),
     }

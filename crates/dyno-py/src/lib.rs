@@ -1,10 +1,12 @@
 //! The cdylib `dbdyno._core`: conversions, error map, one match over engines. No logic of its own.
 
+mod commands;
 mod convert;
 mod engines;
 mod errors;
 mod load;
 mod loader;
+mod page_cache;
 mod scripts;
 mod watch;
 
@@ -20,8 +22,10 @@ fn now_ns() -> i64 {
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(now_ns, m)?)?;
     errors::register(m)?;
+    commands::register(m)?;
     load::register(m)?;
     loader::register(m)?;
+    page_cache::register(m)?;
     scripts::register(m)?;
     watch::register(m)
 }

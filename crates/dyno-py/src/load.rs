@@ -70,6 +70,11 @@ impl PyLoad {
         (p.calls, p.errors, p.live, p.in_call_ns, waiting, oldest_ns)
     }
 
+    /// (duration in ns, count) of the calls that ended well, from the first time of asking.
+    fn live_durations(&self, py: Python<'_>) -> Vec<(u64, u64)> {
+        py.detach(|| self.0.live_durations())
+    }
+
     /// (session, pid, tid).
     fn backends(&self) -> Vec<(usize, i64, i64)> {
         let all = self.0.backends();

@@ -26,6 +26,8 @@ struct WatchSpec {
     unseen: Unseen,
     #[serde(default)]
     main_pid: Option<i64>,
+    #[serde(default)]
+    tree: bool,
     #[serde(default = "default_sample_hz")]
     sample_hz: f64,
     #[serde(default = "default_sample_budget")]
@@ -150,6 +152,7 @@ impl WatchSpec {
             os: self.os,
             unseen: self.unseen.status(),
             main_pid: self.main_pid,
+            tree: self.tree,
             sample_hz: self.sample_hz,
             sample_budget: self.sample_budget,
             seed: self.seed,
@@ -179,13 +182,20 @@ impl WatchSpec {
         } else if self.os {
             let (tracer, stacks) = dyno_trace::open(dyno_trace::Options {
                 main_pid: self.main_pid,
+                tree: self.tree,
                 word: self.word.clone(),
                 syscalls: self.syscalls,
                 slots: self.room(),
                 stacks: self.off_cpu.is_some(),
             });
             let sleeps = |ProfileSpec { hz, until_ns }, stacks| -> Box<dyn Profiler> {
-                Box::new(dyno_profile::Sleeps::new(stacks, hz, until_ns, self.main_pid))
+                Box::new(dyno_profile::Sleeps::new(
+                    stacks,
+                    hz,
+                    until_ns,
+                    self.main_pid,
+                    self.tree,
+                ))
             };
             let stacks = self.off_cpu.zip(stacks);
             return (
@@ -210,6 +220,7 @@ impl WatchSpec {
             hz,
             until_ns,
             main_pid: self.main_pid,
+            tree: self.tree,
             word: self.word.clone(),
         }))
     }
@@ -230,7 +241,7 @@ impl Watch {
                 engines::probe(spec.engine.as_deref(), &spec.activity)?,
             )?;
             let (tracer, sleeps) = spec.tracer();
-            watch.trace(tracer);
+            watch.trace(tracer); // before `start`: where there is none, ends of tasks are asked for
             let profiler = spec.profiler().map(|p| ("CPU profile", p));
             let sleeps = sleeps.map(|s| (dyno_profile::OFF_CPU, s));
             for (name, profiler) in profiler.into_iter().chain(sleeps) {

@@ -160,7 +160,17 @@ int BPF_PROG(sched_wakeup, struct task_struct *p)
 	return wake_up(p);
 }
 
-/* A new process of the server: watched before it runs for the first time. */
+const volatile __u32 trees; /* set by the reader before the program is loaded: whatever a watched task starts is watched */
+
+/* A process of the server, or, where it is a tree, what any of its tasks has started: a thread, too. */
+static __always_inline bool of_server(struct control *c, struct task_struct *parent, struct task_struct *child)
+{
+	if ((__u32)parent->tgid == c->main_tgid)
+		return child->tgid != parent->tgid;
+	return trees && number_of(parent->pid);
+}
+
+/* A new task of the server: watched before it runs for the first time. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -169,7 +179,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	struct places *p = bpf_map_lookup_elem(&places, &block);
 	struct slot *s;
 
-	if (!c || !p || !c->main_tgid || (__u32)parent->tgid != c->main_tgid || child->tgid == parent->tgid)
+	if (!c || !p || !c->main_tgid || !of_server(c, parent, child))
 		return 0;
 	if (bpf_map_pop_elem(&vacant, &n) || !(s = bpf_map_lookup_elem(&slots, &n))) {
 		__sync_fetch_and_add(&c->lost, 1);

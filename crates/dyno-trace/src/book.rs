@@ -8,6 +8,10 @@ use crate::layout::{Calls, Control, Places, Plain, Slot, TIDS, UNREAD, Wait, fir
 use crate::memory::Shared;
 use crate::statements::Statement;
 
+/// Slot 0 means none.
+pub(crate) const FEWEST_SLOTS: u32 = 2;
+/// The program numbers slots with 16 bits.
+pub(crate) const MOST_SLOTS: u32 = u16::MAX as u32;
 /// How often a slot is read anew when the program wrote it meanwhile.
 pub(crate) const TRIES: usize = 100;
 

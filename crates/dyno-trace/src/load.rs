@@ -92,6 +92,8 @@ pub struct Wanted {
     pub calls: Option<Vec<u32>>,
     /// Take stacks of sleeps.
     pub stacks: bool,
+    /// Whatever a watched task starts is watched, too.
+    pub tree: bool,
 }
 
 /// Attaches an idle program, or one that it loads.
@@ -122,6 +124,7 @@ fn fresh(wanted: &Wanted) -> Result<Loaded, Refusal> {
         slots,
         ref calls,
         stacks,
+        tree,
     } = wanted;
     rights::raise_memlock();
     let blocks = pid_max() / TIDS as u32 + 1;
@@ -139,6 +142,7 @@ fn fresh(wanted: &Wanted) -> Result<Loaded, Refusal> {
         .override_global("sized", &sized[..], true)
         .override_global("client_waits", &client_waits[..], true)
         .override_global("stacks", &u32::from(stacks), true)
+        .override_global("trees", &u32::from(tree), true)
         .map_max_entries("vacant", slots)
         .map_max_entries("ring", if stacks { RING_BYTES } else { NO_RING })
         .load(OBJECT)

@@ -173,7 +173,8 @@ impl Rows {
     }
 
     fn first(&self, since_ns: i64) -> usize {
-        self.reads.partition_point(|r| r.after_ns < since_ns)
+        let later = self.reads.iter().position(|r| r.after_ns >= since_ns); // the end of a task may lie far back
+        later.unwrap_or(self.reads.len())
     }
 
     pub(crate) fn parts<'p, T>(&self, parts: &'p [Part<T>], since_ns: i64) -> &'p [Part<T>] {

@@ -9,7 +9,7 @@ use dyno_observe::task::Task;
 use dyno_observe::{Granted, Names, Refusal, Status, Tracer, Word, WordFinder, WordSpec};
 
 use crate::account::{Seed, durations, sums};
-use crate::book::Newcomer;
+use crate::book::{FEWEST_SLOTS, MOST_SLOTS, Newcomer};
 use crate::layout::{Slot, UNREAD, doing};
 use crate::load::{Lease, Wanted, load};
 use crate::rows::{self, Key, Rows};
@@ -22,6 +22,8 @@ use crate::system_calls::{self, Now};
 pub struct Options {
     /// The server's main process: its children are traced from their birth, told of or not.
     pub main_pid: Option<i64>,
+    /// Whether all that these start are traced, too: their threads and children, and theirs.
+    pub tree: bool,
     /// Their wait event word.
     pub word: Option<WordSpec>,
     /// Whether system calls are counted.
@@ -32,14 +34,10 @@ pub struct Options {
     pub stacks: bool,
 }
 
-/// Slot 0 means none.
-const FEWEST_SLOTS: u32 = 2;
-/// The program numbers slots with 16 bits.
-const MOST_SLOTS: u32 = u16::MAX as u32;
-
 /// The trace, running.
 pub struct Trace {
     loaded: Lease,
+    tree: bool,
     syscalls: bool,
     /// Labels of waits for the client.
     client_waits: Vec<u32>,
@@ -97,6 +95,7 @@ fn trace(options: &Options) -> Granted<Trace> {
             slots: options.slots.clamp(FEWEST_SLOTS, MOST_SLOTS),
             calls: options.syscalls.then(|| client_waits.clone()),
             stacks: options.stacks,
+            tree: options.tree,
         },
         options.main_pid,
     )?;
@@ -125,6 +124,7 @@ fn trace(options: &Options) -> Granted<Trace> {
     Ok(Trace {
         known: (0..loaded.book.slots.len()).map(|_| None).collect(),
         loaded,
+        tree: options.tree,
         syscalls: options.syscalls,
         client_waits,
         finder,
@@ -248,7 +248,10 @@ impl Trace {
             None => self.newborn(&slot),
         };
         let (sums, labels) = sums(&slot, known.seed, after_ns as u64, throttled_ns);
-        self.rows.read(before_ns, after_ns, known.key, Some(sums));
+        // of a tree's tasks many come and go between two reads: when one ended
+        let ended_ns = (self.tree && slot.doing == doing::ENDED).then_some(slot.since_ns as i64);
+        let (from_ns, to_ns) = ended_ns.map_or((before_ns, after_ns), |ns| (ns, ns));
+        self.rows.read(from_ns, to_ns, known.key, Some(sums));
         self.rows.labels(labels, known.unread);
         if self.syscalls {
             if let Some(made) = self.loaded.book.read_calls(number) {

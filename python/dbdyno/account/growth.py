@@ -7,21 +7,19 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.account.snapshot_figures import relations
-from dbdyno.account.snapshots import interval
 from dbdyno.account.window.cells import for_each
 from dbdyno.model.data_sources.growth import DERIVED_GROWTH
-from dbdyno.model.interval import LOWER_BOUNDS, STANDING
+from dbdyno.model.interval import LOWER_BOUNDS, STANDING, Interval
 from dbdyno.model.raw import RawCell
-from dbdyno.model.snapshot import Snapshot
 from dbdyno.model.tables import conform
 
 NAMES = tuple(DERIVED_GROWTH)
 _COUNTS = ("rows_inserted", "rows_updated", "rows_deleted")
 
 
-def growth(first: Snapshot, last: Snapshot) -> pl.DataFrame:
+def growth(found: Interval) -> pl.DataFrame:
     """Raw table ``growth``. Counters that were reset in between are not known."""
-    frame = relations(interval(first, last))
+    frame = relations(found)
     used = (pl.col("rows_read") > 0) | (pl.col("rows_written") > 0) | (pl.col("size_bytes_growth") != 0)
     scanned = (pl.col("seq_scans") > 0) | (pl.col("index_scans") > 0)
     mine = frame.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system") & (used | scanned))
@@ -48,4 +46,5 @@ def left_behind(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     return {
         "grown": for_each("grown", cells, lambda cell: cell.tables.get("growth")),
         "resets_done": for_each("resets_done", cells, lambda cell: cell.tables.get("resets")),
+        "large_scans_read": for_each("large_scans_read", cells, lambda cell: cell.tables.get("large_scans")),
     }

@@ -15,12 +15,13 @@ import polars as pl
 from dbdyno.account import window
 from dbdyno.account.ledger import accounts
 from dbdyno.account.window.attribution import pooled
+from dbdyno.account.window.trees import is_tree
 from dbdyno.model.ledger_rows import BY_LABEL
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import LEFT_OUT, RawCell, RungStatus
 from dbdyno.model.session_time import is_limit, judged, wait_label
 from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.model.tables import ByCell, Tables, quantiles_ns, rows
+from dbdyno.model.tables import ByCell, Tables, empty, quantiles_ns, rows
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
 from dbdyno.stats.estimates import Mean
 
@@ -63,10 +64,12 @@ WORTH_NAMING = 0.01
 _WORST = get_args(RungStatus)
 
 
-def rungs(tables: Tables) -> pl.DataFrame:
+def rungs(tables: Tables, trees: bool = False) -> pl.DataFrame:
     """From ``windows``, ``rates``, ``ledger`` and ``cell_histogram``. Invalid cells, and those that the
     client limited, are left out of a row that has others; intervals are Student's over repeats, NULL with
-    one. An observation has one row (rung 0, its windows as repeats) without the driver's figures."""
+    one. An observation has one row (rung 0, its windows as repeats) without the driver's figures. ``trees``:
+    sessions are trees of tasks, as executions of commands are."""
+    trees = trees or tables.get("execution_rates", empty("execution_rates")).height > 0
     made: list[Row] = []
     figures = tables["rates"].filter(pl.col("scope") == "rung")
     parts = ByCell({"rates": figures})
@@ -74,6 +77,9 @@ def rungs(tables: Tables) -> pl.DataFrame:
     for key, cells in tables["windows"].group_by(*_KEY, maintain_order=True):
         head = dict(zip(_KEY, key, strict=True))
         made.append(head | _rung(parts, ledgers, cells, tables["cell_histogram"]))
+        if trees:
+            known = [v for n in _ACCOUNTS if (v := made[-1][n]) is not None]
+            made[-1]["tasks_aas"] = sum(known) if known else None
     met = list(dict.fromkeys((r["workload"], r["variant"]) for r in made))
     made.sort(key=lambda r: (met.index((r["workload"], r["variant"])), r["sessions"], r["rate_per_s"] or 0.0))
     return rows("rungs", [row | {"scaling": _scaling(row, made)} for row in made])
@@ -197,13 +203,14 @@ def _scaling(row: Row, ladder: list[Row]) -> float | None:
 
 def just_measured(cell: RawCell, plan: Plan) -> dict[str, pl.DataFrame]:
     """Tables ``windows``, ``rates``, ``rungs`` and ``histogram`` of one cell."""
-    tables = window.cut_without_samples([cell]) if pooled(cell) else window.cut_rates([cell])
+    whole = pooled(cell) or is_tree(cell)
+    tables = window.cut_without_samples([cell]) if whole else window.cut_rates([cell])
     tables["cut_samples"] = window.cut_samples([cell])
-    if not pooled(cell):
+    if not whole:
         tables["cut_waits"] = window.cut_waits([cell])
-    tables["ledger"] = accounts(tables)["ledger"] if pooled(cell) else _ledger(tables)
+    tables["ledger"] = accounts(tables)["ledger"] if whole else _ledger(tables)
     tables["rates"] = judged(tables, plan)
-    tables["rungs"] = rungs(tables)
+    tables["rungs"] = rungs(tables, is_tree(cell))
     return {n: tables[n] for n in ("windows", "rates", "rungs")} | {"histogram": tables["cell_histogram"]}
 
 

@@ -95,14 +95,15 @@ def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
     """Everything known of one cell, by name."""
     wall = window["wall_s"]
     found = {DB_TIME: _of_time(db_time(cell, window), wall)}
-    found[SERVERS_TIME] = _counted(cell, "db_time_ns", "s", wall, 1 / NS_PER_S)
+    counters = cell["cut_levels"].filter(pl.col("origin") == "engine").to_dicts()
+    found[SERVERS_TIME] = _counted(cell, counters, "db_time_ns", "s", wall, 1 / NS_PER_S)
     found[DB_CPU] = _of_time(account(cell["ledger"], "run"), wall)
     found[CPU_WAIT] = _of_time(account(cell["ledger"], "runq"), wall)
     if not window["sessions"] and _nobody(cell):
         found |= dict.fromkeys(
             (DB_TIME, DB_CPU, CPU_WAIT), Figure("s", 0.0, "ok", "activity samples: nobody")
         )
-    found |= {n: _counted(cell, key, unit, wall) for n, key, unit in _COUNTERS}
+    found |= {n: _counted(cell, counters, key, unit, wall) for n, key, unit in _COUNTERS}
     found[TRANSACTIONS] = _transactions(found["commits"], found["rollbacks"])
     if window["sessions"]:
         rate = calls_per_s(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
@@ -128,14 +129,16 @@ def _of_time(time: Time, wall: float) -> Figure:
     return Figure("s", time.aas * wall if time.aas is not None else None, status, time.source)
 
 
-def _counted(cell: Tables, key: str, unit: str, wall: float, scale: float = 1.0) -> Figure:
+def _counted(
+    cell: Tables, counters: list[dict[str, Any]], key: str, unit: str, wall: float, scale: float = 1.0
+) -> Figure:
     """Growth of the server-wide counter, else of this database's."""
-    mine = cell["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == key))
+    mine = [row for row in counters if row["key"] == key]
     for scope, source in (("server", "engine counters"), ("database", "engine counters, this database")):
-        for row in mine.filter((pl.col("scope") == scope) & pl.col("delta").is_not_null()).to_dicts():
+        for row in (r for r in mine if r["scope"] == scope and r["delta"] is not None):
             source += "" if row["warm_up"] is None else _NO_WARM_UP
             return Figure(unit, scale * row["delta"] / row["wall_ns"] * NS_PER_S * wall, "ok", source)
-    status = str(mine["status"][0]) if mine.height else "off"
+    status = mine[0]["status"] if mine else "off"
     if status in _BARE:
         status = f"{status}: {_cure(cell, key)}"
     return Figure(unit, None, status, "engine counters")
@@ -241,10 +244,8 @@ def top_events_total(windows: pl.DataFrame, found: Mapping[str, Seconds]) -> pl.
 
 
 def _seconds(cell: Tables, window: Mapping[str, Any]) -> Seconds:
-    wall = window["wall_s"]
-    return Seconds(
-        {name: _times(part, wall) for name, part in parts(cell).items()}, base(cell, window) * wall
-    )
+    wall, found = window["wall_s"], parts(cell)
+    return Seconds({name: _times(p, wall) for name, p in found.items()}, base(cell, window, found) * wall)
 
 
 def _times(part: Part, wall: float) -> Part:

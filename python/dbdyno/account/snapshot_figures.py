@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from dbdyno.account.table_scans import large_scans
 from dbdyno.model.interval import ALL, LOWER_BOUNDS, PER_S, STANDING, Interval, IntervalFigures
 from dbdyno.model.snapshot import TABLES
 
@@ -21,7 +22,7 @@ _WORST = ("reset", "partition dropped", "index dropped", "unread", "ok", "remade
 
 def figures(found: Interval) -> IntervalFigures:
     """Everything that a report shows beside the growth itself."""
-    made = databases(found), statements(found), relations(found), server(found)
+    made = databases(found), statements(found), relations(found), server(found), large_scans(found)
     return IntervalFigures(found, *made)
 
 

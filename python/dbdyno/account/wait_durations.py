@@ -6,14 +6,12 @@ two. A mean is exact: time divided by waits; a quantile is the upper end of its 
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.statements import EVERY_STATEMENT, WAITS_OF
 from dbdyno.model.ledger_rows import groups
-from dbdyno.model.tables import Tables, conform, empty, quantiles_ns
+from dbdyno.model.tables import Tables, conform, empty, quantile
 
 SLEEP, QUEUE = "sleep", "runq"
 _FIRST_NS = 1024
@@ -72,13 +70,10 @@ def _with_all(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _summed(sums: pl.DataFrame, histogram: pl.DataFrame) -> pl.DataFrame:
     key = [*_CELL, *_BY]
-    found = [
-        (*k, int(part["count"].sum()), *quantiles_ns(part, [0.5, 0.99, 1.0]))
-        for k, part in histogram.group_by(key, maintain_order=True)
-    ]
-    named = {n: histogram.schema[n] for n in key}
-    schema: dict[str, Any] = {**named, **dict.fromkeys(("count", "p50_ns", "p99_ns", "max_ns"), pl.Int64)}
-    ended = pl.DataFrame(found, schema=schema, orient="row")
+    quantiles = {"p50_ns": 0.5, "p99_ns": 0.99, "max_ns": 1.0}
+    ended = histogram.sort("low_ns", "high_ns").group_by(key).agg(
+        pl.col("count").sum(), **{name: quantile(q) for name, q in quantiles.items()}
+    )  # fmt: skip
     made = sums.join(ended, on=key, how="left", nulls_equal=True, maintain_order="left")
     # The queue after a wait for the next statement is another statement's than the wait was.
     waits = pl.when(pl.col("part") == QUEUE).then(pl.col("count").fill_null(0)).otherwise("begun")

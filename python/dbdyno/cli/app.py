@@ -90,7 +90,10 @@ Examples:
   dbdyno run --recipe limits             CPU binding or a CPU quota: which is better?
   dbdyno compare last                    its variants: ratios, intervals, verdicts, reasons
   dbdyno analyze ladder.csv              how a system scales, from sessions and throughput
+  dbdyno trace-logins --role app --at 10,20,30
+                                         the server logs what the 10th, 20th, 30th session does
   dbdyno topology                        sockets, NUMA nodes, cores, threads; which are usable
+  dbdyno memory                          where a server's pages are, and which are held twice
   dbdyno doctor                          what can be measured here, and what enables the rest
   dbdyno show last                       the results of the last run
   dbdyno trend                           a figure over runs, and when it changed
@@ -117,6 +120,7 @@ _PLACES_CURE = (
 _PLACES = {
     "run": "run:run",
     "observe": "observe:observe_command",
+    "memory": "memory:memory",
     "snapshot": "snapshot:snapshot",
     "runs": "history:runs",
     "show": "runs:show",
@@ -139,6 +143,7 @@ _PLACES = {
     "compare": "compare:compare",
     "topology": "topology:topology",
     "doctor": "doctor:doctor",
+    "trace-logins": "trace_logins:trace_logins",
     "explain": "runs:explain",
     "clean": "server:clean",
     "completion": "completion:completion",

@@ -49,9 +49,10 @@ class Asked:
 
 def of_runs(a: Results, b: Results, asked: Asked) -> tuple[Machines, ...]:
     """One for each ladder that both runs have. Raises UsageError where there is none."""
+    from dbdyno.conclude.axis_ladders import with_axes
     from dbdyno.conclude.ladders import ladders_of
 
-    return _compared(ladders_of(a), ladders_of(b), ("A", "B"), asked)
+    return _compared(with_axes(a, ladders_of(a)), with_axes(b, ladders_of(b)), ("A", "B"), asked)
 
 
 def of_files(paths: Sequence[Path], asked: Asked) -> tuple[Machines, ...]:

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,10 @@ from dbdyno.cli import screen
 from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_OFF, DbdynoError
+from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 if TYPE_CHECKING:
+    from dbdyno.model.condition import Condition
     from dbdyno.model.data_source import Step
     from dbdyno.model.source import Source
 
@@ -29,6 +32,11 @@ _INDENT = 10
 _AS_ROOT = "sudo "
 _COMMAND_FOLLOWS = ": run dbdyno as root, or"
 """In the reason of a source: what comes then is among the commands."""
+
+
+def _duration(_context: click.Context, _option: click.Parameter, value: str) -> int:
+    """Nanoseconds; from 0.1 s on a source can be read twice."""
+    return max(parse_duration_ns(value, "--look"), NS_PER_S // 10)
 
 
 @click.command()
@@ -41,34 +49,67 @@ _COMMAND_FOLLOWS = ": run dbdyno as root, or"
     help="Ask for each command that can be executed at once, and execute it after y. Commands that need a "
     "restart, sudo or another role are only shown.",
 )
-@click.option("--strict", is_flag=True, help="Exit code 6 unless every source is on, or off by choice.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit code 6 if a check is bad, or a data source is neither on nor available. Checks that are "
+    "worth a look do not count.",
+)
+@click.option("--all", "everything", is_flag=True, help="Show all checks, those that are ok, too.")
+@click.option(
+    "--look",
+    metavar="DURATION",
+    default="0.3s",
+    show_default=True,
+    callback=_duration,
+    help="How long to look at the data sources and at steal; 60s is a fair look at noisy neighbours.",
+)
+@click.option(
+    "--flush",
+    metavar="[DIRECTORY]",
+    is_flag=False,
+    flag_value="",
+    help="Time 8 kB writes with fdatasync in a temporary file, for up to 2 s. Without DIRECTORY in the data "
+    "directory of the embedded server; dbdyno writes to no other server's directory unless it is named.",
+)
 @json_option
 def doctor(
-    engine: str | None, dsn: str | None, bin_dir: Path | None, fix: bool, strict: bool, as_json: bool
+    engine: str | None,
+    dsn: str | None,
+    bin_dir: Path | None,
+    fix: bool,
+    strict: bool,
+    everything: bool,
+    look: int,
+    flush: str | None,
+    as_json: bool,
 ) -> None:
-    """Show what can be measured here, and what enables the rest.
+    """Check machine and server for what spoils measurements, and show what can be measured.
 
-    States of a data source: on; available (off by choice); not permitted (a right is missing); not loaded (a
-    library of the server); not supported (version, kernel, or not installed); remote (the server's
-    processes are not visible from here); lost. Nothing is changed without --fix, and then nothing without
-    asking. Without --dsn, it looks at the embedded PostgreSQL. Exit code 3 if the server cannot be
-    reached: the sources of this machine are listed all the same.
+    States of a check: ok; worth a look; bad; unknown and not supported, with the reason; remote (of the
+    server's host, which is not seen here). States of a data source: on; available (off by choice); not
+    permitted (a right is missing); not loaded (a library of the server); not supported (version, kernel, or
+    not installed); remote (the server's processes are not visible from here); lost. Nothing is changed
+    without --fix, and then nothing without asking. Without --dsn, it looks at the embedded PostgreSQL. Exit
+    code 3 if the server cannot be reached: this machine is looked at all the same.
 
     \b
     Examples:
       dbdyno doctor
-      dbdyno doctor --dsn "host=db1 dbname=app user=monitor"
+      dbdyno doctor --dsn "host=db1 dbname=app user=monitor" --all
+      dbdyno doctor --look 60s --flush /var/lib/postgresql
       dbdyno doctor --dsn service=prod --fix
-      dbdyno doctor --json | jq '.sources[] | select(.state != "on")'
+      dbdyno doctor --json | jq '.checks[] | select(.state == "bad")'
     """
     from dbdyno.model.protocols import Target
 
-    with conduct.diagnosed(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as found:
+    target = Target(dsn=dsn, bin_dir=bin_dir)
+    with conduct.diagnosed(engine or DEFAULT, target, look_ns=look, flush=flush) as found:
         missing = [s for s in found.sources if s.status != "ok"]
         if as_json:
             print_json(_document(found))
         else:
-            for line in _lines(found):
+            for line in _lines(found, everything):
                 click.echo(line)
         if fix:
             _fix(found, missing)
@@ -76,7 +117,8 @@ def doctor(
         if not as_json:
             screen.error(found.trouble.message, found.trouble.cure)
         raise click.exceptions.Exit(found.trouble.exit_code)
-    if strict and any(s.status != "off" for s in missing):
+    bad = any(c.state == "bad" for c in found.conditions)
+    if strict and (bad or any(s.status != "off" for s in missing)):
         raise click.exceptions.Exit(EXIT_OFF)
 
 
@@ -91,6 +133,18 @@ def _document(found: conduct.Diagnosis) -> dict[str, Any]:
         if found.server is None
         else found.server.model_dump(mode="json", exclude={"settings"}),
         "error": None if trouble is None else {"message": trouble.message, "cure": trouble.cure},
+        "checks": [
+            {
+                "id": c.id,
+                "title": c.title,
+                "state": c.state,
+                "value": c.value,
+                "why": c.why,
+                "cure": c.cure,
+                "commands": [{"command": _typed(s), "how": s.how} for s in c.steps],
+            }
+            for c in found.conditions
+        ],
         "sources": [
             {
                 "name": s.name,
@@ -110,26 +164,80 @@ def _steps(source: Source) -> Sequence[Step]:
     return () if source.status == "ok" else source.enabling.steps
 
 
-def _lines(found: conduct.Diagnosis) -> Iterator[str]:
+def _lines(found: conduct.Diagnosis, everything: bool) -> Iterator[str]:
     """At most 80 columns, but for what is to be copied and has no space."""
     yield from textwrap.wrap(_heading(found), WIDTH)
+    yield ""
+    yield from check_lines(found.conditions, everything)
     read = [s for s in found.sources if s.status == "ok"]
     missing = [s for s in found.sources if s.status != "ok"]
     yield ""
     rows = [(s.name, _state(s), s.enabling.adds or s.provenance) for s in read]
     yield from screen.aligned(("data source", "state", "what it gives"), rows, (False,) * 3, WIDTH)
+    above = {c.source for c in found.conditions if c.asks}
     for s in missing:
         yield ""
         yield f"{s.name}: {_state(s)}"
-        yield from _labelled("adds", s.enabling.adds)
-        yield from _labelled("why", s.detail.partition(_COMMAND_FOLLOWS)[0] if _steps(s) else s.detail)
-        yield from _labelled("right", s.enabling.right)
+        yield from labelled("adds", s.enabling.adds)
+        if s.name in above:
+            yield from labelled("enable", "see the check above")
+            continue
+        yield from labelled("why", s.detail.partition(_COMMAND_FOLLOWS)[0] if _steps(s) else s.detail)
+        yield from labelled("right", s.enabling.right)
         for n, step in enumerate(_steps(s)):
-            yield from _command("enable" if n == 0 else "then", _typed(step))
+            yield from command("enable" if n == 0 else "then", _typed(step))
     yield ""
     count = f"{len(read)} of {len(found.sources)} data sources are on."
-    later = any(_doable(found, step) for s in missing for step in _steps(s))
+    later = any(_doable(found, step) for _, step in _to_do(found, missing))
     yield f"{count} dbdyno doctor --fix asks before each command." if later else count
+
+
+def check_lines(conditions: Sequence[Condition], everything: bool) -> Iterator[str]:
+    """The answer, what asks for a look, then the rest in a line each or all together."""
+    from dbdyno.model.condition import ASKING
+
+    asking = sorted((c for c in conditions if c.asks), key=lambda c: ASKING.index(c.state))
+    if not conditions:
+        return
+    yield from textwrap.wrap(_answer(asking, len(conditions)), WIDTH)
+    for c in asking:
+        yield ""
+        yield f"{c.title}: {c.state}"
+        yield from labelled("found", c.value)
+        yield from labelled("why", c.why)
+        if c.cure and c.cure != "; ".join(s.command.rstrip(";") for s in c.steps):
+            yield from labelled("cure", c.cure)
+        for n, step in enumerate(c.steps):
+            yield from command("cure" if n == 0 else "then", _typed(step))
+    yield ""
+    rest = [c for c in conditions if not c.asks]
+    if everything:
+        rows = [(c.title, c.state, c.value) for c in rest]
+        yield from screen.aligned(("check", "state", "found"), rows, (False,) * 3, WIDTH)
+    else:
+        yield from _in_short(rest)
+
+
+def _answer(asking: Sequence[Condition], count: int) -> str:
+    if not asking:
+        return f"None of {count} checks asks for a look."
+    names = ", ".join(f"{c.title} (bad)" if c.state == "bad" else c.title for c in asking)
+    return f"{len(asking)} of {count} checks {'needs' if len(asking) == 1 else 'need'} a look: {names}."
+
+
+def _in_short(rest: Sequence[Condition]) -> Iterator[str]:
+    """A line for each that is unknown; the others by their number."""
+    for c in rest:
+        if c.state == "unknown":
+            yield from textwrap.wrap(f"{c.title}: unknown; {c.value}", WIDTH, subsequent_indent="  ")
+    remote = [c for c in rest if c.state == "remote"]
+    if remote:
+        why = f"{len(remote)} checks are of the server's host, which is not seen here: {remote[0].value}"
+        yield from textwrap.wrap(why, WIDTH, subsequent_indent="  ")
+    counts = Counter(c.state for c in rest if c.state in ("ok", "not supported"))
+    if counts:
+        listed = ", ".join(f"{n} {state}" for state, n in counts.items())
+        yield f"Other checks: {listed} (dbdyno doctor --all lists them)."
 
 
 def _heading(found: conduct.Diagnosis) -> str:
@@ -139,7 +247,7 @@ def _heading(found: conduct.Diagnosis) -> str:
     return f"{s.product} {s.version} at {s.where}" + (" (embedded)" if s.embedded else "")
 
 
-def _labelled(label: str, text: str, columns: int = WIDTH) -> list[str]:
+def labelled(label: str, text: str, columns: int = WIDTH) -> list[str]:
     if not text:
         return []
     begin, later = f"  {label + ':':{_INDENT - 2}}", " " * _INDENT
@@ -153,9 +261,9 @@ def _labelled(label: str, text: str, columns: int = WIDTH) -> list[str]:
     )
 
 
-def _command(label: str, command: str) -> list[str]:
+def command(label: str, command: str) -> list[str]:
     """Lines that together are the command as it is typed."""
-    lines = _labelled(label, command, WIDTH - 2)
+    lines = labelled(label, command, WIDTH - 2)
     end = "" if command.endswith(";") or not command.startswith((_AS_ROOT, "dbdyno ")) else " \\"
     return [line + end for line in lines[:-1]] + lines[-1:]
 
@@ -166,7 +274,7 @@ def _typed(step: Step) -> str:
 
 def _fix(found: conduct.Diagnosis, missing: Sequence[Source]) -> None:
     """Executes what the user agrees to, step by step; nothing where nobody can be asked."""
-    steps = [(s, step) for s in missing for step in _steps(s) if _doable(found, step)]
+    steps = [(name, step) for name, step in _to_do(found, missing) if _doable(found, step)]
     if not steps:
         click.echo("--fix: no command can be executed from here; those above are for you", err=True)
     elif not sys.stdin.isatty():
@@ -174,9 +282,17 @@ def _fix(found: conduct.Diagnosis, missing: Sequence[Source]) -> None:
             "--fix: standard input is no terminal, so nobody can be asked: nothing was changed", err=True
         )
     else:
-        for source, step in steps:
-            if click.confirm(f"{source.name}: {step.command}", default=False, err=True):
+        for name, step in steps:
+            if click.confirm(f"{name}: {step.command}", default=False, err=True):
                 _execute(found, step)
+
+
+def _to_do(found: conduct.Diagnosis, missing: Sequence[Source]) -> list[tuple[str, Step]]:
+    """(for what, step) of sources, then of checks; a step that both have once, but for the last ones, which
+    put several others in force."""
+    listed = [(s.name, step) for s in missing for step in _steps(s)]
+    known = {s.name for s in missing}
+    return listed + [(c.title, step) for c in found.conditions if c.source not in known for step in c.steps]
 
 
 def _doable(found: conduct.Diagnosis, step: Step) -> bool:

@@ -113,7 +113,7 @@ class LiveProgress(NullProgressListener):
         if self._table is None:
             work = present.throughput_work(results, row["workload"])
             room = min(self._console.width, 120) - len(self._variant("variant"))
-            self._table = present.running_rungs(work, room, row["rate_per_s"] is not None)
+            self._table = present.running_rungs(work, room, row["rate_per_s"] is not None, results)
             self._add(self._variant("variant") + self._table[0].head().printed())
         table, line = self._table
         self._add(self._variant(row["variant"]) + table.row(line(row)).printed())

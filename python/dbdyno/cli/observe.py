@@ -16,13 +16,15 @@ from dbdyno.cli.options import (
     json_option,
     label_options,
     labels_of,
+    memory_option,
     open_store,
     print_json,
+    running_dsn_option,
     snapshots_option,
     store_option,
     waits_options,
-    warn_of_password,
 )
+from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 
@@ -32,13 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command("observe")
-@click.option(
-    "--dsn",
-    metavar="DSN",
-    callback=warn_of_password,
-    help="Connection string as in psql: URI or key=value; PG* variables, ~/.pgpass and service files "
-    'apply. "" uses the environment only.  [default: the embedded PostgreSQL if it runs, else ""]',
-)
+@running_dsn_option
 @click.option("--recipe", metavar="NAME|FILE", help="Recipe with a table [observation]; options override it.")
 @click.option("--for", "duration", metavar="TIME", help="Duration.  [default: until Ctrl-C or q]")
 @click.option("--window", metavar="TIME", help="Duration of a window.  [default: 10s]")
@@ -54,6 +50,7 @@ if TYPE_CHECKING:
     "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"
 )
 @waits_options
+@trigger_options
 @click.option(
     "--refresh",
     type=click.FloatRange(0.2, 60),
@@ -72,6 +69,7 @@ if TYPE_CHECKING:
 )
 @label_options
 @snapshots_option
+@memory_option
 @engine_option("System to observe.")
 @store_option
 @json_option
@@ -86,6 +84,9 @@ def observe_command(**options: Any) -> None:
     Complete figures require the right to see other users' sessions, and running on the server's host.
     Missing figures are listed with what would provide them.
 
+    "I wanted to gather trace data when the number of connections was 10, 20, or 30": --when names the moment,
+    --do what to gather then (docs/triggers.md).
+
     \b
     Examples:
       dbdyno observe
@@ -93,6 +94,8 @@ def observe_command(**options: Any) -> None:
       dbdyno observe --only-user app --only-database prod --window 30s
       dbdyno observe --dsn service=prod --for 10min --quiet --report prod.html
       dbdyno observe --for 20s --json | jq .findings
+      dbdyno observe --only-user app --when 'sessions in (10,20,30)' --do 'trace 10s'
+      dbdyno observe --when 'cpu_wait > 30% for 3s' --do 'profile 10s' --do snapshot
     """
     from dbdyno.cli.observe_listeners import LiveObservation
     from dbdyno.model.plan import Observation
@@ -103,8 +106,16 @@ def observe_command(**options: Any) -> None:
     experiment = conduct.observation_of(
         {
             n: options[n]
-            for n in ("sample_hz", "waits", "snapshots", "engine", *(o.key for o in optional_sources()))
-        },
+            for n in (
+                "sample_hz",
+                "waits",
+                "snapshots",
+                "memory",
+                "engine",
+                *(o.key for o in optional_sources()),
+            )
+        }
+        | {"triggers": triggers_given(options)},
         options["recipe"],
         **{n: options[n] for n in names},
     )

@@ -12,12 +12,14 @@ from datetime import datetime
 from types import TracebackType
 
 from rich.console import Console, Group
+from rich.text import Text
 
+from dbdyno import present
 from dbdyno.cli.console import live
 from dbdyno.cli.observe_state import Keyboard, Row, View
 from dbdyno.cli.observe_view import LEAST, Header, Screen, brief_words, hidden_in_words, number
 from dbdyno.cli.streams import unread
-from dbdyno.conduct import Look, NullObservationListener
+from dbdyno.conduct import Look, MemoryBeside, NullObservationListener
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import RawCell
@@ -119,6 +121,18 @@ def _top(seen: Glance) -> str:
     return "".join(f"{e.name} {number(e.sleep)} ({number(e.runq)})" for e in waits[:1])
 
 
+def memory_lines(beside: MemoryBeside | None, width: int) -> list[Text]:
+    """What was read last, or why nothing was."""
+    if beside is None:
+        return [Text("the first window has not begun", "dim")]
+    lines = (
+        [Text("reading where the memory is ...", "dim")] if beside.reading and beside.latest is None else []
+    )
+    if beside.trouble:
+        lines.append(Text(f"memory was not read: {beside.trouble}", "yellow"))
+    return lines if beside.latest is None else [*lines, *present.memory_lines(beside.latest, width)]
+
+
 SECONDS = 5.0  # the view shows so much of the past
 NOTICE_S = 8.0
 KEYS_S = 0.15
@@ -135,6 +149,8 @@ class LiveObservation(NullObservationListener):
         self._glance: Glance | None = None
         self._rows: list[Row] = []
         self._blocked: list[Blocked] = []
+        self._memory: MemoryBeside | None = None
+        self._memory_open = False
         self._notices: list[str] = []
         self._drawn_s = self._noticed_s = self._ticked_s = 0.0
         self._over, self._obeying = threading.Event(), threading.Lock()
@@ -206,10 +222,23 @@ class LiveObservation(NullObservationListener):
         self._ticked_s = time.monotonic()
         keys = self._obey()
         due = time.monotonic() - self._drawn_s >= self._refresh_s
+        self._memory = look.memory
+        self._ask_for_memory()
         if due and not self._view.frozen:
             self._read(look)
         if keys or due:
             self._draw()
+
+    def _ask_for_memory(self) -> None:
+        """At once when its screen was opened, then as often as it costs little."""
+        opened = self._view.memory and not self._memory_open
+        self._memory_open = self._view.memory
+        if self._memory is None or not self._view.memory or self._view.frozen:
+            return
+        if opened:
+            self._memory.ask()
+        else:
+            self._memory.ask_if_due()
 
     def _read(self, look: Look) -> None:
         now_s = time.monotonic()
@@ -234,6 +263,8 @@ class LiveObservation(NullObservationListener):
 
     def _draw(self) -> None:
         self._drawn_s = time.monotonic()
-        drawn = Screen(self._header, self._glance, self._view, self._shown(), self._blocked)
         size = self._console.size
+        memory = memory_lines(self._memory, size.width) if self._view.memory else []
+        self._view.line = max(0, min(self._view.line, len(memory) - 1))
+        drawn = Screen(self._header, self._glance, self._view, self._shown(), self._blocked, memory)
         self._live.update(Group(*drawn.lines(size.width, size.height)), refresh=True)

@@ -60,6 +60,7 @@ HELP = (
     ("t c w a e u p", "sort by " + ", ".join(name for name, _ in ORDERS.values())),
     ("s", "the next order"),
     ("b", "who blocks whom: a tree of the sessions that wait for locks; again: back"),
+    ("m", "where the memory is: read now, and again as its cost allows; again: back"),
     ("f", "show only sessions whose words contain a text; empty: all"),
     ("space", "freeze; measuring goes on"),
     ("h", "this help"),
@@ -77,6 +78,8 @@ class View:
     frozen: bool = False
     help: bool = False
     tree: bool = False  # who blocks whom, in place of events and sessions
+    memory: bool = False  # where the memory is, in their place
+    line: int = 0  # of that: the first that is shown
     ended: bool = False
 
     def rows(self, rows: Sequence[Row]) -> list[Row]:
@@ -105,6 +108,9 @@ class View:
 
     def _move(self, rows: Sequence[Row], by: int) -> None:
         """Nobody chosen yet: the first on the way down, the last on the way up."""
+        if self.memory:
+            self.line = max(0, self.line + by)
+            return
         pids = [r.line.pid for r in rows]
         if not pids:
             return
@@ -117,8 +123,8 @@ class View:
         self.alone = self.chosen is not None
 
     def _back(self) -> None:
-        if self.alone or self.help or self.tree:
-            self.alone = self.help = self.tree = False
+        if self.alone or self.help or self.tree or self.memory:
+            self.alone = self.help = self.tree = self.memory = False
         else:
             self.filter = ""
 
@@ -143,6 +149,7 @@ _KEYS: Mapping[str, Callable[[View, Sequence[Row]], None]] = {
     "f": lambda v, _rows: v._flip("typing"),
     " ": lambda v, _rows: v._flip("frozen"),
     "b": lambda v, _rows: v._flip("tree"),
+    "m": lambda v, _rows: v._flip("memory"),
     "h": lambda v, _rows: v._flip("help"),
     "?": lambda v, _rows: v._flip("help"),
     "q": lambda v, _rows: v._flip("ended"),
@@ -183,7 +190,7 @@ def parse(data: bytes) -> list[str]:
 
 
 def _length(data: bytes) -> int:
-    """Of an escape sequence: up to its final byte (ECMA-48, 5.4)."""
+    """The rest of an escape sequence, up to its final byte (ECMA-48, 5.4)."""
     return next((i + 1 for i in range(2, len(data)) if 0x40 <= data[i] <= 0x7E), len(data))
 
 

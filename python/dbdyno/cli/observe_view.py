@@ -124,7 +124,8 @@ def _microstates(s: SessionLine) -> Iterator[Text]:
 
 
 _EVENTS = 7
-_KEYS_LINE = "q quit  h help  s sort  f filter  b locks  enter drill in  space freeze"
+_KEYS_LINE = "q quit  h help  s sort  f filter  b locks  m memory  enter drill in  space freeze"
+_MEMORY_LINE = "m back  up down scroll  q quit  h help"
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ class Screen:
     view: View
     rows: Sequence[Row] = field(default_factory=tuple)  # those shown, in order
     blocked: Sequence[Blocked] = field(default_factory=tuple)  # who blocks whom now
+    memory: Sequence[Text] = field(default_factory=tuple)  # where the memory is
 
     def lines(self, width: int, height: int) -> list[Text]:
         """At most ``height`` lines; the last is for keys and notices."""
@@ -174,6 +176,9 @@ class Screen:
         if self.view.help:
             yield Text("")
             yield from (Text.assemble((f"{keys:>14}  ", "bold"), words) for keys, words in HELP)
+        elif self.view.memory:
+            yield Text("")
+            yield from self.memory[self.view.line :]
         elif self.glance is None:
             yield Text("waiting for the first readings ...", "dim")
         elif self.view.tree:
@@ -190,6 +195,8 @@ class Screen:
             return Text.assemble(("filter: ", "bold"), self.view.filter, ("_", "blink"))
         if self.header.notice:
             return Text(self.header.notice, "yellow")
+        if self.view.memory:
+            return Text(_MEMORY_LINE, "dim")
         parts = [_KEYS_LINE, f"sorted by {ORDERS[self.view.order][0]}"]
         parts += [f"only {self.view.filter!r}"] if self.view.filter else []
         return Text("  |  ".join(parts), "dim")

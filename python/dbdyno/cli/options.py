@@ -45,6 +45,14 @@ def snapshots_option(f: _F) -> _F:
     )(f)
 
 
+def memory_option(f: _F) -> _F:
+    return click.option(
+        "--memory/--no-memory",
+        default=None,
+        help="Memory of server and machine at the start and end of measurements.  [default: on]",
+    )(f)
+
+
 def json_option(f: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(f)
 
@@ -68,14 +76,19 @@ def warn_of_password(context: click.Context, _parameter: click.Parameter, dsn: s
     return dsn
 
 
-def dsn_option(f: _F) -> _F:
+def _dsn_option(default: str) -> Callable[[_F], _F]:
     return click.option(
         "--dsn",
         metavar="DSN",
         callback=warn_of_password,
         help="Connection string as in psql: URI or key=value; PG* variables, ~/.pgpass and service files "
-        'apply. "" uses the environment only.  [default: the embedded PostgreSQL]',
-    )(f)
+        f'apply. "" uses the environment only.  [default: {default}]',
+    )
+
+
+dsn_option = _dsn_option("the embedded PostgreSQL")
+running_dsn_option = _dsn_option('the embedded PostgreSQL if it runs, else ""')
+"""For commands that look at a server and start none."""
 
 
 def bin_dir_option(f: _F) -> _F:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbdyno import conduct, drive, observe, present
+from dbdyno.cli import command_options as commands
 from dbdyno.cli import completion, screen
+from dbdyno.cli.command_options import command_options
 from dbdyno.cli.connection_words import connection_words, dsn_of
 from dbdyno.cli.options import (
     SETTING,
@@ -19,6 +21,7 @@ from dbdyno.cli.options import (
     json_option,
     label_options,
     labels_of,
+    memory_option,
     open_store,
     print_json,
     snapshots_option,
@@ -28,6 +31,7 @@ from dbdyno.cli.options import (
 from dbdyno.cli.rates import RATE_OPTIONS, rate_options
 from dbdyno.cli.script_options import driver_of, script_options
 from dbdyno.cli.script_options import overrides_of as script_options_given
+from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     help="Recipe to run; options override it.",
 )
 @script_options
+@command_options
 @click.option(
     "--sessions",
     "--ladder",
@@ -113,8 +118,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--expect",
-    type=click.Choice(["disk", "cache"]),
-    help="What is to be tested: disk (physical reads) or cache; warns where it is not.",
+    type=click.Choice(["disk", "cache", "memory"]),
+    help="What is to be tested: disk (physical reads), cache (the server's), or memory (any cache; tables "
+    "are read into it before each measurement); warns where it is not.",
 )
 @click.option("--cool-down", metavar="TIME", help="Pause before each measurement.  [default: none]")
 @click.option(
@@ -134,6 +140,7 @@ if TYPE_CHECKING:
     "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"
 )
 @waits_options
+@trigger_options
 @click.option("--log-calls", is_flag=True, default=None, help="Store start, duration and CPU of every call.")
 @click.option(
     "--no-observe",
@@ -141,6 +148,7 @@ if TYPE_CHECKING:
     help="Throughput and response times only; session time is not accounted for.",
 )
 @snapshots_option
+@memory_option
 @engine_option("System under load.")
 @dsn_option
 @connection_words
@@ -167,7 +175,8 @@ def run(**options: Any) -> None:
     """Measure throughput and session time as sessions increase.
 
     WORKLOAD is a name from `dbdyno workloads` or a recipe's .toml file; workload parameters may follow.
-    Without --dsn, the embedded PostgreSQL is started, and stopped at the end.
+    Without --dsn, the embedded PostgreSQL is started, and stopped at the end. With --command no database is
+    needed: a session runs the command again and again (docs/command.md).
 
     Ctrl-C stops the run after the calls in progress; completed measurements are kept and reported. A second
     Ctrl-C stops at once.
@@ -191,6 +200,10 @@ def run(**options: Any) -> None:
       dbdyno run lio --limit quota=1.5 --limit bind=spread
       dbdyno run recipes/limits.toml --until 2% --budget 30min
       dbdyno run --recipe demo --dry-run
+      dbdyno run --command 'xz -T{threads} -kc {file}' threads=1,2,4 file=big.tar
+      dbdyno run --command 'gzip -kc big.tar' --command 'zstd -kc big.tar' --runs 20
+      dbdyno run --jobs builds.toml --orders serial,parallel,concurrent,both threads=1,8
+      dbdyno run lio --sessions 10,20,30 --when 'sessions in (10,20,30)' --do 'profile 5s'
     """
     if "list" in options["builtins"]:
         for name in conduct.builtin_scripts(options["engine"] or ""):
@@ -263,14 +276,18 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "sample_hz",
         "log_calls",
         "snapshots",
+        "memory",
         "waits",
         *(o.key for o in optional_sources()),
         "engine",
     )
     overrides = {n: options[n] for n in names}
+    overrides |= script_options_given(options) | {"triggers": triggers_given(options)}
+    overrides |= commands.overrides_of(options)
     workload, params = _words(options)
-    overrides |= script_options_given(options)
-    if params:
+    if commands.runs_jobs(options, conduct.recipe_has_jobs(workload, options["recipe"])):
+        overrides["axes"] = commands.parameters_of(params, options)
+    elif params:
         overrides["params"] = parse_params(params)
     if options["settings"] and options["dsn"] is not None:
         overrides["settings"] = parse_params(options["settings"], *SETTING)
@@ -288,6 +305,11 @@ def _words(options: dict[str, Any]) -> tuple[str | None, list[str]]:
     """The workload, and its parameters in whatever way they were given."""
     words = [w for w in (options["workload"], *options["more"]) if w is not None]
     named = [w for w in words if "=" not in w]
+    if named and (options["commands"] or commands.jobs_file(options["jobs"])):
+        raise UsageError(
+            f"{named[0]!r} is neither a parameter nor part of a command",
+            "a command is one word in quotes: --command 'sort --parallel={threads} FILE' threads=1,2,4",
+        )
     if len(named) > 1:
         raise UsageError(
             f"one workload at a time: {', '.join(named)}", "its parameters are NAME=VALUE; dbdyno workloads"

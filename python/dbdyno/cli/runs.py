@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,15 +12,21 @@ import click
 from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
 from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
+from dbdyno.cli.outputs import show_outputs
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from dbdyno.model.results import Results
+    from dbdyno.store import Run
 
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def capture_option(f: _F) -> _F:
+    return click.option("--capture", type=int, metavar="N", help="What action N of a trigger captured.")(f)
 
 
 def measurement_options(f: _F) -> _F:
@@ -73,7 +80,17 @@ _PARTS = {
     "events": ("events", "wait_durations"),
     "microstates": ("microstates",),
     "syscalls": ("system_calls", "system_call_sizes"),
+    "memory": (
+        "memory_parts",
+        "memory_figures",
+        "relations_held",
+        "memory_roles",
+        "processes_held",
+        "memory_held",
+    ),
     "cross_check": ("data_sources",),
+    "executions": ("execution_rates", "execution_failures", "execution_times", "parallelism"),
+    "captures": ("triggers_fired", "captured"),
 }
 """Options of ``show``, each a detail of the room present, and the tables that it shows."""
 
@@ -94,14 +111,29 @@ _PARTS = {
     "--microstates", is_flag=True, help="Time of every process: USR, SYS, CPU WAIT, I/O, lock, sleep."
 )
 @click.option("--syscalls", is_flag=True, help="System calls: errors, time, CPU time inside, sizes.")
+@click.option("--memory", is_flag=True, help="Where the memory is: machine, caches, relations, processes.")
 @click.option("--cross-check", is_flag=True, help="Quantities that several data sources measure, compared.")
+@click.option(
+    "--executions", is_flag=True, help="Executions of commands: durations, CPU, failures, outliers."
+)
+@click.option("--job", metavar="NAME", help="With --executions: of this job alone.")
+@click.option(
+    "--captures", is_flag=True, help="What triggers captured: when, why, and the largest parts of it."
+)
+@capture_option
+@click.option(
+    "--output", is_flag=True, help="What commands printed, where that was kept (run --keep-output)."
+)
 @click.option("--objects", is_flag=True, help="Tables and indexes: blocks, scans and rows per call.")
 @measurement_options
 @store_option
 @json_option
 def show(
     run: str,
+    output: bool,
     objects: bool,
+    capture: int | None,
+    job: str | None,
     measurement: str | None,
     sessions: int | None,
     window: int | None,
@@ -121,16 +153,32 @@ def show(
       dbdyno show nightly --events --microstates
       dbdyno show last --profile --sessions 8
       dbdyno show last --objects --sessions 8
+      dbdyno show last --executions --job xz
+      dbdyno show last --output
+      dbdyno show last --captures
+      dbdyno show last --capture 2
       dbdyno show last --profile --json | jq .top_events
       dbdyno show 20261121-1045 --json | jq .rungs
     """
+    parts["executions"] |= job is not None
     wanted = [name for name in _PARTS if parts[name]]
-    if not (wanted or as_json or objects) and (measurement, sessions, window) == (None, None, None):
+    plain = (measurement, sessions, window, capture) == (None, None, None, None) and not output
+    if plain and not (wanted or as_json or objects):
         screen.out().print(present.printed(conduct.shown(store, run, screen.note)))
         return
-    record = open_store(store).open(run)
+    record = _recorded(store, run, capture)
     results = conduct.results_of(record)
+    if capture is not None and not (wanted or as_json or objects):
+        screen.summary(results)
+        wanted = [n for n in ("syscalls", "memory") if any(results.tables[t].height for t in _PARTS[n])]
+        for of_sleep in (False, True):
+            if results.tables["sleep_profile" if of_sleep else "cpu_profile"].height:
+                screen.out().print(present.hot(results, "function", 20, off_cpu=of_sleep)[0])
     cell = chosen(results, measurement, sessions, window)
+    results = _of_job(results, job)
+    if output:
+        show_outputs(record, cell, as_json=as_json)
+        return
     used = conduct.object_use(record, results, cell) if objects else None
     if cell is not None and not wanted and not objects:
         wanted = list(_PARTS)[1:]
@@ -141,6 +189,26 @@ def show(
         screen.out().print(present.printed([*present.object_use(used), *present.left_behind(results)]))
     for name in () if as_json else wanted:
         screen.out().print(present.details(results, name, cell))
+
+
+def _of_job(results: Results, job: str | None) -> Results:
+    """Its executions of that job alone. Raises :class:`UsageError` naming those that there are."""
+    if job is None:
+        return results
+    import polars as pl
+
+    names = ("execution_rates", "execution_failures", "execution_times")
+    known = results.tables["execution_rates"]["job"].drop_nulls().unique(maintain_order=True).to_list()
+    if job not in known:
+        raise UsageError(f"the run has no job {job!r}", f"there are {_listed(known)}")
+    mine = {name: results.tables[name].filter(pl.col("job") == job) for name in names}
+    return dataclasses.replace(results, tables={**results.tables, **mine})
+
+
+def _recorded(store: Path | None, run: str, capture: int | None) -> Run:
+    """A run, or what one of its triggers captured. Raises :class:`UsageError`."""
+    record = open_store(store).open(run)
+    return record if capture is None else conduct.capture_of(record, capture)
 
 
 def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict[str, Any]:
@@ -168,12 +236,13 @@ def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict
     show_default=True,
     help="Of snapshots: rows of a table.",
 )
+@capture_option
 @measurement_options
 @store_option
 @json_option
 def report_command(
-    run: str, until: str | None, output: Path | None, top: int, measurement: str | None, sessions: int | None,
-    window: int | None, store: Path | None, as_json: bool,
+    run: str, until: str | None, output: Path | None, top: int, capture: int | None, measurement: str | None,
+    sessions: int | None, window: int | None, store: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Write the report of a run, or of what happened between two snapshots.
 
@@ -199,14 +268,14 @@ def report_command(
         snapshot_report.show(store, wanted, output, top, as_json)
         return
     if (measurement, sessions, window) != (None, None, None):
-        record = open_store(store).open(run)
+        record = _recorded(store, run, capture)
         cell = chosen(conduct.results_of(record), measurement, sessions, window)
         assert cell is not None
         snapshot_report.show_measurement(record, cell, output, top, as_json)
         return
     if as_json:
         raise UsageError("--json is for two snapshots", f"of a run: dbdyno show {run} --json")
-    record = open_store(store).open(run)
+    record = _recorded(store, run, capture)
     path = output if output is not None else record.path / "report.html"
     click.echo(present.write_report(conduct.results_of(record), path))
 

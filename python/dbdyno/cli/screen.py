@@ -76,28 +76,50 @@ def plan_lines(plan: Plan) -> list[str]:
     from dbdyno.conclude.catalogue import worded
 
     e, rungs = plan.experiment, sorted({c.sessions for c in plan.cells})
-    what = e.workload or _scripts(plan)
+    what = e.workload or (_commands(plan) if plan.jobs else _scripts(plan))
     shown = ", ".join(map(str, rungs)) if len(rungs) <= 12 else f"{rungs[0]}, {rungs[1]} ... {rungs[-1]}"
     repeats = max((c.repeat for c in plan.cells), default=1)
     again = f"; {repeats} repeats" if repeats > 1 else ""
     paced = sorted({c.rate_per_s for c in plan.cells if c.rate_per_s is not None})
     rates = f"rate{'s' if len(paced) > 1 else ''} {', '.join(f'{r:g}' for r in paced)}/s, " if paced else ""
-    cells, about = f"{counted(len(plan.cells), 'measurement')}, {rates}sessions {shown}{again}", "about"
+    loads = f"{'jobs at once' if plan.jobs else 'sessions'} {shown}{again}"
+    cells, about = f"{counted(len(plan.cells), 'measurement')}, {rates}{loads}", "about"
     if plan.adaptive is not None:
         cells, about = _auto_words(plan, plan.adaptive), "at most"
     each = f"measurement {e.measure} each"
+    total = f"{about} {in_minutes(plan.expected_ns)} in total"
+    warm_up = f"warm-up {e.settle}"
+    if plan.jobs and e.settle == "0s":
+        warm_up = f"warm-up {counted(e.warmup, 'execution')} of each job" if e.warmup else "no warm-up"
+    if any(c.once for c in plan.cells):
+        each = f"each measurement {_executions(plan)}"
+        total = f"dbdyno itself {about} {in_minutes(plan.expected_ns)}"
     if e.phases:
-        cells = f"one measurement in {counted(len(e.phases), 'phase')}, sessions {shown}{again}"
+        cells = f"one measurement in {counted(len(e.phases), 'phase')}, {loads}"
         each = f"phases {format_ns(sum(c.measure_ns for c in plan.cells if c.repeat == 1))}"
     lines = [
         f"{what}: {cells}",
-        f"warm-up {e.settle}, {each}; {about} {in_minutes(plan.expected_ns)} in total",
+        f"{warm_up}, {each}; {total}",
     ]
     return [
         *lines,
         *_variant_lines(plan),
         *(f"{c.name} = {c.value}: {c.reason}" for c in worded(plan).choices),
     ]
+
+
+def _commands(plan: Plan) -> str:
+    """``command gzip``, ``jobs httpd, mysql``."""
+    names = [j.name for j in plan.jobs]
+    side_by_side = any(len(v.jobs) > 1 for v in plan.variants)
+    kind = "job" if side_by_side else "command"
+    return f"{kind}{'' if len(names) == 1 else 's'} {', '.join(names)}"
+
+
+def _executions(plan: Plan) -> str:
+    """``one execution``, ``10 executions of each of 5 jobs``."""
+    runs, jobs = plan.cells[0].runs, max(len(v.jobs) for v in plan.variants)
+    return counted(runs, "execution") + (f" of each of {jobs} jobs" if jobs > 1 else "")
 
 
 def _scripts(plan: Plan) -> str:
@@ -128,7 +150,9 @@ def _variant_lines(plan: Plan) -> list[str]:
     named = plan.experiment.params.keys() | {n for s in plan.experiment.variants.values() for n in s.params}
     lines = []
     for v in plan.variants:
-        params = ", ".join(f"{n}={v.params[n]}" for n in sorted(named))
+        params = ", ".join(f"{n}={v.params[n]}" for n in sorted(named) if n in v.params)
+        if v.jobs and not params:
+            params = "; ".join(j.shown for j in v.jobs)
         said = ", ".join(filter(None, (v.words(), params))) or "nothing changed"
         lines.append(f"variant {v.name:{wide}}  {said}" + (f"  ({v.doc})" if v.doc else ""))
     return lines

@@ -122,7 +122,13 @@ _OPTIONS = (
         help="Show the latency of each command of the scripts.",
     ),
     click.option("-c", "--client", "clients", metavar="LADDER", help="The same as --sessions."),
-    click.option("-j", "--jobs", type=click.IntRange(1, 256), help="The same as --driver threads=N."),
+    click.option(
+        "-j",
+        "--jobs",
+        metavar="N|FILE",
+        help="N: the same as --driver threads=N. FILE: a job list, TOML with a [[jobs]] for each of several "
+        "commands that run side by side.",
+    ),
     click.option(
         "-T", "--time", "seconds", metavar="TIME", help="The same as --measure; a number is seconds."
     ),
@@ -149,8 +155,17 @@ def overrides_of(options: Mapping[str, Any]) -> dict[str, Any]:
 def driver_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Driver options that these options set."""
     named = ("protocol", "reconnect", "max_tries", "allow_shell")
-    found = {n: options[n] for n in named} | {"threads": options["jobs"]}
+    found = {n: options[n] for n in named} | {"threads": _threads(options["jobs"])}
     return {n: value for n, value in found.items() if value is not None}
+
+
+def _threads(given: str | None) -> int | None:
+    """The driver's options; none where a file of jobs was given."""
+    if given is None or not given.isdigit():
+        return None
+    if not 1 <= int(given) <= 256:
+        raise UsageError(f"-j {given}: not from 1 to 256", "threads of the driver; one a session is enough")
+    return int(given)
 
 
 def _mix(options: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import click
 from dbdyno import limits, store
 from dbdyno.cli.app import Commands
 from dbdyno.cli.options import SETTING, bin_dir_option, dsn_option, engine_option, json_option, print_json
-from dbdyno.engines import DEFAULT, embedded, open_server
+from dbdyno.engines import DEFAULT, embedded, open_server, put_back
 from dbdyno.model.errors import DbdynoError, StoreError, TargetError
 from dbdyno.model.units import format_ns
 
@@ -118,7 +118,8 @@ def _in_words(key: str, value: Any) -> str:
     return format_ns(value * 1e9) if key.endswith("_s") else str(value)
 
 
-_OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler")
+_OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler", "login trace")
+_OF_ENGINES = ("commands",)
 
 
 @click.command()
@@ -129,8 +130,9 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None) -> None:
     """Restore what killed runs changed; drop dbdyno's schema.
 
     A run restores everything when it ends, also after an error or Ctrl-C. A run that was killed leaves a
-    journal. clean restores the control groups and affinities in it, and the settings and poolers of the
-    named server. Then it removes dbdyno's schema and its contents from the database, and nothing else.
+    journal. clean ends the commands in it, restores control groups and affinities, and the settings, poolers
+    and login traces of the named server. Then it removes dbdyno's schema and its contents and a login trace
+    that nobody watches over from the database, and nothing else.
     Runs in progress are not affected.
 
     \b
@@ -141,17 +143,20 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None) -> None:
     from dbdyno.model.protocols import Target
 
     work = _Work(store.left_over())
+    work.put_back(_OF_ENGINES, put_back)  # first: a group with processes cannot be removed
     work.put_back(_OF_SYSTEM, limits.undo)
     try:
         with open_server(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
             if server.settings is not None:
                 work.put_back(_OF_SERVER, server.settings.put_back)
-            work.say_what_stays("it is another server's: name that one with --dsn")
+            work.say_what_stays("it is another server's or database's: name that one with --dsn")
             for line in server.clean():
                 work.say(f"removed {line}")
-    except TargetError:
+    except TargetError as error:
         work.say_what_stays("the server cannot be reached")
-        raise
+        if engine or dsn or not work.all_back:
+            raise
+        work.say(f"no server was cleaned: {error.message}")
     work.end()
 
 
@@ -166,6 +171,11 @@ class _Work:
             self.say(f"run {one.run} is under way (process {one.owner_pid}): left alone")
         for error in self._damaged[1:]:
             self.say(error.message)
+
+    @property
+    def all_back(self) -> bool:
+        """Something was put back, and nothing is left to put back."""
+        return not self._silent and not any(one.undos for one in self._dead)
 
     def say(self, line: str) -> None:
         click.echo(line)

@@ -18,8 +18,8 @@ from dbdyno.cli.options import (
     json_option,
     labels_of,
     print_json,
+    running_dsn_option,
     store_option,
-    warn_of_password,
 )
 from dbdyno.cli.screen import aligned, note, width
 from dbdyno.cli.snapshot_lines import Lines, print_some, reasons, record_of, remarks, row
@@ -37,13 +37,7 @@ _SHORTEST_S = 1.0
 
 @click.group("snapshot", cls=Commands, invoke_without_command=True)
 @click.option("--name", metavar="NAME", help="A name; it works wherever a snapshot is asked for.")
-@click.option(
-    "--dsn",
-    metavar="DSN",
-    callback=warn_of_password,
-    help="Connection string as in psql: URI or key=value; PG* variables, ~/.pgpass and service files "
-    'apply. "" uses the environment only.  [default: the embedded PostgreSQL if it runs, else ""]',
-)
+@running_dsn_option
 @click.option(
     "--database", "databases", metavar="NAME", multiple=True, help="Read this database; repeatable."
 )

@@ -14,6 +14,7 @@ from dbdyno.conclude.reason import session_time
 from dbdyno.conclude.rungs import HIDES, Reach, Rungs
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import GOOD_SCALING, Claim
+from dbdyno.model.jobs import OF_CALLS, OF_COMMANDS
 
 _POINTS = "measured points"
 _LEVEL = 0.1
@@ -108,8 +109,10 @@ def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), s
     said |= {"alike": fmt.loads(rungs.peak[0], rungs.peak[-1], ladder.load_unit)}
     said |= {"reached": fmt.load(rungs.peak[0], ladder.load_unit)}
     said |= {"calls": top.value if calls is None else calls, "method": rungs.method}
-    if calls is not None and unit != "calls/s":
-        said["rate"] += f", {fmt.rate(calls, 'calls/s')},"
+    called = OF_COMMANDS.calls if ladder.load_unit == OF_COMMANDS.sessions else OF_CALLS.calls
+    said["called"] = called
+    if calls is not None and unit != f"{called}/s":
+        said["rate"] += f", {fmt.rate(calls, f'{called}/s')},"
     alike = len(rungs.peak) > 1
     parts = {"grows": where == last and not alike, "alike": alike, "p95": p95 is not None}
     shown = [part for part, holds in parts.items() if holds]

@@ -24,7 +24,7 @@ from dbdyno.conclude.number_format import load as load_words
 from dbdyno.conclude.number_format import rate_of_load as rate_words
 from dbdyno.model.analyses import Ladder
 from dbdyno.model.claim import Claim
-from dbdyno.model.ledger_rows import account_rows, top_level
+from dbdyno.model.ledger_rows import ALL, account_rows, top_level
 from dbdyno.model.session_time import UNLABELLED, hidden, is_limit
 from dbdyno.model.tables import ByCell, empty
 
@@ -99,7 +99,7 @@ def _finite(value: Any) -> bool:
 # -- the case --
 
 _OF_CELL = (
-    "system_calls",
+    *("system_calls", "statements"),
     *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_sampler", "served", "profile"),
     *("cell_progress", "cell_sessions", "cell_sampler", "top_events"),
 )
@@ -201,15 +201,15 @@ class Case:
 
     def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
         """The ledger's rows of a cell's rung, without parts of others; with scope ``memo`` its memos."""
-        mine = top_level(self._rows("ledger", cell)).filter(pl.col("scope") == scope)
-        return mine.filter(pl.col("who") == "rung") if scope == "memo" else mine
+        rung = pl.col("who") == "rung" if scope == "memo" else ALL
+        return top_level(self._rows("ledger", cell), (pl.col("scope") == scope) & rung)
 
     @of_cell
     def memo(self, cell: str, account: str) -> list[Row]:
         """Known memos of the rung under that account."""
         mine = self.accounts(cell, "memo")
         known = mine.filter((pl.col("account") == account) & pl.col("aas").is_not_null())
-        return known.select(OF_MEMO).to_dicts()
+        return [{name: row[name] for name in OF_MEMO} for row in known.iter_rows(named=True)]
 
     @of_cell
     def wall(self, cell: str) -> float:

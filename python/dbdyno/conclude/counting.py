@@ -12,7 +12,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.criteria import writes_as_planned
 from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.units import significant
-from dbdyno.model.wait_families import LOG_BYTES
+from dbdyno.model.wait_families import LOG_BYTES, STORAGE_BYTES
 
 LOST_SQLSTATE = "08006"
 
@@ -43,7 +43,9 @@ def no_calls(case: Case) -> Iterator[Claim]:
 
 
 def errors(case: Case) -> Iterator[Claim]:
-    """One finding for each SQLSTATE."""
+    """One finding for each SQLSTATE; failed executions are :func:`dbdyno.conclude.commands.failed`."""
+    if case.plan.jobs:
+        return
     table = case.tables["cell_errors"].filter(pl.col("sqlstate") != LOST_SQLSTATE)
     calls = case.tables["cell_sessions"].select((pl.col("calls_total") + pl.col("errors_total")).sum()).item()
     grouped = table.group_by("sqlstate", maintain_order=True).agg(
@@ -204,9 +206,44 @@ def _promises(case: Case) -> Iterator[tuple[Row, _Reads, bool]]:
         workload, reads = case.workloads.get(cell["workload"]), _reads(case, cell["cell"])
         said = case.plan.experiment.expect
         promised = workload.cached if workload is not None else None
-        promised = promised if said is None else said == "cache"
+        promised = {"cache": True, "disk": False, "memory": None}.get(said or "", promised)
         if promised is not None and reads is not None:
             yield cell, reads, promised
+
+
+STORED_BYTES = 8.0
+"""Bytes per logical read: 0.1 % of a block of 8 KiB (see :data:`CACHED`)."""
+
+
+def from_storage(case: Case) -> Iterator[Claim]:
+    """A test that is to read from memory alone reads from storage, or does not, or that is not known."""
+    if case.plan.experiment.expect != "memory" or not case.valid:
+        return
+    found = [(_stored(case, c["cell"]), c) for c in case.valid]
+    known = [(said, c) for said, c in found if said]
+    read = [(said, c) for said, c in known if said["bytes_per_lio"] > STORED_BYTES]
+    yield from case.worst("read-from-storage", read, "bytes_per_lio")
+    unknown = [({"unknown": 1.0, "status": _why_not(case, c["cell"])}, c) for said, c in found if not said]
+    yield from case.worst("storage-reads-unknown", unknown, "unknown")
+    if not read and not unknown:
+        yield from case.worst("memory-only", known, "bytes")
+
+
+@of_cell
+def _stored(case: Case, cell: str) -> dict[str, float]:
+    """What storage delivered in the window, and by logical read; empty: not known."""
+    figures = case.figures(cell)
+    stored, calls = figures.get(f"{STORAGE_BYTES}_per_call"), figures.get("calls")
+    if stored is None or not calls:
+        return {}
+    work = figures.get("work_per_call") or 1.0
+    return {"bytes": stored * calls, "bytes_per_lio": stored / work}
+
+
+@of_cell
+def _why_not(case: Case, cell: str) -> str:
+    mine = case.levels(cell, "engine").filter(pl.col("key") == STORAGE_BYTES)
+    return str(mine["status"][0]) if mine.height else "not supported"
 
 
 def os_cached(case: Case) -> Iterator[Claim]:

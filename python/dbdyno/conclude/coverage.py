@@ -12,7 +12,7 @@ import polars as pl
 from dbdyno.conclude.case import SESSION_LEDGER, Case, Row, at, ids, known_sum, listed, many, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.brief import STATUS, met
-from dbdyno.model.claim import Claim, Estimate
+from dbdyno.model.claim import Claim, Estimate, Severity
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import hidden
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
@@ -189,9 +189,12 @@ def _spans(case: Case, cell: str) -> list[tuple[float, float]]:
 def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
     """Fewer samples than what is said with them needs."""
     counted = [(n, c) for c in case.usable if 0 < (n := _samples(case, c["cell"])) < ENOUGH]
+    if case.plan.jobs:  # they say why tasks sleep, and nothing else
+        counted = [(n, c) for n, c in counted if case.aas(c["cell"], "sleep") > LARGE * case.wall(c["cell"])]
     if counted:
         few = [({"samples": n, "least": -n, "enough": ENOUGH}, c) for n, c in counted]
-        yield from case.worst("few-samples", few, "samples", by="least", case="few", severity="warning")
+        grave: Severity = "note" if case.plan.jobs else "warning"
+        yield from case.worst("few-samples", few, "samples", by="least", case="few", severity=grave)
     elif wide := [*_wide_claims(claims), *_wide_waits(case)]:
         text, cells = wide[0]
         more = f", and {len(wide) - 1} more" if len(wide) > 1 else ""
@@ -256,5 +259,6 @@ def sources_used(case: Case) -> Iterator[Claim]:
     if said["waits"].startswith(TRACE):
         used = "exact"
     else:
-        used = "untraceable" if len(trace) and (trace == "not supported").all() else "sampled"
+        refused = len(trace) > 0 and (trace == "not supported").all()
+        used = "untraceable" if refused or case.plan.jobs else "sampled"
     yield claim("data-sources-used", {"sources": named}, case=used)

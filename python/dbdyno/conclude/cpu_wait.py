@@ -4,7 +4,7 @@ what the server's labels hide of the run queue and of CPU."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -82,17 +82,19 @@ def _spare(ladder: Ladder, load: float) -> dict[str, float]:
 
 
 def _said(share: Estimate) -> str:
-    return fmt.percent(share.value) + fmt.percent_spread(share)
+    whole = replace(share, high=None if share.high is None else min(1.0, share.high))
+    return fmt.percent(share.value) + fmt.percent_spread(whole)
 
 
 def _share(ladder: Ladder, load: float, run: Measured | None) -> Estimate | None:
     """Part of session time; with one repeat its interval is the ledger's own."""
-    found = ladders.at(ladder, load, "cpu_wait", over="load")
+    found = ladders.at(ladder, load, "cpu_wait", over="whole")
     if found is None or found.low is not None or run is None or ladder.workload is None:
         return found
     for window, parts in cells_of(run, ladder):
         if window["sessions"] == load:
-            return waiting([account_rows(parts["ledger"], "runq")], load)
+            time = ladders.at(ladder, load, "whole")
+            return waiting([account_rows(parts["ledger"], "runq")], time.value if time else load)
     return found
 
 

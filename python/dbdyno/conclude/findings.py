@@ -10,6 +10,8 @@ from dbdyno.conclude import (
     background,
     capacity,
     chains,
+    checks,
+    commands,
     counting,
     coverage,
     cpu_profile,
@@ -17,19 +19,24 @@ from dbdyno.conclude import (
     equal_load,
     growth,
     locks,
+    memory,
     paced,
     quality,
     requests,
     scripts,
     steadiness,
     system_calls,
+    table_scans,
+    triggers,
 )
 from dbdyno.conclude.case import Case, Facts
 from dbdyno.model.claim import Claim
+from dbdyno.model.command_words import in_words
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan, Workload
 
 CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
+    triggers.fired,
     quality.cells_cut_short,
     coverage.nobody,
     coverage.hidden_sessions,
@@ -43,6 +50,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     paced.dropped,
     counting.sessions_lost,
     counting.no_calls,
+    commands.failed,
     counting.errors,
     scripts.retried,
     scripts.most_time,
@@ -51,8 +59,18 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     counting.changes,
     growth.not_reset,
     growth.grew,
+    table_scans.not_cached,
     counting.cached,
     counting.os_cached,
+    counting.from_storage,
+    commands.speed_up,
+    commands.orders,
+    commands.compared,
+    commands.durations,
+    commands.serial_time,
+    commands.outliers,
+    commands.first,
+    commands.shells,
     capacity.headline,
     equal_load.equal_load,
     locks.lock_bound,
@@ -76,9 +94,12 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     background.autovacuum,
     background.checkpoints,
     background.resets,
+    memory.memory,
     system_calls.number_and_cost,
     system_calls.time_inside,
     quality.unaccounted,
+    checks.conditions,
+    checks.short_compiled,
     quality.steal,
     quality.foreign_load,
     quality.sources_differ,
@@ -96,6 +117,8 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     quality.sources_missing,
     quality.one_repeat,
 )
+_OF_DATABASES = ("naive-cpu", "idle-busy", "hidden-run-queue")
+"""They are of states that servers name: commands have none."""
 _ORDER = ("invalid", "warning", "note", "good")
 
 
@@ -115,4 +138,16 @@ def findings(
     case = Case(plan, environment, tables, workloads, {} if facts is None else facts, load)
     found = [finding for check in CHECKS for finding in check(case)]
     found += coverage.too_few(case, found)
+    if plan.jobs:
+        found = [_of_commands(f) for f in found if f.id not in _OF_DATABASES]
     return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))
+
+
+_THEIR_OWN = ("detail", "job", "variant", "fast", "slow")
+"""Values of claims that users and their commands have written."""
+
+
+def _of_commands(found: Claim) -> Claim:
+    kept = [v for v in (found.said.get(name) for name in _THEIR_OWN) if isinstance(v, str) and v]
+    said = {name: in_words(getattr(found, name), *kept) for name in ("text", "evidence", "advice")}
+    return found.model_copy(update=said)

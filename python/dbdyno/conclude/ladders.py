@@ -13,6 +13,7 @@ from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.number_format import load
 from dbdyno.conclude.rungs import Rungs
 from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Scaling
+from dbdyno.model.jobs import words_of
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import is_limit
 from dbdyno.model.tables import ByCell
@@ -142,11 +143,18 @@ def _ladder(
     by_work = bool(usable) and all((figures[r["cell"]].get("work_per_s") or 0) > 0 for r in usable)
     constant = known is not None and known.work_constant
     points = [_point(r, figures[r["cell"]], parts, by_work=by_work, constant=constant) for r in usable]
+    if results.plan.jobs:
+        points = [
+            p | {"tasks": tasks_of(parts.table("ledger", r["cell"]))}
+            for p, r in zip(points, usable, strict=True)
+        ]
     machine, about = machine_of(results, variant)
-    unit = known.work_short if by_work and known is not None else "calls"
+    words = words_of(results.plan)
+    unit = known.work_short if by_work and known is not None else words.calls
     return Ladder(
         name=f"{workload}, variant {variant}" if many else workload,
         points=pl.DataFrame(points, schema=POINTS).sort("load", "repeat"),
+        load_unit=words.sessions,
         throughput_unit=f"{unit}/s",
         machine=machine,
         think_s=_think_s(results, workload, variant),
@@ -169,6 +177,12 @@ def _sorted_out(parts: ByCell, cells: pl.DataFrame) -> tuple[dict[str, Figures],
 def figures_of(rates: pl.DataFrame) -> Figures:
     """The rung's rates by name, from a cell's rows of table ``rates``."""
     return dict(rates.filter(pl.col("scope") == "rung").select("name", "value").rows())
+
+
+def tasks_of(ledger: pl.DataFrame) -> float | None:
+    """How many tasks the sessions of a cell had on average: their wall time per second."""
+    wall = ledger.filter((pl.col("scope") == "memo") & (pl.col("account") == "wall"))["aas"]
+    return float(wall.sum()) or None
 
 
 def account(ledger: pl.DataFrame, name: str) -> float | None:
@@ -232,8 +246,10 @@ def loads(ladder: Ladder) -> list[float]:
 
 
 def at(ladder: Ladder, load: float, column: str = "throughput", over: str | None = None) -> Estimate | None:
-    """Mean over the repeats of a rung of ``column``, or of its ratio to ``over``; ``None``: not known."""
-    rung = ladder.points.filter(pl.col("load") == load)
+    """Mean over the repeats of a rung of ``column``, or of its ratio to ``over``; ``None``: not known.
+
+    ``whole``: what shares of time are of, sessions or the tasks of commands."""
+    rung = ladder.points.filter(pl.col("load") == load).with_columns(whole=pl.coalesce("tasks", "load"))
     value = pl.col(column) if over is None else pl.col(column) / pl.col(over)
     return fmt.estimate(column, rung.select(value.alias("v"))["v"].to_list())
 

@@ -24,7 +24,7 @@ def claims(made: Machines) -> Iterator[Claim]:
     if last.load > 1:
         yield from _ratio(last.throughput, b, f"With {last.load:g} {made.a.load_unit}")
     yield from _ratio(made.peak, b, "At its peak")
-    for speed in (made.per_core, made.per_thread):
+    for speed in (made.per_core, made.per_thread, made.per_cpu_second):
         yield from _ratio(speed, b, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
 
 
@@ -113,6 +113,7 @@ def machines(a: Ladder, b: Ladder, names: tuple[str, str] = ("A", "B"), band: Ba
         peak_loads=peak_loads,
         per_core=_per(peak, "core", a.machine.cores, b.machine.cores, names),
         per_thread=_per(peak, "thread", a.machine.cpus, b.machine.cpus, names),
+        per_cpu_second=_per_cpu_second(a, b, peak, peak_loads, names),
         claims=(),
         notes=tuple(_notes(left, right, peak_loads, names, a, b)),
     )
@@ -209,6 +210,26 @@ def _per(peak: Speed, what: str, a: float | None, b: float | None, names: tuple[
         return Speed(title, unit, reason=_unknown("count", what=what, names=" and ".join(unknown)))
     ours, theirs = peak.a.over(a, title, unit), peak.b.over(b, title, unit)
     return Speed(title, unit, ours, theirs, peak.ratio.over(b / a, title, ""))
+
+
+def _per_cpu_second(
+    a: Ladder, b: Ladder, peak: Speed, loads: tuple[float, float], names: tuple[str, str]
+) -> Speed:
+    """Work per second of the sessions' CPU at each one's peak; its interval is the peak's: CPU is counted."""
+    title, unit = "peak per CPU second", peak.unit.replace("/s", "/CPU s")
+    used = [_cpu(side, load) for side, load in zip((a, b), loads, strict=True)]
+    unknown = [name for name, cpu in zip(names, used, strict=True) if not cpu]
+    if unknown or not peak.a or not peak.b or not peak.ratio:
+        return Speed(title, unit, reason=_unknown("cpu", names=" and ".join(unknown)))
+    (x, y) = (float(cpu or 1.0) for cpu in used)
+    ours, theirs = peak.a.over(x, title, unit), peak.b.over(y, title, unit)
+    return Speed(title, unit, ours, theirs, peak.ratio.over(y / x, title, ""))
+
+
+def _cpu(ladder: Ladder, load: float) -> float | None:
+    """CPUs used at a load, mean of the repeats that know it."""
+    known = ladder.points.filter(pl.col("load") == load)["cpu"].drop_nulls()
+    return None if known.is_empty() else float(known.mean())  # type: ignore[arg-type]
 
 
 def _unknown(case: str, **said: str) -> str:

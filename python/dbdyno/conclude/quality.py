@@ -178,6 +178,8 @@ def sources_differ(case: Case) -> Iterator[Claim]:
         found = []
         for row in rows.to_dicts():
             relative = row["relative_difference"] or 0.0
+            if relative <= -1:
+                continue  # it saw nothing at all: the reference does not follow from it
             said = {"source": source, "value": row["value"], "reference": row["value"] / (1 + relative)}
             found.append(
                 (said | {"size": abs(relative), "difference": said["value"] - said["reference"]}, row)

@@ -21,7 +21,7 @@ from dbdyno.model.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.brief import STATUS
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import TOGETHER, account_rows, top_level
-from dbdyno.model.session_time import STARVED
+from dbdyno.model.session_time import STARVED, whole
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOCKS, STORAGE, WaitFamilies, families_of
 
@@ -238,7 +238,7 @@ def _cpu_share(ladder: Ladder, bend: float) -> float | None:
     """How much of the growth of session time per unit of work is CPU or CPU WAIT; ``None``: not known."""
     cells = []
     for p in ladder.points.drop_nulls(["cpu", "cpu_wait"]).to_dicts():
-        rest = p["load"] - p["cpu"] - p["cpu_wait"]
+        rest = (p["tasks"] or p["load"]) - p["cpu"] - p["cpu_wait"]
         parts = {(RUN, ""): p["cpu"], (RUNQ, ""): p["cpu_wait"], (WAIT, ""): rest}
         by = {name: seconds / p["throughput"] for name, seconds in parts.items()}
         cells.append(Spent(p["load"], p["repeat"], by, 0.0, False))
@@ -263,7 +263,7 @@ _LEAST = 0.005  # a share that is named
 
 def session_time(top: Row, subject: str = "") -> Claim:
     """What a session-second goes to at the highest load, the two largest accounts."""
-    shares = {c: top[c] / top["sessions"] for c in _ACCOUNTS if top.get(c) is not None}
+    shares = {c: top[c] / (whole(top) or 1.0) for c in _ACCOUNTS if top.get(c) is not None}
     complete = shares.keys() >= _ACCOUNTS.keys() - {"pool_queue_aas"}
     if not complete:
         shares.pop("unaccounted_aas", None)  # it holds what is unknown

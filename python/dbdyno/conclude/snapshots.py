@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.table_scans import not_cached_between
 from dbdyno.model.claim import Claim, Severity
 from dbdyno.model.interval import ALL, ARCHIVE_FAILED, CHECKPOINTS, PER_S, STANDING, IntervalFigures
 from dbdyno.model.units import NS_PER_S, format_size
@@ -39,8 +40,8 @@ def claims(found: IntervalFigures) -> list[Claim]:
         c
         for make in (
             _restart, _resets, _evictions, _checksums, _wraparound, _deadlocks, _slots, _invalid_indexes,
-            _statement, _cache, _seq_scans, _temporary, _checkpoints, _dead_rows, _unused_indexes, _rollbacks,
-            _settings, _archive,
+            _statement, _cache, _seq_scans, not_cached_between, _temporary, _checkpoints, _dead_rows,
+            _unused_indexes, _rollbacks, _settings, _archive,
         )
         for c in make(found)
     ]  # fmt: skip

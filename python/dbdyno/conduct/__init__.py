@@ -5,12 +5,16 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
+    from dbdyno.conduct.captures import capture_of
     from dbdyno.conduct.derive import derive
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
     from dbdyno.conduct.intervals import compared as compared_intervals
     from dbdyno.conduct.intervals import is_interval, time_model, time_model_of
     from dbdyno.conduct.intervals import trend_of as snapshot_trend
+    from dbdyno.conduct.login_trace import trace_logins
     from dbdyno.conduct.measurement_snapshots import measured, object_use
+    from dbdyno.conduct.memory_beside import MemoryBeside
+    from dbdyno.conduct.memory_now import memory_of, memory_target
     from dbdyno.conduct.observation import (
         Observed,
         observation_of,
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
         find_recipe,
         make_plan,
         planned,
+        recipe_has_jobs,
         recipe_text,
         recipes,
         workloads,
@@ -62,6 +67,7 @@ lazy(
         "ProgressListener": "dbdyno.conduct.progress",
         "Request": "dbdyno.conduct.request",
         "compared_intervals": "dbdyno.conduct.intervals:compared",
+        "capture_of": "dbdyno.conduct.captures",
         "derive": "dbdyno.conduct.derive",
         "derived_of": "dbdyno.conduct.rebuild",
         "diagnosed": "dbdyno.conduct.doctor",
@@ -71,8 +77,11 @@ lazy(
         "labelled": "dbdyno.conduct.rebuild",
         "reported": "dbdyno.conduct.rebuild",
         "measured": "dbdyno.conduct.measurement_snapshots",
+        "MemoryBeside": "dbdyno.conduct.memory_beside",
         "MadeTables": "dbdyno.conduct.tables",
         "make_tables": "dbdyno.conduct.tables",
+        "memory_of": "dbdyno.conduct.memory_now",
+        "memory_target": "dbdyno.conduct.memory_now",
         "make_plan": "dbdyno.conduct.request",
         "object_use": "dbdyno.conduct.measurement_snapshots",
         "observation_of": "dbdyno.conduct.observation",
@@ -82,6 +91,7 @@ lazy(
         "planned": "dbdyno.conduct.request",
         "raw_tables": "dbdyno.conduct.rebuild",
         "rebuild": "dbdyno.conduct.rebuild",
+        "recipe_has_jobs": "dbdyno.conduct.request",
         "builtin_scripts": "dbdyno.conduct.script_texts",
         "recipe_text": "dbdyno.conduct.request",
         "recipes": "dbdyno.conduct.request",
@@ -95,6 +105,7 @@ lazy(
         "snapshot_trend": "dbdyno.conduct.intervals:trend_of",
         "time_model": "dbdyno.conduct.intervals",
         "time_model_of": "dbdyno.conduct.intervals",
+        "trace_logins": "dbdyno.conduct.login_trace",
         "trend": "dbdyno.conduct.trend",
         "whom_in_words": "dbdyno.conduct.observed:words",
         "workloads": "dbdyno.conduct.request",

@@ -154,6 +154,16 @@ class Unit:
     calibration: Calibration | None
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What else is done while all sessions are there and none makes calls: before anybody watches them, and
+    before they leave. ``live`` looks at the samples in the window; without a watch, the window is over."""
+
+    connected: Callable[[Load], None] = lambda _load: None
+    leaving: Callable[[], None] = lambda: None
+    live: Callable[[Watch | None, Load], None] = lambda _watch, _load: None
+
+
 @dataclass
 class Schedule:
     """When the cell's marks fall, on the load's clock."""
@@ -237,12 +247,9 @@ def measure(
     unit: Unit,
     interrupt: drive.Interrupt,
     on_tick: OnTick,
-    connected: Callable[[Load], None] = lambda _load: None,
+    beside: Beside = Beside(),
 ) -> RawCell:
-    """Runs one cell. Raises what keeps it from starting; a fault in mid-run leaves a shorter cell.
-
-    ``connected``: what is to be done once all sessions are there, before anybody watches them.
-    """
+    """Runs one cell. Raises what keeps it from starting; a fault in mid-run leaves a shorter cell."""
     experiment = plan.experiment
     log_calls = experiment.log_calls or cell.driver.rounds
     load = server.load(unit.workload, cell, unit.calibration, log_calls, None)
@@ -252,8 +259,8 @@ def measure(
         asked = _Asked(server, load, enabled=experiment.observe)
         asked.whole(CONNECTING)
         drive.connect(load, interrupt)
-        connected(load)
-        return _measure(server, plan, cell, unit, load, asked, interrupt, on_tick, presence)
+        beside.connected(load)
+        return _measure(server, plan, cell, unit, load, asked, interrupt, on_tick, presence, beside)
     except BaseException:
         load.abort()
         raise
@@ -269,6 +276,7 @@ def _measure(
     interrupt: drive.Interrupt,
     on_tick: OnTick,
     presence: Presence,
+    beside: Beside,
 ) -> RawCell:
     experiment = plan.experiment
     asked.whole(BEGIN)
@@ -277,13 +285,15 @@ def _measure(
     clock = Schedule.ahead(load, cell)
     watch.start(clock.t0_ns, clock.t1_ns)
     try:
-        window_end_ns = _climb(load, watch, asked, clock, interrupt, on_tick)
+        window_end_ns = _climb(load, watch, asked, clock, interrupt, on_tick, beside)
     finally:
+        beside.live(None, load)
         watch.stop()
     end_ns = load.now_ns()
     asked.driver(end_ns, last=True)
     last = asked.statements("t1")  # before the sessions' own end, which has statements, too
     on_tick("closing", (end_ns - clock.start_ns) / NS_PER_S, load.progress(), {})
+    beside.leaving()
     drive.finish(load)
     tables = {**drive.frames(load), **observe.frames(watch)}
     asked.whole(END, tables["sessions"]["backend_pid"].drop_nulls().to_list())
@@ -294,6 +304,8 @@ def _measure(
     )
     if asked.lost and (last_ns := last_answer_ns(tables["sessions"], clock.t0_ns)) is not None:
         window_end_ns = min(window_end_ns, last_ns)
+    if cell.once and not interrupt.stopping and all_ran(tables["sessions"]):
+        window_end_ns = clock.t1_ns = int(tables["sessions"]["last_end_ns"].max())  # type: ignore[arg-type]
     status, reason = verdict(clock, window_end_ns, tables["sessions"], asked.lost, interrupt)
     if away := presence.holes(
         clock.t0_ns, end_ns
@@ -327,11 +339,14 @@ def _climb(
     clock: Schedule,
     interrupt: drive.Interrupt,
     on_tick: OnTick,
+    beside: Beside,
 ) -> int:
     """From the barrier to the end of the last session; the end of the window as it came to be."""
 
     def tick() -> None:
         now_ns = load.now_ns()
+        if clock.t0_ns <= now_ns < clock.t1_ns:
+            beside.live(watch, load)
         if now_ns >= clock.t0_ns:
             asked.at("t0")
         if now_ns >= clock.t1_ns:
@@ -345,8 +360,16 @@ def _climb(
     return window_end_ns
 
 
+def all_ran(sessions: pl.DataFrame) -> bool:
+    """Whether sessions ended since there was nothing more to run: then the measurement is as long as that
+    took."""
+    ends = sessions["end_reason"]
+    return sessions["last_end_ns"].count() > 0 and bool((ends == "limit").all())
+
+
 def last_answer_ns(sessions: pl.DataFrame, t0_ns: int) -> int | None:
-    """Of a server that stopped answering: every session was lost with a call out. None: it did not."""
+    """When a server that stopped answering last did: every session was lost with a call out. None: it did
+    not stop."""
     if sessions.is_empty() or not (sessions["end_reason"] == "lost").all():
         return None
     return int(sessions.select(pl.col("last_end_ns").max()).item() or t0_ns)

@@ -17,11 +17,15 @@ from pydantic import TypeAdapter
 from dbdyno.account import window
 from dbdyno.account.chains import wait_chains, wait_chains_total
 from dbdyno.account.cpu_profile import cpu_profile, cpu_profile_total
+from dbdyno.account.executions import NAMES as EXECUTION_TABLES
+from dbdyno.account.executions import executions, executions_total
 from dbdyno.account.growth import NAMES as GROWTH_TABLES
 from dbdyno.account.growth import left_behind
 from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
+from dbdyno.account.memory import NAMES as MEMORY_TABLES
+from dbdyno.account.memory import growth_between, held
 from dbdyno.account.off_cpu import sleep_profile, sleep_profile_total
 from dbdyno.account.placement import placement
 from dbdyno.account.plan_shapes import plan_shapes
@@ -39,6 +43,7 @@ from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.cpu_wait import observed
 from dbdyno.conclude.findings import findings
 from dbdyno.conclude.scaling.scaled import scalings_of
+from dbdyno.conduct.captures import fired_tables
 from dbdyno.conduct.polars_thread import on_polars_thread
 from dbdyno.conduct.rebuild import environment_of
 from dbdyno.conduct.schedule import sought
@@ -71,9 +76,13 @@ class Part:
 
 
 @on_polars_thread
-def derive(info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[RawCell]) -> Results:
-    """All derived tables and findings of a run, or of a part of its cells. ``cells`` is read once."""
-    return conclude(info, plan, environment, [part_of(c, plan, environment) for c in batches(cells)])
+def derive(
+    info: RunInfo, plan: Plan, environment: Environment, cells: Iterable[RawCell], fired: Tables | None = None
+) -> Results:
+    """All derived tables and findings of a run, or of a part of its cells. ``cells`` is read once.
+    ``fired``: tables of triggers."""
+    parts = [part_of(c, plan, environment) for c in batches(cells)]
+    return conclude(info, plan, environment, parts, fired=fired)
 
 
 def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> Part:
@@ -88,7 +97,8 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables["over_time"] = window.over_time(cells)
     tables |= scripts(cells, tables["rates"], lambda: failure_kinds(environment.server.engine))
     tables["plan_shapes"] = plan_shapes(cells)
-    tables |= left_behind(cells)
+    tables |= executions(cells, plan)
+    tables |= left_behind(cells) | held(cells)
     tables["profile"] = profile(tables)
     tables["statement_ledger"] = statement_ledger(tables)
     tables["wait_histogram"] = wait_histogram(tables)
@@ -110,9 +120,10 @@ def conclude(
     environment: Environment,
     parts: Sequence[Part],
     load: Callable[[str], Tables] | None = None,
+    fired: Tables | None = None,
 ) -> Results:
     """What all parts say together. ``load``: the tables of a cell, where a part has only a few of them."""
-    tables = _joined([p.tables for p in parts])
+    tables = _joined([p.tables for p in parts]) | (fired or {})
     facts, spent = _merged(p.facts for p in parts), _merged(p.seconds for p in parts)
     workloads = _merged((info.workloads, *(p.workloads for p in parts)))
     tables["rungs"] = rungs(tables)
@@ -129,7 +140,9 @@ def conclude(
         **dict(zip(("wait_histogram", "wait_durations"), wait_durations_total(tables), strict=True)),
         "wait_chains": wait_chains_total(tables),
         **scripts_total(tables),
+        "execution_rates": executions_total(tables),
         "script_ledger": script_ledger_total(tables),
+        "memory_figures": growth_between(tables),
     }
     tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
@@ -180,7 +193,9 @@ HELD = (
     *("sleep_profile", "statement_ledger", "wait_histogram", "wait_durations"),
     *SCRIPT_TABLES,
     "plan_shapes",
+    *EXECUTION_TABLES,
     *GROWTH_TABLES,
+    *MEMORY_TABLES,
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64
@@ -196,7 +211,7 @@ def _silent(_: str) -> None: ...
 
 
 class Making:
-    """Of long runs it holds small tables, sums and facts; what sessions did one by one is in the store.
+    """For long runs it holds small tables, sums and facts; what sessions did one by one is in the store.
 
     Those tables are held as Parquet, 64 windows together: of 24 hours that takes 10 MB, as frames 350 MB.
     """
@@ -239,7 +254,9 @@ class Making:
         record = Run(self.record.path)  # as it is by now
         held = [*_unpacked(self._packed), *self._recent.values()]
         held = held or [part_of([], record.plan, self._environment)]
-        made = conclude(record.info, record.plan, self._environment, held, self._load)
+        made = conclude(
+            record.info, record.plan, environment_of(record), held, self._load, fired_tables(record)
+        )
         made = with_claims(made, self._damaged)
         kept = {name: table for name, table in made.tables.items() if name not in WHOLLY}
         return concluded(replace(made, tables=Derived(kept, record.parts)))
@@ -269,7 +286,7 @@ class Making:
         self._recent, self._rows = {}, 0
 
     def _load(self, cell_id: str) -> Tables:
-        """Of a cell that has to be asked something new."""
+        """For a cell that has to be asked something new."""
         cells = list(cells_of(self.record, [], [cell_id]))
         return part_of(cells, self.record.plan, self._environment).tables
 

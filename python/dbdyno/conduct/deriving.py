@@ -8,7 +8,6 @@ there after each cell, whatever becomes of it, and what is missing is made at th
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -26,6 +25,11 @@ from dbdyno.store import Run
 
 NICE = 10
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PROGRAM = (
+    f"import ctypes, runpy; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}, 0, 0, 0); "
+    'runpy.run_module("dbdyno.conduct.deriving", run_name="__main__")'
+)
+"""It ends with whoever started it, also while it is stopped; that may be before it is loaded."""
 _LOOK_S = 0.02
 _SAID_S = 2.0  # how long it takes is said from here on, and how often
 
@@ -118,7 +122,7 @@ class _Beside:
 
     def __init__(self, record: Run) -> None:
         self._record = record
-        command = [sys.executable, "-m", "dbdyno.conduct.deriving", str(record.path), str(os.getpid())]
+        command = [sys.executable, "-c", _PROGRAM, str(record.path), str(os.getpid())]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True, env=os.environ | LITTLE_MEMORY,
@@ -210,7 +214,6 @@ def main(path: str, parent: str) -> int:
     """The process itself. What is wrong is found again, and told, by whoever started it."""
     from dbdyno.conduct.derive import Making, keep
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # also while it is stopped
     if os.getppid() != int(parent):
         return 1
     os.nice(NICE)

@@ -14,8 +14,12 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno import limits, observe
+from dbdyno.conduct import measurement_memory
 from dbdyno.conduct.cell import MachineClock, clock_of
+from dbdyno.conduct.conditions import Look
+from dbdyno.conduct.memory import read_memory
 from dbdyno.engines import open_server
+from dbdyno.model.condition import Condition
 from dbdyno.model.data_source import DataSource, Enabling, Step
 from dbdyno.model.data_sources import SOURCES
 from dbdyno.model.environment import ServerFacts
@@ -25,7 +29,8 @@ from dbdyno.model.protocols import Clock, Pool, Server, Target, Watch
 from dbdyno.model.source import TRACE, Source
 from dbdyno.model.units import NS_PER_S
 
-_LEAD_NS, _LOOK_NS = NS_PER_S // 20, NS_PER_S * 3 // 10
+_LEAD_NS, LOOK_NS = NS_PER_S // 20, NS_PER_S * 3 // 10
+_MEMORY_NS = 2 * NS_PER_S
 _OF_SERVER = ("activity samples", "wait event word")
 _SYSCTL = "sysctl -w "
 _TRIED = tuple(s.option.key for s in SOURCES if s.option is not None and s.stacks is not None)
@@ -41,46 +46,57 @@ class Diagnosis:
 
     server: ServerFacts | None
     sources: tuple[Source, ...]
+    conditions: tuple[Condition, ...]
     trouble: DbdynoError | None
     enable: Callable[[str], None] | None
     """Executes a step that is a statement of the server. Raises :class:`TargetError`."""
 
 
 @contextlib.contextmanager
-def diagnosed(engine: str, target: Target) -> Iterator[Diagnosis]:
-    """What can be measured with the server of ``target``, which stays open meanwhile. Changes nothing."""
+def diagnosed(
+    engine: str, target: Target, *, look_ns: int = LOOK_NS, flush: str | None = None
+) -> Iterator[Diagnosis]:
+    """What can be measured with the server of ``target``, which stays open meanwhile. Changes nothing.
+
+    ``look_ns``: so long the data sources are looked at, and steal. ``flush``: a directory to write in and to
+    time flushes; ``""``: the server's, if it is dbdyno's own.
+    """
+    look = Look()
     with contextlib.ExitStack() as stack:
         try:
             server = stack.enter_context(open_server(engine, target))
-            facts = server.facts()
-            sources = [*_looked(server), *(s for check in CHECKS for s in check(server, facts))]
+            facts, look = server.facts(), Look()
+            sources = [*_looked(server, look_ns), *(s for check in CHECKS for s in check(server, facts))]
+            conditions = look.conditions(server, facts, flush) if server.world is None else ()
         except TargetError as e:
-            yield Diagnosis(None, tuple(_finished(_of_machine())), e, None)
+            sources = list(_of_machine(look_ns))
+            yield Diagnosis(None, tuple(_finished(sources)), look.conditions(None, None, flush), e, None)
             return
-        yield Diagnosis(facts, tuple(_finished(sources)), None, getattr(server, "enable", None))
+        enable = getattr(server, "enable", None)
+        yield Diagnosis(facts, tuple(_finished(sources)), conditions, None, enable)
 
 
-def _looked(server: Server) -> list[Source]:
+def _looked(server: Server, look_ns: int) -> list[Source]:
     """The data sources, by what a short observation reads of them."""
     if server.watching is None:
         return [*server.sources()]
     watch = observe.open_observation(server, Observation(), {}, observe.How(asked=_TRIED))
-    tables = _read(watch, clock_of(server))
+    tables = _read(watch, clock_of(server), look_ns)
     return observe.judged(server.sources(), tables, said=observe.Said.by(watch))
 
 
-def _of_machine() -> Iterator[Source]:
+def _of_machine(look_ns: int) -> Iterator[Source]:
     watch = observe.open_machine()
-    tables = _read(watch, MachineClock())
+    tables = _read(watch, MachineClock(), look_ns)
     found = observe.judged((), tables, said=observe.Said.by(watch))
     yield from (s for s in found if s.name not in _OF_SERVER)
 
 
-def _read(watch: Watch, clock: Clock) -> dict[str, pl.DataFrame]:
+def _read(watch: Watch, clock: Clock, look_ns: int) -> dict[str, pl.DataFrame]:
     t0_ns = clock.now_ns() + _LEAD_NS
     try:
-        watch.start(t0_ns, t0_ns + _LOOK_NS)
-        clock.sleep((_LEAD_NS + _LOOK_NS) / NS_PER_S)
+        watch.start(t0_ns, t0_ns + look_ns)
+        clock.sleep((_LEAD_NS + look_ns) / NS_PER_S)
     finally:
         watch.stop()
     return observe.frames(watch)
@@ -121,7 +137,7 @@ def _unasked(registered: DataSource, flag: str, trace: Source | None) -> Source:
 
 
 def _taken(step: Step) -> bool:
-    """Of a kernel's parameter: whether it has the value."""
+    """Whether a kernel's parameter has the value."""
     name, _, value = step.command.removeprefix(_SYSCTL).partition("=")
     if not step.command.startswith(_SYSCTL):
         return False
@@ -158,8 +174,15 @@ def _pooler(server: Server, _facts: ServerFacts) -> Iterator[Source]:
         yield _tried("connection pooler", "the pooler's program", Enabling(adds), attempt)
 
 
+def _memory(server: Server, _facts: ServerFacts) -> Iterator[Source]:
+    """Where pages are: by a read that is short."""
+    if server.world is None:
+        found = read_memory(server, "start", _MEMORY_NS)
+        yield measurement_memory.source(measurement_memory.state(server, found))
+
+
 Check = Callable[[Server, ServerFacts], Iterator[Source]]
-CHECKS: list[Check] = [_control_groups, _pooler]
+CHECKS: list[Check] = [_control_groups, _pooler, _memory]
 
 
 def _tried(name: str, provenance: str, enabling: Enabling, attempt: Callable[[], object]) -> Source:

@@ -18,6 +18,7 @@ import polars as pl
 from dbdyno.account.growth import growth
 from dbdyno.account.snapshot_figures import figures, used_per
 from dbdyno.account.snapshots import interval
+from dbdyno.account.table_scans import large_scans
 from dbdyno.model.errors import TargetError, UsageError
 from dbdyno.model.interval import ALL, IntervalFigures, ObjectUse
 from dbdyno.model.plan import Plan
@@ -53,6 +54,8 @@ class MeasurementSnapshots:
         self._store = SnapshotStore(record.path)
         self._known: set[int] = set()
         self._frames: dict[Phase, Snapshot] = {}  # of the measurement under way
+        self._scans: list[pl.DataFrame] = []  # between each two since the last measurement
+        self._grown: dict[str, pl.DataFrame] = {}  # what the measurement left behind
         self._taken_ns, self._took_ns = 0, 0
         self._samples = 0  # of the server, each a transaction, since the last one
         self._why = ""  # the last one is not there
@@ -62,6 +65,7 @@ class MeasurementSnapshots:
         if self._taking is None:
             return
         self._frames.pop(phase, None)
+        self._grown = {}
         begun_ns = self._clock.now_ns()
         try:
             found = self._taking.snapshot(None, None, self._known)
@@ -72,7 +76,12 @@ class MeasurementSnapshots:
         if own and self._taken_ns:
             here = found.info.databases[0]
             own[here] = own.get(here, 0) + self._samples
-        self._frames[phase] = found
+        if phase == "end" and "start" in self._frames:
+            between = interval(self._frames["start"], found)
+            self._scans.append(large_scans(between))
+            if not self._observing:  # there changes are others'
+                self._grown = {"growth": growth(between)}
+        self._frames["start" if self._observing else phase] = found  # the start of the next window
         told = {"run": self._run, "cell": cell, "phase": phase, "own_before": own}
         self._store.add(replace(found, info=found.info.model_copy(update=told)))
         self._known |= set(found.texts["query_id"].drop_nulls())
@@ -97,13 +106,12 @@ class MeasurementSnapshots:
         source = Source(name=SOURCE, provenance=PROVENANCE, status=status, detail=detail)
         line = rows("sources", [source.model_dump()])
         tables = {**raw.tables, "sources": pl.concat([raw.tables["sources"], line])}
-        return replace(raw, tables=tables | (self._growth() if last else {}))
+        return replace(raw, tables=tables | (self._grown | self._between() if last else {}))
 
-    def _growth(self) -> dict[str, pl.DataFrame]:
-        """What the measurement left behind; nothing of an observation, whose changes are others'."""
-        if self._observing or len(self._frames) < len(("start", "end")):
-            return {}
-        return {"growth": growth(self._frames["start"], self._frames["end"])}
+    def _between(self) -> dict[str, pl.DataFrame]:
+        """What each two snapshots say, once."""
+        scans, self._scans = self._scans, []
+        return {"large_scans": pl.concat(scans)} if scans else {}
 
     def _status(self) -> tuple[Literal["ok", "off", "not supported", "lost"], str]:
         if not self._supported:

@@ -9,11 +9,15 @@ from typing import Any
 
 from dbdyno import __version__, observe
 from dbdyno.conduct.cell import clock_of
+from dbdyno.conduct.conditions import before_run
 from dbdyno.conduct.deriving import deriving
+from dbdyno.conduct.measurement_memory import MeasurementMemory
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
+from dbdyno.conduct.memory_beside import MemoryBeside
 from dbdyno.conduct.observed import Cost
 from dbdyno.conduct.progress import ObservationListener, ending
 from dbdyno.conduct.request import cpus_reason, find_recipe
+from dbdyno.conduct.triggers import Triggers
 from dbdyno.conduct.windows import Windows
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import checked, embedded, open_server
@@ -93,20 +97,35 @@ def observe_server(
         with contextlib.ExitStack() as beside:
             with ending(record):
                 listener.planned(plan, record.id)
+                facts = server.facts()
                 environment = Environment(
-                    dbdyno=__version__, host=host, server=server.facts(), sources=tuple(server.sources())
+                    dbdyno=__version__,
+                    host=host,
+                    server=facts,
+                    sources=tuple(server.sources()),
+                    conditions=before_run(server, facts),
                 )
                 record.write_environment(environment)
                 listener.opened(environment)
                 derived = beside.enter_context(deriving(record, server))
                 clock = clock_of(server)
                 snapshots = MeasurementSnapshots(server, plan, record, clock, observing=True)
-                windows = Windows(server, plan, clock, listener, interrupt, derived.tasks, snapshots)
+                memory = MeasurementMemory(server, plan, clock)
+                live = MemoryBeside.of(plan.experiment.engine, target)
+                beside.callback(live.close)
+                triggers = beside.enter_context(
+                    Triggers(server, plan, record, clock, listener.notice, lambda: target)
+                )
+                windows = Windows(
+                    server, plan, clock, listener, interrupt, derived.tasks, snapshots, live, triggers
+                )
                 for raw in windows.all():
                     snapshots.sampled(raw)
-                    record.write_cell(snapshots.noted(raw))
+                    memory.beside(raw.meta.t1_ns - raw.meta.t0_ns)
+                    record.write_cell(memory.noted(snapshots.noted(raw)))
                     derived.more()
                     listener.saved(raw)
+                triggers.pause()
                 if interrupt.stopping and (plan.expected_ns or not record.cells()):
                     raise Interrupted  # before the time asked for was over
             cost = windows.costing.cost(derived.cpu_s())

@@ -16,6 +16,7 @@ import polars as pl
 from dbdyno import drive, observe
 from dbdyno.conduct.cell import (
     NOTHING,
+    Beside,
     Mark,
     OnTick,
     Presence,
@@ -147,14 +148,14 @@ def measured(
     unit: Unit,
     interrupt: drive.Interrupt,
     on_tick: Callable[[Cell], OnTick],
-    connected: Callable[[Load], None],
+    beside: Beside,
 ) -> list[RawCell]:
     """One cell, or all phases of a repeat that began. ``on_tick`` is given the phase that begins.
 
     Raises what keeps the measurement from starting.
     """
     if not cells[0].phase:
-        return [measure(server, plan, cells[0], unit, interrupt, on_tick(cells[0]), connected)]
+        return [measure(server, plan, cells[0], unit, interrupt, on_tick(cells[0]), beside)]
     load = server.load(unit.workload, whole(cells), unit.calibration, False, None)
     cut = needed(load if isinstance(load, Windowed) else None, "measure in phases")
     presence = Presence(server)
@@ -162,17 +163,19 @@ def measured(
     try:
         tick("connecting", 0.0, Progress(0, 0, 0, 0), {})
         drive.connect(load, interrupt)
-        connected(load)
+        beside.connected(load)
         phases = Phases(server, plan, load, cells)
         first = phases.watched()
         clock = Schedule.ahead(load, whole(cells))
         phases.schedule(clock.t0_ns, first)
         try:
-            end_ns = _run(load, phases, clock, interrupt, on_tick)
+            end_ns = _run(load, phases, clock, interrupt, on_tick, beside)
         finally:
+            beside.live(None, load)
             phases.stop()
         tick("closing", 0.0, load.progress(), {})
         over_ns = load.now_ns()
+        beside.leaving()
         drive.finish(load)
     except BaseException:
         load.abort()
@@ -188,6 +191,7 @@ def _run(
     clock: Schedule,
     interrupt: drive.Interrupt,
     on_tick: Callable[[Cell], OnTick],
+    beside: Beside,
 ) -> int:
     """From the barrier to the end of the last session; the end of the measurement as it came to be."""
     shown: dict[str, Any] = {"cell": None, "tick": None}
@@ -198,6 +202,8 @@ def _run(
         if shown["cell"] is not phase.cell:
             shown.update(cell=phase.cell, tick=on_tick(phase.cell))
         settled = now_ns < phase.t0_ns
+        if phase.t0_ns <= now_ns < phase.t1_ns:
+            beside.live(phase.watch, load)
         words = "settling" if settled else "measuring" if now_ns < phase.t1_ns else "last calls"
         since_ns = now_ns - (clock.start_ns if phase is phases.all[0] else phase.t0_ns)
         shown["tick"](words, since_ns / NS_PER_S, phases.driver(now_ns), phase.watch.latest())

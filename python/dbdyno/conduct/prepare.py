@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from dbdyno.conduct.cell import Presence, Unit
@@ -11,33 +12,49 @@ from dbdyno.conduct.progress import ProgressListener
 from dbdyno.conduct.tables import make_tables
 from dbdyno.drive import Interrupt
 from dbdyno.model.environment import Environment, ServerFacts
-from dbdyno.model.errors import TooFewConnections
+from dbdyno.model.errors import TooFewConnections, UsageError
+from dbdyno.model.jobs import PlannedJob
 from dbdyno.model.plan import Calibration, Cell, Choice, Plan, Value, Variant, Workload
 from dbdyno.model.protocols import Server, needed
 from dbdyno.model.table_making import TableWish
 from dbdyno.model.units import format_ns
-from dbdyno.plan import capped, fewer_sessions
+from dbdyno.plan import capped, fewer_sessions, parse_bytes
 from dbdyno.store import Run, RunStore
 
 _HasParams = TypeVar("_HasParams", Variant, Cell)
 EXTRA_CONNECTIONS = 3  # control, activity, calibration
+_OTHERS, _OTHERS_SHARE = 2, 0.1
+"""What others find free beside sessions whose number nobody asked for: at least so many, or this share."""
 _AS_ASKED, _AS_CHOSEN = (0.7, 1.4), (0.1, 2.0)
 """A call's duration over its target, within which the size of earlier runs is kept."""
 
 
 def fitted(server: Server, plan: Plan) -> Plan:
-    """An auto ladder ends at what the server has room for, and paced load has no more sessions, unless their
-    number was asked for; of others every rung must have its connections. Scripts on tables of a size of their
-    own have that scale."""
+    """An auto ladder ends at what the server has room for beside other clients, and paced load has no more
+    sessions, unless their number was asked for; of others every rung must have its connections. Scripts on
+    tables of a size of their own have that scale."""
     plan = _scaled(server, plan)
+    if server.commands is not None:
+        return _room_for_commands(server, plan)
     capacity, sessions = server.capacity(), connections(plan)
-    room = capacity.free - EXTRA_CONNECTIONS
+    others = max(_OTHERS, round(_OTHERS_SHARE * capacity.free))
+    most = capacity.free - EXTRA_CONNECTIONS
+    room = max(min(1, most), most - others)
     if not 1 <= room < sessions:
         return plan
-    why = f"{capacity.free} connections are free: {capacity.detail}"
+    left = f"{EXTRA_CONNECTIONS} are dbdyno's own, {most - room} are left for others"
+    why = f"{capacity.free} connections are free, {left}: {capacity.detail}"
     if any(c.pacing is not None for c in plan.cells):
         return fewer_sessions(plan, room, why)
     return plan if plan.adaptive is None else capped(plan, room, why)
+
+
+def _room_for_commands(server: Server, plan: Plan) -> Plan:
+    """An auto ladder of commands ends at the processes that may be started."""
+    capacity = server.capacity()
+    if plan.adaptive is None or capacity.free >= plan.top:
+        return plan
+    return capped(plan, max(1, capacity.free), f"{capacity.free} processes may be started: {capacity.detail}")
 
 
 def _scaled(server: Server, plan: Plan) -> Plan:
@@ -63,6 +80,12 @@ def _with_scale(of: _HasParams, scale: int) -> _HasParams:
 def check_capacity(server: Server, plan: Plan) -> None:
     """Raises :class:`TooFewConnections` before anything is started."""
     capacity, sessions = server.capacity(), connections(plan)
+    if server.commands is not None:
+        if capacity.free < sessions:
+            cure = f"use at most {capacity.free} sessions, or raise the limit"
+            why = f"{sessions} sessions need as many processes at least, {capacity.free} may be started"
+            raise TooFewConnections(f"{why}: {capacity.detail}", cure)
+        return
     needed = sessions + EXTRA_CONNECTIONS
     if capacity.free < needed:
         room = capacity.free - EXTRA_CONNECTIONS
@@ -96,6 +119,8 @@ class Preparation:
         and settings. Variants of the same parameters do the same work: they share the calibration."""
         plan = self.plan
         own = needed(self.server.scripts, "run scripts") if plan.scripts else None
+        if plan.jobs:
+            return self._jobs(workload, record)
         units: dict[str, Unit] = {}
         alike: dict[tuple[tuple[str, object], ...], Unit] = {}
         of_variants = {c.variant: c.params for c in plan.cells}
@@ -116,6 +141,30 @@ class Preparation:
         calibrations = {f"{workload.name}/{v}": u.calibration for v, u in units.items() if u.calibration}
         record.update_info(workloads={workload.name: workload}, calibrations=calibrations)
         return units
+
+    def _jobs(self, workload: Workload, record: Run) -> dict[str, Unit]:
+        """Set-up of each variant, then its jobs: what they read may be made by it."""
+        server, units = needed(self.server.commands, "run commands"), dict[str, Unit]()
+        keep = self.plan.experiment.keep_output
+        kept = 0 if keep is None else parse_bytes(keep, "--keep-output")
+        shells = {j.shell for v in self.plan.variants for j in v.jobs} - {"none"}
+        shell_ns = {shell: server.shell_ns(shell) for shell in sorted(shells)}
+        for shell, ns in shell_ns.items():
+            self.listener.noted(f"{shell} takes {format_ns(ns)} to start: taken off")
+        for variant in self.plan.variants:
+            self.interrupt.check()
+            self.stage_of(variant)
+            jobs = [_found(j, shell_ns.get(j.shell, 0)) for j in variant.jobs]
+            units[variant.name] = Unit(server.jobs(jobs, variant, workload.name, kept), None)
+        record.update_info(workloads={workload.name: workload})
+        return units
+
+    def stage_of(self, variant: Variant) -> None:
+        """Runs its set-up."""
+        if variant.setup:
+            self.listener.preparing(f"set-up of {variant.name}: {variant.setup[0]}")
+            first = variant.jobs[0]
+            needed(self.server.commands, "run commands").aside(variant.setup, first.directory, first.env)
 
     def _unit(self, workload: Workload, variant: str, params: Mapping[str, Value]) -> Unit:
         self.interrupt.check()
@@ -182,6 +231,25 @@ class Preparation:
         chosen = "paced" if any(c.pacing for c in self.plan.cells) else "default"
         target = self.plan.experiment.call_target or chosen
         return " | ".join([server.engine, workload.name, *given, target, machine])
+
+
+def _found(job: PlannedJob, shell_ns: int) -> PlannedJob:
+    """With what is known of it here: size of its file, its shell's start-up. A file that the command makes
+    is measured after each execution. Raises :class:`UsageError`."""
+    path = Path(job.directory or "", job.work_file or "")
+    later = "{session}" in str(path) or (not path.exists() and path.parent.is_dir())
+    if job.work_file is None or later:
+        return job.model_copy(update={"shell_ns": shell_ns})
+    try:
+        size = path.stat().st_size
+    except OSError as e:
+        raise UsageError(
+            f"job {job.name}: the work is the size of {job.work_file}: {(e.strerror or str(e)).lower()}",
+            "name a file that is there before the first measurement; --setup may make it",
+        ) from None
+    if not size:
+        raise UsageError(f"job {job.name}: {job.work_file} is empty", "work of 0 bytes has no rate")
+    return job.model_copy(update={"work": float(size), "shell_ns": shell_ns})
 
 
 def _target_reason(plan: Plan) -> str:

@@ -11,6 +11,7 @@ import polars as pl
 
 from dbdyno import observe
 from dbdyno.conduct.cell import OnTick
+from dbdyno.conduct.memory_beside import MemoryBeside
 from dbdyno.drive import Interrupted
 from dbdyno.model.data_sources import TRACED
 from dbdyno.model.environment import Environment
@@ -127,6 +128,7 @@ class Look:
     names: Names
     clock: Clock
     families: WaitFamilies
+    memory: MemoryBeside | None = None
 
     def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
         """What was read in the latest ``seconds``, also by the watch of the window before."""
@@ -223,7 +225,8 @@ class Progressing:
 
     @staticmethod
     def _beside(cell: Cell, ns: int) -> int:
-        return max(0, ns - cell.settle_ns - cell.measure_ns)
+        known_ns = 0 if cell.once else cell.settle_ns + cell.measure_ns
+        return max(0, ns - known_ns)
 
     def done(self, cell: Cell) -> None:
         """Called where a cell is saved."""

@@ -115,11 +115,12 @@ def _derived_now(record: Run, say: Say) -> Results:
 
 def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run, in memory."""
+    from dbdyno.conduct.captures import fired_tables
     from dbdyno.conduct.derive import cells_of, concluded, derive, with_claims
 
     damaged: list[DamagedCell] = []
     cells = cells_of(record, damaged)
-    results = derive(record.info, record.plan, environment_of(record), cells)
+    results = derive(record.info, record.plan, environment_of(record), cells, fired_tables(record))
     return concluded(with_claims(results, damaged))
 
 

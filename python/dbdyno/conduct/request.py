@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -12,13 +12,24 @@ from typing import Any
 from pydantic import ValidationError
 
 from dbdyno import engines, limits, observe
-from dbdyno.conduct import script_texts
+from dbdyno.conduct import job_specs, script_texts
 from dbdyno.conduct.script_texts import read_text
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean, nearest
-from dbdyno.model.plan import Choice, Experiment, Plan, ScriptSpec, Workload
+from dbdyno.model.job_workload import workload_of_jobs
+from dbdyno.model.plan import Choice, Experiment, Plan, PlannedScript, ScriptSpec, Workload
 from dbdyno.model.script_workload import workload_of
-from dbdyno.plan import Fault, key_lines, line_of, parse_recipe, recipe_error, refusal, resolve
+from dbdyno.plan import (
+    Commands,
+    Fault,
+    all_jobs,
+    key_lines,
+    line_of,
+    parse_recipe,
+    recipe_error,
+    refusal,
+    resolve,
+)
 
 
 def workloads(engine: str = "") -> dict[str, Workload]:
@@ -90,6 +101,12 @@ def experiment_of(request: Request) -> Experiment:
     return _overridden(request, *(find_recipe(recipe) if recipe else (Experiment(), Path.cwd())))
 
 
+def recipe_has_jobs(workload: str | None, recipe: str | None) -> bool:
+    """Whether a recipe runs commands."""
+    _, named = _named(Request(workload=workload, recipe=recipe))
+    return named is not None and bool(all_jobs(find_recipe(named)[0]))
+
+
 def _named(request: Request) -> tuple[str | None, str | None]:
     """Workload and recipe; a workload may be a recipe's file."""
     if request.workload is not None and request.workload.endswith(".toml"):
@@ -99,9 +116,12 @@ def _named(request: Request) -> tuple[str | None, str | None]:
 
 def _overridden(request: Request, base: Experiment, directory: Path) -> Experiment:
     named, recipe = _named(request)
-    base = script_texts.placed(base, directory)
-    given = {k: v for k, v in request.overrides.items() if v is not None}
-    given["engine"] = engines.checked(given.get("engine") or base.engine)
+    base = job_specs.placed(script_texts.placed(base, directory), directory)
+    given = job_specs.given(base, {k: v for k, v in request.overrides.items() if v is not None})
+    runs_jobs = bool(given.get("jobs") or given.get("variants") or all_jobs(base))
+    jobs_engine = engines.COMMAND if runs_jobs else ""
+    given["engine"] = engines.checked(given.get("engine") or base.engine or jobs_engine)
+    _check_engine(given["engine"], named, runs_jobs=runs_jobs)
     for table in ("params", "settings", "variables"):
         if given.get(table):
             given[table] = {**getattr(base, table), **given[table]}
@@ -114,19 +134,36 @@ def _overridden(request: Request, base: Experiment, directory: Path) -> Experime
             f"both a workload and scripts were given: {named}",
             "give one of them; a database is named by --dsn dbname=NAME",
         )
-    asked = base.workload if named is None and not base.mix and not given.get("scripts") else named
+    asked = named if runs_jobs or named or base.mix or given.get("scripts") else base.workload
     if asked is not None:
         found = script_texts.builtin_of(asked, given["engine"], workloads(given["engine"]))
         scripts = () if found is None else (ScriptSpec(builtin=found),)
         given |= {"workload": asked if found is None else None, "script": None, "scripts": scripts}
     elif given.get("scripts"):
         given |= {"workload": None, "script": None}
-    experiment = _validated(base.model_dump() | given)
+    experiment = _validated(base.model_dump(exclude_unset=True) | given)
     if experiment.observation is not None:
         raise UsageError(f"recipe {recipe} observes a load", f"dbdyno observe --recipe {recipe}")
-    if experiment.workload is None and not experiment.mix:
-        raise UsageError("nothing to run", "name a workload (dbdyno workloads), -f FILE or --recipe NAME")
+    if experiment.workload is None and not experiment.mix and not all_jobs(experiment):
+        cure = "name a workload (dbdyno workloads), -f FILE, --command 'PROGRAM ...' or --recipe NAME"
+        raise UsageError("nothing to run", cure)
     return experiment
+
+
+def _check_engine(engine: str, workload: str | None, *, runs_jobs: bool) -> None:
+    """Raises :class:`UsageError` for jobs beside a workload, and for an engine that has only the others."""
+    if runs_jobs and not engines.runs_commands(engine):
+        raise UsageError(f"the engine {engine} runs no commands", "leave out --engine")
+    if workload is None:
+        return
+    if runs_jobs:
+        raise UsageError(
+            f"both a workload and a command were given: {workload}",
+            "a command is one word: --command 'sort --parallel=4 FILE'; its parameters are NAME=VALUES",
+        )
+    if engines.runs_commands(engine):
+        cure = "--command 'PROGRAM ...'; or leave out --engine"
+        raise UsageError(f"the engine {engine} runs commands, and {workload} is a workload", cure)
 
 
 def _validated(data: dict[str, Any]) -> Experiment:
@@ -201,12 +238,20 @@ def _without(data: Mapping[str, Any], key: tuple[str, ...]) -> dict[str, Any]:
 def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
     """The resolved plan on this host. A script's statements are checked later, by the server."""
     scripts = script_texts.read(experiment)
-    mix = [scripts[s] for s in experiment.mix]
-    unit = workload_of(mix) if mix else workload(experiment.workload or "", experiment.engine)
+    experiment, commands = _commands(experiment)
+    unit = _workload(experiment, [scripts[s] for s in experiment.mix], commands)
     here = host.limits
     experiment, why = script_texts.sent(experiment, scripts)
     plan = resolve(
-        experiment, unit, here.usable_cpus, cpus_reason(host), scripts, here.affinity, host.siblings
+        experiment,
+        unit,
+        here.usable_cpus,
+        cpus_reason(host),
+        scripts,
+        here.affinity,
+        host.siblings,
+        min((b for b in (host.memory_bytes, here.memory_bytes) if b is not None), default=None),
+        commands,
     )
     if why is not None:
         choice = Choice(name="protocol", value="simple", reason=why)
@@ -216,6 +261,22 @@ def make_plan(experiment: Experiment, host: Host) -> tuple[Plan, Workload]:
         for variant in plan.variants:
             limits.check_spec(variant.limits, topology)
     return plan, unit
+
+
+def _commands(experiment: Experiment) -> tuple[Experiment, Mapping[str, Commands]]:
+    """With the variants of its axes, and what each runs; as it was where it runs no jobs."""
+    if not all_jobs(experiment):
+        return experiment, {}
+    experiment = job_specs.spread_out(experiment)
+    return experiment, job_specs.commands(experiment)
+
+
+def _workload(
+    experiment: Experiment, mix: Sequence[PlannedScript], commands: Mapping[str, Commands]
+) -> Workload:
+    if commands:
+        return workload_of_jobs([j for c in commands.values() for j in c.jobs])
+    return workload_of(mix) if mix else workload(experiment.workload or "", experiment.engine)
 
 
 def cpus_reason(host: Host) -> str:

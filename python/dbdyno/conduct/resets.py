@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from dbdyno.drive import Interrupt
 from dbdyno.model.plan import Cell, Plan, Workload
 from dbdyno.model.protocols import Server, needed
 from dbdyno.model.raw import RawCell
-from dbdyno.model.resetting import DataSet
+from dbdyno.model.resetting import DataSet, Resetting
 from dbdyno.model.tables import rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import begins, with_resets
@@ -57,7 +58,7 @@ class Resets:
         self._listener, self._interrupt = listener, interrupt
         self._sets = sets_of(server, plan, workload)
         self._whole: set[str] = set()  # data sets that are as they were prepared
-        self._noted: set[str] = set()  # why the page cache is not dropped
+        self._noted: set[str] = set()  # what was said of the caches
         self._last: Cell | None = None
         self._done: list[dict[str, Any]] = []
 
@@ -79,6 +80,27 @@ class Resets:
             whole = one.name in self._whole
             line = {"data_set": one.name, "how": "unchanged"} if whole else self._bring_back(one)
             self._done.append(line | (self._dropped(one) if _drops(self._plan) else {}))
+        if self._plan.experiment.expect == "memory" and self._server.resetting is not None:
+            self._done.append(self._warmed(self._server.resetting, cell))
+
+    def _warmed(self, resetting: Resetting, cell: Cell) -> dict[str, Any]:
+        """A row of the table ``resets``; data that were just brought back are read once more."""
+        self._interrupt.check()
+        self._listener.preparing(f"reading the tables of {self._workload} into the caches")
+        texts = [s.text for s in self._plan.variant(cell.variant).scripts]
+        begin_s = time.monotonic()
+        made = resetting.warm(self._workload, cell.params, self._plan.top, texts)
+        duration_ns = round((time.monotonic() - begin_s) * NS_PER_S)
+        short = made.short or ("" if made.tables else "no table of this workload is known")
+        self._note(f"! not all is read into the caches before measurements: {short}", short)
+        line = {"data_set": self._workload, "how": "unchanged", "cache": "warm" if made.tables else None}
+        return {**line, "duration_ns": duration_ns}
+
+    def _note(self, text: str, why: str) -> None:
+        """Once."""
+        if why and why not in self._noted:
+            self._noted.add(why)
+            self._listener.noted(text)
 
     def _bring_back(self, one: DataSet) -> dict[str, Any]:
         """A row of the table ``resets``."""
@@ -96,9 +118,7 @@ class Resets:
         self._interrupt.check()
         self._listener.preparing(f"dropping the tables of {one.name} from the caches")
         made = needed(self._server.resetting, "drop caches").drop_cache(one.name)
-        if made.refused and made.refused not in self._noted:
-            self._noted.add(made.refused)
-            self._listener.noted(f"! the page cache is not dropped: {made.refused}")
+        self._note(f"! the page cache is not dropped: {made.refused}", made.refused)
         return {
             "cache": "dropped",
             "cache_left_share": made.left_share,

@@ -9,10 +9,14 @@ from typing import Any
 from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conduct.cell import OnTick, Unit, clock_of
+from dbdyno.conduct.cell import Beside, OnTick, Unit, clock_of
 from dbdyno.conduct.checks import DataChecks
+from dbdyno.conduct.conditions import before_run
 from dbdyno.conduct.deriving import Deriving, deriving
+from dbdyno.conduct.measurement_memory import MeasurementMemory
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
+from dbdyno.conduct.memory_room import check_room
+from dbdyno.conduct.observation import observed_target
 from dbdyno.conduct.phased import checked, measured
 from dbdyno.conduct.plans import with_plans
 from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts
@@ -20,6 +24,8 @@ from dbdyno.conduct.progress import Progressing, ProgressListener, ending
 from dbdyno.conduct.resets import Resets, decided
 from dbdyno.conduct.schedule import course_of
 from dbdyno.conduct.stage import Stage
+from dbdyno.conduct.triggers import Triggers
+from dbdyno.conduct.warming import Warming
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.lazy import ready
@@ -27,7 +33,7 @@ from dbdyno.model.data_size import few_rows
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.plan import Cell, Plan, Workload
-from dbdyno.model.protocols import Target
+from dbdyno.model.protocols import Load, Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
@@ -58,16 +64,21 @@ def run(
     with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
         plan = decided(server, fitted(server, plan), workload)
         check_capacity(server, plan)
+        check_room(server, plan, workload)
         observe.check_exact(server, observe.How.of(plan.experiment))
         record = store.create(plan, **(labels or {}))
         with ending(record), contextlib.closing(FileJournal(record.id)) as journal:
             server.claim(record.id)
             listener.planned(plan, record.id)
+            if server.commands is not None:
+                listener.noted(server.commands.contain(journal))
+            facts = server_facts(server, plan)
             environment = Environment(
                 dbdyno=__version__,
                 host=host,
-                server=server_facts(server, plan),
+                server=facts,
                 sources=tuple(server.sources()),
+                conditions=before_run(server, facts),
             )
             record.write_environment(environment)
             listener.opened(environment)
@@ -80,7 +91,12 @@ def run(
                 resets.complete()
                 units = made.units(workload, record)
                 _warn(plan, units, listener)
-                _climb(stage, made, units, resets, record, environment, interrupt, derived)
+                own = Triggers(
+                    server, plan, record, clock_of(server), listener.noted,
+                    lambda: observed_target(plan.experiment.engine, target.dsn),
+                )  # fmt: skip
+                with own as triggers:
+                    _climb(stage, made, units, resets, record, environment, interrupt, derived, triggers)
         derived.finish(listener.preparing)
     return record
 
@@ -105,10 +121,12 @@ def _climb(
     environment: Environment,
     interrupt: Interrupt,
     derived: Deriving,
+    triggers: Triggers,
 ) -> None:
     server, plan, listener = stage.server, stage.plan, stage.listener
     clock = clock_of(server)
     snapshots = MeasurementSnapshots(server, plan, record, clock)
+    memory = MeasurementMemory(server, plan, clock)
     progress = Progressing(plan, listener, clock)
 
     def grew(grown: Plan) -> None:
@@ -118,6 +136,13 @@ def _climb(
     def on_tick(cell: Cell) -> OnTick:
         return derived.resting_while_measured(progress.of(cell))
 
+    def connected(load: Load) -> None:
+        stage.connected(load)
+        memory.machine("start")
+
+    beside = Beside(connected, lambda: memory.machine("end"), triggers.look_at_load)
+
+    warm = Warming()
     course = course_of(plan, clock, grew)
     saved: set[str] = set()
     cool_down_s = parse_duration_ns(plan.experiment.cool_down) / NS_PER_S
@@ -126,20 +151,28 @@ def _climb(
             continue
         interrupt.rest(cool_down_s, clock.sleep)
         stage.enter(plan.variant(cell.variant))
+        if (more := environment.with_conditions(stage.conditions)) != environment:
+            environment = more
+            record.write_environment(environment)
+        warm(server, plan, cell, units[cell.variant], interrupt, on_tick(cell))
         resets.before(cell, loaded=made.tables(units[cell.variant].workload, cell.params))
         checks = DataChecks(server, units[cell.variant].workload, cell)
+        memory.cache("start")
         snapshots.take(cell.id, "start")
         parts = [c for c in plan.cells if c.repeat == cell.repeat] if cell.phase else [cell]
-        raws = measured(server, plan, parts, units[cell.variant], interrupt, on_tick, stage.bind)
+        raws = measured(server, plan, parts, units[cell.variant], interrupt, on_tick, beside)
         for raw in raws:
             snapshots.sampled(raw)
         snapshots.take(raws[-1].id, "end")
+        memory.cache("end")
         raws = checked(checks, [*raws[:-1], with_plans(raws[-1], server, plan)])
         stage.look()
         if record.info.applied != stage.applied:
             record.update_info(applied=stage.applied)
         for raw in raws:
-            record.write_cell(resets.noted(snapshots.noted(raw, last=raw is raws[-1])))
+            first, last = raw is raws[0], raw is raws[-1]
+            raw = memory.noted(snapshots.noted(raw, last=last), first=first, last=last)
+            record.write_cell(resets.noted(raw))
             saved.add(raw.id)
             derived.more()
             progress.done(raw.meta.cell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -48,7 +49,7 @@ def take_snapshot(
     databases: Sequence[str] | None = None,
     every_s: float | None = None,
 ) -> Snapshot:
-    """Takes one and stores it; with its id. ``databases``: see :class:`dbdyno.model.protocols.Snapshotting`.
+    """Takes one and stores it; with its id. ``databases``: see :class:`dbdyno.model.snapshot.Snapshotting`.
 
     Raises :class:`NotAvailable`, :class:`TargetError`, :class:`StoreError`; then nothing is stored.
     """
@@ -81,7 +82,7 @@ def take_series(
     due_s = _due_s(time.time(), every_s)
     if not any(i.every_s and i.taken.timestamp() > due_s - every_s for i in store.list()[-1:]):
         due_s -= every_s
-    first, pruned_s = True, 0.0
+    first, pruned_s = True, -math.inf  # the clock may have begun less than _PRUNE_S ago
     while _wait(due_s, end_s, every_s, interrupt):
         tried_s = time.time()
         if _tried(take, listener, must=first):

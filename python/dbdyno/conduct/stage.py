@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 
-from dbdyno import limits
+from dbdyno import limits, observe
+from dbdyno.conduct.conditions import before_run
 from dbdyno.conduct.progress import ProgressListener
+from dbdyno.model.condition import Condition, DirectFiles
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import (
     DbdynoError,
@@ -60,6 +63,8 @@ class Stage:
         self._now: Variant | None = None
         self._limited: limits.Applied | None = None
         self.applied: dict[str, Applied] = {}
+        self._seen: set[str] = set()
+        self.conditions: list[Condition] = []  # as the server runs with a variant's settings
 
     def __enter__(self) -> Stage:
         return self
@@ -87,7 +92,9 @@ class Stage:
             except _NotHere as e:
                 refused[variant.name] = e.error
         self._leave_out(refused, all_variants)
-        self._rehearse()
+        self._leave_out(self._rehearse(), all_variants)
+        if any(self.applied[v.name].restarts for v in self.plan.variants):
+            self._say_restarts()
         return self.plan
 
     def _checked(self, variant: Variant, facts: ServerFacts) -> Applied:
@@ -136,17 +143,25 @@ class Stage:
                     journal.forget(undo.key)
                     self.listener.noted(f"left by run {journal.run}, which was killed: {words}")
 
-    def _rehearse(self) -> None:
-        """Whether the server starts with the settings that need a restart shows only when it does."""
+    def _rehearse(self) -> dict[str, DbdynoError]:
+        """Whether the server starts with the settings that need a restart shows only when it does.
+        Returns the variants with which it does not."""
         needing = [v for v in self.plan.variants if self.applied[v.name].restarts]
-        for variant in {self._restarting(v.name): v for v in needing}.values():
+        refused: dict[str, DbdynoError] = {}
+        for kind, variant in {self._restarting(v.name): v for v in needing}.items():
             self.listener.preparing(f"restarting the server for variant {variant.name}")
-            self._configured(variant.settings)
+            try:
+                self._configured(variant.settings)
+            except UsageError as e:
+                refused |= {v.name: e for v in needing if self._restarting(v.name) == kind}
         if needing:
             self._configured({})
-            often = f"{self.restarts()} restarts of the server "
-            often += "on the way" if self.plan.adaptive is None else "or more at each rung"
-            self.listener.noted(f"{often}, about 0.2 s each")
+        return refused
+
+    def _say_restarts(self) -> None:
+        often = f"{self.restarts()} restarts of the server "
+        often += "on the way" if self.plan.adaptive is None else "or more at each rung"
+        self.listener.noted(f"{often}, about 0.2 s each")
 
     def restarts(self) -> int:
         """How often the server will be restarted on the way through the cells."""
@@ -175,15 +190,47 @@ class Stage:
         if (pool := self._pool(variant)) is not None:
             needed(self.server.pooling, "use a connection pooler").use_pool(pool, self._journal)
         self._now = variant
+        self._look_at_settings(variant)
         known = self.applied.get(variant.name, Applied())
         self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
+
+    def _look_at_settings(self, variant: Variant) -> None:
+        """Checks of the server with a variant's settings, once."""
+        if variant.settings and variant.name not in self._seen:
+            self._seen.add(variant.name)
+            found = before_run(self.server, self.server.facts())
+            named = variant.name if len(self.plan.variants) > 1 else ""
+            self.conditions += [c.model_copy(update={"variant": named}) for c in found]
 
     def look(self) -> None:
         """Reports limits that are no longer in force: a service manager may take groups for its own."""
         if self._limited is not None and (why := self._limited.broken()) is not None:
             self.listener.noted(f"limits are not in force as they were set: {why}")
 
-    def bind(self, load: Load) -> None:
+    def connected(self, load: Load) -> None:
+        """What is done and looked at once all sessions are there."""
+        self._bind(load)
+        self._look_at_files()
+
+    def _look_at_files(self) -> None:
+        """Once for each variant that asks for direct I/O: whether the server has its files open so."""
+        now, conditions = self._now, self.server.conditions
+        if now is None or conditions is None or not now.settings or self.applied[now.name].files:
+            return
+        with contextlib.suppress(DbdynoError):  # no look is worth a run
+            facts = self.server.facts()
+            asked = facts.here and conditions.conditions().direct_io
+            if not asked or facts.main_pid is None:
+                return
+            seen = observe.direct_files(facts.main_pid, conditions.data_files)
+            self._note_files(now, seen)
+
+    def _note_files(self, now: Variant, seen: DirectFiles) -> None:
+        self.applied[now.name] = self.applied[now.name].model_copy(update={"files": seen.words})
+        if seen.direct is None or seen.direct != seen.files:
+            self.listener.noted(f"! variant {now.name}, direct I/O: {seen.words}")
+
+    def _bind(self, load: Load) -> None:
         """Each session's process on a CPU of its own, where the variant says so."""
         spec = self._now.limits if self._now is not None else None
         if spec is None or spec.bind in (None, "off"):
@@ -194,7 +241,16 @@ class Stage:
 
     # -- the end ------------------------------------------------------------------------------------
     def _ways_back(self) -> Sequence[Callable[[], None]]:
-        return (self._unlimit, self._without_pool, self._as_found)
+        after = [partial(self._clean_up, v) for v in self.plan.variants if v.cleanup]
+        return (self._unlimit, *after, self._without_pool, self._as_found)
+
+    def _clean_up(self, variant: Variant) -> None:
+        """Its own command: if that fails, there is nothing that `dbdyno clean` could do."""
+        first = variant.jobs[0]
+        try:
+            needed(self.server.commands, "run commands").aside(variant.cleanup, first.directory, first.env)
+        except DbdynoError as e:
+            self.listener.noted(f"! clean-up of variant {variant.name} failed: {e.message}")
 
     def _tried(self, step: Callable[[], None]) -> DbdynoError | None:
         try:

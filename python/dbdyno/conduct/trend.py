@@ -30,7 +30,7 @@ def trend(
     machine: str | None,
     say: Say,
 ) -> Trend:
-    """Of ``runs`` (oldest first) those that belong together with the newest one that has the figure, and why
+    """The ``runs`` (oldest first) that belong together with the newest one that has the figure, and why
     others are left out. ``sessions``: at so many; by default at the peak, of other figures than throughput at
     the highest number. ``machine``: a part of its name. Raises :class:`UsageError` where none has it.
     """
@@ -182,7 +182,7 @@ def _levels(plan: Plan) -> str:
 
 
 def _rates(plan: Plan) -> str:
-    """Of paced load; empty: it is not."""
+    """Rates and arrivals of paced load; empty: it is not paced."""
     paced = {c.pacing for c in plan.cells if c.pacing is not None}
     kinds = sorted({f"{p.arrivals}{_limit(p)}" for p in paced})
     rates = ", ".join(f"{r:g}/s" for r in sorted({p.rate_per_s for p in paced}))

@@ -14,6 +14,7 @@ import polars as pl
 from dbdyno import observe
 from dbdyno.conduct.cell import LOST, NOTHING, Mark, Presence, read_mark
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots, Phase
+from dbdyno.conduct.memory_beside import MemoryBeside
 from dbdyno.conduct.observed import (
     STOPPED,
     WITH_SESSIONS,
@@ -25,6 +26,7 @@ from dbdyno.conduct.observed import (
     closed,
 )
 from dbdyno.conduct.progress import Look, Names, ObservationListener, backends_of
+from dbdyno.conduct.triggers import Triggers
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import Abandoned, ServerLost, TargetError
 from dbdyno.model.plan import Observation, Plan
@@ -54,12 +56,14 @@ class Windows:
         interrupt: Interrupt,
         ours: Callable[[], list[dict[str, Any]]] = list,
         snapshots: MeasurementSnapshots | None = None,
+        memory: MemoryBeside | None = None,
+        triggers: Triggers | None = None,
     ) -> None:
         """``ours``: tasks of other processes that work for dbdyno, as a watch takes them. ``snapshots``:
-        taken between windows; None: no."""
+        taken between windows; None: no. ``memory``: for who looks on."""
         self._server, self._plan, self._clock = server, plan, clock
         self._listener, self._interrupt, self._ours = listener, interrupt, ours
-        self._snapshots = snapshots
+        self._snapshots, self._memory, self._triggers = snapshots, memory, triggers
         self._chosen = plan.experiment.observation or Observation()
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._sampled_for = sampled_for(plan.experiment)
@@ -100,10 +104,8 @@ class Windows:
                 end = end or self._pass(now, now.t1_ns)
                 last, end = self._asked_last(end)
                 end = end or self._overslept(now)
-                yield from self._close(now, last, end)
+                yield from self._close(now, last, end, over=end is not None or following is None)
                 if end is not None or following is None:
-                    if not (end and (end.lost or end.silent)):
-                        self._snapshot("end", self._stored)
                     return end
                 self._before, now, following = now.watch, following, None
                 now.first = last.renamed("t0")
@@ -224,7 +226,8 @@ class Windows:
         words = f"{SLOW}{late} late at its end"
         return End(words, lost=False, resume=not over, silent=True)
 
-    def _close(self, window: Window, last: Mark, end: End | None) -> Iterator[RawCell]:
+    def _close(self, window: Window, last: Mark, end: End | None, *, over: bool) -> Iterator[RawCell]:
+        """``over``: no window follows at once; its last snapshot is taken before it is handed on."""
         window.watch.stop()
         now_ns = self._clock.now_ns()
         away = self._presence.holes(window.t0_ns, window.t1_ns)
@@ -234,9 +237,12 @@ class Windows:
             self._server, self._plan, window, last, end, self._stored + 1, self._numbers, away, now_ns=now_ns
         )
         self.costing.add(raw.tables["tasks"])
-        if raw.meta.t1_ns - raw.meta.t0_ns < SHORTEST_NS:
+        short = raw.meta.t1_ns - raw.meta.t0_ns < SHORTEST_NS
+        self._stored += not short
+        if over and not (end and (end.lost or end.silent)):
+            self._snapshot("end", self._stored)
+        if short:
             return
-        self._stored += 1
         self._tell_changes(raw)
         yield raw
 
@@ -253,7 +259,13 @@ class Windows:
         for name in () if before is None else before.keys() - failing.keys():
             self._listener.notice(f"{name}: ok again")
 
+    def _beside(self, how: observe.How) -> Watch:
+        """A second watch over the same sessions."""
+        return observe.open_observation(self._server, self._chosen, {}, how, self._ours())
+
     def _look(self, watch: Watch) -> None:
+        if self._triggers is not None:
+            self._triggers.look(watch, self._beside)
         since_s = max(0, self._clock.now_ns() - self._start_ns) / NS_PER_S
         left_s = None if self._end_ns is None else (self._end_ns - self._clock.now_ns()) / NS_PER_S
         self._listener.tick(
@@ -266,6 +278,7 @@ class Windows:
                 self._names,
                 self._clock,
                 self._server.wait_families,
+                self._memory,
             )
         )
 

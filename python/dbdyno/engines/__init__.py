@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from dbdyno.model.code_areas import CodeAreas
+    from dbdyno.model.jobs import BuiltinJob
+    from dbdyno.model.journal import Undo
     from dbdyno.model.plan import PlannedScript, Workload
     from dbdyno.model.protocols import Server, Target
     from dbdyno.model.snapshot import Snapshot
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from dbdyno.model.wait_families import Helper, WaitFamilies
 
 DEFAULT = "postgres"
+COMMAND = "command"
+BUILT_IN = (DEFAULT, COMMAND)
 GROUP = "dbdyno.engines"
 _registered: dict[str, Engine] = {}
 
@@ -36,12 +41,15 @@ class Engine(Protocol):
     ``embedded``: an :class:`Embedded`;
     ``failure_kinds()``: what codes of failed calls mean;
     ``scripts()``: texts of scripts that come with it, by name;
+    ``jobs()``: commands that come with it, by name;
     ``needs_simple(scripts, given)``: why these scripts, with variables of these names, can be sent as simple
     queries alone; else None;
     ``workloads()``: workloads that only it has, by name, or has otherwise than dbdyno's own of that name;
     ``imported(kind, content)``: snapshots of an export of another program;
     ``code_areas()``: parts of its program, by function;
     ``wait_advice()``: what to change where sessions wait for each other;
+    ``put_back(undo)``: puts back what a killed run changed on this machine, as
+    :meth:`dbdyno.model.protocols.Configuring.put_back`, but without a server;
     ``secret_in(dsn)``: of a DSN that holds a password, where to keep that instead; else None."""
 
     PRODUCT: str
@@ -86,12 +94,12 @@ def register(name: str, engine: Engine) -> None:
 
 def names() -> list[str]:
     """All engines that there are, the default first."""
-    return [DEFAULT, *sorted({*_registered, *_installed()} - {DEFAULT})]
+    return [*BUILT_IN, *sorted({*_registered, *_installed()} - {*BUILT_IN})]
 
 
 def checked(engine: str) -> str:
     """The engine of that name; empty: the default. Raises :class:`UsageError` with the nearest name."""
-    if engine and engine != DEFAULT and engine not in names():
+    if engine and engine not in BUILT_IN and engine not in names():
         raise UsageError(f"no engine {engine!r}", did_you_mean(engine, names()))
     return engine or DEFAULT
 
@@ -136,6 +144,17 @@ def scripts(engine: str) -> Mapping[str, str]:
     return {} if found is None else cast("Mapping[str, str]", found())
 
 
+def runs_commands(engine: str) -> bool:
+    """Whether it has jobs in place of a database's calls."""
+    return hasattr(_engine(engine), "jobs")
+
+
+def jobs(engine: str) -> Mapping[str, BuiltinJob]:
+    """Commands that come with it, by name without the @."""
+    found = getattr(_engine(engine), "jobs", None)
+    return {} if found is None else cast("Mapping[str, BuiltinJob]", found())
+
+
 def needs_simple(engine: str, scripts: Sequence[PlannedScript], given: Sequence[str]) -> str | None:
     """Why these scripts, with variables of these names, can be sent as simple queries alone; else None."""
     found = getattr(_engine(engine), "needs_simple", None)
@@ -175,6 +194,15 @@ def wait_advice(engine: str) -> WaitAdvice:
     return WaitAdvice() if found is None else cast("WaitAdvice", found())
 
 
+def put_back(undo: Undo) -> str | None:
+    """Puts back what a killed run of an engine changed on this machine; in words. None: it is no engine's."""
+    for name in BUILT_IN:
+        found = getattr(_engine(name), "put_back", None)
+        if found is not None and (done := found(undo)) is not None:
+            return cast(str, done)
+    return None
+
+
 def secret_in(engine: str, dsn: str) -> str | None:
     """Where to keep the password that stands in the DSN itself, where every user of the machine may read it
     (ps). None: none does."""
@@ -194,10 +222,8 @@ def _engine(name: str) -> Engine:
     name = checked(name)
     if name in _registered:
         return _registered[name]
-    if name == DEFAULT:
-        from dbdyno.engines import postgres
-
-        return cast(Engine, postgres)
+    if name in BUILT_IN:
+        return cast(Engine, import_module(f"{__name__}.{name}"))
     point = _installed()[name]
     try:
         return cast(Engine, point.load())

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from dbdyno.limits import processes
+from dbdyno.kernel import processes
 from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
 from dbdyno.model.plan import LimitSpec

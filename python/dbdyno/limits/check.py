@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dbdyno import _core
-from dbdyno.limits import binding, groups, places, processes
+from dbdyno.kernel import processes
+from dbdyno.kernel.control_groups import words as file_words
+from dbdyno.limits import binding, groups, places
 from dbdyno.limits.means import PERIOD_NS, Means, decide, period_us, words
 from dbdyno.limits.places import Place
 from dbdyno.model import cpu_lists
@@ -153,7 +155,7 @@ def _why(main_pid: int, refused: set[int], may_use: frozenset[int]) -> str:
     """Its cpuset, or else its affinity."""
     for _, directory in _groups(main_pid, "cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
-            if listed := places.words(Path(directory) / name):
+            if listed := file_words(Path(directory) / name):
                 if refused - cpu_lists.of_kernel(listed):
                     return f"its cpuset is {listed} ({directory})"
                 return f"its affinity is {cpu_lists.text(may_use)} (taskset, or CPUAffinity= of its service)"
@@ -165,7 +167,7 @@ def _quota_above(main_pid: int) -> tuple[float, str] | None:
     found = []
     for version, directory in _groups(main_pid, "cpu"):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if version == 1 else ("cpu.max",)
-        quota, period, *_ = [*" ".join(places.words(Path(directory) / n) for n in names).split(), "", ""]
+        quota, period, *_ = [*" ".join(file_words(Path(directory) / n) for n in names).split(), "", ""]
         if quota.isdecimal() and period.isdecimal() and int(period):
             found.append((int(quota) / int(period), directory))
     return min(found, default=None)

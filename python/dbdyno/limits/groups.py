@@ -1,7 +1,4 @@
-"""Making a control group, filling it, moving processes into it; and back, from what was noted before.
-
-Paths that a journal names must lie in a mounted cgroup file system and lead through no link.
-"""
+"""Making a control group, filling it, moving processes into it; and back, from what was noted before."""
 
 from __future__ import annotations
 
@@ -10,70 +7,18 @@ import errno
 import os
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dbdyno import _core
-from dbdyno.limits import places, processes
-from dbdyno.limits.places import OURS, Place, Refused, members, words
+from dbdyno.kernel import processes
+from dbdyno.kernel.control_groups import is_group, members, remove, words, write
+from dbdyno.limits import places
+from dbdyno.limits.places import OURS, Place, Refused
 from dbdyno.model import cpu_lists
 from dbdyno.model.plan import LimitSpec
 from dbdyno.model.protocols import Undo
-
-_MOUNTS = Path("/proc/self/mountinfo")
-
-
-@contextmanager
-def directory(path: Path) -> Iterator[int]:
-    """A descriptor of a control group's directory.
-
-    Raises :class:`OSError` where a part of its path is a link, or it is no directory of a cgroup file system.
-    """
-    descriptor = _walk(path)
-    try:
-        if os.fstat(descriptor).st_dev not in _cgroup_devices():
-            raise OSError(errno.EXDEV, f"{path} is not a control group")
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def is_group(path: Path) -> bool:
-    """Whether it is there. Raises :class:`OSError` as :func:`directory`."""
-    try:
-        with directory(path):
-            return True
-    except FileNotFoundError:
-        return False
-
-
-def _walk(path: Path) -> int:
-    """Opens it part by part: a link on the way is followed by none of these calls."""
-    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open("/", flags)
-    for part in path.absolute().parts[1:]:
-        above = descriptor
-        try:
-            descriptor = os.open(part, flags, dir_fd=above)
-        except NotADirectoryError as error:
-            raise OSError(errno.ELOOP, f"{path} leads through a link or a file: {part}") from error
-        finally:
-            os.close(above)
-    return descriptor
-
-
-def _cgroup_devices() -> set[int]:
-    """Devices of the mounted cgroup file systems (mountinfo); the tmpfs above those of v1 is none."""
-    found = set()
-    for line in _MOUNTS.read_text(errors="replace").splitlines():
-        before, _, after = line.partition(" - ")
-        if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
-            major, minor = before.split(" ")[2].split(":")
-            found.add(os.makedev(int(major), int(minor)))
-    return found
-
 
 CONTROLLERS = {"quota": "cpu", "weight": "cpu", "cpus": "cpuset", "mems": "cpuset"}
 """Limit -> the controller that sets it."""
@@ -173,7 +118,7 @@ def rehearse(place: Place, content: Mapping[str, str], group: Path) -> None:
             fill(group, content, place.version)
     finally:
         with contextlib.suppress(OSError):
-            _remove(group)
+            remove(group)
 
 
 def make(place: Place, content: Mapping[str, str], group: Path, main_pid: int) -> None:
@@ -183,7 +128,7 @@ def make(place: Place, content: Mapping[str, str], group: Path, main_pid: int) -
         if place.parts:
             _part(place, group, main_pid)
         if place.enable:
-            _write(place.parent / "cgroup.subtree_control", _signed("+", place.enable))
+            write(place.parent / "cgroup.subtree_control", _signed("+", place.enable))
     except OSError as e:
         raise _refused(e, f"make control group {group}", place.version) from e
     fill(group, content, place.version)
@@ -209,7 +154,7 @@ def _rest(group: Path) -> Path:
 def fill(group: Path, content: Mapping[str, str], version: int) -> None:
     for name, value in content.items():
         try:
-            _write(group / name, value)
+            write(group / name, value)
         except OSError as e:
             raise _refused(e, f"write {value!r} to {group / name}", version) from e
 
@@ -233,7 +178,7 @@ def move(pids: Iterable[int], group: Path) -> None:
     """One pid a write; one that has ended in the meantime is left out."""
     for pid in pids:
         try:
-            _write(group / "cgroup.procs", str(pid))
+            write(group / "cgroup.procs", str(pid))
         except ProcessLookupError:
             continue
         except OSError as e:
@@ -273,7 +218,7 @@ def _empty(group: Path, home: Path, back: Mapping[int, Path]) -> int:
             move([pid], _existing(back.get(pid, home)))
             gone.add(pid)
         try:
-            _remove(group)
+            remove(group)
             return len(gone)
         except OSError as e:
             if e.errno not in (errno.EBUSY, errno.ENOTEMPTY) or time.monotonic() > deadline:
@@ -287,7 +232,7 @@ def _hand_down_no_more(parent: Path, controllers: Iterable[str], but: Iterable[P
     children = [g for g in parent.iterdir() if g.is_dir() and g not in set(but)] if parent.exists() else []
     unused = [c for c in controllers if c in handed and not any(_uses(g, c) for g in children)]
     if unused:
-        _write(parent / "cgroup.subtree_control", _signed("-", unused))
+        write(parent / "cgroup.subtree_control", _signed("-", unused))
 
 
 def _uses(group: Path, controller: str) -> bool:
@@ -300,24 +245,8 @@ def _existing(home: Path) -> Path:
     return next((g for g in (home, *home.parents) if (g / "cgroup.procs").exists()), home)
 
 
-def _remove(group: Path) -> None:
-    """The kernel's files go with the directory."""
-    with contextlib.suppress(FileNotFoundError), directory(group.parent) as parent:
-        os.rmdir(group.name, dir_fd=parent)
-
-
 def _signed(sign: str, controllers: Iterable[str]) -> str:
     return " ".join(f"{sign}{c}" for c in controllers)
-
-
-def _write(file: Path, value: str) -> None:
-    """In one write(2), as the kernel wants it. Never makes a file: a group has those that it has."""
-    with directory(file.parent) as group:
-        descriptor = os.open(file.name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=group)
-        try:
-            os.write(descriptor, value.encode())
-        finally:
-            os.close(descriptor)
 
 
 def _refused(error: OSError, doing: str, version: int | None) -> Refused:

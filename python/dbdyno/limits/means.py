@@ -10,7 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from dbdyno.limits import binding, groups, places, processes
+from dbdyno.kernel import processes
+from dbdyno.kernel.control_groups import words as file_words
+from dbdyno.limits import binding, groups, places
 from dbdyno.limits.places import Place, Refused
 from dbdyno.model import cpu_lists
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
@@ -155,7 +157,7 @@ class Applied:
         tree = processes.tree(self._main_pid)
         for group, content in self._groups.items():
             for name, value in content.items():
-                if (now := places.words(group / name)) != value:
+                if (now := file_words(group / name)) != value:
                     return f"{group / name} is {now or 'gone'}, not {value}"
             if outside := groups.outside(self._main_pid, group):
                 return f"{len(outside)} processes of the server are outside of control group {group}"

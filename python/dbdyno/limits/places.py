@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dbdyno import _core
-from dbdyno.limits import processes
+from dbdyno.kernel import processes
+from dbdyno.kernel.control_groups import members, words
 from dbdyno.model.errors import NotPrivileged, ServerBusy
 
 _SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
@@ -200,19 +201,6 @@ def refuse_unwritable(paths: Iterable[Path], version: int, ours: bool) -> None:
         cure = delegated() if version == 2 and ours else as_root()
         right = "root, or a delegated subtree (Delegate=yes)" if version == 2 else "root"
         raise Refused(f"no control group can be made: {path} may not be written; that needs {right}", cure)
-
-
-def words(file: Path) -> str:
-    """The words of a file of a group; nothing where it is absent or may not be read."""
-    try:
-        return " ".join(file.read_text().split())
-    except OSError:
-        return ""
-
-
-def members(group: Path) -> list[int]:
-    """Its processes that have a pid for us; those outside our pid namespace show as 0."""
-    return [pid for pid in map(int, words(group / "cgroup.procs").split()) if pid]
 
 
 def _is_group(directory: Path) -> bool:

@@ -25,6 +25,7 @@ POINTS: dict[str, type[pl.DataType]] = {
     "cpu_user": pl.Float64,
     "cpu_system": pl.Float64,
     "cpu_wait": pl.Float64,  # run queue, seconds per second
+    "tasks": pl.Float64,  # of commands: tasks on average; NULL: sessions are single tasks
 }
 """Columns of ``Ladder.points``: one row a rung and repeat, by load, then repeat. All but the first
 three may be NULL."""
@@ -189,6 +190,8 @@ class Machines:
     """Peak over physical cores."""
     per_thread: Speed
     """Peak over logical CPUs."""
+    per_cpu_second: Speed
+    """Throughput at the peak over the CPU that it used: what a second of CPU delivers."""
     claims: tuple[Claim, ...]
     notes: tuple[Claim, ...] = ()
 

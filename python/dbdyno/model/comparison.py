@@ -34,7 +34,7 @@ class Effect(Frozen):
     """Lower end of the 95 % interval, which is one of the ratio's logarithm."""
     high: float | None = None
     std_err: float | None = None
-    """Of the ratio, by the delta method."""
+    """Standard error of the ratio, by the delta method."""
     p: float | None = None
     """Two-sided, Student's t: both means are the same. Below 0.05 just where the interval leaves 1 out."""
     p_difference: float | None = None
@@ -50,7 +50,7 @@ class Effect(Frozen):
     n_baseline: int = 0
     n_variant: int = 0
     degrees: float | None = None
-    """Of freedom."""
+    """Degrees of freedom."""
     difference: float | None = None
     """Variant less baseline, in the unit of the values. Its interval is given where there is no ratio."""
     difference_low: float | None = None
@@ -123,7 +123,7 @@ class Account(Frozen):
     low_s: float | None = None
     high_s: float | None = None
     share: float | None = None
-    """Of the whole difference."""
+    """Share of the whole difference."""
 
 
 class Why(Frozen):
@@ -181,7 +181,7 @@ class Difference(Frozen):
     variant: str
 
 
-_ANSWERS = ("rank", "paced-capacities")
+_ANSWERS = ("rank", "paced-capacities", "cache-placement", "cache-placement-load")
 
 
 class Comparison(Frozen):
@@ -200,7 +200,7 @@ class Comparison(Frozen):
     """From CPU profiles, where both sides have one."""
     differences: tuple[Difference, ...] = ()
     conclusions: tuple[Claim, ...] = ()
-    """The answer (``rank``), then what to bear in mind."""
+    """The answers (``rank``, ...), then what to bear in mind."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -215,7 +215,7 @@ class Comparison(Frozen):
 
 
 class Summary(Frozen):
-    """Of a sample of numbers: its median with the order-statistic interval that holds it with 95 %."""
+    """The median of a sample of numbers, with the order-statistic interval that holds it with 95 %."""
 
     n: int
     mean: float

@@ -130,3 +130,4 @@ class DataSource(NamedTuple):
     keyed: KeyedCounters | None = None
     stacks: SampledStacks | None = None
     asked: Asked | None = None
+    tables: Mapping[str, tuple[Column, ...]] | None = None  # raw ones that are read outside of the watch

@@ -6,7 +6,10 @@ from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import process_rates
 from dbdyno.model.data_sources.blocking import WAIT_CHAINS
+from dbdyno.model.data_sources.executions import DERIVED_EXECUTIONS
+from dbdyno.model.data_sources.fired import DERIVED_TRIGGERS
 from dbdyno.model.data_sources.growth import DERIVED_GROWTH
+from dbdyno.model.data_sources.memory import DERIVED_MEMORY
 from dbdyno.model.data_sources.paced import RUNG_PACE
 from dbdyno.model.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
 from dbdyno.model.data_sources.scripted import DERIVED_SCRIPTS
@@ -24,7 +27,6 @@ _CALL = (
     _c("cpu", "i64", "CPU it ran on, read at the call's end", null=True),
     _c("migrations", "i64", "moves to another CPU during the call", null=True),
 )
-
 ROUNDS: tuple[Column, ...] = _CALL
 """Handed on by the room window: calls of whole rounds."""
 
@@ -77,7 +79,6 @@ PLACEMENTS: tuple[Column, ...] = (
     _c("all_cpu", "i64", "calls that shared a CPU"),
     _c("all_known", "i64", "calls whose place is known"),
 )
-
 
 DERIVED: dict[str, tuple[Column, ...]] = {
     "windows": (
@@ -357,12 +358,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("calls_per_s_high", "f64", "its upper end", null=True),
         _c("work_per_s", "f64", "work units per second", null=True),
         _c("work_per_call", "f64", "work units per call, counted", null=True),
-        _c(
-            "scaling",
-            "f64",
-            "calls_per_s / (sessions x calls_per_s per session of the lowest rung)",
-            null=True,
-        ),
+        _c("scaling", "f64", "calls_per_s / (sessions x calls_per_s of one in the lowest rung)", null=True),
         _c("response_mean_ns", "f64", "mean duration of measured calls", null=True),
         _c("response_p50_ns", "f64", "median, 3 digits", null=True),
         _c("response_p95_ns", "f64", "95th percentile", null=True),
@@ -374,6 +370,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("client_aas", "f64", "sessions waiting for their client", null=True),
         _c("pool_queue_aas", "f64", "sessions queued for a pool's server connections", null=True),
         _c("unaccounted_aas", "f64", "signed remainder", null=True),
+        _c("tasks_aas", "f64", "tasks of commands, which shares are of; NULL: sessions", null=True),
         _c("helpers_aas", "f64", "CPU of the server's own processes", null=True),
         _c("cpu_per_call_ns", "f64", "session CPU per call", null=True),
         _c("cpu_per_work_ns", "f64", "session CPU per work unit", null=True),
@@ -382,8 +379,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("driver_starved", "f64", "driver's run-queue time / (run + run-queue)", null=True),
         *RUNG_PACE,
     ),
-    **DERIVED_SCRIPTS,
-    **DERIVED_GROWTH,
+    **(DERIVED_SCRIPTS | DERIVED_EXECUTIONS | DERIVED_GROWTH | DERIVED_MEMORY | DERIVED_TRIGGERS),
     "placed": PLACED,
     "placements": PLACEMENTS,
     "cpu_profile": DERIVED_PROFILE,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel, ConfigDict
 
+from dbdyno.model.condition import Condition
 from dbdyno.model.source import Source
 from dbdyno.model.wait_families import Helper
 
@@ -78,3 +81,10 @@ class Environment(BaseModel):
     host: Host
     server: ServerFacts
     sources: tuple[Source, ...]
+    conditions: tuple[Condition, ...] = ()  # checks that ask for a look; none of an older run
+
+    def with_conditions(self, more: Sequence[Condition]) -> Environment:
+        """Those that came out otherwise than all before."""
+        known = {(c.id, c.value) for c in self.conditions}
+        new = tuple(c for c in more if (c.id, c.value) not in known)
+        return self.model_copy(update={"conditions": (*self.conditions, *new)}) if new else self

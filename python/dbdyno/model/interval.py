@@ -83,6 +83,8 @@ class IntervalFigures:
     first; ``name`` is qualified, ``rows_read`` by sequential and index scans together."""
     server: Mapping[str, tuple[int | None, float]]
     """Growth of each counter of the whole server, and its seconds."""
+    large_scans: pl.DataFrame
+    """The raw table of this name."""
 
 
 @dataclass(frozen=True)

@@ -24,18 +24,21 @@ _PARENTS = {
 """Accounts that lie inside another; the parts of ``runq`` by wait label bear its own name."""
 BY_LABEL = pl.col("parent").eq_missing(pl.col("account"))
 """Whether a row is a part by wait label."""
+ALL = pl.lit(True)
 _ROUNDING = 1e-9  # seconds per second: less is no part of its own
 _OLDER = "label.runq"  # memos, before they became parts
 
 
-def top_level(ledger: pl.DataFrame) -> pl.DataFrame:
+def top_level(ledger: pl.DataFrame, where: pl.Expr = ALL) -> pl.DataFrame:
     """The rows that add up to W in each scope: without parts of others."""
-    return ledger.filter(pl.col("parent").is_null())
+    return ledger.filter(pl.col("parent").is_null() & where)
 
 
-def account_rows(ledger: pl.DataFrame, *names: str, scope: str = "rung") -> pl.DataFrame:
+def account_rows(
+    ledger: pl.DataFrame, *names: str, scope: str = "rung", where: pl.Expr = ALL
+) -> pl.DataFrame:
     """The rows of these accounts in a scope; of one that is divided by label its total alone."""
-    return ledger.filter((pl.col("scope") == scope) & pl.col("account").is_in(names) & ~BY_LABEL)
+    return ledger.filter((pl.col("scope") == scope) & pl.col("account").is_in(names) & ~BY_LABEL & where)
 
 
 def queue_labels(ledger: pl.DataFrame, scope: str = "rung") -> pl.DataFrame:

@@ -19,6 +19,7 @@ class Parameter(BaseModel):
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
+    bytes: int | None = None  # of a size: memory that each 1 takes
     counts: tuple[int, str] | None = None  # of a size: how many of what there are for each 1
     rows: Rows | None = None
 

@@ -20,11 +20,13 @@ from dbdyno.model.driving import PlannedScript as PlannedScript
 from dbdyno.model.driving import Protocol as Protocol
 from dbdyno.model.driving import ScriptSpec as ScriptSpec
 from dbdyno.model.expecting import Expecting
+from dbdyno.model.jobs import JobKeys, JobSpec, PlannedJob
 from dbdyno.model.pacing import Arrivals, LadderText, Pacing, Think
 from dbdyno.model.pacing import Strict as Strict
 from dbdyno.model.parameter import Parameter as Parameter
 from dbdyno.model.phases import PhaseSpec
 from dbdyno.model.resetting import PlannedReset, ResetKeys
+from dbdyno.model.triggers import TriggerKeys
 
 # Variants: what a recipe may vary over an experiment, and what a variant comes to once it is resolved.
 
@@ -32,7 +34,7 @@ Value = str | int | float | bool
 PoolMode = Literal["transaction", "session"]
 Bind = Literal["spread", "pack", "off"]
 Sampling = bool | Annotated[float, Field(gt=0, le=MOST_HZ)] | str
-"""Of a source that samples: on or off, samples a second, or for how long in an observation (30s)."""
+"""How a source samples: on or off, samples a second, or for how long in an observation (30s)."""
 
 
 class LimitSpec(Strict):
@@ -68,6 +70,8 @@ class VariantSpec(Strict):
     """What it stands for, in one line."""
     scripts: tuple[ScriptSpec, ...] = ()
     """[[variants.NAME.scripts]]: scripts in place of the experiment's."""
+    jobs: tuple[JobSpec, ...] = ()
+    """[[variants.NAME.jobs]]: commands in place of the experiment's."""
     variables: dict[str, Value] = Field(default_factory=dict)
     """Variables of the scripts."""
     scale: int | None = Field(default=None, ge=1)
@@ -88,6 +92,9 @@ class Variant(Strict):
     name: str
     doc: str = ""
     scripts: tuple[PlannedScript, ...] = ()
+    jobs: tuple[PlannedJob, ...] = ()
+    setup: tuple[str, ...] = ()  # argv of a command before its first measurement
+    cleanup: tuple[str, ...] = ()  # and after its last
     params: dict[str, Value] = Field(default_factory=dict)  # of scripts: their variables
     settings: dict[str, str] = Field(default_factory=dict)
     driver: DriverSetup = DriverSetup()
@@ -156,7 +163,7 @@ else:
     )
 
 
-class Experiment(Expecting, _AskedSources):
+class Experiment(Expecting, JobKeys, TriggerKeys, _AskedSources):
     """A recipe, or the options of the command line. Left out: the planner chooses, and prints the reason."""
 
     name: str = "run"
@@ -237,6 +244,8 @@ class Experiment(Expecting, _AskedSources):
     """false: throughput and response times only, no ledger."""
     snapshots: bool | None = None
     """false: no snapshots of the server's statistics at the start and end of measurements."""
+    memory: bool | None = None
+    """false: the memory of server and machine is not read at the start and end of measurements."""
     waits: Literal["auto", "sampled", "exact"] = Field(
         "auto", validation_alias=AliasChoices("waits", "witness")
     )
@@ -271,6 +280,8 @@ class Cell(Strict):
     pacing: Pacing | None = None  # None: each session begins a call when its last has ended
     seed: int = 1  # of think times and arrivals
     driver: DriverSetup = DriverSetup()
+    once: bool = False  # each job is run exactly `runs` times; measure_ns is the most that may take
+    runs: int = 1
     phase: bool = False  # measured together with the phases before and after it; its name is the variant's
     block: int = 1  # cells of one block are compared with each other: every variant once
 
@@ -321,6 +332,11 @@ class Plan(Strict):
         if self.script_text is not None:
             return (PlannedScript(name=self.experiment.script or "script", text=self.script_text),)
         return tuple(dict.fromkeys(s for v in self.variants for s in v.scripts))
+
+    @property
+    def jobs(self) -> tuple[PlannedJob, ...]:
+        """Those of all variants, one of each name."""
+        return tuple({j.name: j for v in self.variants for j in v.jobs}.values())
 
     def variant(self, name: str) -> Variant:
         """By name; of a plan from before there were variants, one that changes nothing."""

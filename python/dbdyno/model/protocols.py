@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
 
+from dbdyno.model.caching import Caching
 from dbdyno.model.checking import Checking
+from dbdyno.model.condition import Conditions
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import UsageError
+from dbdyno.model.jobs import Commanding
+from dbdyno.model.journal import Journal as Journal
+from dbdyno.model.journal import Kind as Kind
+from dbdyno.model.journal import Undo as Undo
+from dbdyno.model.login_tracing import LoginTracing
 from dbdyno.model.plan import (
     Calibration,
     Cell,
@@ -24,37 +30,12 @@ from dbdyno.model.plan import (
 )
 from dbdyno.model.planning import Planning
 from dbdyno.model.resetting import Resetting
-from dbdyno.model.snapshot import Snapshot
+from dbdyno.model.snapshot import Snapshotting
 from dbdyno.model.source import Source
 from dbdyno.model.table_making import Preparing
 from dbdyno.model.tables import CoreColumn
 from dbdyno.model.truth import Knowing
 from dbdyno.model.wait_families import WaitFamilies
-
-# What has to be put back: written to disk before it is changed, so that a crash loses nothing.
-
-Kind = Literal["group", "affinity", "settings", "pooler"]
-
-
-class Undo(BaseModel):
-    """One thing to put back. ``data`` is for whoever made it; it holds no credentials."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    kind: Kind
-    key: str  # names the thing: a group, a process, a server; a later one of the same key adds nothing
-    what: str  # in words: "control group /sys/fs/cgroup/cpu/dbdyno-17 with the server's processes"
-    data: dict[str, Any] = Field(default_factory=dict)
-
-
-class Journal(Protocol):
-    """What is to be put back of a run that is under way."""
-
-    def note(self, undo: Undo) -> None:
-        """On disk when this returns. Of one key the first counts: it holds what was there before us."""
-
-    def forget(self, key: str) -> None:
-        """It has been put back."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +46,7 @@ class Target:
     bin_dir: Path | None = None  # --pg-bin: programs of an installed server for the embedded one
     sessions: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)  # server settings of the embedded one
+    beside: bool = False  # this process observes it meanwhile: none of its sessions
 
 
 class Progress(NamedTuple):
@@ -86,12 +68,10 @@ class Load(Protocol):
     """
 
     def connect(self) -> None: ...
-
     def start(self, start_ns: int, t0_ns: int, t1_ns: int) -> None:
         """Barrier at ``start_ns``; calls started in [t0, t1) are measured; none starts at or after t1."""
 
     def finish(self) -> None: ...
-
     def wait(self, timeout_s: float) -> bool:
         """True when the phase is over. Raises what went wrong in it (DriverError of the core)."""
 
@@ -102,6 +82,8 @@ class Load(Protocol):
         """Breaks the connections at once."""
 
     def progress(self) -> Progress: ...
+    def live_durations(self) -> Sequence[tuple[int, int]]:
+        """(ns, count) of calls that ended well, from the first time of asking."""
 
     def backends(self) -> Sequence[tuple[int, int, int]]:
         """(session, pid, tid) of the tasks that serve the connected sessions."""
@@ -282,19 +264,6 @@ class Pooling(Protocol):
         """Later loads go through a pooler of their own; None: to the server itself. ``close`` ends it."""
 
 
-class Snapshotting(Protocol):
-    """Statistics of objects, as they stand at one moment."""
-
-    def keep_connection(self) -> None:
-        """From now on the connection stays from one snapshot to the next: no process comes and goes."""
-
-    def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
-        """Reads them without changing anything, with timeouts. ``databases``: whose objects, one connection
-        each; None: those of the connected one; empty: of all that may be connected to. ``known``: query ids
-        whose texts are not wanted. What may not be read is named in :attr:`SnapshotInfo.missing`. Raises
-        :class:`TargetError` where the server is lost, or a database is not there."""
-
-
 class World(Protocol):
     """A world of its own (virtual time): its own clock and observers."""
 
@@ -382,6 +351,18 @@ class Server(Protocol):
 
     @property
     def checking(self) -> Checking | None: ...
+
+    @property
+    def caching(self) -> Caching | None: ...
+
+    @property
+    def conditions(self) -> Conditions | None: ...
+
+    @property
+    def login_tracing(self) -> LoginTracing | None: ...
+
+    @property
+    def commands(self) -> Commanding | None: ...
 
     @property
     def truths(self) -> Knowing | None: ...

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import asked, counts, keyed
+from dbdyno.model.data_sources.executions import RAW_EXECUTIONS
 from dbdyno.model.data_sources.growth import RAW_GROWTH
+from dbdyno.model.data_sources.memory import RAW_MEMORY
 from dbdyno.model.data_sources.paced import PACED, SCRIPTS
 from dbdyno.model.data_sources.profile import PROFILE
 from dbdyno.model.data_sources.sleeps import SLEEPS
@@ -97,7 +99,9 @@ RAW: dict[str, tuple[Column, ...]] = {
     ),
     **SCRIPTS,
     **PACED,
+    **RAW_EXECUTIONS,
     **RAW_GROWTH,
+    **RAW_MEMORY,
     "progress": (
         _c("at_ns", "i64", "when the driver was asked, about once a second"),
         _c("calls", "i64", "calls ended well since the barrier"),

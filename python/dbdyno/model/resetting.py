@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -72,8 +72,16 @@ class CacheDrop(NamedTuple):
     refused: str
 
 
+class CacheWarming(NamedTuple):
+    """``tables``: how many were read into the caches; ``short``: what was not done, with the cure; empty: all
+    was."""
+
+    tables: int
+    short: str
+
+
 class Resetting(Protocol):
-    """Data of workloads, brought back."""
+    """Data of workloads, brought back, and read into caches."""
 
     def data_sets(
         self, workload: str, params: Mapping[str, object], texts: Sequence[str]
@@ -88,6 +96,15 @@ class Resetting(Protocol):
 
     def check_dropping(self) -> None:
         """Raises :class:`UsageError` where tables cannot be dropped from the server's cache."""
+
+    def warm(
+        self, workload: str, params: Mapping[str, Any], sessions: int, texts: Sequence[str]
+    ) -> CacheWarming:
+        """Reads the tables of a workload with their indexes into the server's cache, as far as they fit, and
+        so into the page cache, unless the server reads past it."""
+
+    def cache_bytes(self, settings: Mapping[str, str]) -> int | None:
+        """Memory that the server's cache takes with these settings; ``None``: they do not change it."""
 
     def drop_cache(self, name: str) -> CacheDrop:
         """Takes the tables of a data set out of the caches."""

@@ -16,6 +16,7 @@ from dbdyno.model.column import DERIVED_VERSION
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Calibration, Plan, Workload
+from dbdyno.model.tables import empty
 
 Query = Callable[[pl.LazyFrame], pl.LazyFrame]
 
@@ -31,6 +32,7 @@ class Applied(BaseModel):
     settings: dict[str, str] = {}  # as the server showed them while it ran
     restarts: tuple[str, ...] = ()  # settings that only a restart brought into force
     limits: tuple[str, ...] = ()  # how each was put on, in words
+    files: str = ""  # with direct I/O: on how many of the server's open files it was seen, in words
 
 
 class Labels(BaseModel):
@@ -91,7 +93,7 @@ class Results:
         """All rows of one cell; of a stored run nothing else is read."""
         if (read := getattr(self.tables, "of_cell", None)) is not None:
             return cast("pl.DataFrame", read(table, cell))
-        return self.tables[table].filter(pl.col("cell") == cell)
+        return self.tables.get(table, empty(table)).filter(pl.col("cell") == cell)
 
 
 # What follows from a run's tables beside its findings, as it is stored with them.

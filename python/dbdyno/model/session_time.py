@@ -147,13 +147,14 @@ def too_brief(ledger: pl.DataFrame) -> bool:
 
 def parts(cell: Tables) -> dict[str, Part]:
     """All parts by name, of a cell's ``ledger`` and ``events``."""
-    ledger = top_level(cell["ledger"]).filter((pl.col("scope") == "rung") & (pl.col("aas") > _SECOND))
+    ledger = top_level(cell["ledger"], (pl.col("scope") == "rung") & (pl.col("aas") > _SECOND))
     found: dict[str, Part] = {}
+    rows = ledger.to_dicts()
     for name, label in (*_WHOLE.items(), (UNLABELLED, UNLABELLED)):
-        for row in ledger.filter(pl.col("account") == name).iter_rows(named=True):
+        for row in (r for r in rows if r["account"] == name):
             found[label] = Part(row["aas"], row["low"], row["high"], row["source"])
     queued, waits = _queued(cell["ledger"]), _waits(cell["events"])
-    for row in ledger.filter(pl.col("account") == "sleep").iter_rows(named=True):
+    for row in (r for r in rows if r["account"] == "sleep"):
         detail = row["detail"] or UNSEEN
         counted = waits.get(detail)
         found[detail] = Part(row["aas"], row["low"], row["high"], row["source"], queued.get(detail), counted)
@@ -169,6 +170,12 @@ def db_time(cell: Tables, window: Mapping[str, int]) -> Time:
         failed = int(cell["cell_sessions"]["errors"].sum()) > 0
         return Time(driven, "ok", "driver, failed calls left out" if failed else "driver")
     return served(cell)
+
+
+def whole(rung: Mapping[str, Any]) -> float | None:
+    """Seconds per second that shares of a row of table ``rungs`` are of: its sessions, or where each is a
+    tree of tasks the tasks that there were on average."""
+    return rung.get("tasks_aas") or rung.get("sessions")
 
 
 def served(cell: Tables) -> Time:
@@ -189,16 +196,17 @@ def served(cell: Tables) -> Time:
     return Time(total, "ok", "ledger: run, run queue, sleep not at the client")
 
 
-def base(cell: Tables, window: Mapping[str, int]) -> float:
-    """What shares are of: DB time, or the sum of its parts where that is more (parallel workers; a backend
-    works a little after its answer was sent, too). 0: the parts are not the whole, as sessions are hidden
-    or brief ones not known."""
+def base(cell: Tables, window: Mapping[str, int], found: Mapping[str, Part] | None = None) -> float:
+    """What shares are of: DB time, or the sum of its parts (``found``) where that is more (parallel workers;
+    a backend works a little after its answer was sent, too). 0: the parts are not the whole, as sessions are
+    hidden or brief ones not known."""
     if not window["sessions"] and hidden(cell["ledger"]):
         return 0.0
     time = db_time(cell, window)
     if time.status == STATUS:
         return 0.0
-    return max(time.aas or 0.0, sum(part.aas for part in parts(cell).values()))
+    whole = parts(cell) if found is None else found
+    return max(time.aas or 0.0, sum(part.aas for part in whole.values()))
 
 
 def _queued(ledger: pl.DataFrame) -> dict[str, float]:

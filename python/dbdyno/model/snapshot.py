@@ -6,10 +6,10 @@ The engine takes it, the room store keeps it, account makes the difference of tw
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,6 +19,16 @@ from dbdyno.model.snapshot_tables import SnapshotTable as SnapshotTable
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+class ServerCache(BaseModel):
+    """The server's own cache of blocks, in bytes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    cache_bytes: int
+    block_bytes: int
+    scan_bytes: int  # a sequential scan of a table larger than this does not fill the cache with it
 
 
 class SnapshotInfo(BaseModel):
@@ -44,6 +54,7 @@ class SnapshotInfo(BaseModel):
         str, int
     ] = {}  # by database, of taking it: the server counts them after the read
     own_before: Mapping[str, int] = {}  # the same, in what was read: since this process's snapshot before
+    cache: ServerCache | None = None  # None: not known
     missing: Mapping[str, str] = {}  # table, or table.column -> why it is NULL or empty, with the cure
     run: str | None = None  # the run that took it; None: taken by itself
     cell: str | None = None  # the measurement of that run
@@ -60,3 +71,16 @@ class Snapshot:
     info: SnapshotInfo
     tables: Mapping[str, pl.DataFrame]
     texts: pl.DataFrame
+
+
+class Snapshotting(Protocol):
+    """Statistics of objects, as they stand at one moment."""
+
+    def keep_connection(self) -> None:
+        """From now on the connection stays from one snapshot to the next: no process comes and goes."""
+
+    def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
+        """Reads them without changing anything, with timeouts. ``databases``: whose objects, one connection
+        each; None: those of the connected one; empty: of all that may be connected to. ``known``: query ids
+        whose texts are not wanted. What may not be read is named in :attr:`SnapshotInfo.missing`. Raises
+        :class:`TargetError` where the server is lost, or a database is not there."""

@@ -33,7 +33,7 @@ POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String,
 
 OF_CELL = {
     f"cell_{t}": (*CELL, *RAW[t])
-    for t in ("sessions", "histogram", "errors", "progress", "sampler", "sources", "backends")
+    for t in ("sessions", "histogram", "errors", "progress", "sampler", "sources", "backends", "executions")
 }
 """Raw tables of several cells in one, with the cell's key; handed on by the room window, not stored."""
 
@@ -208,6 +208,12 @@ def quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | Non
     total = counts[-1] if counts else 0
     ranks = (max(1, math.ceil(q * total - 1e-9)) for q in qs)
     return [highs[bisect_left(counts, rank)] if total else None for rank in ranks]
+
+
+def quantile(q: float) -> pl.Expr:
+    """:func:`quantile_ns` of a group whose buckets are sorted by their bounds."""
+    count = pl.col("count")
+    return pl.col("high_ns").filter(count.cum_sum() >= (q * count.sum() - 1e-9).ceil().clip(1)).first()
 
 
 def quantile_ns(histogram: pl.DataFrame, q: float) -> int | None:

@@ -5,9 +5,13 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
+    from dbdyno.observe.conditions import cpu_times, machine_facts
+    from dbdyno.observe.flush import flush_probe
+    from dbdyno.observe.free_memory import free_memory
     from dbdyno.observe.glance_parts import brief_seen
     from dbdyno.observe.host import counter_files, host, per_cpu
     from dbdyno.observe.limits import opened, record
+    from dbdyno.observe.open_files import direct_files
     from dbdyno.observe.sources import Said, judged, sources
     from dbdyno.observe.topology import topology
     from dbdyno.observe.watch import (
@@ -33,9 +37,14 @@ lazy(
         "brief_seen": "dbdyno.observe.glance_parts",
         "check_exact": "dbdyno.observe.watch",
         "counter_files": "dbdyno.observe.host",
+        "cpu_times": "dbdyno.observe.conditions",
+        "direct_files": "dbdyno.observe.open_files",
+        "flush_probe": "dbdyno.observe.flush",
         "frames": "dbdyno.observe.watch",
+        "free_memory": "dbdyno.observe.free_memory",
         "host": "dbdyno.observe.host",
         "judged": "dbdyno.observe.sources",
+        "machine_facts": "dbdyno.observe.conditions",
         "open_machine": "dbdyno.observe.watch",
         "open_observation": "dbdyno.observe.watch",
         "open_watch": "dbdyno.observe.watch",

@@ -39,7 +39,7 @@ def limits(root: Path) -> Limits:
         quota_where=None if quota is None else quota.where,
         cgroup_version=groups[0][0] if groups else None,
         usable_cpus=len(may_use) if quota is None else min(len(may_use), quota.cpus),
-        memory_bytes=min(_memory_limits(find_groups(root, "memory")), default=None),
+        memory_bytes=next(iter(memory_limit(find_groups(root, "memory")) or ()), None),
         open_files=_open_files(root),
     )
 
@@ -92,11 +92,16 @@ def _v2_quota(group: Path) -> tuple[int | None, int | None]:
     return (int(limit), int(period)) if limit.isdigit() and period.isdigit() else (None, None)
 
 
-def _memory_limits(groups: Sequence[tuple[int, str]]) -> Iterator[int]:
+def memory_limit(groups: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
+    """The tightest limit in bytes, and the group's directory."""
+    return min(_memory_limits(groups), default=None)
+
+
+def _memory_limits(groups: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     for version, directory in groups:
         limit = integer(Path(directory), "memory.limit_in_bytes" if version == 1 else "memory.max")
         if limit is not None and limit < _UNLIMITED_BYTES:
-            yield limit
+            yield limit, directory
 
 
 def _open_files(root: Path) -> int:

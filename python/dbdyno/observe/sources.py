@@ -16,6 +16,7 @@ from dbdyno.model.source import TRACE, Source, Status
 from dbdyno.model.tables import Tables, rows
 from dbdyno.observe.watch import TRACED_EVENTS, TRACED_STATEMENTS
 
+EXITS = "task statistics at exit"
 DRIVER_TASKS = "driver tasks"
 """Read whether anything else is observed or not."""
 
@@ -184,6 +185,7 @@ _SPECS = (
 _OTHERS = {
     "sampler priority": "scheduling class of the threads that sample",
     LOCK_WAITS: "the server's table of locks",
+    EXITS: "what the kernel says of a task as it ends (netlink taskstats), where there is no scheduler trace",
     "open files": "descriptors kept open for the files of tasks",
 }
 """What a watch tells of itself that is no series of reads -> provenance."""
@@ -194,6 +196,11 @@ _OTHERS_ENABLED = {
         (with_rights("+sys_nice"),),
     ),
     LOCK_WAITS: Enabling("who makes whom wait"),
+    EXITS: Enabling(
+        "run queue and CPU time of each process and thread that ends between two samples",
+        "CAP_NET_ADMIN, outside of containers",
+        (with_rights("+net_admin"),),
+    ),
     "open files": Enabling("cheap reads of many tasks", "", (Step("ulimit -n 65536"),)),
 }
 

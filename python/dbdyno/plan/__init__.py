@@ -7,6 +7,9 @@ from dbdyno.lazy import lazy
 if TYPE_CHECKING:
     from dbdyno.plan.adaptive import capped, grown, next_rung, repeated, so_far
     from dbdyno.plan.adaptive_search import Done, Findings, Next, Seen
+    from dbdyno.plan.job_rules import all_jobs
+    from dbdyno.plan.job_words import parse_bytes, values_of
+    from dbdyno.plan.jobs import ONCE_NS, Commands, commands_of, names, spread, threads_axis
     from dbdyno.plan.ladder import default_ladder, parse_ladder
     from dbdyno.plan.observing import (
         OBSERVED,
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
         without,
     )
     from dbdyno.plan.rates import fewer_sessions
-    from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal
+    from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal, typed
     from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, recipe_error, syntax_error
     from dbdyno.plan.resets import supposed, with_resets
     from dbdyno.plan.variants import texts
@@ -36,6 +39,15 @@ if TYPE_CHECKING:
 lazy(
     __name__,
     {
+        "ONCE_NS": "dbdyno.plan.jobs",
+        "parse_bytes": "dbdyno.plan.job_words",
+        "Commands": "dbdyno.plan.jobs",
+        "all_jobs": "dbdyno.plan.job_rules",
+        "commands_of": "dbdyno.plan.jobs",
+        "names": "dbdyno.plan.jobs",
+        "spread": "dbdyno.plan.jobs",
+        "threads_axis": "dbdyno.plan.jobs",
+        "values_of": "dbdyno.plan.job_words",
         "Done": "dbdyno.plan.adaptive_search",
         "Findings": "dbdyno.plan.adaptive_search",
         "Next": "dbdyno.plan.adaptive_search",
@@ -69,6 +81,7 @@ lazy(
         "so_far": "dbdyno.plan.adaptive",
         "switch_ns": "dbdyno.plan.planner",
         "texts": "dbdyno.plan.variants",
+        "typed": "dbdyno.plan.recipe",
         "until_share": "dbdyno.plan.planner",
         "whole": "dbdyno.plan.phases",
         "window_of": "dbdyno.plan.observing",

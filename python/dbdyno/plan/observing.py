@@ -6,6 +6,7 @@ from dbdyno.model.data_sources import options
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Cell, Choice, Experiment, Observation, Plan, Workload
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+from dbdyno.plan.triggers import trigger_choices
 
 MIN_MEASURE_NS = NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches
 
@@ -30,12 +31,13 @@ def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -
             f"--only-pid {wrong[0]}: not a process id", "the server's view of sessions lists them"
         )
     whole = "until Ctrl-C" if duration_ns is None else f"for {format_ns(duration_ns)}"
-    choices = (
+    choices: tuple[Choice, ...] = (
         Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason),
         Choice(
             name="window", value=format_ns(window_ns), reason=f"one after the other {whole}; each is saved"
         ),
     )
+    choices += tuple(trigger_choices(experiment))
     plan = Plan(
         experiment=experiment,
         cpus=cpus,

@@ -23,16 +23,19 @@ from dbdyno.model.plan import (
     cpus_under,
 )
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
-from dbdyno.plan import phases, rates
+from dbdyno.plan import job_rules, jobs, phases, rates
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import Place, chosen_order, default_ladder, marks, parse_ladder, places
+from dbdyno.plan.memory_shares import sized
 from dbdyno.plan.observing import MIN_MEASURE_NS, sampled_for
+from dbdyno.plan.triggers import trigger_choices
 from dbdyno.plan.variants import variants_of
 
 MAX_TARGET_NS = 300_000_000  # the articles' call
 MIN_TARGET_NS = 1_000_000
 CALLS_IN_WINDOW = 20  # at the ladder's top a window should hold about that many calls a session
 _SNAPSHOT_NS = 250_000_000
+_MEMORY_NS = 100_000_000  # a read of it; at most 0.5 s
 _CELL_OVERHEAD_NS = 700_000_000  # open and close, the server's counters, save, what the ladder asks
 _CONNECT_NS = 20_000_000  # a session: connect, prepare, probes
 _DERIVE_NS = 80_000_000  # a cell, when all is over
@@ -50,19 +53,24 @@ def resolve(
     scripts: Mapping[ScriptSpec, PlannedScript] = MappingProxyType({}),
     allowed: Sequence[int] = (),
     siblings: Sequence[Sequence[int]] | None = None,
+    memory_bytes: int | None = None,
+    commands: Mapping[str, jobs.Commands] = MappingProxyType({}),
 ) -> Plan:
     """The plan of ``experiment`` on a machine where ``cpus`` CPUs may really be used, of those ``allowed``;
-    ``siblings``: the CPUs of each core, where they are known; ``scripts``: the text of each.
+    ``siblings``: the CPUs of each core, where they are known; ``memory_bytes``: that may be used;
+    ``scripts``: the text of each; ``commands``: what each variant runs.
 
     Raises :class:`UsageError`.
     """
     choices = [Choice(name="CPUs", value=f"{cpus:g}", reason=cpus_reason)]
+    experiment = jobs.with_defaults(experiment, choices)
     times = _times(experiment)
     sampled_for(experiment)
     rates.check(experiment)
     if experiment.phases:
         phases.check(experiment)
-    variants = variants_of(experiment, workload, allowed, choices, scripts)
+    asked = sized(experiment, workload, memory_bytes, choices)
+    variants = variants_of(asked, workload, allowed, choices, scripts, commands)
     tightest = min(cpus_under(v.limits, cpus) for v in variants)
     counts = [
         marks(limits, cpus, siblings, allowed) for limits in (LimitSpec(), *(v.limits for v in variants))
@@ -81,10 +89,13 @@ def resolve(
     target_ns = _call_target(experiment, workload, tightest, top, times[1], adaptive, choices)
     known = repeats if adaptive is None else 1
     found = list(places(order, [v.name for v in variants], ladder, known, experiment.seed))
+    found = jobs.wanted(experiment, found, {v.name: v for v in variants})
+    job_rules.check_sessions(experiment, top)
     paces = [float(adaptive.first)] if adaptive is not None and not searched else rates.listed(experiment)
     cells = _cells(experiment, workload, {v.name: v for v in variants}, found, paces, times)
     if experiment.phases:
         cells, variants = phases.cells(experiment, cells), phases.variants(experiment, variants[0])
+    choices += trigger_choices(experiment)
     plan = Plan(
         experiment=experiment,
         cpus=cpus,
@@ -171,6 +182,8 @@ def _ladder(
 
 
 def _times(experiment: Experiment) -> tuple[int, int]:
+    if job_rules.exactly(experiment):
+        return 0, jobs.ONCE_NS
     settle_ns = parse_duration_ns(experiment.settle, "--settle")
     measure_ns = parse_duration_ns(experiment.measure, "--measure")
     if measure_ns < MIN_MEASURE_NS:
@@ -258,6 +271,8 @@ def _cells(
             pacing=rates.pacing_of(experiment, rate),
             driver=variants[place.variant].driver,
             seed=experiment.seed,
+            once=job_rules.exactly(experiment),
+            runs=experiment.runs or 1,
         )
         made.append(rates.renumbered(cell, len(made) + 1, place.repeat, block))
     return tuple(made)
@@ -267,6 +282,8 @@ def cell_expected_ns(cell: Cell, target_ns: int | None, cpus: float) -> int:
     """Settle, measure, the last call of a CPU-bound session, connecting and closing."""
     last_call_ns = (target_ns or 0) * max(1.0, cell.sessions / cpus)
     overhead_ns = _CELL_OVERHEAD_NS + cell.sessions * _CONNECT_NS
+    if cell.once:  # how long its jobs take is not known before
+        return overhead_ns
     return overhead_ns + cell.settle_ns + cell.measure_ns + int(last_call_ns)
 
 
@@ -285,6 +302,8 @@ def _expected_ns(cells: Sequence[Cell], plan: Plan) -> int:
     cool_down_ns = parse_duration_ns(plan.experiment.cool_down, "--cool-down")
     if plan.experiment.snapshots is not False:
         total += 2 * len(cells) * _SNAPSHOT_NS
+    if plan.experiment.memory is not False and plan.experiment.observe:
+        total += 2 * len(cells) * _MEMORY_NS
     for before, cell in zip((None, *cells), cells, strict=False):
         last = None if before is None else variants[before.variant]
         total += switch_ns(last, variants[cell.variant]) + cool_down_ns

@@ -8,6 +8,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.hidden_args import harmless
 from dbdyno.model.plan import (
     Choice,
     DriverSetup,
@@ -22,11 +23,12 @@ from dbdyno.model.plan import (
     VariantSpec,
     Workload,
 )
+from dbdyno.plan.jobs import Commands
 from dbdyno.plan.ladder import first_of
 from dbdyno.plan.rates import think_of
 from dbdyno.plan.recipe import typed
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}\Z")  # of a directory, too
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=,-]{0,39}\Z")  # of a directory, too
 
 
 def variants_of(
@@ -35,15 +37,19 @@ def variants_of(
     allowed: Sequence[int],
     choices: list[Choice],
     planned: Mapping[ScriptSpec, PlannedScript] = MappingProxyType({}),
+    commands: Mapping[str, Commands] = MappingProxyType({}),
 ) -> tuple[Variant, ...]:
     """All variants in the recipe's order; ``base`` where it names none.
 
     ``allowed``: CPUs that this process may use, for limits such as ``first:2``. ``planned``: the text of each
-    script. Raises
-    :class:`UsageError` for what can be seen to be wrong without looking at a server.
+    script; ``commands``: what each variant runs. Raises :class:`UsageError` for what can be seen to be wrong
+    without looking at a server.
     """
     specs: Mapping[str, VariantSpec] = experiment.variants or {"base": VariantSpec()}
-    found = tuple(_variant(name, s, experiment, workload, allowed, planned) for name, s in specs.items())
+    found = tuple(
+        _variant(name, s, experiment, workload, allowed, planned, commands.get(name))
+        for name, s in specs.items()
+    )
     if experiment.baseline is not None and experiment.baseline not in specs:
         raise UsageError(
             f"the baseline {experiment.baseline!r} is no variant", did_you_mean(experiment.baseline, specs)
@@ -75,10 +81,11 @@ def _variant(
     workload: Workload,
     allowed: Sequence[int],
     planned: Mapping[ScriptSpec, PlannedScript],
+    commands: Commands | None,
 ) -> Variant:
     if not _NAME.match(name):
         raise UsageError(
-            f"variant {name!r}: not a name", "up to 40 letters, digits, and . _ + - after the first"
+            f"variant {name!r}: not a name", "up to 40 letters, digits, and . _ + - = , after the first"
         )
     limits = _merged(spec, experiment)
     _check_limits(name, limits)
@@ -87,11 +94,14 @@ def _variant(
     driver = DriverSpec.model_validate(_over(experiment.driver, spec.driver))
     scripts = _apart([planned[s] for s in spec.scripts or experiment.mix])
     given = {**_given(experiment), **_given(spec)}
+    if experiment.hide_args:
+        given = harmless(given, experiment.axes)
     return Variant(
         name=name,
         doc=spec.doc,
         scripts=scripts,
-        params=given if scripts else typed(workload, given),
+        **({} if commands is None else commands._asdict()),
+        params=given if scripts or commands is not None else typed(workload, given),
         settings=texts({**experiment.settings, **spec.settings}),
         driver=DriverSetup.of(driver),
         limits=limits,

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from dbdyno.model.comparison import CostChange
+    from dbdyno.model.memory_now import MemoryNow
     from dbdyno.model.results import Results
     from dbdyno.present.compare import document as comparison
     from dbdyno.present.compare import samples
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from dbdyno.present.media.stored import loaded as stored
     from dbdyno.present.media.text import Printed as printed
     from dbdyno.present.media.text import Running
+    from dbdyno.present.memory_screen import record as memory_record
     from dbdyno.present.report import brief
     from dbdyno.present.report import document as run_document
     from dbdyno.present.scaling_document import claims
@@ -78,6 +82,22 @@ def details(results: Results, name: str, cell: str | None = None) -> printed:
     from dbdyno.present.media.text import Printed
 
     return Printed(report.details(results, name, cell))
+
+
+def memory_now(read: MemoryNow, *, every: bool = False) -> printed:
+    """Where the memory of a running server is. ``every``: all relations."""
+    from dbdyno.present import memory_screen
+    from dbdyno.present.media.text import Printed
+
+    return Printed(memory_screen.now(read, None) if every else memory_screen.now(read))
+
+
+def memory_lines(read: MemoryNow, width: int) -> list[Text]:
+    """The same as lines of that width."""
+    from dbdyno.present import memory_screen
+    from dbdyno.present.media import text
+
+    return [line.printed() for line in text.lines(memory_screen.now(read), width)]
 
 
 def hot(
@@ -142,13 +162,14 @@ def write_flame_change(
 
 
 def running_rungs(
-    work: str, width: int, paced: bool = False
+    work: str, width: int, paced: bool = False, results: Results | None = None
 ) -> tuple[Running, Callable[[Mapping[str, Any]], Row]]:
-    """The table of rungs for lines that are printed one by one, and its row of a row of table ``rungs``."""
+    """The table of rungs for lines that are printed one by one, and its row of a row of table ``rungs``.
+    ``results``: whose calls have names of their own."""
     from dbdyno.present import rungs
     from dbdyno.present.media.text import Running
 
-    columns, row = rungs.running(work, paced)
+    columns, row = rungs.running(work, paced, results)
     return Running(columns, width), row
 
 
@@ -170,6 +191,7 @@ lazy(
         "intervals_record": "dbdyno.present.interval_comparison:record",
         "machines_document": "dbdyno.present.jsondoc:machines",
         "left_behind": "dbdyno.present.growth:blocks",
+        "memory_record": "dbdyno.present.memory_screen:record",
         "object_use": "dbdyno.present.time_model",
         "object_use_record": "dbdyno.present.time_model:record",
         "pick_at": "dbdyno.present.selection",

@@ -95,7 +95,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     if not found:
         return None
     column = "work_per_s" if all(a.rate_column == "work_per_s" for a in found) else "calls_per_s"
-    unit = found[0].unit if column == "work_per_s" else "calls/s"
+    unit = found[0].unit if column == "work_per_s" else f"{figures.calls_word(results)}/s"
     rows = [r for s in series for r in _rates(results, s, column)]
     if not rows:
         return None

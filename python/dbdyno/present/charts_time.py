@@ -8,7 +8,7 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.units import significant
-from dbdyno.present import accounts, figures
+from dbdyno.present import accounts, figures, triggers
 from dbdyno.present.chart import (
     HEIGHT,
     ROOM,
@@ -62,12 +62,15 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
     rows = accounts.few(rows)
     if rows.is_empty():
         return None
-    over = pl.col("place") if measure == "share" else pl.lit(1)
-    drawn = _told(rows, pl.col("place")).with_columns(
+    tasks = figures.of_commands(results)  # of these there are more than sessions
+    whole = pl.col("aas").sum().over("place") if tasks else pl.col("place")
+    over = whole if measure == "share" else pl.lit(1)
+    drawn = _told(rows, whole).with_columns(
         pl.col("place").alias(load.column), y0=pl.col("y0") / over, y1=pl.col("y1") / over
     )
     unit, title, form = _STACKS[measure]
-    top = number((rows["place"] if load == figures.SESSIONS else 1.3 * drawn["y1"]).max())
+    drawn_whole = load == figures.SESSIONS and not tasks
+    top = number((rows["place"] if drawn_whole else 1.3 * drawn["y1"]).max())
     bars = _bars(drawn, rows, rungs_axis(load), unit, form, [f"{load.column}:O"])
     cpus = figures.usable_cpus(results) if measure == "aas" else None
     return chart(
@@ -110,11 +113,17 @@ def timeline(results: Results) -> Chart | None:
         ),
     )
     grey = " Grey: nothing was measured there." if found else ""
+    fired = triggers.moments(results)
     return chart(
         "timeline",
         "Where the time of active sessions went",
-        _caption(results, places, _STRIPED) + away + grey,
-        [left_open, bars, *cpu_mark(figures.usable_cpus(results), "y", 1.3 * number(drawn["y1"].max()))],
+        _caption(results, places, _STRIPED) + away + grey + triggers.words(fired),
+        [
+            left_open,
+            bars,
+            *cpu_mark(figures.usable_cpus(results), "y", 1.3 * number(drawn["y1"].max())),
+            *triggers.marks(fired),
+        ],
         "Stacked accounts over time, in seconds per second",
         rows,
         legend=_keys(rows),
@@ -144,7 +153,8 @@ def within(results: Results, pick: Pick) -> list[Block]:
         ("time", f"mean response time, {unit}", f"Response time over time, {pick.at}", "stat-p95",
          "Mean duration of the calls that ended in between; percentiles are stored for the whole alone."),
     )  # fmt: skip
-    made = [_over_time(shown, gaps_, pick, *words) for words in drawn]
+    fired = triggers.of_cell(results, pick.cell)
+    made = [_over_time(shown, gaps_, fired, pick, *words) for words in drawn]
     return [c for c in made if c]
 
 
@@ -167,6 +177,7 @@ def _looks(results: Results, pick: Pick) -> pl.DataFrame:
 def _over_time(
     rows: pl.DataFrame,
     slow: pl.DataFrame,
+    fired: list[dict[str, Any]],
     pick: Pick,
     column: str,
     unit: str,
@@ -196,8 +207,10 @@ def _over_time(
     )
     step = encoded(layer(known, "rule", color=var(paint), strokeWidth=2.5), **span, y=y)
     told = f"{words} Grey: the driver could not be asked in between." if len(slow) else words
+    told += triggers.words(fired)
+    layers = [grey, area, step, *triggers.marks(fired)]
     name = "calls-over-time" if column == "calls_per_s" else "response-over-time"
-    return chart(f"{pick.key}-{name}", title, told, [grey, area, step], f"{title}, in {unit}", known)
+    return chart(f"{pick.key}-{name}", title, told, layers, f"{title}, in {unit}", known)
 
 
 def _fills(rows: pl.DataFrame) -> dict[str, tuple[str, bool]]:

@@ -216,6 +216,8 @@ class Strip:
     end_s: float
     left_out: int = 0
     """Rows for which there was no room."""
+    marks: Sequence[tuple[float, str]] = ()
+    """Moments: second, and what happened."""
 
 
 @dataclass(frozen=True)

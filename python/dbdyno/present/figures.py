@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import polars as pl
 
 from dbdyno.model.claim import Estimate
+from dbdyno.model.jobs import words_of
 from dbdyno.model.units import NS_PER_S, counted, significant
 from dbdyno.present.document import UNKNOWN, Cell
 
@@ -52,9 +53,12 @@ def is_observation(results: Results) -> bool:
 
 
 def series_of(results: Results) -> list[Series]:
-    """The ladders of a run in the order of running; labels leave out what all have in common."""
+    """The ladders of a run, variants in the order of the plan; labels leave out what all have in common."""
     rungs = results.tables["rungs"]
+    order = {v.name: n for n, v in enumerate(results.plan.variants)}
     pairs = rungs.select("workload", "variant").unique(maintain_order=True).rows()
+    met = list(dict.fromkeys(w for w, _ in pairs))
+    pairs.sort(key=lambda p: (met.index(p[0]), order.get(p[1], len(order))))
     single = len({workload for workload, _ in pairs}) == 1
     return [Series(w, v, v if single else f"{w}, {v}") for w, v in pairs]
 
@@ -83,6 +87,27 @@ def is_paced(results: Results) -> bool:
 def is_phased(results: Results) -> bool:
     """Whether its measurements are phases, and calls of one wait on into the next."""
     return bool(results.plan.experiment.phases)
+
+
+def of_commands(results: Results) -> bool:
+    """Whether its calls are executions of commands."""
+    return bool(results.plan.jobs)
+
+
+def calls_word(results: Results) -> str:
+    """What its calls are called: ``calls``, ``executions``."""
+    return words_of(results.plan).calls
+
+
+def sessions_text(results: Results, sessions: int) -> str:
+    """``8 sessions``, of commands ``8 jobs at once``."""
+    if not of_commands(results):
+        return counted(sessions, "session")
+    return "one job at a time" if sessions == 1 else f"{sessions} jobs at once"
+
+
+def one_variant(results: Results) -> bool:
+    return bool(results.tables["rungs"]["variant"].n_unique() == 1)
 
 
 def load_of(results: Results) -> Load:

@@ -108,6 +108,7 @@ SEARCHED = ("rate-target", "auto-rates")
 PARAGRAPH = (
     *SEARCHED,
     "nothing-measured",
+    *(COMMANDS := ("executions-failed", "commands-compared", "speed-up", "orders", "command-time")),
     "paced-capacity",
     "phase",
     "phase-target",
@@ -141,7 +142,7 @@ def answer(results: Results, series: Series) -> LadderFigures | None:
         return None
     work = all(r["work_per_s"] for r in rows)  # known, and the calls do any
     column = "work_per_s" if work else "calls_per_s"
-    unit = f"{figures.work_short(results, series.workload)}/s" if work else "calls/s"
+    unit = f"{figures.work_short(results, series.workload)}/s" if work else f"{figures.calls_word(results)}/s"
     known = [r for r in rows if r[column] is not None]
     peak = max(known, key=lambda r: float(r[column])) if known else None
     return LadderFigures(series, column, unit, peak, rows[-1])
@@ -153,6 +154,8 @@ def title(results: Results) -> str:
     if figures.is_observation(results):
         return observation_title(results, server_name(server))
     rungs = results.tables["rungs"]
+    if figures.of_commands(results):
+        return _commands_title(results)
     workloads = ", ".join(dict.fromkeys(rungs["workload"].to_list())) or "nothing"
     steps: list[int] = rungs["sessions"].unique().sort().to_list()
     ladder = "".join(f", {counted(n, 'session')}" for n in steps[-1:])
@@ -166,8 +169,23 @@ def title(results: Results) -> str:
     return f"{workloads} on {server_name(server)}{ladder}{where}"
 
 
+def _commands_title(results: Results) -> str:
+    """``xz, 4 variants, 1 to 8 jobs at once on 2 CPUs``."""
+    tables = results.tables
+    jobs = tables["execution_rates"]["job"].drop_nulls().unique(maintain_order=True).to_list()
+    steps: list[int] = tables["rungs"]["sessions"].unique().sort().to_list()
+    variants, cpus = tables["rungs"]["variant"].n_unique(), figures.usable_cpus(results)
+    at_once = f"{steps[0]} to {steps[-1]}" if len(steps) > 1 else f"{steps[-1]}" if steps else ""
+    parts = [
+        ", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""),
+        f"{variants} variants" if variants > 1 else "",
+        f"{at_once} jobs at once" if steps and steps[-1] > 1 else "",
+    ]
+    return ", ".join(filter(None, parts)) + (f" on {figures.cpus_text(cpus)}" if cpus else "")
+
+
 def server_name(server: ServerFacts) -> str:
-    return f"{server.product or server.engine} {server.version}"
+    return f"{server.product or server.engine} {server.version}".rstrip()
 
 
 def sentences(results: Results) -> list[str]:
@@ -180,6 +198,10 @@ def sentences(results: Results) -> list[str]:
     if figures.is_phased(results):
         order = [v.name for v in results.plan.variants]
         found.sort(key=lambda c: order.index(c.subject) if c.subject in order else len(order))
+    if commands := [c for c in found if c.id in COMMANDS]:
+        ladders_too = figures.one_variant(results) and results.tables["rungs"]["sessions"].n_unique() > 1
+        ladders_too = ladders_too and not any(c.once for c in results.plan.cells)
+        found = [*commands, *(c for c in found if ladders_too and c.id not in COMMANDS)]
     leads = [(f"{c.subject}: " if c.subject else "", c.text) for c in found]
     ladders = figures.grouped((lead, text.removeprefix(lead)) for lead, text in leads)
     limited = [c.text for c in results.findings if c.id == FIRST]

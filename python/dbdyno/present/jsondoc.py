@@ -15,6 +15,7 @@ import polars as pl
 from dbdyno.model.analyses import PARTS, Machines, Regression, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import Comparison, SampleComparison
+from dbdyno.model.data_sources.memory import DERIVED_MEMORY
 from dbdyno.model.results import Results
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import empty
@@ -28,7 +29,8 @@ _TABLES = (
     *("rungs", "windows", "data_sources", "sources", "placements", "statements", "statement_texts"),
     *("statement_ledger", "wait_durations", "wait_chains"),
     *("script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes"),
-    *("grown", "resets_done"),
+    *("execution_rates", "execution_failures", "execution_times", "parallelism"),
+    *("grown", "resets_done", "large_scans_read", "triggers_fired", "captured", *DERIVED_MEMORY),
 )
 _CALLS = ("system_calls", "system_call_sizes")
 _LEDGER = ("microstates", "profile", "top_events")
@@ -139,7 +141,7 @@ def machines(made: Comparison | None, pairs: Iterable[Machines]) -> dict[str, An
 def _machines(made: Machines) -> dict[str, Any]:
     """A pair of ladders."""
     record = plain(made)
-    speeds = [record[k] for k in ("one_session", "peak", "per_core", "per_thread")]
+    speeds = [record[k] for k in ("one_session", "peak", "per_core", "per_thread", "per_cpu_second")]
     for speed in (*speeds, *(at[k] for at in record["at_loads"] for k in ("throughput", "response"))):
         speed["reason"] = speed["reason"] or None
     a, b, loads = (record.pop(k) for k in ("a", "b", "peak_loads"))

@@ -6,7 +6,7 @@ from typing import Any
 
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
-from dbdyno.present import charts_paced, figures, headline, phases
+from dbdyno.present import charts_paced, commands, figures, headline, phases
 from dbdyno.present.document import UNKNOWN, Cell, KeyFigure, known, word
 from dbdyno.present.targets import Targets, row_id
 
@@ -15,6 +15,8 @@ def of(results: Results, targets: Targets) -> list[KeyFigure]:
     """Key figures of a run, of paced load, or of an observation."""
     if figures.is_observation(results):
         return _observed(results)
+    if figures.of_commands(results):
+        return commands.key_figures(results)
     if figures.is_phased(results):
         return phases.key_figures(results, targets)
     paced = figures.is_paced(results)

@@ -150,7 +150,7 @@ def rows(made: Machines) -> Iterator[list[Cell]]:
         yield [word(t) for t in told]
     at_peak = " and ".join(f"{n:g}" for n in made.peak_loads)
     yield _speed(made.peak, note=f"at {at_peak} {unit}")
-    yield from (_speed(made.per_core), _speed(made.per_thread))
+    yield from map(_speed, (made.per_core, made.per_thread, made.per_cpu_second))
 
 
 def _speed(speed: Speed, response: Cell = _NOTHING, note: str = "") -> list[Cell]:

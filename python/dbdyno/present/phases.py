@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.units import format_ns, format_rate
-from dbdyno.present import rungs
+from dbdyno.present import rungs, triggers
 from dbdyno.present.chart import HEIGHT, channel, chart, encoded, layer, legible, number, time_unit, tips
 from dbdyno.present.document import Block, Chart, Column, Key, KeyFigure, Table, known, remarks, word
 from dbdyno.present.figures import is_phased as is_phased
@@ -51,9 +51,21 @@ def charts(results: Results) -> list[Chart]:
     unit, factor = time_unit(number(rows["response_mean_ns"].max() or 0.0))
     rows = rows.with_columns(time=pl.col("response_mean_ns") / factor)
     due = _due(results, spans)
+    fired = triggers.moments(results, begin, round(number(windows["t1_ns"].max())))
     made = [
-        _chart(rows, spans, due, "calls_per_s", "calls/s", "throughput", "Calls due and served over time"),
-        _chart(rows, spans, [], "time", f"mean response time, {unit}", "response", "Response time over time"),
+        _chart(
+            rows, spans, due, fired, "calls_per_s", "calls/s", "throughput", "Calls due and served over time"
+        ),
+        _chart(
+            rows,
+            spans,
+            [],
+            fired,
+            "time",
+            f"mean response time, {unit}",
+            "response",
+            "Response time over time",
+        ),
     ]
     return [c for c in made if c is not None]
 
@@ -73,6 +85,7 @@ def _chart(
     rows: pl.DataFrame,
     spans: pl.DataFrame,
     due: list[dict[str, Any]],
+    fired: list[dict[str, Any]],
     column: str,
     unit: str,
     id: str,
@@ -98,7 +111,16 @@ def _chart(
     keys = [Key("served" if due else "mean", var("series-1"), "line")]
     keys += [Key("due, as the recipe asks", var("stat-p95"), "line")] if due else []
     words = "Between two looks at the driver, about one a second; dashed lines begin the phases."
-    return chart(id, title, words, [edges, line, step, *names], f"{title}, in {unit}", shown, legend=keys)
+    words += triggers.words(fired)
+    return chart(
+        id,
+        title,
+        words,
+        [edges, line, step, *names, *triggers.marks(fired)],
+        f"{title}, in {unit}",
+        shown,
+        legend=keys,
+    )
 
 
 def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:

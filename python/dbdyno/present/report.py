@@ -13,12 +13,16 @@ from dbdyno.present import (
     chains,
     charts,
     charts_time,
+    commands,
+    commands_charts,
     compare,
     cpu_profile,
     figures,
     growth,
     headline,
     key_figures,
+    memory,
+    memory_runs,
     placement,
     processes,
     profile,
@@ -32,8 +36,10 @@ from dbdyno.present import (
     statements,
     strips,
     system_calls,
+    triggers,
     waiting,
 )
+from dbdyno.present.command_words import worded
 from dbdyno.present.document import (
     Block,
     Choice,
@@ -62,7 +68,10 @@ DETAILS: dict[str, tuple[Details, ...]] = {
     "events": (profile.wait_events, waiting.durations),
     "microstates": (processes.tables,),
     "syscalls": (system_calls.tables,),
+    "memory": (memory.tables, memory_runs.of_all),
     "cross_check": (sources_used.cross_check,),
+    "executions": (commands.by_job, commands.failures, commands.single),
+    "captures": (lambda results, _pick: triggers.blocks(results),),
 }
 """What can be shown of one load or window by itself, by the name that ``dbdyno show`` knows."""
 
@@ -71,7 +80,7 @@ def document(results: Results) -> Document:
     """All of it, for every medium; a terminal shows the answer, the table and the claims that matter."""
     made = _Builder(results)
     sections = [s for s in made.sections() if s.blocks]
-    return Document(
+    whole = Document(
         headline.title(results),
         sections,
         lead=_linked(results, lead(results), made.targets),
@@ -79,18 +88,20 @@ def document(results: Results) -> Document:
         footer=_footer(results),
         more=more(results, results.info.id),
     )
+    return worded(results, whole)
 
 
 def brief(results: Results, run: str = "") -> Document:
     """What a terminal shows: the answer, the table, the gravest claims. ``run``: how a command names it."""
     made = _Builder(results)
     sections = [s for s in made.screen() if s.blocks]
-    return Document(
+    shown = Document(
         headline.title(results),
         sections,
         lead=lead(results, together=True),
         more=more(results, run or results.info.id),
     )
+    return worded(results, shown)
 
 
 def details(results: Results, name: str, cell: str | None = None) -> list[Block]:
@@ -98,11 +109,11 @@ def details(results: Results, name: str, cell: str | None = None) -> list[Block]
     Or ``claims``: all of them. Raises UsageError where the run has no such cell.
     """
     if name == "claims":
-        return findings(results)
+        return worded(results, findings(results))
     pick = selection.pick_of(results, cell)
     if pick is None:
         return [Paragraph("Nothing was measured.")]
-    return [b for make in DETAILS[name] for b in make(results, pick)]
+    return worded(results, [b for make in DETAILS[name] for b in make(results, pick)])
 
 
 def lead(results: Results, together: bool = False) -> list[Paragraph]:
@@ -118,7 +129,7 @@ def lead(results: Results, together: bool = False) -> list[Paragraph]:
         )
     if info.stopped is not None and not any(f.id in headline.SEARCHED for f in results.findings):
         notes.append(Paragraph(f"Stopped {info.stopped}"))
-    compared = results.comparison if together else None
+    compared = results.comparison if together and not figures.of_commands(results) else None
     told = headline.sentences(results) if compared is None else compared.summary
     return [*notes, *(Paragraph(s, lead=True) for s in told), *remarks(_labels(info))]
 
@@ -177,6 +188,9 @@ class _Builder:
         """The sections after the claims."""
         results, observed = self.results, self.observed
         _, *tables = self.answers()
+        if figures.of_commands(results):
+            yield from tables
+            tables = []
         if observed:
             drawn = _charts([charts.Group("", [c])] if (c := charts_time.timeline(results)) else [], "time")
             yield Section("Active sessions over time", drawn, "timeline", detail=True)
@@ -186,7 +200,7 @@ class _Builder:
                 "Throughput, and where the time went", first, "charts", detail=True, name="Throughput"
             )
         yield from tables
-        if not observed:
+        if not observed and results.tables["top_events"].height:
             yield Section("Top events", [self._choice(profile.top_events)], "top", detail=True)
         if cpu_profile.there(results):
             used = [self._choice(cpu_profile.blocks)]
@@ -197,7 +211,10 @@ class _Builder:
         ladders = scaling_document.section(results.scaling)
         if ladders is not None:
             yield replace(ladders, detail=True)
-        for title, make, name in scripts.sections(results):
+        if figures.of_commands(results):
+            ran = [self._choice(commands_charts.over_time, commands.by_job, commands.single)]
+            yield Section("Executions", ran, "executions", detail=True)
+        for title, make, name in [] if figures.of_commands(results) else scripts.sections(results):
             yield Section(title, [self._choice(make)], name, detail=True)
         if statements.there(results):
             top = [self._choice(*DETAILS["statements"]), *statements.texts(results, self._picks.shown)]
@@ -215,7 +232,11 @@ class _Builder:
             told = [Paragraph(a.text) for a in results.answers if a.id != headline.ACTIVITY]
             yield Section("", told)
         else:
-            yield Section("", [*rungs.tables(results, together=True), *scripts.brief(results)])
+            if figures.of_commands(results):
+                yield Section("", commands.brief(results))
+                yield Section("", commands.grid(results))
+            else:
+                yield Section("", [*rungs.tables(results, together=True), *scripts.brief(results)])
         yield Section("", [_statements(results, self._grave)] if self._grave else [])
         together = None if self.observed else placement.section(results)
         if together is not None:
@@ -225,9 +246,13 @@ class _Builder:
         """The claims that matter, then tables."""
         results, grave = self.results, self._grave
         yield Section("", [_statements(results, grave)] if grave else [], "findings")
+        if figures.of_commands(results):
+            yield Section("Commands", [*commands.brief(results), *commands.failures(results)], "commands")
+            drawn = _charts(commands_charts.groups(results), "jobs")
+            yield Section("Jobs and threads", [*drawn, *commands.grid(results)], "grid")
         if results.comparison is not None:
             compared = compare.brief(results.comparison, results.info.id)
-            yield Section("Variants compared", compared, "comparison")
+            yield Section("Variants compared", compared, "comparison", folded=figures.of_commands(results))
         if self.observed and headline.idle(results):
             return
         if self.observed:
@@ -237,6 +262,7 @@ class _Builder:
             return
         behind = [rungs.further(results)] if len(results.tables["rungs"]) else []
         by = "number of sessions" if figures.load_of(results) == figures.SESSIONS else "rate of calls due"
+        by = "number of jobs at once" if figures.of_commands(results) else by
         yield Section(f"Throughput by {by}", [*rungs.tables(results), *behind], "rungs")
         together = placement.section(results)
         if together is not None:
@@ -265,8 +291,17 @@ class _Builder:
         if system_calls.there(results):
             called = [self._choice(system_calls.tables)]
             yield Section("System calls", called, "syscalls", folded=True)
+        if memory.there(results):
+            where = [
+                *_charts([charts.Group("", memory_runs.charts(results))], "memory"),
+                self._choice(memory.tables),
+            ]
+            where += memory_runs.blocks(results)
+            yield Section(memory.TITLE, where, "memory", folded=True, name="Memory")
+        yield Section(triggers.TITLE, triggers.blocks(results) if triggers.there(results) else [], "triggers")
         yield Section(growth.TITLE, growth.blocks(results, ""), "growth", folded=True, name="Growth")
-        yield Section("Load profile", [self._choice(profile.load_profile)], "profile", folded=True)
+        if not figures.of_commands(results):
+            yield Section("Load profile", [self._choice(profile.load_profile)], "profile", folded=True)
         yield Section("Cross-check of data sources", checks, "cross-check", folded=True)
         yield Section("Environment", run_facts.environment(results), "environment", folded=True)
         plan = "Plan" if self.observed else "Plan and calibration"

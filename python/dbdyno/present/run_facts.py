@@ -107,7 +107,8 @@ def _variant(variant: Variant, applied: Applied, named: set[str]) -> tuple[str, 
     changed = ", ".join(filter(None, (variant.words(), params))) or "nothing"
     restarts = [f"server restarted for {', '.join(applied.restarts)}"] if applied.restarts else []
     name = f"{variant.name}: {variant.doc}" if variant.doc else variant.name
-    force = ", ".join(f"{n} = {v}" for n, v in applied.settings.items())
+    shown = ", ".join(f"{n} = {v}" for n, v in applied.settings.items())
+    force = "; ".join(filter(None, (shown, applied.files)))
     return name, changed, "; ".join([*applied.limits, *restarts]), force
 
 

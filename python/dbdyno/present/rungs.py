@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.model.comparison import Comparison
 from dbdyno.model.results import Results
+from dbdyno.model.session_time import whole
 from dbdyno.model.units import digits_within, format_ns, format_rate, significant
 from dbdyno.present import accounts, compare_rows, figures, sources_used
 from dbdyno.present.document import (
@@ -56,10 +57,14 @@ def _number(head: str, width: int, rank: int, name: str) -> Column:
 
 def _share(name: str) -> Callable[[Record], Cell]:
     def cell(r: Record) -> Cell:
-        value, whole = r.get(name), r.get("sessions")
-        return Cell(percent(value, whole), None if value is None or not whole else value / whole)
+        value, time = r.get(name), whole(r)
+        return Cell(percent(value, time), None if value is None or not time else value / time)
 
     return cell
+
+
+def _tasks(name: str) -> Callable[[Record], Cell]:
+    return lambda r: known(r.get(name), significant)
 
 
 def _ns(name: str) -> Callable[[Record], Cell]:
@@ -83,7 +88,8 @@ def _interval(r: Record) -> Cell:
 def _bar(r: Record) -> Cell:
     """The shares of session time; unknown parts stay empty."""
     known_ones = [(name, r.get(f"{name}_aas") or 0.0) for name in _PARTS]
-    return Cell("", bar=[(v / r["sessions"], _COLOURS.get(n, n)) for n, v in known_ones if v > 0])
+    time = whole(r) or 1.0
+    return Cell("", bar=[(v / time, _COLOURS.get(n, n)) for n, v in known_ones if v > 0])
 
 
 def _count(n: float) -> str:
@@ -128,6 +134,20 @@ def columns(work: str) -> dict[str, Made]:
         "errors": (_number("err", 4, 8, "errors"), lambda r: known(r.get("errors"), _count)),
         "top_wait": (Column("top wait", rank=11, shortens=True, width=11), _top_wait),
     }
+
+
+def of_commands(made: dict[str, Made]) -> dict[str, Made]:
+    """The same where calls are executions of commands, and sessions jobs at once."""
+    heads = {"sessions": ("jobs", "jobs at once"), "calls_per_s": ("runs/s", "executions/s")}
+    named = {
+        n: (column._replace(head=heads[n][0], name=heads[n][1]) if n in heads else column, cell)
+        for n, (column, cell) in made.items()
+        if n not in ("client_aas", "pool_queue_aas")
+    }
+    tasks = (_number("tasks", 5, 8, "tasks, on average"), _tasks("tasks_aas"))
+    cpus = (_number("CPUs", 5, 3, "CPUs used"), _tasks("run_aas"))
+    first = {n: named.pop(n) for n in tuple(named)[: tuple(named).index("")]}
+    return first | {"tasks_aas": tasks, "cpus": cpus} | named
 
 
 def paced_columns() -> dict[str, Made]:
@@ -206,9 +226,12 @@ def _further(work: str) -> dict[str, Made]:
     }
 
 
-def running(work: str, paced: bool = False) -> tuple[list[Column], Callable[[Record], Row]]:
+def running(
+    work: str, paced: bool = False, results: Results | None = None
+) -> tuple[list[Column], Callable[[Record], Row]]:
     """The columns of lines that are printed one by one, and such a line of a rung."""
     found = paced_columns() if paced else columns(work)
+    found = of_commands(found) if results is not None and figures.of_commands(results) else found
     made = [m for name, m in found.items() if name not in ("calls_per_s_low", "pool_queue_aas")]
     shown = [m for m in made if m[0].width]
     return [c for c, _ in shown], lambda r: row(r, shown)
@@ -260,6 +283,7 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
     if paced and frame["sessions"].n_unique() > 1:
         found_columns = {"sessions": columns("")["sessions"], **found_columns}
     absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
+    found_columns = of_commands(found_columns) if figures.of_commands(results) else found_columns
     made = [m for n, m in found_columns.items() if not absent.get(n)]
     number, peak = figures.series_of(results).index(series), frame["calls_per_s"].max()
     rows = [
@@ -307,12 +331,19 @@ def _effects(results: Results, made: Comparison) -> Table:
 def further(results: Results) -> Section:
     """CPU per call and per unit of work, the server's own processes, the driver, status."""
     blocks: list[Block] = []
+    left_out = {"cpu_per_work_ns"} if figures.of_commands(results) else set()
     for s in figures.series_of(results):
-        made = tuple(_further(figures.work_short(results, s.workload)).values())
+        found = _further(figures.work_short(results, s.workload))
+        made = tuple(m for n, m in found.items() if n not in left_out)
         blocks.append(table(s.label, made, figures.ladder(results, s).to_dicts()))
     return Section(
         "CPU per call, helpers, driver",
-        [*blocks, *remarks(_unknown(results, _further("work unit")))],
+        [
+            *blocks,
+            *remarks(
+                _unknown(results, {n: m for n, m in _further("work unit").items() if n not in left_out})
+            ),
+        ],
         folded=True,
     )
 

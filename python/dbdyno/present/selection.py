@@ -209,7 +209,7 @@ def pick_at(results: Results, sessions: int | None) -> Pick:
 _TOGETHER = (
     *("profile", "top_events", "statements", "wait_chains", "cpu_profile", "sleep_profile"),
     *("system_calls", "system_call_sizes", "statement_ledger", "wait_durations"),
-    *("script_rates", "command_rates", "script_failures", "script_ledger"),
+    *("script_rates", "command_rates", "script_failures", "script_ledger", "execution_rates"),
 )
 """Tables that have rows of all repeats of a load together."""
 
@@ -255,7 +255,7 @@ def _rungs(results: Results) -> list[Pick]:
         )
         name = f"{s.label}: " if len(series) > 1 else ""
         for row in best.unique(["sessions", "rate_per_s"], keep="first", maintain_order=True).to_dicts():
-            label = f"{name}{counted(row['sessions'], 'session')}"
+            label = f"{name}{figures.sessions_text(results, row['sessions'])}"
             label += "" if row["rate_per_s"] is None else f", {row['rate_per_s']:g}/s"
             found.append(
                 Pick(f"c{len(found)}", label, row["cell"], _rung(row), row["repeats"], row["rate_per_s"])

@@ -203,6 +203,7 @@ _PLACES = {
     "snapshots": ("restart", "reset"),
 }  # fmt: skip
 _PLACE = {f"snapshot-{claim}": place for place, claims in _PLACES.items() for claim in claims}
+_PLACE["scan-not-cached"] = "tables"
 """Claim -> the section that shows its figure."""
 
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.wait_families import AT_CLIENT, families_of
-from dbdyno.present import figures, sources_used
+from dbdyno.present import figures, sources_used, triggers
 from dbdyno.present.chart import ROOM, number
 from dbdyno.present.document import Block, Paragraph, Strip
 from dbdyno.present.palette import account_colours
@@ -104,6 +104,8 @@ def strip(results: Results, cell: str | None, shown: list[str], name: str = "str
     seen = {(w, p) for w, p, _ in percent}
     paint = colours(results, shown)
     note = f" A piece of a row holds up to {bins.most} windows." if bins else ""
+    fired = triggers.of_cell(results, cell)
+    note += triggers.words(fired)
     return Strip(
         id=name,
         title="Each session over time",
@@ -120,6 +122,7 @@ def strip(results: Results, cell: str | None, shown: list[str], name: str = "str
         start_s=round(found.start_s, 3),
         end_s=round(found.end_s, 3),
         left_out=found.left_out,
+        marks=[(m["fired_s"], m["fired"]) for m in fired],
     )
 
 

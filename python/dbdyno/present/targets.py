@@ -14,6 +14,8 @@ _PLACES = {
     "stack-aas": ("session-time", "cpu-wait", "throttled", "unaccounted", "ledger-closes", "pool-queue"),
     "timeline": ("activity", "observation-gap"),
     "top": ("lock-bound", "hidden-run-queue", "idle-busy", "naive-cpu"),
+    "commands": ("speed-up", "commands-compared", "orders", "command-time"),
+    "executions": ("executions-failed", "execution-outliers", "first-execution", "serial-time"),
     "spread": ("uneven-sessions",),
     "sessions": ("drift", "level-step"),
     "rungs": (

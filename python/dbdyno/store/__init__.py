@@ -14,6 +14,8 @@
           manifest.json  windows.parquet  rates.parquet  ...  findings.json  conclusions.json
         document.json                  what ``show`` prints, made of these
         snapshots/                     of the server, at both ends of each measurement
+        triggers/0001.json             an action of a trigger that fired
+        captures/                      what such actions captured: a run each
       snapshots/                       those that the user took
 """
 
@@ -23,6 +25,7 @@ from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
     from dbdyno.store.files import parquet
+    from dbdyno.store.fired import read_fired, write_fired
     from dbdyno.store.journal import FileJournal, LeftOver, left_over
     from dbdyno.store.listing import Listed, default_root, keep_shown, read_shown
     from dbdyno.store.overview import find_run
@@ -50,6 +53,8 @@ lazy(
         "keep_shown": "dbdyno.store.listing",
         "left_over": "dbdyno.store.journal",
         "parquet": "dbdyno.store.files",
+        "read_fired": "dbdyno.store.fired",
         "read_shown": "dbdyno.store.listing",
+        "write_fired": "dbdyno.store.fired",
     },
 )

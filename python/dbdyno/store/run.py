@@ -16,6 +16,7 @@ from dbdyno.model.claim import Claim
 from dbdyno.model.derived import OLDER_NAMES, WHOLLY
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import StoreError
+from dbdyno.model.hidden_args import storable
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import CellMeta, RawCell
 from dbdyno.model.results import RunInfo, RunStatus
@@ -69,7 +70,7 @@ class Run:
 
     def write_plan(self, plan: Plan) -> None:
         """In place of the one there: an auto ladder's plan has more cells as it is climbed."""
-        files.write_atomic(self.path / "plan.json", to_json(plan))
+        files.write_atomic(self.path / "plan.json", to_json(storable(plan)))
 
     def write_environment(self, environment: Environment) -> None:
         files.write_atomic(self.path / "environment.json", to_json(environment))

@@ -94,7 +94,7 @@ class RunStore:
 
     def _new_directory(self, plan: Plan, started: datetime) -> Path:
         experiment = plan.experiment
-        scripts = "-".join(Path(s.name).stem for s in plan.scripts)
+        scripts = "-".join([*(Path(s.name).stem for s in plan.scripts), *(j.name for j in plan.jobs)])
         name = experiment.workload or scripts or experiment.name
         name = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "run"
         path = self.root / f"{started:%Y%m%d-%H%M%S}-{name}-{secrets.token_hex(2)}"

@@ -45,9 +45,9 @@ def query(
 
     with duckdb.connect() as parser:
         sql = _select(parser, sql)
-        named = _named(parser, sql)
+        named, no_other = _named(parser, sql)
     open_files = ExitStack()
-    connection, left_out = connect(runs, named, roots, open_files)
+    connection, left_out = connect(runs, named, roots, open_files, declared=named if no_other else views())
     try:
         result = connection.execute(sql)
     except (duckdb.Error, RuntimeError) as error:
@@ -116,13 +116,15 @@ def _tree(parser: duckdb.DuckDBPyConnection, sql: str) -> str:
     return str(found[0]) if found else ""
 
 
-def _named(parser: duckdb.DuckDBPyConnection, sql: str) -> set[str]:
-    """The views that the query may read: those it names as tables; where that is not sure, as words."""
+def _named(parser: duckdb.DuckDBPyConnection, sql: str) -> tuple[set[str], bool]:
+    """The views that the query may read: those it names as tables; where that is not sure, as words. And
+    whether it can ask for no other, nor for what there is."""
     words = set(views()) & set(re.findall(r"\w+", sql.casefold()))
     tree = _tree(parser, sql)
     if '"error":false' not in tree or re.search(r"\bquery(_table)?\b", sql, re.IGNORECASE):
-        return words
-    return words & {name.casefold() for name in _TABLE_NAME.findall(tree)}
+        return words, False
+    named = {name.casefold() for name in _TABLE_NAME.findall(tree)}
+    return words & named, named <= words and "TABLE_FUNCTION" not in tree
 
 
 def _explained(error: Exception, named: set[str]) -> BaseException:

@@ -6,6 +6,7 @@ import hashlib
 import stat
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -250,6 +251,7 @@ OF_SNAPSHOTS = {
 """Views of the tables of snapshots."""
 
 
+@cache
 def views() -> Mapping[str, View]:
     """All views by name, those that are asked for most first."""
     return {

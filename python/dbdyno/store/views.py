@@ -56,9 +56,13 @@ _Paths = tuple[str, ...]
 
 
 def connect(
-    runs: Sequence[Listed], tables: Collection[str], roots: Sequence[Path], open_files: ExitStack
+    runs: Sequence[Listed],
+    tables: Collection[str],
+    roots: Sequence[Path],
+    open_files: ExitStack,
+    declared: Collection[str],
 ) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
-    """A database with all views, and warnings. Only ``tables`` have rows; the others are declared and empty.
+    """A database with the views ``declared``, and warnings. Only ``tables`` have rows, the others are empty.
 
     ``roots``: directories with snapshots; nothing of these is removed until ``open_files`` are closed. From
     then on its SQL reaches no other file, no network and no setting.
@@ -71,7 +75,8 @@ def connect(
     entries = _snapshot_entries(roots, open_files, warnings) if asked else []
     for name, view in views().items():
         if name not in tables:
-            _empty(connection, name, view)
+            if name in declared:
+                _empty(connection, name, view)
         elif name == "runs":
             _records(connection, name, view, [_run_record(run, warnings) for run in runs])
         elif name == "claims":

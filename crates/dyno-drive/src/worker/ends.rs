@@ -11,7 +11,8 @@ impl<S: Session> Worker<S> {
     /// False: the session has ended, and it is noted why.
     #[inline]
     pub(super) fn may_start(&mut self, i: usize, now: i64) -> bool {
-        if now < self.counts.control.deadline_ns() && self.seats[i].calls_left > 0 {
+        let control = &self.counts.control;
+        if now < control.deadline_ns() && self.seats[i].calls_left > 0 && control.take_call() {
             return true;
         }
         self.end(i, now);
@@ -22,7 +23,7 @@ impl<S: Session> Worker<S> {
     fn end(&mut self, i: usize, now: i64) {
         let end = if self.counts.control.is_aborted() {
             End::Aborted("broken off".to_owned())
-        } else if self.seats[i].calls_left == 0 {
+        } else if self.seats[i].calls_left == 0 || self.counts.control.calls_are_spent() {
             End::Limit
         } else if now < self.counts.schedule.t1_ns {
             End::Stopped
@@ -86,6 +87,7 @@ impl<S: Session> Worker<S> {
         match end {
             CallEnd::Ok => self.count(i, now, true),
             CallEnd::Failed { code, message } => self.failed(i, now, code, message),
+            CallEnd::NotMade => {}
         }
     }
 
@@ -108,6 +110,9 @@ impl<S: Session> Worker<S> {
         let seat = &mut self.seats[i];
         let counts = &mut self.counts;
         let script = seat.session.script();
+        if let Some(started_ns) = seat.session.started_ns().filter(|_| self.pace.is_none()) {
+            (seat.times.due_ns, seat.times.start_ns) = (started_ns, started_ns);
+        }
         seat.times.end_ns = now;
         let times = &seat.times;
         seat.calls_left -= 1;
@@ -115,9 +120,12 @@ impl<S: Session> Worker<S> {
         if let Some(duration) = tally.count(&counts.schedule, times, ok, seat.session.retries()) {
             self.scripts[script].latency.record(duration);
         }
-        counts.progress.in_call_ns += (now - times.due_ns) as u64;
+        seat.session.counted(counts.schedule.measures(seat.times.due_ns));
+        let duration_ns = (now - times.due_ns) as u64;
+        counts.progress.in_call_ns += duration_ns;
         if ok {
             counts.progress.calls += 1;
+            counts.control.took(counts.thread, duration_ns);
         } else {
             counts.progress.errors += 1;
         }

@@ -215,6 +215,18 @@ fn abort_ends_all_at_once_whatever_they_wait_for() {
 }
 
 #[test]
+fn sessions_share_calls_and_end_when_all_have_begun() {
+    for (sessions, threads, calls) in [(1, 1, 7), (5, 2, 23), (9, 3, 4), (3, 1, 0)] {
+        let mut shared = spec(threads);
+        shared.shared_calls = Some(calls);
+        let (_, outcome) = run(&Peers::new(sessions, |_, _| Answer::Well), &shared);
+        let all = outcome.records.iter();
+        assert!(all.clone().all(|r| r.end.reason() == "limit"));
+        assert_eq!(all.map(|r| r.tally.calls_total()).sum::<u64>(), calls);
+    }
+}
+
+#[test]
 fn the_log_holds_each_call_and_no_more_than_its_limit() {
     let peers = Peers::new(3, |_, _| Answer::Well);
     let logged = Spec {
@@ -234,15 +246,8 @@ fn the_log_holds_each_call_and_no_more_than_its_limit() {
         log_limit: 12,
         ..logged
     };
-    assert_eq!(
-        run(&Peers::new(3, |_, _| Answer::Well), &short)
-            .1
-            .log
-            .unwrap()
-            .calls()
-            .len(),
-        12
-    );
+    let (_, outcome) = run(&Peers::new(3, |_, _| Answer::Well), &short);
+    assert_eq!(outcome.log.unwrap().calls().len(), 12);
 }
 
 /// Start and end of each call, by session, in the order of its calls.

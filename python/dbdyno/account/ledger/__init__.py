@@ -14,6 +14,7 @@ import polars as pl
 
 from dbdyno.account.ledger.apportion import joint
 from dbdyno.account.ledger.cpu import microstates_of, task_cpu
+from dbdyno.account.ledger.groups import groups
 from dbdyno.account.ledger.sources import cross_check
 from dbdyno.account.ledger.tables import events_of, ledger_of, strips_of
 from dbdyno.model.tables import Tables
@@ -25,9 +26,10 @@ def accounts(cut: Tables, samples: Iterable[pl.DataFrame] | None = None) -> dict
     """Tables ``ledger``, ``events``, ``microstates``, ``strips``, ``served``, ``task_cpu`` of all cells.
     ``samples``: the rows of ``cut_samples`` in chunks, if these are not in ``cut``."""
     found = joint(cut, samples)
+    everyone = groups(found.tasks)
     return {
-        "ledger": ledger_of(found, cut),
-        "events": events_of(found, cut),
+        "ledger": ledger_of(found, everyone, cut),
+        "events": events_of(found, everyone, cut),
         "microstates": microstates_of(found, cut),
         "strips": strips_of(found, cut),
         "served": found.served,
@@ -37,4 +39,5 @@ def accounts(cut: Tables, samples: Iterable[pl.DataFrame] | None = None) -> dict
 
 def ledger(cut: Tables) -> pl.DataFrame:
     """Table ``ledger``: every account of sessions, rungs and helpers, and memos."""
-    return ledger_of(joint(cut), cut)
+    found = joint(cut)
+    return ledger_of(found, groups(found.tasks), cut)

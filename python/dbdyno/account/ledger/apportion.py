@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -40,13 +41,30 @@ class Moments:
     def of(self, measure: str, keys: Mapping[str, pl.Expr], *, exact: bool = True) -> Moments:
         """With ``measure`` as ``y``, where it is above 0, by ``keys``. ``exact`` False: without tasks whose
         waits are traced."""
-        mine = self if exact else self.only(self.bunches.filter(~pl.col("exact")).select("task"))
-        by_task, by_sample = (
-            rows.filter(pl.col(measure) > 0).with_columns(y=pl.col(measure)).with_columns(**keys)
-            for rows in (mine.by_task, mine.by_sample)
-        )
-        squares = mine.squares.select("task", yy=measure)
-        return Moments(by_task, by_sample, squares, mine.bunches)
+        mine = self if exact else self.sampled
+        if measure not in mine.measured:
+            some = (rows.filter(pl.col(measure) > 0) for rows in (mine.by_task, mine.by_sample))
+            mine.measured[measure] = (*some, mine.squares.select("task", yy=measure))
+        by_task, by_sample, squares = mine.measured[measure]
+        named = {"y": pl.col(measure), **keys}
+        return Moments(by_task.with_columns(**named), by_sample.with_columns(**named), squares, mine.bunches)
+
+    def each(self, measure: str, questions: Mapping[str, Mapping[str, pl.Expr]]) -> Moments:
+        """:meth:`of` for several ``questions``, whose names are in the column ``account``."""
+        parts = [self.of(measure, {"account": pl.lit(n), **keys}) for n, keys in questions.items()]
+        rows = (pl.concat(p.by_task for p in parts), pl.concat(p.by_sample for p in parts))
+        return Moments(*rows, parts[0].squares, self.bunches)
+
+    @cached_property
+    def measured(self) -> dict[str, tuple[pl.DataFrame, ...]]:
+        """What :meth:`of` begins with, by measure."""
+        return {}
+
+    @cached_property
+    def sampled(self) -> Moments:
+        """Without tasks whose waits are traced."""
+        exact = self.bunches["exact"]
+        return self.only(self.bunches.filter(~exact)) if exact.any() else self
 
     def only(self, tasks: pl.DataFrame) -> Moments:
         """Those of ``tasks``, which are whole bunches."""
@@ -109,13 +127,20 @@ def bunched(tasks: pl.DataFrame) -> pl.DataFrame:
     return found.select("task", "bunch", "exact")
 
 
-def sums(seen: Moments, members: pl.DataFrame, keys: Sequence[str], more: Sequence[str] = ()) -> pl.DataFrame:
+def sums(
+    seen: Moments,
+    members: pl.DataFrame,
+    keys: Sequence[str],
+    more: Sequence[str] = (),
+    apart: Sequence[str] = (),
+) -> pl.DataFrame:
     """Per group and ``keys`` the sum of ``y`` over the rows of ``seen``, and its sampling error.
 
     ``seen``: what a row stands for is its ``y``, and ``part`` how much of a row it is (1, if it is not
     divided); the rows of a group are the whole that the keys divide. ``members``: ``task``, ``group``. Gives
     ``value``, the ``whole``, the least and greatest share of it (``p_low``, ``p_high``), the greatest share
-    of a key that was not seen (``p_unseen``), the number of ``samples``, and the sums of ``more``.
+    of a key that was not seen (``p_unseen``), the number of ``samples``, and the sums of ``more``. By each
+    value of the columns ``apart`` the rows are a whole of their own.
 
     The error is that of a ratio of sums over samples (Kish 1965): tasks in one sample are not independent
     of each other. The effective number of observations is that of independent ones with the same variance,
@@ -123,33 +148,34 @@ def sums(seen: Moments, members: pl.DataFrame, keys: Sequence[str], more: Sequen
     """
     mine = members.select("task", "group")
     rows = mine.join(seen.by_task, on="task", maintain_order="right")
-    at = ["group", *keys]
+    of, at = ["group", *apart], ["group", *apart, *keys]
     counted = rows.group_by(at, maintain_order=True).agg(
         *(pl.col(m).sum() for m in more), value=pl.col("y").sum(), samples=pl.col("part").sum()
     )
     if rows.is_empty():
         ends = ("whole", "p_low", "p_high", "p_unseen")
         return counted.with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
-    squares = mine.join(rows.select("task").unique(), on="task", how="semi").join(seen.squares, on="task")
-    whole = rows.group_by("group").agg(whole=pl.col("y").sum())
-    whole = whole.join(squares.group_by("group").agg(pl.col("yy").sum()), on="group")
-    found = counted.join(whole, on="group", maintain_order="left")
-    crossed, clusters = _crossed(mine, seen, at)
+    squares = mine.join(seen.squares, on="task").group_by("group").agg(pl.col("yy").sum())
+    whole = rows.group_by(of).agg(whole=pl.col("y").sum()).join(squares, on="group")
+    found = counted.join(whole, on=of, maintain_order="left")
+    crossed, clusters = _crossed(mine, seen, of, at)
     found = found.join(crossed, on=at, how="left", nulls_equal=True, maintain_order="left")
-    found = found.join(clusters, on="group", how="left", maintain_order="left")
+    found = found.join(clusters, on=of, how="left", maintain_order="left")
     return _with_interval(found.with_columns(pl.coalesce("aa", "yy")).sort("group", maintain_order=True))
 
 
-def _crossed(members: pl.DataFrame, seen: Moments, at: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``at``, ``aa`` by group, of a key's
+def _crossed(
+    members: pl.DataFrame, seen: Moments, of: list[str], at: list[str]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``at``, ``aa`` by ``of``, of a key's
     sum x and of the whole sum a. In a group of one task, its samples are its observations."""
     crowds = members.group_by("group").agg(pl.len()).filter(pl.col("len") > 1).select("group")
     bunches = members.join(crowds, on="group", how="semi").join(seen.bunches, on="task")
     rows = bunches.select("group", "bunch").unique(maintain_order=True).join(seen.by_sample, on="bunch")
     x, a = pl.col("x"), pl.col("a")
-    by_sample = rows.group_by("group", "instant").agg(a=pl.col("y").sum())
-    parts = rows.group_by(*at, "instant").agg(x=pl.col("y").sum()).join(by_sample, on=["group", "instant"])
-    clusters = by_sample.group_by("group").agg(aa=(a * a).sum())
+    by_sample = rows.group_by(*of, "instant").agg(a=pl.col("y").sum())
+    parts = rows.group_by(*at, "instant").agg(x=pl.col("y").sum()).join(by_sample, on=[*of, "instant"])
+    clusters = by_sample.group_by(of).agg(aa=(a * a).sum())
     return parts.group_by(at).agg(xx=(x * x).sum(), xa=(x * a).sum()), clusters
 
 
@@ -281,7 +307,10 @@ def _with_column(tasks: pl.DataFrame, seen: pl.DataFrame, whole: pl.DataFrame) -
     tasks = tasks.with_columns(off_low=low * wall - slack, off_high=high * wall + slack)
     nearest = pl.min_horizontal(pl.max_horizontal(off, "off_low"), "off_high")
     asleep = pl.when("known").then(nearest.clip(0.0)).otherwise(pl.col("raw_share") * wall)
-    return tasks.with_columns(asleep_ns=pl.when(pl.col("raw_share").is_not_null()).then(asleep))
+    unseen = pl.when("ended").then(off.cast(pl.Float64))  # seen by no sample
+    return tasks.with_columns(
+        asleep_ns=pl.when(pl.col("raw_share").is_not_null()).then(asleep).otherwise(unseen)
+    )
 
 
 def _blur(delay: str) -> pl.Expr:

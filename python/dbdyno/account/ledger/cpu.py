@@ -146,7 +146,7 @@ def _plain(sums: pl.DataFrame, account: str, name: str, absent: str = "not suppo
 
 
 _SLEEPS = ("lock", "client", "sleep")
-_CPU = {"run.user": "usr", "run.system": "sys", "runq": "cpu_wait"}
+_CPU = ("usr", "sys", "cpu_wait")
 _ENDS = ("", "_low", "_high")
 _LABELLESS = ("driver", "pooler", "dbdyno")
 
@@ -168,17 +168,14 @@ def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:
 
 def _cpu(found: Joint, groups: Groups) -> pl.DataFrame:
     sums = cpu_sums(found.tasks, groups)
-    rows = pl.concat([halves(sums), cpu_accounts(sums).filter(account="runq")], how="diagonal")
-    wide = rows.with_columns(name=pl.col("account").replace_strict(_CPU)).rename({"aas": "value"})
-    made = sums.select("group")
-    for name in _CPU.values():
-        mine = wide.filter(name=name).select("group", **_ends(name))
-        made = made.join(mine, on="group", how="left", maintain_order="left")
-    return made
-
-
-def _ends(name: str) -> dict[str, str]:
-    return {f"{name}{end}": source for end, source in zip(_ENDS, ("value", "low", "high"), strict=True)}
+    rows = (half(sums, "user", "system"), half(sums, "system", "user"), _exact(sums, "runq"))
+    ends = [
+        part.select(
+            pl.col(of).alias(f"{name}{end}") for end, of in zip(_ENDS, ("aas", "low", "high"), strict=True)
+        )
+        for name, part in zip(_CPU, rows, strict=True)
+    ]
+    return pl.concat([sums.select("group"), *ends], how="horizontal")
 
 
 def _slept(found: Joint, groups: Groups) -> pl.DataFrame:
@@ -187,12 +184,11 @@ def _slept(found: Joint, groups: Groups) -> pl.DataFrame:
     keys = {"family": family.otherwise(pl.lit("sleep"))}
     hidden = not_asleep(found, groups).with_columns(family=pl.lit("sleep"))
     rows = pl.concat([asleep(found, groups, keys), hidden], how="diagonal")
-    sums = rows.group_by("group", "family").agg(pl.col("value", "low", "high").sum())
-    made = sums.select(pl.col("group").unique())
-    for name in _SLEEPS:
-        mine = sums.filter(family=name).select("group", **_ends(name))
-        made = made.join(mine, on="group", how="left")
-    return made
+    return rows.group_by("group").agg(
+        pl.when(mine.any()).then(pl.col(of).filter(mine).sum()).alias(f"{name}{end}")
+        for name, mine in ((n, pl.col("family") == n) for n in _SLEEPS)
+        for end, of in zip(_ENDS, ("value", "low", "high"), strict=True)
+    )
 
 
 def _filled(rows: pl.DataFrame) -> pl.DataFrame:
@@ -247,7 +243,7 @@ def _selected(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("role").str.strip_prefix("helper:")
     )
     told = pl.when(pl.col("told") != "").then("told")
-    parts = [*_CPU.values(), *_SLEEPS]
+    parts = [*_CPU, *_SLEEPS]
     known = pl.col("known") & pl.all_horizontal(pl.col("run_ns").is_not_null())
     accounted = pl.sum_horizontal(
         pl.col("runq_ns") / over, pl.col("run_ns") / over, *(pl.col(n) for n in _SLEEPS)

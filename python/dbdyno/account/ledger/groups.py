@@ -17,7 +17,7 @@ from dbdyno.stats.estimates import interval, wilson
 
 SCOPES = ("session", "brief", "rung", "helper", "beside")
 _BESIDE = ("other", "driver", "pooler", "dbdyno")
-_OBSERVED = pl.col("samples").is_not_null() | pl.col("exact")
+_OBSERVED = pl.col("samples").is_not_null() | pl.col("exact") | pl.col("ended")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _source() -> list[pl.Expr]:
         pl.when("exact")
         .then(pl.lit(TRACE))
         .when(pl.col("samples").is_null())
-        .then(None)
+        .then(pl.when("ended").then(pl.when("traced").then(pl.lit(TRACE)).otherwise(pl.lit(TASKS))))
         .when("word")
         .then(pl.lit(WORD_ALONE))
         .when("known")
@@ -245,7 +245,8 @@ def not_asleep(joint: Joint, groups: Groups) -> pl.DataFrame:
     tasks = joint.tasks.join(labelled, on="task", how="left", maintain_order="left")
     over = pl.col("over_ns")
     traced = pl.when(pl.col("labelled").is_null()).then(pl.col("slept_ns") / over)
-    sampled = pl.when(pl.col("known") & (pl.col("slept") == 0)).then(pl.col("asleep_ns") / over)
+    none_seen = pl.col("known") & (pl.col("slept").fill_null(0) == 0)
+    sampled = pl.when(none_seen).then(pl.col("asleep_ns") / over)
     tasks = tasks.with_columns(value=pl.when("exact").then(traced).otherwise(sampled)).filter(
         pl.col("value") > 0
     )

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.tables import Tables
+from dbdyno.model.tables import Tables, empty
+from dbdyno.model.units import TICK_NS
 
 KEY = ("cell", "pid", "tid", "start_ticks")
 STALE_NS = 10_000_000
@@ -21,6 +22,8 @@ SETTLED_NS = 1_000_000
 UNREAD = 0.01
 """The trace's labels are no account of a task's waits where it could not read more than this part of them."""
 
+ENDED = "X"
+"""State of a task in a row that the kernel told at its end."""
 TASKS = "os tasks"
 
 
@@ -29,7 +32,8 @@ def margins(cut: Tables) -> pl.DataFrame:
 
     Where the scheduler trace saw it without a gap, bracket and figures are the trace's (``traced``), else
     those of the OS tasks. ``exact``: its waits are the trace's, too, as it could read their labels; else they
-    are the samples', apportioned to these figures. ``known``: run and run queue are known. ``stale_run_ns``,
+    are the samples', apportioned to these figures. ``ended``: it was followed to its end; the rest of
+    its time it slept, sampled or not. ``known``: run and run queue are known. ``stale_run_ns``,
     ``stale_runq_ns``: how wrong each may be at its ends; ``switch_ns``: by the number of its switches.
     """
     traced = cut["cut_traced"].filter(
@@ -59,7 +63,15 @@ def margins(cut: Tables) -> pl.DataFrame:
     ).drop("unread")
     tasks = tasks.with_columns(**chosen, **counted).drop(f"x_{n}" for n in figures)
     tasks = tasks.with_columns(known=pl.col("run_ns").is_not_null() & pl.col("runq_ns").is_not_null())
+    told = (pl.col("state_b") == ENDED).fill_null(False) & ~pl.col("traced")
+    followed = pl.col("traced") & ~pl.col("exact") & pl.col("cell").is_in(_trees(cut).implode())
+    tasks = tasks.with_columns(ended=pl.col("known") & (told | followed))
     return tasks.with_columns(**_errors(), off_ns=_off()).with_row_index("task")
+
+
+def _trees(cut: Tables) -> pl.Series:
+    """Cells whose sessions are trees: the trace follows each task to its end, and there are no labels."""
+    return cut.get("cell_executions", empty("cell_executions"))["cell"].unique()
 
 
 def _unread(cut: Tables) -> pl.DataFrame:
@@ -89,23 +101,34 @@ def _off() -> pl.Expr:
 
 
 def _errors() -> dict[str, pl.Expr]:
-    settled = {e: pl.col(f"state_{e}").is_in(["S", "D", "I"]).fill_null(False) for e in "ab"}
+    settled = {e: pl.col(f"state_{e}").is_in(["S", "D", "I", ENDED]).fill_null(False) for e in "ab"}
     wait = (PENDING * pl.col("runq_ns") / pl.col("slices")).fill_nan(0.0).fill_null(0.0)
     wait = pl.min_horizontal(wait, pl.col("runq_ns").fill_null(0) / 2)
     pending = pl.max_horizontal(pl.lit(float(STALE_NS)), wait)
+
+    # a whole life: the books of a process as it was reaped, or (with slices) statistics as of the last tick
+    rest = (pl.col("wall_ns") - pl.col("run_ns") - pl.col("runq_ns")).clip(0, STALE_NS).cast(pl.Float64)
+    late = pl.when(pl.col("slices").is_null()).then(0.0).otherwise(rest)
+    born = pl.col("start_ticks") * TICK_NS
+    lived = (
+        pl.col("ended")
+        & ~pl.col("traced")
+        & (pl.col("from_ns").is_between(born - 2 * TICK_NS, born + 2 * TICK_NS))
+    )
 
     def ends(unsettled: pl.Expr) -> pl.Expr:
         worst = pl.max_horizontal(
             pl.when(s).then(float(SETTLED_NS)).otherwise(unsettled) for s in settled.values()
         )
-        return pl.when("traced").then(pl.col("slack_ns").cast(pl.Float64)).otherwise(worst)
+        exact = pl.when("traced").then(pl.col("slack_ns").cast(pl.Float64)).when(lived).then(late)
+        return exact.otherwise(worst)
 
     used = (pl.col("run_ns") + pl.col("runq_ns")).fill_null(0)
     switches = pl.min_horizontal(SWITCH_NS * pl.col("slices").fill_null(0), SWITCH_SHARE * used)
     return {
         "stale_run_ns": ends(pl.lit(float(STALE_NS))),
         "stale_runq_ns": ends(pending),
-        "switch_ns": pl.when("traced").then(0.0).otherwise(switches).cast(pl.Float64),
+        "switch_ns": pl.when(pl.col("traced") | lived).then(0.0).otherwise(switches).cast(pl.Float64),
     }
 
 

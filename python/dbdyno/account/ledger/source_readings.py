@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.account.ledger.margins import UNREAD
 from dbdyno.account.ledger.pooled import QUEUE
-from dbdyno.model.ledger_rows import account_rows
+from dbdyno.model.ledger_rows import ALL, account_rows
 from dbdyno.model.session_time import UNLABELLED, in_call
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
 from dbdyno.model.tables import Tables
@@ -54,7 +54,7 @@ class SourceReading(NamedTuple):
 
 def rung(ledger: pl.DataFrame, account: str, scope: str = "rung") -> pl.DataFrame:
     """Rows of an account (or, with scope ``memo``, of a memo) of the rung."""
-    return account_rows(ledger, account, scope=scope).filter(pl.col("who") == "rung")
+    return account_rows(ledger, account, scope=scope, where=pl.col("who") == "rung")
 
 
 def hidden(accounts: pl.DataFrame) -> bool:
@@ -66,9 +66,8 @@ def level(
     cut: Tables, origin: str, key: str, scope: str | None = None, absent: str = "off"
 ) -> tuple[float | None, str]:
     """Growth per ns of wall time of one counter (the innermost group's)."""
-    found = cut["cut_levels"].filter((pl.col("origin") == origin) & (pl.col("key") == key))
-    if scope is not None:
-        found = found.filter(pl.col("scope") == scope)
+    mine = ALL if scope is None else pl.col("scope") == scope
+    found = cut["cut_levels"].filter((pl.col("origin") == origin) & (pl.col("key") == key) & mine)
     if found.is_empty():
         return None, absent
     row = found.row(0, named=True)

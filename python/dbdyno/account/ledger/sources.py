@@ -75,8 +75,9 @@ def cpu(cut: Tables) -> Iterator[SourceReading]:
 
 def sessions_cpu(cut: Tables) -> Iterator[SourceReading]:
     """CPUs that the sessions used, and what samples without the task's state would have said."""
-    value, status = _used(cut["cut_tasks"], ("session",))
+    value, status = _of_sessions(cut, "run_ns")
     yield SourceReading("cpu_sessions", "os tasks", value, "cores", status)
+    yield from _waited_for(cut)
     yield from _traced(cut, ("session",), "cpu_sessions")
     naive = rung(cut["ledger"], "naive.cpu", "memo")["aas"].drop_nulls()
     if not len(naive):
@@ -98,9 +99,14 @@ def machine(cut: Tables) -> Iterator[SourceReading]:
     yield SourceReading("steal", "host", steal, "cores", status)
 
 
+def served(cut: Tables) -> Iterator[SourceReading]:
+    """How long sessions were served. The tasks of a tree serve at once: their time is not that of calls."""
+    return iter(()) if _tree(cut) else db_time(cut)
+
+
 def runnable(cut: Tables) -> Iterator[SourceReading]:
     """The sessions' time on a CPU or waiting for one."""
-    (run, status), (runq, _) = (_used(cut["cut_tasks"], ("session",), n) for n in ("run_ns", "runq_ns"))
+    (run, status), (runq, _) = (_of_sessions(cut, n) for n in ("run_ns", "runq_ns"))
     both = None if run is None or runq is None else run + runq
     unit = "seconds per second"
     yield SourceReading("run_and_runq", "os tasks", both, unit, status)
@@ -120,6 +126,15 @@ def runnable(cut: Tables) -> Iterator[SourceReading]:
     yield SourceReading(
         "run_and_runq", "activity samples", value, unit, status, reason, interval_of="runnable"
     )
+
+
+def _of_sessions(cut: Tables, name: str) -> tuple[float | None, str]:
+    """Sum over the sessions' tasks by the operating system, per second."""
+    if not _tree(cut):
+        return _used(cut["cut_tasks"], ("session",), name)
+    if cut["cut_traced"].height:
+        return None, "ended ones by the trace"
+    return _used(cut["cut_tasks"], ("session", BRIEF), name)
 
 
 def _used(
@@ -170,8 +185,13 @@ def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
     which cannot be taken off: then only what was read counts.
     """
     tasks = cut["cut_tasks"]
+    if _tree(cut) and cut["cut_traced"].height:
+        trace = _of_trace(cut)
+        rest = tasks.join(trace, on=["pid", "tid", "start_ticks"], how="anti", nulls_equal=True)
+        both = [v for v, _ in (_used(rest, roles), _used(trace, roles)) if v is not None]
+        return _Used(sum(both), "ok", f"os tasks, ended ones by the {TRACE}")
     value, status = _used(tasks, roles)
-    if value is not None and (tasks["pid"] == 0).any():
+    if value is not None and ((tasks["pid"] == 0).any() or _tree(cut)):
         return _Used(value, status, "os tasks, ended ones included")
     main = tasks.filter(pl.col("role") == MAIN).drop_nulls("children_ns")
     if value is None:
@@ -192,6 +212,28 @@ def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
         return _Used(value, status, f"os tasks, {PARTLY}", reason)
     read = float((ended["run_ns"] / ended["over_ns"]).sum() or 0.0)
     return _Used(value - read + children, status, "os tasks, ended ones included")
+
+
+def _tree(cut: Tables) -> bool:
+    """Sessions are trees of processes: tasks that ended are among the tasks."""
+    return cut["cell_executions"].height > 0
+
+
+def _waited_for(cut: Tables) -> Iterator[SourceReading]:
+    """CPUs that executions of commands used, by wait4; of one at an end of the window, its part inside."""
+    ran = cut["cell_executions"].drop_nulls(["user_ns", "system_ns"])
+    if not _tree(cut):
+        return
+    t0, t1 = (cut["windows"][name][0] for name in ("t0_ns", "t1_ns"))
+    start, end = pl.max_horizontal("start_ns", pl.lit(t0)), pl.min_horizontal("end_ns", pl.lit(t1))
+    part = (end - start).clip(0) / (pl.col("end_ns") - pl.col("start_ns"))
+    used = (pl.col("user_ns") + pl.col("system_ns")) / (t1 - t0)
+    cut_off = (pl.col("start_ns") < t0) | (pl.col("end_ns") > t1)
+    sums = ran.select(value=(used * part).sum(), straddling=used.filter(cut_off & (part > 0)).sum())
+    value, straddling = sums.row(0) if ran.height else (None, 0.0)
+    reason = "executions that straddle an end of the window; daemons are waited for by nobody of theirs"
+    status = "ok" if ran.height else "lost"
+    yield SourceReading("cpu_sessions", "executions", value, "cores", status, reason, ANY, straddling)
 
 
 def _rest_of_machine(cut: Tables, shared_used: float | None) -> SourceReading:
@@ -226,7 +268,7 @@ def _traced(cut: Tables, roles: tuple[str, ...] | None, quantity: str) -> Iterat
         return
     tasks = _of_roles(cut["cut_tasks"], roles).filter(pl.col("run_ns") > 0)
     missed = tasks.join(trace, on=["pid", "tid"], how="anti").height
-    value, status = _used(trace, roles)
+    value, status = _used(trace, (*roles, BRIEF) if roles is not None and _tree(cut) else roles)
     if missed:
         value, status = None, f"{missed} of {tasks.height} tasks not traced"
     stale = _stale(cut["cut_tasks"], roles)
@@ -244,12 +286,17 @@ def _shares_group(cut: Tables) -> bool:
     return bool(places["server"] & places["driver"])
 
 
+_STOLEN = {
+    "trace": "the scheduler trace counts what the hypervisor withheld, too",
+    "books": "the CPU time of tasks may include what the hypervisor withheld",
+}
+_ON_CPU = ("cpu_used", "cpu_sessions", "cpu_used_machine", "run_and_runq")
 _CELL = [c.name for c in CELL]
 _NEEDED = (
-    *("windows", "rates", "cell_sessions", "cell_sources", "events"),
+    *("windows", "rates", "cell_sessions", "cell_sources", "cell_executions", "events"),
     *("cut_tasks", "cut_work", "cut_levels", "cut_traced", "cut_waits"),
 )
-_OBSERVED = (cpu, sessions_cpu, machine, db_time, runnable, executions, work, logical_reads)
+_OBSERVED = (cpu, sessions_cpu, machine, served, runnable, executions, work, logical_reads)
 
 
 def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
@@ -267,24 +314,38 @@ def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
 
 
 def _judged(heard: list[SourceReading], ledger: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    references: dict[str, float] = {}
+    references: dict[str, SourceReading] = {}
+    steal = next((t.value for t in heard if t.quantity == "steal" and t.value is not None), 0.0)
     for t in heard:
         row = {name: getattr(t, name) for name in ("quantity", "source", "value", "unit", "status")}
         row |= {"relative_difference": None, "verdict": "unknown", "reason": t.reason or None}
         if t.value is not None and t.quantity not in references:
-            references[t.quantity] = t.value
+            references[t.quantity] = t
             row["verdict"] = "reference"
         elif t.value is not None:
-            reference = references[t.quantity]
+            first = references[t.quantity]
+            reference = first.value or 0.0
             difference = t.value - reference
             row["tolerance"] = allowed = TOLERANCE[t.quantity] * abs(reference)
             row["relative_difference"] = difference / reference if reference else None
             row["verdict"] = "differs"
+            by = {_clock(t), _clock(first)}
+            stolen = steal if len(by) > 1 and t.quantity in _ON_CPU else 0.0
             if abs(difference) <= allowed or _inside(t, reference, ledger):
                 row["verdict"] = "agrees"
             elif -t.low_by - allowed <= difference <= t.high_by + allowed:
                 row["verdict"] = "not comparable"
+            elif -t.low_by - allowed - stolen <= difference <= t.high_by + allowed + stolen:
+                why = _STOLEN["trace" if "trace" in by else "books"]
+                row |= {"verdict": "not comparable", "reason": f"{why}: {steal:.3g} CPUs"}
         yield row
+
+
+def _clock(t: SourceReading) -> str:
+    """What CPU time is read from. A switch to a task and the next from it are all that the trace sees: what
+    the hypervisor withheld in between is CPU time to it. To the ticks of the machine it is none. To the
+    kernel's books of tasks and groups it is, unless the kernel takes it off (PARAVIRT_TIME_ACCOUNTING)."""
+    return "trace" if TRACE in t.source else "ticks" if t.source.startswith("host") else "books"
 
 
 def _inside(t: SourceReading, reference: float, ledger: pl.DataFrame) -> bool:

@@ -10,7 +10,6 @@ from dbdyno.account.ledger.groups import (
     SCOPES,
     Groups,
     asleep,
-    groups,
     missed,
     not_asleep,
     not_awake,
@@ -28,9 +27,8 @@ from dbdyno.model.tables import Tables, conform, empty
 from dbdyno.model.units import NS_PER_S
 
 
-def ledger_of(found: Joint, cut: Tables) -> pl.DataFrame:
+def ledger_of(found: Joint, everyone: Groups, cut: Tables) -> pl.DataFrame:
     """Table ``ledger``: exact and sampled accounts of sessions, rungs, helpers, those beside; then memos."""
-    everyone = groups(found.tasks)
     if everyone.table.is_empty():
         return empty("ledger")
     whole = everyone.only("session", "brief", "rung")
@@ -64,7 +62,7 @@ _KEYS = ("state", *LABEL)
 _ENDS = ("", "_low", "_high")
 
 
-def events_of(found: Joint, cut: Tables) -> pl.DataFrame:
+def events_of(found: Joint, everyone: Groups, cut: Tables) -> pl.DataFrame:
     """Table ``events``: per session, rung and helper the seconds per second on a CPU, asleep and in the run
     queue under each state and wait event.
 
@@ -72,7 +70,7 @@ def events_of(found: Joint, cut: Tables) -> pl.DataFrame:
     are to be had, ``sleep`` is the time the server's word says so, and time that is active without a wait
     event has that status.
     """
-    serving = groups(found.tasks).only("session", "rung", "helper")
+    serving = everyone.only("session", "rung", "helper")
     if serving.table.is_empty():
         return empty("events")
     rows = pl.concat([_labelled(found, serving), _unseen(found, serving)], how="diagonal")

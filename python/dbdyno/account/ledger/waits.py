@@ -34,10 +34,10 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
     hidden = not_asleep(joint, groups).with_columns(account=pl.lit("sleep"), status=pl.lit("ok"))
     rows = pl.concat([rows, groups.named(hidden, source="wait_source")], how="diagonal")
     rows = _with_hidden(rows, groups)
-    whole = groups.only("session", "brief", "rung")
+    whole, unseen = groups.only("session", "brief", "rung"), missed(joint, groups)
     filled = [
         rows,
-        *(_absent(joint, rows, g, name, cut) for g, name in ((groups, "sleep"), (whole, "client"))),
+        *(_absent(unseen, rows, g, name, cut) for g, name in ((groups, "sleep"), (whole, "client"))),
     ]
     return pl.concat(filled, how="diagonal").select(
         "group", "account", "detail", "low", "high", "status", "source", aas="value"
@@ -59,7 +59,9 @@ def _seen() -> pl.Expr:
     return pl.when(pl.col("hidden") == pl.col("tasks")).then(_HIDDEN).otherwise(others)
 
 
-def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut: Tables) -> pl.DataFrame:
+def _absent(
+    unseen: pl.DataFrame, rows: pl.DataFrame, groups: Groups, account: str, cut: Tables
+) -> pl.DataFrame:
     """For groups without any: 0, up to what so many samples may have missed and unheard tasks slept; NULL and
     why where no task was heard, or its figures are unknown."""
     empty = groups.table.filter(pl.col("scope") != "beside").join(
@@ -71,7 +73,7 @@ def _absent(joint: Joint, rows: pl.DataFrame, groups: Groups, account: str, cut:
     whole = pl.col("whole") > 0
     told = ~hidden & whole
     some = pl.format("{} of {} tasks", "heard", "tasks")
-    empty = empty.join(missed(joint, groups), on="group", how="left", maintain_order="left")
+    empty = empty.join(unseen, on="group", how="left", maintain_order="left")
     return empty.select(
         "group",
         account=pl.lit(account),
@@ -126,7 +128,8 @@ def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Table
     added = accounts.filter(pl.col("account").is_in(_SUMMED)).group_by("group").agg(added=pl.col("aas").sum())
     over = pl.col("over_ns")
     sampled = joint.tasks.filter(~pl.col("exact"))
-    off = groups.members.join(sampled, on="task").group_by("group").agg(off=(pl.col("off_ns") / over).sum())
+    loose = sampled.filter(~pl.col("ended") | pl.col("samples").is_not_null())  # else it is all asleep
+    off = groups.members.join(loose, on="task").group_by("group").agg(off=(pl.col("off_ns") / over).sum())
     slept = sampled_asleep(joint, groups, sampled).drop("value")
     traced = groups.members.join(_remainder(joint), on="task").group_by("group").agg(pl.col("rest").sum())
     error = slack(joint.tasks, groups).select("group", error="off")
@@ -206,10 +209,11 @@ def _wall(groups: Groups) -> pl.DataFrame:
 
 def _raw(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """Sampled run-queue or CPU time in all, and by the label of the wait that it hid behind."""
-    rows = joint.seen.of("raw", {"detail": wait_label()})
-    by_label = sums(rows, groups.members, ["kind", "detail"]).filter(kind="runnable")
-    yield _shares(sums(rows, groups.members, ["kind"]).filter(kind="runnable"), "runnable", groups)
-    yield _shares(by_label.filter(pl.col("detail") != NO_EVENT), "label.runnable", groups)
+    names = {"runnable": pl.lit(None, pl.String), "label.runnable": wait_label()}
+    rows = joint.seen.each("raw", {name: {"detail": detail} for name, detail in names.items()})
+    found = sums(rows, groups.members, ["kind", "detail"], apart=["account"])
+    runnable = (pl.col("kind") == "runnable") & pl.col("detail").ne_missing(NO_EVENT)
+    yield _shares(found.filter(runnable).sort("account", descending=True, maintain_order=True), groups)
 
 
 def _ran(joint: Joint, groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
@@ -270,21 +274,23 @@ def _workers(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
 def _naive(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """What the server's word alone is taken for elsewhere: active is DB time, active without event CPU."""
     active = (pl.col("state") == "active").fill_null(False)
-    for account, which in (("naive.cpu", active & pl.col("wait_class").is_null()), ("naive.active", active)):
-        found = sums(joint.asked.of("y", {"told": which}), groups.members, ["told"])
-        never = found.filter(~pl.col("told")).join(found.filter("told"), on="group", how="anti")
-        none = never.with_columns(value=0.0, p_low=0.0, p_high="p_unseen")
-        both = pl.concat([found.filter("told"), none])
-        whole = groups.table.filter(pl.col("stateless") == 0).select("group")
-        both = both.join(whole, on="group", how="semi", maintain_order="left")
-        yield _shares(both, account, groups).with_columns(source=pl.lit(ASKED))
+    on_cpu = active & pl.col("wait_class").is_null()
+    rows = joint.asked.each("y", {"naive.cpu": {"told": on_cpu}, "naive.active": {"told": active}})
+    found = sums(rows, groups.members, ["told"], apart=["account"])
+    seen = found.filter("told")
+    never = found.filter(~pl.col("told")).join(seen, on=["group", "account"], how="anti")
+    none = never.with_columns(value=0.0, p_low=0.0, p_high="p_unseen")
+    whole = groups.table.filter(pl.col("stateless") == 0)
+    both = pl.concat([seen, none]).join(whole, on="group", how="semi", maintain_order="left")
+    ordered = both.sort("account", descending=True, maintain_order=True)
+    yield _shares(ordered, groups).with_columns(source=pl.lit(ASKED))
 
 
-def _shares(found: pl.DataFrame, account: str, groups: Groups) -> pl.DataFrame:
+def _shares(found: pl.DataFrame, groups: Groups) -> pl.DataFrame:
     return groups.named(found, "raw_source").select(
         "group",
+        "account",
         *(["detail"] if "detail" in found.columns else []),
-        account=pl.lit(account),
         aas="value",
         low=pl.col("p_low") * pl.col("whole"),
         high=pl.col("p_high") * pl.col("whole"),

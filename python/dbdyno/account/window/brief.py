@@ -8,6 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.account.window.deltas import TASK
+from dbdyno.account.window.trees import is_tree, unseen, with_sessions
 from dbdyno.model.brief import BRIEF, LEAST_NS, MOST_LOST, SHORT_HELPER, STATUS, children, logons, met, unmet
 from dbdyno.model.raw import RawCell, once_a_cell
 from dbdyno.model.units import TICK_NS
@@ -16,6 +17,8 @@ from dbdyno.model.units import TICK_NS
 @once_a_cell
 def role(cell: RawCell) -> str:
     """What they are to this cell."""
+    if is_tree(cell):
+        return BRIEF
     if cell.meta.cell.sessions or cell.meta.chosen:
         return "other"
     return SHORT_HELPER if established(cell) == 0 else BRIEF
@@ -27,14 +30,15 @@ def established(cell: RawCell) -> int | None:
     return logons(cell.tables["counters"], met(read, cell.meta.t0_ns))
 
 
-def brief_task(cell: RawCell) -> pl.DataFrame | None:
-    """The row of ``cut_tasks``: CPU time from the main process's children; all else is unknown."""
+def brief_task(cell: RawCell, reads: pl.DataFrame) -> pl.DataFrame | None:
+    """The row of ``cut_tasks``: CPU time from the main process's children; all else is unknown. ``reads``: of
+    all tasks."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
-    its_role = role(cell)
-    if its_role == "other" and cell.tables["traced"].height:
+    its_role, tree = role(cell), is_tree(cell)
+    if (its_role == "other" or tree) and cell.tables["traced"].height:
         return None  # the trace has each of them by itself
-    found = children(cell.tables["tasks"], t0, t1)
-    if found is None or not (found.any or (established(cell) and found.cpu_ns > LEAST_NS)):
+    found = unseen(reads, t0, t1) if tree else children(cell.tables["tasks"], t0, t1)
+    if found is None or not (found.any or ((tree or established(cell)) and found.cpu_ns > LEAST_NS)):
         return None
     row = {"role": its_role, "run_ns": found.cpu_ns, "wall_ns": found.cpu_ns, "over_ns": found.wall_ns}
     return pl.DataFrame([row | _whole(t0, t1) | {"status": STATUS}], schema_overrides=_SCHEMA)
@@ -46,12 +50,12 @@ def without_briefly_met(read: pl.DataFrame, cell: RawCell, followed: pl.DataFram
     A process that the trace ``followed`` has its figures from there. Sessions of the driver, and chosen ones,
     stay: what is unknown of them is said of each.
     """
-    if cell.meta.cell.sessions or cell.meta.chosen:
+    if (cell.meta.cell.sessions and not is_tree(cell)) or cell.meta.chosen:
         return read
     briefly = (pl.col("role") == "session") & pl.col("run_ns").is_null()
     briefly &= pl.col("status").is_in(["vanished", "too short"])
     born = (pl.col("start_ticks") * TICK_NS > cell.meta.t0_ns).fill_null(True)
-    told = followed.select("pid", "start_ticks", followed=True)
+    told = followed.select("pid", "start_ticks", followed=True).unique()  # a row a thread
     outside = ~pl.col("partial")  # seen by no sample of the window
     read = read.join(told, on=["pid", "start_ticks"], how="left", maintain_order="left")
     return read.filter(~(briefly & (born | outside)) | pl.col("followed").fill_null(False)).drop("followed")
@@ -62,9 +66,13 @@ def told_apart(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     its_role = role(cell)
     if its_role == "other":
         return reads
+    reads = with_sessions(reads, cell)
     named = unmet(cell.tables["traced"], cell.tables["tasks"]).with_columns(its_role=pl.lit(its_role))
     joined = reads.join(named, on=["pid", "start_ticks"], how="left", nulls_equal=True, maintain_order="left")
-    return joined.with_columns(role=pl.coalesce("its_role", "role")).drop("its_role")
+    unnamed = pl.col("role") == "other"
+    return joined.with_columns(
+        role=pl.when(unnamed).then(pl.coalesce("its_role", "role")).otherwise("role")
+    ).drop("its_role")
 
 
 def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFrame:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -129,24 +129,16 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     parts = _parts(cell, engine) if engine["name"].is_in([*OWN.values()]).any() else {}
     if not parts:
         return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("own", "warm_up"))
-    rows = [(name, part.share, part.warm_up, _own(cell, engine, name, part)) for name, part in parts.items()]
-    told = pl.DataFrame(
-        rows, {"name": pl.String} | dict.fromkeys(("share", "warm_up", "own"), pl.Float64), orient="row"
-    )
-    names = {part: [n for n, p in parts.items() if p == part] for part in parts.values()}
-    grown = pl.concat(_growth(engine, p).filter(pl.col("name").is_in(mine)) for p, mine in names.items())
-    mine = (
-        grown.filter(pl.col("grown") >= 0)
-        .join(told, on="name")
-        .select(
-            "scope",
-            "warm_up",
-            origin=pl.lit("engine"),
-            key="name",
-            by_calls=(pl.col("grown") - pl.col("own")).clip(0) * pl.col("share"),
-            own=pl.col("own") * pl.col("share"),
-        )
-    )
+    values, made = _values(engine), []
+    for name, part in parts.items():
+        own = _own(cell, values, name, part)
+        for scope, grown in _growth(values, name, part):
+            if grown >= 0:
+                by_calls = max(grown - own, 0.0) * part.share
+                made.append(("engine", scope, name, part.warm_up, by_calls, own * part.share))
+    columns: dict[str, Any] = dict.fromkeys(("origin", "scope", "key"), pl.String)
+    columns |= dict.fromkeys(("warm_up", "by_calls", "own"), pl.Float64)
+    mine = pl.DataFrame(made, columns, orient="row")
     joined = found.join(mine, on=["origin", "scope", "key"], how="left", maintain_order="left")
     whole = pl.col("by_calls").is_not_null() & pl.col("delta").is_not_null()
     length = pl.when(whole).then(pl.lit(cell.meta.t1_ns - cell.meta.t0_ns)).otherwise("wall_ns")
@@ -162,13 +154,20 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     ).drop("by_calls")
 
 
-def _growth(engine: pl.DataFrame, part: _Part) -> pl.DataFrame:
-    first, last = (
-        engine.filter(pl.col("phase") == phase).select("scope", "name", pl.col("value").alias(phase))
-        for phase in (part.first, part.last)
-    )
-    both = first.join(last, on=["scope", "name"], maintain_order="left")
-    return both.select("scope", "name", grown=pl.col(part.last) - pl.col(part.first))
+_Values = Mapping[tuple[str, str, str], float]
+"""Of the engine's counters, by phase, scope and name."""
+
+
+def _values(engine: pl.DataFrame) -> _Values:
+    known = engine.drop_nulls("value").select("phase", "scope", "name", "value").iter_rows()
+    return {(phase, scope, name): value for phase, scope, name, value in known}
+
+
+def _growth(values: _Values, name: str, part: _Part) -> Iterator[tuple[str, float]]:
+    """By scope."""
+    for (phase, scope, its), value in values.items():
+        if (phase, its) == (part.first, name) and (part.last, scope, name) in values:
+            yield scope, values[part.last, scope, name] - value
 
 
 def _parts(cell: RawCell, engine: pl.DataFrame) -> dict[str, _Part]:
@@ -205,15 +204,14 @@ def _in_calls(cell: RawCell, calls: float) -> float | None:
     return float(whole["in_call_ns"][0]) if whole.height else None
 
 
-def _own(cell: RawCell, engine: pl.DataFrame, name: str, part: _Part) -> float:
+def _own(cell: RawCell, values: _Values, name: str, part: _Part) -> float:
     """What dbdyno's own connections added to a counter: statements, samples and probes, each a transaction;
     blocks that a probe reads."""
     if name in OWN:
         samples = cell.tables["sampler"].filter(
             (pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok")
         )
-        grown = _growth(engine, part).filter(pl.col("name") == OWN[name])["grown"]
-        return float(grown.sum() or 0.0) + samples.height
+        return sum(grown for _, grown in _growth(values, OWN[name], part)) + float(samples.height)
     probes = _work(cell) if name == "logical_reads" else None
     counted = probes.filter(pl.col("is_work")) if probes is not None else None
     if counted is not None and "lio" in counted["name"]:

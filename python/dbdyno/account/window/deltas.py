@@ -19,6 +19,9 @@ NEAR_NS = 200_000_000
 SAME_NS = 1_000_000
 """Reads of a task and of its labels lie no further apart; its birth lies further before its first read."""
 
+ENDED = "X"
+"""State in a row that the kernel told at a task's end: its figures are exact, a row of zeros is its start."""
+
 TASK = ("pid", "tid", "start_ticks")
 ENDS = ("from_ns", "to_ns")
 
@@ -63,6 +66,8 @@ def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int) -> pl.Dat
     partial = late | early
     once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
     least = pl.when(partial).then(shortest_ns).otherwise(shortest_ns - 2 * NEAR_NS)
+    if "state_b" in both.columns:  # told at its end: no figure is old
+        least = pl.when(pl.col("state_b") == ENDED).then(1).otherwise(least)
     short, fallen = (wall < least) | once, pl.col("fallen").fill_null(False)
     # a window that began before the first reads, or ended after the last, is as long as what was read of it
     begin_ns = t0 if first_ns is None or first_ns <= t0 + NEAR_NS else first_ns  # type: ignore[operator]

@@ -14,11 +14,12 @@ import polars as pl
 from dbdyno.account.window import paced
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import key
+from dbdyno.account.window.trees import is_tree
 from dbdyno.model.data_sources import files
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import ByCell, Tables, conform, empty, quantiles_ns, rows
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import LOG_BYTES, READ_REQUESTS
+from dbdyno.model.wait_families import LOG_BYTES, READ_CALLS, READ_REQUESTS, STORAGE_BYTES
 from dbdyno.stats.autocorrelation import correlated
 
 # How sure a window's own figures are: standard errors from what happened in it second by second.
@@ -68,7 +69,7 @@ def _over_time(cell: RawCell) -> pl.DataFrame:
 
 
 def _response(bins: pl.DataFrame) -> float | None:
-    """Of the ratio of two sums, by its residuals (Cochran 1977, Sampling Techniques, 6.4)."""
+    """Error of the ratio of two sums, by its residuals (Cochran 1977, Sampling Techniques, 6.4)."""
     calls = int(bins["calls"].sum())
     if not calls:
         return None
@@ -111,13 +112,10 @@ def _sessions(cell: RawCell, cut: Tables) -> pl.DataFrame:
     span = pl.col("last_end_ns") - pl.col("first_start_ns")
     if paced.is_paced(cell):  # a session may have had a call or two
         span = pl.when(span.is_not_null()).then(paced.span_ns(cell))
+    if cell.meta.cell.once:  # so many calls in all: their sum is that over the time until the last has ended
+        span = pl.col("last_end_ns").max() - pl.col("first_start_ns").min()
     worked = cut["cut_work"].filter("is_work")
-    cpu = cut["cut_tasks"].filter(pl.col("role") == "session")
-    cpu = cpu.group_by("session").agg(
-        # over its own life, as the rate is; a worker's over what its leader's session had of it
-        cpu=_sum(pl.col("run_ns") / pl.when("worker").then("over_ns").otherwise("wall_ns")),
-        cpu_status=pl.col("status").sort_by("worker").first(),
-    )
+    cpu = _of_executions(cell, span) if is_tree(cell) else _of_tasks(cut["cut_tasks"])
     if pooled(cell):  # those tasks serve all sessions in turn
         cpu = cpu.clear()
     return (
@@ -133,6 +131,28 @@ def _sessions(cell: RawCell, cut: Tables) -> pl.DataFrame:
             how="left",
         )
         .sort("session")
+    )
+
+
+def _of_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
+    """``cpu`` of each session and its status."""
+    mine = tasks.filter(pl.col("role") == "session")
+    return mine.group_by("session").agg(
+        # over its own life, as the rate is; a worker's over what its leader's session had of it
+        cpu=_sum(pl.col("run_ns") / pl.when("worker").then("over_ns").otherwise("wall_ns")),
+        cpu_status=pl.col("status").sort_by("worker").first(),
+    )
+
+
+def _of_executions(cell: RawCell, span: pl.Expr) -> pl.DataFrame:
+    """The same of trees of processes: what was booked to their executions, over the span of the rate."""
+    counted = cell.tables["executions"].filter((pl.col("outcome") == "ok") & pl.col("measured"))
+    used = counted.group_by("session").agg(used=_sum(pl.col("user_ns") + pl.col("system_ns")))
+    spans = cell.tables["sessions"].select("session", span=span).join(used, on="session")
+    return spans.select(
+        "session",
+        cpu=pl.when(pl.col("span") > 0).then(pl.col("used") / pl.col("span")),
+        cpu_status=pl.when(pl.col("used").is_null()).then(pl.lit("not supported")).otherwise(pl.lit("ok")),
     )
 
 
@@ -152,8 +172,8 @@ def _per_session(cell: RawCell, sessions: pl.DataFrame) -> Iterator[Row]:
             ("response_max_ns", "ns", s["max_ns"], idle, _DRIVER),
             ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),
             *_work_rate(cell, s["rate"], work, work_status, work_source),
-            ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
-            ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
+            ("cpu_per_call_ns", "ns", per_call, cpu_status, _cpu_source(cell)),
+            ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _cpu_source(cell)),
         )
         yield from (_row("session", s["session"], *figure) for figure in figures)
 
@@ -182,16 +202,22 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         *paced.figures(cell),
         ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),
         *_work_rate(cell, rate, work, work_status, work_source),
-        ("cpu_per_call_ns", "ns", per_call, cpu_status, _TASKS),
-        ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _TASKS),
+        ("cpu_per_call_ns", "ns", per_call, cpu_status, _cpu_source(cell)),
+        ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _cpu_source(cell)),
         *within(cell),
         _a_call(LOG_BYTES, "bytes", cut, sessions, rate),
         _a_call(READ_REQUESTS, "requests", cut, sessions, rate),
+        _a_call(READ_CALLS, "system calls", cut, sessions, rate),
+        _a_call(STORAGE_BYTES, "bytes", cut, sessions, rate),
         *_calibrated(cell),
         _round_trips(sessions),
         *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver"), rate),
     )
     yield from (_row("rung", None, *figure) for figure in figures)
+
+
+def _cpu_source(cell: RawCell) -> str:
+    return "executions" if is_tree(cell) else _TASKS
 
 
 def _rung_cpu(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> tuple[float | None, str]:

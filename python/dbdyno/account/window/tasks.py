@@ -8,10 +8,11 @@ import polars as pl
 
 from dbdyno.account.window.attribution import fold, sessions_of, workers
 from dbdyno.account.window.brief import brief_task, without_briefly_met
-from dbdyno.account.window.cells import for_each, middle
+from dbdyno.account.window.cells import SHORTEST_NS, for_each, middle
 from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
+from dbdyno.account.window.trees import is_tree, outside, with_ends, with_sessions
 from dbdyno.model.raw import RawCell
 from dbdyno.model.units import TICK_NS
 
@@ -36,13 +37,17 @@ def reads_of(cell: RawCell) -> pl.DataFrame:
 
 def _cut(cell: RawCell) -> pl.DataFrame:
     meta = cell.meta
-    reads = _with_waits(_with_births(reads_of(cell), meta.t0_ns))
-    found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE)
+    known = with_ends(with_sessions(reads_of(cell), cell), cell)
+    reads = _with_waits(_with_births(known, meta.t0_ns))
+    shortest_ns = 1 if is_tree(cell) else SHORTEST_NS  # what is not read of tasks that end is in another row
+    found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE, shortest_ns)
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
+    if is_tree(cell):
+        read = read.filter(~outside(meta.t0_ns, meta.t1_ns))
     brief = _too_brief(cell, read)
     read = read.join(brief, on=list(TASK), how="anti", nulls_equal=True)
     found = pl.concat([read, _unread(cell, read)], how="diagonal_relaxed")
-    group = brief_task(cell)
+    group = brief_task(cell, known)
     followed = traced_tasks(cell)
     if group is None and followed.is_empty():
         return found
@@ -59,6 +64,7 @@ def _with_births(reads: pl.DataFrame, t0: int) -> pl.DataFrame:
     first = reads.sort("at_ns").unique(TASK, keep="first", maintain_order=True)
     birth, lived = pl.col("start_ticks") * TICK_NS, pl.sum_horizontal(_SURE)
     fits = (birth > t0) & (birth <= pl.col("at_ns")) & (lived <= pl.col("at_ns") - birth + TICK_NS)
+    fits &= (lived > 0) | (pl.col("state") == "R").fill_null(True)  # else that is its birth
     zeros = [
         pl.when(pl.col(n).is_not_null()).then(0).cast(reads.schema[n]).alias(n) for n in (*_SURE, *_MORE)
     ]
@@ -112,6 +118,8 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     tasks = fold(cell.tables["tasks"], workers(cell))
     tries = tasks.filter((pl.col("status") != "ok") & ~pl.col("worker"))
     missing = sessions_of(cell).join(read.filter(pl.col("role") == "session"), on="session", how="anti")
+    if is_tree(cell):
+        missing = missing.clear()  # its processes come and go: it may have had none
     why = tries.group_by("session").agg(pl.col("status").sort_by("before_ns").last())
     missing = missing.join(why, on="session", how="left").with_columns(role=pl.lit("session"))
     others = tries.filter(pl.col("role") != "session").join(read, on="role", how="anti")

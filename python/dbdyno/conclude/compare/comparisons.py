@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare import paced
+from dbdyno.conclude.compare.cache_placement import cache_placement
 from dbdyno.conclude.compare.effects import Cells, Key, cells_of
 from dbdyno.conclude.compare.sizes import check_sizes
 from dbdyno.conclude.compare.summary import notes, summary, whys
@@ -54,7 +55,9 @@ def of_runs(a: Results, b: Results) -> Iterator[Difference]:
 
 
 def _environment(results: Results) -> dict[str, str]:
-    flat = _flat(results.environment.model_dump(mode="json"))
+    flat = _flat(results.environment.model_dump(mode="json", exclude={"conditions"}))
+    for c in results.environment.conditions:
+        flat[f"check: {c.title}{f' ({c.variant})' if c.variant else ''}"] = f"{c.state}: {c.value}"
     return {k: v for k, v in flat.items() if not any(k == c or k.startswith(f"{c}.") for c in _CHANGING)}
 
 
@@ -126,6 +129,8 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
         )
     differences = of_variants(results.plan, baseline)
     made = _made("variants", [results], baseline, matches, options, differences, cells.left_out)
+    places = tuple(cache_placement(results, cells, made, work_short(results)))
+    made = made.model_copy(update={"conclusions": (*places, *made.conclusions)})
     return _with_capacities(made, {v: (cells, v) for v in names}, matches)
 
 

@@ -49,14 +49,15 @@ class Cells(NamedTuple):
         return list(dict.fromkeys(k.workload for k in self.of))
 
 
-def cells_of(tables: Tables) -> Cells:
-    """From ``windows`` and ``rates``. A cell whose window or driver makes its figures useless is left out."""
+def cells_of(tables: Tables, *, limited: bool = False) -> Cells:
+    """From ``windows`` and ``rates``. A cell whose window or driver makes its figures useless is left out;
+    with ``limited`` not for its driver: what a call costs the server is known there, too."""
     found: dict[Key, dict[int, CellFigures]] = {}
     left_out: list[tuple[str, str]] = []
     parts = ByCell({"rates": tables["rates"].filter(pl.col("scope") == "rung")})
     for w in tables["windows"].iter_rows(named=True):
         rates = dict(parts.table("rates", w["cell"]).select("name", "value").rows())
-        why = "it was limited by the client" if is_limit(rates) else ""
+        why = "it was limited by the client" if is_limit(rates) and not limited else ""
         if w["status"] == "invalid":
             why = w["reason"] or "invalid"
         if why:
@@ -114,7 +115,7 @@ def _by_difference(m: Moments) -> dict[str, float]:
 def exact_effect(
     baseline: Sequence[float], variant: Sequence[float], test: Test | None, basis: Basis
 ) -> Effect:
-    """Of two sides that do not vary, at least two values each. No interval can be had: two values that are
+    """For two sides that do not vary, at least two values each. No interval can be had: two values that are
     equally likely fall apart so with a chance of 2 ** (1 - n - m), and that is p."""
     (x, *_), (y, *_), n, m = baseline, variant, len(baseline), len(variant)
     return Effect(

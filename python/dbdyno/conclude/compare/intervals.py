@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -185,7 +186,7 @@ def _renumbered(found: IntervalFigures, baseline: IntervalFigures) -> IntervalFi
     if not known:
         return found
     moved = found.statements.with_columns(pl.col("query_id").replace(known))
-    return IntervalFigures(found.interval, found.databases, moved, found.relations, found.server)
+    return replace(found, statements=moved)
 
 
 def _joined(sides: Sequence[pl.DataFrame], key: list[str]) -> pl.DataFrame:

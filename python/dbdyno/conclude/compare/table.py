@@ -174,9 +174,9 @@ class Match:
     of: Mapping[str, str] = field(default_factory=dict)
     """The run of each label, where there are two."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Of a call, by label, where it was calibrated."""
+    """Size of a call by label, where it was calibrated."""
     rate_per_s: float | None = None
-    """Of paced load."""
+    """Rate of paced load; none: it is not paced."""
 
     def same_call(self, label: str) -> bool:
         """As the baseline's."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno.conclude.ground_truth import CpuUse
-from dbdyno.limits import processes
+from dbdyno.kernel import processes
 from dbdyno.model.units import NS_PER_S, TICK_NS
 
 _STEAL = 7

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dbdyno import limits
+from dbdyno.kernel.control_groups import words
 from dbdyno.limits import places
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan import LimitSpec
@@ -42,4 +43,4 @@ def quota(main_pid: int, cpus: float) -> Iterator[tuple[Path, ...]]:
 
 def _counts(group: Path) -> bool:
     usage, stat = (group / name for name in _COUNTS)
-    return usage.exists() or "usage_usec" in places.words(stat)
+    return usage.exists() or "usage_usec" in words(stat)

@@ -45,13 +45,22 @@ def open_server(target: Target) -> PostgresServer:
     if target.dsn is not None:
         if target.bin_dir is not None:
             raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")
-        return PostgresServer(target.dsn)
+        return PostgresServer(_beside(target.dsn) if target.beside else target.dsn)
     instance = open_instance(target.bin_dir, Wish(target.settings, target.sessions))
     try:
         return PostgresServer(instance.address, instance)
     except BaseException:
         instance.close()
         raise
+
+
+def _beside(dsn: str) -> str:
+    """The same server; the connection is none of those that are observed."""
+    from psycopg.conninfo import make_conninfo
+
+    from dbdyno.engines.postgres.observation import OBSERVER
+
+    return make_conninfo(dsn, application_name=OBSERVER)
 
 
 def secret_in(dsn: str) -> str | None:

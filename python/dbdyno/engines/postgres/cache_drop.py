@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dbdyno import _core
 from dbdyno.engines.postgres import presence
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import Site
@@ -72,7 +71,7 @@ def check(site: Site) -> None:
             f"connect as superuser, or {_ELSE}",
         )
     if site.instance is not None:
-        connection.execute("create extension if not exists pg_buffercache")
+        connection.execute("create extension if not exists pg_buffercache schema public")
     found = connection.execute(_EXTENSION.encode()).fetchone()
     if found is None or not found[1]:
         verb = "CREATE EXTENSION pg_buffercache" if found is None else "ALTER EXTENSION pg_buffercache UPDATE"
@@ -154,20 +153,7 @@ def _dropped(file: Path) -> tuple[int, int | None]:
     try:
         os.fsync(descriptor)  # what is not written yet stays
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        size = os.fstat(descriptor).st_size
-        return size, _resident(descriptor, size) if os.access(file, os.W_OK) else None
     finally:
         os.close(descriptor)
-
-
-def _resident(descriptor: int, size: int) -> int | None:
-    """Bytes in the page cache; who may not write to a file is shown all of it (mincore(2))."""
-    if not size:
-        return 0
-    flags = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
-    with mmap.mmap(descriptor, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as mapped:
-        first = ctypes.c_char.from_buffer(mapped)
-        address = ctypes.c_void_p(ctypes.addressof(first))
-        failed = ctypes.CDLL(None).mincore(address, ctypes.c_size_t(size), flags)
-        del first  # else the map cannot be closed
-    return None if failed else sum(f & 1 for f in flags) * mmap.PAGESIZE
+    ((size, cached, _, _),) = _core.page_cache([(file, b"", 0)], os.sysconf("SC_PAGE_SIZE"), 0)
+    return size or 0, cached

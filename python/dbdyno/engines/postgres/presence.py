@@ -201,7 +201,7 @@ def _contained(asked: _Asked) -> int | None:
     """Our backend's process where it is seen under another number: its number inside is the last of NSpid
     (proc_pid_status(5))."""
     for pid in _all_processes():
-        numbers = _status(pid).get("NSpid", "").split()
+        numbers = said_of(pid).get("NSpid", "").split()
         if len(numbers) > 1 and int(numbers[-1]) == asked.said.pid and _name(pid) == _NAME:
             said = asked.said._replace(pid=pid)
             if asked.started_at(pid, said.age_s) and _serves(said):
@@ -274,7 +274,8 @@ def _start_s(pid: int) -> float | None:
     return int(fields[19]) / os.sysconf("SC_CLK_TCK") if fields else None
 
 
-def _status(pid: int) -> dict[str, str]:
+def said_of(pid: int) -> dict[str, str]:
+    """proc_pid_status(5); empty: it is gone, or hidden."""
     lines = _read(pid, "status").splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
@@ -304,17 +305,15 @@ def unlisted(main_pid: int, known: Container[int], *, all_helpers: bool) -> list
     """
     wanted = _HELPERS if all_helpers else _UNLISTED
     titles = {
-        pid: _read_file(f"/proc/{pid}/cmdline").strip("\0 ")
-        for pid in _children(main_pid)
-        if pid not in known
+        pid: _read_file(f"/proc/{pid}/cmdline").strip("\0 ") for pid in children(main_pid) if pid not in known
     }
     found = {pid: _TITLE.match(title) for pid, title in titles.items() if not _CLIENT.search(title)}
     return [(pid, title[1]) for pid, title in found.items() if title and title[1] in wanted]
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int, root: Path = Path("/")) -> list[int]:
     """Empty where the kernel has no CONFIG_PROC_CHILDREN."""
-    return [int(child) for child in _read_file(f"/proc/{pid}/task/{pid}/children").split()]
+    return [int(child) for child in _read_file(f"{root}/proc/{pid}/task/{pid}/children").split()]
 
 
 def _read_file(path: str) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 import psycopg
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import cache_drop, connect, loader, objects, script_halves, table_marks
+from dbdyno.engines.postgres import cache_drop, connect, loader, objects, script_halves, table_marks, warming
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.engines.postgres.table_making import Making
 from dbdyno.model.errors import TargetError, UsageError
-from dbdyno.model.resetting import Cache, CacheDrop, DataSet, changes_rows
+from dbdyno.model.resetting import Cache, CacheDrop, CacheWarming, DataSet, changes_rows
 from dbdyno.model.table_making import TableWish
 
 _LOCK_WAIT_S = 10
@@ -90,6 +90,21 @@ class Resets:
     def check_dropping(self) -> None:
         with doing("looking at what the cache can do"):
             cache_drop.check(self._site)
+
+    def warm(
+        self, workload: str, params: Mapping[str, Any], sessions: int, texts: Sequence[str]
+    ) -> CacheWarming:
+        with doing(f"reading the tables of {workload} into the caches"):
+            if workload in objects.names():
+                made = objects.half_of(workload).with_params(params).objects.names(sessions, params)
+                tables = [f"{objects.SCHEMA}.{name}" for name in made]
+            else:
+                tables = [t for s in self.data_sets(workload, params, texts) for t in s.tables]
+            return warming.warm(self._site, tables)
+
+    def cache_bytes(self, settings: Mapping[str, str]) -> int | None:
+        with doing("asking for the size of the cache"):
+            return warming.cache_bytes(self._site.connection(), settings)
 
     def drop_cache(self, name: str) -> CacheDrop:
         described = loader.description(name)
@@ -203,7 +218,12 @@ class Reloading(Making):
         if self._may_checkpoint():
             steps.append({"name": "checkpoint", "statements": [["checkpoint"]]})
         if self._cache == "warm":
-            steps.append({"name": "warming the cache", "statements": [[self._warming(n)] for n in names]})
+            steps.append(
+                {
+                    "name": "warming the cache",
+                    "statements": [[warming.statement(self._connection, n)] for n in names],
+                }
+            )
         return steps
 
     def _may_checkpoint(self) -> bool:
@@ -215,21 +235,6 @@ class Reloading(Making):
         query = f"select rolsuper or {role} from pg_catalog.pg_roles where rolname = current_user"
         row = self._connection.execute(query.encode()).fetchone()
         return row is not None and bool(row[0])
-
-    def _warming(self, table: str) -> str:
-        """By the server's own function where it is installed, with indexes; else the table is read."""
-        row = self._connection.execute(
-            "select quote_ident(n.nspname) from pg_catalog.pg_extension e "
-            "join pg_catalog.pg_namespace n on n.oid = e.extnamespace where e.extname = 'pg_prewarm'"
-        ).fetchone()
-        if row is None:
-            return f"select pg_catalog.count(*) from {table}"
-        parts = f"select relid from pg_catalog.pg_partition_tree('{table}') union select '{table}'::regclass"
-        return (
-            f"with parts (id) as ({parts}) select pg_catalog.sum({row[0]}.pg_prewarm(c.oid)) "
-            "from pg_catalog.pg_class c left join pg_catalog.pg_index i on i.indexrelid = c.oid "
-            "where c.relkind in ('r', 'i') and coalesce(i.indrelid, c.oid) in (select id from parts)"
-        )
 
     def undo(self) -> Sequence[str]:
         if self._loader is not None:

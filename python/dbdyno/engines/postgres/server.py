@@ -27,11 +27,14 @@ from dbdyno.engines.postgres import (
     timing,
     truth,
 )
+from dbdyno.engines.postgres.caching import Cache
 from dbdyno.engines.postgres.calibrate import Bench, calibrate
 from dbdyno.engines.postgres.checking import Checks
+from dbdyno.engines.postgres.conditions import Conditions
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import doing, recognised
 from dbdyno.engines.postgres.facts import sight
+from dbdyno.engines.postgres.login_trace import LoginTraces
 from dbdyno.engines.postgres.planning import Plans
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
@@ -40,6 +43,7 @@ from dbdyno.engines.postgres.resetting import Resets
 from dbdyno.engines.postgres.sessions import Recipe, recipe_of
 from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.snapshots import Snapshots
+from dbdyno.engines.postgres.storage_reads import StorageReads
 from dbdyno.engines.postgres.table_making import Tables
 from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.model.environment import ServerFacts
@@ -69,8 +73,8 @@ class PostgresServer:
     """See the module. ``instance``: the embedded server, ended by :meth:`close` where it is ours."""
 
     def __init__(self, dsn: str, instance: Instance | None = None) -> None:
-        self._dsn, self._instance = dsn, instance
-        self._connection = connect.connect(dsn)
+        self._dsn, self._instance, self._connection = dsn, instance, connect.connect(dsn)
+        self._front = Fronting()
         self.version: int = self._connection.info.server_version  # 180004
         self._database = self._connection.info.dbname
         with doing("looking at the server"), recognised():
@@ -80,8 +84,7 @@ class PostgresServer:
         self._target = connect.driver_target(self._connection)
         here = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect)
         self._settings = Keeper(here)
-        self._front = Fronting()
-        self._statement_reader = statements.Statements()
+        self._statement_reader, self._storage_reads = statements.Statements(), StorageReads()
         self._preloaded: enabling.Preloaded | None = None
         self._run: str | None = None  # which has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
@@ -94,10 +97,11 @@ class PostgresServer:
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
         self.snapshots = Snapshots(here, self._statements, self._added)
-        self.tables, self.resetting = Tables(here), Resets(here)
-        self.checking, self.planning, self.world = Checks(here), Plans(here), None
+        self.tables, self.resetting, self.login_tracing = Tables(here), Resets(here), LoginTraces(here)
+        self.checking, self.planning, self.conditions = Checks(here), Plans(here), Conditions(here)
+        self.caching = Cache(here, lambda: self._presence, self.backends, self._added)
+        self.commands = self.world = None
 
-    # -- what it is -----------------------------------------------------------------------------
     @property
     def wait_families(self) -> WaitFamilies:
         return families()
@@ -114,8 +118,7 @@ class PostgresServer:
         )
         return [*known, *self._presence.sources(), *self._front.sources()]
 
-    def _statements(self) -> Source:
-        """Libraries are looked at once: the list changes with a restart only."""
+    def _statements(self) -> Source:  # libraries are looked at once: the list changes with a restart only
         if not self._sight.statements_loaded and self._preloaded is None:
             with suppress(psycopg.Error):
                 self._preloaded = enabling.preloaded(self._connection)
@@ -152,7 +155,7 @@ class PostgresServer:
         self._connection, self.version = connection, connection.info.server_version
         self._target = connect.driver_target(connection)
 
-    # -- settings of a variant ------------------------------------------------------------------
+    # -- settings of a variant, how calls are sent, a pooler in front ----------------------------
     def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:
         with doing("checking settings"):
             return self._settings.check(settings)
@@ -165,14 +168,12 @@ class PostgresServer:
         if undo.kind == "pooler":
             return end_pooler(undo)
         with doing("putting back settings"):
-            return self._settings.put_back(undo) if undo.kind == "settings" else None
+            return (self._settings if undo.kind == "settings" else self.login_tracing).put_back(undo)
 
-    # -- how calls are sent ---------------------------------------------------------------------
     def check_driver(self, driver: DriverSetup) -> None:
         with doing("checking how calls are sent"):
             sessions.check_driver(self._connection, driver)
 
-    # -- a pooler in front ----------------------------------------------------------------------
     def check_pool(self, pool: Pool) -> None:
         connection_options.check_pooler(self._connection, self._target)
         self._front.check(pool, self._target, self.capacity())
@@ -336,6 +337,7 @@ class PostgresServer:
         if self._single:
             del added[OWN["transactions_committed"]]
         read += counters.own(added | {WARM_CALLS: self._warm}, phase, _core.now_ns())
+        read += self._storage_reads.rows(self._presence, phase, _core.now_ns)
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
 
     def statements(self, phase: str) -> pl.DataFrame:
@@ -383,10 +385,9 @@ class PostgresServer:
         with doing(f"running {case.name}"):
             return truth.brief_session(self._dsn, case)
 
-    # -- the end --------------------------------------------------------------------------------
     def clean(self) -> Sequence[str]:
         with doing("removing dbdyno's objects"):
-            return objects.clean(self._connection)
+            return [*self.login_tracing.remove(watched=False), *objects.clean(self._connection)]
 
     def close(self) -> None:
         for part in (self._front, self.snapshots, self._connection):

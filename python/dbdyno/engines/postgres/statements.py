@@ -37,7 +37,7 @@ _CONNECTION = re.compile(r"(\bpassword\s*=\s*|://[^:/@\s']*:)[^\s'@]+", re.IGNOR
 
 
 class Statements:
-    """Of one run: each text is asked for once."""
+    """One run's: each text is asked for once."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()  # their texts were asked for
@@ -88,9 +88,14 @@ class Statements:
 
 def statement(connection: Connection, more: str = "") -> str | None:
     """That reads all counters, with ``more`` columns; None where nothing is counted or may be read."""
+    return of_version(connection, "statements", more=more)
+
+
+def of_version(connection: Connection, file: str, **values: str) -> str | None:
+    """The statement in ``FILE.sql`` as this version of the extension needs it; None as above."""
     schema, version = _place(connection)
     names = next((names for since, names in NAMES.items() if version >= since), None)
-    return None if names is None else sql.fill("statements", schema=schema, more=more, **names)
+    return None if names is None else sql.fill(file, schema=schema, **names, **values)
 
 
 def safe(text: str) -> str:

@@ -12,12 +12,20 @@ from dbdyno.model.data_source import (
     TaskCounts,
 )
 from dbdyno.model.data_sources.blocking import BLOCKING
+from dbdyno.model.data_sources.memory import MEMORY_SOURCE
 from dbdyno.model.data_sources.profile import CPU_PROFILE
 from dbdyno.model.data_sources.sleeps import OFF_CPU
 from dbdyno.model.data_sources.statements import STATEMENTS
 from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
 
-BUILT_IN: tuple[DataSource, ...] = (SYSTEM_CALLS, STATEMENTS, CPU_PROFILE, OFF_CPU, BLOCKING)
+BUILT_IN: tuple[DataSource, ...] = (
+    SYSTEM_CALLS,
+    STATEMENTS,
+    CPU_PROFILE,
+    OFF_CPU,
+    BLOCKING,
+    MEMORY_SOURCE,
+)
 SOURCES = list(BUILT_IN)
 
 

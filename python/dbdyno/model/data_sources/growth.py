@@ -1,4 +1,7 @@
-"""Columns of what a measurement left behind, and of how its data were brought back before it."""
+"""Columns of what snapshots say of a measurement: what it left behind, tables too large for the cache.
+
+And of how its data were brought back before it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,11 @@ GROWTH: tuple[Column, ...] = (
 )
 
 RESETS: tuple[Column, ...] = (
-    _c("data_set", "str", "tables that were prepared together: dbdyno workload prepare NAME"),
+    _c(
+        "data_set",
+        "str",
+        "tables that were prepared together: dbdyno workload prepare NAME; or the workload's",
+    ),
     _c("how", "str", "loaded (emptied and loaded again) | unchanged (no measurement had changed them)"),
     _c("rows", "i64", "rows loaded", null=True),
     _c("duration_ns", "i64", "how long it took, with vacuum, indexes, checkpoint and caches", null=True),
@@ -35,7 +42,26 @@ RESETS: tuple[Column, ...] = (
     _c("page_cache_left_share", "f64", "share of the bytes that stayed there; NULL: not known", null=True),
 )
 
-RAW_GROWTH = {"growth": GROWTH, "resets": RESETS}
+LARGE_SCANS: tuple[Column, ...] = (
+    _c("database", "str", "its database", null=True),
+    _c("relation", "str", "table or partition that was scanned, with its schema"),
+    _c("seq_scans", "i64", "sequential scans of it"),
+    _c("index_scans", "i64", "index scans of it; 0: only sequential scans read its blocks", null=True),
+    _c("blocks_read", "i64", "its blocks that were not found in the cache", null=True),
+    _c("blocks_hit", "i64", "its blocks that were", null=True),
+    _c("blocks_read_all", "i64", "the same of all tables and indexes of all databases", null=True),
+    _c("table_bytes", "i64", "its size at the end"),
+    _c("block_bytes", "i64", "size of a block"),
+    _c("cache_bytes", "i64", "size of the server's cache"),
+    _c("scan_bytes", "i64", "sequential scans of a table larger than this use a small part of the cache"),
+)
+"""In an observation: between two snapshots, in the window in which the later one was taken."""
+
+RAW_GROWTH = {"growth": GROWTH, "resets": RESETS, "large_scans": LARGE_SCANS}
 """By measurement."""
-DERIVED_GROWTH = {"grown": (*CELL, *GROWTH), "resets_done": (*CELL, *RESETS)}
+DERIVED_GROWTH = {
+    "grown": (*CELL, *GROWTH),
+    "resets_done": (*CELL, *RESETS),
+    "large_scans_read": (*CELL, *LARGE_SCANS),
+}
 """The same of all measurements."""

@@ -117,6 +117,13 @@ window.dbdynoStrips = (function () {
       var path = part.colour && outline(data, p);
       if (path) svg.appendChild(node("path", { d: path, style: "fill:var(--" + part.colour + ")", "data-part": part.name }));
     });
+    (data.marks || []).forEach(function (mark) {
+      var x = (mark[0] - data.from) / (data.to - data.from) * data.pieces[0].length;
+      var line = node("line", { x1: x, x2: x, y1: 0, y2: rows, "vector-effect": "non-scaling-stroke", "data-mark": mark[1],
+        style: "stroke:var(--text);stroke-width:2;stroke-dasharray:2 2" });
+      line.appendChild(node("title", {})).textContent = mark[1];
+      svg.appendChild(line);
+    });
     grid.appendChild(svg);
     axis(grid, data);
     hover(svg, data);

@@ -197,6 +197,7 @@ def _strip_data(shown: Strip) -> dict[str, Any]:
         "from": shown.start_s,
         "to": shown.end_s,
         "left_out": shown.left_out,
+        "marks": [list(mark) for mark in shown.marks],
         "names": shown.names,
         "pieces": shown.pieces,
     }

@@ -135,6 +135,8 @@ def settings(wish: Wish, socket_dir: Path) -> dict[str, str]:
         "shared_buffers": shared_buffers(),
         "cluster_name": "dbdyno",
         "log_line_prefix": "%m [%p] ",
+        # its superuser is named as our own schema is: by "$user" a user's tables would land in there
+        "search_path": "public",
     }
     return ours | _STATISTICS | dict(wish.settings)
 

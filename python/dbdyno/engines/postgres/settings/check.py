@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 from psycopg import sql as pgsql
@@ -13,8 +14,10 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import values
 from dbdyno.engines.postgres.settings.values import PRELOADING, Guc, Site
 from dbdyno.model.errors import NotAvailable, NotPrivileged, ServerBusy, UsageError, did_you_mean
+from dbdyno.model.units import format_size
 
 _OWN_CONNECTIONS = 3  # control, activity, calibration
+_HUGE = ("huge_pages", "shared_buffers")
 _SETTABLE = ("user", "superuser")  # of the contexts: in any session, so in a trial, too
 _NOT_TRIED = ("log_timezone", "primary_slot_name")  # a line's end behind their value is no white space
 _GRANT_SINCE = 150000  # GRANT ALTER SYSTEM ON PARAMETER
@@ -82,6 +85,7 @@ def check(site: Site, settings: Mapping[str, str]) -> list[Asked]:
     wanting = [a for a in asked if not a.is_in_force(known)]
     _check_not_hidden(site, wanting)
     _check_connections(site, asked)
+    _check_huge_pages(site, asked, known)
     _check_restart(site, [a for a in wanting if a.at_start])
     return asked
 
@@ -260,6 +264,32 @@ def _check_connections(site: Site, asked: Sequence[Asked]) -> None:
                 f"max_connections = {a.value} leaves no room for {site.instance.sessions} sessions",
                 f"{least} or more",
             )
+
+
+def _check_huge_pages(site: Site, asked: Sequence[Asked], known: Mapping[str, Guc]) -> None:
+    """Asked of a server of our own alone: another one on this host may be in a container."""
+    wanted = {a.name: values.canonical(a.guc, a.value) for a in asked if a.guc and a.name in _HUGE}
+    if site.instance is None or wanted.get("huge_pages") != "on":
+        return
+    size = wanted.get("shared_buffers", known["shared_buffers"].setting)
+    row = site.connection().execute("select pg_catalog.current_setting('block_size')::bigint").fetchone()
+    needed = int(float(size or 0)) * int(row[0] if row else 0)
+    free, page = _huge_pages(Path("/proc/meminfo").read_text())
+    if free * page >= needed:
+        return
+    count = -(-needed * 11 // 10 // page) if page else 0
+    raise NotAvailable(
+        f"huge_pages = on: the kernel has {free} free huge pages, and a cache of {format_size(needed)} needs "
+        f"{-(-needed // page) if page else 'some'} or more",
+        f"reserve them first: sysctl vm.nr_hugepages={count}" if page else "a kernel with huge pages",
+    )
+
+
+def _huge_pages(meminfo: str) -> tuple[int, int]:
+    """Free pages, and the bytes of one (proc_meminfo(5)); 0: the kernel has none."""
+    lines = (line.split() for line in meminfo.splitlines())
+    found = {words[0]: int(words[1]) for words in lines if words and words[0].startswith("Huge")}
+    return found.get("HugePages_Free:", 0), found.get("Hugepagesize:", 0) * 1024
 
 
 def _check_restart(site: Site, wanting: Sequence[Asked]) -> None:

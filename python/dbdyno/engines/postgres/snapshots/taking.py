@@ -26,7 +26,7 @@ from dbdyno.engines.postgres.snapshots import frames
 from dbdyno.engines.postgres.snapshots.sources import all_tables, gaps
 from dbdyno.engines.postgres.statements import Statements, statement
 from dbdyno.model.errors import DbdynoError, NoSuchDatabase
-from dbdyno.model.snapshot import Snapshot, SnapshotInfo
+from dbdyno.model.snapshot import ServerCache, Snapshot, SnapshotInfo
 from dbdyno.model.source import Source
 
 SIZING_S = 0.4
@@ -52,6 +52,8 @@ class Context(NamedTuple):
     now_s: float
     started_s: float | None
     standby: bool
+    buffers: int
+    block_bytes: int
     role: str
     quoted: str
     all_stats: bool
@@ -88,7 +90,7 @@ class _Taking:
 
 
 class Snapshots:
-    """See :class:`dbdyno.model.protocols.Snapshotting`. ``counting``: of counters of statements; ``added``:
+    """See :class:`dbdyno.model.snapshot.Snapshotting`. ``counting``: of counters of statements; ``added``:
     what other connections of dbdyno have added to counters so far, without samples."""
 
     def __init__(self, site: Site, counting: Callable[[], Source], added: Mapping[str, int]) -> None:
@@ -143,6 +145,7 @@ class Snapshots:
             databases=tuple(taking.databases),
             own_transactions=taking.after,
             own_before=taking.before,
+            cache=_cache(context),
             missing=taking.missing,
             dbdyno=__version__,
         )
@@ -270,6 +273,13 @@ class Snapshots:
                 f"{unseen} of {sum(map(len, files))} files were locked, or not looked at within "
                 f"{SIZING_S:g} s: their size is the catalogue's, as of the last vacuum or analyze"
             )
+
+
+def _cache(context: Context) -> ServerCache:
+    """What is larger than a quarter of it is scanned through a ring of 256 kB (heapam.c, initscan)."""
+    size = context.buffers * context.block_bytes
+    scan = context.buffers // 4 * context.block_bytes
+    return ServerCache(cache_bytes=size, block_bytes=context.block_bytes, scan_bytes=scan)
 
 
 def _context(connection: Connection) -> Context:

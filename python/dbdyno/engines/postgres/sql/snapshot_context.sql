@@ -2,6 +2,8 @@
 select extract(epoch from pg_catalog.clock_timestamp())::float8 as now_s,
        extract(epoch from pg_catalog.pg_postmaster_start_time())::float8 as started_s,
        pg_catalog.pg_is_in_recovery() as standby,
+       (select setting::int8 from pg_catalog.pg_settings where name = 'shared_buffers') as buffers,
+       pg_catalog.current_setting('block_size')::int8 as block_bytes,
        current_user::text as role,
        pg_catalog.quote_ident(current_user)::text as quoted,
        pg_catalog.pg_has_role(current_user, 'pg_read_all_stats', 'usage') as all_stats,

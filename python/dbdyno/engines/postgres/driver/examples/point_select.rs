@@ -209,7 +209,7 @@ fn run<E: Engine>(args: &Args, engine: E) {
     );
 }
 
-/// Of paced calls, `[ns, count]` for each bucket of the time from due to start.
+/// `[ns, count]` of paced calls for each bucket of the time from due to start.
 fn lags(tables: &[Table]) -> String {
     let Some(found) = tables.iter().find(|t| t.name == "lag_histogram") else {
         return String::new();

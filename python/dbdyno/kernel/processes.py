@@ -1,10 +1,11 @@
-"""The server's processes in /proc, and how they are told from later ones of the same pid.
+"""Processes in /proc, and how they are told from later ones of the same pid.
 
 ``root`` is where the machine's tree begins: ``/``, or a recorded one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -53,6 +54,17 @@ def tasks(pid: int, root: Path = ROOT) -> list[int]:
         return [int(p.name) for p in (root / f"proc/{pid}/task").iterdir()]
     except OSError:
         return []
+
+
+def with_variable(name: str, value: str, root: Path = ROOT) -> set[int]:
+    """Processes that were started with this in their environment, as far as it may be read."""
+    wanted, found = f"{name}={value}".encode(), set[int]()
+    for entry in (root / "proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.add(int(entry.name))
+    return found
 
 
 def cpus_allowed(pid: int, root: Path = ROOT) -> frozenset[int]:

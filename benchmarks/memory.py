@@ -1,0 +1,156 @@
+"""What the data source memory costs: milliseconds a read, and throughput of a load beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.common import Bench, server
+from benchmarks.observe import SLICES, load
+from dbdyno import _core
+from dbdyno.conduct.cell import MachineClock
+from dbdyno.conduct.measurement_memory import MeasurementMemory
+from dbdyno.conduct.memory import READ_NS, MemoryReader
+from dbdyno.engines import open_server
+from dbdyno.engines.postgres.embedded import Wish, open_instance
+from dbdyno.model.plan import Experiment, Observation
+from dbdyno.model.protocols import Server, Target
+from dbdyno.plan import resolve_observation
+from dbdyno.stats.estimates import students_quantile
+
+SIZES = (("128MB", 16_384, (1, 100)), ("1GB", 131_072, (1, 100)), ("4GB", 524_288, (1,)))
+"""Shared buffers, their number, sessions that have touched all of them."""
+_READS = 5
+_WINDOW_NS = 10 * 10**9
+
+
+def cost(_count: int, _seconds: float) -> None:
+    """Milliseconds by size of the server's cache, all of it in use, and by sessions that have touched it."""
+    for size, buffers, sessions in SIZES:
+        with _instance(size, max(sessions) + 10) as dsn, open_server("postgres", Target(dsn=dsn)) as opened:
+            _fill(dsn, buffers)
+            for count in sessions:
+                with _touching(dsn, count):
+                    _tell(size, count, opened)
+
+
+@contextlib.contextmanager
+def _instance(size: str, sessions: int) -> Iterator[str]:
+    instance = open_instance(None, Wish(settings={"shared_buffers": size, "fsync": "off"}, sessions=sessions))
+    try:
+        yield str(instance.facts()["dsn"])
+    finally:
+        instance.close()
+
+
+def _fill(dsn: str, buffers: int) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create extension if not exists pg_buffercache")
+        connection.execute("create extension if not exists pg_prewarm")
+        connection.execute("drop table if exists filling")
+        connection.execute(
+            "create unlogged table filling with (fillfactor = 10) as "
+            f"select repeat('x', 500) from generate_series(1, {buffers * 95 // 100})".encode()
+        )
+        connection.execute("checkpoint")
+        connection.execute("select pg_prewarm('filling')")
+
+
+@contextlib.contextmanager
+def _touching(dsn: str, count: int) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            one = stack.enter_context(psycopg.connect(dsn, autocommit=True))
+            one.execute("select pg_prewarm('filling', 'buffer')")
+        yield
+
+
+def _tell(size: str, count: int, opened: Server) -> None:
+    """Medians: time, CPU of dbdyno, CPU of the server's process; and what there was no time for."""
+    reader = MemoryReader(opened)
+    steps = {
+        "machine and processes": lambda: reader.machine("start"),
+        "cache and files": lambda: reader.cache("start"),
+        "the same without limit": lambda: reader.cache("start", 1000 * READ_NS),
+    }
+    for name, step in steps.items():
+        took = [_took(step) for _ in range(_READS)]
+        wall, here, there = (statistics.median(of) for of in zip(*took, strict=True))
+        lacks = opened.caching.state().detail if opened.caching and name != "machine and processes" else ""
+        print(
+            f"shared_buffers {size}, {count} sessions, {name}: {wall:.0f} ms, CPU here {here:.0f} ms, of the "
+            f"server {there:.0f} ms{'; ' if lacks else ''}{lacks}",
+            flush=True,
+        )
+
+
+def _took(step: Callable[[], object]) -> tuple[float, float, float]:
+    """Milliseconds."""
+    servers = [int(p.parent.name) for p in Path("/proc").glob("[0-9]*/comm") if _is_server(p)]
+    before, wall, here = _run_ms(servers), time.perf_counter(), time.thread_time()
+    step()
+    return 1000 * (time.perf_counter() - wall), 1000 * (time.thread_time() - here), _run_ms(servers) - before
+
+
+def _is_server(comm: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return comm.read_text() == "postgres\n"
+    return False
+
+
+def _run_ms(pids: list[int]) -> float:
+    return sum(_core.read_task(pid, pid)["run_ns"] or 0 for pid in pids) / 1e6
+
+
+def main(count: int, seconds: float) -> None:
+    """Slices of one load beside reads at their default rate, or beside none, in turn; CPU of the reads."""
+    with server(120) as bench:
+        for sessions in (8, 100):
+            _beside(bench, sessions, count, seconds)
+
+
+def _beside(bench: Bench, sessions: int, count: int, seconds: float) -> None:
+    dsn = f"host={bench.socket} user={bench.user} dbname=postgres"
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("create extension if not exists pg_buffercache")
+    at_work, ended = threading.Event(), threading.Event()
+    with load(bench, sessions) as running, open_server("postgres", Target(dsn=dsn)) as opened:
+        plan = resolve_observation(Experiment(name="observed", observation=Observation()), 2, "")
+        memory = MeasurementMemory(opened, plan, MachineClock())
+        spent: list[float] = []
+
+        def read() -> None:
+            while not ended.wait(1):
+                if at_work.is_set():
+                    begun = time.thread_time()
+                    memory.beside(_WINDOW_NS)
+                    spent.append(time.thread_time() - begun)
+
+        reading = threading.Thread(target=read)
+        reading.start()
+        logs, on_s = [], 0.0
+        for number in range(count * SLICES):
+            rates = {}
+            for on in (True, False) if number % 2 else (False, True):
+                at_work.set() if on else at_work.clear()
+                begun = time.monotonic()
+                rates[on] = running.rate(seconds)
+                on_s += (time.monotonic() - begun) * on
+            logs.append(math.log(rates[True] / rates[False]))
+        ended.set()
+        reading.join()
+    half = students_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
+    low, mean, high = (math.exp(statistics.fmean(logs) + d) for d in (-half, 0, half))
+    print(
+        f"memory beside pgbench -S -c {sessions}: throughput ratio {mean:.4f} [{low:.4f}, {high:.4f}] over "
+        f"{len(logs)} pairs (wanted >= 0.99); {sum(s > 0.005 for s in spent)} reads, CPU here "
+        f"{100 * sum(spent) / on_s:.2f} % of one CPU",
+        flush=True,
+    )

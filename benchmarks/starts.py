@@ -1,0 +1,154 @@
+"""What starting a command costs: against a bare posix_spawn loop in C (starts.c), and against hyperfine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from benchmarks.common import pairs, tell
+from dbdyno import drive, observe
+from dbdyno.drive import Interrupt
+from dbdyno.engines import open_server
+from dbdyno.model.jobs import PlannedJob
+from dbdyno.model.pacing import Pacing
+from dbdyno.model.plan import Cell, Variant
+from dbdyno.model.protocols import Server, Target
+from dbdyno.model.units import NS_PER_S
+
+RATE = 200
+"""Starts a second of the paced half."""
+SLEEP = ("sleep", "0.05")
+"""Share of known time: what is more is the tool's or the machine's."""
+HYPERFINE = os.environ.get("HYPERFINE", "hyperfine")
+Figures = Mapping[str, float]
+
+
+def main(count: int, seconds: float) -> None:
+    """Latency and CPU of a start, as fast as they go and at 200 a second, observers on and off."""
+    bare = _built()
+    program = shutil.which("true") or "true"
+    with open_server("command", Target(sessions=2)) as server:
+        for rate in (0, RATE):
+            for on in (True, False):
+                made = _figures(count, server, bare, [program], rate, seconds, on)
+                _compare(f"{rate or 'all possible'} starts/s, {'' if on else 'not '}observed", made)
+
+
+def hyperfine(count: int, seconds: float) -> None:
+    """Mean and standard deviation of a command's time at equal numbers of runs, by either tool."""
+    if shutil.which(HYPERFINE) is None:
+        print("no hyperfine here: cargo install hyperfine, or HYPERFINE=PATH")
+        return
+    with open_server("command", Target(sessions=1)) as server:
+        for words in (("true",), SLEEP):
+            argv = [shutil.which(words[0]) or words[0], *words[1:]]
+            runs: list[int] = []
+
+            def ours(argv: list[str] = argv, runs: list[int] = runs) -> list[float]:
+                table = _executions(server, argv, 0, seconds, on=False)
+                runs.append(len(table))
+                return [float(ns) / 1e3 for ns in table["end_ns"] - table["start_ns"]]
+
+            def theirs(argv: list[str] = argv, runs: list[int] = runs) -> list[float]:
+                return _by_hyperfine(argv, runs[-1])
+
+            ours()  # the first pair may begin with hyperfine: it needs a number of runs
+            made = pairs(count, ours, theirs)
+            for what, figure in (("mean", statistics.fmean), ("standard deviation", statistics.stdev),
+                                 ("least", min), ("median", statistics.median)):  # fmt: skip
+                of = [(figure(a), figure(b)) for a, b in made]
+                tell(f"{' '.join(words)}, {what} of {runs[-1]} runs, against hyperfine -N", of, "us", "<= 1")
+
+
+def _figures(
+    count: int, server: Server, bare: Path, argv: list[str], rate: int, seconds: float, on: bool
+) -> list[tuple[Figures, Figures]]:
+    def ours() -> Figures:
+        before = _own_cpu_us(server)
+        table = _executions(server, argv, rate, seconds, on=on)
+        spent = sorted(ns / 1e3 for ns in table["end_ns"] - table["start_ns"])
+        used = int(table["user_ns"].sum()) + int(table["system_ns"].sum())
+        return {
+            "starts": len(spent),
+            "mean_us": statistics.fmean(spent),
+            "p50_us": statistics.median(spent),
+            "p99_us": spent[len(spent) * 99 // 100],
+            "cpu_us": (_own_cpu_us(server) - before) / len(spent),
+            "command_cpu_us": used / 1e3 / len(spent),
+        }
+
+    def theirs() -> Figures:
+        words = [str(bare), f"{seconds:g}", str(rate), *argv]
+        return dict(json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout))
+
+    return pairs(count, ours, theirs)
+
+
+def _compare(what: str, made: Sequence[tuple[Figures, Figures]]) -> None:
+    for name, wanted in (("mean_us", "2,000"), ("p50_us", "2,000"), ("p99_us", "2,000"), ("cpu_us", "1,000"),
+                         ("command_cpu_us", "0")):  # fmt: skip
+        more = sorted(a[name] - b[name] for a, b in made)
+        ours, theirs = (statistics.median(side[i][name] for side in made) for i in (0, 1))
+        print(
+            f"{what}, {name}: {ours:,.0f} against {theirs:,.0f}; {statistics.median(more):+,.0f} "
+            f"[{more[0]:+,.0f} .. {more[-1]:+,.0f}] over {len(made)} pairs (wanted <= {wanted})",
+            flush=True,
+        )
+    print(
+        f"  starts: {[round(a['starts']) for a, _ in made]} against {[round(b['starts']) for _, b in made]}"
+    )
+
+
+def _built() -> Path:
+    program = Path(tempfile.gettempdir(), f"dbdyno-starts-{os.geteuid()}")
+    source = Path(__file__).with_name("starts.c")
+    subprocess.run(["cc", "-O2", "-o", program, source], check=True)
+    return program
+
+
+def _by_hyperfine(argv: list[str], runs: int) -> list[float]:
+    """Microseconds of each run, started without a shell."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        words = [HYPERFINE, "-N", "--style=none", "-r", str(runs), "--export-json", file.name, " ".join(argv)]
+        subprocess.run(words, check=True, capture_output=True)
+        (result,) = json.loads(Path(file.name).read_text())["results"]
+    return [t * 1e6 for t in result["times"]]
+
+
+def _executions(server: Server, argv: list[str], rate: int, seconds: float, *, on: bool) -> pl.DataFrame:
+    """The measured executions of one session; at ``rate`` a second, 0: one after another."""
+    assert server.commands
+    variant = Variant(name="base", jobs=(PlannedJob(name="job", argv=tuple(argv), shown=" ".join(argv)),))
+    workload = server.commands.jobs(variant.jobs, variant, "job", 0)
+    cell = Cell(
+        id="b", workload=workload.name, variant="base", sessions=1, repeat=1, params={},
+        settle_ns=NS_PER_S // 5, measure_ns=int(seconds * NS_PER_S),
+        pacing=Pacing(rate_per_s=rate, arrivals="constant") if rate else None,
+    )  # fmt: skip
+    load = server.load(workload, cell, None, False, None)
+    interrupt = Interrupt()
+    drive.connect(load, interrupt)
+    watch = observe.open_watch(server, load, observe.How(enabled=on))
+    start_ns = load.now_ns() + 100_000_000
+    t0_ns = start_ns + cell.settle_ns
+    watch.start(t0_ns, t0_ns + cell.measure_ns)
+    drive.run(load, start_ns, t0_ns, t0_ns + cell.measure_ns, interrupt, lambda: None)
+    watch.stop()
+    drive.finish(load)
+    return drive.frames(load)["executions"].filter(pl.col("measured"))
+
+
+def _own_cpu_us(server: Server) -> float:
+    """CPU of this process, ended threads included, and of the launcher; without that of commands."""
+    tasks = Path(f"/proc/{server.facts().main_pid}/task").iterdir()
+    launcher = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+    return time.process_time_ns() / 1e3 + launcher / 1e3

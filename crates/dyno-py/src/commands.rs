@@ -1,0 +1,20 @@
+//! `_core.launch_commands`: what the launcher process of the engine `command` runs.
+
+use pyo3::prelude::*;
+
+use crate::{engines, errors};
+
+/// Serves sessions until the other end of `control` is closed. `find`: of a pattern and a text, the first group of
+/// the last match, or None.
+#[pyfunction]
+fn launch_commands(py: Python<'_>, control: i32, find: Py<PyAny>) -> PyResult<()> {
+    let find = move |pattern: &str, text: &str| {
+        Python::attach(|py| find.call1(py, (pattern, text)).ok()?.extract(py).ok()?)
+    };
+    py.detach(|| engines::launch(control, Box::new(find)))
+        .map_err(|e| errors::driver(&e, None))
+}
+
+pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(launch_commands, m)?)
+}

@@ -1,0 +1,196 @@
+"""Tables of executions of commands: of each measurement, and of all repeats together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.account.window.cells import for_each, key
+from dbdyno.model.column import CELL
+from dbdyno.model.data_sources.executions import OUTLIER
+from dbdyno.model.ledger_rows import groups
+from dbdyno.model.plan import Plan
+from dbdyno.model.raw import RawCell
+from dbdyno.model.tables import Tables, conform, empty, schema
+from dbdyno.model.units import NS_PER_S
+
+NAMES = ("execution_times", "execution_rates", "execution_failures", "parallelism")
+BINS = 120
+"""Parts of a window: parallelism over time."""
+_OF_MAD = 0.6745
+"""Third quartile of the normal distribution: it makes a median absolute deviation a standard deviation."""
+_OK = pl.col("outcome") == "ok"
+_MEANS = (
+    *("spawn_ns", "cpu_user_ns", "cpu_system_ns", "minor_faults", "major_faults", "voluntary", "involuntary"),
+    *("read_bytes", "written_bytes", "work"),
+)
+_CELL = [c.name for c in CELL]
+
+
+def executions(cells: Sequence[RawCell], plan: Plan) -> Tables:
+    """The tables :data:`NAMES` of these cells."""
+    ran = [c for c in cells if "executions" in c.tables and c.tables["executions"].height]
+    if not ran:
+        return {name: empty(name) for name in NAMES}
+    shells = {(v.name, j.name): j.shell_ns for v in plan.variants for j in v.jobs}
+    whole = pl.concat([_of_cell(cell, shells) for cell in ran])
+    return {
+        "execution_times": _known("execution_times", whole),
+        "execution_rates": _rates(whole),
+        "execution_failures": _failures(whole),
+        "parallelism": for_each("parallelism", ran, parallelism),
+    }
+
+
+def _of_cell(cell: RawCell, shells: dict[tuple[str, str], int]) -> pl.DataFrame:
+    """Every execution with its duration and its score among its job's."""
+    raw, t0 = cell.tables["executions"], cell.meta.t0_ns
+    shell = {job: shells.get((cell.meta.cell.variant, job), 0) for job in raw["job"].unique()}
+    took = pl.col("end_ns") - pl.col("start_ns")
+    made = raw.with_columns(
+        *(pl.lit(v, _type_of(v)).alias(k) for k, v in key(cell).items()),
+        shell_ns=pl.col("job").replace_strict(shell, return_dtype=pl.Int64),
+        start_s=(pl.col("start_ns") - t0) / NS_PER_S,
+        end_s=(pl.col("end_ns") - t0) / NS_PER_S,
+        spawn_ns=pl.col("exec_ns") - pl.col("start_ns"),
+    ).rename({"user_ns": "cpu_user_ns", "system_ns": "cpu_system_ns"})
+    made = made.with_columns(duration_ns=pl.max_horizontal(took - pl.col("shell_ns"), 0))
+    counted = pl.when(_OK & pl.col("measured")).then(pl.col("duration_ns"))
+    off = counted - counted.median().over("job")
+    spread = off.abs().median().over("job")
+    score = pl.when(spread > 0).then(_OF_MAD * off / spread)
+    return made.with_columns(score=score).with_columns(
+        outlier=(pl.col("score").abs() > OUTLIER).fill_null(False)
+    )
+
+
+def _known(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """The columns of ``table`` alone."""
+    return conform(table, frame.select(c for c in schema(table) if c in frame.columns))
+
+
+def _type_of(value: object) -> type[pl.DataType]:
+    return pl.String if isinstance(value, str) else pl.Int64
+
+
+def _rates(whole: pl.DataFrame) -> pl.DataFrame:
+    """By job, and of all jobs; a job by itself is all jobs."""
+    alike = [
+        _figures(whole, [*_CELL, "job"]),
+        _figures(whole, _CELL).with_columns(job=pl.lit(None, pl.String)),
+    ]
+    made = pl.concat([_known("execution_rates", f) for f in alike])
+    return made.sort("cell", "job", nulls_last=True, maintain_order=True)
+
+
+def _figures(whole: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    mine = pl.col("measured")
+    good, took = _OK & mine, pl.col("duration_ns").filter(_OK & mine)
+    cpu = pl.col("cpu_user_ns") + pl.col("cpu_system_ns")
+    known = good & cpu.is_not_null()
+    begun, ended = (pl.col(c).filter(mine) for c in ("start_ns", "end_ns"))
+    found = whole.sort("start_ns").group_by(by, maintain_order=True).agg(
+        *(pl.col(c).filter(good).mean() for c in _MEANS),
+        executions=good.sum().cast(pl.Int64),
+        failed=(~_OK & mine).sum().cast(pl.Int64),
+        outliers=(pl.col("outlier") & good).sum().cast(pl.Int64),
+        mean_ns=took.mean(), sd_ns=took.std(), min_ns=took.min().cast(pl.Float64),
+        median_ns=took.median(), max_ns=took.max().cast(pl.Float64),
+        first_ns=pl.col("duration_ns").filter(_OK).first().cast(pl.Float64),
+        shell_ns=pl.col("shell_ns").mean(),
+        parallelism=cpu.filter(known).sum() / pl.col("duration_ns").filter(known).sum(),
+        max_rss_bytes=pl.col("max_rss_bytes").filter(mine).max(),
+        works=pl.col("work").filter(good).sum(),
+        makespan_ns=(ended.max() - begun.min()).cast(pl.Float64),
+    )  # fmt: skip
+    seconds = pl.when(pl.col("makespan_ns") > 0).then(pl.col("makespan_ns") / NS_PER_S)
+    work = pl.when(pl.col("work").is_not_null()).then(pl.col("works"))
+    return found.with_columns(
+        pl.col("parallelism").fill_nan(None),
+        executions_per_s=pl.col("executions") / seconds,
+        work_per_s=work / seconds,
+    )
+
+
+def executions_total(tables: Tables) -> pl.DataFrame:
+    """``execution_rates`` of all usable cells of a load together: a makespan is the mean of theirs."""
+    times, of_cells = tables["execution_times"], tables["execution_rates"]
+    made = [empty("execution_rates")]
+    if times.is_empty():
+        return made[0]
+    for head, cells in groups(tables["windows"]):
+        mine = pl.col("cell").is_in([w["cell"] for w in cells])
+        rows = of_cells.filter(mine)
+        if len(cells) < 2 or rows.is_empty():
+            continue
+        named = [pl.lit(head[k], _type_of(head[k])).alias(k) for k in _CELL]
+        together = _together(times.filter(mine), rows)
+        made.append(_known("execution_rates", together.with_columns(named)))
+    return pl.concat(made)
+
+
+def _together(times: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Quantiles are of all executions; other means are of the cells' means, weighted by executions."""
+    took, n = pl.col("duration_ns").cast(pl.Float64), pl.col("executions")
+    good = times.filter(_OK & pl.col("measured"))
+    figures = [took.mean().alias("mean_ns"), took.std().alias("sd_ns"), took.median().alias("median_ns")]
+    by_job = good.group_by("job", maintain_order=True).agg(figures)
+    spread = pl.concat([by_job, good.select(pl.lit(None, pl.String).alias("job"), *figures)])
+    weighted = [
+        ((pl.col(c) * n).sum() / n.filter(pl.col(c).is_not_null()).sum()).fill_nan(None).alias(c)
+        for c in (*_MEANS, "parallelism", "shell_ns")
+    ]
+    sums = rows.group_by("job", maintain_order=True).agg(
+        *(pl.col(c).sum() for c in ("executions", "failed", "outliers")),
+        *weighted,
+        *(pl.col(c).mean() for c in ("first_ns", "makespan_ns", "executions_per_s", "work_per_s")),
+        pl.col("min_ns").min(),
+        pl.col("max_ns", "max_rss_bytes").max(),
+    )
+    return sums.join(spread, on="job", how="left", nulls_equal=True, maintain_order="left")
+
+
+def _failures(whole: pl.DataFrame) -> pl.DataFrame:
+    bad = whole.filter(~_OK & pl.col("measured"))
+    by = [*_CELL, "job", "outcome", "exit_code"]
+    counted = pl.len().cast(pl.Int64).alias("count")
+    found = bad.group_by(by, maintain_order=True).agg(counted, pl.col("detail").drop_nulls().first())
+    return _known("execution_failures", found)
+
+
+def parallelism(cell: RawCell) -> pl.DataFrame | None:
+    """Tasks of sessions by state in :data:`BINS` bins of the window; ``None``: no task was sampled."""
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    if t1 <= t0 or not cell.height("samples"):
+        return None
+    state, asked = pl.col("task_state"), pl.coalesce("task_ns", "sql_after_ns")
+    sql = pl.col("via").fill_null("sql") == "sql"
+    by_sample = (
+        cell.scan("samples")
+        .filter(sql & asked.is_between(t0, t1, closed="left"))
+        .group_by("sample")
+        .agg(
+            at=asked.min(),
+            runnable=((state == "R") & (pl.col("role") == "session")).sum(),
+            disk=((state == "D") & (pl.col("role") == "session")).sum(),
+            tasks=(state.is_not_null() & (pl.col("role") == "session")).sum(),
+        )
+    )
+    width = (t1 - t0) / BINS
+    made = (
+        by_sample.with_columns(bin=((pl.col("at") - t0) / width).floor().clip(0, BINS - 1))
+        .group_by("bin")
+        .agg(
+            pl.col("runnable", "disk").mean(),
+            asleep=(pl.col("tasks") - pl.col("runnable") - pl.col("disk")).mean(),
+            most=pl.col("runnable").max().cast(pl.Int64),
+            few=(pl.col("runnable") <= 1).mean(),
+            samples=pl.len().cast(pl.Int64),
+        )
+        .sort("bin")
+        .collect()
+    )
+    start = pl.col("bin") * width / NS_PER_S
+    ends = [start.alias("start_s"), (start + width / NS_PER_S).alias("end_s")]
+    return made.select(*ends, pl.exclude("bin"))

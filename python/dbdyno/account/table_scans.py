@@ -1,0 +1,27 @@
+"""Tables too large for sequential scans to bring into the server's cache: from two snapshots. Pure."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from dbdyno.model.interval import STANDING, Interval
+from dbdyno.model.tables import conform, empty
+
+
+def large_scans(found: Interval) -> pl.DataFrame:
+    """Raw table ``large_scans``. A partition counts by its own size, as it is scanned by itself."""
+    cache, frame = found.last.cache, found.tables["relations"]
+    if cache is None:
+        return empty("large_scans")
+    counted = found.tables["databases"].filter(pl.col("status").is_in(STANDING))["blocks_read"].drop_nulls()
+    large = (pl.col("table_bytes") > cache.scan_bytes) & (pl.col("seq_scans") > 0)
+    mine = frame.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system") & large)
+    made = mine.select(
+        "database",
+        pl.concat_str("schema", pl.lit("."), "relation").alias("relation"),
+        *("seq_scans", "index_scans", "table_bytes"),
+        *(pl.col(f"table_blocks_{how}").alias(f"blocks_{how}") for how in ("read", "hit")),
+        pl.lit(int(counted.sum()) if len(counted) else None, pl.Int64).alias("blocks_read_all"),
+        *(pl.lit(value, pl.Int64).alias(name) for name, value in cache.model_dump().items()),
+    )
+    return conform("large_scans", made.sort("blocks_read", descending=True, nulls_last=True))

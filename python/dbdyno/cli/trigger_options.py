@@ -1,0 +1,78 @@
+"""Options of triggers: ``--when CONDITION --do ACTION``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from dbdyno.model.errors import UsageError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_ORDER = "dbdyno.triggers"
+"""In the context's ``meta``: the options in the order in which they were given."""
+_EXAMPLE = "--when 'sessions in (10,20,30)' --do 'profile 10s'"
+
+
+class _InOrder(click.Option):
+    """Remembers its place among the options of its kind."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        super().add_to_parser(parser, ctx)
+        option = parser._long_opt[self.opts[0]]
+        store = option.process
+
+        def process(value: object, state: Any) -> None:
+            ctx.meta.setdefault(_ORDER, []).append((self.name, str(value)))
+            store(value, state)
+
+        option.process = process
+
+
+def trigger_options(f: _F) -> _F:
+    f = click.option(
+        "--trigger-cool-down",
+        "trigger_cool_down",
+        metavar="TIME",
+        help="A trigger that has fired does not fire again for so long.  [default: 30s]",
+    )(f)
+    f = click.option(
+        "--do",
+        "do",
+        cls=_InOrder,
+        metavar="ACTION",
+        multiple=True,
+        expose_value=False,
+        help="What to do when the --when before it is met: 'profile 10s', 'off-cpu 10s', 'trace 10s', "
+        "snapshot, memory, 'exec COMMAND'; repeatable.",
+    )(f)
+    return click.option(
+        "--when",
+        "when",
+        cls=_InOrder,
+        metavar="CONDITION",
+        multiple=True,
+        expose_value=False,
+        help="Gather detail when this is met: 'sessions in (10,20,30)', 'cpu_wait > 30% for 3s'; repeatable, "
+        "each with its --do (docs/triggers.md).",
+    )(f)
+
+
+def triggers_given(options: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | None:
+    """Fields of :class:`TriggerSpec`; None: none was given. Raises :class:`UsageError`."""
+    given = click.get_current_context().meta.get(_ORDER, [])
+    cool_down = options.get("trigger_cool_down")
+    made: list[dict[str, Any]] = []
+    for name, text in given:
+        if name == "when":
+            made.append({"when": text, "do": ()} | ({"cool_down": cool_down} if cool_down else {}))
+        elif not made:
+            raise UsageError(f"--do {text!r}: there is no --when before it", f"for example {_EXAMPLE}")
+        else:
+            made[-1]["do"] += (text,)
+    if lacking := [m["when"] for m in made if not m["do"]]:
+        raise UsageError(f"--when {lacking[0]!r} has no --do after it", f"for example {_EXAMPLE}")
+    if cool_down and not made:
+        raise UsageError("--trigger-cool-down without --when", f"for example {_EXAMPLE}")
+    return tuple(made) or None

@@ -1,0 +1,238 @@
+"""Where data are cached: reads from the page cache against reads from the database's cache, for each load.
+
+Which of the two a variant reads from is measured, not taken from its settings: how many of its logical reads
+became read requests, and that storage delivered nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import polars as pl
+
+from dbdyno.conclude import number_format as fmt
+from dbdyno.conclude.case import known_sum
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.compare.effects import BY_NAME, CellFigures, Cells, Key, cells_of, known
+from dbdyno.conclude.compare.table import Match, alpha_of, metric_table
+from dbdyno.conclude.counting import CACHED, PHYSICAL, STORED_BYTES
+from dbdyno.model.claim import Claim, Estimate
+from dbdyno.model.comparison import Comparison, Contrast, MetricTable
+from dbdyno.model.ledger_rows import account_rows
+from dbdyno.model.plan import Variant
+from dbdyno.model.results import Results
+from dbdyno.model.tables import empty
+from dbdyno.model.units import NS_PER_S
+from dbdyno.model.wait_families import READ_CALLS, READ_REQUESTS, STORAGE_BYTES
+
+MATTERS = 0.8
+"""Share of the throughput: the place of the data matters for a load that keeps at most so much."""
+_RATE, _CPU = "work_per_s", "cpu_per_work_ns"
+_PARTS = {"cpu": ("share", 0.0), "copies": ("share", 0.01), "held": ("data_both_bytes_before", 0.0)}
+"""Parts of the sentence, and from how much of a value on."""
+_Place = Literal["cache", "pages"]
+_Kind = Literal["matters", "little", "undecided"]
+
+
+class _Load(NamedTuple):
+    """Variants that differ in settings alone. ``metric``: throughput, or where the client limited it the
+    server's CPU time of a unit of work."""
+
+    words: str
+    match: Match
+    metric: str
+
+
+class _Found(NamedTuple):
+    load: _Load
+    contrast: Contrast
+    claim: Claim
+
+
+def cache_placement(results: Results, cells: Cells, made: Comparison, work: str) -> Iterator[Claim]:
+    """For which loads the place matters; then for each the ratio, and the CPU time of the copies.
+    ``cells``: without those limited by the client; ``made``: what was compared of them, whose verdicts stand;
+    ``work``: short name of the work unit."""
+    loads = list(_loads(results, cells))
+    found: list[_Found] = []
+    tables = {name: results.tables.get(name, empty(name)) for name in ("ledger", "memory_figures")}
+    for metric in (_RATE, _CPU):
+        mine = [load for load in loads if load.metric == metric]
+        table = metric_table(BY_NAME[metric], [m.match for m in mine], made.margin, work, alpha_of(results))
+        known = {_key(c): c.verdict for t in made.metrics if t.metric == metric for c in t.claims}
+        for load in mine:
+            for own in _contrasts(table, load.match):
+                contrast = own.model_copy(update={"verdict": known.get(_key(own), own.verdict)})
+                found.append(_of_load(load, contrast, tables, work))
+    if len({f.load.words for f in found}) > 1:
+        yield _which(found)
+    yield from (f.claim for f in found)
+
+
+def _key(contrast: Contrast) -> tuple[str, int, str, str]:
+    return contrast.workload, contrast.sessions, contrast.baseline, contrast.variant
+
+
+def _contrasts(table: MetricTable, match: Match) -> Iterator[Contrast]:
+    key = match.series, match.sessions, match.baseline
+    return (c for c in table.claims if (c.series, c.sessions, c.baseline) == key and not c.neighbours)
+
+
+def _loads(results: Results, cells: Cells) -> Iterator[_Load]:
+    """Where one variant reads from the database's cache, and another one from the page cache."""
+    alike: dict[str, list[Variant]] = defaultdict(list)
+    for variant in results.plan.variants:
+        alike[variant.model_dump_json(exclude={"name", "doc", "settings"})].append(variant)
+    params = [group[0].params for group in alike.values()]
+    every = cells_of(results.tables, limited=True)
+    for workload in every.workloads():
+        for sessions, rate in every.rungs(workload):
+            for group in alike.values():
+                words = _words(group[0].params, params)
+                keys = {v.name: Key(workload, v.name, sessions, rate) for v in group}
+                for metric, of in ((_RATE, cells.of), (_CPU, every.of)):
+                    groups = _sides({name: of[k] for name, k in keys.items() if k in of})
+                    if groups:
+                        base = next(iter(groups))
+                        match = Match(workload, sessions, base, groups, True, words, rate_per_s=rate)
+                        yield _Load(words, match, metric)
+                        break
+
+
+def _sides(of: Mapping[str, Mapping[int, CellFigures]]) -> dict[str, Mapping[int, CellFigures]]:
+    """The first variant that reads from the database's cache, then those that read from the page cache;
+    nothing where one of the sides is missing. Measurements that read from storage are left out."""
+    of = {name: {r: c for r, c in cells.items() if _from_memory(c)} for name, cells in of.items()}
+    places = {name: _place(cells) for name, cells in of.items()}
+    base = next((name for name, place in places.items() if place == "cache"), None)
+    others = [name for name, place in places.items() if place == "pages"]
+    return {n: of[n] for n in (base, *others)} if base is not None and others else {}
+
+
+def _from_memory(cell: CellFigures) -> bool:
+    """False also where that is not known."""
+    stored, work = (cell.rates.get(f"{name}_per_call") for name in (STORAGE_BYTES, "work"))
+    return stored is not None and bool(work) and stored <= STORED_BYTES * (work or 0.0)
+
+
+def _words(params: Mapping[str, Any], all_params: Sequence[Mapping[str, Any]]) -> str:
+    """``blocks=64``: those in which the loads differ."""
+    return ", ".join(f"{n}={v}" for n, v in params.items() if any(p.get(n) != v for p in all_params))
+
+
+def _place(cells: Mapping[int, CellFigures]) -> _Place | None:
+    """Where all of these measurements read from; ``None``: from both, or not known."""
+    asked = _by_work(cells, READ_REQUESTS) or _by_work(cells, READ_CALLS)
+    if not asked or len(asked) < len(cells):
+        return None
+    if max(asked) <= CACHED:
+        return "cache"
+    return "pages" if min(asked) >= PHYSICAL else None
+
+
+def _by_work(cells: Mapping[int, CellFigures], name: str) -> list[float]:
+    counted, work = known(cells, f"{name}_per_call"), known(cells, "work_per_call")
+    return [counted[r] / work[r] for r in counted if work.get(r)]
+
+
+def _of_load(load: _Load, contrast: Contrast, tables: Mapping[str, pl.DataFrame], work: str) -> _Found:
+    effect = contrast.effect
+    said: dict[str, Any] = {
+        "load": f"{load.words}, {fmt.load(contrast.sessions)}" if load.words else fmt.load(contrast.sessions),
+        "pages": contrast.variant,
+        "cache": contrast.baseline,
+        "ratio": effect.ratio or math.nan,
+        "interval": _interval(contrast),
+        "work": work,
+        **_cpu(tables["ledger"], load.match, contrast.variant),
+        **_held(tables["memory_figures"], load.match, contrast.variant),
+    }
+    unit = "of the throughput" if load.metric == _RATE else "of the server's CPU time"
+    value = Estimate("cache-placement", said["ratio"], unit, effect.low, effect.high)
+    group = [*load.match.groups[contrast.baseline].values(), *load.match.groups[contrast.variant].values()]
+    made = claim(
+        "cache-placement",
+        said,
+        value,
+        case=_kind(load, contrast) + ("" if load.metric == _RATE else "-cpu"),
+        parts=[p for p, (name, least) in _PARTS.items() if said.get(name, -1.0) >= least],
+        cells=[c.cell for c in group],
+    )
+    return _Found(load, contrast, made)
+
+
+def _interval(contrast: Contrast) -> str:
+    low, high = contrast.effect.low, contrast.effect.high
+    return "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+
+
+def _kind(load: _Load, contrast: Contrast) -> _Kind:
+    """Whether the place matters. CPU time counts as the inverse of the throughput that it allows."""
+    effect = contrast.effect
+    least, ratio = effect.low, effect.ratio
+    if load.metric == _CPU:
+        least, ratio = (None if v is None else 1 / v for v in (effect.high, effect.ratio))
+    if contrast.verdict == "worse" and ratio is not None and ratio <= MATTERS:
+        return "matters"
+    return "little" if least is not None and least > MATTERS else "undecided"
+
+
+def _cpu(ledger: pl.DataFrame, match: Match, pages: str) -> dict[str, float]:
+    """CPU time of a unit of work in user mode and in the kernel, in ns, from either cache; the share of the
+    copies in that from the page cache, and system calls that read; empty: not known."""
+    of_cache, of_pages = (_modes(ledger, match.groups[label]) for label in (match.baseline, pages))
+    calls = _by_work(match.groups[pages], READ_CALLS)
+    if of_cache is None or of_pages is None or not calls or sum(of_pages) <= 0:
+        return {}
+    return {
+        "user_before": of_cache[0],
+        "system_before": of_cache[1],
+        "user": of_pages[0],
+        "system": of_pages[1],
+        "share": max(0.0, 1 - sum(of_cache) / sum(of_pages)),
+        "calls": math.fsum(calls) / len(calls),
+    }
+
+
+def _modes(ledger: pl.DataFrame, cells: Mapping[int, CellFigures]) -> tuple[float, float] | None:
+    """Means over repeats: user and kernel CPU time of a unit of work, in ns."""
+    made: list[tuple[float, float]] = []
+    for cell in cells.values():
+        rows, rate = ledger.filter(pl.col("cell") == cell.cell), cell.rates.get(_RATE)
+        parts = [known_sum(account_rows(rows, account)) for account in ("run.user", "run.system")]
+        if not rate or None in parts:
+            return None
+        made.append(tuple((p or 0.0) / rate * NS_PER_S for p in parts))  # type: ignore[arg-type]
+    user, system = (math.fsum(side) / len(made) for side in zip(*made, strict=True))
+    return user, system
+
+
+def _held(figures: pl.DataFrame, match: Match, pages: str) -> dict[str, float]:
+    """At the ends of the measurements, means in bytes: data in both caches, and page tables of the server's
+    processes; empty: not known."""
+    found: dict[str, float] = {}
+    for name, label in (("before", match.baseline), ("after", pages)):
+        cells = [c.cell for c in match.groups[label].values()]
+        mine = figures.filter(pl.col("cell").is_in(cells) & (pl.col("phase") == "end")).drop_nulls("value")
+        for key in ("data_both_bytes", "page_tables_bytes"):
+            values = mine.filter(pl.col("key") == key)["value"].to_list()
+            if not values:
+                return {}
+            found[f"{key}_{name}"] = math.fsum(values) / len(values)
+    return found
+
+
+def _which(found: Sequence[_Found]) -> Claim:
+    """For which of the loads the place matters."""
+    by_kind: dict[str, list[str]] = defaultdict(list)
+    for f in found:
+        what = "of the throughput" if f.load.metric == _RATE else "times the CPU time"
+        words = f"{f.load.words} ({f.contrast.effect.ratio or math.nan:.2f} {what})"
+        by_kind[_kind(f.load, f.contrast)].append(words)
+    said = {kind: " and ".join(dict.fromkeys(words)) for kind, words in by_kind.items()}
+    cases = [k for k in get_args(_Kind) if k in said]
+    cells = tuple(dict.fromkeys(c for f in found for c in f.claim.cells))
+    return claim("cache-placement-load", said, case=cases[0], parts=cases[1:], cells=cells)

@@ -1,0 +1,252 @@
+"""What triggers do: each action as one entry of :data:`ACTIONS`.
+
+An action is a generator: it yields until when (ns) it lets time go by, is sent whether it has to end before
+its time, and returns what becomes of it. What needs observers opens a second watch beside the one under way,
+and stores what it read as an observation of one window below ``captures`` of the run: whole as it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dbdyno import observe
+from dbdyno.conduct.cell import NOTHING
+from dbdyno.conduct.memory import read_memory
+from dbdyno.conduct.observed import STOPPED, End, Numbers, Window, closed
+from dbdyno.conduct.snapshots import take_snapshot
+from dbdyno.engines import open_server
+from dbdyno.model.data_sources import SOURCES
+from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
+from dbdyno.model.errors import NotAvailable
+from dbdyno.model.plan import Experiment, Observation, Plan
+from dbdyno.model.protocols import Clock, Server, Target, Watch
+from dbdyno.model.raw import RawCell
+from dbdyno.model.source import TRACE
+from dbdyno.model.triggers import Fired
+from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.observe.watch import Waits
+from dbdyno.plan import OBSERVED, resolve_observation
+from dbdyno.plan.triggers import TIMED, Action
+from dbdyno.store import Run, RunStore, SnapshotStore
+
+CAPTURES = "captures"
+LEAD_NS = 200_000_000  # from opening a watch to what is captured: its first reads are taken
+STEP_NS = 100_000_000
+MEMORY_NS = 2 * NS_PER_S
+_KILLED_NS = NS_PER_S  # from the request to end to the end
+_LINES, _TAIL = 20, 8192
+_HZ = {"profile": 99.0}
+"""A capture is short: more samples a second than of a whole run."""
+Work = Generator[int, bool, dict[str, Any]]
+"""Returns fields of :class:`Fired`."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What an action knows of the run."""
+
+    server: Server
+    plan: Plan
+    record: Run
+    clock: Clock
+    target: Callable[[], Target]  # for a connection of its own
+    open_watch: Callable[[observe.How], Watch]  # a second one, over the same sessions
+
+
+def watched(around: Around, action: Action, fired: Fired) -> Work:
+    """A data source that is off otherwise, for so long."""
+    key = TIMED[action.name]
+    source = next(s for s in SOURCES if s.option and s.option.key == key)
+    experiment = around.plan.experiment
+    traced: Waits = "auto" if action.name != "profile" else "sampled"  # a trace takes time to attach
+    how = observe.How(experiment.sample_hz, experiment.seed, asked=(key,), waits=traced, hz=_HZ)
+    watch = around.open_watch(how)
+    try:
+        t0_ns = around.clock.now_ns() + LEAD_NS
+        window = Window(watch, t0_ns, t0_ns + action.ns)
+        watch.start(window.t0_ns, window.t1_ns)
+        stopped = yield t0_ns
+        if not stopped and (why := _refused(watch, source.name)):
+            raise NotAvailable(why)
+        stopped = stopped or (yield window.t1_ns)
+    finally:
+        watch.stop()
+    made = _cell(around, window, stopped=stopped)
+    if made.meta.t1_ns - made.meta.t0_ns < NS_PER_S:
+        return {"status": "failed", "detail": f"{STOPPED} before a second was captured"}
+    return _kept(around, fired, made, {key: True}, stopped=stopped)
+
+
+def _refused(watch: Watch, name: str) -> str:
+    """Why the source is not read; empty: it is, or that is not known yet."""
+    said = watch.source_status()
+    asked = name if name in said or name != SYSTEM_CALLS.name else TRACE
+    status, detail = said.get(asked, ("ok", ""))
+    return "" if status == "ok" else f"{asked}: {status}: {detail}".rstrip(": ")
+
+
+def _cell(around: Around, window: Window, *, stopped: bool) -> RawCell:
+    now_ns = around.clock.now_ns()
+    end = End(STOPPED, lost=False) if stopped else None
+    return closed(around.server, around.plan, window, NOTHING, end, 1, Numbers(), (), now_ns=now_ns)
+
+
+def _kept(
+    around: Around, fired: Fired, cell: RawCell, asked: dict[str, Any], *, stopped: bool
+) -> dict[str, Any]:
+    """Stored as an observation of its own."""
+    plan = around.plan
+    experiment = Experiment(
+        name=fired.action.partition(" ")[0],
+        doc=f"{fired.action}, when {fired.matched}",
+        engine=plan.experiment.engine,
+        observation=replace_window(plan.experiment.observation, cell),
+        snapshots=False,
+        **asked,
+    )
+    planned = resolve_observation(experiment, plan.cpus, "as in the run")
+    note = f"Captured by trigger {fired.trigger} of run {around.record.id}: {fired.matched}"
+    store = RunStore(around.record.path / CAPTURES)
+    made = store.create(planned, workloads={OBSERVED.name: OBSERVED}, note=note)
+    made.write_environment(around.record.environment)
+    made.write_cell(cell)
+    made.finish("complete")
+    lasted = cell.meta.t1_ns - cell.meta.t0_ns
+    return {
+        "status": "short" if stopped else "ok",
+        "detail": f"ended after {format_ns(lasted)}" if stopped else "",
+        "from_ns": cell.meta.t0_ns,
+        "to_ns": cell.meta.t1_ns,
+        "capture": made.id,
+        "size_bytes": _size(made.path),
+    }
+
+
+def replace_window(chosen: Observation | None, cell: RawCell) -> Observation:
+    """The same sessions, as long as the capture."""
+    length = f"{(cell.meta.t1_ns - cell.meta.t0_ns) // 1_000_000}ms"
+    update = {"window": length, "duration": length}
+    return (chosen or Observation()).model_copy(update=update)
+
+
+def _size(path: Path) -> int:
+    return sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+
+
+def memory(around: Around, _action: Action, fired: Fired) -> Work:
+    """Where the pages of the server and its machine are; what is measured has its connection for itself."""
+    t0_ns = around.clock.now_ns()
+    with open_server(around.plan.experiment.engine, replace(around.target(), beside=True)) as server:
+        tables = read_memory(server, "now", MEMORY_NS)
+    window = Window(observe.NoWatch(), t0_ns, max(t0_ns + NS_PER_S, around.clock.now_ns()))
+    cell = _cell(around, window, stopped=False)
+    cell = replace(cell, tables={**cell.tables, **tables})
+    yield t0_ns
+    return _kept(around, fired, cell, {}, stopped=False)
+
+
+def snapshot(around: Around, _action: Action, fired: Fired) -> Work:
+    """The server's statistics, among the snapshots that the user took."""
+    from_ns = around.clock.now_ns()
+    name = f"{around.record.id} trigger {fired.number}"
+    store = SnapshotStore(around.record.path.parent)
+    made = take_snapshot(around.plan.experiment.engine, around.target(), store, name)
+    yield from_ns
+    detail = f"snapshot {made.info.id}; until another one: dbdyno report {made.info.id} OTHER"
+    return {"status": "ok", "detail": detail, "from_ns": from_ns, "to_ns": around.clock.now_ns()}
+
+
+def command(around: Around, action: Action, fired: Fired) -> Work:
+    """A command of the user, by ``sh -c``; its process group ends with it."""
+    from_ns = around.clock.now_ns()
+    with _started(action.command, _document(around, fired)) as (process, output):
+        end_ns, late, stopped = from_ns + action.ns, False, False
+        while process.poll() is None and not (late or stopped):
+            stopped = yield around.clock.now_ns() + STEP_NS
+            late = around.clock.now_ns() >= end_ns
+        running = process.poll() is None
+    ended = process.returncode
+    why = f"ended after {format_ns(action.ns)}" if late and running else STOPPED if running else ""
+    if not why and ended:
+        why = f"exit status {ended}" if ended > 0 else f"ended by {signal.Signals(-ended).name}"
+    return {
+        "status": "failed" if why else "ok",
+        "detail": why,
+        "from_ns": from_ns,
+        "to_ns": around.clock.now_ns(),
+        "lines": tuple(output.lines()),
+    }
+
+
+def _document(around: Around, fired: Fired) -> bytes:
+    """What the command reads: what fired, and where."""
+    known = {"number", "trigger", "condition", "matched", "values", "at_ns", "action"}
+    run = {"id": around.record.id, "path": str(around.record.path)}
+    told = {"run": run, "time": datetime.now(UTC).isoformat(), **fired.model_dump(include=known)}
+    return json.dumps(told).encode() + b"\n"
+
+
+class _Output:
+    """The last of what a command writes; all of it is read, so that it never waits for us."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+
+    def read(self, descriptor: int) -> None:
+        with contextlib.suppress(OSError):
+            while part := os.read(descriptor, 1 << 16):
+                self._tail = (self._tail + part)[-_TAIL:]
+        os.close(descriptor)
+
+    def lines(self) -> list[str]:
+        return self._tail.decode(errors="replace").splitlines()[-_LINES:]
+
+
+@contextlib.contextmanager
+def _started(text: str, told: bytes) -> Iterator[tuple[subprocess.Popen[bytes], _Output]]:
+    """Left, all of its processes have ended."""
+    read, write = os.pipe()
+    output = _Output()
+    try:
+        process = subprocess.Popen(
+            ["sh", "-c", text], stdin=subprocess.PIPE, stdout=write, stderr=write, start_new_session=True
+        )
+    except BaseException:
+        os.close(read)
+        raise
+    finally:
+        os.close(write)
+    reader = threading.Thread(target=output.read, args=(read,), name="dbdyno-exec", daemon=True)
+    reader.start()
+    try:
+        with contextlib.suppress(OSError):  # it need not read it
+            assert process.stdin is not None
+            process.stdin.write(told)
+            process.stdin.close()
+        yield process, output
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_KILLED_NS / NS_PER_S)
+        process.wait()
+        reader.join(_KILLED_NS / NS_PER_S)
+
+
+ACTIONS: dict[str, Callable[[Around, Action, Fired], Work]] = {
+    **dict.fromkeys(TIMED, watched),
+    "memory": memory,
+    "snapshot": snapshot,
+    "exec": command,
+}

@@ -1,0 +1,212 @@
+//! Commands as an engine of the driver.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use dyno_model::{Counter, Engine, Error, Reading, Refusal, Result, Table};
+use serde::Deserialize;
+
+use crate::launcher::send_descriptor;
+use crate::protocol::{Frames, Hello, Job, Printed, frame};
+use crate::session::CommandSession;
+use crate::tables;
+
+/// The launcher has this long to take a session in.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Kept of what all executions of a load print; later ones are counted only.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// The engine's half of a load's specification.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CommandSpec {
+    /// Descriptor of the launcher's control socket.
+    pub control: RawFd,
+    /// How many slots.
+    pub sessions: usize,
+    /// What they run, in turn.
+    pub jobs: Vec<Job>,
+    /// The next job is whoever's turn it is, of all sessions together.
+    #[serde(default)]
+    pub in_turn: bool,
+    /// Bytes kept of what each prints.
+    #[serde(default)]
+    pub keep_output: usize,
+    /// The run's id.
+    #[serde(default)]
+    pub run: String,
+}
+
+/// What the sessions of a load share.
+#[derive(Debug)]
+pub struct Plan {
+    /// What they run.
+    pub jobs: Vec<Job>,
+    in_turn: bool,
+    begun: AtomicU64,
+    kept: AtomicUsize,
+}
+
+impl Plan {
+    /// Which job a session runs now that it has run so many.
+    pub fn next_job(&self, session: usize, number: i64) -> usize {
+        let turn = if self.in_turn {
+            self.begun.fetch_add(1, Relaxed)
+        } else {
+            session as u64 + number as u64
+        };
+        (turn % self.jobs.len() as u64) as usize
+    }
+
+    /// Whether this output can be kept, too.
+    pub fn room_for(&self, printed: Option<&[Printed; 2]>) -> bool {
+        let bytes: usize = printed.into_iter().flatten().map(|p| p.text.len()).sum();
+        self.kept.fetch_add(bytes, Relaxed) + bytes <= KEPT_BYTES
+    }
+}
+
+/// Makes sessions at a launcher.
+pub struct Commands {
+    control: OwnedFd,
+    plan: Arc<Plan>,
+    spec: CommandSpec,
+    aborted: AtomicBool,
+}
+
+impl Commands {
+    /// Nothing is started yet.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] for a load without sessions or jobs, or a closed control socket.
+    pub fn new(spec: CommandSpec) -> Result<Self> {
+        if spec.sessions == 0 || spec.jobs.is_empty() || spec.control < 0 {
+            return Err(Error::Spec(
+                "commands: no sessions, no jobs or no launcher".to_owned(),
+            ));
+        }
+        // SAFETY: it is open in this call: whoever made the specification has it.
+        let control = unsafe { BorrowedFd::borrow_raw(spec.control) };
+        let control = control
+            .try_clone_to_owned()
+            .map_err(|e| Error::Spec(format!("control socket of the launcher: {e}")))?;
+        let plan = Plan {
+            jobs: spec.jobs.clone(),
+            in_turn: spec.in_turn,
+            begun: AtomicU64::new(0),
+            kept: AtomicUsize::new(0),
+        };
+        Ok(Self {
+            control,
+            plan: Arc::new(plan),
+            spec,
+            aborted: AtomicBool::new(false),
+        })
+    }
+
+    fn hello(&self, session: usize) -> Result<Vec<u8>> {
+        let hello = Hello {
+            session,
+            run: self.spec.run.clone(),
+            keep_output: self.spec.keep_output,
+            jobs: self.spec.jobs.clone(),
+        };
+        serde_json::to_vec(&hello)
+            .map(|body| frame(&body))
+            .map_err(|e| Error::Spec(e.to_string()))
+    }
+
+    /// A socket at whose other end the launcher is.
+    fn reach(&self, session: usize) -> std::io::Result<UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        send_descriptor(self.control.as_raw_fd(), &theirs)?;
+        drop(theirs);
+        ours.set_read_timeout(Some(PATIENCE))?;
+        ours.set_write_timeout(Some(PATIENCE))?;
+        (&ours).write_all(&self.hello(session).map_err(std::io::Error::other)?)?;
+        Ok(ours)
+    }
+}
+
+/// The answer to a hello.
+fn answer(socket: &mut UnixStream) -> Result<Vec<u8>> {
+    let (mut frames, mut buffer) = (Frames::default(), [0; 4096]);
+    loop {
+        if let Some(body) = frames.next()? {
+            return Ok(body);
+        }
+        match socket.read(&mut buffer) {
+            Ok(n) if n > 0 => frames.feed(&buffer[..n]),
+            other => return Err(unreachable(other.err().as_ref())),
+        }
+    }
+}
+
+fn unreachable(error: Option<&std::io::Error>) -> Error {
+    let reason = error.map_or_else(String::new, |e| format!(": {e}"));
+    Error::Lost(format!("the launcher of commands does not answer{reason}"))
+}
+
+fn refused(message: String) -> Error {
+    Error::Server {
+        code: "START".to_owned(),
+        refusal: Refusal::Statement,
+        message,
+        position: None,
+    }
+}
+
+impl Engine for Commands {
+    type Session = CommandSession;
+
+    fn sessions(&self) -> usize {
+        self.spec.sessions
+    }
+
+    fn connect(&self, session: usize) -> Result<CommandSession> {
+        if self.aborted.load(Relaxed) {
+            return Err(Error::Aborted);
+        }
+        let mut socket = self.reach(session).map_err(|e| unreachable(Some(&e)))?;
+        let words = answer(&mut socket)?;
+        if !words.is_empty() {
+            return Err(refused(String::from_utf8_lossy(&words).into_owned()));
+        }
+        let patient = socket
+            .set_read_timeout(None)
+            .and_then(|()| socket.set_write_timeout(None));
+        patient.map_err(|e| unreachable(Some(&e)))?;
+        Ok(CommandSession::new(socket, self.plan.clone(), session))
+    }
+
+    fn prepare(&self, _session: usize, _connection: &mut CommandSession) -> Result<()> {
+        Ok(())
+    }
+
+    fn counters(&self) -> &[Counter] {
+        &[]
+    }
+
+    fn probe(&self, _connection: &mut CommandSession) -> Vec<Reading> {
+        Vec::new()
+    }
+
+    fn scripts(&self) -> Vec<(String, u64)> {
+        self.spec.jobs.iter().map(|job| (job.name.clone(), 1)).collect()
+    }
+
+    fn tables(&self, sessions: &[CommandSession]) -> Vec<Table> {
+        tables::all(&self.plan, sessions)
+    }
+
+    fn close(&self, connection: CommandSession) {
+        drop(connection);
+    }
+
+    fn abort(&self) {
+        self.aborted.store(true, Relaxed);
+    }
+}

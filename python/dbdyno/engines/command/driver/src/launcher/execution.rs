@@ -1,0 +1,152 @@
+//! One process from its start to its end: what it prints is taken, and it is killed where it has to be.
+
+use std::os::fd::{AsRawFd, RawFd};
+
+use dyno_model::now_ns;
+
+use super::spawn::{Child, Program, Refused, Spawner, Streams};
+use super::tail::Tail;
+use super::{tree, used};
+use crate::protocol::Report;
+
+/// From SIGTERM to SIGKILL.
+const PATIENCE_NS: i64 = 2_000_000_000;
+
+/// What the executions of a session share.
+#[derive(Debug)]
+pub struct Bench {
+    /// Starts processes.
+    pub spawner: Spawner,
+    /// `/dev/null`.
+    pub null: RawFd,
+    /// Standard output, where it is read.
+    pub output: Option<Tail>,
+    /// Error output.
+    pub errors: Tail,
+    /// The session's socket: if that is closed, all ends.
+    pub session: RawFd,
+    /// `DBDYNO_SESSION=n`.
+    pub mark: String,
+}
+
+/// Why a process was killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Killed {
+    /// It took too long.
+    Timeout,
+    /// Its session has ended.
+    Stopped,
+}
+
+/// How an execution ended: by itself, or why it was killed.
+pub type End = (used::Ended, Option<Killed>);
+
+impl Bench {
+    /// Runs a program to its end. Its times, and what it used, go into `report`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run(
+        &mut self,
+        program: &Program,
+        input: Option<RawFd>,
+        timeout_ns: Option<i64>,
+        report: &mut Report,
+    ) -> Result<End, Refused> {
+        let output = self.output.as_ref().map_or(self.null, Tail::writer);
+        let streams = Streams([input.unwrap_or(self.null), output, self.errors.writer()]);
+        report.start_ns = now_ns();
+        report.end_ns = report.start_ns;
+        let child = self.spawner.start(program, streams)?;
+        report.start_ns = child.start_ns;
+        report.set("pid", Some(i64::from(child.pid)));
+        report.set("exec_ns", Some(child.exec_ns));
+        let until_ns = timeout_ns.map(|ns| child.start_ns.saturating_add(ns));
+        let killed = self.attend(&child, until_ns, report);
+        used::read_zombie(child.pid, report);
+        if killed.is_some() {
+            self.let_end(&child);
+        }
+        report.set("left_over", Some(tree::kill_left_over(child.pid, &self.mark)));
+        self.drain();
+        Ok((used::wait(child.pid, report), killed))
+    }
+
+    /// Until it has ended.
+    fn attend(&mut self, child: &Child, until_ns: Option<i64>, report: &mut Report) -> Option<Killed> {
+        let (mut killed, mut kill_ns) = (None, until_ns);
+        loop {
+            let (ended, closed) = self.look(child, kill_ns, killed.is_none());
+            if ended {
+                report.end_ns = now_ns();
+                return killed;
+            }
+            self.drain();
+            let over = kill_ns.is_some_and(|at_ns| now_ns() >= at_ns);
+            match killed {
+                None if closed || over => {
+                    killed = Some(if closed { Killed::Stopped } else { Killed::Timeout });
+                    tree::ask_to_end(child.pid, &self.mark);
+                    kill_ns = Some(now_ns() + PATIENCE_NS);
+                }
+                Some(_) if over => {
+                    tree::signal_group(child.pid, libc::SIGKILL);
+                    used::signal(&child.pidfd, libc::SIGKILL);
+                    kill_ns = None;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The others of a tree that was asked to end have as long for it as the first process.
+    fn let_end(&mut self, child: &Child) {
+        let until_ns = now_ns() + PATIENCE_NS;
+        while tree::has_left_over(child.pid, &self.mark) && now_ns() < until_ns {
+            self.drain();
+            std::thread::sleep(tree::ROUND);
+        }
+    }
+
+    /// Waits until something happens: the process has ended, the session is closed.
+    fn look(&self, child: &Child, until_ns: Option<i64>, session: bool) -> (bool, bool) {
+        let watched = |fd: RawFd, events| libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        };
+        let none = -1; // passed over by ppoll(2)
+        let mut all = [
+            watched(child.pidfd.as_raw_fd(), libc::POLLIN),
+            watched(if session { self.session } else { none }, libc::POLLRDHUP),
+            watched(self.errors.reader(), libc::POLLIN),
+            watched(self.output.as_ref().map_or(none, Tail::reader), libc::POLLIN),
+        ];
+        let left = until_ns.map(|at_ns| timespec((at_ns - now_ns()).max(0)));
+        let timeout = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: `all` and the timeout are valid; no signal mask is changed.
+        unsafe {
+            libc::ppoll(
+                all.as_mut_ptr(),
+                all.len() as libc::nfds_t,
+                timeout,
+                std::ptr::null(),
+            )
+        };
+        (all[0].revents != 0, all[1].revents != 0)
+    }
+
+    fn drain(&mut self) {
+        self.errors.drain();
+        if let Some(output) = &mut self.output {
+            output.drain();
+        }
+    }
+}
+
+fn timespec(ns: i64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: ns / 1_000_000_000,
+        tv_nsec: ns % 1_000_000_000,
+    }
+}

@@ -1,0 +1,172 @@
+//! The launcher: one process that starts all commands and waits for them. See README.md.
+//!
+//! Its main thread takes sessions in (a byte and a socket each) and waits for processes that outlived who started
+//! them; each session has a thread of its own, `session-N`, whose children are the commands of that session.
+
+mod attendant;
+mod execution;
+mod handing;
+mod prepared;
+mod spawn;
+mod tail;
+mod tree;
+mod used;
+mod worker;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dyno_model::{Error, Result};
+
+use attendant::{Attendant, Crowd};
+pub use handing::send as send_descriptor;
+
+/// The first group of a pattern's last match in a text.
+pub type Find = dyn Fn(&str, &str) -> Option<String> + Send + Sync;
+
+/// How often the main thread waits for orphans that have ended.
+const REAPING_MS: i32 = 100;
+/// Threads call the system and parse a few lines.
+const STACK_BYTES: usize = 512 * 1024;
+/// A session's socket, what it prints, and its process: so many descriptors, and as many again for thousands of them.
+const DESCRIPTORS: libc::rlim_t = 65_536;
+
+/// What all sessions share.
+pub struct Shared {
+    find: Arc<Find>,
+    crowd: Arc<Crowd>,
+    /// As the user has it.
+    descriptors: libc::rlimit,
+}
+
+/// Serves sessions until the other end of `control` is closed or we are to end; then nothing that we started is left.
+///
+/// # Errors
+/// When the system refuses what a launcher needs.
+pub fn launch(control: RawFd, find: Box<Find>) -> Result<()> {
+    // SAFETY: the descriptor was handed to this process for this.
+    let control = unsafe { OwnedFd::from_raw_fd(control) };
+    let endings = become_launcher(&control).map_err(|e| refused(&e))?;
+    let null = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(|e| refused(&e))?;
+    let shared = Shared {
+        find: find.into(),
+        crowd: Arc::default(),
+        descriptors: raise_descriptors(),
+    };
+    let open = Mutex::new(Vec::new());
+    let mut attendant = Attendant::new(shared.crowd.clone());
+    std::thread::scope(|scope| {
+        while let Some(socket) = next_session(&control, &endings, &mut attendant, &open) {
+            let (null, shared, open) = (&null, &shared, &open);
+            remember(open, &socket);
+            // A session that gets no thread finds its socket closed.
+            let _ = std::thread::Builder::new()
+                .stack_size(STACK_BYTES)
+                .spawn_scoped(scope, move || {
+                    worker::serve(&socket, null, shared);
+                    forget(open, &socket);
+                });
+        }
+        let open = lock(&open);
+        // SAFETY: they are open as long as they are in the list.
+        open.iter().for_each(|&fd| unsafe {
+            libc::shutdown(fd, libc::SHUT_RDWR);
+        });
+    });
+    attendant.end();
+    Ok(())
+}
+
+fn lock(open: &Mutex<Vec<RawFd>>) -> std::sync::MutexGuard<'_, Vec<RawFd>> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remember(open: &Mutex<Vec<RawFd>>, socket: &UnixStream) {
+    lock(open).push(socket.as_raw_fd());
+}
+
+fn forget(open: &Mutex<Vec<RawFd>>, socket: &UnixStream) {
+    lock(open).retain(|&other| other != socket.as_raw_fd());
+}
+
+/// Orphans come to us; signals have their default actions, but are blocked: those that ask us to end are read.
+fn become_launcher(control: &OwnedFd) -> io::Result<OwnedFd> {
+    // SAFETY: changes attributes of this process alone; the sets are valid.
+    unsafe {
+        libc::fcntl(control.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC);
+        if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL); // refused for some
+        }
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+        let mut endings: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut endings);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+            libc::sigaddset(&raw mut endings, signal);
+        }
+        let fd = libc::signalfd(-1, &raw const endings, libc::SFD_CLOEXEC);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// As many as we may have; the limit before.
+fn raise_descriptors() -> libc::rlimit {
+    // SAFETY: both are valid.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        let raised = libc::rlimit {
+            rlim_cur: limit.rlim_max.min(DESCRIPTORS.max(limit.rlim_cur)),
+            ..limit
+        };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised);
+        limit
+    }
+}
+
+/// The socket of a session to come; `None`: it is over.
+fn next_session(
+    control: &OwnedFd,
+    endings: &OwnedFd,
+    attendant: &mut Attendant,
+    open: &Mutex<Vec<RawFd>>,
+) -> Option<UnixStream> {
+    loop {
+        let watched = |fd: &OwnedFd| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut both = [watched(control), watched(endings)];
+        // SAFETY: `both` is valid.
+        unsafe { libc::poll(both.as_mut_ptr(), 2, REAPING_MS) };
+        attendant.look(lock(open).is_empty());
+        if both[1].revents != 0 {
+            return None;
+        }
+        if both[0].revents != 0 {
+            match handing::receive(control)? {
+                (Some(socket), _) => return Some(socket.into()),
+                (None, text) => attendant.arrange(&text),
+            }
+        }
+    }
+}
+
+fn refused(error: &io::Error) -> Error {
+    Error::Io(format!("launcher of commands: {error}"))
+}

@@ -1,0 +1,88 @@
+"""The launcher: a process of ours that starts every command and waits for it (driver/src/launcher)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dbdyno
+from dbdyno.engines.command.groups import Keeper
+from dbdyno.model.errors import ServerLost, TargetError
+
+_PATIENCE_S = 15.0
+"""The launcher kills what is left, and removes groups, within this time."""
+_PROGRAM = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from dbdyno import _core
+def last(pattern, text):
+    import re
+    found = None
+    for found in re.finditer(pattern, text): pass
+    return found and found[1]
+_core.launch_commands(int(sys.argv[2]), last)
+"""
+"""Nothing of dbdyno is imported besides the core, so that the process is small; paths are not those of -I."""
+
+
+class Launcher:
+    """Runs until :meth:`close`, or until this process has ended."""
+
+    def __init__(self, token: str) -> None:
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            place = str(Path(dbdyno.__file__).parents[1])
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", _PROGRAM, place, str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,  # Ctrl-C in the terminal is dbdyno's
+                )
+            except OSError as e:
+                self.control.close()
+                raise TargetError(f"cannot start the launcher of commands: {e}", "see that message") from e
+        self.pid = self._process.pid
+        self._keeper = Keeper(token, self.pid)
+        self.keep = self._keeper.contain
+
+    def tell(self, what: dict[str, Any]) -> None:
+        """A message that comes without a session."""
+        try:
+            self.control.send(json.dumps(what).encode())
+        except OSError:
+            self.check()
+            raise
+
+    def check(self) -> None:
+        """Raises :class:`ServerLost` if it has ended."""
+        if self._process.poll() is None:
+            return
+        said = self._process.stderr.read().decode(errors="replace").strip() if self._process.stderr else ""
+        code = self._process.returncode
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise ServerLost(
+            f"the launcher of commands has ended ({how})" + (f": {said.splitlines()[-1]}" if said else ""),
+            "begin the run again; the kernel's log says whether memory was short",
+        )
+
+    def close(self) -> None:
+        """Ends it with all that it started."""
+        with contextlib.suppress(OSError):  # it has ended
+            self.control.shutdown(socket.SHUT_RDWR)  # loads have copies of the descriptor
+        self.control.close()
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        self._keeper.end()

@@ -1,0 +1,191 @@
+"""Commands under load: :class:`dbdyno.model.protocols.Server` over the launcher that starts them."""
+
+from __future__ import annotations
+
+import json
+import platform
+import secrets
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import polars as pl
+
+from dbdyno import _core
+from dbdyno.engines import paced
+from dbdyno.engines.command import PRODUCT, groups, programs, wait_families, watching
+from dbdyno.engines.command.launching import Launcher
+from dbdyno.engines.command.shipped import cache
+from dbdyno.model.environment import ServerFacts
+from dbdyno.model.errors import DbdynoError, TargetError, UsageError
+from dbdyno.model.job_workload import workload_of_jobs
+from dbdyno.model.jobs import PlannedJob
+from dbdyno.model.journal import Journal
+from dbdyno.model.plan import Calibration, Cell, DriverSetup, Variant, Workload
+from dbdyno.model.protocols import Capacity, Load, Target
+from dbdyno.model.source import Source
+from dbdyno.model.tables import from_core
+
+NAME = "command"
+NO_GRACE_MS = 10**12
+"""Commands that run when a measurement ends are let run to their end, or to their timeout."""
+_TASKS = 2
+"""A session's tasks: a thread of the launcher's, and at least a process."""
+_SHELL_RUNS = 15
+_STEP_S = 0.1
+_NOT_THE_DRIVERS = {"shell", "work_unit"}
+"""Keys of a job that are none of the driver's."""
+_PLAIN = DriverSetup()
+
+
+class CommandServer:
+    """See the module. ``commands`` is itself."""
+
+    wait_families = wait_families()
+    counting = statement_counting = listing = watching = settings = scripts = calibrating = pooling = None
+    snapshots = tables = resetting = planning = checking = caching = conditions = login_tracing = None
+    truths = world = None
+
+    def __init__(self, target: Target) -> None:
+        if target.dsn is not None:
+            raise UsageError("commands run on this machine: they have no DSN", "leave out --dsn")
+        self._token = secrets.token_hex(8)
+        self._launcher = Launcher(self._token)
+        self._contained: groups.Containment | None = None
+        self._jobs: dict[tuple[str, str], tuple[tuple[PlannedJob, ...], int]] = {}  # by workload and variant
+        self.commands = self
+
+    def facts(self) -> ServerFacts:
+        self._launcher.check()
+        release = platform.release()
+        return ServerFacts(
+            engine=NAME,
+            product=PRODUCT,
+            version=release,
+            version_num=0,
+            description=f"commands on {platform.system()} {release}",
+            where="this machine",
+            embedded=True,
+            tls=None,
+            here=True,
+            here_detail="dbdyno starts them",
+            main_pid=self._launcher.pid,
+            settings={},
+        )
+
+    def sources(self) -> Sequence[Source]:
+        own = Source(name="executions", provenance="wait4(2), /proc/PID/schedstat, /proc/PID/io", status="ok")
+        return [own, *watching.SOURCES, *([] if self._contained is None else [self._contained.source()])]
+
+    def capacity(self) -> Capacity:
+        limit = groups.limit() if self._contained is None else self._contained.limit
+        words = f"a session needs {_TASKS} tasks, and there may be {limit.tasks:,} ({limit.words})"
+        return Capacity(limit.tasks // _TASKS, 0, 0, words)
+
+    def claim(self, run: str) -> None: ...
+
+    def check_driver(self, driver: DriverSetup) -> None:
+        own = {"threads": driver.threads, "rounds": driver.rounds}
+        if driver.model_copy(update=own) != _PLAIN.model_copy(update=own):
+            raise UsageError(
+                f"commands cannot be {', '.join(driver.words())}",
+                "leave out what is for sessions of a database",
+            )
+
+    def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None: ...
+
+    # -- what is run ----------------------------------------------------------------------------
+    def contain(self, journal: Journal) -> str:
+        self._contained = self._launcher.keep(journal)
+        self._launcher.tell(self._contained.for_launcher(self._token))
+        return self._contained.words()
+
+    def jobs(self, jobs: Sequence[PlannedJob], variant: Variant, name: str, keep_output: int) -> Workload:
+        for job in jobs:
+            programs.check(job)
+        workload = workload_of_jobs(jobs, name)
+        self._jobs[workload.name, variant.name] = tuple(jobs), keep_output
+        return workload
+
+    def shell_ns(self, shell: str) -> int:
+        argv = (shell, "-c", "")
+        programs.check_program(f"--shell {shell}", argv, None, {})
+        done = self._at_once(PlannedJob(name=shell, argv=argv, shown=shell), _SHELL_RUNS)
+        durations: list[int] = (done["end_ns"] - done["start_ns"]).to_list()
+        return round(statistics.median(durations))
+
+    def aside(self, argv: Sequence[str], directory: str | None, env: dict[str, Any]) -> None:
+        programs.check_program(argv[0] if argv else "command", argv, directory, env)
+        job = PlannedJob(name="aside", argv=tuple(argv), shown=argv[0], directory=directory, env=env)
+        done = self._at_once(job, 1)
+        if done["outcome"].to_list() != ["ok"]:
+            words = next(iter(done["detail"].drop_nulls()), "it did not end")
+            raise TargetError(f"{argv[0]}: {words}", "it must succeed, as what is measured relies on it")
+
+    def _at_once(self, job: PlannedJob, runs: int) -> pl.DataFrame:
+        """Its executions, one after another, not watched."""
+        load = _core.Load(NAME, json.dumps(self._spec((job,), 1, 0) | {"shared_calls": runs}))
+        try:
+            load.connect()
+            self._wait(load)
+            now_ns = _core.now_ns()
+            load.start(now_ns, now_ns, 2**62)
+            self._wait(load)
+            return from_core("executions", load.tables()["executions"])
+        finally:
+            load.abort()
+
+    def _wait(self, load: _core.Load) -> None:
+        try:
+            while not load.wait(_STEP_S):
+                self._launcher.check()
+        except _core.DriverError as e:
+            kind, message = e.args[:2]
+            wrong = kind == "statement"
+            cure = "change the command" if wrong else "see that message"
+            raise (UsageError if wrong else TargetError)(message, cure) from None
+
+    def load(
+        self,
+        workload: Workload,
+        cell: Cell,
+        calibration: Calibration | None,  # noqa: ARG002
+        log_calls: bool,
+        max_calls: int | None,
+    ) -> Load:
+        self._launcher.check()
+        self.check_driver(cell.driver)
+        if (workload.name, cell.variant) not in self._jobs:
+            raise DbdynoError(
+                f"the jobs of {workload.name} are not known", "this is a bug in dbdyno: please report it"
+            )
+        jobs, keep_output = self._jobs[workload.name, cell.variant]
+        spec = {
+            **self._spec(jobs, cell.sessions, keep_output),
+            **paced.spec(cell),
+            "threads": cell.driver.threads,
+            "log_calls": log_calls,
+            "max_calls": max_calls,
+            "in_turn": cell.once,
+            "shared_calls": len(jobs) * cell.runs if cell.once else None,
+        }
+        return cast(Load, _core.Load(NAME, json.dumps(spec)))
+
+    def _spec(self, jobs: Sequence[PlannedJob], sessions: int, keep_output: int) -> dict[str, Any]:
+        return {
+            "control": self._launcher.control.fileno(),
+            "run": self._token,
+            "sessions": sessions,
+            "jobs": [job.model_dump(exclude=_NOT_THE_DRIVERS) for job in jobs],
+            "keep_output": keep_output,
+            "grace_ms": NO_GRACE_MS,
+        }
+
+    def watch_spec(self, load: Load) -> Mapping[str, Any]:  # noqa: ARG002
+        return watching.watch_spec(self._launcher.pid)
+
+    def clean(self) -> Sequence[str]:
+        return cache.removed()
+
+    def close(self) -> None:
+        self._launcher.close()

@@ -1,0 +1,36 @@
+"""How a load of commands is watched: all that the launcher has started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbdyno.model.source import Source
+
+SOURCES = (
+    Source(
+        name="activity samples",
+        provenance="all threads of all processes of the commands (/proc/PID/task, children): state, and the "
+        "kernel function that one sleeps in (wchan)",
+        status="ok",
+    ),
+    Source(
+        name="os tasks",
+        provenance="/proc/PID/task/TID/schedstat and stat of all threads of the commands; of an execution's "
+        "first process the same as it is reaped",
+        status="ok",
+    ),
+)
+"""What the data sources of all engines are here."""
+
+
+def watch_spec(launcher: int) -> dict[str, Any]:
+    """The engine's half of the watch's specification (docs/core.md). ``launcher``: its process."""
+    return {
+        "engine": "command",
+        "activity": {"main_pid": launcher},
+        "sessions": [],
+        "os": True,
+        "main_pid": launcher,
+        "tree": True,
+        "word": None,
+    }

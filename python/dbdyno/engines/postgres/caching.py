@@ -1,0 +1,308 @@
+"""Where the pages of the server's data are: in its shared buffers, in the page cache, in both.
+
+Shared buffers by the extension pg_buffercache, files by :mod:`dbdyno.engines.postgres.relation_files`. Each
+read has a limit in time, which the server keeps as well; blocks that are in both are counted exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import polars as pl
+import psycopg
+
+from dbdyno import _core
+from dbdyno.engines.postgres import presence, sql
+from dbdyno.engines.postgres.cached_relations import SHARED, Buffers, Names, largest, relation_rows
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.presence import Presence
+from dbdyno.engines.postgres.relation_files import Counted, Key, Layout, PageCache, Part, files_of
+from dbdyno.engines.postgres.server_memory import Context, server_figures
+from dbdyno.engines.postgres.settings import Site
+from dbdyno.model.brief import MAIN
+from dbdyno.model.caching import Processes, State
+from dbdyno.model.data_source import Step
+from dbdyno.model.rawtables import CLIENT_BACKEND, OWN_CONNECTION
+from dbdyno.model.source import Status
+from dbdyno.model.tables import rows
+from dbdyno.model.units import NS_PER_S
+from dbdyno.model.wait_families import ROLE
+
+BUFFER_NS = 600.0
+"""About what a buffer takes to be listed, until one read has shown it (benchmarks/memory.py)."""
+_SHARE = 0.9
+"""Shares of the time for a read: the buffers; then the files."""
+LEAST_NS = NS_PER_S // 20
+"""For a statement that is quick, also where the time is over."""
+_FORGET = 0.8
+"""Share of the cost of a buffer, at each read that leaves them out."""
+_AGE = 50
+"""A list of files is used for so many times as long as it took to make."""
+_EXTENSION = "pg_buffercache"
+_PARTS = ("buffers", "files")
+
+
+@dataclass
+class _Read:
+    """One read under way. ``buffers`` and ``files`` None: see ``lacks``."""
+
+    until_ns: int
+    context: Context
+    buffers: dict[Key, Buffers] | None = None
+    blocks: dict[tuple[Key, int], bytes] = field(default_factory=dict)
+    files: dict[Key, Counted] | None = None
+    lacks: dict[str, State] = field(default_factory=dict)  # by "buffers" and "files"
+
+    @property
+    def left_ns(self) -> int:
+        return max(0, self.until_ns - _core.now_ns())
+
+    def listed(self) -> Mapping[str, int] | Status:
+        """Sums over the buffers, or why they are not known."""
+        if self.buffers is None:
+            return self.lack("buffers").status
+        return {name: sum(getattr(b, name) for b in self.buffers.values()) for name in Buffers._fields}
+
+    def lack(self, what: str) -> State:
+        return self.lacks.get(what, State())
+
+
+class _List(NamedTuple):
+    main_pid: int
+    files: dict[Key, list[Part]]
+    until_ns: int
+
+
+class Cache:
+    """:class:`dbdyno.model.caching.Caching`. ``added``: to what dbdyno's own connections are known to do."""
+
+    def __init__(
+        self,
+        site: Site,
+        seen: Callable[[], Presence],
+        backends: Callable[[], pl.DataFrame],
+        added: MutableMapping[str, int],
+    ) -> None:
+        self._site, self._seen, self._backends, self._added = site, seen, backends, added
+        self._pages = PageCache()
+        self._buffer_ns = BUFFER_NS
+        self._made = False  # the extension was asked for, in a server of our own
+        self._lacks: dict[str, State] = {}
+        self._list: _List | None = None
+
+    # -- the protocol ---------------------------------------------------------------------------
+    def processes(self) -> Processes:
+        seen = self._seen()
+        if seen.main_pid is None:
+            return Processes({}, None, seen.status if seen.status != "ok" else "not here", seen.detail)
+        listed = self._backends().select("pid", "kind").iter_rows()
+        roles = {pid: _role(kind) for pid, kind in listed if seen.owns(pid)}
+        known = {pid for pid, role in roles.items() if role != "other"}
+        unlisted = presence.unlisted(seen.main_pid, known, all_helpers=True)
+        roles |= {pid: f"{ROLE}{what}" for pid, what in unlisted}
+        return Processes({seen.main_pid: MAIN} | roles, seen.main_pid)
+
+    def cached(self, phase: str, most_ns: int) -> Mapping[str, pl.DataFrame]:
+        before_ns = _core.now_ns()
+        with doing("reading what is in the server's cache"):
+            connection = self._site.connection()
+            read = _Read(before_ns + most_ns, self._context(connection))
+            self._read_buffers(connection, read)
+            self._read_files(read)
+            ask = partial(self._limited, connection)
+            listed, left_ns = read.listed(), max(read.left_ns, LEAST_NS)
+            figures = [
+                *server_figures(read.context, listed, ask, self._seen(), left_ns, on_demand=phase == "now")
+            ]
+            keys = largest(read.buffers, read.files, read.context.block_bytes)
+            names = self._names(connection, read.context, keys)
+        relations = relation_rows(read.context.block_bytes, read.buffers, read.files, names, read.lack)
+        self._lacks = read.lacks
+        about = {"before_ns": before_ns, "after_ns": _core.now_ns(), "phase": phase}
+        return {
+            "memory": rows("memory", [about | {"scope": "server", **f._asdict()} for f in figures]),
+            "memory_relations": rows("memory_relations", [about | row for row in relations]),
+        }
+
+    def state(self) -> State:
+        lacks = [lack for lack in self._lacks.values() if lack != State()]
+        failed = [lack.status for lack in lacks if lack.status != "ok"]
+        status = failed[0] if len(failed) == len(_PARTS) else "ok"
+        steps = tuple(step for lack in lacks for step in lack.steps)
+        return State(status, "; ".join(lack.detail for lack in lacks), steps)
+
+    # -- shared buffers -------------------------------------------------------------------------
+    def _context(self, connection: Connection) -> Context:
+        if self._site.instance is not None and not self._made:
+            self._made = True
+            with tolerated():  # its programs may have come without extensions
+                connection.execute(
+                    f"create extension if not exists {_EXTENSION} schema public {sql.OWN}".encode()
+                )
+        row = connection.execute(sql.text("cache_context").encode()).fetchone()
+        return Context(*(row or ()))
+
+    def _read_buffers(self, connection: Connection, read: _Read) -> None:
+        """By relation, with their blocks where the files will be looked at."""
+        lack = no_extension(read.context) or self._too_many(read)
+        if lack is not None:
+            read.lacks["buffers"] = lack
+            return
+        here = self._seen().main_pid is not None
+        text = sql.fill("cache_buffers", schema=read.context.schema, with_blocks=str(here).lower())
+        begun_ns = _core.now_ns()
+        found = self._limited(connection, text, read.left_ns)
+        if found is None:
+            read.lacks["buffers"] = _late(read.context.buffers)
+            return
+        self._buffer_ns = (_core.now_ns() - begun_ns) / max(1, read.context.buffers)
+        read.buffers = {}
+        for database, tablespace, filenode, fork, cached, dirty, pinned, blocks in found:
+            key = Key(database, tablespace, filenode)
+            so_far = read.buffers.get(key, Buffers())
+            added = zip(so_far, (cached, dirty, pinned), strict=True)
+            read.buffers[key] = Buffers(*(a + b for a, b in added))
+            if blocks is not None:
+                read.blocks[key, fork] = blocks
+
+    def _too_many(self, read: _Read) -> State | None:
+        """Tried again after a while: one slow read may have been the machine's fault."""
+        if self._buffer_ns * read.context.buffers <= _SHARE * read.left_ns:
+            return None
+        self._buffer_ns = max(BUFFER_NS, self._buffer_ns * _FORGET)
+        return _late(read.context.buffers)
+
+    def _limited(self, connection: Connection, text: str, most_ns: int) -> list[tuple[Any, ...]] | None:
+        """The rows of a statement that the server ends in time; None: it did. Both statements are sent as one
+        message, which is one transaction: the limit ends with it, also behind a pooler."""
+        most_ms = max(1, most_ns * 1000 // NS_PER_S)
+        limit = f"select pg_catalog.set_config('statement_timeout', '{most_ms}', true) {sql.OWN}"
+        self._added["executions"] += 1
+        try:
+            cursor = connection.execute(f"{limit}; {text}".encode())
+        except psycopg.errors.QueryCanceled:
+            return None
+        cursor.nextset()
+        return cursor.fetchall()
+
+    # -- files ----------------------------------------------------------------------------------
+    def _read_files(self, read: _Read) -> None:
+        seen, context = self._seen(), read.context
+        if seen.main_pid is None:
+            status: Status = seen.status if seen.status != "ok" else "not here"
+            read.lacks["files"] = State(status, f"{_PAGES}: {seen.detail}")
+            return
+        try:
+            files = self._listed(seen.main_pid)
+            if not files.keys() >= (read.buffers or {}).keys():  # made since they were listed
+                self._list = None
+                files = self._listed(seen.main_pid)
+        except OSError as e:
+            read.lacks["files"] = State("not permitted", f"{_PAGES} ({e.strerror}): {_AS_OWNER}", (_ROOT,))
+            return
+        layout = Layout(context.block_bytes, context.segment_bytes)
+        read.files = self._pages.counted(files, read.blocks, layout, read.left_ns)
+        read.lacks["files"] = _of_files(read.files)
+
+    def _listed(self, main_pid: int) -> dict[Key, list[Part]]:
+        """All files; of very many by a list that may be a little old. Raises :class:`OSError`."""
+        begun_ns = _core.now_ns()
+        if self._list is None or self._list.main_pid != main_pid or begun_ns >= self._list.until_ns:
+            files = files_of(main_pid)
+            now_ns = _core.now_ns()
+            self._list = _List(main_pid, files, now_ns + _AGE * (now_ns - begun_ns))
+        return self._list.files
+
+    # -- names ----------------------------------------------------------------------------------
+    def _names(self, connection: Connection, context: Context, keys: list[Key]) -> Names:
+        """The rows of these relations. What is in another database is known by its file alone."""
+        asked = connection.execute(sql.text("cache_databases").encode()).fetchall()
+        databases = {0: SHARED, **{oid: str(name) for oid, name in asked}}
+        own = [k for k in keys if k.database in (0, context.database)]
+        told: dict[Key, tuple[str, str]] = {}
+        with tolerated():  # of temporary relations several may have one number
+            lists = [[k.tablespace for k in own], [k.filenode for k in own]]
+            found = connection.execute(sql.text("cache_names").encode(), lists).fetchall()
+            by_file = {(place, filenode): (name, kind) for place, filenode, name, kind in found}
+            told = {k: by_file[k[1:]] for k in own if k[1:] in by_file}
+        return {
+            k: (
+                databases.get(k.database, f"database {k.database}"),
+                *told.get(k, (f"file {k.filenode}", "other")),
+            )
+            for k in keys
+        }
+
+
+def _role(kind: str | None) -> str:
+    """As in the table ``memory_processes``; a kind that is hidden from this role is NULL."""
+    if kind == CLIENT_BACKEND:
+        return "session"
+    if kind == OWN_CONNECTION:
+        return "dbdyno"
+    return "other" if kind is None else f"{ROLE}{kind}"
+
+
+@contextmanager
+def tolerated() -> Iterator[None]:
+    """What cannot be had is left out, as long as the connection lives."""
+    try:
+        yield
+    except psycopg.OperationalError:
+        raise
+    except psycopg.Error:
+        pass
+
+
+# -- why something is not known ---------------------------------------------------------------------
+
+_BUFFERS, _PAGES = "shared buffers by relation are unknown", "the page cache is unknown"
+_AS_OWNER = "run dbdyno as the server's user or as root"
+_ROOT = Step("sudo -E $(command -v dbdyno) run WORKLOAD --dsn DSN")
+
+
+def no_extension(context: Context) -> State | None:
+    """Why the shared buffers cannot be read; None: they can."""
+    if not context.installed:
+        why = f"{_BUFFERS}: {_EXTENSION} is not installed on the server's host"
+        return State(
+            "not supported", why, (Step("install PostgreSQL's contrib modules on the server's host"),)
+        )
+    if context.schema is None:
+        why = f"there is no extension {_EXTENSION} in database {context.database_name}"
+        return _step(context, "not supported", why, f"CREATE EXTENSION {_EXTENSION};")
+    if not context.permitted:
+        why = f"{context.role} may not read {_EXTENSION}"
+        return _step(context, "not permitted", why, f"GRANT pg_monitor TO {context.role};")
+    return None
+
+
+def _step(context: Context, status: Status, why: str, command: str) -> State:
+    step = Step(command, "sql" if context.superuser else "hand")
+    by = "" if context.superuser else "as superuser: "
+    return State(status, f"{_BUFFERS}: {why}; {by}{command}", (step,))
+
+
+def _late(buffers: int) -> State:
+    return State("lost", f"{_BUFFERS}: there was no time to list {buffers:,} buffers; dbdyno memory takes it")
+
+
+def _of_files(found: Mapping[Key, Counted]) -> State:
+    """What is said of files of which some, or all, could not be counted."""
+    for status, (why, steps) in _UNCOUNTED.items():
+        if count := sum(c.status == status for c in found.values()):
+            words = f"{_PAGES} for {count:,} of {len(found):,} relations: {why}"
+            return State(status if count == len(found) else "ok", words, steps)
+    return State()
+
+
+_UNCOUNTED: dict[Status, tuple[str, tuple[Step, ...]]] = {
+    "not permitted": (_AS_OWNER, (_ROOT,)),
+    "not supported": ("the file system does not tell", ()),
+    "lost": ("there was no time for them; the next read begins with them", ()),
+}

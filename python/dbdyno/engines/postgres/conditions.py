@@ -1,0 +1,343 @@
+"""Settings and build of the server that may spoil figures, judged for ``dbdyno doctor`` and runs.
+
+The entries are in ``conditions.toml``. What a judge needs is read in two or three statements.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, NamedTuple, cast
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from dbdyno.engines.postgres import sql, statements
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.settings import Site
+from dbdyno.model.condition import (
+    RESTART,
+    Condition,
+    Entry,
+    Judged,
+    ServerConditions,
+    State,
+    concluded,
+    entries,
+)
+from dbdyno.model.data_source import Step
+
+DATA_FILES = re.compile(r"/(base/\d+|global|PG_\d+_\d+/\d+)/(t\d+_)?\d+(_(fsm|vm|init))?(\.\d+)?$")
+"""Relations' files (PostgreSQL, "Database File Layout"); those of tablespaces are in PG_VERSION_CATALOG."""
+_RELOAD = "SELECT pg_reload_conf();"
+_UNITS = {"B": 1, "kB": 1 << 10, "8kB": 8 << 10, "MB": 1 << 20, "GB": 1 << 30}
+_MORE = (
+    *("shared_buffers", "shared_memory_size", "shared_memory_size_in_huge_pages", "max_connections"),
+    *("max_worker_processes", "autovacuum_max_workers", "autovacuum_worker_slots", "max_wal_senders"),
+    *("io_workers", "huge_pages", "huge_pages_status", "debug_io_direct", "dynamic_shared_memory_type"),
+    *("max_parallel_workers_per_gather", "max_parallel_workers", "work_mem", "hash_mem_multiplier"),
+    *("log_statement", "log_min_duration_statement", "log_duration", "log_min_duration_sample"),
+    *("log_statement_sample_rate", "log_statement_stats", "log_parser_stats", "log_planner_stats"),
+    *("log_executor_stats", "auto_explain.log_min_duration", "auto_explain.log_analyze"),
+    *("auto_explain.log_timing", "auto_explain.sample_rate", "data_directory"),
+)
+_HELPERS = 8
+"""Processes of its own besides those that a setting counts."""
+
+
+class Setting(NamedTuple):
+    """A row of ``conditions.sql``."""
+
+    value: str
+    unit: str | None
+    source: str
+    pending: bool = False  # a file has another value, which a restart puts in force
+
+    @property
+    def bytes(self) -> int:
+        return int(self.value) * _UNITS.get(self.unit or "B", 1)
+
+
+class _Known(NamedTuple):
+    """What the judges look at."""
+
+    settings: Mapping[str, Setting]
+    query_ids: bool  # this session has one
+    short_jit: tuple[int, int] | None  # short statements that are compiled, of those counted; None: unknown
+    flags: str | None  # of the compiler; None: this role may not know
+
+    def is_on(self, name: str) -> bool:
+        return name in self.settings and self.settings[name].value == "on"
+
+    def number(self, name: str, missing: float = 0) -> float:
+        return float(self.settings[name].value) if name in self.settings else missing
+
+
+@cache
+def registry() -> Mapping[str, Entry]:
+    text = resources.files(__package__).joinpath("conditions.toml").read_text(encoding="utf-8")
+    return entries(text)
+
+
+class Conditions:
+    """:class:`dbdyno.model.condition.Conditions`."""
+
+    data_files = DATA_FILES
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def conditions(self) -> ServerConditions:
+        with doing("looking at settings"):
+            connection = self._site.connection()
+            known = _known(connection)
+            row = connection.execute(
+                "select rolsuper from pg_catalog.pg_roles where rolname = current_user"
+            ).fetchone()
+            role = self._site.role()
+            (database,) = connection.execute(
+                "select pg_catalog.quote_ident(current_database())"
+            ).fetchone() or ("?",)
+        embedded = self._site.instance is not None
+        cures = _Cures(superuser=bool(row and row[0]), role=role, database=str(database), embedded=embedded)
+        found = tuple(judged(known, cures))
+        return _facts(known, found, ours=embedded)
+
+
+class _Cures(NamedTuple):
+    """How a setting is changed by this role, where it was set."""
+
+    superuser: bool
+    role: str
+    database: str
+    embedded: bool
+
+    def of(self, name: str, value: str, known: _Known) -> tuple[Step, ...]:
+        how: Literal["sql", "hand"] = "sql" if self.superuser else "hand"
+        if self.embedded:
+            return (Step(f"run without the setting {name}, or with {name} = {value}"),)
+        reset = {
+            "database": f"ALTER DATABASE {self.database} RESET {name};",
+            "user": f"ALTER ROLE {self.role} RESET {name};",
+            "database user": f"ALTER ROLE {self.role} IN DATABASE {self.database} RESET {name};",
+        }
+        source = known.settings[name].source if name in known.settings else ""
+        if source in reset:
+            return (Step(reset[source], how),)
+        if source == "command line":
+            return Step(f"take {name} off the server's command line"), Step(RESTART)
+        return Step(f"ALTER SYSTEM SET {name} = {value};", how), Step(_RELOAD, how)
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+def _known(connection: Connection) -> _Known:
+    named = [e.rule["setting"] for e in registry().values() if "setting" in e.rule]
+    cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
+    found = cursor.execute(sql.text("conditions").encode(), [[*named, *_MORE]]).fetchall()
+    ids = connection.execute(
+        "select query_id is not null from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())"
+    ).fetchone()
+    settings = {name: Setting(*rest) for name, *rest in found}
+    return _Known(settings, bool(ids and ids[0]), _short_jit(connection), _compiler_flags(connection))
+
+
+def _short_jit(connection: Connection) -> tuple[int, int] | None:
+    with suppress(psycopg.errors.DatabaseError):
+        text = statements.of_version(connection, "short_jit")
+        if text is not None and "null::float8" not in text:
+            row = connection.execute(text.encode()).fetchone()
+            return (int(row[0]), int(row[1])) if row else None
+    if connection.closed:
+        raise psycopg.OperationalError("the connection is lost")
+    return None
+
+
+def _compiler_flags(connection: Connection) -> str | None:
+    may = "select pg_catalog.has_function_privilege('pg_catalog.pg_config()', 'execute')"
+    allowed = connection.execute(may.encode()).fetchone()
+    if not allowed or not allowed[0]:
+        return None
+    row = connection.execute("select setting from pg_catalog.pg_config() where name = 'CFLAGS'").fetchone()
+    return str(row[0]) if row else None
+
+
+# -- judging ----------------------------------------------------------------------------------------
+
+
+def judged(known: _Known, cures: _Cures) -> Iterator[Condition]:
+    """Each entry of the registry. Pure."""
+    for id, entry in registry().items():
+        name = entry.rule.get("setting", "")
+        made = _JUDGES.get(id, _by_rule)(entry, known)
+        if made.state in ("bad", "worth a look") and not made.steps and not entry.cure:
+            made = made._replace(steps=cures.of(name, entry.rule["good"], known))
+        elif made.steps:  # (setting, value) pairs as steps
+            steps = [s for step in made.steps for s in cures.of(*_pair(step), known)]
+            made = made._replace(steps=tuple(dict.fromkeys(steps)))
+        yield concluded(id, entry, made)
+
+
+def _pair(step: Step) -> tuple[str, str]:
+    name, _, value = step.command.partition("=")
+    return name, value
+
+
+def _by_rule(entry: Entry, known: _Known) -> Judged:
+    """By the values of one setting."""
+    name = entry.rule["setting"]
+    if name not in known.settings:
+        return Judged("not supported", entry.rule.get("absent", "this version has no such setting"))
+    value = known.settings[name].value
+    states: Mapping[State, list[str]] = {
+        "bad": entry.rule.get("bad", []),
+        "worth a look": entry.rule.get("look", []),
+    }
+    state = next((s for s, values in states.items() if value in values), "ok")
+    return Judged(cast(State, state), value)
+
+
+def _optimised(_entry: Entry, known: _Known) -> Judged:
+    if known.flags is None:
+        return Judged("unknown", "this role may not call pg_config(): it needs pg_read_all_settings")
+    found = re.findall(r"(?<!\S)-O(\S*)", known.flags)
+    if not found:
+        return Judged("unknown", "CFLAGS name no level of optimisation")
+    return Judged("bad" if found[-1] == "0" else "ok", f"-O{found[-1]}")  # of several the last counts
+
+
+def _jit(_entry: Entry, known: _Known) -> Judged:
+    if not known.is_on("jit"):
+        return Judged("ok", "off")
+    if known.short_jit is None:
+        why = "on; whether short statements are compiled is counted by pg_stat_statements 1.10 or later"
+        return Judged("unknown", why)
+    short, counted = known.short_jit
+    if not short:
+        return Judged("ok", f"on; none of {counted} statements counted is short and compiled")
+    return Judged(
+        "worth a look", f"on; {short} of {counted} statements take less than 0.1 s and 10 % of it to compile"
+    )
+
+
+def _pending(_entry: Entry, known: _Known) -> Judged:
+    names = sorted(name for name, setting in known.settings.items() if setting.pending)
+    if not names:
+        return Judged("ok", "none")
+    return Judged("worth a look", ", ".join(names))
+
+
+def _statement_ids(_entry: Entry, known: _Known) -> Judged:
+    """``auto`` is on where a library asks for ids."""
+    found = known.settings.get("compute_query_id")
+    value = found.value if found else "this version has no such setting"
+    return Judged("ok" if known.query_ids else "worth a look", value)
+
+
+def _statement_log(_entry: Entry, known: _Known) -> Judged:
+    asking: dict[str, str] = {}
+    if "log_statement" in known.settings and known.settings["log_statement"].value in ("all", "mod"):
+        asking["log_statement"] = "none"
+    if known.number("log_min_duration_statement", -1) == 0:
+        asking["log_min_duration_statement"] = "-1"
+    if known.is_on("log_duration"):
+        asking["log_duration"] = "off"
+    if known.number("log_min_duration_sample", -1) == 0 and known.number("log_statement_sample_rate") > 0:
+        asking["log_min_duration_sample"] = "-1"
+    return _asked_off(asking, known)
+
+
+def _statistics_log(_entry: Entry, known: _Known) -> Judged:
+    names = ("log_statement_stats", "log_parser_stats", "log_planner_stats", "log_executor_stats")
+    return _asked_off({name: "off" for name in names if known.is_on(name)}, known)
+
+
+def _asked_off(asking: Mapping[str, str], known: _Known) -> Judged:
+    if not asking:
+        return Judged("ok", "off")
+    value = ", ".join(f"{name} = {known.settings[name].value}" for name in asking)
+    return Judged("worth a look", value, steps=tuple(Step(f"{n}={v}") for n, v in asking.items()))
+
+
+def _auto_explain(_entry: Entry, known: _Known) -> Judged:
+    if "auto_explain.log_min_duration" not in known.settings:
+        return Judged("ok", "auto_explain is not loaded")
+    least_ms = known.number("auto_explain.log_min_duration", -1)
+    rate = known.number("auto_explain.sample_rate", 1)
+    if least_ms < 0 or rate == 0:
+        return Judged("ok", "no statement is logged")
+    if known.is_on("auto_explain.log_analyze") and known.is_on("auto_explain.log_timing"):
+        value = f"log_analyze and log_timing are on, sample_rate {rate:g}"
+        return Judged("worth a look", value, steps=(Step("auto_explain.log_timing=off"),))
+    if least_ms == 0:
+        steps = (Step("auto_explain.log_min_duration=-1"),)
+        return Judged("worth a look", "the plan of each statement is logged", steps=steps)
+    return Judged("ok", f"plans from {least_ms:g} ms on, without timing of rows")
+
+
+_JUDGES: Mapping[str, Callable[[Entry, _Known], Judged]] = {
+    "pending-restart": _pending,
+    "optimised-build": _optimised,
+    "jit": _jit,
+    "statement-ids": _statement_ids,
+    "statement-log": _statement_log,
+    "statement-statistics-log": _statistics_log,
+    "auto-explain": _auto_explain,
+}
+
+
+# -- what the checks of the machine need ------------------------------------------------------------
+
+
+def _facts(known: _Known, found: tuple[Condition, ...], *, ours: bool) -> ServerConditions:
+    direct = known.settings.get("debug_io_direct")
+    huge = known.settings.get("huge_pages")
+    status = known.settings.get("huge_pages_status")
+    directory = known.settings.get("data_directory")
+    shared = known.settings.get("shared_memory_size") or known.settings.get("shared_buffers")
+    pages = known.number("shared_memory_size_in_huge_pages", -1)
+    return ServerConditions(
+        found=found,
+        direct_io=None if direct is None else "data" in _listed(direct.value),
+        direct_setting="" if direct is None else f"debug_io_direct = {direct.value or chr(39) * 2}",
+        direct_pending=direct is not None and direct.pending,
+        shared_bytes=None if shared is None else shared.bytes,
+        sessions=int(known.number("max_connections")) or None,
+        processes=_processes(known),
+        huge_pages=cast(Any, huge.value) if huge else None,
+        huge_pages_got={"on": True, "off": False}.get(status.value) if status else None,
+        huge_pages_needed=int(pages) if pages > 0 else None,
+        shm_mount_bytes=_of_mount(known),
+        directory=None if directory is None else directory.value,
+        ours=ours,
+        cures={
+            "shared-memory-mount": (
+                Step("docker run --shm-size={needed}, or mount -o remount,size={needed} /dev/shm"),
+            ),
+        },
+    )
+
+
+def _listed(value: str) -> list[str]:
+    return [word.strip().lower() for word in value.split(",")]
+
+
+def _processes(known: _Known) -> int:
+    names = ("max_connections", "max_worker_processes", "max_wal_senders", "io_workers")
+    workers = known.number("autovacuum_worker_slots") or known.number("autovacuum_max_workers")
+    return int(sum(known.number(n) for n in names) + workers) + _HELPERS
+
+
+def _of_mount(known: _Known) -> int:
+    """A parallel hash join of one statement: each process may have work_mem times the multiplier in shared
+    memory (PostgreSQL, "work_mem"), which ``posix`` makes in /dev/shm."""
+    kind, each = known.settings.get("dynamic_shared_memory_type"), known.settings.get("work_mem")
+    workers = min(known.number("max_parallel_workers_per_gather"), known.number("max_parallel_workers"))
+    if kind is None or kind.value != "posix" or each is None or workers < 1:
+        return 0
+    return int(each.bytes * known.number("hash_mem_multiplier", 1) * (workers + 1))

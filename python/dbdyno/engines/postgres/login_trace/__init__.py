@@ -1,0 +1,247 @@
+"""Sessions traced from their login on: by a login event trigger, before version 17 by settings of the role.
+
+PostgreSQL 17, "Event Triggers": login; an error in such a trigger refuses the login, so that ours catches
+all of them. ``event_triggers = off`` is the server's own switch, ``dbdyno.trace_logins = off`` is ours.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import psycopg
+from psycopg import sql as pgsql
+
+from dbdyno.engines.postgres import connect, sql
+from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.login_trace import action, log_lines, roles
+from dbdyno.engines.postgres.settings import Site
+from dbdyno.model.errors import NotPrivileged, ServerBusy, TargetError, UsageError
+from dbdyno.model.login_tracing import Caught, LoginTrace, TraceLog, TracePlan
+from dbdyno.model.protocols import Journal, Undo
+
+KIND = "login trace"
+MARK = "Made by dbdyno trace-logins; `dbdyno trace-logins --remove` or `dbdyno clean` removes it."
+TRIGGER_SINCE = 170_000
+_LOCK = 1_684_170_860
+"""Advisory locks: shared, of sessions in the trigger; the next one, of the process that watches over it."""
+_NUMBERS = 1_684_170_861
+"""Class of advisory locks with two keys: a session's number in the order of logins."""
+_STEPS = ("schema", "comment", "table", "action", "function", "revoke")
+_ENDS_S = 2.0
+_POLL_S = 0.02
+_LOCK_WAIT_S = 5
+
+
+class LoginTraces:
+    """:class:`dbdyno.model.login_tracing.LoginTracing`."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._roles = roles.ByRole(site)
+        self._watching = False
+
+    @property
+    def _inside(self) -> bool:
+        return self._site.connection().info.server_version >= TRIGGER_SINCE
+
+    # -- what will be done ----------------------------------------------------------------------
+    def plan(self, wish: LoginTrace) -> TracePlan:
+        with doing("looking at what can be traced"):
+            self._check(wish)
+            if (there := self._installed()) is not None:
+                raise ServerBusy(f"there is a login trace already: {there}", "dbdyno trace-logins --remove")
+            if not self._inside:
+                return self._roles.plan(wish)
+            remarks = [
+                "The server's log then holds the statements of traced sessions, with their parameters.",
+                "Event triggers belong to one database: logins to other databases are counted, not traced.",
+                "Switch it off: ALTER SYSTEM SET dbdyno.trace_logins = off; SELECT pg_reload_conf();",
+            ]
+            statements = [*(text for _, text in self._statements(wish))]
+            return TracePlan(statements, exact=True, remarks=remarks)
+
+    def _check(self, wish: LoginTrace) -> None:
+        connection = self._site.connection()
+        me = connection.execute(
+            "select rolsuper, pg_catalog.pg_is_in_recovery(), current_user::text, "
+            "exists (select from pg_catalog.pg_roles where rolname = %s) "
+            "from pg_catalog.pg_roles where rolname = current_user",
+            [wish.role],
+        ).fetchone() or (False, False, "", False)
+        superuser, standby, user, known = me
+        if not superuser:
+            raise NotPrivileged(
+                f"tracing logins needs a superuser; {user} is none",
+                "connect as one: dbdyno trace-logins --dsn 'user=postgres ...'",
+            )
+        if standby:
+            raise UsageError(
+                "this server is a standby, where nothing can be installed",
+                "install it on the primary: standbys get it by replication, and note catches in their logs",
+            )
+        if not known:
+            raise UsageError(f"there is no role {wish.role!r}", "psql -c '\\du' lists roles")
+        self._check_switches()
+        action.check(connection, wish)
+
+    def _check_switches(self) -> None:
+        """Raises :class:`UsageError` where no trigger would fire, or ours would do nothing."""
+        for name in ("event_triggers", "dbdyno.trace_logins") if self._inside else ():
+            asking = "select lower(pg_catalog.current_setting(%s, true)) in ('off', 'false', 'no', '0')"
+            if self._site.connection().execute(asking, [name]).fetchone() == (True,):
+                cure = f"ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf();"
+                raise UsageError(f"{name} is off: nothing would be traced", cure)
+
+    def _statements(self, wish: LoginTrace) -> Sequence[tuple[str, str]]:
+        """(step, statement), in order; the trigger is the last."""
+        asking = "select oid from pg_catalog.pg_roles where rolname = %s"
+        (role_id,) = self._site.connection().execute(asking, [wish.role]).fetchone() or (0,)
+        values = {
+            "comment": _literal(f"{MARK}\n{json.dumps(asdict(wish))}"),
+            "lock": _LOCK,
+            "numbers": _NUMBERS,
+            "counts": ", ".join(map(str, wish.counts)),
+            "most": wish.most,
+            "action": action.body(wish),
+            "role": _literal(wish.role),
+            "role_id": role_id,
+            "marker": log_lines.MARKER,
+        }
+        return [(step, sql.fill(f"login_trace_{step}", **values)) for step in (*_STEPS, "trigger")]
+
+    # -- doing it -------------------------------------------------------------------------------
+    def install(self, wish: LoginTrace, journal: Journal) -> None:
+        with doing("installing the login trace"):
+            if not self._inside:
+                self._roles.install(wish, journal)
+                return
+            connection = self._site.connection()
+            journal.note(self._undo(wish))
+            connection.execute(f"set lock_timeout = '{_LOCK_WAIT_S}s'".encode())
+            try:
+                statements = self._statements(wish)
+                with connection.transaction():
+                    for _, text in statements[:-1]:
+                        connection.execute(text.encode())
+                connection.execute(statements[-1][1].encode())
+            except BaseException:
+                self._drop()
+                journal.forget(self._key())
+                raise
+            connection.execute(f"select pg_catalog.pg_try_advisory_lock({_LOCK + 1})".encode())
+            self._watching = True
+
+    def caught(self) -> Sequence[Caught]:
+        with doing("looking at caught sessions"):
+            if not self._inside:
+                return self._roles.caught()
+            connection = self._site.connection()
+            if self._watching:
+                connection.execute(sql.fill("login_trace_stuck", lock=_LOCK).encode())
+            if self._there() is None:
+                if self._watching:
+                    raise TargetError("the login trace was removed by another session", "install it again")
+                return []
+            if connection.execute("select pg_catalog.pg_is_in_recovery()").fetchone() == (True,):
+                find = log_lines.read(self._site, (), marked=True).find
+                raise UsageError("a standby keeps no list: caught sessions are in its log", find)
+            return [
+                Caught(*r) for r in connection.execute(sql.text("login_trace_caught").encode()).fetchall()
+            ]
+
+    def log(self, caught: Sequence[Caught]) -> TraceLog:
+        with doing("reading the server's log"):
+            return log_lines.read(self._site, [c.pid for c in caught], marked=self._inside)
+
+    def installed(self) -> str | None:
+        with doing("looking for a login trace"):
+            return self._installed()
+
+    def _installed(self) -> str | None:
+        if (found := self._there()) is None:
+            return None
+        wish = json.loads(found[0].removeprefix(MARK) or "{}")
+        counts = ", ".join(map(str, wish.get("counts", ())))
+        broken = "" if found[1] else "; its trigger is gone"
+        database = self._site.connection().info.dbname
+        return f"role {wish.get('role')} at {counts} sessions, in database {database}{broken}"
+
+    def _there(self) -> tuple[str, bool] | None:
+        """Comment of the schema, whether there is a trigger. Raises :class:`TargetError`: not our schema."""
+        found = self._site.connection().execute(sql.text("login_trace_there").encode()).fetchone()
+        if found is None:
+            return None
+        if not (found[0] or "").startswith(MARK):
+            raise TargetError(
+                "there is a schema dbdyno_logins that dbdyno did not make", "rename it: it is not touched"
+            )
+        return str(found[0]), bool(found[1])
+
+    # -- and undoing it -------------------------------------------------------------------------
+    def remove(self, journal: Journal | None = None, *, watched: bool = True) -> Sequence[str]:
+        with doing("removing the login trace"):
+            removed = list(self._roles.remove(journal))
+            if self._inside and (watched or self._abandoned()) and (there := self._installed()) is not None:
+                self._drop()
+                removed.append(f"login trace: {there}")
+            if journal is not None:
+                journal.forget(self._key())
+            return removed
+
+    def put_back(self, undo: Undo) -> str | None:
+        data, connection = undo.data, self._site.connection()
+        if data.get("system") != self._site.identity.system or data.get("database") != connection.info.dbname:
+            return None
+        if "entries" in data:
+            return self._roles.put_back(undo)
+        return "; ".join(["removed the login trace"] if self.remove() else ["the login trace was gone"])
+
+    def _abandoned(self) -> bool:
+        """Whether it is ours to tidy up: no other process watches over it, and this role may."""
+        connection = self._site.connection()
+        asking = (
+            "select pg_catalog.pg_try_advisory_lock(%(lock)s) and pg_catalog.pg_advisory_unlock(%(lock)s) "
+            "and rolsuper and pg_catalog.starts_with(pg_catalog.obj_description("
+            "pg_catalog.to_regnamespace('dbdyno_logins'), 'pg_namespace'), %(mark)s) "
+            "from pg_catalog.pg_roles where rolname = current_user"
+        )
+        row = connection.execute(asking, {"lock": _LOCK + 1, "mark": MARK}).fetchone()
+        return bool(row and row[0])
+
+    def _drop(self) -> None:
+        """The trigger first: a login that has begun with it still finds its function."""
+        connection = self._site.connection()
+        connection.execute(f"set lock_timeout = '{_LOCK_WAIT_S}s'".encode())
+        try:
+            connection.execute(sql.text("login_trace_drop").encode())
+        except psycopg.errors.InsufficientPrivilege:
+            raise NotPrivileged(
+                "only a superuser can remove a login trace",
+                "dbdyno trace-logins --remove --dsn 'user=postgres ...'",
+            ) from None
+        now = connection.execute("select pg_catalog.clock_timestamp()::text").fetchone() or ("now",)
+        asking = sql.fill("login_trace_logging_in", since=f"{_literal(now[0])}::timestamptz")
+        until = time.monotonic() + _ENDS_S
+        while time.monotonic() < until and connection.execute(asking.encode()).fetchone() == (True,):
+            time.sleep(_POLL_S)
+        connection.execute(sql.text("login_trace_drop_schema").encode())
+
+    def _key(self) -> str:
+        return f"logins {self._site.identity.system} {self._site.connection().info.dbname}"
+
+    def _undo(self, wish: LoginTrace) -> Undo:
+        connection = self._site.connection()
+        return Undo(
+            kind=KIND,
+            key=self._key(),
+            what=f"login trace of role {wish.role} at {connect.where(connection)}",
+            data={"system": self._site.identity.system, "database": connection.info.dbname},
+        )
+
+
+def _literal(value: Any) -> str:
+    return pgsql.Literal(value).as_string()

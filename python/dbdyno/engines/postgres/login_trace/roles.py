@@ -1,0 +1,160 @@
+"""Before version 17: settings of the role in this database, from the moment when the next login would be the
+wanted one until that has come. Looked at ten times a second, so that it is less exact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from psycopg import sql as pgsql
+
+from dbdyno.engines.postgres import connect, sql
+from dbdyno.engines.postgres.login_trace import action
+from dbdyno.engines.postgres.settings import Site, values
+from dbdyno.model.login_tracing import Caught, LoginTrace, TracePlan
+from dbdyno.model.protocols import Journal, Undo
+
+_PRELOAD = "session_preload_libraries"
+
+
+class ByRole:
+    """See :class:`dbdyno.model.login_tracing.LoginTracing`."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._wish: LoginTrace | None = None
+        self._armed_s: float | None = None
+        self._before: dict[str, str | None] = {}  # entries that were there
+        self._known: set[tuple[int, float]] = set()
+        self._caught: list[Caught] = []
+
+    def plan(self, wish: LoginTrace) -> TracePlan:
+        found = self._settings(wish)
+        statements = [self._alter(wish.role, name, value) for name, value in found.items()]
+        before = self._entries(wish.role)
+        back = [self._alter(wish.role, name, before.get(name)) for name in found]
+        role = wish.role
+        remarks = [
+            f"These settings of role {role} stand from one session before each of {_listed(wish.counts)} "
+            "until the next login, then they go back.",
+            "This is less exact than the login trigger of PostgreSQL 17: sessions are counted ten times a "
+            "second. A fast ramp passes unseen, and all logins of the role in that time are traced.",
+            "Logins to other databases are counted, not traced.",
+        ]
+        both = (("before the login that is wanted", statements), ("after it", back))
+        texts = [f"-- {when}\n" + ";\n".join(s.as_string() for s in each) for when, each in both]
+        return TracePlan(texts, exact=False, remarks=remarks)
+
+    def install(self, wish: LoginTrace, journal: Journal) -> None:
+        self._wish, found = wish, self._entries(wish.role)
+        self._before = {name: found.get(name) for name in self._settings(wish)}
+        connection = self._site.connection()
+        journal.note(
+            Undo(
+                kind="login trace",
+                key=self._key(),
+                what=f"login trace: settings of role {wish.role} at {connect.where(connection)}",
+                data={
+                    "system": self._site.identity.system,
+                    "database": connection.info.dbname,
+                    "role": wish.role,
+                    "entries": self._before,
+                },
+            )
+        )
+        self._known = {(pid, started) for pid, started, *_ in self._sessions()}
+        self.caught()
+
+    def caught(self) -> Sequence[Caught]:
+        """One look: notes who came, and sets or takes back what the next login shall find."""
+        if self._wish is None:
+            return []
+        sessions = self._sessions()
+        here = self._site.connection().info.dbname
+        for n, (pid, started, client, database) in enumerate(sessions, 1):
+            new = (pid, started) not in self._known
+            if new and self._armed_s is not None and started >= self._armed_s and database == here:
+                self._caught.append(Caught(started, pid, n, self._wish.role, client, there=True))
+        came = {s[:2] for s in sessions} - self._known
+        self._known |= came
+        wanted = len(sessions) + 1 in self._wish.counts and len(self._caught) < self._wish.most
+        if self._armed_s is not None and (came or not wanted):
+            self._reset()
+        if wanted and self._armed_s is None:
+            self._set()
+        alive = {s[:2] for s in sessions}
+        self._caught = [c._replace(there=(c.pid, c.at_s) in alive) for c in self._caught]
+        return list(self._caught)
+
+    def remove(self, journal: Journal | None) -> Sequence[str]:
+        if self._wish is None:
+            return ()
+        self._reset()
+        role, self._wish = self._wish.role, None
+        if journal is not None:
+            journal.forget(self._key())
+        return (f"login trace: settings of role {role} are as they were",)
+
+    def put_back(self, undo: Undo) -> str:
+        role = str(undo.data["role"])
+        self._change(role, undo.data["entries"])
+        return f"settings of role {role} are as they were before the login trace"
+
+    def _set(self) -> None:
+        assert self._wish is not None
+        self._change(self._wish.role, self._settings(self._wish))
+        now = (
+            self._site.connection()
+            .execute("select extract(epoch from pg_catalog.clock_timestamp())::float8")
+            .fetchone()
+        )
+        self._armed_s = float(now[0]) if now else 0.0
+
+    def _reset(self) -> None:
+        assert self._wish is not None
+        self._change(self._wish.role, self._before)
+        self._armed_s = None
+
+    def _change(self, role: str, entries: Mapping[str, str | None]) -> None:
+        """At once: no login finds a part of it."""
+        connection = self._site.connection()
+        with connection.transaction():
+            for name, value in entries.items():
+                connection.execute(self._alter(role, name, value))
+
+    def _settings(self, wish: LoginTrace) -> Mapping[str, str]:
+        """With the library, beside those that a session of the role loads already."""
+        made = dict(action.settings(wish))
+        if wish.what == "plans":
+            row = self._site.connection().execute(f"show {_PRELOAD}".encode()).fetchone()
+            there = self._entries(wish.role).get(_PRELOAD) or (row[0] if row else "")
+            names = [n for n in values.elements(_PRELOAD, there) if n]
+            made[_PRELOAD] = ", ".join(dict.fromkeys([*names, action.LIBRARY]))
+        return made
+
+    def _alter(self, role: str, name: str, value: str | None) -> pgsql.Composed:
+        begin = pgsql.SQL("alter role {} in database {} ").format(
+            pgsql.Identifier(role), pgsql.Identifier(self._site.connection().info.dbname)
+        )
+        full = pgsql.Identifier(*name.split("."))
+        if value is None:
+            return begin + pgsql.SQL("reset {}").format(full)
+        pieces = values.elements(name, value) or [""]
+        listed = pgsql.SQL(", ").join(pgsql.Literal(piece) for piece in pieces)
+        return begin + pgsql.SQL("set {} = {}").format(full, listed)
+
+    def _entries(self, role: str) -> dict[str, str]:
+        text = sql.fill("login_trace_entries", role=pgsql.Literal(role).as_string())
+        found = (str(r[0]).partition("=") for r in self._site.connection().execute(text.encode()).fetchall())
+        return {name: value for name, _, value in found}
+
+    def _sessions(self) -> list[tuple[int, float, str, str]]:
+        assert self._wish is not None
+        text = sql.fill("login_trace_sessions", role=pgsql.Literal(self._wish.role).as_string())
+        return [(r[0], r[1], r[2], r[3]) for r in self._site.connection().execute(text.encode()).fetchall()]
+
+    def _key(self) -> str:
+        return f"logins {self._site.identity.system} {self._site.connection().info.dbname}"
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))

@@ -1,0 +1,153 @@
+"""The server's own memory: shared buffers in use, shared memory, huge pages, NUMA nodes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres.presence import Presence, said_of
+from dbdyno.model.source import Status
+
+SUMMARY_SINCE, NUMA_SINCE = (1, 4), (1, 6)
+"""Versions of the extension pg_buffercache."""
+_HUGE_PAGES = {"off": 0, "try": 1, "on": 2}
+_USE = ("used", "dirty", "pinned")
+_ALLOCATED = "select sum(allocated_size)::bigint from pg_catalog.pg_shmem_allocations"
+_NUMA = "select pg_catalog.pg_numa_available()"
+_NODE = re.compile(r"\bN(\d+)=(\d+)")
+_PAGE_KB = re.compile(r"\bkernelpagesize_kB=(\d+)")
+_SHARED = ("/dev/zero", "/SYSV", "/dev/shm/", "/anon_hugepage")
+"""Mappings of shared memory: anonymous, System V, POSIX, huge pages (shared_memory_type, huge_pages)."""
+
+Rows = list[tuple[Any, ...]]
+Ask = Callable[[str, int], Rows | None]
+"""A statement and its limit in ns; None: it took longer."""
+
+
+class Context(NamedTuple):
+    """Columns of ``cache_context.sql``."""
+
+    block_bytes: int
+    segment_bytes: int
+    buffers: int
+    version_num: int
+    huge_pages: str
+    huge_pages_status: str | None
+    shared_memory_bytes: int | None
+    database: int
+    database_name: str
+    role: str
+    superuser: bool
+    installed: bool  # the extension, on the server's host
+    schema: str | None  # of the extension
+    version: str | None
+    permitted: bool
+    may_see_memory: bool
+
+    @property
+    def since(self) -> tuple[int, ...]:
+        """Version of the extension that may be called; nothing: none."""
+        return tuple(int(n) for n in (self.version or "").split(".")) if self.permitted else ()
+
+
+class Figure(NamedTuple):
+    key: str
+    value: int | None
+    status: Status = "ok"
+    node: int | None = None
+
+
+def server_figures(
+    context: Context,
+    listed: Mapping[str, int] | Status,
+    ask: Ask,
+    seen: Presence,
+    left_ns: int,
+    *,
+    on_demand: bool,
+) -> Iterator[Figure]:
+    """Rows of the table ``memory``. ``listed``: buffers as they were listed, or why they were not. Nodes on
+    demand alone: the server touches every page for them."""
+    yield Figure("cache_bytes", context.buffers * context.block_bytes)
+    yield from _in_use(context, listed, ask, left_ns)
+    yield _shared_memory(context, ask, left_ns)
+    yield Figure("huge_pages_asked", _HUGE_PAGES.get(context.huge_pages))
+    yield _huge_pages_used(context, seen)
+    if on_demand:
+        yield from _by_node(context, ask, seen, left_ns)
+
+
+def _in_use(context: Context, listed: Mapping[str, int] | Status, ask: Ask, left_ns: int) -> Iterator[Figure]:
+    """By a summary, which is cheap, where there is one."""
+    status: Status = "ok"
+    if context.since >= SUMMARY_SINCE:
+        rows = ask(sql.fill("cache_summary", schema=context.schema), left_ns)
+        found = dict(zip(_USE, rows[0], strict=True)) if rows else {}
+        status = "ok" if rows else "lost"
+    elif isinstance(listed, str):
+        found, status = {}, listed
+    else:
+        found = dict(listed)
+    for name in _USE:
+        yield Figure(f"{name}_bytes", found[name] * context.block_bytes if name in found else None, status)
+
+
+def _shared_memory(context: Context, ask: Ask, left_ns: int) -> Figure:
+    """Version 14 has no setting that shows it, but a view of what it is used for."""
+    key = "shared_memory_bytes"
+    if context.shared_memory_bytes is not None:
+        return Figure(key, context.shared_memory_bytes)
+    if not context.may_see_memory:
+        return Figure(key, None, "not permitted")
+    rows = ask(_ALLOCATED + sql.OWN, left_ns)
+    return Figure(key, int(rows[0][0])) if rows else Figure(key, None, "lost")
+
+
+def _huge_pages_used(context: Context, seen: Presence) -> Figure:
+    """As the server says (17 and later), else whether its main process has some."""
+    key = "huge_pages_used"
+    if context.huge_pages_status in ("on", "off"):
+        return Figure(key, int(context.huge_pages_status == "on"))
+    if context.huge_pages == "off":
+        return Figure(key, 0)
+    kb = said_of(seen.main_pid).get("HugetlbPages") if seen.main_pid is not None else None
+    return Figure(key, int(not kb.startswith("0 "))) if kb else Figure(key, None, "not supported")
+
+
+def _by_node(context: Context, ask: Ask, seen: Presence, left_ns: int) -> Iterator[Figure]:
+    if context.version_num < 180_000:
+        if seen.main_pid is not None and (text := _numa_maps(seen.main_pid)) is not None:
+            of_nodes = shared_by_node(text).items()
+            yield from (Figure("shared_memory_bytes", value, node=node) for node, value in of_nodes)
+        return
+    if not (ask(_NUMA + sql.OWN, left_ns) or [(False,)])[0][0]:
+        return
+    asked = {"shared_memory_bytes": "cache_numa"} if context.may_see_memory else {}
+    if context.since >= NUMA_SINCE:
+        asked["cache_bytes"] = "cache_numa_buffers"
+    for key, name in asked.items():
+        rows = ask(sql.fill(name, schema=context.schema, block_bytes=context.block_bytes), left_ns)
+        yield from (Figure(key, value, node=node) for node, value in rows or ())
+
+
+def _numa_maps(pid: int) -> str | None:
+    try:
+        return Path(f"/proc/{pid}/numa_maps").read_text(errors="replace")
+    except OSError:  # not permitted, or a kernel without CONFIG_NUMA
+        return None
+
+
+def shared_by_node(numa_maps: str) -> dict[int, int]:
+    """Bytes of shared memory by node, of lines such as ``7f... default file=/dev/zero\\040(deleted) dirty=66
+    N0=40 N1=26 kernelpagesize_kB=4`` (numa_maps in proc(5)): pages that this process has touched."""
+    found: Counter[int] = Counter()
+    for line in numa_maps.splitlines():
+        if any(f"file={name}" in line for name in _SHARED):
+            page = _PAGE_KB.search(line)
+            for node, pages in _NODE.findall(line):
+                found[int(node)] += int(pages) * int(page[1] if page else 4) * 1024
+    return dict(found)

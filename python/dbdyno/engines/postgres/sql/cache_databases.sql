@@ -1,0 +1,1 @@
+select oid::bigint, datname::text from pg_catalog.pg_database

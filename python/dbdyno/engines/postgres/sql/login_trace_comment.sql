@@ -1,0 +1,1 @@
+comment on schema dbdyno_logins is ${comment}

@@ -1,0 +1,1 @@
+drop event trigger if exists dbdyno_trace_logins

@@ -1,0 +1,1 @@
+revoke all on all functions in schema dbdyno_logins from public

@@ -1,0 +1,61 @@
+"""Tables read into the server's cache and so into the page cache; and how large the server's cache is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.settings import Site, values
+from dbdyno.model.errors import UsageError
+from dbdyno.model.resetting import CacheWarming
+
+_SCHEMA = (
+    "select quote_ident(n.nspname) from pg_catalog.pg_extension e "
+    "join pg_catalog.pg_namespace n on n.oid = e.extnamespace where e.extname = 'pg_prewarm'"
+)
+_TO_BE_MADE = (
+    "select from pg_catalog.pg_available_extensions where name = 'pg_prewarm' and installed_version is null "
+    "and pg_catalog.to_regnamespace('public') is not null"
+)
+_MISSING = (
+    "the extension pg_prewarm is not in this database: tables are read without their indexes, and large ones "
+    "not into the server's cache; as superuser: CREATE EXTENSION pg_prewarm"
+)
+_CACHE = "shared_buffers"
+
+
+def statement(connection: Connection, table: str) -> str:
+    """By the server's own function where it is installed, with indexes; else the table is read."""
+    row = connection.execute(_SCHEMA.encode()).fetchone()
+    if row is None:
+        return f"select pg_catalog.count(*) from {table}"
+    parts = f"select relid from pg_catalog.pg_partition_tree('{table}') union select '{table}'::regclass"
+    return (
+        f"with parts (id) as ({parts}) select pg_catalog.sum({row[0]}.pg_prewarm(c.oid)) "
+        "from pg_catalog.pg_class c left join pg_catalog.pg_index i on i.indexrelid = c.oid "
+        "where c.relkind in ('r', 'i') and coalesce(i.indrelid, c.oid) in (select id from parts)"
+    )
+
+
+def warm(site: Site, tables: Sequence[str]) -> CacheWarming:
+    """In a server of our own the extension is made, where its programs have it."""
+    connection = site.connection()
+    if site.instance is not None and connection.execute(_TO_BE_MADE.encode()).fetchone():
+        connection.execute("create extension pg_prewarm schema public")  # not in ours, by "$user"
+    short = "" if connection.execute(_SCHEMA.encode()).fetchone() else _MISSING
+    with connection.patient():
+        for table in tables:
+            connection.execute(statement(connection, table).encode())
+    return CacheWarming(len(tables), short)
+
+
+def cache_bytes(connection: Connection, settings: Mapping[str, str]) -> int | None:
+    """Raises :class:`UsageError` for a size that cannot be."""
+    asked = next((v for name, v in settings.items() if name.lower() == _CACHE), None)
+    if asked is None:
+        return None
+    pages = values.canonical(values.read(connection)[_CACHE], asked)
+    row = connection.execute("select pg_catalog.current_setting('block_size')::bigint").fetchone()
+    if isinstance(pages, str) or row is None:
+        raise UsageError(f"setting {_CACHE} = {asked!r} is not a size", "for example 1GB")
+    return int(pages) * int(row[0])

@@ -1,0 +1,1 @@
+"""What the kernel shows of processes and control groups, and takes: for engines and limits alike."""

@@ -1,0 +1,94 @@
+"""Directories of control groups: writing to them, reading them, removing them.
+
+No path is trusted: it must lie in a mounted cgroup file system and lead through no link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mountinfo")
+
+
+@contextmanager
+def directory(path: Path) -> Iterator[int]:
+    """A descriptor of a control group's directory.
+
+    Raises :class:`OSError` where a part of its path is a link, or it is no directory of a cgroup file system.
+    """
+    descriptor = _walk(path)
+    try:
+        if os.fstat(descriptor).st_dev not in _cgroup_devices():
+            raise OSError(errno.EXDEV, f"{path} is not a control group")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_group(path: Path) -> bool:
+    """Whether it is there. Raises :class:`OSError` as :func:`directory`."""
+    try:
+        with directory(path):
+            return True
+    except FileNotFoundError:
+        return False
+
+
+def _walk(path: Path) -> int:
+    """Opens it part by part: a link on the way is followed by none of these calls."""
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open("/", flags)
+    for part in path.absolute().parts[1:]:
+        above = descriptor
+        try:
+            descriptor = os.open(part, flags, dir_fd=above)
+        except NotADirectoryError as error:
+            raise OSError(errno.ELOOP, f"{path} leads through a link or a file: {part}") from error
+        finally:
+            os.close(above)
+    return descriptor
+
+
+def _cgroup_devices() -> set[int]:
+    """Devices of the mounted cgroup file systems (mountinfo); the tmpfs above those of v1 is none."""
+    found = set()
+    for line in _MOUNTS.read_text(errors="replace").splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
+            major, minor = before.split(" ")[2].split(":")
+            found.add(os.makedev(int(major), int(minor)))
+    return found
+
+
+def remove(group: Path) -> None:
+    """The kernel's files go with the directory."""
+    with contextlib.suppress(FileNotFoundError), directory(group.parent) as parent:
+        os.rmdir(group.name, dir_fd=parent)
+
+
+def write(file: Path, value: str) -> None:
+    """In one write(2), as the kernel wants it. Never makes a file: a group has those that it has."""
+    with directory(file.parent) as group:
+        descriptor = os.open(file.name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=group)
+        try:
+            os.write(descriptor, value.encode())
+        finally:
+            os.close(descriptor)
+
+
+def words(file: Path) -> str:
+    """The words of a file of a group; nothing where it is absent or may not be read."""
+    try:
+        return " ".join(file.read_text().split())
+    except OSError:
+        return ""
+
+
+def members(group: Path) -> list[int]:
+    """Its processes that have a pid for us; those outside our pid namespace show as 0."""
+    return [pid for pid in map(int, words(group / "cgroup.procs").split()) if pid]

@@ -1,0 +1,174 @@
+"""Memory of the machine and of a control group: rows of the table ``memory``, scopes ``host`` and ``group``.
+
+What the figures are stands in :mod:`dbdyno.model.data_sources.memory`. Sources: ``/proc/meminfo``
+(proc_meminfo(5)), ``/proc/vmstat`` (pages since boot), ``/sys/devices/system/node/nodeN/meminfo``, and of a
+control group ``memory.stat`` and its neighbours (cgroup-v1/memory.rst, cgroup-v2.rst, psi.rst).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dbdyno import _core
+from dbdyno.observe.cpus import fields, integer, numbered, text
+
+Row = dict[str, Any]
+_UNLIMITED_BYTES = 1 << 60  # v1 says "no limit" with a number near 2^63
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_NODES = "sys/devices/system/node"
+_PLAIN = {
+    "total_bytes": "MemTotal",
+    "free_bytes": "MemFree",
+    "available_bytes": "MemAvailable",
+    "anonymous_bytes": "AnonPages",
+    "shared_bytes": "Shmem",
+    "slab_bytes": "Slab",
+    "page_tables_bytes": "PageTables",
+    "huge_page_bytes": "Hugepagesize",
+    "huge_pages_total": "HugePages_Total",
+    "huge_pages_free": "HugePages_Free",
+    "swap_total_bytes": "SwapTotal",
+    "swap_free_bytes": "SwapFree",
+    "dirty_bytes": "Dirty",
+}
+_OF_ALL_NODES = ("available_bytes", "huge_page_bytes", "swap_total_bytes", "swap_free_bytes")
+_RECLAIMING = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgsteal_proactive")
+
+
+def meminfo(printed: str) -> dict[str, int]:
+    """Lines ``MemTotal: 24684096 kB`` or ``Node 0 MemTotal: ...`` in bytes; without a unit as they are."""
+    found = {}
+    for key, value in fields(re.sub(r"(?m)^Node \d+ ", "", printed)).items():
+        number, _, unit = value.partition(" ")
+        if number.isdecimal():
+            found[key] = int(number) * (1024 if unit == "kB" else 1)
+    return found
+
+
+def figures(info: Mapping[str, int]) -> dict[str, int | None]:
+    """Figures of the host or of a node, whose files are in ``FilePages``; ``None``: not in this kernel."""
+    files = info.get("FilePages")
+    if files is None and "Cached" in info:
+        files = info["Cached"] + info.get("Buffers", 0) + info.get("SwapCached", 0)
+    shared = info.get("Shmem")
+    return {
+        **{key: info.get(name) for key, name in _PLAIN.items()},
+        "page_cache_bytes": None if files is None or shared is None else max(0, files - shared),
+        "kernel_bytes": _kernel(info),
+    }
+
+
+def _kernel(info: Mapping[str, int]) -> int | None:
+    """Kernel stacks are in ``VmallocUsed`` with CONFIG_VMAP_STACK; before 5.3 that is 0."""
+    if "Slab" not in info:
+        return None
+    parts = sum(info.get(k, 0) for k in ("Slab", "PageTables", "SecPageTables", "Percpu"))
+    return parts + max(info.get("VmallocUsed", 0), info.get("KernelStack", 0))
+
+
+def totals(vmstat: str) -> dict[str, int | None]:
+    """Bytes since boot, from ``name pages`` lines; kernels before 4.8 count reclaim by zone."""
+    counts = {k: int(v) for k, v in fields(vmstat, " ").items() if v.isdecimal()}
+    reclaimed = [v for k, v in counts.items() if k.startswith(_RECLAIMING)]
+    pages = {
+        "swapped_in_total": counts.get("pswpin"),
+        "swapped_out_total": counts.get("pswpout"),
+        "reclaimed_total": sum(reclaimed) if reclaimed else None,
+    }
+    return {key: None if n is None else n * _PAGE_BYTES for key, n in pages.items()}
+
+
+def host_rows(root: Path = Path("/")) -> Iterator[Row]:
+    """The whole machine, then each NUMA node where there are several. A machine in a container shows
+    what its own kernel has, not what the container may use: that is the group's limit."""
+    before_ns = _core.now_ns()
+    whole = text(root, "proc/meminfo")
+    found = figures(meminfo(whole or "")) | totals(text(root, "proc/vmstat") or "")
+    yield from _rows("host", None, found, before_ns)
+    nodes = numbered(root, _NODES, "node")
+    for node in nodes if len(nodes) > 1 else ():
+        before_ns = _core.now_ns()
+        told = figures(meminfo(text(root, f"{_NODES}/node{node}/meminfo") or ""))
+        for key in _OF_ALL_NODES:
+            told.pop(key)
+        yield from _rows("host", node, told, before_ns)
+
+
+def group_rows(pid: int | None, root: Path = Path("/")) -> Iterator[Row]:
+    """The innermost control group of a process; nothing where no group with memory figures is seen."""
+    before_ns = _core.now_ns()
+    try:
+        groups = _core.find_cgroups(pid, root, ["memory"])
+    except OSError:
+        return
+    if found := group_figures(groups):
+        yield from _rows("group", None, found, before_ns)
+
+
+def group_figures(groups: Sequence[tuple[int, str]]) -> dict[str, int | None]:
+    """``groups``: (version, directory), innermost first. The limit is the tightest of all above; NULL and
+    ok: there is none. Empty: no group has a memory controller."""
+    of_v1, of_v2 = ([Path(p) for v, p in groups if v == version] for version in (1, 2))
+    if of_v1 and (of_v1[0] / "memory.stat").exists():
+        return _of_v1(of_v1)
+    if of_v2 and (of_v2[0] / "memory.stat").exists():
+        return _of_v2(of_v2)
+    return {}
+
+
+def _of_v1(groups: Sequence[Path]) -> dict[str, int | None]:
+    """Figures of the group and those below it are ``total_*``; reclaim and pressure are not counted."""
+    stat = _counts(groups[0])
+    limits = [integer(g, "memory.limit_in_bytes") for g in groups] + [stat.get("hierarchical_memory_limit")]
+    cache, shared = stat.get("total_cache"), stat.get("total_shmem")
+    return {
+        "limit_bytes": _tightest(limits),
+        "used_bytes": integer(groups[0], "memory.usage_in_bytes"),
+        "page_cache_bytes": None if cache is None or shared is None else max(0, cache - shared),
+        "anonymous_bytes": stat.get("total_rss"),
+        "reclaimed_total": None,
+        "pressure_some_ns": None,
+        "pressure_full_ns": None,
+    }
+
+
+def _of_v2(groups: Sequence[Path]) -> dict[str, int | None]:
+    """The root group has neither a limit nor ``memory.current``."""
+    stat, group = _counts(groups[0]), groups[0]
+    files, shared, stolen = stat.get("file"), stat.get("shmem"), stat.get("pgsteal")
+    return {
+        "limit_bytes": _tightest([integer(g, "memory.max") for g in groups]),
+        "used_bytes": integer(group, "memory.current"),
+        "page_cache_bytes": None if files is None or shared is None else max(0, files - shared),
+        "anonymous_bytes": stat.get("anon"),
+        "reclaimed_total": None if stolen is None else stolen * _PAGE_BYTES,
+        **pressure(text(group, "memory.pressure") or ""),
+    }
+
+
+def _counts(group: Path) -> dict[str, int]:
+    return {k: int(v) for k, v in fields(text(group, "memory.stat"), " ").items() if v.isdecimal()}
+
+
+def _tightest(limits: Sequence[int | None]) -> int | None:
+    return min((n for n in limits if n is not None and n < _UNLIMITED_BYTES), default=None)
+
+
+def pressure(printed: str) -> dict[str, int | None]:
+    """Time with a task, or with all tasks, waiting for memory: ``total=`` is in microseconds (psi.rst)."""
+    told = dict(re.findall(r"(?m)^(some|full) .*total=(\d+)", printed))
+    return {f"pressure_{k}_ns": int(told[k]) * 1000 if k in told else None for k in ("some", "full")}
+
+
+_MAY_BE_NONE = "limit_bytes"
+
+
+def _rows(scope: str, node: int | None, found: Mapping[str, int | None], before_ns: int) -> Iterator[Row]:
+    read = {"before_ns": before_ns, "after_ns": _core.now_ns(), "scope": scope, "node": node}
+    for key, value in found.items():
+        known = value is not None or key == _MAY_BE_NONE
+        yield {**read, "key": key, "value": value, "status": "ok" if known else "not supported"}

@@ -1,0 +1,170 @@
+"""Texts of jobs: placeholders filled in, words split, values listed as on the command line."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+
+from dbdyno.model.errors import UsageError, did_you_mean, nearest
+from dbdyno.model.jobs import Shell
+
+Value = str | int | float | bool
+AT_START = ("session",)
+"""Placeholders that the engine fills in, when an execution starts."""
+MAX_VALUES = 1000
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_TOKEN = re.compile(rf"\{{\{{|\}}\}}|\$\{{[^{{}}]*\}}|\{{({_NAME})\}}")
+_SINGLE = re.compile(rf"\{{\{{({_NAME})\}}\}}|\$\{{({_NAME})\}}|\{{({_NAME})\}}")
+
+
+def doubled(text: str) -> bool:
+    """Whether all braces that are not part of a placeholder are doubled, as in Python's format strings. Else
+    they stand for themselves, doubled or not: awk's ``{if (a) {b = 1}}``."""
+    return ("{{" in text or "}}" in text) and not re.search(r"[{}]", _TOKEN.sub("", text))
+
+
+def placeholders(text: str) -> set[str]:
+    """Names in braces; not those of ``${name}``, which are a shell's, nor of ``{{name}}``."""
+    if doubled(text):
+        return {m[1] for m in _TOKEN.finditer(text) if m[1]}
+    return {m[3] for m in _SINGLE.finditer(text) if m[3]}
+
+
+def filled(text: str, values: Mapping[str, Value], what: str, shell: Shell = "none") -> str:
+    """The text with its placeholders' values. Raises :class:`UsageError` for one that has none."""
+    by_format = doubled(text)
+
+    def of_format(m: re.Match[str]) -> str:
+        return m[0][0] if m[0] in ("{{", "}}") else _value(m[1], values, what) if m[1] else m[0]
+
+    def of_single(m: re.Match[str]) -> str:
+        if m[2] and shell == "none" and m[2] in values:
+            raise UsageError(
+                f"{what}: {m[0]} is a shell's variable, and no shell runs it",
+                f"the parameter is {{{m[2]}}}; --shell sh runs the command in a shell",
+            )
+        return f"{{{m[1]}}}" if m[1] else m[0] if m[2] else _value(m[3], values, what)
+
+    return _TOKEN.sub(of_format, text) if by_format else _SINGLE.sub(of_single, text)
+
+
+def _value(name: str, values: Mapping[str, Value], what: str) -> str:
+    if name in AT_START:
+        return f"{{{name}}}"
+    if name not in values:
+        known = [*values, *AT_START]
+        near = nearest(name, known)
+        cure = did_you_mean(name, known) if near else f"give it one: {name}=1,2,4"
+        raise UsageError(
+            f"{what}: the placeholder {{{name}}} has no value",
+            f"{cure}; braces that are meant as such are doubled: {{{{{name}}}}}",
+        )
+    value = values[name]
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def words(text: str, values: Mapping[str, Value], what: str, shell: Shell = "none") -> tuple[str, ...]:
+    """The program and its arguments. Without a shell a value is never split: one with spaces stays one word.
+    Raises :class:`UsageError`."""
+    if shell != "none":
+        return (shell, "-c", filled(text, values, what, shell))
+    found = tuple(filled(word, values, what) for word in split(text, what))
+    if not found or not found[0]:
+        raise UsageError(f"{what} is empty", "name a program and its arguments: 'sort --parallel=4 FILE'")
+    _check_shell_words(text, found, what)
+    return found
+
+
+def split(text: str, what: str) -> list[str]:
+    """By the quoting rules of a shell. Raises :class:`UsageError`."""
+    try:
+        return shlex.split(text)
+    except ValueError as e:
+        reason = "a quotation mark is not closed" if "quotation" in str(e) else str(e).lower()
+        raise UsageError(f"{what}: {reason}: {text}", "close it, or put \\ before it") from None
+
+
+_OPERATORS = frozenset(("|", "||", "&&", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"))
+
+
+def _check_shell_words(text: str, found: Iterable[str], what: str) -> None:
+    """A word that is an operator of a shell, and was not quoted, is surely meant as one."""
+    lexer = shlex.shlex(text, posix=False)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        plain = set(lexer)
+    except ValueError:
+        return
+    operator = next((w for w in found if w in _OPERATORS and w in plain), None)
+    if operator is not None:
+        raise UsageError(
+            f"{what}: {operator} means something to a shell, and no shell runs the command",
+            "--shell sh runs it in one (its start-up is taken off), --input FILE is its standard input; "
+            f"a {operator} for the program itself is quoted",
+        )
+
+
+_SIZE = re.compile(r"(\d+)\s*([kKMG]?)(i?)[bB]?\Z")
+_FACTORS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3}
+
+
+def parse_bytes(text: str, option: str) -> int:
+    """``64kB`` | ``1MiB`` | ``4096``; 1 kB is 1024 bytes. Raises :class:`UsageError`."""
+    match = _SIZE.match(text.strip())
+    found = 0 if match is None else int(match[1]) * 1024 ** _FACTORS[match[2]]
+    if not 0 < found <= 1 << 30:
+        raise UsageError(f"{option} {text}: not a size from 1 byte to 1 GB", f"for example {option} 64kB")
+    return found
+
+
+_RANGE = re.compile(r"(-?[0-9.]+):(-?[0-9.]+)(?::(x?)([0-9.]+))?\Z")
+
+
+def values_of(text: str, name: str) -> tuple[Value, ...]:
+    """``1,2,4`` | ``1:32`` | ``1:32:x2`` | ``0.5:2:0.5`` | ``zstd,xz`` | one value. ``FROM`` and ``TO`` are
+    always among them; ``\\,`` is a comma. Raises :class:`UsageError`."""
+    parts = [p.replace("\\,", ",").strip() for p in re.split(r"(?<!\\),", text)]
+    if len(parts) > 1 and "" in parts:
+        raise UsageError(f"{name}={text}: a value is empty", f"{name}=1,2,4, or a comma as \\,")
+    found = list(dict.fromkeys(v for p in parts for v in _range(p, f"{name}={text}")))
+    if len(found) > MAX_VALUES:
+        raise UsageError(f"{name}={text}: {len(found):,} values are too many", f"at most {MAX_VALUES:,}")
+    return tuple(found)
+
+
+def _range(part: str, whole: str) -> list[Value]:
+    match = _RANGE.match(part)
+    if match is None:
+        return [number(part)]
+    try:
+        low, high, step = Decimal(match[1]), Decimal(match[2]), Decimal(match[4] or 1)
+    except InvalidOperation:
+        return [part]
+    if low > high or step <= (1 if match[3] else 0) or (match[3] and low <= 0):
+        raise UsageError(
+            f"{whole}: {part} is no range", "FROM:TO, FROM:TO:STEP or FROM:TO:x2, from low to high"
+        )
+    steps = math.log(high / low) / math.log(step) if match[3] else (high - low) / step
+    if steps > MAX_VALUES:
+        raise UsageError(f"{whole}: {part} is more than {MAX_VALUES:,} values", "give a larger step")
+    at, found = low, [low]
+    while at < high:
+        at = min(high, at * step if match[3] else at + step)
+        found.append(at)
+    whole_numbers = all(v == v.to_integral_value() for v in (low, high, step))
+    return [int(v) if whole_numbers else number(f"{v.normalize():f}") for v in found]
+
+
+def number(text: str) -> Value:
+    """``4`` as a number, unless it would not be written so: ``04`` is a text."""
+    for kind in (int, float):
+        try:
+            value: Value = kind(text)
+        except ValueError:
+            continue
+        if str(value) == text:
+            return value
+    return text

@@ -1,0 +1,65 @@
+"""Sizes as a recipe names them for any machine: ``8% of memory``, or ``8% of memory, at most 2GB``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan import Choice, Experiment, Value, VariantSpec, Workload
+from dbdyno.model.units import format_size
+
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*% of memory(?:,\s*at most (\d+)\s*(MB|GB))?")
+_UNITS = {"MB": 1 << 20, "GB": 1 << 30}
+_FORM = 'write "8% of memory" or "8% of memory, at most 2GB"'
+
+
+def share_bytes(name: str, text: Value, memory_bytes: int | None) -> int | None:
+    """What a share comes to; ``None``: ``text`` names none. ``memory_bytes``: the machine's, or the tightest
+    limit. Raises :class:`UsageError` where it is not known, and for a share that cannot be."""
+    if not isinstance(text, str) or "of memory" not in text:
+        return None
+    found = _SHARE.fullmatch(text.strip())
+    if found is None or not 0 < float(found[1]) <= 100:
+        raise UsageError(f"{name} = {text!r} is not a share of the memory", _FORM)
+    if memory_bytes is None:
+        raise UsageError(f"{name} = {text!r}: the memory of this machine is not known", "write a size")
+    most = int(found[2]) * _UNITS[found[3]] if found[2] else memory_bytes
+    return min(most, int(memory_bytes * float(found[1]) / 100))
+
+
+def sized(
+    experiment: Experiment, workload: Workload, memory_bytes: int | None, choices: list[Choice]
+) -> Experiment:
+    """``experiment`` with every share of the memory as a size: of a setting in MB, of a parameter in what it
+    counts. Raises :class:`UsageError`."""
+    made: dict[str, Choice] = {}
+
+    def chosen(name: str, text: Value, value: Value) -> Value:
+        why = f"{text}, of {format_size(memory_bytes or 0)}"
+        made[f"{name}={value}"] = Choice(name=name, value=str(value), reason=why)
+        return value
+
+    def setting(name: str, text: Value) -> Value:
+        found = share_bytes(name, text, memory_bytes)
+        return text if found is None else chosen(name, text, f"{max(1, found >> 20)}MB")
+
+    def parameter(name: str, text: Value) -> Value:
+        found = share_bytes(name, text, memory_bytes)
+        if found is None:
+            return text
+        known = workload.parameters.get(name)
+        if known is None or known.bytes is None:
+            raise UsageError(
+                f"parameter {name} = {text!r}: its size in memory is not known", "write a number"
+            )
+        return chosen(name, text, max(int(known.minimum or 1), found // known.bytes))
+
+    def resolved(spec: Experiment | VariantSpec) -> Mapping[str, object]:
+        settings = {n: setting(n, v) for n, v in spec.settings.items()}
+        return {"settings": settings, "params": {n: parameter(n, v) for n, v in spec.params.items()}}
+
+    variants = {n: v.model_copy(update=resolved(v)) for n, v in experiment.variants.items()}
+    whole = experiment.model_copy(update={**resolved(experiment), "variants": variants})
+    choices.extend(made.values())
+    return whole

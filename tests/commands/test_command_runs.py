@@ -1,0 +1,113 @@
+"""Whole runs of real commands: as often as asked for, side by side, set up and cleaned up, and hidden."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.in_process import dbdyno
+
+RUN = ("--no-observe", "--no-memory")
+
+
+def run(place: Path, *words: str, code: int = 0) -> str:
+    """Standard error of `dbdyno run`."""
+    env = {
+        "XDG_DATA_HOME": str(place / "data"),
+        "XDG_STATE_HOME": str(place / "state"),
+        "PATH": os.environ["PATH"],
+    }
+    done = dbdyno(("run", *words, *RUN), env, place)
+    assert done.returncode == code, done.stderr
+    return done.stderr
+
+
+def raw(place: Path, table: str) -> pl.DataFrame:
+    """Of the only run, all its cells; with the cell's id."""
+    files = sorted(place.glob(f"data/dbdyno/*/cells/*/{table}.parquet"))
+    return pl.concat([pl.read_parquet(f).with_columns(cell=pl.lit(f.parent.name)) for f in files])
+
+
+def meta(place: Path) -> list[dict[str, Any]]:
+    return [json.loads(f.read_text()) for f in sorted(place.glob("data/dbdyno/*/cells/*/cell.json"))]
+
+
+def test_each_job_runs_once_over_the_sessions_there_are(tmp_path: Path) -> None:
+    jobs = [
+        f'[[jobs]]\nname = "{n}"\ncommand = "sleep {t}"\n' for n, t in (("a", 0.3), ("b", 0.2), ("c", 0.1))
+    ]
+    (tmp_path / "set.toml").write_text("".join(jobs))
+    run(tmp_path, "--jobs", "set.toml", "--once", "--sessions", "1,3")
+    found = raw(tmp_path, "executions")
+    assert found.filter(pl.col("outcome") != "ok").is_empty()
+    assert found.group_by("cell").agg(pl.col("job").sort())["job"].to_list() == [["a", "b", "c"]] * 2
+    for cell in meta(tmp_path):
+        mine = found.filter(pl.col("cell") == cell["cell"]["id"])
+        spans = mine["end_ns"] - mine["start_ns"]
+        makespan_ns = cell["t1_ns"] - cell["t0_ns"]
+        one = cell["cell"]["sessions"] == 1
+        assert cell["status"] == "ok"
+        assert makespan_ns >= (spans.sum() if one else spans.max())
+
+
+def test_runs_are_counted_and_warm_up_is_not_measured(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    write = f"echo {{session}} {{job}} >> {log}"
+    run(tmp_path, "--command", write, "--shell", "sh", "--runs", "5", "--sessions", "2", "--warmup", "3")
+    found = raw(tmp_path, "executions")
+    assert found.height == 5
+    assert found["measured"].all()
+    lines = log.read_text().split("\n")[:-1]
+    assert len(lines) == 8
+    assert {line.split()[1] for line in lines} == {"echo"}
+    assert {int(line.split()[0]) for line in lines} <= {0, 1}
+
+
+def test_set_up_and_clean_up_of_each_variant(tmp_path: Path) -> None:
+    run(
+        tmp_path, "--command", "cat {file}", "file=a,b", "--setup", "cp /etc/passwd {file}",
+        "--cleanup", "rm {file}", "--work-bytes", "{file}", "--runs", "1", "--repeats", "1",
+    )  # fmt: skip
+    size = Path("/etc/passwd").stat().st_size
+    assert raw(tmp_path, "executions")["work"].to_list() == [size, size]
+    assert not (tmp_path / "a").exists()
+    assert not (tmp_path / "b").exists()
+
+
+def test_hidden_arguments_are_nowhere_in_the_store(tmp_path: Path) -> None:
+    said = run(
+        tmp_path, "--command", "sh -c 'exit {n}' SECRET {k}", "n=0,1", "k=SECRET", "--env", "A=SECRET",
+        "--prepare", "echo SECRET", "--hide-args", "--runs", "2", "--repeats", "1",
+    )  # fmt: skip
+    kept = [f for f in tmp_path.rglob("*") if f.is_file()]
+    assert len(kept) > 5
+    for file in kept:
+        text = (
+            str(pl.read_parquet(file).to_dicts())
+            if file.suffix == ".parquet"
+            else file.read_text(errors="replace")
+        )
+        assert "SECRET" not in text, file
+    assert "SECRET" not in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--command", "no-such-program-here"), "there is no program no-such-program-here"),
+        (("--command", "true", "--setup", "false"), "false"),
+    ],
+)
+def test_what_cannot_be_run_leaves_no_run(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    assert message in run(tmp_path, *words, code=2 if "--setup" not in words else 3)
+    assert not list(tmp_path.glob("data/dbdyno/*/run.json"))
+
+
+def test_a_clean_up_that_fails_is_said_and_the_run_is_whole(tmp_path: Path) -> None:
+    said = run(tmp_path, "--command", "true", "--cleanup", "false", "--runs", "1")
+    assert "! clean-up of variant base failed: false: exit code 1" in said

@@ -1,0 +1,160 @@
+"""Trees of processes: whose figures are found, that they are counted once, and that the ledger closes.
+
+All programs are of known CPU or sleep. What is compared are the kernel's books with each other: how busy the
+machine is makes no difference.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import polars as pl
+import pytest
+
+from dbdyno.account.ledger import accounts
+from dbdyno.account.window import cut
+from dbdyno.model.ledger_rows import BY_LABEL
+from dbdyno.model.raw import RawCell
+from tests.commands import trees
+
+S = 1_000_000_000
+NOBODY = 65534
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="to become another user, or to read statistics at exit"
+)
+TIERS = {
+    "trace": {"trace": "auto"},
+    "statistics at exit": {"trace": "off"},
+    "another user's": {"user": NOBODY},
+}
+
+
+@pytest.fixture(scope="module")
+def tool() -> Iterator[str]:
+    """In a directory that everybody may read."""
+    with TemporaryDirectory(prefix="dbdyno-tree-") as directory:
+        Path(directory).chmod(0o755)
+        made = Path(directory) / "tool"
+        source = Path(trees.__file__).with_name("tool.c")
+        subprocess.run(["cc", "-O1", "-pthread", str(source), "-o", str(made)], check=True)
+        yield str(made)
+
+
+def used(cell: RawCell) -> float:
+    """CPU per wall of executions by wait4, those under way at the ends of the window by their part."""
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    start, end = pl.max_horizontal("start_ns", pl.lit(t0)), pl.min_horizontal("end_ns", pl.lit(t1))
+    part = (end - start).clip(0) / (pl.col("end_ns") - pl.col("start_ns"))
+    cpu = ((pl.col("user_ns") + pl.col("system_ns")) * part).sum() / (t1 - t0)
+    return float(cell.tables["executions"].select(cpu).item())
+
+
+def ledger(cell: RawCell, scope: str = "rung") -> dict[str, float | None]:
+    """Seconds per second by account."""
+    found = accounts(cut([cell]))["ledger"].filter((pl.col("scope") == scope) & ~BY_LABEL)
+    sums = found.group_by("account").agg(pl.col("aas").sum(), unknown=pl.col("aas").is_null().all())
+    return {a: None if unknown else v for a, v, unknown in sums.rows()}
+
+
+def status(cell: RawCell, source: str) -> str:
+    told = dict(cell.tables["sources"].select("name", "status").rows())
+    return str(told.get(source))
+
+
+def close(cpu: float | None, expected: float) -> None:
+    """Executions that straddle an end of the window are in one of the two as a whole."""
+    assert cpu == pytest.approx(expected, rel=0.2, abs=0.05)
+
+
+@needs_root
+@pytest.mark.parametrize("tier", TIERS)
+def test_lives_of_a_millisecond_are_counted_and_the_ledger_closes(tool: str, tier: str) -> None:
+    """Each is far shorter than the time between two samples. Nothing is left over: run, run queue and sleep
+    are all its wall time."""
+    cell = trees.cell([tool, "spin", "1"], sessions=2, **TIERS[tier])
+    assert cell.tables["executions"].height > 20
+    found = ledger(cell)
+    close(found["run"], used(cell))
+    assert found["runq"] is not None
+    if tier != "trace" or status(cell, "scheduler trace") != "ok":
+        assert found["unaccounted"] == pytest.approx(0, abs=0.1)
+
+
+@needs_root
+def test_children_that_nobody_met_are_found_by_their_statistics_at_exit(tool: str) -> None:
+    cell = trees.cell([tool, "brood", "5", "4"], sessions=2)
+    assert status(cell, "task statistics at exit") == "ok"
+    met = cell.tables["tasks"].filter(pl.col("state") == "X")
+    executions = cell.tables["executions"]["pid"]
+    children = met.filter(~pl.col("pid").is_in(executions.implode()))
+    assert children.height > 2 * executions.len()
+    found = ledger(cell)
+    close(found["run"], used(cell))
+    assert found["runq"] is not None
+
+
+@needs_root
+def test_without_the_right_their_cpu_time_is_known_and_their_run_queue_is_not_zero(tool: str) -> None:
+    cell = trees.cell([tool, "brood", "5", "4"], sessions=2, user=NOBODY)
+    assert status(cell, "task statistics at exit") == "not permitted"
+    found = ledger(cell)
+    close(found["run"], used(cell))
+    assert found["runq"] is None, "most of the CPU time is of tasks whose run queue nobody knows"
+    assert (ledger(cell, "brief")["run"] or 0) > 0.05 * used(cell)
+
+
+@needs_root
+def test_in_another_pid_namespace_it_is_the_same_as_without_the_right(tool: str) -> None:
+    before = ["unshare", "--pid", "--fork", "--mount-proc"]
+    if subprocess.run([*before, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no pid namespaces here")
+    cell = trees.cell([tool, "brood", "5", "4"], before=before, trace="auto")
+    assert status(cell, "scheduler trace") == "not supported"
+    assert status(cell, "task statistics at exit") == "not permitted"
+    close(ledger(cell)["run"], used(cell))
+
+
+@needs_root
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_daemon_belongs_to_its_session(tool: str, tier: str) -> None:
+    """A child of a child that has ended, in a session of its own: its parent is the launcher by then. wait4
+    of its execution does not have its CPU time."""
+    cell = trees.cell([tool, "daemon", "150"], seconds=2, sessions=1, **TIERS[tier])
+    mine = cell.tables["executions"].filter(pl.col("end_ns") > cell.meta.t0_ns + S // 2)
+    begun = mine.filter(pl.col("start_ns") < cell.meta.t1_ns - S // 2).height
+    found = ledger(cell)
+    assert (found["run"] or 0) * 2 > 0.15 * (begun - 1)
+    assert (found["run"] or 0) > 2 * used(cell)
+
+
+@needs_root
+@pytest.mark.parametrize(("ms", "seconds", "tier"), [(20, 1, "statistics at exit"), (500, 3, "trace")])
+def test_threads_are_tasks_of_the_session(tool: str, ms: int, seconds: int, tier: str) -> None:
+    """Of a process that is read while it lives, and of one that ends before."""
+    cell = trees.cell([tool, "threads", "4", str(ms)], seconds=seconds, sessions=1, **TIERS[tier])
+    close(ledger(cell)["run"], used(cell))
+    assert not cut([cell])["cut_tasks"].select("pid", "tid", "start_ticks").is_duplicated().any()
+    threads = cell.tables["tasks"].filter((pl.col("pid") != pl.col("tid")) & (pl.col("role") == "session"))
+    assert threads["session"].unique().to_list() == [0]
+
+
+def test_four_on_one_cpu_wait_three_quarters_of_their_time(tool: str) -> None:
+    cell = trees.cell([tool, "spin", "300"], sessions=4, seconds=2, before=["taskset", "-c", "0"])
+    found = ledger(cell)
+    run, runq = found["run"] or 0, found["runq"] or 0
+    assert run < 1.1
+    assert runq / (run + runq) > 0.68
+
+
+@pytest.mark.parametrize("what", ["nap", "renamed"])
+def test_a_nap_is_asleep_in_a_timer(tool: str, what: str) -> None:
+    """Whatever its name is: that may hold any bytes."""
+    cell = trees.cell([tool, what, "200"], sessions=2)
+    found = accounts(cut([cell]))["ledger"].filter(pl.col("scope") == "rung")
+    slept = dict(found.filter(account="sleep").select("detail", "aas").rows())
+    assert slept["Sleep/timer"] > 0.6 * sum(slept.values())
+    assert found.filter(account="run")["aas"].item() < 0.2

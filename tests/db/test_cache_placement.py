@@ -1,0 +1,68 @@
+"""Data in the database's cache, in the page cache, and with direct I/O: nothing is read from storage, and
+copies take CPU time in the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.db.conftest import Bench
+
+pytestmark = pytest.mark.db
+
+RECIPE = """
+workload = "random-read"
+sessions = "2"
+measure = "1s"
+settle = "200ms"
+expect = "memory"
+params = { blocks = 50, scale = 2048 }
+variants.buffers.settings = { shared_buffers = "64MB" }
+variants.pages.settings = { shared_buffers = "1MB" }
+variants.direct.settings = { shared_buffers = "64MB", debug_io_direct = "data" }
+variants.huge.settings = { shared_buffers = "100GB", huge_pages = "on" }
+"""
+LIO = 50 * 3  # an index of two levels, and the row's block
+
+
+def of_variants(document: dict[str, Any], name: str) -> dict[str, float]:
+    variants = {w["cell"]: w["variant"] for w in document["windows"]}
+    found = [r for r in document["rates"] if r["name"] == name and r["scope"] == "rung"]
+    return {variants[r["cell"]]: r["value"] for r in found}
+
+
+def kernel_ns(document: dict[str, Any], variant: str) -> float:
+    """CPU time of a logical read in the kernel."""
+    rows = [
+        r for r in document["ledger"]
+        if r["variant"] == variant and r["scope"] == "rung" and r["account"] == "run.system"
+    ]  # fmt: skip
+    return float(sum(r["aas"] for r in rows)) * 1e9 / of_variants(document, "work_per_s")[variant]
+
+
+def test_nothing_is_read_from_storage_and_the_copies_take_time_in_the_kernel(fresh_bench: Bench) -> None:
+    recipe = fresh_bench.home / "place.toml"
+    recipe.write_text(RECIPE.replace("100GB", "64MB"))
+    done = fresh_bench.here("run", str(recipe))
+    assert done.returncode == 0, done.stderr
+    document = fresh_bench.last()
+    claims = {f["id"] for f in document["findings"]}
+    assert claims & {"memory-only", "driver-starved"}  # of valid measurements alone
+    assert not claims & {"read-from-storage", "storage-reads-unknown"}
+    work = of_variants(document, "work_per_call")
+    assert {"buffers", "pages"} <= work.keys() and set(work.values()) == {LIO}
+    read = {v: n / LIO for v, n in of_variants(document, "read_calls_per_call").items()}
+    assert read["buffers"] < 0.001 and 0.2 < read["pages"] < 0.5
+    assert kernel_ns(document, "pages") > 3 * kernel_ns(document, "buffers")
+    assert {r["cache"] for r in document["resets_done"]} == {"warm"}
+    compared = (document["comparison"] or {"conclusions": ()})["conclusions"]
+    found = [c["said"] for c in compared if c["id"] == "cache-placement"]  # none: the client was short of CPU
+    for said in found:
+        assert said["cache"] in ("buffers", "direct") and said["pages"] == "pages"
+        assert said["system"] > said["system_before"]
+    recipe.write_text(RECIPE)
+    refused = fresh_bench.here("run", str(recipe))
+    assert refused.returncode == 2 and "would swap" in refused.stderr
+    cleaned = fresh_bench.here("clean")
+    assert cleaned.returncode == 0, cleaned.stderr

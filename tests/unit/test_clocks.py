@@ -1,0 +1,41 @@
+"""Clocks of other machines: known offsets and drifts come back within their bound."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dbdyno.stats.clocks import Exchange, Mapping, Offset
+
+NS_PER_S = 1_000_000_000
+LEGS = st.integers(0, 5_000_000)
+
+
+def asked(ours_ns: int, out_ns: int, back_ns: int, offset_ns: int, drift: float) -> Exchange:
+    """An exchange with a clock that was ``offset_ns`` ahead at 0 and gains ``drift``."""
+    read_ns = ours_ns + out_ns
+    return Exchange(ours_ns, read_ns + offset_ns + round(drift * read_ns), read_ns + back_ns)
+
+
+@given(
+    st.lists(st.tuples(LEGS, LEGS), min_size=1, max_size=8),
+    st.lists(st.tuples(LEGS, LEGS), min_size=1, max_size=8),
+    st.integers(-(10**15), 10**15),
+    st.sampled_from([0.0, 2e-4, -5e-5]),
+    st.floats(0, 1),
+)
+def test_a_time_between_comes_back_within_the_bound(first, last, offset_ns, drift, share) -> None:  # type: ignore[no-untyped-def]
+    begin = [asked(k * 10_000_000, *legs, offset_ns, drift) for k, legs in enumerate(first)]
+    end_ns = 60 * NS_PER_S
+    end = [asked(end_ns + k * 10_000_000, *legs, offset_ns, drift) for k, legs in enumerate(last)]
+    found = Mapping(Offset.of(begin), Offset.of(end))
+    low, high = begin[-1].received_ns, end_ns
+    ours_ns = round(low + share * (high - low))
+    there_ns = ours_ns + offset_ns + round(drift * ours_ns)
+    within = found.bound_ns * (1 + abs(drift)) + 3  # rounded to nanoseconds
+    assert abs(found.to_ours(there_ns) - ours_ns) <= within
+
+
+def test_the_shortest_exchange_counts() -> None:
+    found = Offset.of([Exchange(0, 1_000_900, 1000), Exchange(5000, 1_005_010, 5020)])
+    assert (found.ns, found.bound_ns) == (1_000_000, 10)
