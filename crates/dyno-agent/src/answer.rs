@@ -27,7 +27,10 @@ impl Answer {
     /// Tables: what they have in the header, the values in the body.
     pub fn tables(tables: &[Table]) -> Self {
         let mut body = Vec::new();
-        let all: Vec<Value> = tables.iter().map(|t| json!([t.name, columns(t, &mut body)])).collect();
+        let all: Vec<Value> = tables
+            .iter()
+            .map(|t| json!([t.name, columns(t, &mut body)]))
+            .collect();
         Self {
             value: all.into(),
             body,

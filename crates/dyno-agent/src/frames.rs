@@ -33,7 +33,9 @@ pub fn read(from: &mut impl Read) -> io::Result<Option<Frame>> {
     let length = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| lengths[at + i]));
     let (header, body) = (length(0), length(4));
     if header > MOST_HEADER_BYTES || body > MOST_REQUEST_BYTES {
-        return Err(no_frame(&format!("a frame of {header} + {body} bytes is too long")));
+        return Err(no_frame(&format!(
+            "a frame of {header} + {body} bytes is too long"
+        )));
     }
     let header = bytes(from, header)?;
     let header = serde_json::from_slice(&header).map_err(|_| no_frame("a header is a JSON object"))?;

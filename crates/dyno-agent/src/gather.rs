@@ -114,7 +114,11 @@ fn allowed(path: &Path) -> io::Result<PathBuf> {
         return Ok(path.to_owned());
     }
     let plain = below(path) && !path.components().any(|c| c == Component::ParentDir);
-    let real = if plain { fs::canonicalize(path)? } else { return Err(refused()) };
+    let real = if plain {
+        fs::canonicalize(path)?
+    } else {
+        return Err(refused());
+    };
     let secret = |name: &Component| REFUSED.iter().any(|r| name.as_os_str() == *r);
     if below(&real) && !real.components().any(|c| secret(&c)) {
         Ok(real)
@@ -186,11 +190,7 @@ fn stat(path: &Path) -> io::Result<Value> {
 }
 
 /// (type, bytes, of which users may have so many).
-#[allow(
-    clippy::unnecessary_cast,
-    clippy::cast_lossless,
-    clippy::useless_conversion
-)] // types differ by C library
+#[allow(clippy::unnecessary_cast, clippy::cast_lossless, clippy::useless_conversion)] // types differ by C library
 fn filesystem(path: &Path) -> io::Result<(i64, u64, u64)> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut about: libc::statfs = unsafe { std::mem::zeroed() };
@@ -239,7 +239,10 @@ mod tests {
         }
         assert_eq!(error_of("/proc/nothing"), i64::from(libc::ENOENT));
         assert_eq!(error_of("/proc/self"), i64::from(libc::EISDIR));
-        assert_eq!(entries(json!({"list": ["/proc/self/root/*"]}), "list"), [Value::Null; 0]);
+        assert_eq!(
+            entries(json!({"list": ["/proc/self/root/*"]}), "list"),
+            [Value::Null; 0]
+        );
         assert_eq!(entries(json!({"list": ["/home"]}), "list")[0][2][0], libc::EACCES);
     }
 
@@ -249,7 +252,10 @@ mod tests {
             "link": ["/proc/self/exe"], "list": ["/proc/self/task"], "stat": ["/"], "limit": 8});
         let wanted: Wanted = serde_json::from_value(wanted).unwrap();
         let answer = gather(&wanted).unwrap();
-        assert_eq!(answer.value["read"][0], json!(["/proc/self/stat", 8, false, null]));
+        assert_eq!(
+            answer.value["read"][0],
+            json!(["/proc/self/stat", 8, false, null])
+        );
         assert_eq!(answer.value["read"][1][0], "/proc/self/statm");
         assert_eq!(answer.body.len(), 16);
         let exe = std::env::current_exe().unwrap();

@@ -42,7 +42,9 @@ fn number(name: libc::c_int) -> i64 {
 /// SHA-256 of the program that runs, also where its file has been removed since.
 fn hash() -> io::Result<String> {
     let digest = Sha256::digest(fs::read("/proc/self/exe")?);
-    Ok(digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
+    Ok(digest
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
 }
 
 /// CPUs that it may run on; NULL: unknown.

@@ -15,7 +15,10 @@ use crate::things::{Thing, Things};
 #[serde(tag = "op", deny_unknown_fields)]
 pub enum LoadOp {
     #[serde(rename = "load.new")]
-    New { engine: String, spec: Map<String, Value> },
+    New {
+        engine: String,
+        spec: Map<String, Value>,
+    },
     #[serde(rename = "load.connect")]
     Connect { of: u64 },
     #[serde(rename = "load.start")]

@@ -63,7 +63,9 @@ impl Things {
     /// Forgets one; a load is aborted, a watch stopped.
     pub fn remove(&self, number: u64) -> Result<(), Fault> {
         let removed = self.inner().1.remove(&number);
-        removed.map(|thing| end(&thing)).ok_or_else(|| none("thing", number))
+        removed
+            .map(|thing| end(&thing))
+            .ok_or_else(|| none("thing", number))
     }
 
     /// Ends all: loads at once, then whatever takes time, at most `most` of it.

@@ -59,7 +59,13 @@ pub fn work(op: WatchOp, things: &Things) -> Outcome {
         }
         WatchOp::Latest { of } => {
             let shares = things.watch(of)?.latest();
-            Value::Object(shares.into_iter().map(|(k, v)| (k.to_string(), json!(v))).collect()).into()
+            Value::Object(
+                shares
+                    .into_iter()
+                    .map(|(k, v)| (k.to_string(), json!(v)))
+                    .collect(),
+            )
+            .into()
         }
         WatchOp::Trouble { of } => json!(things.watch(of)?.trouble()).into(),
         WatchOp::SourceStatus { of } => {
