@@ -48,6 +48,12 @@ class _Driving:
     threads: int | None = None
 
 
+def _own(spec: Mapping[str, Any], driver: Driver, part: Part, all_: Sequence[Part]) -> dict[str, Any]:
+    """A driver's specification. Processes of the server are looked at on this host alone."""
+    made = shared(spec, part, all_)
+    return made | {"log_cpu": False} if driver.clock is not None and made.get("log_cpu") else made
+
+
 def maker(drivers: Sequence[Driver]) -> LoadMaker:
     """Makes loads that are spread over ``drivers`` by their weights."""
 
@@ -71,7 +77,7 @@ class SpreadLoad:
         if not used:
             raise UsageError("no driver has a session", "give drivers weights above 0")
         shares = [p for _, p in used]
-        self._all = [_Driving(d, p, d.make(engine, shared(spec, p, shares))) for d, p in used]
+        self._all = [_Driving(d, p, d.make(engine, _own(spec, d, p, shares))) for d, p in used]
         self._pool = ThreadPoolExecutor(min(_AT_ONCE, len(self._all)), thread_name_prefix="dbdyno-spread")
         self._failure: Exception | None = None
         self._barrier_ns: int | None = None
