@@ -1,4 +1,4 @@
-"""Every time of a raw table is an instant of CLOCK_MONOTONIC, one of the wall clock, or a duration; and said so."""
+"""Every time of a raw table is an instant of CLOCK_MONOTONIC or of the wall clock, or a duration."""
 
 from __future__ import annotations
 

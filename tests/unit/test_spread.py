@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dbdyno import remote
 from dbdyno.model.data_sources.drivers import with_host
 from dbdyno.model.errors import HostLost, UsageError
-from dbdyno.model.instants import instants
 from dbdyno.model.tables import CoreColumn, from_core, rows, to_core
 from dbdyno.remote import merging
 from dbdyno.remote.instants import ours
