@@ -192,6 +192,7 @@ def test_figures_of_all_drivers_are_those_of_one_load() -> None:
     load, made = spread()
     load.connect()
     assert load.wait(1)
+    assert load.lead_ns == 0  # both are here
     made[1].over = False
     load.start(1, 2, 3)
     assert not load.wait(0.1)

@@ -23,6 +23,7 @@ from dbdyno.remote.shares import Part, parts, sessions_of, shared
 _TABLE = "drivers"
 _STEP_S = 0.02
 _AT_ONCE = 32
+_LEAD_WAYS, _LEAD_EACH_NS = 10, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,12 @@ class SpreadLoad:
     def start(self, start_ns: int, t0_ns: int, t1_ns: int) -> None:
         self._barrier_ns = start_ns
         self._begin(lambda d: d.load.start(start_ns, t0_ns, t1_ns))
+
+    @property
+    def lead_ns(self) -> int:
+        """So long an order may take until all have it: ways there are slower now and then than at their best."""
+        ways = [d.driver.clock.round_trip_ns for d in self._left() if d.driver.clock is not None]
+        return _LEAD_WAYS * max(ways, default=0) + _LEAD_EACH_NS * len(ways)
 
     def finish(self) -> None:
         self._begin(lambda d: d.load.finish())
