@@ -125,7 +125,7 @@ def translated(error: DriverError) -> DbdynoError:
 
 
 def lead_ns(load: Load) -> int:
-    """How much longer than here an order to start takes to its drivers: 0, or what a load on other hosts says."""
+    """How much longer than here an order to start may take: 0, or what a load on other hosts says."""
     found: int = getattr(load, "lead_ns", 0)
     return found
 

@@ -93,7 +93,7 @@ class SpreadLoad:
 
     @property
     def lead_ns(self) -> int:
-        """So long an order may take until all have it: ways there are slower now and then than at their best."""
+        """So long an order may take until all have it: at times ways are slower than at their best."""
         ways = [d.driver.clock.round_trip_ns for d in self._left() if d.driver.clock is not None]
         return _LEAD_WAYS * max(ways, default=0) + _LEAD_EACH_NS * len(ways)
 
