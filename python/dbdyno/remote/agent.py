@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TookTooLong
@@ -69,6 +70,7 @@ class Agent:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[Answer]] = {}
         self._lock, self._sending, self._over = threading.Lock(), threading.Lock(), threading.Event()
+        self._forgotten: deque[int] = deque()
         self._heard_ns = _core.now_ns()
         self._lost: str | None = None
         for work in (self._read, self._beat):
@@ -118,6 +120,10 @@ class Agent:
     def lost(self) -> str | None:
         """Why it is, if it is."""
         return self._lost
+
+    def forget(self, of: int) -> None:
+        """A load or watch that nobody has any more ends there, soon. May be called by a finalizer."""
+        self._forgotten.append(of)
 
     def close(self) -> None:
         """Ends it, with all that it runs."""
@@ -172,6 +178,8 @@ class Agent:
             if silent_s > self._silence_s:
                 self._end(f"nothing was heard of it for {silent_s:.0f} s")
                 return
+            while self._forgotten:
+                self.ask("drop", of=self._forgotten.popleft())
             with suppress(HostLost):
                 self.exchanges.append(self.clock())
 

@@ -114,10 +114,10 @@ class SpreadLoad:
                 break
             if _core.now_ns() >= until_ns:
                 return False
+        self._each(_settled)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        self._each(_settled)
         return True
 
     def _is_over(self, driving: _Driving, until_ns: int) -> bool:
