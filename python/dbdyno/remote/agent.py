@@ -135,22 +135,21 @@ class Agent:
         try:
             with self._sending:
                 self._channel.send(data)
-        except OSError as e:
+        except Exception as e:  # whatever carries the bytes may fail in its own way
             self._end(f"the connection to it is broken: {e}")
 
     def _read(self) -> None:
         frames = Frames()
-        why = "the connection to it has ended"
-        with suppress(OSError):
+        try:
             while data := self._channel.receive():
                 now_ns = self._heard_ns = _core.now_ns()
-                try:
-                    for header, body in frames.feed(data):
-                        self._take(header, body, now_ns)
-                except NoFrame as e:
-                    why = f"it sent what is no answer: {e}"
-                    break
-        self._end(why)
+                for header, body in frames.feed(data):
+                    self._take(header, body, now_ns)
+            self._end("the connection to it has ended")
+        except NoFrame as e:
+            self._end(f"it sent what is no answer: {e}")
+        except Exception as e:
+            self._end(f"the connection to it is broken: {e}")
 
     def _take(self, header: Mapping[str, Any], body: bytes, now_ns: int) -> None:
         with self._lock:
