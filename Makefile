@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARCH ?= $(shell uname -m)
-WORKERS := $(shell echo $$(( 3 * $$(nproc) )))  # tests wait for servers and windows most of their time
+WORKERS := $(shell echo $$(( 2 * $$(nproc) + 4 )))  # tests wait for servers and windows most of their time
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 SLOW_FIRST := $(addprefix tests/,docs db commands contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
@@ -20,7 +20,8 @@ help:            ## What there is to make
 demo: build      ## Climb lio on the embedded PostgreSQL and write a report
 	$(BIN)/dbdyno run --recipe demo --output dbdyno-demo.html
 
-check: build lint  ## Lint, types, unit tests and laws, without a server: the loop of an edit
+check: build     ## Lint, types, unit tests and laws, without a server: the loop of an edit
+	$(MAKE) --jobs=2 --output-sync=target lint
 	DBDYNO_LAWS=0.1 $(BIN)/python -m pytest -m "not (db or alone or whole)" --numprocesses auto --dist worksteal \
 		--quiet tests/laws tests/unit
 	@echo "make test: whole experiments, real servers, and more examples of the laws"
