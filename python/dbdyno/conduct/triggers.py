@@ -86,6 +86,7 @@ class Triggers:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Triggers:
+        self._say_misnamed()
         if self._planned.all and self._server.world is None:
             self._thread = threading.Thread(target=self._beside, name="dbdyno-triggers", daemon=True)
             self._thread.start()
@@ -172,6 +173,16 @@ class Triggers:
                 self._armed[trigger.number], firing = step(trigger, self._armed[trigger.number], at_ns, known)
                 if firing is not None:
                     self._fire(firing, seen)
+
+    def _say_misnamed(self) -> None:
+        """A wait that no session can be in is a slip of the pen, or of an extension that is not here."""
+        known = {label.partition("/")[0] for label in self._server.wait_families.root}
+        lower = {name.lower() for name in known}
+        for wanted in self._wanted:
+            if wanted.name == "wait" and lower and wanted.argument.partition("/")[0].lower() not in lower:
+                self._once(
+                    f"triggers: {wanted.key}: no such class of waits; one of {', '.join(sorted(known))}"
+                )
 
     def _say_unknown(self, at_ns: int, values: Values) -> None:
         """A condition that cannot be met must not look like one that is not met."""
