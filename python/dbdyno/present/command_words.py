@@ -31,6 +31,16 @@ def worded(results: Results, made: T) -> T:
     return _worded(made) if of_commands(results) else made
 
 
+def of_comparison(made: Comparison | None, shown: Document) -> Document:
+    """``shown``, which ``made`` is part of, in the words of what was compared."""
+    return shown if made is None or not made.commands else _worded_document(shown)
+
+
+def _worded_document(shown: Document) -> Document:
+    made: Document = _worded(shown)
+    return made
+
+
 def _worded(x: Any) -> Any:
     if isinstance(x, Cell):
         return x._replace(text=name_in_words(x.text), note=in_words(x.note))
