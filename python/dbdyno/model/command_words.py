@@ -58,7 +58,15 @@ _PHRASES = (
     # who is measured, and how
     (r"the server's activity view", "the states of the tasks in /proc"),
     (r"the server's own processes", "the launcher of the commands"),
-    (r"\bServer processes\b", "The launcher"),
+    (r"\bServer processes\b", "The launcher, and what runs aside"),
+    (
+        r"\bBackground processes of the server used\b",
+        "The launcher, and what prepares and verifies executions, used",
+    ),
+    (
+        r"% of the server's CPU time; the sessions' accounts\b",
+        "% of all CPU time here; the commands' accounts",
+    ),
     (r"\bneed the server's processes on this host\b", "need the commands' processes on this host"),
     (r"\bthe server's (processes|tasks|control groups)\b", r"the commands' \1"),
     (r"\brestart the server\b", "run again"),
@@ -87,7 +95,7 @@ _EXACT = {
     "sess": "jobs",
     "response": "duration",
     "call": "execution",
-    "helpers, CPUs": "launcher, CPUs",
+    "helpers, CPUs": "launcher and aside, CPUs",
     "driver, CPUs": "dbdyno, CPUs",
     "driver starved, %": "dbdyno starved, %",
     "event": "part",

@@ -6,8 +6,9 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from dbdyno.model.command_words import in_words, name_in_words
+from dbdyno.model.comparison import Comparison
 from dbdyno.model.results import Results
-from dbdyno.present.document import Cell, Chart, Row, Table
+from dbdyno.present.document import Cell, Chart, Document, Row, Table
 from dbdyno.present.figures import of_commands
 
 T = TypeVar("T")

@@ -146,8 +146,8 @@ def _of_commands(made: Scaling, results: Results) -> Scaling:
 
 
 def _of_run(ladder: Ladder, results: Results, model: str | None, seed: int) -> Scaling:
-    """A run that says nothing of scaling (no valid rung, rungs without a call) is a run all the same. A ladder
-    along an axis is of several variants: no tables of one of them are its."""
+    """A run that says nothing of scaling (no valid rung, rungs without a call) is a run all the same. A
+    ladder along an axis is of several variants: no tables of one of them are its."""
     run = results if ladder.axis is None else None
     loads = ladder.points["load"].n_unique()
     if loads < FEWEST and model is None:
