@@ -143,8 +143,11 @@ def _used(
     """Sum over the tasks of ``roles`` (None: all), per second; unknown where one of the sessions' is, unless
     that came or went between two reads."""
     mine = _of_roles(tasks, roles)
-    bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~_brief())
-    if bad.height or mine.is_empty() or not mine[name].drop_nulls().len():
+    unknown = mine[name].null_count()
+    bad = mine.clear()
+    if unknown:
+        bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~_brief())
+    if bad.height or unknown == mine.height:
         why = bad if bad.height else mine
         return None, str(why["status"][0]) if why.height else "off"
     return float((mine[name] / mine["over_ns"]).sum()), "ok"
