@@ -38,6 +38,12 @@ from dbdyno.model.truth import Knowing
 from dbdyno.model.wait_families import WaitFamilies
 
 
+class LoadMaker(Protocol):
+    """Makes a load of an engine's driver; ``spec``: docs/core.md."""
+
+    def __call__(self, engine: str, spec: Mapping[str, Any], /) -> Load: ...
+
+
 @dataclass(frozen=True)
 class Target:
     """Which server. ``dsn=None``: the engine's embedded one, with room for ``sessions`` sessions."""
@@ -47,6 +53,7 @@ class Target:
     sessions: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)  # server settings of the embedded one
     beside: bool = False  # this process observes it meanwhile: none of its sessions
+    make_load: LoadMaker | None = None  # drivers on other hosts; None: the core's, in this process
 
 
 class Progress(NamedTuple):

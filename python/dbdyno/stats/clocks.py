@@ -61,3 +61,7 @@ class Mapping:
 
     def to_ours(self, there_ns: int) -> int:
         return there_ns - self.first.ns - round(self.drift * (there_ns - self.first.at_ns))
+
+    def to_theirs(self, ours_ns: int) -> int:
+        undrifted = ours_ns + self.first.ns
+        return undrifted + round(self.drift * (undrifted - self.first.at_ns) / (1 - self.drift))

@@ -40,15 +40,18 @@ __all__ = [
 
 def open_server(target: Target) -> PostgresServer:
     """The server of ``target.dsn``; None: the embedded one, started if need be, ended by ``close``."""
+    from dbdyno.engines import driving
     from dbdyno.engines.postgres.server import PostgresServer  # `dbdyno server` needs none of it
 
+    drive = target.make_load or driving.here
     if target.dsn is not None:
         if target.bin_dir is not None:
             raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")
-        return PostgresServer(_beside(target.dsn) if target.beside else target.dsn)
+        dsn = _beside(target.dsn) if target.beside else target.dsn
+        return PostgresServer(dsn, drive=drive)
     instance = open_instance(target.bin_dir, Wish(target.settings, target.sessions))
     try:
-        return PostgresServer(instance.address, instance)
+        return PostgresServer(instance.address, instance, drive)
     except BaseException:
         instance.close()
         raise

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import polars as pl
 import psycopg
 
 from dbdyno import _core
+from dbdyno.engines.driving import here
 from dbdyno.engines.postgres import (
     connect,
     connection_options,
@@ -57,7 +57,7 @@ from dbdyno.model.plan import (
     Variant,
     Workload,
 )
-from dbdyno.model.protocols import PLAIN, Capacity, Configured, Journal, Load, Pool, Undo
+from dbdyno.model.protocols import PLAIN, Capacity, Configured, Journal, Load, LoadMaker, Pool, Undo
 from dbdyno.model.raw import OWN, WARM_CALLS
 from dbdyno.model.rawtables import OWN_CONNECTION
 from dbdyno.model.script_workload import workload_of
@@ -72,9 +72,9 @@ _Key = tuple[str, tuple[tuple[str, Any], ...]]
 class PostgresServer:
     """See the module. ``instance``: the embedded server, ended by :meth:`close` where it is ours."""
 
-    def __init__(self, dsn: str, instance: Instance | None = None) -> None:
+    def __init__(self, dsn: str, instance: Instance | None = None, drive: LoadMaker = here) -> None:
         self._dsn, self._instance, self._connection = dsn, instance, connect.connect(dsn)
-        self._front = Fronting()
+        self._front = Fronting(drive)
         self.version: int = self._connection.info.server_version  # 180004
         self._database = self._connection.info.dbname
         with doing("looking at the server"), recognised():
@@ -82,8 +82,8 @@ class PostgresServer:
             self._identity = facts.identity(self._connection)
             self._sight = sight(self._connection)
         self._target = connect.driver_target(self._connection)
-        here = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect)
-        self._settings = Keeper(here)
+        site = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect)
+        self._settings = Keeper(site)
         self._statement_reader, self._storage_reads = statements.Statements(), StorageReads()
         self._preloaded: enabling.Preloaded | None = None
         self._run: str | None = None  # which has claimed this server
@@ -96,10 +96,10 @@ class PostgresServer:
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
-        self.snapshots = Snapshots(here, self._statements, self._added)
-        self.tables, self.resetting, self.login_tracing = Tables(here), Resets(here), LoginTraces(here)
-        self.checking, self.planning, self.conditions = Checks(here), Plans(here), Conditions(here)
-        self.caching = Cache(here, lambda: self._presence, self.backends, self._added)
+        self.snapshots = Snapshots(site, self._statements, self._added)
+        self.tables, self.resetting, self.login_tracing = Tables(site), Resets(site), LoginTraces(site)
+        self.checking, self.planning, self.conditions = Checks(site), Plans(site), Conditions(site)
+        self.caching = Cache(site, lambda: self._presence, self.backends, self._added)
         self.commands = self.world = None
 
     @property
@@ -245,7 +245,7 @@ class PostgresServer:
             with doing("preparing the pool"):
                 settings = sessions.shared(self._connection, recipe)
                 return self._front.load(self._connection, spec, settings, cell.sessions)
-        return cast(Load, _core.Load("postgres", json.dumps(spec)))
+        return self._front.drive("postgres", spec)
 
     def _probe(self, recipe: Recipe, count: int) -> dict[str, Any] | None:
         self._unprobed = self._front.unprobed()

@@ -15,7 +15,7 @@ from typing import Any, cast
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from dbdyno import _core
+from dbdyno.engines import driving
 from dbdyno.engines.postgres import connect, observation, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import connect_error
@@ -33,7 +33,7 @@ from dbdyno.engines.postgres.pooler.config import (
 from dbdyno.engines.postgres.pooler.process import Pooler
 from dbdyno.model.errors import DbdynoError, TooFewConnections, UsageError
 from dbdyno.model.plan import Observation
-from dbdyno.model.protocols import Capacity, Journal, Load, Pool
+from dbdyno.model.protocols import Capacity, Journal, Load, LoadMaker, Pool
 from dbdyno.model.source import Source
 
 ROLE = "pooler"
@@ -46,10 +46,11 @@ put_back = process.put_back
 
 
 class Fronting:
-    """``pool``: what later loads go through; None: they go to the server itself."""
+    """``pool``: what later loads go through; None: they go to the server itself. ``drive``: makes those."""
 
-    def __init__(self) -> None:
+    def __init__(self, drive: LoadMaker = driving.here) -> None:
         self.pool: Pool | None = None
+        self.drive = drive
         self._journal: Journal | None = None
         self._ended = ExitStack()
         self._pooler: Pooler | None = None
@@ -75,6 +76,11 @@ class Fronting:
     # -- before the start -------------------------------------------------------------------------
     def check(self, pool: Pool, target: Mapping[str, Any], capacity: Capacity) -> None:
         """See the protocol: the program, the pool, room at the server, and one connection through it."""
+        if self.drive is not driving.here:
+            raise UsageError(
+                "a pooler started by dbdyno serves drivers on this host alone",
+                "leave out the pool, or the drivers on other hosts",
+            )
         program = find_program()
         _check_pool(pool, program)
         _check_room(pool, capacity)
@@ -98,7 +104,7 @@ class Fronting:
         entries = [{**e, "setup": []} for e in spec["sessions"]] if shared else spec["sessions"]
         own = {"target": _target(pooler, spec["target"]), "sessions": entries}
         probe = None if shared else spec["probe"]
-        load = cast(Load, _core.Load("postgres", json.dumps({**spec, **own, "probe": probe})))
+        load = driving.here("postgres", {**spec, **own, "probe": probe})
         return cast(Load, PooledLoad(load, processes))
 
     def _started(self, front: Front) -> Pooler:
