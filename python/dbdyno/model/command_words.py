@@ -26,6 +26,8 @@ _PHRASES = (
     ("the session's wall time", "the tasks' wall time"),
     ("sessions were neither", "tasks were neither"),
     # loads
+    (r"\bat one job at a time\b", "with one job at a time"),
+    (rf"\bat {_N} jobs at once\b", r"with \1 jobs at once"),
     (r"\bat 1 session\b", "with one job at a time"),
     (r"\bAt 1 session\b", "With one job at a time"),
     (rf"\bat {_N} sessions\b", r"with \1 jobs at once"),
