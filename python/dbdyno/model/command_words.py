@@ -25,6 +25,13 @@ _PHRASES = (
     (r"\bfield (\d) of the session's task\b", r"field \1 of each task"),
     ("the session's wall time", "the tasks' wall time"),
     ("sessions were neither", "tasks were neither"),
+    (r"\bwhat each further session fails\b", "what each further job fails"),
+    (r"\bin step with the sessions\b", "in step with the jobs at once"),
+    (r", the client on top\b", ""),
+    (r"\bthe time asleep, or at the client, lies\b", "the time asleep lies"),
+    (r"^The server's cache: not supported\.$", ""),
+    (r"\bthe tasks of server, driver and dbdyno\b", "the tasks of commands, launcher and dbdyno"),
+    (r"\brun, run queue, sleep and client\b", "run, run queue and sleep"),
     # loads
     (r"\bat one job at a time\b", "with one job at a time"),
     (rf"\bat {_N} jobs at once\b", r"with \1 jobs at once"),
