@@ -40,7 +40,7 @@ build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependenci
 agent: $(AGENT)$(ARCH)  ## The program that dbdyno starts on other hosts; ARCH=aarch64: for ARM (rustup target add)
 
 $(AGENT)%: $(RUST) tools/build_agent.sh $(if $(filter $(HERE),$(ARCH)),,build/wheel/.deps)
-	tools/build_agent.sh $*
+	env -u MAKEFLAGS tools/build_agent.sh $*
 
 $(VENV)/.deps: requirements/dev.lock
 	$(PYTHON) -m venv $(VENV)
