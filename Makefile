@@ -77,8 +77,8 @@ lint-python: $(VENV)/.deps
 test-rust:
 	$(CARGO) test --workspace --locked --quiet
 
-compile-tests: build  # once: each worker would compile all of them
-	$(BIN)/python -m pytest --collect-only -qq >/dev/null
+compile-tests: build  # once: each worker would compile all of them; what cannot be read is said by the tests
+	-$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 test-python: build
 	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal $(SLOW_FIRST)
