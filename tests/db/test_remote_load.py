@@ -240,12 +240,13 @@ def test_a_watch_by_an_agent_reads_what_one_here_reads(dsn18: str) -> None:
             time.sleep(0.05)
         for watch in (far, near):
             watch.stop()
-        figures = [_figures(watch, pid) for watch in (far, near)]
-    (far_run, far_span, far_begin), (near_run, near_span, near_begin) = figures
+        over_ns = _core.now_ns()
+        far_run, far_reads = _figures(far, pid)
+        near_run, _ = _figures(near, pid)
+    # It has slept since its statement ended: both have read the same figure last, whenever that was.
     assert near_run > 0
-    assert far_run == pytest.approx(near_run, rel=0.1, abs=20_000_000)
-    assert far_span == pytest.approx(near_span, abs=S // 5)
-    assert abs(far_begin - near_begin) < S // 5
+    assert far_run == near_run
+    assert t0_ns - 2 * S < far_reads.min() and far_reads.max() < over_ns  # type: ignore[operator]
 
 
 def _activity(dsn: str) -> str:
@@ -255,10 +256,9 @@ def _activity(dsn: str) -> str:
         return observation.activity_sql(connection)
 
 
-def _figures(watch: Any, pid: int) -> tuple[int, int, int]:
-    """CPU of the process between the first and the last read, how long that was, and the first read."""
+def _figures(watch: Any, pid: int) -> tuple[int, pl.Series]:
+    """CPU of the process as of the last read, and when it was read."""
     tables = watch.tables()
-    tasks = from_core("tasks", tables["tasks"]).filter(pl.col("pid") == pid).sort("before_ns")
     assert {"samples", "sampler", "host"} <= set(tables)
-    run, at = tasks["run_ns"], tasks["before_ns"]
-    return run[-1] - run[0], at[-1] - at[0], at[0]
+    tasks = from_core("tasks", tables["tasks"]).filter(pl.col("pid") == pid).sort("before_ns")
+    return tasks["run_ns"][-1], tasks["before_ns"]
