@@ -207,7 +207,7 @@ def until(there: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("each_s", "asked_at"), [(0.05, [1, 5, 9]), (0.25, [1, 4, 7, 10]), (0.9, list(range(1, 11)))]
+    ("each_s", "asked_at"), [(0.05, [1, 5, 9]), (0.4, [1, 4, 7, 10]), (1.5, list(range(1, 11)))]
 )
 def test_cells_that_are_soon_derived_wait_for_others(
     each_s: float, asked_at: list[int], monkeypatch: pytest.MonkeyPatch

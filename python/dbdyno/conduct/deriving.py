@@ -231,7 +231,7 @@ class _Beside:
             self._process.send_signal(number)
 
 
-_TOGETHER, _LITTLE_S = 4, 0.6
+_TOGETHER, _LITTLE_S = 4, 1.0
 """Cells wait for others, as several take little longer than one: so many, for so much CPU time."""
 
 
