@@ -132,8 +132,8 @@ def observe_command(**options: Any) -> None:
             made = conduct.observe_server(
                 plan, host, target, open_store(options["store"]), listener, interrupt, labels
             )
-        except drive.Interrupted:
-            screen.error("stopped before the first second was over; nothing was kept")
+        except drive.Interrupted as e:
+            screen.interrupted(e, "the first second was over")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     _end(made, options, interrupt)
 

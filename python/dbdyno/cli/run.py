@@ -236,8 +236,8 @@ def run(**options: Any) -> None:
                 labels,
                 all_variants=options["all_variants"],
             )
-        except drive.Interrupted:
-            screen.error("stopped before anything was measured; nothing was kept")
+        except drive.Interrupted as e:
+            screen.interrupted(e, "anything was measured")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     results = conduct.results_of(record)
     if options["as_json"]:

@@ -12,7 +12,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conduct.cell import Beside, OnTick, Unit, clock_of
 from dbdyno.conduct.checks import DataChecks
 from dbdyno.conduct.conditions import before_run
-from dbdyno.conduct.deriving import Deriving, deriving
+from dbdyno.conduct.deriving import Deriving, deriving, finish
 from dbdyno.conduct.measurement_memory import MeasurementMemory
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.memory_room import check_room
@@ -97,7 +97,7 @@ def run(
                 )  # fmt: skip
                 with own as triggers:
                     _climb(stage, made, units, resets, record, environment, interrupt, derived, triggers)
-        derived.finish(listener.preparing)
+        finish(derived, record, listener.preparing)
     return record
 
 
