@@ -55,7 +55,7 @@ class Deriving(Protocol):
 
 
 def finish(derived: Deriving, record: Run, say: Callable[[str], None]) -> None:
-    """Once all is measured. Raises :class:`Interrupted` with the run that is kept: it is derived for a look."""
+    """Once all is measured. Raises :class:`Interrupted` with the run that is kept."""
     try:
         derived.finish(say)
     except Interrupted:
