@@ -11,6 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno import _core, drive, observe
+from dbdyno.model.data_sources import files
 from dbdyno.model.errors import ServerLost, TargetError, Unreachable
 from dbdyno.model.plan import Calibration, Cell, Plan, Workload, cpus_under
 from dbdyno.model.protocols import Clock, Load, Progress, Server, Watch
@@ -117,9 +118,17 @@ def read_mark(server: Server, phase: str, *, statements: bool = False) -> Mark:
         "statement_reads",
         lambda: by_statement.statements(phase) if by_statement else empty("statement_reads"),
     )
-    machine = [empty("host"), *([per_cpu(), counter_files()] if server.world is None else [])]
     why = next(iter(lost), None), next(iter(refused), None)
-    return Mark(counters, backends, pl.concat(machine), counted, *why)
+    return Mark(counters, backends, _host_now(server), counted, *why)
+
+
+def _host_now(server: Server) -> pl.DataFrame:
+    """CPU by CPU, and files of counters, of the server's host; nothing of a world of its own."""
+    if server.world is not None:
+        return empty("host")
+    root = server.machine.root
+    with server.machine.ahead([root / "proc/stat", *(root / f.path.lstrip("/") for f in files().values())]):
+        return pl.concat([empty("host"), per_cpu(root), counter_files(root)])
 
 
 def read_statements(server: Server, phase: str) -> pl.DataFrame:

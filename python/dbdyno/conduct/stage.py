@@ -222,7 +222,8 @@ class Stage:
             asked = facts.here and conditions.conditions().direct_io
             if not asked or facts.main_pid is None:
                 return
-            seen = observe.direct_files(facts.main_pid, conditions.data_files)
+            root = self.server.machine.root
+            seen = observe.direct_files(facts.main_pid, conditions.data_files, root)
             self._note_files(now, seen)
 
     def _note_files(self, now: Variant, seen: DirectFiles) -> None:

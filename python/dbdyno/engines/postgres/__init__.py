@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbdyno.engines.postgres import embedded
 from dbdyno.engines.postgres.embedded import Wish, open_instance
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def open_server(target: Target) -> PostgresServer:
     if target.dsn is not None:
         if target.bin_dir is not None:
             raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")
-        return PostgresServer(_beside(target.dsn) if target.beside else target.dsn)
+        dsn = _beside(target.dsn) if target.beside else target.dsn
+        return PostgresServer(dsn, machine=target.machine or HERE)
     instance = open_instance(target.bin_dir, Wish(target.settings, target.sessions))
     try:
         return PostgresServer(instance.address, instance)
