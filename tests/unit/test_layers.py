@@ -31,7 +31,7 @@ def test_no_word_of_an_engine_stands_outside_its_folder() -> None:
 
 ENGINES = PACKAGE / "engines"
 OUTSIDE = [p for p in SOURCES if ENGINES not in p.parents and "tests" not in p.relative_to(ROOT).parts]
-REGISTRIES = (ROOT / "crates" / "dyno-py" / "src" / "engines.rs", ENGINES / "__init__.py")
+REGISTRIES = (ROOT / "crates" / "dyno-core" / "src" / "engines.rs", ENGINES / "__init__.py")
 """Where engines are found by name."""
 OF_THE_DEFAULT = ("cli", "recipes")
 """Rooms whose help and examples are for the engine that comes with dbdyno."""

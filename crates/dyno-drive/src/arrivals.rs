@@ -26,6 +26,42 @@ pub struct ArrivalSpec {
     /// An arrival that has waited longer than this for a session is dropped, and calls that end later are counted.
     #[serde(default)]
     pub latency_limit_us: Option<u64>,
+    /// Of several drivers that share the arrivals, the part that is this one's.
+    #[serde(default)]
+    pub part: Option<Part>,
+}
+
+/// The arrivals that fall to sessions `first..end` of `of`. Arrivals go round all sessions in steps of about the
+/// golden section, so that each part's come evenly.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// The first session.
+    pub first: u64,
+    /// The one after the last.
+    pub end: u64,
+    /// How many there are.
+    pub of: u64,
+}
+
+impl Part {
+    fn has(self, arrival: u64, stride: u64) -> bool {
+        let session = u128::from(arrival) * u128::from(stride) % u128::from(self.of);
+        (u128::from(self.first)..u128::from(self.end)).contains(&session)
+    }
+
+    /// Near the golden section of `of`, with no divisor in common with it: all sessions are met in one round.
+    fn stride(self) -> u64 {
+        let golden = (self.of as f64 * 0.618_033_988_749_895) as u64;
+        let below = (1..=golden)
+            .rev()
+            .find(|&stride| common_divisor(stride, self.of) == 1);
+        below.unwrap_or(1)
+    }
+}
+
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
 }
 
 /// The law of arrivals.
@@ -51,6 +87,10 @@ impl ArrivalSpec {
             return Err(Error::Spec(format!(
                 "arrivals: {piece:?} is not a piece of a rate; give (seconds above 0, from, to) with rates from 0 on"
             )));
+        }
+        if self.part.is_some_and(|p| p.first >= p.end || p.end > p.of) {
+            let words = "arrivals: a part is that of sessions first..end of all";
+            return Err(Error::Spec(words.to_owned()));
         }
         if self.rate.iter().all(|&(_, from, to)| from == 0.0 && to == 0.0) {
             let words = "arrivals: no arrival would ever come; give a rate above 0 for some of the time";
@@ -115,6 +155,10 @@ pub struct Arrivals {
     area: f64,
     index: u64,
     due_ns: i64,
+    /// With its stride.
+    part: Option<(Part, u64)>,
+    /// How many there were before, those of other parts included.
+    passed: u64,
 }
 
 impl Arrivals {
@@ -129,12 +173,15 @@ impl Arrivals {
             area: 0.0,
             index: 0,
             due_ns: start_ns,
+            part: spec.part.map(|part| (part, part.stride())),
+            passed: 0,
         };
         let first = match spec.kind {
             ArrivalKind::Constant => 0.5,
             ArrivalKind::Poisson => exponential(&mut arrivals.rng),
         };
         arrivals.due_ns = arrivals.after(first);
+        arrivals.skip();
         arrivals
     }
 
@@ -153,12 +200,31 @@ impl Arrivals {
     /// On to the next.
     #[inline]
     pub fn advance(&mut self) {
+        self.index += 1;
+        self.step();
+        self.skip();
+    }
+
+    #[inline]
+    fn step(&mut self) {
         let gap = match self.kind {
             ArrivalKind::Constant => 1.0,
             ArrivalKind::Poisson => exponential(&mut self.rng),
         };
-        self.index += 1;
+        self.passed += 1;
         self.due_ns = self.after(gap);
+    }
+
+    /// Past those of other parts.
+    #[inline]
+    fn skip(&mut self) {
+        let others = |all: &Self| {
+            all.part
+                .is_some_and(|(part, stride)| !part.has(all.passed, stride))
+        };
+        while self.due_ns < i64::MAX && others(self) {
+            self.step();
+        }
     }
 
     fn after(&mut self, gap: f64) -> i64 {

@@ -9,6 +9,7 @@ fn spec(kind: ArrivalKind, rate: Vec<(f64, f64, f64)>, seed: u64) -> ArrivalSpec
         rate,
         seed,
         latency_limit_us: None,
+        part: None,
     }
 }
 
@@ -125,4 +126,59 @@ fn after_the_last_piece_the_rate_stays_and_at_0_nothing_comes() {
 fn seeds_differ() {
     let first = |seed| Arrivals::new(&spec(ArrivalKind::Poisson, vec![(1.0, 9.0, 9.0)], seed), 0).due_ns();
     assert_ne!(first(1), first(2));
+}
+
+proptest! {
+    #[test]
+    fn the_parts_of_several_drivers_are_all_arrivals(sizes in prop::collection::vec(1_u64..40, 1..6), seed: u64) {
+        let of = sizes.iter().sum();
+        let whole = spec(ArrivalKind::Poisson, vec![(1.0, 400.0, 400.0)], seed);
+        let mut first = 0;
+        let mut all = Vec::new();
+        for size in sizes {
+            let part = Some(Part { first, end: first + size, of });
+            first += size;
+            let mine = due(&ArrivalSpec { part, ..whole.clone() }, 2.0);
+            let share = mine.len() as f64 - due(&whole, 2.0).len() as f64 * size as f64 / of as f64;
+            prop_assert!(share.abs() < 6.0, "{share} more than its share");
+            all.extend(mine);
+        }
+        all.sort_by(f64::total_cmp);
+        prop_assert_eq!(all, due(&whole, 2.0));
+    }
+}
+
+#[test]
+fn a_part_comes_evenly() {
+    let part = |first, end, of| Some(Part { first, end, of });
+    let constant = spec(ArrivalKind::Constant, vec![(1.0, 1000.0, 1000.0)], 1);
+    let mine = due(
+        &ArrivalSpec {
+            part: part(0, 500, 1000),
+            ..constant.clone()
+        },
+        1.0,
+    );
+    let longest = mine.windows(2).map(|w| w[1] - w[0]).fold(0.0, f64::max);
+    assert!(
+        mine.len() == 500 && longest < 0.0041,
+        "{} arrivals, {longest} s",
+        mine.len()
+    );
+    assert!(
+        ArrivalSpec {
+            part: part(2, 2, 3),
+            ..constant.clone()
+        }
+        .check()
+        .is_err()
+    );
+    assert!(
+        ArrivalSpec {
+            part: part(0, 4, 3),
+            ..constant
+        }
+        .check()
+        .is_err()
+    );
 }

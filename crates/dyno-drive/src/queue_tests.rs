@@ -14,6 +14,7 @@ fn poisson(rate: f64, seed: u64, limit: Option<u64>) -> ArrivalSpec {
         rate: vec![(1.0, rate, rate)],
         seed,
         latency_limit_us: limit,
+        part: None,
     }
 }
 

@@ -33,13 +33,15 @@ pub struct Spec {
     pub windows_ns: Vec<i64>,
     /// Seed of the think times: the same seed gives each session the same ones.
     pub seed: u64,
+    /// The number of its first session among those of several drivers, for what depends on the number.
+    pub first_session: u64,
     /// A call still out this long after the end: its session is lost.
     pub grace_ms: u64,
 }
 
 impl Spec {
     /// Names of the keys that are the driver's.
-    pub const KEYS: [&'static str; 13] = [
+    pub const KEYS: [&'static str; 14] = [
         "threads",
         "log_calls",
         "log_limit",
@@ -52,6 +54,7 @@ impl Spec {
         "arrivals",
         "windows_ns",
         "seed",
+        "first_session",
         "grace_ms",
     ];
 
@@ -107,6 +110,7 @@ impl Default for Spec {
             arrivals: None,
             windows_ns: Vec::new(),
             seed: 1,
+            first_session: 0,
             grace_ms: 30_000,
         }
     }

@@ -59,6 +59,20 @@ pub fn find(
     Ok(groups)
 }
 
+/// The same with v1 groups of `controllers`; `None`: those with CPU figures.
+///
+/// # Errors
+/// As [`find`].
+pub fn of(root: &Path, pid: Option<i64>, controllers: Option<&[String]>) -> std::io::Result<Vec<Group>> {
+    match controllers {
+        None => find(root, pid, &["cpu", "cpuacct"], &["cpu.stat", "cpuacct.usage"]),
+        Some(names) => {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            find(root, pid, &names, &[])
+        }
+    }
+}
+
 fn under(root: &Path, path: &str) -> PathBuf {
     root.join(path.trim_start_matches('/'))
 }

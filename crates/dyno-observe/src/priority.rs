@@ -10,10 +10,10 @@ use crate::status::{Refusal, Status};
 /// # Errors
 /// What is missing; the thread goes on as it was.
 pub fn raise() -> Result<(), Refusal> {
-    let priority = libc::sched_param { sched_priority: 1 };
+    let priority: libc::c_int = 1; // the kernel's sched_param
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `priority` is valid for reading; 0 is the calling thread.
-    if unsafe { libc::sched_setscheduler(0, policy, &raw const priority) } == 0 {
+    // SAFETY: `priority` is valid for reading; 0 is the calling thread. A system call, since musl has none of that name.
+    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) } == 0 {
         return Ok(());
     }
     let error = io::Error::last_os_error();

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::{engines, errors};
+use crate::errors;
 
 /// Serves sessions until the other end of `control` is closed. `find`: of a pattern and a text, the first group of
 /// the last match, or None.
@@ -11,7 +11,7 @@ fn launch_commands(py: Python<'_>, control: i32, find: Py<PyAny>) -> PyResult<()
     let find = move |pattern: &str, text: &str| {
         Python::attach(|py| find.call1(py, (pattern, text)).ok()?.extract(py).ok()?)
     };
-    py.detach(|| engines::launch(control, Box::new(find)))
+    py.detach(|| dyno_core::launch(control, Box::new(find)))
         .map_err(|e| errors::driver(&e, None))
 }
 

@@ -1,8 +1,7 @@
-//! The cdylib `dbdyno._core`: conversions, error map, one match over engines. No logic of its own.
+//! The cdylib `dbdyno._core`: conversions and the error map around `dyno-core`. No logic of its own.
 
 mod commands;
 mod convert;
-mod engines;
 mod errors;
 mod load;
 mod loader;

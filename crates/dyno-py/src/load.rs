@@ -2,22 +2,12 @@
 
 use std::time::Duration;
 
-use dyno_drive::{Failure, Phases, Spec};
-use dyno_model::{Error, Result};
+use dyno_drive::{Failure, Phases};
+use dyno_model::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde_json::{Map, Value};
 
-use crate::engines::{self, parse};
 use crate::{convert, errors};
-
-/// The driver's keys, and the engine's.
-fn split(spec: &str) -> Result<(Spec, Value)> {
-    let all: Map<String, Value> = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()))?;
-    let is_drive = |key: &str| Spec::KEYS.contains(&key);
-    let (drive, rest): (Map<_, _>, Map<_, _>) = all.into_iter().partition(|(key, _)| is_drive(key));
-    Ok((parse(Value::Object(drive))?, Value::Object(rest)))
-}
 
 fn plain(error: &Error) -> PyErr {
     errors::driver(error, None)
@@ -31,8 +21,9 @@ struct PyLoad(Box<dyn Phases>);
 impl PyLoad {
     #[new]
     fn new(engine: &str, spec: &str) -> PyResult<Self> {
-        split(spec)
-            .and_then(|(drive, half)| engines::load(engine, half, drive))
+        serde_json::from_str(spec)
+            .map_err(|e| Error::Spec(e.to_string()))
+            .and_then(|spec| dyno_core::load(engine, spec))
             .map(Self)
             .map_err(|e| plain(&e))
     }

@@ -3,10 +3,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use dyno_core::Loader;
 use dyno_model::Error;
 use pyo3::prelude::*;
 
-use crate::engines::{self, Loader};
 use crate::errors;
 
 /// See `dbdyno._core.Loader`.
@@ -24,7 +24,7 @@ impl PyLoader {
     #[new]
     fn new(engine: &str, spec: &str) -> PyResult<Self> {
         let spec = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()));
-        spec.and_then(|spec| engines::loader(engine, spec))
+        spec.and_then(|spec| dyno_core::loader(engine, spec))
             .map(|loader| Self(Mutex::new(loader)))
             .map_err(|e| errors::driver(&e, None))
     }

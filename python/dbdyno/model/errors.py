@@ -15,6 +15,7 @@
     |   +-- TooFewConnections
     |   +-- ServerBusy                   another run holds this server
     |   +-- ServerLost                   it went away while we measured
+    |   +-- HostLost                     another host that measures for us went away
     +-- StoreError              exit 4   the run store
         +-- NoSuchRun
         +-- NoSuchSnapshot
@@ -95,6 +96,14 @@ class ServerBusy(TargetError):
 
 class ServerLost(TargetError):
     pass
+
+
+class HostLost(TargetError):
+    """``host``: its name; ``why``: what was seen of it."""
+
+    def __init__(self, host: str, why: str) -> None:
+        super().__init__(f"host {host} is lost: {why}", "look whether it is up, and the way to it")
+        self.host, self.why = host, why
 
 
 class StoreError(DbdynoError):

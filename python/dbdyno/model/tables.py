@@ -121,7 +121,7 @@ CoreColumn = tuple[str, Any, bytes | None]
 """A column as the Rust core hands it over: type, payload, validity.
 
 ``i64``/``f64``: little-endian bytes; ``bool``: one byte a value; ``str``: ``(codes, categories)`` with
-little-endian 32-bit codes, -1 for NULL, or simply a list of ``str | None``.
+little-endian 32-bit codes, -1 for NULL, or simply a list of ``str | None``. Any: a polars Series of that type.
 Validity: one byte a value, 1 = known; ``None`` = all known (and for ``str`` the payload itself says it).
 """
 
@@ -159,6 +159,8 @@ def _series(name: str, column: CoreColumn) -> pl.Series:
     import numpy as np
 
     kind, payload, validity = column
+    if isinstance(payload, pl.Series):
+        return payload.alias(name)
     if kind == "str":
         return _texts(name, payload)
     if kind == "bool":

@@ -61,3 +61,6 @@ class Mapping:
 
     def to_ours(self, there_ns: int) -> int:
         return there_ns - self.first.ns - round(self.drift * (there_ns - self.first.at_ns))
+
+    def to_theirs(self, ours_ns: int) -> int:
+        return ours_ns + self.first.ns + round(self.drift * (ours_ns + self.first.ns - self.first.at_ns) / (1 - self.drift))

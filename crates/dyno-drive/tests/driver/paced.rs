@@ -16,6 +16,7 @@ fn paced(threads: usize, rate: f64) -> Spec {
             rate: vec![(1.0, rate, rate)],
             seed: 1,
             latency_limit_us: None,
+            part: None,
         }),
         ..Spec::default()
     }

@@ -16,6 +16,7 @@ fn spec(threads: usize, rate: &[(f64, f64, f64)], windows_ms: &[i64]) -> Spec {
             rate: rate.to_vec(),
             seed: 1,
             latency_limit_us: None,
+            part: None,
         }),
         windows_ns: windows_ms.iter().map(|ms| ms * MS).collect(),
         ..Spec::default()

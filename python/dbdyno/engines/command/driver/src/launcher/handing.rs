@@ -18,7 +18,7 @@ pub fn receive(control: &OwnedFd) -> Option<(Option<OwnedFd>, Vec<u8>)> {
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-        (message.msg_control, message.msg_controllen) = (room.as_mut_ptr().cast(), size_of_val(&room));
+        (message.msg_control, message.msg_controllen) = (room.as_mut_ptr().cast(), size_of_val(&room) as _);
         let got = libc::recvmsg(control.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
         if got <= 0 {
             return None;
@@ -49,11 +49,11 @@ pub fn send(control: RawFd, socket: &UnixStream) -> io::Result<()> {
         let mut message: libc::msghdr = std::mem::zeroed();
         (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
         message.msg_control = room.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as usize;
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
         let head = libc::CMSG_FIRSTHDR(&raw const message);
         (*head).cmsg_level = libc::SOL_SOCKET;
         (*head).cmsg_type = libc::SCM_RIGHTS;
-        (*head).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+        (*head).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
         libc::CMSG_DATA(head)
             .cast::<RawFd>()
             .write_unaligned(socket.as_raw_fd());

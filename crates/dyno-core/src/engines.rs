@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// A load by its engine's half of the specification.
-pub fn load(engine: &str, half: Value, drive: Spec) -> Result<Box<dyn Phases>> {
+pub(crate) fn load(engine: &str, half: Value, drive: Spec) -> Result<Box<dyn Phases>> {
     match engine {
         "postgres" if half.get("scripts").is_some() => {
             Ok(Box::new(Load::new(ScriptedPostgres::new(parse(half)?)?, drive)))
@@ -23,6 +23,9 @@ pub fn load(engine: &str, half: Value, drive: Spec) -> Result<Box<dyn Phases>> {
 }
 
 /// A loader of tables, begun.
+///
+/// # Errors
+/// [`Error::Spec`] for a specification that is wrong, or what the server refused.
 pub fn loader(engine: &str, spec: Value) -> Result<Loader> {
     match engine {
         "postgres" => Loader::start(parse(spec)?),
@@ -32,7 +35,7 @@ pub fn loader(engine: &str, spec: Value) -> Result<Loader> {
 
 /// Who is asked for activity samples; no engine: nobody. The inner `Err` means that the server could not be
 /// reached: the watch goes on without samples.
-pub fn probe(engine: Option<&str>, half: &Value) -> Result<Result<Option<Probe>>> {
+pub(crate) fn probe(engine: Option<&str>, half: &Value) -> Result<Result<Option<Probe>>> {
     match engine {
         None => Ok(Ok(None)),
         Some("postgres") => {
@@ -64,6 +67,6 @@ pub fn probe(engine: Option<&str>, half: &Value) -> Result<Result<Option<Probe>>
 }
 
 /// A value as its type; wrong keys are a wrong specification.
-pub fn parse<T: DeserializeOwned>(value: Value) -> Result<T> {
+pub(crate) fn parse<T: DeserializeOwned>(value: Value) -> Result<T> {
     serde_json::from_value(value).map_err(|e| Error::Spec(e.to_string()))
 }

@@ -1,0 +1,266 @@
+//! Files, links, directories and facts of files, many in one request: what `/proc` and `/sys` say of a host.
+//!
+//! What may hold secrets is refused whoever asks, and so is all that is not below `/proc` and `/sys`.
+
+use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Outcome};
+use crate::pattern::{expanded, is_pattern};
+
+/// Bodies are not longer than that: further files have EFBIG.
+const MOST_BYTES: usize = 256 << 20;
+const TREES: [&str; 2] = ["/proc", "/sys"];
+const FILES: [&str; 4] = [
+    "/etc/os-release",
+    "/usr/lib/os-release",
+    "/etc/machine-id",
+    "/etc/hostname",
+];
+/// Environments and memory hold passwords; the pipes of the kernel's log and trace would be emptied.
+const REFUSED: [&str; 8] = [
+    "environ",
+    "mem",
+    "auxv",
+    "kcore",
+    "kmsg",
+    "kallsyms",
+    "trace_pipe",
+    "trace_pipe_raw",
+];
+
+/// What is asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wanted {
+    read: Vec<String>,
+    link: Vec<String>,
+    list: Vec<String>,
+    stat: Vec<String>,
+    limit: usize,
+    most: usize,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            read: Vec::new(),
+            link: Vec::new(),
+            list: Vec::new(),
+            stat: Vec::new(),
+            limit: 65_536,
+            most: 100_000,
+        }
+    }
+}
+
+/// All of it.
+pub fn gather(wanted: &Wanted) -> Outcome {
+    let mut body = Vec::new();
+    let read = |path: &Path| match read(path, wanted.limit, MOST_BYTES.saturating_sub(body.len())) {
+        Ok((mut bytes, whole)) => {
+            let length = bytes.len();
+            body.append(&mut bytes);
+            json!([path, length, whole, null])
+        }
+        Err(e) => json!([path, 0, false, told(&e)]),
+    };
+    let value = json!({
+        "read": each(&wanted.read, wanted.most, read),
+        "link": each(&wanted.link, wanted.most, |path| two(path, link(path))),
+        "list": each(&wanted.list, wanted.most, |path| two(path, list(path))),
+        "stat": each(&wanted.stat, wanted.most, |path| two(path, stat(path))),
+    });
+    Ok(Answer { value, body })
+}
+
+fn each(patterns: &[String], most: usize, mut entry: impl FnMut(&Path) -> Value) -> Vec<Value> {
+    let may_look = |directory: &Path| allowed(directory).is_ok();
+    let paths = patterns.iter().flat_map(|pattern| {
+        if is_pattern(pattern) {
+            expanded(pattern, may_look)
+        } else {
+            vec![PathBuf::from(pattern)]
+        }
+    });
+    paths.take(most).map(|path| entry(&path)).collect()
+}
+
+fn two(path: &Path, found: io::Result<Value>) -> Value {
+    match found {
+        Ok(value) => json!([path.to_string_lossy(), value, null]),
+        Err(e) => json!([path.to_string_lossy(), null, told(&e)]),
+    }
+}
+
+fn told(error: &io::Error) -> Value {
+    json!([error.raw_os_error().unwrap_or(libc::EACCES), error.to_string()])
+}
+
+fn below(path: &Path) -> bool {
+    TREES.iter().any(|tree| path.starts_with(tree))
+}
+
+/// What `path` resolves to, if that may be read.
+fn allowed(path: &Path) -> io::Result<PathBuf> {
+    if FILES.iter().any(|file| path == Path::new(file)) {
+        return Ok(path.to_owned());
+    }
+    let plain = below(path) && !path.components().any(|c| c == Component::ParentDir);
+    let real = if plain {
+        fs::canonicalize(path)?
+    } else {
+        return Err(refused());
+    };
+    let secret = |name: &Component| REFUSED.iter().any(|r| name.as_os_str() == *r);
+    if below(&real) && !real.components().any(|c| secret(&c)) {
+        Ok(real)
+    } else {
+        Err(refused())
+    }
+}
+
+fn refused() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        "not a path that this agent reads",
+    )
+}
+
+/// The contents, and whether these are all.
+fn read(path: &Path, limit: usize, room: usize) -> io::Result<(Vec<u8>, bool)> {
+    let real = allowed(path)?;
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(real)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    let whole = bytes.len() <= limit;
+    bytes.truncate(limit);
+    if bytes.len() > room {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
+    Ok((bytes, whole))
+}
+
+/// Where a link points. Its directory must be one that may be looked at; what it points at need not.
+fn link(path: &Path) -> io::Result<Value> {
+    let name = path.file_name().ok_or_else(refused)?;
+    let directory = allowed(path.parent().ok_or_else(refused)?)?;
+    let target = fs::read_link(directory.join(name))?;
+    Ok(target.to_string_lossy().into())
+}
+
+fn list(path: &Path) -> io::Result<Value> {
+    let entries = fs::read_dir(allowed(path)?)?;
+    let names: io::Result<Vec<String>> = entries
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect();
+    let mut names = names?;
+    names.sort_unstable();
+    Ok(names.into())
+}
+
+fn stat(path: &Path) -> io::Result<Value> {
+    let about = fs::metadata(path)?;
+    let (kind, bytes, available) = filesystem(path)?;
+    let device = about.dev();
+    Ok(json!({
+        "mode": about.mode(),
+        "uid": about.uid(),
+        "gid": about.gid(),
+        "size": about.size(),
+        "device": [libc::major(device), libc::minor(device)],
+        "inode": about.ino(),
+        "mtime_ns": about.mtime() * 1_000_000_000 + about.mtime_nsec(),
+        "filesystem": kind,
+        "fs_bytes": bytes,
+        "fs_available_bytes": available,
+    }))
+}
+
+/// (type, bytes, of which users may have so many).
+#[allow(clippy::unnecessary_cast, clippy::cast_lossless, clippy::useless_conversion)] // types differ by C library
+fn filesystem(path: &Path) -> io::Result<(i64, u64, u64)> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` ends with NUL, `about` is valid for writing.
+    if unsafe { libc::statfs(path.as_ptr(), &raw mut about) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let block = about.f_bsize as u64;
+    Ok((
+        about.f_type as i64,
+        about.f_blocks as u64 * block,
+        about.f_bavail as u64 * block,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(wanted: Value, part: &str) -> Vec<Value> {
+        let wanted: Wanted = serde_json::from_value(wanted).unwrap();
+        let answer = gather(&wanted).unwrap();
+        answer.value[part].as_array().unwrap().clone()
+    }
+
+    fn error_of(path: &str) -> i64 {
+        let found = entries(json!({"read": [path]}), "read");
+        found[0][3][0].as_i64().unwrap()
+    }
+
+    #[test]
+    fn secrets_and_what_is_not_the_kernels_are_refused() {
+        for path in [
+            "/etc/passwd",
+            "/proc/../etc/passwd",
+            "/proc/self/root/etc/passwd",
+            "/proc/self/cwd/Cargo.toml",
+            "/proc/self/exe",
+            "/proc/self/environ",
+            "/proc/thread-self/environ",
+            "/proc/self/mem",
+            "/proc/kcore",
+            "etc/os-release",
+        ] {
+            assert_eq!(error_of(path), i64::from(libc::EACCES), "{path}");
+        }
+        assert_eq!(error_of("/proc/nothing"), i64::from(libc::ENOENT));
+        assert_eq!(error_of("/proc/self"), i64::from(libc::EISDIR));
+        assert_eq!(
+            entries(json!({"list": ["/proc/self/root/*"]}), "list"),
+            [Value::Null; 0]
+        );
+        assert_eq!(entries(json!({"list": ["/home"]}), "list")[0][2][0], libc::EACCES);
+    }
+
+    #[test]
+    fn files_links_and_facts_come_in_one_answer() {
+        let wanted = json!({"read": ["/proc/self/stat", "/proc/self/nothing*", "/proc/self/stat?"],
+            "link": ["/proc/self/exe"], "list": ["/proc/self/task"], "stat": ["/"], "limit": 8});
+        let wanted: Wanted = serde_json::from_value(wanted).unwrap();
+        let answer = gather(&wanted).unwrap();
+        assert_eq!(
+            answer.value["read"][0],
+            json!(["/proc/self/stat", 8, false, null])
+        );
+        assert_eq!(answer.value["read"][1][0], "/proc/self/statm");
+        assert_eq!(answer.body.len(), 16);
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(answer.value["link"][0][1], exe.to_str().unwrap());
+        assert!(!answer.value["list"][0][1].as_array().unwrap().is_empty());
+        assert!(answer.value["stat"][0][1]["fs_bytes"].as_u64().is_some());
+    }
+}

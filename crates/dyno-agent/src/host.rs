@@ -1,0 +1,76 @@
+//! The host and this program: what a client wants to know first.
+
+use std::fs;
+use std::io;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// Changed when a client of before would misunderstand.
+pub const PROTOCOL: u32 = 1;
+pub const PRODUCT: &str = env!("CARGO_PKG_VERSION");
+
+/// Who answers, and where.
+///
+/// # Errors
+/// Where the program cannot be read again.
+pub fn hello() -> io::Result<Value> {
+    let line = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    Ok(json!({
+        "product": PRODUCT,
+        "protocol": PROTOCOL,
+        "hash": hash()?,
+        "uid": unsafe { libc::getuid() },
+        "pid": std::process::id(),
+        "hostname": line("/proc/sys/kernel/hostname"),
+        "boot_id": line("/proc/sys/kernel/random/boot_id"),
+        "machine_id": line("/etc/machine-id"),
+        "kernel": line("/proc/sys/kernel/osrelease"),
+        "arch": std::env::consts::ARCH,
+        "cpus": number(libc::_SC_NPROCESSORS_ONLN),
+        "affinity": affinity(),
+        "ns_per_tick": 1_000_000_000 / number(libc::_SC_CLK_TCK).max(1),
+        "page_bytes": number(libc::_SC_PAGESIZE),
+    }))
+}
+
+fn number(name: libc::c_int) -> i64 {
+    // SAFETY: sysconf has no preconditions.
+    i64::from(unsafe { libc::sysconf(name) })
+}
+
+/// SHA-256 of the program that runs, also where its file has been removed since.
+fn hash() -> io::Result<String> {
+    let digest = Sha256::digest(fs::read("/proc/self/exe")?);
+    Ok(digest
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
+}
+
+/// CPUs that it may run on; NULL: unknown.
+fn affinity() -> Option<Vec<u32>> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let mut cpus = Vec::new();
+    for range in list.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
+    }
+    Some(cpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_knows_itself_and_its_host() {
+        let said = hello().unwrap();
+        assert_eq!(said["hash"].as_str().unwrap().len(), 64);
+        let affinity = said["affinity"].as_array().unwrap().len() as i64;
+        assert!(affinity >= 1 && affinity <= number(libc::_SC_NPROCESSORS_CONF));
+        assert_eq!(said["boot_id"].as_str().unwrap().len(), 36);
+    }
+}

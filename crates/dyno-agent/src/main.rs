@@ -1,0 +1,125 @@
+//! `dbdyno-agent`: dbdyno's driver and observers on another host, over standard input and output. See the README.
+
+mod answer;
+mod frames;
+mod gather;
+mod host;
+mod host_ops;
+mod load_ops;
+mod outbox;
+mod pattern;
+mod serve;
+mod things;
+mod watch_ops;
+
+use std::fs::File;
+use std::os::fd::FromRawFd;
+use std::process::exit;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use serve::Conversation;
+
+const SILENCE_S: f64 = 10.0;
+/// So long loads may take to end. Their connections are broken by then; it is for what they cancel.
+const END: Duration = Duration::from_secs(5);
+const NO_FRAME: i32 = 2;
+const SILENT: i32 = 3;
+const SIGNALS: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let silence_s = match arguments[..] {
+        [] => Some(SILENCE_S),
+        ["--silence-s", seconds] => seconds.parse().ok(),
+        ["--version"] => {
+            println!("dbdyno-agent {} protocol {}", host::PRODUCT, host::PROTOCOL);
+            return;
+        }
+        _ => None,
+    };
+    let silence = silence_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let Some(silence) = silence else {
+        eprintln!("usage: dbdyno-agent [--version | --silence-s SECONDS]");
+        exit(NO_FRAME);
+    };
+    serve(silence);
+}
+
+fn serve(silence: Duration) {
+    let signals = blocked();
+    // SAFETY: the descriptors are this process's own, and nobody else uses them.
+    let (input, output) = unsafe { (File::from_raw_fd(0), File::from_raw_fd(1)) };
+    let all = match Conversation::new(Box::new(output)) {
+        Ok(all) => all,
+        Err(e) => {
+            eprintln!("dbdyno-agent: cannot start a thread: {e}");
+            exit(1);
+        }
+    };
+    ended_by(&all, move |all| {
+        all.wait_for_silence(silence, || readable(0));
+        eprintln!("dbdyno-agent: nothing came for {} s", silence.as_secs_f64());
+        SILENT
+    });
+    ended_by(&all, move |_| {
+        let mut signal = 0;
+        // SAFETY: both are valid; the signals are blocked in all threads.
+        unsafe { libc::sigwait(&raw const signals, &raw mut signal) };
+        128 + signal
+    });
+    let status = match all.serve(input) {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("dbdyno-agent: {e}");
+            NO_FRAME
+        }
+    };
+    end(&all, status);
+}
+
+/// A thread that ends the process, if its reason comes. Without it the end of the input ends it.
+fn ended_by(all: &Arc<Conversation>, reason: impl FnOnce(&Conversation) -> i32 + Send + 'static) {
+    let all = Arc::clone(all);
+    let spawned = thread::Builder::new().spawn(move || {
+        let status = reason(&all);
+        end(&all, status);
+    });
+    if let Err(e) = spawned {
+        eprintln!("dbdyno-agent: cannot start a thread: {e}");
+        exit(1);
+    }
+}
+
+/// No session stays connected.
+fn end(all: &Conversation, status: i32) -> ! {
+    all.things.end(END);
+    exit(status);
+}
+
+/// SIGHUP, SIGINT and SIGTERM, blocked in this thread and those that it starts.
+fn blocked() -> libc::sigset_t {
+    // SAFETY: the set is initialised by sigemptyset; the other calls take it as it is.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in SIGNALS {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        set
+    }
+}
+
+/// Whether bytes wait at a descriptor.
+fn readable(descriptor: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd: descriptor,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one valid entry.
+    unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
+}

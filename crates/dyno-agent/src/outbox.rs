@@ -1,0 +1,113 @@
+//! Answers on their way out. The thread that reads requests never waits for a long answer to be written.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Outcome};
+use crate::frames;
+
+/// Where answers are handed in.
+pub struct Outbox<W> {
+    state: Mutex<State<W>>,
+    changed: Condvar,
+}
+
+struct State<W> {
+    /// `None`: somebody is writing.
+    to: Option<W>,
+    waiting: VecDeque<(Value, Vec<u8>)>,
+    broken: bool,
+}
+
+impl<W: Write + Send + 'static> Outbox<W> {
+    /// An outbox, and the thread that empties it.
+    ///
+    /// # Errors
+    /// When there is no thread to be had.
+    pub fn new(to: W) -> std::io::Result<Arc<Self>> {
+        let outbox = Arc::new(Self {
+            state: Mutex::new(State {
+                to: Some(to),
+                waiting: VecDeque::new(),
+                broken: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let writer = Arc::clone(&outbox);
+        thread::Builder::new()
+            .name("agent-write".to_owned())
+            .spawn(move || writer.empty())?;
+        Ok(outbox)
+    }
+
+    /// The answer to request `id`.
+    pub fn answer(&self, id: &Value, outcome: Outcome) {
+        let mut state = self.state();
+        state.waiting.push_back(framed(id, outcome));
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The same of a short one that must not wait: at once, or before all others.
+    pub fn answer_at_once(&self, id: &Value, value: Value) {
+        let (header, body) = framed(id, Ok(value.into()));
+        let mut state = self.state();
+        match state.to.take() {
+            Some(to) => {
+                drop(state);
+                self.write(to, &header, &body);
+            }
+            None => state.waiting.push_front((header, body)),
+        }
+    }
+
+    /// Waits, at most so long, until all is written.
+    pub fn flush(&self, most: std::time::Duration) {
+        let full = |state: &mut State<W>| !state.broken && !(state.waiting.is_empty() && state.to.is_some());
+        drop(self.changed.wait_timeout_while(self.state(), most, full));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn empty(&self) {
+        loop {
+            let idle = |state: &mut State<W>| state.waiting.is_empty() || state.to.is_none();
+            let mut state = self
+                .changed
+                .wait_while(self.state(), idle)
+                .unwrap_or_else(PoisonError::into_inner);
+            let (Some((header, body)), Some(to)) = (state.waiting.pop_front(), state.to.take()) else {
+                continue;
+            };
+            drop(state);
+            self.write(to, &header, &body);
+        }
+    }
+
+    /// A peer that hears nothing any more has closed our input, too: that is where the agent ends.
+    fn write(&self, mut to: W, header: &Value, body: &[u8]) {
+        let written = frames::write(&mut to, header, body);
+        let mut state = self.state();
+        state.broken |= written.is_err();
+        state.to = Some(to);
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+fn framed(id: &Value, outcome: Outcome) -> (Value, Vec<u8>) {
+    match outcome {
+        Ok(Answer { body, .. }) if body.len() > frames::MOST_ANSWER_BYTES as usize => {
+            let fault = crate::answer::Fault::agent("request", "the answer is too long: ask for less");
+            (json!({"id": id, "error": fault}), Vec::new())
+        }
+        Ok(Answer { value, body }) => (json!({"id": id, "ok": value}), body),
+        Err(fault) => (json!({"id": id, "error": fault}), Vec::new()),
+    }
+}

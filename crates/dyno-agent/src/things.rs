@@ -1,0 +1,97 @@
+//! Loads, watches and pulses by number.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dyno_drive::Phases;
+use dyno_observe::Watch;
+use dyno_observe::pulse::Pulse;
+
+use crate::answer::Fault;
+
+/// What a client has made.
+#[derive(Clone)]
+pub enum Thing {
+    Load(Arc<dyn Phases>),
+    Watch(Arc<Watch>),
+    Pulse(Arc<Pulse>),
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Things(Mutex<(u64, HashMap<u64, Thing>)>);
+
+impl Things {
+    fn inner(&self) -> MutexGuard<'_, (u64, HashMap<u64, Thing>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add(&self, thing: Thing) -> u64 {
+        let mut inner = self.inner();
+        inner.0 += 1;
+        let number = inner.0;
+        inner.1.insert(number, thing);
+        number
+    }
+
+    fn get(&self, number: u64) -> Option<Thing> {
+        self.inner().1.get(&number).cloned()
+    }
+
+    pub fn load(&self, number: u64) -> Result<Arc<dyn Phases>, Fault> {
+        match self.get(number) {
+            Some(Thing::Load(load)) => Ok(load),
+            _ => Err(none("load", number)),
+        }
+    }
+
+    pub fn watch(&self, number: u64) -> Result<Arc<Watch>, Fault> {
+        match self.get(number) {
+            Some(Thing::Watch(watch)) => Ok(watch),
+            _ => Err(none("watch", number)),
+        }
+    }
+
+    pub fn pulse(&self, number: u64) -> Result<Arc<Pulse>, Fault> {
+        match self.get(number) {
+            Some(Thing::Pulse(pulse)) => Ok(pulse),
+            _ => Err(none("pulse", number)),
+        }
+    }
+
+    /// Forgets one; a load is aborted, a watch stopped.
+    pub fn remove(&self, number: u64) -> Result<(), Fault> {
+        let removed = self.inner().1.remove(&number);
+        removed
+            .map(|thing| end(&thing))
+            .ok_or_else(|| none("thing", number))
+    }
+
+    /// Ends all: loads at once, then whatever takes time, at most `most` of it.
+    pub fn end(&self, most: Duration) {
+        let things: Vec<Thing> = self.inner().1.drain().map(|(_, thing)| thing).collect();
+        let until = Instant::now() + most;
+        let loads = things.iter().filter_map(|thing| match thing {
+            Thing::Load(load) => Some(load),
+            _ => None,
+        });
+        loads.clone().for_each(|load| load.abort());
+        for load in loads {
+            // A failure is an end, too.
+            let _ = load.wait(until.saturating_duration_since(Instant::now()));
+        }
+    }
+}
+
+fn end(thing: &Thing) {
+    match thing {
+        Thing::Load(load) => load.abort(),
+        Thing::Watch(watch) => watch.stop(),
+        Thing::Pulse(_) => (),
+    }
+}
+
+fn none(what: &str, number: u64) -> Fault {
+    Fault::agent("unknown", format!("there is no {what} {number}"))
+}

@@ -1,0 +1,12 @@
+//! What the Python module and the agent have in common: loads and watches from their specifications (docs/core.md),
+//! the one match over engines, tables as columns of bytes.
+
+mod encoded;
+mod engines;
+mod loads;
+mod watches;
+
+pub use encoded::{Encoded, encoded};
+pub use engines::{Loader, launch, loader};
+pub use loads::load;
+pub use watches::watch;

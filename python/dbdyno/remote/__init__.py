@@ -1,0 +1,33 @@
+"""Other hosts: an agent there, reached over any channel; its clock, its loads and watches as those of this one.
+
+The program is crates/dyno-agent, whose README is the protocol.
+"""
+
+from typing import TYPE_CHECKING
+
+from dbdyno.lazy import lazy
+
+if TYPE_CHECKING:
+    from dbdyno.remote.agent import Agent, Hello
+    from dbdyno.remote.channels import Channel, ProcessChannel
+    from dbdyno.remote.clocks import HostClock
+    from dbdyno.remote.load import RemoteLoad
+    from dbdyno.remote.program import program
+    from dbdyno.remote.spread import Driver, SpreadLoad
+    from dbdyno.remote.watch import RemoteWatch
+
+lazy(
+    __name__,
+    {
+        "Agent": "dbdyno.remote.agent",
+        "Hello": "dbdyno.remote.agent",
+        "Channel": "dbdyno.remote.channels",
+        "ProcessChannel": "dbdyno.remote.channels",
+        "HostClock": "dbdyno.remote.clocks",
+        "RemoteLoad": "dbdyno.remote.load",
+        "program": "dbdyno.remote.program",
+        "Driver": "dbdyno.remote.spread",
+        "SpreadLoad": "dbdyno.remote.spread",
+        "RemoteWatch": "dbdyno.remote.watch",
+    },
+)

@@ -1,0 +1,103 @@
+"""A load on another host: its times are those of our clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from contextlib import suppress
+from typing import Any
+
+from dbdyno import _core
+from dbdyno.model.errors import HostLost
+from dbdyno.model.protocols import Progress
+from dbdyno.model.tables import CoreColumn
+from dbdyno.remote.agent import ANSWER_S, Agent, Answer, spec_of
+from dbdyno.remote.clocks import HostClock
+from dbdyno.remote.instants import ours
+from dbdyno.remote.wire import tables
+
+
+class RemoteLoad:
+    """``dbdyno.model.protocols.Load`` by an agent; ``spec``: as for ``_core.Load``.
+
+    The end of a phase is asked for once and told by the agent, so waiting costs no messages. All methods raise
+    :class:`HostLost` once the agent is gone, but :meth:`stop` and :meth:`abort`: then there is nothing to end.
+    """
+
+    def __init__(self, agent: Agent, clock: HostClock, engine: str, spec: Mapping[str, Any] | str) -> None:
+        self.agent, self.clock = agent, clock
+        self._of = agent.request("load.new", engine=engine, spec=spec_of(spec)).value
+        self._phase: Future[Answer] | None = None
+
+    # -- phases ---------------------------------------------------------------------------------
+    def connect(self) -> None:
+        self._begin("connect")
+
+    def start(self, start_ns: int, t0_ns: int, t1_ns: int) -> None:
+        theirs = self.clock.to_theirs
+        self._begin("start", start_ns=theirs(start_ns), t0_ns=theirs(t0_ns), t1_ns=theirs(t1_ns))
+
+    def finish(self) -> None:
+        self._begin("finish")
+
+    def _begin(self, op: str, **arguments: Any) -> None:
+        self._ask(op, **arguments)
+        self._phase = self.agent.ask("load.wait", of=self._of, timeout_s=1e9)
+
+    def wait(self, timeout_s: float) -> bool:
+        if self._phase is None:
+            return True
+        try:
+            return bool(self._phase.result(timeout_s).value)
+        except NotYet:
+            return False
+
+    def stop(self) -> None:
+        self._end("stop")
+
+    def abort(self) -> None:
+        self._end("abort")
+
+    def _end(self, op: str) -> None:
+        with suppress(HostLost):
+            self._ask(op)
+
+    # -- figures --------------------------------------------------------------------------------
+    def progress(self) -> Progress:
+        return Progress(*self._ask("progress"))
+
+    def live_durations(self) -> Sequence[tuple[int, int]]:
+        return [(ns, count) for ns, count in self._ask("live_durations")]
+
+    def backends(self) -> Sequence[tuple[int, int, int]]:
+        return [(session, pid, tid) for session, pid, tid in self._ask("backends")]
+
+    def threads(self) -> Sequence[int]:
+        """Tasks of this host: it has none here. See :meth:`threads_there`."""
+        return ()
+
+    def threads_there(self) -> Sequence[int]:
+        found: Sequence[int] = self._ask("threads")
+        return found
+
+    def now_ns(self) -> int:
+        return _core.now_ns()
+
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
+        return self._tables("tables")
+
+    def window_tables(self, window: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        return self._tables("window_tables", window=window)
+
+    def close(self) -> None:
+        """Forgets it at the agent."""
+        with suppress(HostLost):
+            self.agent.request("drop", of=self._of)
+
+    def _tables(self, op: str, **arguments: Any) -> dict[str, dict[str, CoreColumn]]:
+        found = self.agent.request(f"load.{op}", of=self._of, answer_s=10 * ANSWER_S, **arguments)
+        return ours(tables(found.value, found.body), self.clock.mapping())
+
+    def _ask(self, op: str, **arguments: Any) -> Any:
+        return self.agent.request(f"load.{op}", of=self._of, **arguments).value

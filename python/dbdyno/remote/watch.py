@@ -1,0 +1,60 @@
+"""A watch on another host: its times are those of our clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dbdyno.model.tables import CoreColumn
+from dbdyno.remote.agent import ANSWER_S, Agent, spec_of
+from dbdyno.remote.clocks import HostClock
+from dbdyno.remote.instants import ours
+from dbdyno.remote.wire import tables
+
+
+class RemoteWatch:
+    """``dbdyno.model.protocols.Watch`` by an agent; ``spec``: as for ``_core.Watch``.
+
+    Times in ``spec`` (``until_ns``) and of :meth:`start` and :meth:`recent` are those of our clock.
+    """
+
+    def __init__(self, agent: Agent, clock: HostClock, spec: Mapping[str, Any] | str) -> None:
+        self._agent, self._clock = agent, clock
+        mapped = dict(spec_of(spec))
+        for part in ("profile", "off_cpu"):
+            if mapped.get(part) and mapped[part].get("until_ns") is not None:
+                mapped[part] = {**mapped[part], "until_ns": clock.to_theirs(mapped[part]["until_ns"])}
+        self._of = agent.request("watch.new", spec=mapped).value
+
+    def start(self, t0_ns: int, t1_ns: int) -> None:
+        self._clock.measure()
+        theirs = self._clock.to_theirs
+        self._ask("start", t0_ns=theirs(t0_ns), t1_ns=theirs(t1_ns))
+
+    def stop(self) -> None:
+        self._ask("stop")
+        self._clock.measure()
+
+    def latest(self) -> Mapping[str, float]:
+        found: Mapping[str, float] = self._ask("latest")
+        return found
+
+    def trouble(self) -> str | None:
+        found: str | None = self._ask("trouble")
+        return found
+
+    def source_status(self) -> Mapping[str, tuple[str, str]]:
+        return {name: (status, detail) for name, (status, detail) in self._ask("source_status").items()}
+
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
+        return self._tables("tables")
+
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        return self._tables("recent", since_ns=self._clock.to_theirs(since_ns))
+
+    def _tables(self, op: str, **arguments: Any) -> dict[str, dict[str, CoreColumn]]:
+        found = self._agent.request(f"watch.{op}", of=self._of, answer_s=10 * ANSWER_S, **arguments)
+        return ours(tables(found.value, found.body), self._clock.mapping())
+
+    def _ask(self, op: str, **arguments: Any) -> Any:
+        return self._agent.request(f"watch.{op}", of=self._of, **arguments).value
