@@ -3,14 +3,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-ARCH ?= $(shell uname -m)
+HERE := $(shell uname -m)
+ARCH ?= $(HERE)
 WORKERS := $(shell echo $$(( 2 * $$(nproc) )))  # tests wait for servers half of their time
 SLOW_FIRST := $(addprefix tests/,docs db commands contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
+AGENT := python/dbdyno/remote/programs/dbdyno-agent-
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
 	Cargo.toml Cargo.lock
 
-.PHONY: demo check laws test build wheel bpf lint lint-rust lint-python test-rust test-python audit bench clean help
+.PHONY: demo check laws test build agent wheel bpf lint lint-rust lint-python test-rust test-python audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -27,7 +29,12 @@ test: build      ## The whole check
 	$(MAKE) --jobs=2 --output-sync=target lint test-rust  # Rust beside Python: neither fills two CPUs
 	$(MAKE) test-python
 
-build: $(VENV)/.built  ## Virtual environment, locked dependencies, the Rust core
+build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependencies, the Rust core, the agent for other hosts
+
+agent: $(AGENT)$(ARCH)  ## The program that dbdyno starts on other hosts; ARCH=aarch64: for ARM (rustup target add)
+
+$(AGENT)%: $(RUST) tools/build_agent.sh $(if $(filter $(HERE),$(ARCH)),,build/wheel/.deps)
+	tools/build_agent.sh $*
 
 $(VENV)/.deps: requirements/dev.lock
 	$(PYTHON) -m venv $(VENV)
@@ -39,7 +46,7 @@ $(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml tools/bundle_charts.py
 	VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin develop --release --locked
 	touch $@
 
-wheel: build build/wheel/.deps  ## A wheel in dist that installs without Rust; ARCH=aarch64: for ARM (rustup target add)
+wheel: build build/wheel/.deps $(AGENT)$(ARCH)  ## A wheel in dist that installs without Rust; ARCH=aarch64: for ARM (rustup target add)
 	$(BIN)/python tools/man_page.py
 	PATH="$(abspath build/wheel/bin):$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --locked --out dist \
 		--zig --target $(ARCH)-unknown-linux-gnu --compatibility manylinux_2_28

@@ -204,6 +204,7 @@ impl<S: Session> Seat<S> {
         if let (Some(settled), Some(first)) = (settled, records.first_mut()) {
             let before = sum(&settled.tallies);
             (first.tally.settle_calls, first.tally.settle_errors) = (before.calls, before.errors);
+            first.tally.began_ns = before.began_ns.or(first.tally.began_ns);
             for (script, before) in first.scripts.iter_mut().zip(&settled.tallies) {
                 script.tally.settle_calls = before.tally.calls;
                 script.tally.settle_errors = before.tally.errors;

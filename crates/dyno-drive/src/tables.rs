@@ -40,6 +40,7 @@ fn sessions(setups: &[Setup], records: &[Record]) -> Table {
         ),
         ("connect_ns", Column::known(setups.iter().map(|s| s.connect_ns))),
         ("prepare_ns", Column::known(setups.iter().map(|s| s.prepare_ns))),
+        ("began_ns", maybe(|t| t.began_ns)),
         ("first_start_ns", maybe(|t| t.first_start_ns)),
         ("last_end_ns", maybe(|t| t.last_end_ns)),
         ("calls", count(|t| t.calls)),

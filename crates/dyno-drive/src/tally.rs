@@ -22,6 +22,8 @@ pub struct Tally {
     pub in_call_ns: u64,
     /// Sum of squared durations.
     pub sum_sq_ns2: u128,
+    /// Start of the first call from the barrier on.
+    pub began_ns: Option<i64>,
     /// Start of the first measured call.
     pub first_start_ns: Option<i64>,
     /// End of the last measured call.
@@ -53,6 +55,7 @@ impl Tally {
         }
         if self.first_start_ns.is_none() {
             self.first_start_ns = Some(times.start_ns);
+            self.began_ns = self.began_ns.or(self.first_start_ns);
         }
         self.last_end_ns = Some(times.end_ns);
         self.straddle_out += u64::from(times.end_ns > schedule.t1_ns);
@@ -80,6 +83,7 @@ impl Tally {
         } else {
             &mut self.settle_errors
         }) += 1;
+        self.began_ns = self.began_ns.or(Some(times.start_ns));
         self.straddle_in += u64::from(times.start_ns < schedule.t0_ns && times.end_ns > schedule.t0_ns);
     }
 
@@ -105,6 +109,7 @@ impl Tally {
             straddle_out: self.straddle_out + other.straddle_out,
             in_call_ns: self.in_call_ns + other.in_call_ns,
             sum_sq_ns2: self.sum_sq_ns2 + other.sum_sq_ns2,
+            began_ns: either(self.began_ns, other.began_ns, i64::min),
             first_start_ns: either(self.first_start_ns, other.first_start_ns, i64::min),
             last_end_ns: either(self.last_end_ns, other.last_end_ns, i64::max),
             min_ns: either(self.min_ns, other.min_ns, u64::min),
@@ -238,8 +243,8 @@ mod tests {
         assert_eq!((tally.straddle_in, tally.straddle_out), (1, 1));
         assert_eq!((tally.settle_calls, tally.calls, tally.errors), (1, 1, 1));
         assert_eq!(
-            (tally.first_start_ns, tally.last_end_ns),
-            (Some(1_100), Some(2_300))
+            (tally.began_ns, tally.first_start_ns, tally.last_end_ns),
+            (Some(900), Some(1_100), Some(2_300))
         );
         assert_eq!((tally.min_ns, tally.max_ns), (Some(400), Some(400)));
     }

@@ -1,4 +1,4 @@
-"""Which times of raw tables are instants of CLOCK_MONOTONIC: those are mapped where another host has read them."""
+"""Which times of raw tables are instants of CLOCK_MONOTONIC: of other hosts they are mapped to our clock."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ INSTANTS = frozenset(
     {
         "after_ns",
         "at_ns",
+        "barrier_ns",
         "before_ns",
+        "began_ns",
         "due_ns",
         "end_ns",
         "exec_ns",
-        "first_call_ns",
         "first_start_ns",
         "idle_ns",
         "last_end_ns",
@@ -39,6 +40,8 @@ DURATIONS = frozenset(
         "came_ns",
         "children_ns",
         "client_ns",
+        "clock_bound_ns",
+        "clock_offset_ns",
         "connect_ns",
         "cpu_ns",
         "driver_lag_max_ns",
@@ -56,6 +59,7 @@ DURATIONS = frozenset(
         "min_ns",
         "plan_ns",
         "prepare_ns",
+        "round_trip_ns",
         "run_ns",
         "runq_ns",
         "sleep_ns",

@@ -39,6 +39,12 @@ from dbdyno.model.truth import Knowing
 from dbdyno.model.wait_families import WaitFamilies
 
 
+class LoadMaker(Protocol):
+    """Makes a load of an engine's driver; ``spec``: docs/core.md."""
+
+    def __call__(self, engine: str, spec: Mapping[str, Any], /) -> Load: ...
+
+
 @dataclass(frozen=True)
 class Target:
     """Which server. ``dsn=None``: the engine's embedded one, with room for ``sessions`` sessions."""
@@ -49,6 +55,7 @@ class Target:
     settings: Mapping[str, str] = field(default_factory=dict)  # server settings of the embedded one
     beside: bool = False  # this process observes it meanwhile: none of its sessions
     machine: Machine | None = None  # the server's host, where it is not this one
+    make_load: LoadMaker | None = None  # drivers on other hosts; None: the core's, in this process
 
 
 class Progress(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import asked, counts, keyed
+from dbdyno.model.data_sources.drivers import DRIVERS
 from dbdyno.model.data_sources.executions import RAW_EXECUTIONS
 from dbdyno.model.data_sources.growth import RAW_GROWTH
 from dbdyno.model.data_sources.memory import RAW_MEMORY
@@ -49,6 +50,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("backend_pid", "i64", "the server's process id for it, in the server's pid namespace", null=True),
         _c("connect_ns", "i64", "duration of connecting and authenticating", null=True),
         _c("prepare_ns", "i64", "duration of session set-up, preparing, warming, first probe", null=True),
+        _c("began_ns", "i64", "start of its first call, from the barrier on", null=True),
         _c("first_start_ns", "i64", "start of the first measured call (paced: its real start)", null=True),
         _c("last_end_ns", "i64", "end of the last measured call", null=True),
         _c("calls", "i64", "measured calls that ended well: started (paced: due) in [t0, t1)"),
@@ -101,6 +103,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         ),
         _c("due_ns", "i64", "when a paced call was due; NULL: not paced", null=True),
     ),
+    **DRIVERS,
     **SCRIPTS,
     **PACED,
     **RAW_EXECUTIONS,

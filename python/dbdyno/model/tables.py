@@ -121,7 +121,8 @@ CoreColumn = tuple[str, Any, bytes | None]
 """A column as the Rust core hands it over: type, payload, validity.
 
 ``i64``/``f64``: little-endian bytes; ``bool``: one byte a value; ``str``: ``(codes, categories)`` with
-little-endian 32-bit codes, -1 for NULL, or simply a list of ``str | None``. Any: a polars Series of that type.
+little-endian 32-bit codes, -1 for NULL, or simply a list of ``str | None``.
+Any: a polars Series of that type.
 Validity: one byte a value, 1 = known; ``None`` = all known (and for ``str`` the payload itself says it).
 """
 

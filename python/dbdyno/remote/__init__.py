@@ -1,4 +1,4 @@
-"""Other hosts: an agent there, reached over any channel; its clock, its loads and watches as those of this one.
+"""Other hosts: an agent there, reached over any channel; its clock, loads and watches as those of this one.
 
 The program is crates/dyno-agent, whose README is the protocol.
 """

@@ -1,4 +1,4 @@
-"""The client of an agent: requests by any thread, one thread that reads the answers, another that keeps it alive."""
+"""The client of an agent: requests by any thread, one thread for answers, another that keeps it alive."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Hello(BaseModel):
 class Agent:
     """An agent that answers over ``channel``; ``name``: of its host, for messages.
 
-    :meth:`request` may be called by several threads. Once the agent is lost every request raises :class:`HostLost`.
+    :meth:`request` may be called by several threads. Once the agent is lost each raises :class:`HostLost`.
     """
 
     def __init__(self, channel: Channel, name: str, silence_s: float = SILENCE_S) -> None:
@@ -206,10 +206,11 @@ def gather(
     stat: Iterable[str] = (),
     limit: int = 65_536,
 ) -> Gathered:
-    """Files (their first ``limit`` bytes), targets of links, names in directories and facts of files, all in one
+    """Files (their first ``limit`` bytes), targets of links, names in directories, facts of files, all in one
     question. Paths may have ``*`` and ``?`` in their components; a path without them always has an entry."""
-    wanted = {"read": [*read], "link": [*link], "list": [*list], "stat": [*stat]}
-    found, body, _ = agent.request("gather", limit=limit, **wanted)
+    found, body, _ = agent.request(
+        "gather", limit=limit, read=[*read], link=[*link], list=[*list], stat=[*stat]
+    )
     files: dict[str, bytes | OSError] = {}
     at = 0
     for path, length, _, error in found["read"]:

@@ -20,17 +20,17 @@ class Channel(Protocol):
         """All of it. Raises OSError where the other end is gone."""
 
     def receive(self) -> bytes:
-        """Waits for some bytes; ``b""``: there will be no more. Raises OSError where the other end is gone."""
+        """Waits for some bytes; ``b""``: there will be no more. Raises OSError if the other end is gone."""
 
     def close(self) -> None:
         """Ends both ways; a :meth:`receive` that waits returns. Closing twice is no error."""
 
 
 class ProcessChannel:
-    """The standard input and output of a program that is started here: the agent itself, or what leads to one.
+    """Standard input and output of a program that is started here: the agent itself, or what leads to one.
 
-    ``words``: the program's name and its arguments; they hold no secret. Its standard error is this process's,
-    or ``errors``, a descriptor.
+    ``words``: the program's name and its arguments; they hold no secret. ``errors``: the descriptor that its
+    standard error goes to; None: this process's own.
     """
 
     def __init__(self, words: Sequence[str], errors: int | None = None) -> None:

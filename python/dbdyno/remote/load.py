@@ -21,8 +21,8 @@ from dbdyno.remote.wire import tables
 class RemoteLoad:
     """``dbdyno.model.protocols.Load`` by an agent; ``spec``: as for ``_core.Load``.
 
-    The end of a phase is asked for once and told by the agent, so waiting costs no messages. All methods raise
-    :class:`HostLost` once the agent is gone, but :meth:`stop` and :meth:`abort`: then there is nothing to end.
+    The end of a phase is asked for once and told by the agent: waiting costs no messages. All methods raise
+    :class:`HostLost` once the agent is gone, except :meth:`stop` and :meth:`abort`, then without effect.
     """
 
     def __init__(self, agent: Agent, clock: HostClock, engine: str, spec: Mapping[str, Any] | str) -> None:

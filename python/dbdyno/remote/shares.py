@@ -17,7 +17,7 @@ class Part(NamedTuple):
 
 
 def apportioned(count: int, weights: Sequence[float]) -> list[int]:
-    """``count`` in whole parts that are nearest to the weights (largest remainders; equal ones: the earlier)."""
+    """``count`` in whole parts nearest to the weights (largest remainders; of equal ones the first)."""
     total = sum(weights)
     exact = [count * weight / total for weight in weights]
     parts = [int(share) for share in exact]
@@ -42,8 +42,8 @@ def parts(count: int, weights: Sequence[float]) -> list[Part]:
 def shared(spec: Mapping[str, Any], part: Part, others: Sequence[Part]) -> dict[str, Any]:
     """``spec`` for the sessions of ``part``; ``others``: all parts, in order.
 
-    Numbers that hold for the whole load are divided so that the sum is that number. Random numbers of a session
-    are those that it has in an undivided load.
+    Numbers that hold for the whole load are divided so that the sum is that number. Random numbers of a
+    session are those that it has in an undivided load.
     """
     if spec.get("rounds"):
         raise UsageError("rounds need one driver", "leave out the rounds, or drive from one host")

@@ -63,4 +63,5 @@ class Mapping:
         return there_ns - self.first.ns - round(self.drift * (there_ns - self.first.at_ns))
 
     def to_theirs(self, ours_ns: int) -> int:
-        return ours_ns + self.first.ns + round(self.drift * (ours_ns + self.first.ns - self.first.at_ns) / (1 - self.drift))
+        undrifted = ours_ns + self.first.ns
+        return undrifted + round(self.drift * (undrifted - self.first.at_ns) / (1 - self.drift))

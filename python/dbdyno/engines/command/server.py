@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import secrets
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import polars as pl
 
 from dbdyno import _core
-from dbdyno.engines import paced
+from dbdyno.engines import driving, paced
 from dbdyno.engines.command import PRODUCT, groups, programs, wait_families, watching
 from dbdyno.engines.command.launching import Launcher
 from dbdyno.engines.command.shipped import cache
@@ -52,6 +51,8 @@ class CommandServer:
     def __init__(self, target: Target) -> None:
         if target.dsn is not None:
             raise UsageError("commands run on this machine: they have no DSN", "leave out --dsn")
+        if target.make_load is not None:
+            raise UsageError("commands run on this machine alone", "leave out the other hosts' drivers")
         self._token = secrets.token_hex(8)
         self._launcher = Launcher(self._token)
         self._contained: groups.Containment | None = None
@@ -127,7 +128,7 @@ class CommandServer:
 
     def _at_once(self, job: PlannedJob, runs: int) -> pl.DataFrame:
         """Its executions, one after another, not watched."""
-        load = _core.Load(NAME, json.dumps(self._spec((job,), 1, 0) | {"shared_calls": runs}))
+        load = driving.here(NAME, self._spec((job,), 1, 0) | {"shared_calls": runs})
         try:
             load.connect()
             self._wait(load)
@@ -138,7 +139,7 @@ class CommandServer:
         finally:
             load.abort()
 
-    def _wait(self, load: _core.Load) -> None:
+    def _wait(self, load: Load) -> None:
         try:
             while not load.wait(_STEP_S):
                 self._launcher.check()
@@ -172,7 +173,7 @@ class CommandServer:
             "in_turn": cell.once,
             "shared_calls": len(jobs) * cell.runs if cell.once else None,
         }
-        return cast(Load, _core.Load(NAME, json.dumps(spec)))
+        return driving.here(NAME, spec)
 
     def _spec(self, jobs: Sequence[PlannedJob], sessions: int, keep_output: int) -> dict[str, Any]:
         return {

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import polars as pl
 import psycopg
 
 from dbdyno import _core
+from dbdyno.engines import driving
 from dbdyno.engines.postgres import (
     connect,
     connection_options,
@@ -49,7 +49,7 @@ from dbdyno.engines.postgres.table_making import Tables
 from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.environment import ServerFacts
-from dbdyno.model.errors import DbdynoError
+from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.machine import Machine
 from dbdyno.model.plan import (
     Calibration,
@@ -60,7 +60,7 @@ from dbdyno.model.plan import (
     Variant,
     Workload,
 )
-from dbdyno.model.protocols import PLAIN, Capacity, Configured, Journal, Load, Pool, Undo
+from dbdyno.model.protocols import PLAIN, Capacity, Configured, Journal, Load, LoadMaker, Pool, Undo
 from dbdyno.model.raw import OWN, WARM_CALLS
 from dbdyno.model.rawtables import OWN_CONNECTION
 from dbdyno.model.script_workload import workload_of
@@ -75,10 +75,15 @@ _Key = tuple[str, tuple[tuple[str, Any], ...]]
 class PostgresServer:
     """See the module. ``instance``: the embedded server, ended by :meth:`close` where it is ours."""
 
-    def __init__(self, dsn: str, instance: Instance | None = None, machine: Machine = HERE) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        instance: Instance | None = None,
+        make_load: LoadMaker = driving.here,
+        machine: Machine = HERE,
+    ) -> None:
         self._dsn, self._instance, self._connection = dsn, instance, connect.connect(dsn)
-        self.machine = machine
-        self._front = Fronting()
+        self._make_load, self._front, self.machine = make_load, Fronting(), machine
         self.version: int = self._connection.info.server_version  # 180004
         self._database = self._connection.info.dbname
         with doing("looking at the server"), recognised():
@@ -180,6 +185,11 @@ class PostgresServer:
             sessions.check_driver(self._connection, driver)
 
     def check_pool(self, pool: Pool) -> None:
+        if self._make_load is not driving.here:
+            raise UsageError(
+                "a pooler started by dbdyno serves drivers on this host alone",
+                "leave out --pool, or the other hosts' drivers",
+            )
         connection_options.check_pooler(self._connection, self._target)
         self._front.check(pool, self._target, self.capacity())
 
@@ -251,7 +261,7 @@ class PostgresServer:
             with doing("preparing the pool"):
                 settings = sessions.shared(self._connection, recipe)
                 return self._front.load(self._connection, spec, settings, cell.sessions)
-        return cast(Load, _core.Load("postgres", json.dumps(spec)))
+        return self._make_load("postgres", spec)
 
     def _probe(self, recipe: Recipe, count: int) -> dict[str, Any] | None:
         self._unprobed = self._front.unprobed()

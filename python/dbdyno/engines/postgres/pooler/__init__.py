@@ -15,7 +15,7 @@ from typing import Any, cast
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from dbdyno import _core
+from dbdyno.engines import driving
 from dbdyno.engines.postgres import connect, observation, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import connect_error
@@ -98,7 +98,7 @@ class Fronting:
         entries = [{**e, "setup": []} for e in spec["sessions"]] if shared else spec["sessions"]
         own = {"target": _target(pooler, spec["target"]), "sessions": entries}
         probe = None if shared else spec["probe"]
-        load = cast(Load, _core.Load("postgres", json.dumps({**spec, **own, "probe": probe})))
+        load = driving.here("postgres", {**spec, **own, "probe": probe})
         return cast(Load, PooledLoad(load, processes))
 
     def _started(self, front: Front) -> Pooler:

@@ -14,6 +14,7 @@ pub fn receive(control: &OwnedFd) -> Option<(Option<OwnedFd>, Vec<u8>)> {
         iov_base: text.as_mut_ptr().cast(),
         iov_len: text.len(),
     };
+    // Lengths have one type in glibc and another in musl.
     // SAFETY: the message's parts are valid for writing; the descriptor is new and ours.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();

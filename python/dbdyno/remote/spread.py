@@ -1,0 +1,229 @@
+"""One load by the drivers of several hosts: started at one instant, its tables as of one driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from dbdyno import _core
+from dbdyno._core import DriverError
+from dbdyno.model.errors import HostLost, UsageError
+from dbdyno.model.protocols import Load, LoadMaker, Progress
+from dbdyno.model.tables import CoreColumn, rows
+from dbdyno.remote import merging
+from dbdyno.remote.clocks import HostClock
+from dbdyno.remote.load import RemoteLoad
+from dbdyno.remote.shares import Part, parts, sessions_of, shared
+
+_TABLE = "drivers"
+_STEP_S = 0.02
+_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A host that drives; ``clock=None``: this one. ``make``: makes its loads."""
+
+    host: str
+    make: LoadMaker
+    weight: float = 1.0
+    cpus: int | None = None
+    clock: HostClock | None = None
+
+
+@dataclass
+class _Driving:
+    """A driver with its part of the load."""
+
+    driver: Driver
+    part: Part
+    load: Load
+    lost: str | None = None
+    over: bool = False
+    threads: int | None = None
+
+
+def maker(drivers: Sequence[Driver]) -> LoadMaker:
+    """Makes loads that are spread over ``drivers`` by their weights."""
+
+    def make(engine: str, spec: Mapping[str, Any]) -> Load:
+        return SpreadLoad(drivers, engine, spec)
+
+    return make
+
+
+class SpreadLoad:
+    """``dbdyno.model.protocols.Load`` of several drivers: sessions in the order of the drivers.
+
+    A driver that is lost makes the phase fail: the others are stopped, and when they have ended :meth:`wait`
+    raises :class:`HostLost` once. Then :meth:`finish` and :meth:`tables` go on with the
+    others, and table ``drivers`` says who is lost. Before the start all are aborted instead.
+    """
+
+    def __init__(self, drivers: Sequence[Driver], engine: str, spec: Mapping[str, Any]) -> None:
+        sizes = parts(sessions_of(spec), [d.weight for d in drivers])
+        used = [(d, p) for d, p in zip(drivers, sizes, strict=True) if p.sessions]
+        if not used:
+            raise UsageError("no driver has a session", "give drivers weights above 0")
+        shares = [p for _, p in used]
+        self._all = [_Driving(d, p, d.make(engine, shared(spec, p, shares))) for d, p in used]
+        self._pool = ThreadPoolExecutor(min(_AT_ONCE, len(self._all)), thread_name_prefix="dbdyno-spread")
+        self._failure: Exception | None = None
+        self._barrier_ns: int | None = None
+
+    # -- phases ---------------------------------------------------------------------------------
+    def connect(self) -> None:
+        self._begin(lambda d: d.load.connect())
+
+    def start(self, start_ns: int, t0_ns: int, t1_ns: int) -> None:
+        self._barrier_ns = start_ns
+        self._begin(lambda d: d.load.start(start_ns, t0_ns, t1_ns))
+
+    def finish(self) -> None:
+        self._begin(lambda d: d.load.finish())
+
+    def _begin(self, phase: Callable[[_Driving], None]) -> None:
+        for driving in self._left():
+            driving.over = False
+        self._each(phase)
+
+    def wait(self, timeout_s: float) -> bool:
+        until_ns = _core.now_ns() + round(timeout_s * 1e9)
+        while True:
+            for driving in self._left():
+                driving.over = driving.over or self._is_over(driving, until_ns)
+            if all(d.over for d in self._left()):
+                break
+            if _core.now_ns() >= until_ns:
+                return False
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        self._each(_settled)
+        return True
+
+    def _is_over(self, driving: _Driving, until_ns: int) -> bool:
+        """Waits a little: the others' ends are to be seen, too."""
+        left_s = (until_ns - _core.now_ns()) / 1e9
+        try:
+            return driving.load.wait(max(0.0, min(_STEP_S, left_s)))
+        except (DriverError, HostLost) as e:
+            self._lose(driving, e)
+            return True
+
+    def _lose(self, driving: _Driving, error: Exception) -> None:
+        """The others end, too: what they go on with would be no part of this load."""
+        driving.lost = error.why if isinstance(error, HostLost) else str(error.args[1])
+        if isinstance(error, DriverError):
+            kind, message, code, session = error.args
+            number = None if session is None else session + driving.part.first
+            error = DriverError(kind, message, code, number)
+        self._failure = self._failure or error
+        if self._barrier_ns is not None:
+            self.stop()
+        else:
+            self.abort()
+
+    def _each(self, act: Callable[[_Driving], Any]) -> None:
+        """All drivers that are left, at once where there are several."""
+        left = list(self._left())
+        for driving, done in [(d, self._pool.submit(act, d)) for d in left]:
+            try:
+                done.result()
+            except HostLost as e:
+                self._lose(driving, e)
+
+    def _left(self) -> Iterator[_Driving]:
+        return (d for d in self._all if d.lost is None)
+
+    def stop(self) -> None:
+        for driving in self._left():
+            driving.load.stop()
+
+    def abort(self) -> None:
+        for driving in self._left():
+            driving.load.abort()
+
+    # -- figures --------------------------------------------------------------------------------
+    def progress(self) -> Progress:
+        found = self._asked(lambda d: Progress(*d.load.progress()))
+        sums = (sum(column) for column in zip(*found, strict=True))
+        whole = Progress(*sums) if found else Progress(0, 0, 0, 0)
+        return whole._replace(oldest_ns=max((p.oldest_ns for p in found), default=0))
+
+    def live_durations(self) -> Sequence[tuple[int, int]]:
+        counts: dict[int, int] = {}
+        for durations in self._asked(lambda d: d.load.live_durations()):
+            for ns, count in durations:
+                counts[ns] = counts.get(ns, 0) + count
+        return sorted(counts.items())
+
+    def backends(self) -> Sequence[tuple[int, int, int]]:
+        def numbered(d: _Driving) -> list[tuple[int, int, int]]:
+            return [(session + d.part.first, pid, tid) for session, pid, tid in d.load.backends()]
+
+        return [task for tasks in self._asked(numbered) for task in tasks]
+
+    def threads(self) -> Sequence[int]:
+        """Those on this host."""
+        return [tid for tids in self._asked(lambda d: d.load.threads()) for tid in tids]
+
+    def now_ns(self) -> int:
+        return _core.now_ns()
+
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
+        return self._tables(lambda d: d.load.tables())
+
+    def window_tables(self, window: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        return self._tables(lambda d: d.load.window_tables(window))  # type: ignore[attr-defined]
+
+    def _asked(self, ask: Callable[[_Driving], Any]) -> list[Any]:
+        """Of the drivers that are left; one that is lost meanwhile has no answer: :meth:`wait` says so."""
+        found = []
+
+        def answered(driving: _Driving) -> None:
+            with suppress(HostLost):
+                found.append((driving.part.first, ask(driving)))
+
+        self._each(answered)
+        return [answer for _, answer in sorted(found, key=lambda entry: entry[0])]
+
+    def _tables(self, ask: Callable[[_Driving], merging.Core]) -> dict[str, dict[str, CoreColumn]]:
+        found = self._asked(lambda d: (d.part.first, ask(d)))
+        return merging.merge(found) | {_TABLE: merging.core(self.drivers())}
+
+    def drivers(self) -> pl.DataFrame:
+        """Table ``drivers`` as of now."""
+        return rows(_TABLE, [_row(driving, self._barrier_ns) for driving in self._all])
+
+
+def _row(driving: _Driving, barrier_ns: int | None) -> dict[str, Any]:
+    driver, clock = driving.driver, driving.driver.clock
+    mapping = None if clock is None else clock.mapping()
+    return {
+        "host": driver.host,
+        "first_session": driving.part.first,
+        "sessions": driving.part.sessions,
+        "threads": driving.threads,
+        "cpus": driver.cpus,
+        "clock_offset_ns": None if mapping is None else mapping.last.ns,
+        "clock_drift": None if mapping is None else mapping.drift,
+        "clock_bound_ns": None if mapping is None else mapping.bound_ns,
+        "round_trip_ns": None if clock is None else clock.round_trip_ns,
+        "barrier_ns": barrier_ns,
+        "status": "ok" if driving.lost is None else "lost",
+        "detail": driving.lost,
+    }
+
+
+def _settled(driving: _Driving) -> None:
+    """After each phase: its clock against ours, how many threads it has."""
+    if driving.driver.clock is not None:
+        driving.driver.clock.measure()
+    load = driving.load
+    driving.threads = len(load.threads_there() if isinstance(load, RemoteLoad) else load.threads())

@@ -1,0 +1,80 @@
+"""Agents of tests: the real program in a process of its own, behind channels that are not what they seem."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from dbdyno import _core, remote
+from dbdyno.remote.wire import Frames, packed
+
+TIMES = {"start_ns", "t0_ns", "t1_ns", "since_ns"}
+"""Arguments of operations that are times."""
+
+
+@contextmanager
+def agent(
+    wrap: Callable[[remote.ProcessChannel], remote.Channel] = lambda channel: channel, *words: str
+) -> Iterator[tuple[remote.Agent, remote.ProcessChannel]]:
+    """An agent, and the process behind it."""
+    channel = remote.ProcessChannel([str(remote.program()), *words])
+    made = remote.Agent(wrap(channel), "elsewhere")
+    try:
+        yield made, channel
+    finally:
+        made.close()
+
+
+class OtherClock:
+    """A channel to an agent whose host has another clock: ahead by ``ahead_ns`` when it is made, and gaining
+    ``drift`` seconds in one. The times of requests and answers are those of that clock."""
+
+    def __init__(self, inner: remote.Channel, ahead_ns: int, drift: float, instants: Mapping[str, set[str]]):
+        self._inner, self._ahead_ns, self._drift, self._instants = inner, ahead_ns, drift, instants
+        self._made_ns = _core.now_ns()
+        self._sent, self._received = Frames(), Frames()
+        self._clocks: set[int] = set()
+
+    def theirs(self, real_ns: int) -> int:
+        return real_ns + self._ahead_ns + round(self._drift * (real_ns - self._made_ns))
+
+    def real(self, theirs_ns: int) -> int:
+        since = (theirs_ns - self._made_ns - self._ahead_ns) / (1 + self._drift)
+        return self._made_ns + round(since)
+
+    def send(self, data: bytes) -> None:
+        for header, body in self._sent.feed(data):
+            if header["op"] == "clock":
+                self._clocks.add(header["id"])
+            changed = {k: self.real(v) if k in TIMES else v for k, v in header.items()}
+            self._inner.send(packed(changed, body))
+
+    def receive(self) -> bytes:
+        while data := self._inner.receive():
+            if made := b"".join(packed(*self._answer(*frame)) for frame in self._received.feed(data)):
+                return made
+        return b""
+
+    def _answer(self, header: Mapping[str, Any], body: bytes) -> tuple[Mapping[str, Any], bytes]:
+        value = header.get("ok")
+        if header.get("id") in self._clocks:
+            return {**header, "ok": self.theirs(value)}, body
+        tables = value if isinstance(value, list) and value and isinstance(value[0][1], list) else []
+        return header, self._shifted(tables, body)
+
+    def _shifted(self, tables: Any, body: bytes) -> bytes:
+        made, at = b"", 0
+        for table, columns in tables:
+            for name, _, length, known, _ in columns:
+                values = body[at : at + length]
+                if name in self._instants.get(table, ()):
+                    form = f"<{length // 8}q"
+                    values = struct.pack(form, *(self.theirs(t) for t in struct.unpack(form, values)))
+                made += values + body[at + length : at + length + (known or 0)]
+                at += length + (known or 0)
+        return made
+
+    def close(self) -> None:
+        self._inner.close()
