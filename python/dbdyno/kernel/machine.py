@@ -38,7 +38,8 @@ class ThisHost:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     @contextmanager
-    def ahead(self, paths: Iterable[Path]) -> Iterator[None]:  # noqa: ARG002 - a read here is no round trip
+    def ahead(self, paths: Iterable[Path], folders: Iterable[Path] = ()) -> Iterator[None]:  # noqa: ARG002
+        """A read here is no round trip."""
         yield
 
     def find_cgroups(

@@ -52,8 +52,8 @@ class Machine(Protocol):
     def boot_s(self) -> float:
         """Seconds since it booted, now (CLOCK_BOOTTIME)."""
 
-    def ahead(self, paths: Iterable[Path]) -> AbstractContextManager[None]:
-        """Meanwhile the files of these paths that are read are as they are now: read together, where each
+    def ahead(self, paths: Iterable[Path], folders: Iterable[Path] = ()) -> AbstractContextManager[None]:
+        """Meanwhile these files and the names in these folders are as they are now: read together, where each
         would take a round trip. ``*`` in a component stands for all that there is."""
 
     def find_cgroups(

@@ -11,7 +11,7 @@ import io
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -49,7 +49,8 @@ class Files:
             layers.pop()
 
     def read(self, path: str) -> bytes:
-        return self._one("read", path)
+        found: bytes = self._one("read", path)
+        return found
 
     def names(self, path: str) -> list[str]:
         return list(self._one("list", path))
@@ -58,7 +59,8 @@ class Files:
         return str(self._one("link", path))
 
     def stat(self, path: str) -> Mapping[str, Any]:
-        return self._one("stat", path)
+        found: Mapping[str, Any] = self._one("stat", path)
+        return found
 
     def matching(self, pattern: str) -> list[str]:
         """Paths that there are; ``*`` and ``?`` alone."""
@@ -121,7 +123,7 @@ def tree(files: Files, machine: Machine) -> Path:
 
 
 class _RemotePath(PosixPath):
-    """As a class of its own for each host: the classes of paths make each other, and carry no more than names."""
+    """A class of its own for each host: paths make each other, and carry no more than their names."""
 
     files: Files
     machine: Machine
@@ -138,7 +140,7 @@ class _RemotePath(PosixPath):
         found = io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding or "utf-8", errors, newline)
         return found.read()
 
-    def iterdir(self) -> Iterator[Any]:
+    def iterdir(self) -> Generator[Any, None, None]:
         yield from (self / name for name in self.files.names(str(self)))
 
     def readlink(self) -> Any:
@@ -165,5 +167,5 @@ class _RemotePath(PosixPath):
             return False
         return True
 
-    def glob(self, pattern: str, **_options: Any) -> Iterator[Any]:
+    def glob(self, pattern: str) -> Generator[Any, None, None]:
         yield from (type(self)(path) for path in self.files.matching(f"{str(self).rstrip('/')}/{pattern}"))

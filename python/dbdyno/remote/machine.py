@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from dbdyno import _core
 from dbdyno.model.errors import HostLost
 from dbdyno.model.machine import PageCounts, Reached
 from dbdyno.model.tables import CoreColumn
-from dbdyno.model.units import NS_PER_S, TICK_NS
+from dbdyno.model.units import TICK_NS
 from dbdyno.remote.agent import Agent
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.files import Files, tree
@@ -22,8 +21,6 @@ from dbdyno.remote.watch import RemoteWatch
 Opened = Callable[[bool], Agent]
 """Reaches the agent; ``True``: again, in the midst of a run, so that nobody may be asked for a password."""
 _CONNECT_S = 15.0
-_MOST_FILES = 20_000
-"""In one question for the page cache."""
 
 
 class RemoteMachine:
@@ -88,9 +85,10 @@ class RemoteMachine:
     ) -> PageCounts:
         asked = [[str(path), len(blocks), first] for path, blocks, first in files]
         body = b"".join(blocks for _, blocks, _ in files)
-        given = {"files": asked, "block_bytes": block_bytes, "budget_ns": budget_ns}
-        return [(size, cached, within, status) for size, cached, within, status in
-                self._agent.request("page_cache", body, **given).value]  # fmt: skip
+        answer = self._agent.request(
+            "page_cache", body, files=asked, block_bytes=block_bytes, budget_ns=budget_ns
+        )
+        return [(size, cached, within, status) for size, cached, within, status in answer.value]
 
     def watch(self, spec: Mapping[str, Any]) -> LastingWatch:
         return LastingWatch(self._agent, self.clock, spec)
