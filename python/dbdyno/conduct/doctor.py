@@ -160,7 +160,7 @@ def _control_groups(server: Server, facts: ServerFacts) -> Iterator[Source]:
     spec = LimitSpec(quota=1.0, cpus="0")
 
     def attempt() -> str:
-        found = limits.decide(spec, limits.seen(facts.main_pid, facts.here, facts.here_detail))
+        found = limits.decide(spec, limits.seen(facts.main_pid, facts.local, facts.why_not_local))
         if found.alone is not None:
             raise NotPrivileged(found.alone)
         return ", ".join(str(place.parent) for place in found.places)

@@ -11,6 +11,7 @@ import polars as pl
 
 from dbdyno import observe
 from dbdyno.conduct.cell import NOTHING, Hole, Mark, statement_tables
+from dbdyno.conduct.hosts import lost_in
 from dbdyno.conduct.progress import Names, ObservationListener
 from dbdyno.model.data_sources import TRACED, sampled
 from dbdyno.model.plan import Observation, Plan
@@ -268,6 +269,8 @@ def closed(
     if missed := _missed_ns(away, window.t0_ns, t1_ns):
         status, reason = "short", f"{max(away).words}: nothing was sampled meanwhile"
         status = "invalid" if 2 * missed >= t1_ns - window.t0_ns else status
+    if (unknown := lost_in(server, window.watch, window.t1_ns - window.t0_ns)) is not None:
+        status, reason = "invalid", unknown
     meta = CellMeta(
         cell=observed_cell(number, window.t1_ns - window.t0_ns),
         workload=OBSERVED,

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,10 @@ class ThisHost:
 
     def watch(self, spec: Mapping[str, Any]) -> Watch:
         return _core.Watch(json.dumps(spec))
+
+    def connects(self, engine: str, spec: Mapping[str, Any], same: Callable[[int], bool]) -> bool:  # noqa: ARG002
+        """Who asks is connected from here."""
+        return True
 
     def revive(self) -> None:
         pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -74,6 +74,10 @@ class Machine(Protocol):
 
     def watch(self, spec: Mapping[str, Any]) -> Watch:
         """The observers there. ``spec``: of ``_core.Watch``. Raises :class:`dbdyno._core.ObserverError`."""
+
+    def connects(self, engine: str, spec: Mapping[str, Any], same: Callable[[int], bool]) -> bool:
+        """Whether sessions of a load (``spec`` of ``_core.Load``) can be had from there, and ``same`` says of
+        each process that serves one that it is of the server meant. They are ended at once."""
 
     def revive(self) -> None:
         """Reaches it again where it was lost. Raises :class:`dbdyno.model.errors.TargetError`."""

@@ -198,6 +198,14 @@ _GROUP_FILES = ("cpuset.*", "cpu.max", "cpu.cfs_*_us")
 _LARGEST_BYTES = 16 << 20
 
 
+def read_of_host() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What :func:`dbdyno.observe.host.host` and the topology read: files and folders, ``*`` for any name."""
+    files = (p.replace("[0-9]*", "*").replace("[!u]*", "*") for p in _RECORDED)
+    more = ("proc/self/schedstat", "proc/sys/kernel/task_delayacct", "usr/lib/os-release")
+    folders = (_CPU, f"{_CPU}/cpu*/cache", "sys/devices/system/node")
+    return (*files, *_LINES, *more), folders
+
+
 def record(into: Path, root: Path = Path("/")) -> int:
     """Writes the machine below ``root`` as a tar file (compressed where it ends in gz or xz); files in it.
 

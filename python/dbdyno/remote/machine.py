@@ -93,14 +93,13 @@ class RemoteMachine:
     def watch(self, spec: Mapping[str, Any]) -> LastingWatch:
         return LastingWatch(self._agent, self.clock, spec)
 
-    def connects(self, engine: str, spec: Mapping[str, Any]) -> str | None:
-        """Why a session of this load cannot be had from there; None: it can."""
+    def connects(self, engine: str, spec: Mapping[str, Any], same: Callable[[int], bool]) -> bool:
         load = RemoteLoad(self._agent, self.clock, engine, spec)
         try:
             load.connect()
-            return None if load.wait(_CONNECT_S) else f"no connection within {_CONNECT_S:g} s"
-        except _core.DriverError as e:
-            return str(e.args[1])
+            return load.wait(_CONNECT_S) and all(same(pid) for _, pid, _ in load.backends())
+        except _core.DriverError:
+            return False
         finally:
             load.abort()
             load.close()

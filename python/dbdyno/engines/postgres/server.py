@@ -35,6 +35,7 @@ from dbdyno.engines.postgres.conditions import Conditions
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import doing, recognised
 from dbdyno.engines.postgres.facts import sight
+from dbdyno.engines.postgres.from_there import target_from_there
 from dbdyno.engines.postgres.login_trace import LoginTraces
 from dbdyno.engines.postgres.planning import Plans
 from dbdyno.engines.postgres.pooler import Fronting
@@ -91,6 +92,7 @@ class PostgresServer:
             self._identity = facts.identity(self._connection)
             self._sight = sight(self._connection)
         self._target = connect.driver_target(self._connection)
+        self._from_there: dict[str, Any] | None = None
         here = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect, machine)
         self._settings = Keeper(here)
         self._statement_reader, self._storage_reads = statements.Statements(), StorageReads(machine.root)
@@ -308,7 +310,7 @@ class PostgresServer:
         return {
             "engine": "postgres",
             "activity": {
-                "target": {**self._target, "application_name": observation.OBSERVER},
+                "target": {**self._observers_target(), "application_name": observation.OBSERVER},
                 "sql": query,
                 "blocking": observation.blocking_spec(self._connection),
             },
@@ -319,6 +321,14 @@ class PostgresServer:
             "word": self._word_spec() if here else None,
             "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in self._unseen_tasks(known)],
         }
+
+    def _observers_target(self) -> dict[str, Any]:
+        """How those who watch connect: from the server's host, where that is another."""
+        if self.machine.reached is None:
+            return self._target
+        if self._from_there is None:
+            self._from_there = target_from_there(self._connection, self._target, self.machine)
+        return self._from_there
 
     def _word_spec(self) -> dict[str, Any] | None:
         pid, major = self._presence.pid, self.version // 10000
