@@ -88,7 +88,12 @@ def test_files_links_and_names_come_in_one_answer() -> None:
     with agent() as (made, _):
         found = gather(
             made,
-            read=["/proc/sys/kernel/osrelease", "/sys/devices/system/cpu/cpu*/online", "/proc/none", "/etc/shadow"],
+            read=[
+                "/proc/sys/kernel/osrelease",
+                "/sys/devices/system/cpu/cpu*/online",
+                "/proc/none",
+                "/etc/shadow",
+            ],
             link=["/proc/self/exe"],
             list=["/proc/self/task"],
             stat=["/"],
@@ -104,7 +109,12 @@ def test_files_links_and_names_come_in_one_answer() -> None:
 
 def test_a_watch_reads_tasks_as_one_in_this_process_does() -> None:
     ours = os.getpid()
-    spec = {"engine": None, "os": True, "tasks": [{"pid": ours, "tid": ours, "role": "driver"}], "trace": "off"}
+    spec = {
+        "engine": None,
+        "os": True,
+        "tasks": [{"pid": ours, "tid": ours, "role": "driver"}],
+        "trace": "off",
+    }
     with agent() as (made, _):
         watch = remote.RemoteWatch(made, remote.HostClock(made.clock), spec)
         begin_ns = _core.now_ns()

@@ -88,9 +88,8 @@ def _take(options: Mapping[str, Any], name: str | None, every_s: float | None) -
 
     engine = checked(options["engine"])
     with conduct.server_machine(options["server_ssh"], options["ssh_command"]) as machine:
-        target = conduct.observed_target(
-            engine, options["dsn"], machine
-        )  # once: a series stays with its server
+        # once: a series stays with its server
+        target = conduct.observed_target(engine, options["dsn"], machine)
         _take_from(options, target, name, every_s)
 
 
