@@ -59,14 +59,20 @@ class Sshd:
         ]
         return " ".join([*words, *known, *options])
 
+    def logins(self) -> list[int]:
+        """Processes of sshd that serve one, as the user."""
+        return [pid for pid, name in self._processes() if name.startswith("sshd")]
+
     def names(self) -> list[str]:
         """Programs of the user's processes there."""
-        uid, found = pwd.getpwnam(self.user).pw_uid, []
+        return [name for _, name in self._processes()]
+
+    def _processes(self) -> Iterator[tuple[int, str]]:
+        uid = pwd.getpwnam(self.user).pw_uid
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if entry.name.isdecimal() and entry.stat().st_uid == uid and self._inside(entry):
-                    found.append((entry / "comm").read_text().strip())
-        return found
+                    yield int(entry.name), (entry / "comm").read_text().strip()
 
     def _inside(self, process: Path) -> bool:
         return (process / "ns/net").readlink() == Path(f"/proc/{self.process.pid}/ns/net").readlink()
@@ -74,8 +80,8 @@ class Sshd:
 
 @contextlib.contextmanager
 def sshd(server: ServerElsewhere, place: Path, within: Sequence[str] = ()) -> Iterator[Sshd]:
-    """In the namespaces of ``server``, which has to have a mount namespace of its own. ``within``: shell commands
-    that are executed there first."""
+    """In the namespaces of ``server``, which has to have a mount namespace of its own. ``within``: shell
+    commands that are executed there first."""
     user = pwd.getpwuid(test_user()[0]).pw_name
     place.chmod(0o755)
     for name in ("host", "key", "other"):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from dbdyno.model.units import format_ns
+
 if TYPE_CHECKING:
     from dbdyno.model.protocols import Watch
 
@@ -25,6 +27,12 @@ class Reached(BaseModel):
     user: str | None = None
     by: str = "ssh"
     clock_bound_ns: int = 0  # the other host's clock is known to this, at worst
+
+    @property
+    def words(self) -> str:
+        """``dba@db1, over ssh; its clock is known to 0.2 ms``."""
+        who = f"{self.user}@{self.host}" if self.user else self.host
+        return f"{who}, over {self.by}; its clock is known to {format_ns(self.clock_bound_ns)}"
 
 
 class Machine(Protocol):
