@@ -11,9 +11,9 @@ from dbdyno import _core
 from dbdyno.model.errors import HostLost
 from dbdyno.model.machine import PageCounts, Reached
 from dbdyno.model.tables import CoreColumn
-from dbdyno.model.units import TICK_NS
+from dbdyno.model.units import NS_PER_S, TICK_NS
 from dbdyno.remote.agent import Agent
-from dbdyno.remote.clocks import HostClock
+from dbdyno.remote.clocks import EXCHANGES, HostClock
 from dbdyno.remote.files import Files, tree
 from dbdyno.remote.load import RemoteLoad
 from dbdyno.remote.watch import RemoteWatch
@@ -21,6 +21,8 @@ from dbdyno.remote.watch import RemoteWatch
 Opened = Callable[[bool], Agent]
 """Reaches the agent; ``True``: again, in the midst of a run, so that nobody may be asked for a password."""
 _CONNECT_S = 15.0
+_LEAST, _MEASURING_NS = 5, NS_PER_S // 4
+"""Exchanges that show a clock's offset; about so long they may take."""
 
 
 class RemoteMachine:
@@ -35,10 +37,13 @@ class RemoteMachine:
             self._agent.close()
             raise
 
-    def _begin(self) -> None:
-        self.clock = HostClock(self._agent.clock)
         self._files = Files(self._agent)
         self.root: Path = tree(self._files, self)
+
+    def _begin(self) -> None:
+        """Its clock, by so many exchanges as there is time for beside a measurement."""
+        trip_ns = max(1, HostClock(self._agent.clock, _LEAST).round_trip_ns)
+        self.clock = HostClock(self._agent.clock, max(_LEAST, min(EXCHANGES, _MEASURING_NS // trip_ns)))
 
     @property
     def reached(self) -> Reached | None:
@@ -108,7 +113,7 @@ class RemoteMachine:
         if self._agent.lost is None:
             return
         self._agent.close()
-        self._agent = self._opened(True)
+        self._agent = self._files.agent = self._opened(True)
         self._begin()
 
     def close(self) -> None:
@@ -122,6 +127,7 @@ class LastingWatch(RemoteWatch):
     """A watch that says that its host was lost, and does not fail with it: what it had read is lost."""
 
     def __init__(self, agent: Agent, clock: HostClock, spec: Mapping[str, Any]) -> None:
+        clock.measure()  # now, as a start has to be quick
         super().__init__(agent, clock, spec)
         self.lost: str | None = None
         self._agent_, self._clock_ = agent, clock
@@ -134,8 +140,9 @@ class LastingWatch(RemoteWatch):
         return self._clock_.mapping().bound_ns
 
     def start(self, t0_ns: int, t1_ns: int) -> None:
+        theirs = self._clock_.to_theirs
         with self._noted():
-            super().start(t0_ns, t1_ns)
+            self._ask("start", t0_ns=theirs(t0_ns), t1_ns=theirs(t1_ns))
 
     def stop(self) -> None:
         with self._noted():
