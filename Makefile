@@ -5,14 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 HERE := $(shell uname -m)
 ARCH ?= $(HERE)
-WORKERS := $(shell echo $$(( 2 * $$(nproc) )))  # tests wait for servers half of their time
+WORKERS := $(shell echo $$(( 2 * $$(nproc) + 4 )))  # tests wait for servers and windows most of their time
+ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 SLOW_FIRST := $(addprefix tests/,docs db commands contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
 AGENT := python/dbdyno/remote/programs/dbdyno-agent-
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
 	Cargo.toml Cargo.lock
 
-.PHONY: demo check laws test build agent wheel bpf lint lint-rust lint-python test-rust test-python audit bench clean help
+.PHONY: demo check laws test build agent wheel bpf lint lint-rust lint-python test-rust compile-tests test-python audit \
+	bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -20,13 +22,14 @@ help:            ## What there is to make
 demo: build      ## Climb lio on the embedded PostgreSQL and write a report
 	$(BIN)/dbdyno run --recipe demo --output dbdyno-demo.html
 
-check: build lint  ## Lint, types, unit tests and laws, without a server: the loop of an edit
+check: build     ## Lint, types, unit tests and laws, without a server: the loop of an edit
+	$(MAKE) --jobs=2 --output-sync=target lint
 	DBDYNO_LAWS=0.1 $(BIN)/python -m pytest -m "not (db or alone or whole)" --numprocesses auto --dist worksteal \
 		--quiet tests/laws tests/unit
 	@echo "make test: whole experiments, real servers, and more examples of the laws"
 
-test: build      ## The whole check
-	$(MAKE) --jobs=2 --output-sync=target lint test-rust  # Rust beside Python: neither fills two CPUs
+test:            ## The whole check
+	$(MAKE) --jobs=3 --output-sync=target build lint test-rust compile-tests  # none of them fills two CPUs
 	$(MAKE) test-python
 
 build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependencies, the Rust core, the agent for other hosts
@@ -66,14 +69,17 @@ lint-python: $(VENV)/.deps
 	$(BIN)/ruff format --check python tests benchmarks
 	$(BIN)/ruff check python tests benchmarks
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=python $(BIN)/lint-imports  # before the package is built, too
 
 test-rust:
 	cargo test --workspace --locked --quiet
 
+compile-tests: build  # once: each worker would compile all of them
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null
+
 test-python: build
 	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal $(SLOW_FIRST)
-	$(BIN)/python -m pytest -m alone  # these measure: nothing else may run beside them
+	$(BIN)/python -m pytest -m alone $(ALONE)  # these measure: nothing else may run beside them
 
 laws: build      ## The laws, tried on 50 times as many examples, new ones each time
 	DBDYNO_LAWS=50 $(BIN)/python -m pytest --numprocesses auto tests/laws tests/unit/test_ladders_fuzz.py

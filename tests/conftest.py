@@ -15,13 +15,12 @@ import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from unittest import mock
 
 import pytest
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before it is loaded: workers share the CPUs already
 import tests.examples  # noqa: F401  Hypothesis' profile, before any law is read
-from dbdyno.conduct import deriving
+from dbdyno.conduct.deriving import in_this_process
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
@@ -77,7 +76,7 @@ def derived_here() -> Iterator[None]:
     """Programs that tests run in this process derive in it, too, once nothing is measured any more, as where
     no process can be started: one of their own loads for a second of CPU. Programs that tests start derive
     beside."""
-    with mock.patch.object(deriving, "_beside", deriving._AtTheEnd):
+    with in_this_process():
         yield
 
 

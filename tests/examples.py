@@ -25,5 +25,5 @@ def tries(count: int) -> int:
     return count if AT_RANDOM else max(1, round(count * min(1.0, 2 * _share)))
 
 
-LADDERS = 500 if AT_RANDOM else tries(100)
+LADDERS = 500 if AT_RANDOM else tries(50)
 """Random ladders that are tried."""

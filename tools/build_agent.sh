@@ -11,13 +11,13 @@ musl=$arch-unknown-linux-musl gnu=$arch-unknown-linux-gnu
 
 built() {  # TARGET KIND
 	mkdir -p "$programs"
-	cp "target/$1/agent/dbdyno-agent" "$programs/.new"
+	cp "target/$1/release/dbdyno-agent" "$programs/.new"
 	mv "$programs/.new" "$programs/dbdyno-agent-$arch"
 	echo "$programs/dbdyno-agent-$arch: $2, $(wc -c < "$programs/dbdyno-agent-$arch") bytes"
 }
 
 build() {  # TARGET
-	cargo build --quiet --locked --profile agent --package dyno-agent --target "$1"
+	cargo rustc --quiet --locked --release --package dyno-agent --bin dbdyno-agent --target "$1" -- -C strip=symbols
 }
 
 has_musl() {

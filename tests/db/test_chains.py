@@ -69,7 +69,7 @@ def _run(session: psycopg.Connection, statement: str) -> None:
 
 
 def observed(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
-    chosen = ("--only-application", "waiter", "--window", "2s", "--for", "4s")
+    chosen = ("--only-application", "waiter", "--window", "1s", "--for", "2s")
     done = bench.here("observe", "--dsn", dsn, *chosen, *words)
     assert done.returncode == 0, done.stderr
     return bench.last()

@@ -117,7 +117,7 @@ def test_without_the_extension_or_the_right_the_cure_is_said(dsn18: str) -> None
         row = held(server, "pg_catalog.pg_proc")
         assert row["cached_bytes"] is row["both_bytes"] is None and row["status"] == "not supported"
         assert row["page_cache_bytes"] is not None
-        assert "CREATE EXTENSION pg_buffercache;" in server.caching.state().detail
+        assert "CREATE EXTENSION pg_buffercache" in server.caching.state().detail
     with psycopg.connect(dsn18, autocommit=True) as connection:
         connection.execute("create extension pg_buffercache")
         connection.execute("create role fewer login")

@@ -38,7 +38,7 @@ class Found(NamedTuple):
 @pytest.fixture(scope="module")
 def all_of_them(server_home: Path) -> Iterator[Found]:  # noqa: ARG001
     done = subprocess.run(
-        [sys.executable, "-m", "dbdyno", "selftest", *CASES, "--json"],
+        [sys.executable, "-m", "dbdyno", "selftest", *CASES, "--measure", "2s", "--json"],
         capture_output=True,
         text=True,
         timeout=300,
@@ -74,7 +74,7 @@ def test_a_ledger_that_is_broken_on_purpose_is_found(
         return right(tables).with_columns(pl.col("account").replace(swapped), **figures)
 
     monkeypatch.setitem(selftest.__globals__, "ledger", wrong)
-    done = CliRunner().invoke(app, ["selftest", "asleep", "quota", "--json"])
+    done = CliRunner().invoke(app, ["selftest", "asleep", "quota", "--measure", "1s", "--json"])
     off = {(t["case"], t["account"]) for t in json.loads(done.stdout) if t["verdict"] == "off"}
     assert done.exit_code == EXIT_OFF, done.output
     assert ("asleep", "sleep Timeout/PgSleep") in off

@@ -293,6 +293,7 @@ def test_clean_removes_what_a_killed_one_left_and_no_other_s(site: Site) -> None
         (("--role", ROLE, "--at", "ten"), "numbers of sessions"),
         (("--role", ROLE, "--at", "0"), "the first session"),
         (("--role", "nobody there", "--at", "1"), "there is no role 'nobody there'"),
+        (("--role", "pg_monitor", "--at", "1"), "may not log in"),
         (("--role", ROLE, "--at", "1", "--setting", "no_such=1"), "unknown server setting 'no_such'"),
         (("--role", ROLE, "--at", "1", "--setting", "work_mem=much"), "refuses a setting"),
         (("--role", ROLE, "--at", "1"), "--yes installs it"),
@@ -313,7 +314,7 @@ def test_only_superusers_and_only_once(site: Site) -> None:
     site.install("--at", "1")
     again = site.dbdyno("--role", ROLE, "--at", "2", "--yes", "--stay")
     assert again.returncode == 3
-    assert "there is a login trace already: role traced at 1 sessions" in again.stderr
+    assert "there is a login trace already: role traced at 1 session," in again.stderr
     denied = site.dbdyno("--remove", dsn=site.app)
     assert "only a superuser can remove a login trace" in denied.stderr
 
@@ -344,3 +345,31 @@ def test_before_17_the_role_s_settings_change_for_the_next_login(servers: Server
         assert seen == [False, False, True, False], err
         assert [c["sessions"] for c in json.loads(out)["caught"]] == [3]
         assert site.ask(entries) == before
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "says"),
+    [
+        ("drop role leaves", "role leaves was dropped, and its settings with it"),
+        ("alter role leaves rename to renamed", "settings of role leaves are as they were"),
+    ],
+)
+def test_a_role_that_changed_before_clean_leaves_nothing_to_put_back(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str, says: str
+) -> None:
+    monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path / "state"))
+    with site_of(servers.dsn(15), tmp_path) as site:
+        site.ask("create role leaves login")
+        entries = "select setconfig from pg_db_role_setting"
+        before = site.ask(entries)
+        words = (PROGRAM, "trace-logins", "--role", "leaves", "--at", "1", "--yes", "--dsn", site.dsn)
+        running = subprocess.Popen(words, env=site.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        eventually(lambda: site.ask(entries) != before)
+        running.kill()
+        running.wait()
+        site.ask(meanwhile)
+        done = in_process.dbdyno(("clean", "--dsn", site.dsn), site.env, site.home)
+        assert (done.returncode, says in done.stdout) == (0, True), done.stdout + done.stderr
+        assert site.ask(entries) == before
+        assert left_over().dead == []
+        site.ask("drop role if exists leaves, renamed")

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.fakery import S, made_cell, session_row
 
 from dbdyno.account.ledger import accounts
@@ -40,6 +41,7 @@ def _rows(pid: int, life: tuple[int, int, int, int], told: bool, **who: Any) -> 
     ]
 
 
+@examples(60)
 @given(firsts=lives(), children=lives(), told=st.booleans())
 def test_run_run_queue_and_sleep_are_the_wall_time_of_all_tasks(
     firsts: list[tuple[int, int, int, int]], children: list[tuple[int, int, int, int]], told: bool

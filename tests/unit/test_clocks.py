@@ -39,3 +39,10 @@ def test_a_time_between_comes_back_within_the_bound(first, last, offset_ns, drif
 def test_the_shortest_exchange_counts() -> None:
     found = Offset.of([Exchange(0, 1_000_900, 1000), Exchange(5000, 1_005_010, 5020)])
     assert (found.ns, found.bound_ns) == (1_000_000, 10)
+
+
+@given(st.integers(-(10**15), 10**15), st.floats(-5e-4, 5e-4), st.integers(0, 10**14))
+def test_there_and_back_is_the_same_time(ns: int, drift: float, there_ns: int) -> None:
+    found = Mapping(Offset(10**12, ns, 1), Offset(2 * 10**12, ns + round(drift * 10**12), 1))
+    assert abs(found.to_theirs(found.to_ours(there_ns)) - there_ns) <= 2
+    assert abs(found.to_ours(found.to_theirs(there_ns)) - there_ns) <= 2

@@ -254,11 +254,18 @@ def test_sources_that_were_not_read_are_listed_with_the_cure() -> None:
 
 
 def test_relations_are_the_first_ten_or_all() -> None:
-    many = tuple((f"public.t{n:02}", "table", MIB, MIB, MIB, n * 4096) for n in range(25))
+    many = tuple((f"public.t{n:02}", "table", MIB, n * 4096, MIB, n * 4096) for n in range(25))
     tables = now(relations=many)
     assert "15 relations more" in shown(tables) and "public.t24" in shown(tables)
     read = MemoryNow(datetime.now(UTC), 0.1, "", tables, claims.now(tables))
     assert "public.t00" in text(memory_screen.now(read, None))
+
+
+def test_the_largest_comes_first_though_none_of_it_is_held_twice() -> None:
+    """As with direct I/O, where only catalogs are in the page cache as well."""
+    catalogs = tuple((f"pg_catalog.c{n:02}", "table", MIB, MIB, MIB, MIB) for n in range(25))
+    found = shown(now(relations=(*catalogs, ("public.large", "table", GIB, GIB, 0, 0))))
+    assert found.index("public.large") < found.index("pg_catalog.c00")
 
 
 def test_nodes_have_a_table_where_there_are_several() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import report_results as made
+from rich.cells import cell_len
 from rich.text import Text
 from tests.fakery import WITH_ENGINES
 from tests.on_terminal import on_terminal, screen, unset
@@ -18,8 +19,9 @@ from dbdyno.cli.live import _status_line
 from dbdyno.conduct.progress import Tick
 from dbdyno.model.plan import Cell, Plan
 from dbdyno.model.protocols import Progress
-from dbdyno.present.document import Row, word
-from dbdyno.present.media.text import _some
+from dbdyno.present.document import Cell as Figure
+from dbdyno.present.document import Column, Paragraph, Row, Table, numeric, word
+from dbdyno.present.media.text import _some, lines
 
 FAKE = ("--engine", "fake", "--call-target", "10ms", "--measure", "2s", "--settle", "0s")
 LAW = "fake:cpus=2,cpu=10ms"
@@ -151,3 +153,19 @@ def test_of_many_rows_the_first_the_last_and_those_that_count_stay(most: int) ->
     assert kept == sorted(set(kept)) and len(kept) == most
     assert kept[0] == 0 and kept[-1] == 69
     assert most < 4 or {17, 64} <= set(kept)
+
+
+@pytest.mark.parametrize("name", ["emoji 🎉 table", "表の名前" * 12, "a🎉" * 40, "🎉" * 39], ids=range(4))
+@pytest.mark.parametrize("column", [Column("relation", wraps=True), Column("relation", shortens=True)])
+def test_names_of_wide_characters_leave_the_figures_in_their_columns(name: str, column: Column) -> None:
+    """Such a character takes two columns of a terminal: what is beyond the last column is lost."""
+    shown = Table(
+        "", [column, numeric("size")], [Row([Figure(n), Figure("20.9 MiB")]) for n in (name, "plain")]
+    )
+    for width in (40, 41, 80):
+        made = [line.text for line in lines([shown, Paragraph(f"There is {name[:10]} and more")], width)]
+        ends = {cell_len(line) for line in made if line.endswith("20.9 MiB")}
+        assert len(ends) == 1
+        assert max(map(cell_len, made)) <= width
+        found = "".join(made).replace("20.9 MiB", "").replace(" ", "")
+        assert column.shortens or name.replace(" ", "") in found

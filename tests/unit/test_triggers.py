@@ -236,6 +236,16 @@ def test_figures_of_samples() -> None:
     assert found[0][1]["sessions"] == 4
 
 
+def test_what_hidden_sessions_do_is_unknown_and_not_nothing() -> None:
+    """A role that may not see others meets no wait, so that the lock table is not asked either."""
+    seen = sampled(12, (1, None, None, 7), (2, None, None, None))
+    hidden = pl.when(pl.col("session") == 2).then(pl.lit("hidden")).otherwise("state").alias("state")
+    seen |= {"samples": seen["samples"].with_columns(hidden), "blocked": empty("blocked")}
+    found = live_values(seen, [*WANTED, Wanted("lock_depth", "", "lock_depth")], FAMILIES, since_ns=0)
+    assert {k for k, v in found[-1][1].items() if v is not None} == {"sessions"}
+    assert found[-1][1]["sessions"] == 2
+
+
 def test_the_longest_chain_of_lock_waits() -> None:
     """Process 103 waits for 102, both 102 and 101 for 100."""
     seen = sampled(2, (1, "Lock", "row", None), (2, "Lock", "row", None), (3, "Lock", "row", None))

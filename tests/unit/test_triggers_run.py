@@ -26,7 +26,8 @@ from dbdyno.kernel import processes
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Clock, Target
-from dbdyno.model.tables import CoreColumn, to_core
+from dbdyno.model.source import HIDDEN
+from dbdyno.model.tables import CoreColumn, from_core, to_core
 from dbdyno.model.triggers import Fired, TriggerSpec
 from dbdyno.observe.watch import NoWatch
 from dbdyno.plan.triggers import parse_action
@@ -127,6 +128,32 @@ def test_an_observation_fires_captures_and_never_fires(tmp_path: Path) -> None:
     assert "What triggers captured" in page
 
 
+class Hidden(Ramp):
+    """The same for a role that may not see what these sessions do."""
+
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        found = super().recent(since_ns)
+        hidden = from_core("samples", found["samples"]).with_columns(state=pl.lit(HIDDEN))
+        return {**found, "samples": to_core("samples", hidden.to_dicts())}
+
+
+def test_a_condition_that_cannot_be_met_is_named_and_does_not_fire(tmp_path: Path) -> None:
+    server = FakeServer(Target(dsn=LAW))
+    specs = [TriggerSpec(when=w, do="memory") for w in ("active < 5", "wait(Nosuch) > 1", "sessions = 3")]
+    clock, made, said = clock_of(server), plan(*specs), list[str]()
+    record = RunStore(tmp_path).create(made)
+    record.write_environment(environment_of(server))
+    watch = Hidden(clock)
+    with Triggers(server, made, record, clock, said.append, Target) as triggers:
+        for _ in range(60):
+            triggers.look(watch, lambda _how: NoWatch())
+            clock.sleep(0.1)
+    assert [f.matched for f in read_fired(record)] == ["sessions = 3"]
+    unknown = [text for text in said if "is unknown" in text]
+    assert len(unknown) == 2 and "active" in unknown[0] and "wait(Nosuch)" in unknown[1]
+    assert any("no such class of waits" in text for text in said)
+
+
 def test_the_budget_ends_actions_and_is_a_claim(tmp_path: Path) -> None:
     spec = TriggerSpec(when="active >= 1", do=("memory", "memory", "memory"))
     record, fired, said = observed(tmp_path, spec, trigger_actions=1)
@@ -151,12 +178,14 @@ def test_an_action_that_fails_says_so_once_and_the_observation_goes_on(
 def test_what_was_not_over_when_dbdyno_was_killed_is_listed(tmp_path: Path) -> None:
     record, _, _ = observed(tmp_path, TriggerSpec(when="active >= 1", do="memory", cool_down="10min"))
     path = record.path / "triggers" / "0001.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "under way", "capture": None}))
+    under_way = {"status": "under way", "capture": None, "action": "exec ./gather.sh"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | under_way))
     (record.path / "triggers" / "0002.json").write_text("{")  # damaged
     results, _ = conduct.rebuild(record, lambda _words: None)
     (row,) = results.tables["triggers_fired"].to_dicts()
     assert row["detail"] == "dbdyno ended before the action did"
-    assert "trigger-action-failed" in {f.id for f in results.findings}
+    found = {f.id: f for f in results.findings}
+    assert "--captures" in found["trigger-action-failed"].advice
 
 
 def test_the_marks_of_a_chart_of_time(tmp_path: Path) -> None:
@@ -219,7 +248,8 @@ def test_a_command_that_hangs_is_ended_with_its_processes(around: Around, tmp_pa
 
 
 def test_a_command_ends_with_the_run(around: Around) -> None:
-    assert ended(around, "exec sleep 1000", stop=lambda n: n > 2)["detail"] == "stopped by the user"
+    cut = ended(around, "exec sleep 1000", stop=lambda n: n > 2)
+    assert (cut["status"], cut["detail"]) == ("short", "the measurement ended first")
 
 
 def test_triggers_of_old_runs_are_none(tmp_path: Path) -> None:

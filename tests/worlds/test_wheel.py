@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -47,11 +48,27 @@ def test_it_fits_every_python_from_3_11_on_and_older_systems(wheel: Path) -> Non
     assert re.search(r"-cp311-abi3-manylinux_2_\d+_(x86_64|aarch64)\.whl$", wheel.name)
 
 
+def _processor(wheel: Path) -> str:
+    return "aarch64" if "aarch64" in wheel.name else "x86_64"
+
+
+def test_it_has_the_agent_of_its_processor_as_a_program(wheel: Path, tmp_path: Path) -> None:
+    name = f"dbdyno/remote/programs/dbdyno-agent-{_processor(wheel)}"
+    archive = zipfile.ZipFile(wheel)
+    assert archive.getinfo(name).external_attr >> 16 & 0o111 == 0o111
+    if _processor(wheel) == platform.machine():
+        program = Path(archive.extract(name, tmp_path))
+        program.chmod(0o755)
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        assert said.startswith("dbdyno-agent 0.1.0 ")
+
+
 def test_it_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     needed = {
         "dbdyno/_core.abi3.so",
         "dbdyno/present/assets/vega.js",
+        f"dbdyno/remote/programs/dbdyno-agent-{_processor(wheel)}",
         "dbdyno/recipes/demo.toml",
         "dbdyno/workloads/lio.toml",
         "dbdyno/templates/recipe.toml",

@@ -1,6 +1,6 @@
 //! Frames: two lengths, a JSON header, a body of bytes. See the README.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 
 use serde_json::{Map, Value};
 
@@ -57,11 +57,11 @@ fn no_frame(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, why)
 }
 
-/// A frame as it goes over the wire: lengths and header, then the body.
+/// Lengths and header, as they go over the wire before `body`.
 ///
 /// # Errors
-/// `InvalidInput` where it is too long, or what `to` says.
-pub fn write(to: &mut impl Write, header: &Value, body: &[u8]) -> io::Result<()> {
+/// `InvalidInput` where one of the two is too long.
+pub fn start(header: &Value, body: &[u8]) -> io::Result<Vec<u8>> {
     let mut start = vec![0; 8];
     serde_json::to_writer(&mut start, header)?;
     let length = |bytes: usize, most: u32| match u32::try_from(bytes) {
@@ -74,9 +74,7 @@ pub fn write(to: &mut impl Write, header: &Value, body: &[u8]) -> io::Result<()>
     );
     start[..4].copy_from_slice(&first);
     start[4..8].copy_from_slice(&second);
-    to.write_all(&start)?;
-    to.write_all(body)?;
-    to.flush()
+    Ok(start)
 }
 
 #[cfg(test)]
@@ -86,9 +84,7 @@ mod tests {
     use super::*;
 
     fn wire(header: &Value, body: &[u8]) -> Vec<u8> {
-        let mut wire = Vec::new();
-        write(&mut wire, header, body).unwrap();
-        wire
+        [&start(header, body).unwrap(), body].concat()
     }
 
     #[test]

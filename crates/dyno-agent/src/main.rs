@@ -13,6 +13,7 @@ mod things;
 mod watch_ops;
 
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::FromRawFd;
 use std::process::exit;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ fn main() {
     };
     let silence = silence_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
     let Some(silence) = silence else {
-        eprintln!("usage: dbdyno-agent [--version | --silence-s SECONDS]");
+        say("usage: dbdyno-agent [--version | --silence-s SECONDS]");
         exit(NO_FRAME);
     };
     serve(silence);
@@ -55,13 +56,16 @@ fn serve(silence: Duration) {
     let all = match Conversation::new(Box::new(output)) {
         Ok(all) => all,
         Err(e) => {
-            eprintln!("dbdyno-agent: cannot start a thread: {e}");
+            say(&format!("dbdyno-agent: cannot start a thread: {e}"));
             exit(1);
         }
     };
     ended_by(&all, move |all| {
         all.wait_for_silence(silence, || readable(0));
-        eprintln!("dbdyno-agent: nothing came for {} s", silence.as_secs_f64());
+        say(&format!(
+            "dbdyno-agent: nothing came for {} s",
+            silence.as_secs_f64()
+        ));
         SILENT
     });
     ended_by(&all, move |_| {
@@ -73,11 +77,16 @@ fn serve(silence: Duration) {
     let status = match all.serve(input) {
         Ok(()) => 0,
         Err(e) => {
-            eprintln!("dbdyno-agent: {e}");
+            say(&format!("dbdyno-agent: {e}"));
             NO_FRAME
         }
     };
     end(&all, status);
+}
+
+/// On standard error, if anybody is there: it is closed where a connection was lost.
+fn say(words: &str) {
+    let _ = writeln!(std::io::stderr(), "{words}");
 }
 
 /// A thread that ends the process, if its reason comes. Without it the end of the input ends it.
@@ -88,7 +97,7 @@ fn ended_by(all: &Arc<Conversation>, reason: impl FnOnce(&Conversation) -> i32 +
         end(&all, status);
     });
     if let Err(e) = spawned {
-        eprintln!("dbdyno-agent: cannot start a thread: {e}");
+        say(&format!("dbdyno-agent: cannot start a thread: {e}"));
         exit(1);
     }
 }

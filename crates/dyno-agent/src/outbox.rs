@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Outcome};
+use crate::answer::{Answer, Fault, Outcome};
 use crate::frames;
 
 /// Where answers are handed in.
@@ -16,10 +16,13 @@ pub struct Outbox<W> {
     changed: Condvar,
 }
 
+/// A frame: what comes before the body, and the body.
+type Parts = [Vec<u8>; 2];
+
 struct State<W> {
     /// `None`: somebody is writing.
     to: Option<W>,
-    waiting: VecDeque<(Value, Vec<u8>)>,
+    waiting: VecDeque<Parts>,
     broken: bool,
 }
 
@@ -54,14 +57,14 @@ impl<W: Write + Send + 'static> Outbox<W> {
 
     /// The same of a short one that must not wait: at once, or before all others.
     pub fn answer_at_once(&self, id: &Value, value: Value) {
-        let (header, body) = framed(id, Ok(value.into()));
+        let parts = framed(id, Ok(value.into()));
         let mut state = self.state();
         match state.to.take() {
             Some(to) => {
                 drop(state);
-                self.write(to, &header, &body);
+                self.write(to, &parts);
             }
-            None => state.waiting.push_front((header, body)),
+            None => state.waiting.push_front(parts),
         }
     }
 
@@ -82,17 +85,20 @@ impl<W: Write + Send + 'static> Outbox<W> {
                 .changed
                 .wait_while(self.state(), idle)
                 .unwrap_or_else(PoisonError::into_inner);
-            let (Some((header, body)), Some(to)) = (state.waiting.pop_front(), state.to.take()) else {
+            let (Some(parts), Some(to)) = (state.waiting.pop_front(), state.to.take()) else {
                 continue;
             };
             drop(state);
-            self.write(to, &header, &body);
+            self.write(to, &parts);
         }
     }
 
     /// A peer that hears nothing any more has closed our input, too: that is where the agent ends.
-    fn write(&self, mut to: W, header: &Value, body: &[u8]) {
-        let written = frames::write(&mut to, header, body);
+    fn write(&self, mut to: W, parts: &Parts) {
+        let mut all = parts.iter();
+        let written = all
+            .try_for_each(|part| to.write_all(part))
+            .and_then(|()| to.flush());
         let mut state = self.state();
         state.broken |= written.is_err();
         state.to = Some(to);
@@ -101,13 +107,13 @@ impl<W: Write + Send + 'static> Outbox<W> {
     }
 }
 
-fn framed(id: &Value, outcome: Outcome) -> (Value, Vec<u8>) {
-    match outcome {
-        Ok(Answer { body, .. }) if body.len() > frames::MOST_ANSWER_BYTES as usize => {
-            let fault = crate::answer::Fault::agent("request", "the answer is too long: ask for less");
-            (json!({"id": id, "error": fault}), Vec::new())
-        }
+fn framed(id: &Value, outcome: Outcome) -> Parts {
+    let (header, body) = match outcome {
         Ok(Answer { value, body }) => (json!({"id": id, "ok": value}), body),
         Err(fault) => (json!({"id": id, "error": fault}), Vec::new()),
+    };
+    match frames::start(&header, &body) {
+        Ok(start) => [start, body],
+        Err(e) => framed(id, Err(Fault::agent("request", format!("{e}: ask for less")))),
     }
 }

@@ -97,7 +97,7 @@ impl Conversation {
         if op == "alive" {
             return;
         }
-        let id = header.remove("id").unwrap_or_default();
+        let id = header.remove("id").filter(Value::is_number).unwrap_or_default();
         if clock {
             return self.outbox.answer_at_once(&id, now_ns().into());
         }

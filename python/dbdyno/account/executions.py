@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.account.window.cells import for_each, key
+from dbdyno.account.window.trees import busy_times
 from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.executions import OUTLIER
 from dbdyno.model.ledger_rows import groups
@@ -166,17 +167,24 @@ def parallelism(cell: RawCell) -> pl.DataFrame | None:
         return None
     state, asked = pl.col("task_state"), pl.coalesce("task_ns", "sql_after_ns")
     sql = pl.col("via").fill_null("sql") == "sql"
+    mine = (pl.col("role") == "session") & (pl.col("at") <= pl.col("end_ns"))  # else it prepares or verifies
     by_sample = (
         cell.scan("samples")
         .filter(sql & asked.is_between(t0, t1, closed="left"))
+        .with_columns(pl.col("session").cast(pl.Int64), at=asked)
+        .sort("at")
+        .join_asof(
+            busy_times(cell).drop_nulls("session").sort("start_ns").lazy(),
+            left_on="at", right_on="start_ns", by="session", check_sortedness=False,
+        )
         .group_by("sample")
         .agg(
-            at=asked.min(),
-            runnable=((state == "R") & (pl.col("role") == "session")).sum(),
-            disk=((state == "D") & (pl.col("role") == "session")).sum(),
-            tasks=(state.is_not_null() & (pl.col("role") == "session")).sum(),
+            pl.col("at").min(),
+            runnable=((state == "R") & mine).sum(),
+            disk=((state == "D") & mine).sum(),
+            tasks=(state.is_not_null() & mine).sum(),
         )
-    )
+    )  # fmt: skip
     width = (t1 - t0) / BINS
     made = (
         by_sample.with_columns(bin=((pl.col("at") - t0) / width).floor().clip(0, BINS - 1))

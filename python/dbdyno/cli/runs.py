@@ -197,12 +197,14 @@ def _of_job(results: Results, job: str | None) -> Results:
         return results
     import polars as pl
 
-    names = ("execution_rates", "execution_failures", "execution_times")
+    from dbdyno.model.results import Narrowed
+
     known = results.tables["execution_rates"]["job"].drop_nulls().unique(maintain_order=True).to_list()
     if job not in known:
-        raise UsageError(f"the run has no job {job!r}", f"there are {_listed(known)}")
-    mine = {name: results.tables[name].filter(pl.col("job") == job) for name in names}
-    return dataclasses.replace(results, tables={**results.tables, **mine})
+        raise UsageError(f"the run has no job {job!r}", f"its jobs: {_listed(known)}")
+    names = ("execution_rates", "execution_failures", "execution_times")
+    narrowed = Narrowed(results.tables, dict.fromkeys(names, pl.col("job") == job))
+    return dataclasses.replace(results, tables=narrowed)
 
 
 def _recorded(store: Path | None, run: str, capture: int | None) -> Run:

@@ -52,7 +52,7 @@ def speed_up(case: Case) -> Iterator[Claim]:
             "ratio": faster.value,
             "interval": fmt.spread(faster),
             "cpus": int(case.plan.cpus),
-            "sessions": _lowest(case),
+            "load": _at_once(_lowest(case)),
             "measurements": sum(len(t.means) for t in took.values()),
             "best": counted(axis.name, best),
             "best_ratio": gain,
@@ -309,6 +309,10 @@ def _alone(case: Case) -> dict[str, Took]:
     }
 
 
+def _at_once(sessions: int) -> str:
+    return f"{fmt.load(sessions, 'jobs')} at once" if sessions > 1 else "one job at a time"
+
+
 def _place(row: Row, case: Case) -> str:
-    load = f"at {fmt.load(row['sessions'], 'jobs')} at once" if row["sessions"] > 1 else "one at a time"
+    load = f"at {_at_once(row['sessions'])}" if row["sessions"] > 1 else "one at a time"
     return f"with {row['variant']}, {load}" if len(case.plan.variants) > 1 else load

@@ -30,8 +30,8 @@ from dbdyno.conclude import (
     triggers,
 )
 from dbdyno.conclude.case import Case, Facts
+from dbdyno.conclude.command_claims import of_commands
 from dbdyno.model.claim import Claim
-from dbdyno.model.command_words import in_words
 from dbdyno.model.environment import Environment
 from dbdyno.model.plan import Plan, Workload
 
@@ -139,15 +139,5 @@ def findings(
     found = [finding for check in CHECKS for finding in check(case)]
     found += coverage.too_few(case, found)
     if plan.jobs:
-        found = [_of_commands(f) for f in found if f.id not in _OF_DATABASES]
+        found = [of_commands(f) for f in found if f.id not in _OF_DATABASES]
     return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))
-
-
-_THEIR_OWN = ("detail", "job", "variant", "fast", "slow")
-"""Values of claims that users and their commands have written."""
-
-
-def _of_commands(found: Claim) -> Claim:
-    kept = [v for v in (found.said.get(name) for name in _THEIR_OWN) if isinstance(v, str) and v]
-    said = {name: in_words(getattr(found, name), *kept) for name in ("text", "evidence", "advice")}
-    return found.model_copy(update=said)

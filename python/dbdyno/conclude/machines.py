@@ -29,9 +29,11 @@ def claims(made: Machines) -> Iterator[Claim]:
 
 
 def _argument(made: Machines) -> Iterator[Claim]:
-    """Where one session and many say the opposite."""
+    """Where one session and many say the opposite, beyond noise."""
     one, many = made.one_session.ratio, made.at_loads[-1].throughput.ratio
-    if one is None or many is None or (one.value - 1) * (many.value - 1) >= 0:
+    if one is None or many is None or _may_be_one(one) or _may_be_one(many):
+        return
+    if (one.value - 1) * (many.value - 1) >= 0:
         return
     load = f"{made.at_loads[-1].load:g} {made.a.load_unit}"
     said = {"name": made.names[1], "one": one.value, "many": many.value, "load": load}

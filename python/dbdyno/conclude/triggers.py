@@ -44,7 +44,8 @@ def _failed(rows: Sequence[Row]) -> Iterator[Claim]:
     for action, why in dict.fromkeys((r["action"], r["detail"]) for r in failed):
         mine = [r for r in failed if (r["action"], r["detail"]) == (action, why)]
         said = {"action": action, "times": len(mine), "why": why, "trigger": mine[0]["trigger"]}
-        yield claim("trigger-action-failed", said, float(len(mine)))
+        case = "exec" if action.startswith("exec ") else "other"
+        yield claim("trigger-action-failed", said, float(len(mine)), case=case)
     if over := [r for r in rows if r["status"] == OVER_BUDGET]:
         said = {"count": len(over), "why": over[0]["detail"]}
         yield claim("trigger-budget-used", said, float(len(over)))

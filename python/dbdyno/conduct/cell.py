@@ -184,7 +184,8 @@ class Schedule:
 
     @staticmethod
     def ahead(load: Load, cell: Cell) -> Schedule:
-        start_ns = load.now_ns() + LEAD_NS + cell.sessions * LEAD_PER_SESSION_NS
+        lead_ns = LEAD_NS + cell.sessions * LEAD_PER_SESSION_NS + drive.lead_ns(load)
+        start_ns = load.now_ns() + lead_ns
         t0_ns = start_ns + cell.settle_ns
         return Schedule(start_ns, t0_ns, t0_ns + cell.measure_ns)
 

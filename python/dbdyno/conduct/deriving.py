@@ -53,6 +53,21 @@ class Deriving(Protocol):
     def close(self) -> None: ...
 
 
+_alone: list[None] = []
+"""An entry for each :func:`in_this_process`."""
+
+
+@contextlib.contextmanager
+def in_this_process() -> Iterator[None]:
+    """Runs that begin meanwhile are derived here, once nothing is measured any more, as where no process may
+    be started: for whoever makes many short runs, of which each would start one."""
+    _alone.append(None)
+    try:
+        yield
+    finally:
+        _alone.pop()
+
+
 @contextlib.contextmanager
 def deriving(record: Run, server: Server) -> Iterator[Deriving]:
     """An engine with a world of its own has a clock of its own, too: nothing is disturbed there."""
@@ -105,7 +120,7 @@ def _in_a_world(record: Run) -> Deriving:
 def _beside(record: Run) -> Deriving:
     """Where this user may start no process, and for sources of data that are registered in this one alone,
     at the end."""
-    if tuple(SOURCES) != BUILT_IN:
+    if _alone or tuple(SOURCES) != BUILT_IN:
         return _AtTheEnd(record)
     try:
         return _Beside(record)

@@ -40,6 +40,7 @@ from dbdyno.plan.triggers import TIMED, Action
 from dbdyno.store import Run, RunStore, SnapshotStore
 
 CAPTURES = "captures"
+ENDED = "the measurement ended"
 LEAD_NS = 200_000_000  # from opening a watch to what is captured: its first reads are taken
 STEP_NS = 100_000_000
 MEMORY_NS = 2 * NS_PER_S
@@ -83,7 +84,7 @@ def watched(around: Around, action: Action, fired: Fired) -> Work:
         watch.stop()
     made = _cell(around, window, stopped=stopped)
     if made.meta.t1_ns - made.meta.t0_ns < NS_PER_S:
-        return {"status": "failed", "detail": f"{STOPPED} before a second was captured"}
+        return {"status": "failed", "detail": f"{ENDED} before a second was captured"}
     return _kept(around, fired, made, {key: True}, stopped=stopped)
 
 
@@ -176,11 +177,12 @@ def command(around: Around, action: Action, fired: Fired) -> Work:
             late = around.clock.now_ns() >= end_ns
         running = process.poll() is None
     ended = process.returncode
-    why = f"ended after {format_ns(action.ns)}" if late and running else STOPPED if running else ""
+    early = running and not late
+    why = f"ended after {format_ns(action.ns)}" if late and running else f"{ENDED} first" if early else ""
     if not why and ended:
         why = f"exit status {ended}" if ended > 0 else f"ended by {signal.Signals(-ended).name}"
     return {
-        "status": "failed" if why else "ok",
+        "status": "short" if early else "failed" if why else "ok",
         "detail": why,
         "from_ns": from_ns,
         "to_ns": around.clock.now_ns(),

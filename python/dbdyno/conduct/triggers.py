@@ -23,11 +23,13 @@ from dbdyno.model.protocols import Clock, Load, Progress, Server, Target, Watch
 from dbdyno.model.triggers import Fired
 from dbdyno.model.units import NS_PER_S, format_size
 from dbdyno.observe.live_values import Wanted, counted, live_values, needed_from, p95_ns, tables_for
-from dbdyno.plan.trigger_conditions import FIGURES
+from dbdyno.plan.trigger_conditions import FIGURES, Values
 from dbdyno.plan.triggers import Action, Armed, Budget, Firing, step, triggers_of
 from dbdyno.store import Run, write_fired
 
 PERIOD_NS = NS_PER_S // 2
+UNKNOWN_NS = 3 * NS_PER_S
+"""A figure that is not known for so long is said to be unknown."""
 AT_ONCE = 8
 """Actions under way together."""
 _JOIN_S = 15.0
@@ -78,11 +80,13 @@ class Triggers:
         self._running: list[_Running] = []
         self._words: deque[str] = deque()
         self._said: set[str] = set()
+        self._known_ns: dict[str, int] = {}  # by figure
         self._number, self._looked_ns = 0, 0
         self._lock, self._ended, self._pausing = threading.RLock(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Triggers:
+        self._say_misnamed()
         if self._planned.all and self._server.world is None:
             self._thread = threading.Thread(target=self._beside, name="dbdyno-triggers", daemon=True)
             self._thread.start()
@@ -164,10 +168,31 @@ class Triggers:
         for at_ns, values in live_values(recent, self._wanted, families, seen.since_ns):
             seen.since_ns = at_ns
             known = {**values, **driven}
+            self._say_unknown(at_ns, values)
             for trigger in self._planned.all:
                 self._armed[trigger.number], firing = step(trigger, self._armed[trigger.number], at_ns, known)
                 if firing is not None:
                     self._fire(firing, seen)
+
+    def _say_misnamed(self) -> None:
+        """A wait that no session can be in is a slip of the pen, or of an extension that is not here."""
+        known = {label.partition("/")[0] for label in self._server.wait_families.root}
+        lower = {name.lower() for name in known}
+        for wanted in self._wanted:
+            if wanted.name == "wait" and lower and wanted.argument.partition("/")[0].lower() not in lower:
+                self._once(
+                    f"triggers: {wanted.key}: no such class of waits; one of {', '.join(sorted(known))}"
+                )
+
+    def _say_unknown(self, at_ns: int, values: Values) -> None:
+        """A condition that cannot be met must not look like one that is not met."""
+        for wanted in self._wanted:
+            if values.get(wanted.key) is not None or FIGURES[wanted.name].driven:
+                self._known_ns[wanted.key] = at_ns
+            elif at_ns - self._known_ns.setdefault(wanted.key, at_ns) >= UNKNOWN_NS:
+                self._once(
+                    f"triggers: {wanted.key} is unknown, so its condition cannot be met: dbdyno doctor"
+                )
 
     def _driven(self, seen: _Seen, now_ns: int) -> dict[str, float]:
         """Figures of the driver over the last second."""

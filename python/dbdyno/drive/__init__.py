@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.drive.phases import Interrupt, connect, finish, frames, run, window_frames
+    from dbdyno.drive.phases import Interrupt, connect, finish, frames, lead_ns, run, window_frames
     from dbdyno.model.errors import Interrupted
 
 
@@ -20,6 +20,7 @@ lazy(
         "connect": "dbdyno.drive.phases",
         "finish": "dbdyno.drive.phases",
         "frames": "dbdyno.drive.phases",
+        "lead_ns": "dbdyno.drive.phases",
         "run": "dbdyno.drive.phases",
         "window_frames": "dbdyno.drive.phases",
     },

@@ -124,6 +124,12 @@ def translated(error: DriverError) -> DbdynoError:
     return made(f"{who}{message}", cure)
 
 
+def lead_ns(load: Load) -> int:
+    """How much longer than here an order to start may take: 0, or what a load on other hosts says."""
+    found: int = getattr(load, "lead_ns", 0)
+    return found
+
+
 STEP_S = 0.1
 TABLES = ("sessions", "histogram", "errors", "calls", "counters")
 

@@ -73,6 +73,9 @@ class Ladder:
     workload: str | None = None
     """Of a ladder of a run: what was climbed, by which its tables are found."""
     variant: str | None = None
+    axis: str | None = None
+    """Its loads are numbers of threads within a job, each a variant of its own, and ``variant`` is ``None``:
+    what these variants have in common (``level=9``), or nothing."""
     outliers: tuple[tuple[float, float], ...] = ()
     """Load and throughput of measurements that do not fit between their neighbours: not among the points."""
     broken_from: float | None = None

@@ -188,6 +188,8 @@ class Comparison(Frozen):
     kind: Literal["variants", "runs"]
     runs: tuple[str, ...]
     """Ids; the baseline's first."""
+    commands: bool = False
+    """What is compared are executions of commands: said in their words."""
     baseline: str
     margin: float
     """A difference up to this share does not matter."""

@@ -41,6 +41,18 @@ def _along(name: str, variants: Sequence[Variant]) -> list[Axis]:
     ]
 
 
+_PLURAL = re.compile(r"(thread|job|worker|processe?|proc|core|cpu)s$", re.IGNORECASE)
+_SINGULAR = re.compile(r"(thread|job|worker|process|proc|core|cpu)$", re.IGNORECASE)
+
+
+def counts_of(name: str) -> str:
+    """What a number of it counts, plural: ``workers``; of ``t`` or ``parallel`` threads."""
+    if found := _PLURAL.search(name):
+        return found[0].lower()
+    found = _SINGULAR.search(name)
+    return "threads" if found is None else f"{found[0].lower()}{'es' if found[0].endswith('s') else 's'}"
+
+
 def counted(name: str, value: float) -> str:
     """``4 threads``, ``1 thread``; of what is no plural ``p=4``."""
     if not name.endswith("s") or len(name) < 4:

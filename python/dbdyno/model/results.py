@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, cast
@@ -62,6 +62,23 @@ class RunInfo(Labels):
     calibrations: dict[str, Calibration] = {}
     applied: dict[str, Applied] = {}  # by variant
     stopped: str | None = None  # why it needed no more repeats, where it ended before its plan did
+
+
+class Narrowed(Mapping[str, pl.DataFrame]):
+    """Tables, some of them without rows that do not match. What is not asked for is not read."""
+
+    def __init__(self, tables: Mapping[str, pl.DataFrame], only: Mapping[str, pl.Expr]) -> None:
+        self._tables, self._only = tables, only
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        found = self._tables[name]
+        return found.filter(self._only[name]) if name in self._only else found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Counts (``sessions``, ``active``, ``statement``, ``lock_depth``) are of one sample. ``wait`` and ``db_time``
 are means over the samples of a second; ``cpu_wait`` rests on the exact figures of the sessions' tasks, which
-are read once a second. A figure is absent until there are enough samples. Cheap: asked for often.
+are read once a second. A figure is absent until there are enough samples; where what a session does is hidden
+from this role, all are but ``sessions``. Cheap: asked for often.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class _Sample(NamedTuple):
     at_ns: int
     sessions: int
     active: tuple[tuple[str | None, str | None, int | None], ...]  # wait class, event, query id
+    hidden: bool  # what some of the sessions do
 
 
 def counted(durations: Iterable[tuple[int, int]]) -> Counter[int]:
@@ -103,16 +105,18 @@ def _value(
     lasting: bool,
 ) -> float | None:
     now = span[-1]
+    if of.name == "sessions":
+        return now.sessions
+    if now.hidden:
+        return None
     match of.name:
-        case "sessions":
-            return now.sessions
         case "active":
             return len(now.active)
         case "statement":
             return sum(query == int(of.argument) for *_, query in now.active)
         case "lock_depth":
             return depth
-    if not lasting:
+    if not lasting or any(s.hidden for s in span):
         return None
     if of.name == "wait":
         return _mean(span, _in_wait(of.argument))
@@ -142,6 +146,7 @@ def _samples(recent: Tables, families: WaitFamilies) -> Iterator[_Sample]:
     asked = recent["sampler"].filter(by_sql & (pl.col("status") == "ok")).sort("end_ns")
     mine = recent["samples"].filter(by_sql & (pl.col("role") == "session") & pl.col("session").is_not_null())
     counts = dict(mine.group_by("sample").agg(pl.col("session").n_unique()).iter_rows())
+    hidden = set(mine.filter(pl.col("state") == HIDDEN)["sample"])
     awake = mine.filter(~pl.col("state").fill_null(IDLE).is_in([IDLE, HIDDEN]))
     rows: dict[int, list[tuple[Any, ...]]] = {}
     client: dict[tuple[str | None, str | None], bool] = {}
@@ -152,7 +157,8 @@ def _samples(recent: Tables, families: WaitFamilies) -> Iterator[_Sample]:
         if not client[label]:
             rows.setdefault(number, []).append((wait_class, event, query))
     for number, at_ns in asked.select("sample", "end_ns").iter_rows():
-        yield _Sample(int(at_ns), int(counts.get(number, 0)), tuple(rows.get(number, ())))
+        sessions, active = int(counts.get(number, 0)), tuple(rows.get(number, ()))
+        yield _Sample(int(at_ns), sessions, active, number in hidden)
 
 
 def _spent(tasks: pl.DataFrame) -> tuple[float, float] | None:

@@ -195,7 +195,8 @@ class _Parser:
         if self._word("for"):
             for_ns = self._duration()
         if self._token.kind != "end":
-            self._fail(f"unexpected {self._token.text!r}", "join comparisons with and or or")
+            cure = "for TIME comes last, and is for the whole condition" if for_ns else "use and, or"
+            self._fail(f"unexpected {self._token.text!r}", cure)
         return Condition(self._text.strip(), node, for_ns)
 
     def _any(self) -> Node:

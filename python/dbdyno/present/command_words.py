@@ -6,8 +6,9 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from dbdyno.model.command_words import in_words, name_in_words
+from dbdyno.model.comparison import Comparison
 from dbdyno.model.results import Results
-from dbdyno.present.document import Cell, Chart, Row, Table
+from dbdyno.present.document import Cell, Chart, Document, Row, Table
 from dbdyno.present.figures import of_commands
 
 T = TypeVar("T")
@@ -29,6 +30,16 @@ _PROSE = {
 def worded(results: Results, made: T) -> T:
     """``made``, blocks or a document, as it is; of commands in their words."""
     return _worded(made) if of_commands(results) else made
+
+
+def of_comparison(made: Comparison | None, shown: Document) -> Document:
+    """``shown``, which ``made`` is part of, in the words of what was compared."""
+    return shown if made is None or not made.commands else _worded_document(shown)
+
+
+def _worded_document(shown: Document) -> Document:
+    made: Document = _worded(shown)
+    return made
 
 
 def _worded(x: Any) -> Any:

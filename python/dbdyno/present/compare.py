@@ -16,8 +16,8 @@ from dbdyno.model.comparison import (
     verdict_text,
 )
 from dbdyno.model.units import counted
+from dbdyno.present import command_words, cpu_profile
 from dbdyno.present import compare_rows as rows
-from dbdyno.present import cpu_profile
 from dbdyno.present import machines as of_machines
 from dbdyno.present.chart import Spec, channel, chart, coloured, encoded, layer, tips
 from dbdyno.present.document import (
@@ -49,7 +49,8 @@ def document(made: Comparison | None, machines: Sequence[Machines] = ()) -> Docu
     behind = of_machines.sections(machines)
     if made is None:
         return Document(behind[0].title, behind)
-    return Document(rows.title(made), [*_sections(made), *behind], lead=_answer(made))
+    shown = Document(rows.title(made), [*_sections(made), *behind], lead=_answer(made))
+    return command_words.of_comparison(made, shown)
 
 
 def brief(made: Comparison, run: str) -> list[Block]:

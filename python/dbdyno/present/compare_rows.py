@@ -348,7 +348,9 @@ def _row(n: int, claim: Contrast, low: float, high: float, made: Comparison) -> 
     e = claim.effect
     colour = var(_COLOURS[claim.verdict])
     who = claim.variant if made.kind == "variants" else claim.series or claim.workload
-    name = f"{shortened(who, _LONGEST_NAME)}, {counted(claim.sessions, 'session')}"
+    name = (
+        f"{shortened(who, _LONGEST_NAME)}, {counted(claim.sessions, 'job' if made.commands else 'session')}"
+    )
     yield el("text", name, x=_LEFT - 10, y=y + 4, text_anchor="end")
     if e.low is not None and e.high is not None:
         dash = "4 3" if e.basis == "within the window only" else None

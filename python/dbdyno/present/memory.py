@@ -183,13 +183,11 @@ _OF = {
 
 
 def _relations(relations: pl.DataFrame, found: pl.DataFrame, most: int | None) -> list[Block]:
-    """By pages held twice, then by pages in memory; their sum."""
+    """By the memory that they take, where pages that are held twice count twice; their sum."""
     if relations.is_empty():
         return []
-    either = pl.sum_horizontal("cached_bytes", "page_cache_bytes")
-    ordered = relations.sort(
-        pl.col("both_bytes").fill_null(-1), either, "relation", descending=[True, True, False]
-    )
+    taken = pl.sum_horizontal("cached_bytes", "page_cache_bytes")
+    ordered = relations.sort(taken, "relation", descending=[True, False])
     shown = ordered.head(most or len(ordered)).to_dicts()
     sums = {r["key"]: r for r in found.to_dicts()}
     total = {c: sums.get(key, {}) for c, key in _TOTALS.items()}

@@ -10,7 +10,7 @@ from itertools import pairwise
 import polars as pl
 
 from dbdyno import __version__
-from dbdyno.model.analyses import Estimate, Fitted, Machine, Part, Regression, Scaling
+from dbdyno.model.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.units import counted, format_ns
 from dbdyno.present import rate_chart, scaling_charts
@@ -330,7 +330,7 @@ def measured(scaling: Scaling) -> Table:
             lambda v: f"{percent(v, digits=1)} %",
             "",
         ),
-        column("response", 1, "response_s", time, "s"),
+        column("duration" if _of_commands(ladder) else "response", 1, "response_s", time, "s"),
         column("p95", 2, "response_p95_s", time, "s"),
         column("CPU", 1, "cpu"),
         column("user", 2, "cpu_user"),
@@ -340,6 +340,10 @@ def measured(scaling: Scaling) -> Table:
     shown = [(head, cells) for head, cells in columns if any(c.value is not None for c in cells)]
     lines = zip(*(cells for _, cells in shown), strict=True)
     return Table("Measured, means over repeats", [head for head, _ in shown], [Row(list(n)) for n in lines])
+
+
+def _of_commands(ladder: Ladder) -> bool:
+    return ladder.points["tasks"].null_count() < ladder.points.height
 
 
 def _caveats(scaling: Scaling) -> list[str]:

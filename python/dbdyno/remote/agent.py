@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TookTooLong
@@ -69,6 +70,7 @@ class Agent:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[Answer]] = {}
         self._lock, self._sending, self._over = threading.Lock(), threading.Lock(), threading.Event()
+        self._forgotten: deque[int] = deque()
         self._heard_ns = _core.now_ns()
         self._lost: str | None = None
         for work in (self._read, self._beat):
@@ -119,6 +121,10 @@ class Agent:
         """Why it is, if it is."""
         return self._lost
 
+    def forget(self, of: int) -> None:
+        """A load or watch that nobody has any more ends there, soon. May be called by a finalizer."""
+        self._forgotten.append(of)
+
     def close(self) -> None:
         """Ends it, with all that it runs."""
         self._end("it was closed")
@@ -129,22 +135,21 @@ class Agent:
         try:
             with self._sending:
                 self._channel.send(data)
-        except OSError as e:
+        except Exception as e:  # whatever carries the bytes may fail in its own way
             self._end(f"the connection to it is broken: {e}")
 
     def _read(self) -> None:
         frames = Frames()
-        why = "the connection to it has ended"
-        with suppress(OSError):
+        try:
             while data := self._channel.receive():
                 now_ns = self._heard_ns = _core.now_ns()
-                try:
-                    for header, body in frames.feed(data):
-                        self._take(header, body, now_ns)
-                except NoFrame as e:
-                    why = f"it sent what is no answer: {e}"
-                    break
-        self._end(why)
+                for header, body in frames.feed(data):
+                    self._take(header, body, now_ns)
+            self._end("the connection to it has ended")
+        except NoFrame as e:
+            self._end(f"it sent what is no answer: {e}")
+        except Exception as e:
+            self._end(f"the connection to it is broken: {e}")
 
     def _take(self, header: Mapping[str, Any], body: bytes, now_ns: int) -> None:
         with self._lock:
@@ -172,6 +177,8 @@ class Agent:
             if silent_s > self._silence_s:
                 self._end(f"nothing was heard of it for {silent_s:.0f} s")
                 return
+            while self._forgotten:
+                self.ask("drop", of=self._forgotten.popleft())
             with suppress(HostLost):
                 self.exchanges.append(self.clock())
 

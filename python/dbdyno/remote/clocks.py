@@ -51,3 +51,7 @@ class HostClock:
     def to_theirs(self, ours_ns: int) -> int:
         """An instant to come."""
         return self._ahead().to_theirs(ours_ns)
+
+    def to_ours(self, theirs_ns: int) -> int:
+        """An instant between the two latest measurements."""
+        return self.mapping().to_ours(theirs_ns)

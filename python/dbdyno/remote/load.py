@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
@@ -28,6 +29,7 @@ class RemoteLoad:
     def __init__(self, agent: Agent, clock: HostClock, engine: str, spec: Mapping[str, Any] | str) -> None:
         self.agent, self.clock = agent, clock
         self._of = agent.request("load.new", engine=engine, spec=spec_of(spec)).value
+        weakref.finalize(self, agent.forget, self._of)
         self._phase: Future[Answer] | None = None
 
     # -- phases ---------------------------------------------------------------------------------
@@ -89,11 +91,6 @@ class RemoteLoad:
 
     def window_tables(self, window: int) -> Mapping[str, Mapping[str, CoreColumn]]:
         return self._tables("window_tables", window=window)
-
-    def close(self) -> None:
-        """Forgets it at the agent."""
-        with suppress(HostLost):
-            self.agent.request("drop", of=self._of)
 
     def _tables(self, op: str, **arguments: Any) -> dict[str, dict[str, CoreColumn]]:
         found = self.agent.request(f"load.{op}", of=self._of, answer_s=10 * ANSWER_S, **arguments)

@@ -23,6 +23,7 @@ from dbdyno.remote.shares import Part, parts, sessions_of, shared
 _TABLE = "drivers"
 _STEP_S = 0.02
 _AT_ONCE = 32
+_LEAD_WAYS, _LEAD_EACH_NS = 10, 2_000_000
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class _Driving:
     threads: int | None = None
 
 
+def _own(spec: Mapping[str, Any], driver: Driver, part: Part, all_: Sequence[Part]) -> dict[str, Any]:
+    """A driver's specification. Processes of the server are looked at on this host alone."""
+    made = shared(spec, part, all_)
+    return made | {"log_cpu": False} if driver.clock is not None and made.get("log_cpu") else made
+
+
 def maker(drivers: Sequence[Driver]) -> LoadMaker:
     """Makes loads that are spread over ``drivers`` by their weights."""
 
@@ -71,7 +78,7 @@ class SpreadLoad:
         if not used:
             raise UsageError("no driver has a session", "give drivers weights above 0")
         shares = [p for _, p in used]
-        self._all = [_Driving(d, p, d.make(engine, shared(spec, p, shares))) for d, p in used]
+        self._all = [_Driving(d, p, d.make(engine, _own(spec, d, p, shares))) for d, p in used]
         self._pool = ThreadPoolExecutor(min(_AT_ONCE, len(self._all)), thread_name_prefix="dbdyno-spread")
         self._failure: Exception | None = None
         self._barrier_ns: int | None = None
@@ -83,6 +90,12 @@ class SpreadLoad:
     def start(self, start_ns: int, t0_ns: int, t1_ns: int) -> None:
         self._barrier_ns = start_ns
         self._begin(lambda d: d.load.start(start_ns, t0_ns, t1_ns))
+
+    @property
+    def lead_ns(self) -> int:
+        """So long an order may take until all have it: at times ways are slower than at their best."""
+        ways = [d.driver.clock.round_trip_ns for d in self._left() if d.driver.clock is not None]
+        return _LEAD_WAYS * max(ways, default=0) + _LEAD_EACH_NS * len(ways)
 
     def finish(self) -> None:
         self._begin(lambda d: d.load.finish())
@@ -101,10 +114,10 @@ class SpreadLoad:
                 break
             if _core.now_ns() >= until_ns:
                 return False
+        self._each(_settled)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        self._each(_settled)
         return True
 
     def _is_over(self, driving: _Driving, until_ns: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ class RemoteWatch:
             if mapped.get(part) and mapped[part].get("until_ns") is not None:
                 mapped[part] = {**mapped[part], "until_ns": clock.to_theirs(mapped[part]["until_ns"])}
         self._of = agent.request("watch.new", spec=mapped).value
+        weakref.finalize(self, agent.forget, self._of)
 
     def start(self, t0_ns: int, t1_ns: int) -> None:
         self._clock.measure()

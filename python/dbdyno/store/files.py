@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_TEXT_BYTES = 64 << 20  # of a recipe, a script, numbers, a journal
 MOST_IMPORT_BYTES = 2 << 30
+_AT_A_TIME = 16  # files that are synced
 _OPEN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # as a shell passes <(command)
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -128,7 +130,7 @@ def write_atomic(path: Path, content: bytes) -> None:
         except BaseException:  # Ctrl-C, too
             remove(temporary)
             raise
-        sync_directory(path.parent)
+        sync(path.parent)
 
 
 def write_directory(path: Path, files: dict[str, bytes], *, synced: bool = True) -> None:
@@ -145,9 +147,9 @@ def write_directory(path: Path, files: dict[str, bytes], *, synced: bool = True)
             remove(temporary)
             temporary.mkdir(mode=0o700)
             for name, content in files.items():
-                write_synced(temporary / name, content, synced=synced)
+                write_synced(temporary / name, content, synced=False)
             if synced:
-                sync_directory(temporary)
+                _sync_together([*(temporary / name for name in files), temporary])
             if path.exists():
                 path.replace(replaced)
             temporary.replace(path)
@@ -158,7 +160,7 @@ def write_directory(path: Path, files: dict[str, bytes], *, synced: bool = True)
             raise
         remove(replaced)
         if synced:
-            sync_directory(path.parent)
+            sync(path.parent)
 
 
 def read_directory(path: Path, leave: Collection[str] = ()) -> dict[str, bytes]:
@@ -226,12 +228,20 @@ def _number(text: str) -> float:
     return value
 
 
-def sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Waits until the disk has that file, or the names in that directory."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_together(paths: Sequence[Path]) -> None:
+    """One after the other would be a commit of the file system's journal each; at the same time it is few."""
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        for _done in pool.map(sync, paths):
+            pass
 
 
 def parquet(frame: pl.DataFrame, level: int | None = None) -> bytes:

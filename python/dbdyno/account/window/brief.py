@@ -8,7 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.account.window.deltas import TASK
-from dbdyno.account.window.trees import is_tree, unseen, with_sessions
+from dbdyno.account.window.trees import is_tree, unseen, with_asides, with_sessions
 from dbdyno.model.brief import BRIEF, LEAST_NS, MOST_LOST, SHORT_HELPER, STATUS, children, logons, met, unmet
 from dbdyno.model.raw import RawCell, once_a_cell
 from dbdyno.model.units import TICK_NS
@@ -70,9 +70,8 @@ def told_apart(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     named = unmet(cell.tables["traced"], cell.tables["tasks"]).with_columns(its_role=pl.lit(its_role))
     joined = reads.join(named, on=["pid", "start_ticks"], how="left", nulls_equal=True, maintain_order="left")
     unnamed = pl.col("role") == "other"
-    return joined.with_columns(
-        role=pl.when(unnamed).then(pl.coalesce("its_role", "role")).otherwise("role")
-    ).drop("its_role")
+    named = joined.with_columns(role=pl.when(unnamed).then(pl.coalesce("its_role", "role")).otherwise("role"))
+    return with_asides(named.drop("its_role"), cell)
 
 
 def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFrame:

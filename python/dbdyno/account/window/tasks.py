@@ -12,7 +12,7 @@ from dbdyno.account.window.cells import SHORTEST_NS, for_each, middle
 from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
-from dbdyno.account.window.trees import is_tree, outside, with_ends, with_sessions
+from dbdyno.account.window.trees import is_tree, outside, with_asides, with_ends, with_sessions
 from dbdyno.model.raw import RawCell
 from dbdyno.model.units import TICK_NS
 
@@ -38,7 +38,7 @@ def reads_of(cell: RawCell) -> pl.DataFrame:
 def _cut(cell: RawCell) -> pl.DataFrame:
     meta = cell.meta
     known = with_ends(with_sessions(reads_of(cell), cell), cell)
-    reads = _with_waits(_with_births(known, meta.t0_ns))
+    reads = _with_waits(_with_births(with_asides(known, cell), meta.t0_ns))
     shortest_ns = 1 if is_tree(cell) else SHORTEST_NS  # what is not read of tasks that end is in another row
     found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE, shortest_ns)
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")

@@ -20,6 +20,10 @@ from dbdyno.model.raw import RawCell, once_a_cell
 from dbdyno.model.units import TICK_NS
 
 _BESIDE = ("driver", "pooler", "dbdyno")
+ASIDE = "helper:aside"
+"""Role of what prepares, verifies and concludes executions."""
+_ANY = -1
+"""In place of a session that is not known."""
 _FIRST = pl.col("pid") == pl.col("tid")
 
 
@@ -110,6 +114,82 @@ def with_sessions(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
         role=pl.when(mine).then(pl.lit("session")).otherwise("role"),
         session=pl.coalesce("owner", "session"),
     ).drop("owner")
+
+
+def with_asides(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    """``reads`` of ``tasks`` or ``traced``: tasks that lived between the executions of their session are of
+    commands that prepare, verify and conclude them, and no session's (:data:`ASIDE`).
+
+    Of a task whose session nobody knew, between the executions of all of them.
+    """
+    if not is_tree(cell):
+        return reads
+    mine = reads.filter(pl.col("role").is_in(["session", BRIEF]))
+    lives = mine.group_by(TASK, maintain_order=True).agg(
+        pl.col("session").drop_nulls().first(), born_ns=pl.col("at_ns").min(), to_ns=pl.col("at_ns").max()
+    )
+    born = pl.min_horizontal("born_ns", (pl.col("start_ticks") + 1) * TICK_NS)  # within a tick of that
+    lives = _not_measured(lives.with_columns(from_ns=born), cell)
+    asides = lives.select(*TASK, aside=True)
+    joined = reads.join(asides, on=TASK, how="left", nulls_equal=True, maintain_order="left")
+    aside = pl.col("aside").fill_null(False)
+    return joined.with_columns(
+        role=pl.when(aside).then(pl.lit(ASIDE)).otherwise("role"),
+        session=pl.when(aside).then(None).otherwise("session"),
+    ).drop("aside")
+
+
+def _not_measured(lives: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    """Less than half of whose life was within executions, and who are no execution's first process."""
+    ran = cell.tables["executions"].select("pid", "start_ns", "end_ns")
+    first = lives.join(ran, on="pid").filter(
+        pl.col("from_ns") <= pl.col("end_ns"), pl.col("to_ns") >= pl.col("start_ns")
+    )
+    busy = busy_times(cell)
+    inside = _busy_before(lives, "to_ns", busy) - _busy_before(lives, "from_ns", busy)
+    within = lives.with_columns(inside=inside, lived=pl.col("to_ns") - pl.col("from_ns"))
+    aside = within.filter((2 * pl.col("inside") < pl.col("lived")) | ~_is_within(lives, busy))
+    return aside.join(first, on=TASK, how="anti", nulls_equal=True)
+
+
+def _is_within(lives: pl.DataFrame, busy: pl.DataFrame) -> pl.Series:
+    """Whether each life began or ended within executions of its session."""
+    found = pl.zeros(lives.height, dtype=pl.Boolean, eager=True)
+    for end in ("from_ns", "to_ns"):
+        after = _busy_before(lives.with_columns(pl.col(end) + 1), end, busy)
+        found |= after > _busy_before(lives, end, busy)
+    return found
+
+
+def busy_times(cell: RawCell) -> pl.DataFrame:
+    """When each session had an execution, and (session NULL) any: ``start_ns``, ``end_ns``, and the time
+    ``before_ns`` that such had taken before. What an execution left is killed after its end."""
+    ran = cell.tables["executions"].sort("start_ns").select("session", "start_ns", "end_ns", "left_over")
+    following = pl.col("start_ns").shift(-1).over("session").fill_null(pl.col("end_ns") + TICK_NS)
+    left = pl.col("left_over").fill_null(0) > 0
+    ran = ran.with_columns(end_ns=pl.when(left).then(following).otherwise("end_ns")).drop("left_over")
+    reach = pl.col("end_ns").cum_max().shift(1).fill_null(0)
+    whole = ran.group_by((pl.col("start_ns") > reach).cum_sum().alias("stretch"), maintain_order=True).agg(
+        pl.lit(None, ran.schema["session"]).alias("session"), pl.col("start_ns").min(), pl.col("end_ns").max()
+    )
+    both = pl.concat([ran, whole.select(ran.columns)])
+    took = pl.col("end_ns") - pl.col("start_ns")
+    return both.with_columns(before_ns=(took.cum_sum() - took).over("session"))
+
+
+def _busy_before(lives: pl.DataFrame, at: str, busy: pl.DataFrame) -> pl.Series:
+    """Of each life, how much of the time before the instant ``at`` its session had an execution."""
+    asked = lives.with_row_index("n").select("n", _whose(), at_ns=at).sort("at_ns")
+    begun = busy.with_columns(_whose()).sort("start_ns")
+    met = asked.join_asof(
+        begun, left_on="at_ns", right_on="start_ns", by="session", strategy="backward", check_sortedness=False
+    )
+    within = pl.min_horizontal("at_ns", "end_ns") - pl.col("start_ns")
+    return met.with_columns(busy=(pl.col("before_ns") + within).fill_null(0)).sort("n")["busy"]
+
+
+def _whose() -> pl.Expr:
+    return pl.col("session").cast(pl.Int64).fill_null(_ANY)
 
 
 def outside(t0: int, t1: int) -> pl.Expr:

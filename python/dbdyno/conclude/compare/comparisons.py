@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.command_claims import of_commands
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.cache_placement import cache_placement
 from dbdyno.conclude.compare.effects import Cells, Key, cells_of
@@ -18,8 +19,10 @@ from dbdyno.conclude.compare.table import (
     only_rung,
     tables_of,
 )
+from dbdyno.model.command_words import in_words
 from dbdyno.model.comparison import Comparison, Difference
 from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.jobs import PlannedJob
 from dbdyno.model.plan import Plan, Variant
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
@@ -72,7 +75,19 @@ def _plan(results: Results) -> dict[str, str]:
 
 
 def _said(variant: Variant) -> dict[str, Any]:
-    return variant.model_dump(mode="json", exclude={"name", "doc"})
+    said = variant.model_dump(mode="json", exclude={"name", "doc", "jobs"})
+    return said | {"job": {job.name: _job(job) for job in variant.jobs}} if variant.jobs else said
+
+
+_BESIDE = {"name", "argv", "shown", "shell_ns"}
+"""Of a job what is its name, its command in other words, or measured anew by each run."""
+
+
+def _job(job: PlannedJob) -> dict[str, Any]:
+    """What was asked for, each by itself: a job has more properties than a reader wants to see twice."""
+    kept = job.model_dump(mode="json", exclude=_BESIDE, exclude_defaults=True)
+    words = {k: " ".join(v) if isinstance(v, list) else v for k, v in kept.items()}
+    return {"command": job.shown} | words
 
 
 def _flat(value: Mapping[str, Any], before: str = "") -> dict[str, str]:
@@ -153,6 +168,7 @@ def _made(
         kind=kind,
         runs=tuple(r.info.id for r in runs),
         baseline=baseline,
+        commands=bool(first.plan.jobs),
         margin=options.margin,
         alpha=alpha_of(*runs),
         metrics=tables,
@@ -167,7 +183,20 @@ def _made(
     unequal = [claim("across-sizes", {"sizes": sizes})] if sizes else []
     ranked = summary(made, first, matches)
     concluded = (*unequal, *ranked, *told, *notes(made, left_out, runs, matches))
-    return made.model_copy(update={"conclusions": concluded, "costs": costs})
+    made = made.model_copy(update={"conclusions": concluded, "costs": costs})
+    return _of_commands(made, runs) if made.commands else made
+
+
+def _of_commands(made: Comparison, runs: Sequence[Results]) -> Comparison:
+    """In the words of commands; names of variants and workloads are whoever's wrote them."""
+    names = [*(v.name for r in runs for v in r.plan.variants), *(x.workload for x in made.metrics[0].lines)]
+    return made.model_copy(
+        update={
+            "metrics": tuple(t.model_copy(update={"title": in_words(t.title)}) for t in made.metrics),
+            "why": tuple(w.model_copy(update={"unit": in_words(w.unit)}) for w in made.why),
+            "conclusions": tuple(of_commands(c, names) for c in made.conclusions),
+        }
+    )
 
 
 def _with_capacities(

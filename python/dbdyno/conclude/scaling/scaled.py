@@ -10,8 +10,10 @@ import polars as pl
 
 from dbdyno.conclude import ladders, rate_capacity, scaling, smt
 from dbdyno.conclude import number_format as fmt
+from dbdyno.conclude.axis_ladders import with_axes
 from dbdyno.conclude.capacity import bends, deliveries
 from dbdyno.conclude.catalogue import claim, sentence
+from dbdyno.conclude.command_claims import of_commands
 from dbdyno.conclude.cpu_wait import onset
 from dbdyno.conclude.ladders import Row
 from dbdyno.conclude.reason import reason
@@ -121,16 +123,37 @@ def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) ->
     by_rate = tuple(
         rate_capacity.scaling_by_rate(one, results, model) for one in ladders.rate_ladders_of(results)
     )
-    return by_rate or tuple(_of_run(ladder, results, model, seed) for ladder in ladders.ladders_of(results))
+    if by_rate:
+        return by_rate
+    along_axes = with_axes(results, ladders.ladders_of(results))
+    made = (_of_run(ladder, results, model, seed) for ladder in along_axes)
+    return tuple(_of_commands(m, results) if results.plan.jobs else m for m in made)
+
+
+def _of_commands(made: Scaling, results: Results) -> Scaling:
+    """In the words of commands; by threads with what was concluded of one job before all else."""
+    axis = made.ladder.axis
+    told = [f for f in results.findings if f.id == "speed-up"]
+    if axis is not None and len(told) > 1:
+        told = [f for f in told if f.subject == axis]
+    answers = tuple(of_commands(a, [made.ladder.name]) for a in made.answers)
+    if axis is None:
+        return replace(made, answers=answers)
+    curve = made.curve.with_columns(
+        response_s=pl.lit(None, pl.Float64)
+    )  # Little's law is of jobs, not threads
+    return replace(made, answers=(*told, *answers), curve=curve)
 
 
 def _of_run(ladder: Ladder, results: Results, model: str | None, seed: int) -> Scaling:
-    """A run that says nothing of scaling (no valid rung, rungs without a call) is a run all the same."""
+    """A run that says nothing of scaling (no valid rung, rungs without a call) is a run all the same. A
+    ladder along an axis is of several variants: no tables of one of them are its."""
+    run = results if ladder.axis is None else None
     loads = ladder.points["load"].n_unique()
     if loads < FEWEST and model is None:
-        return answered(_nothing(ladder, scaling.too_few(loads)), results)  # without loading scipy
+        return answered(_nothing(ladder, scaling.too_few(loads)), run)  # without loading scipy
     try:
-        return scaled(ladder, results, model=model, seed=seed)
+        return scaled(ladder, run, model=model, seed=seed)
     except UsageError as e:
         if model is not None:
             raise

@@ -44,15 +44,15 @@ def open_server(target: Target) -> PostgresServer:
     from dbdyno.engines import driving
     from dbdyno.engines.postgres.server import PostgresServer  # `dbdyno server` needs none of it
 
-    make_load = target.make_load or driving.here
+    drive = target.make_load or driving.here
     if target.dsn is not None:
         if target.bin_dir is not None:
             raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")
         dsn = _beside(target.dsn) if target.beside else target.dsn
-        return PostgresServer(dsn, make_load=make_load, machine=target.machine or HERE)
+        return PostgresServer(dsn, drive=drive, machine=target.machine or HERE)
     instance = open_instance(target.bin_dir, Wish(target.settings, target.sessions))
     try:
-        return PostgresServer(instance.address, instance, make_load)
+        return PostgresServer(instance.address, instance, drive)
     except BaseException:
         instance.close()
         raise

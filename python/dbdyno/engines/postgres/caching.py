@@ -285,7 +285,7 @@ def no_extension(context: Context) -> State | None:
 def _step(context: Context, status: Status, why: str, command: str) -> State:
     step = Step(command, "sql" if context.superuser else "hand")
     by = "" if context.superuser else "as superuser: "
-    return State(status, f"{_BUFFERS}: {why}; {by}{command}", (step,))
+    return State(status, f"{_BUFFERS}: {why}; {by}{command.rstrip(';')}", (step,))
 
 
 def _late(buffers: int) -> State:

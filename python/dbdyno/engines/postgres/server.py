@@ -12,7 +12,7 @@ import polars as pl
 import psycopg
 
 from dbdyno import _core
-from dbdyno.engines import driving
+from dbdyno.engines.driving import here
 from dbdyno.engines.postgres import (
     connect,
     connection_options,
@@ -50,7 +50,7 @@ from dbdyno.engines.postgres.table_making import Tables
 from dbdyno.engines.postgres.wait_events import families, word_spec
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.environment import ServerFacts
-from dbdyno.model.errors import DbdynoError, UsageError
+from dbdyno.model.errors import DbdynoError
 from dbdyno.model.machine import Machine
 from dbdyno.model.plan import (
     Calibration,
@@ -80,11 +80,11 @@ class PostgresServer:
         self,
         dsn: str,
         instance: Instance | None = None,
-        make_load: LoadMaker = driving.here,
+        drive: LoadMaker = here,
         machine: Machine = HERE,
     ) -> None:
         self._dsn, self._instance, self._connection = dsn, instance, connect.connect(dsn)
-        self._make_load, self._front, self.machine = make_load, Fronting(), machine
+        self._front, self.machine = Fronting(drive), machine
         self.version: int = self._connection.info.server_version  # 180004
         self._database = self._connection.info.dbname
         with doing("looking at the server"), recognised():
@@ -93,8 +93,8 @@ class PostgresServer:
             self._sight = sight(self._connection)
         self._target = connect.driver_target(self._connection)
         self._from_there: dict[str, Any] | None = None
-        here = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect, machine)
-        self._settings = Keeper(here)
+        site = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect, machine)
+        self._settings = Keeper(site)
         self._statement_reader, self._storage_reads = statements.Statements(), StorageReads(machine.root)
         self._preloaded: enabling.Preloaded | None = None
         self._run: str | None = None  # which has claimed this server
@@ -107,10 +107,10 @@ class PostgresServer:
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
-        self.snapshots = Snapshots(here, self._statements, self._added)
-        self.tables, self.resetting, self.login_tracing = Tables(here), Resets(here), LoginTraces(here)
-        self.checking, self.planning, self.conditions = Checks(here), Plans(here), Conditions(here)
-        self.caching = Cache(here, lambda: self._presence, self.backends, self._added)
+        self.snapshots = Snapshots(site, self._statements, self._added)
+        self.tables, self.resetting, self.login_tracing = Tables(site), Resets(site), LoginTraces(site)
+        self.checking, self.planning, self.conditions = Checks(site), Plans(site), Conditions(site)
+        self.caching = Cache(site, lambda: self._presence, self.backends, self._added)
         self.commands = self.world = None
 
     @property
@@ -187,11 +187,6 @@ class PostgresServer:
             sessions.check_driver(self._connection, driver)
 
     def check_pool(self, pool: Pool) -> None:
-        if self._make_load is not driving.here:
-            raise UsageError(
-                "a pooler started by dbdyno serves drivers on this host alone",
-                "leave out --pool, or the other hosts' drivers",
-            )
         connection_options.check_pooler(self._connection, self._target)
         self._front.check(pool, self._target, self.capacity())
 
@@ -263,7 +258,7 @@ class PostgresServer:
             with doing("preparing the pool"):
                 settings = sessions.shared(self._connection, recipe)
                 return self._front.load(self._connection, spec, settings, cell.sessions)
-        return self._make_load("postgres", spec)
+        return self._front.drive("postgres", spec)
 
     def _probe(self, recipe: Recipe, count: int) -> dict[str, Any] | None:
         self._unprobed = self._front.unprobed()

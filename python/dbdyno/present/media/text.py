@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import NamedTuple
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
@@ -36,6 +37,8 @@ _MARKS: dict[Tone, str] = {"warning": "!", "invalid": "!"}
 _GAP = "  "
 _UNITS = re.compile(r"(?<=\d) (?=%|(?:[kMG]|[mun]?s|min)\b)")
 """A number and its unit stay in one line."""
+_FILLER = "\ufdd0"  # no character
+"""Stands behind one that takes two columns of a terminal, until it is printed: lengths are columns then."""
 _LEAST, _SHORTENED = 16, 24
 """Columns that a text is left with at least: one that wraps, one that shortens."""
 
@@ -107,7 +110,7 @@ class Running:
         return Line(next(_lines([c.head for c in self._columns], self._columns, self._widths)), "bold")
 
     def row(self, row: Row) -> Line:
-        texts = [one_line(row.cells[n].text) for n in self._kept]
+        texts = [_filled(row.cells[n].text) for n in self._kept]
         return Line(next(_lines(texts, self._columns, self._widths)), _STYLES[row.tone])
 
 
@@ -169,12 +172,21 @@ def _wrapped(text: str, width: int, style: str = "", indent: str = "", first: st
     """Lines that end at a word."""
     indent = indent if width > 2 * len(indent) else ""
     for paragraph in text.splitlines():
-        joined = _UNITS.sub("\N{NO-BREAK SPACE}", one_line(paragraph))
+        joined = _UNITS.sub("\N{NO-BREAK SPACE}", _filled(paragraph))
         for part in wrap(
             joined, max(width, 1), initial_indent=first, subsequent_indent=indent,
             break_long_words=False, break_on_hyphens=False,
         ):  # fmt: skip
-            yield Line(part.replace("\N{NO-BREAK SPACE}", " "), style)
+            yield Line(_unfilled(part).replace("\N{NO-BREAK SPACE}", " "), style)
+
+
+def _filled(text: str) -> str:
+    line = one_line(text)
+    return line if line.isascii() else "".join(c + _FILLER * (cell_len(c) - 1) for c in line)
+
+
+def _unfilled(text: str) -> str:
+    return text.replace(_FILLER, "")
 
 
 def _statements(shown: Statements, width: int, advice: bool) -> Iterator[Line]:
@@ -191,7 +203,7 @@ def _table(shown: Table, width: int, most: int | None) -> Iterator[Line]:
     table = shown.shown(sketches=True)
     counting = [r for r in table.rows if not r.minor]
     major = _some(counting, most)
-    rows = [[one_line(c.text) for c in r.cells] for r in major]
+    rows = [[_filled(c.text) for c in r.cells] for r in major]
     heads = [c.head for c in table.columns]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)] if heads else []
     kept = _kept(table.columns, widths, width)
@@ -247,10 +259,9 @@ def _least(column: Column, width: int) -> int:
 def _lines(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> Iterator[str]:
     cells = [_within(t, c, w) for t, c, w in zip(texts, columns, widths, strict=True)]
     for n in range(max(map(len, cells), default=0)):
-        parts = [cell[n] if n < len(cell) else "" for cell in cells]
-        aligned = [
-            p.rjust(w) if c.number else p.ljust(w) for p, c, w in zip(parts, columns, widths, strict=True)
-        ]
+        parts = [_unfilled(cell[n]) if n < len(cell) else "" for cell in cells]
+        gaps = [" " * (w - cell_len(p)) for p, w in zip(parts, widths, strict=True)]
+        aligned = [g + p if c.number else p + g for p, g, c in zip(parts, gaps, columns, strict=True)]
         yield _GAP.join(aligned).rstrip()
 
 
@@ -259,8 +270,9 @@ def _within(text: str, column: Column, width: int) -> list[str]:
     if len(text) <= width or not (column.wraps or column.shortens):
         return [text]
     if column.shortens:
-        return [f"{text[: width - 1]}…"]
-    return wrap(text, width, break_on_hyphens=False)
+        kept = width - 2 if text[width - 1] == _FILLER else width - 1
+        return [f"{text[:kept]}…"]
+    return wrap(text, width - (_FILLER in text), break_on_hyphens=False)  # a long word may be cut before one
 
 
 def _left_out(table: Table, kept: Sequence[int], counting: int, shown: int) -> str:

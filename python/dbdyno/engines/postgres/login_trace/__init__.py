@@ -68,11 +68,11 @@ class LoginTraces:
         connection = self._site.connection()
         me = connection.execute(
             "select rolsuper, pg_catalog.pg_is_in_recovery(), current_user::text, "
-            "exists (select from pg_catalog.pg_roles where rolname = %s) "
+            "(select rolcanlogin from pg_catalog.pg_roles where rolname = %s) "
             "from pg_catalog.pg_roles where rolname = current_user",
             [wish.role],
-        ).fetchone() or (False, False, "", False)
-        superuser, standby, user, known = me
+        ).fetchone() or (False, False, "", None)
+        superuser, standby, user, may_log_in = me
         if not superuser:
             raise NotPrivileged(
                 f"tracing logins needs a superuser; {user} is none",
@@ -83,8 +83,13 @@ class LoginTraces:
                 "this server is a standby, where nothing can be installed",
                 "install it on the primary: standbys get it by replication, and note catches in their logs",
             )
-        if not known:
+        if may_log_in is None:
             raise UsageError(f"there is no role {wish.role!r}", "psql -c '\\du' lists roles")
+        if not may_log_in:
+            raise UsageError(
+                f"role {wish.role!r} may not log in, so it has no sessions",
+                "name the role that sessions log in as: psql -c '\\du' lists roles",
+            )
         self._check_switches()
         action.check(connection, wish)
 
@@ -166,9 +171,10 @@ class LoginTraces:
             return None
         wish = json.loads(found[0].removeprefix(MARK) or "{}")
         counts = ", ".join(map(str, wish.get("counts", ())))
+        sessions = "session" if counts == "1" else "sessions"
         broken = "" if found[1] else "; its trigger is gone"
         database = self._site.connection().info.dbname
-        return f"role {wish.get('role')} at {counts} sessions, in database {database}{broken}"
+        return f"role {wish.get('role')} at {counts} {sessions}, in database {database}{broken}"
 
     def _there(self) -> tuple[str, bool] | None:
         """Comment of the schema, whether there is a trigger. Raises :class:`TargetError`: not our schema."""

@@ -22,6 +22,7 @@ class ByRole:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._wish: LoginTrace | None = None
+        self._role_id = 0
         self._armed_s: float | None = None
         self._before: dict[str, str | None] = {}  # entries that were there
         self._known: set[tuple[int, float]] = set()
@@ -48,6 +49,8 @@ class ByRole:
         self._wish, found = wish, self._entries(wish.role)
         self._before = {name: found.get(name) for name in self._settings(wish)}
         connection = self._site.connection()
+        asking = "select oid::bigint from pg_catalog.pg_roles where rolname = %s"
+        (self._role_id,) = connection.execute(asking, [wish.role]).fetchone() or (0,)
         journal.note(
             Undo(
                 kind="login trace",
@@ -57,6 +60,7 @@ class ByRole:
                     "system": self._site.identity.system,
                     "database": connection.info.dbname,
                     "role": wish.role,
+                    "role_id": self._role_id,
                     "entries": self._before,
                 },
             )
@@ -88,20 +92,21 @@ class ByRole:
     def remove(self, journal: Journal | None) -> Sequence[str]:
         if self._wish is None:
             return ()
-        self._reset()
+        there = self._reset()
         role, self._wish = self._wish.role, None
         if journal is not None:
             journal.forget(self._key())
-        return (f"login trace: settings of role {role} are as they were",)
+        return (f"login trace: settings of role {role} are as they were" if there else _gone(role),)
 
     def put_back(self, undo: Undo) -> str:
         role = str(undo.data["role"])
-        self._change(role, undo.data["entries"])
+        if not self._change(undo.data["role_id"], undo.data["entries"]):
+            return _gone(role)
         return f"settings of role {role} are as they were before the login trace"
 
     def _set(self) -> None:
         assert self._wish is not None
-        self._change(self._wish.role, self._settings(self._wish))
+        self._change(self._role_id, self._settings(self._wish))
         now = (
             self._site.connection()
             .execute("select extract(epoch from pg_catalog.clock_timestamp())::float8")
@@ -109,17 +114,20 @@ class ByRole:
         )
         self._armed_s = float(now[0]) if now else 0.0
 
-    def _reset(self) -> None:
-        assert self._wish is not None
-        self._change(self._wish.role, self._before)
+    def _reset(self) -> bool:
         self._armed_s = None
+        return self._change(self._role_id, self._before)
 
-    def _change(self, role: str, entries: Mapping[str, str | None]) -> None:
-        """At once: no login finds a part of it."""
+    def _change(self, role_id: int, entries: Mapping[str, str | None]) -> bool:
+        """At once: no login finds a part of it. The role may have another name by now; false: it was dropped,
+        and its settings with it."""
         connection = self._site.connection()
         with connection.transaction():
-            for name, value in entries.items():
-                connection.execute(self._alter(role, name, value))
+            asking = "select rolname::text from pg_catalog.pg_roles where oid = %s"
+            row = connection.execute(asking, [role_id]).fetchone()
+            for name, value in entries.items() if row else ():
+                connection.execute(self._alter(row[0], name, value))
+        return row is not None
 
     def _settings(self, wish: LoginTrace) -> Mapping[str, str]:
         """With the library, beside those that a session of the role loads already."""
@@ -154,6 +162,10 @@ class ByRole:
 
     def _key(self) -> str:
         return f"logins {self._site.identity.system} {self._site.connection().info.dbname}"
+
+
+def _gone(role: str) -> str:
+    return f"role {role} was dropped, and its settings with it"
 
 
 def _listed(counts: Sequence[int]) -> str:

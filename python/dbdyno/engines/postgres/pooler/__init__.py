@@ -33,7 +33,7 @@ from dbdyno.engines.postgres.pooler.config import (
 from dbdyno.engines.postgres.pooler.process import Pooler
 from dbdyno.model.errors import DbdynoError, TooFewConnections, UsageError
 from dbdyno.model.plan import Observation
-from dbdyno.model.protocols import Capacity, Journal, Load, Pool
+from dbdyno.model.protocols import Capacity, Journal, Load, LoadMaker, Pool
 from dbdyno.model.source import Source
 
 ROLE = "pooler"
@@ -46,10 +46,11 @@ put_back = process.put_back
 
 
 class Fronting:
-    """``pool``: what later loads go through; None: they go to the server itself."""
+    """``pool``: what later loads go through; None: they go to the server itself. ``drive``: makes those."""
 
-    def __init__(self) -> None:
+    def __init__(self, drive: LoadMaker = driving.here) -> None:
         self.pool: Pool | None = None
+        self.drive = drive
         self._journal: Journal | None = None
         self._ended = ExitStack()
         self._pooler: Pooler | None = None
@@ -75,6 +76,11 @@ class Fronting:
     # -- before the start -------------------------------------------------------------------------
     def check(self, pool: Pool, target: Mapping[str, Any], capacity: Capacity) -> None:
         """See the protocol: the program, the pool, room at the server, and one connection through it."""
+        if self.drive is not driving.here:
+            raise UsageError(
+                "a pooler started by dbdyno serves drivers on this host alone",
+                "leave out the pool, or the drivers on other hosts",
+            )
         program = find_program()
         _check_pool(pool, program)
         _check_room(pool, capacity)

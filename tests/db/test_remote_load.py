@@ -1,0 +1,264 @@
+"""Loads and watches of agents on a real server: what they count, on whose clock, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+
+from dbdyno import _core, remote
+from dbdyno.drive import frames
+from dbdyno.engines.driving import here
+from dbdyno.engines.postgres import connect
+from dbdyno.model.data_sources.drivers import with_host
+from dbdyno.model.errors import HostLost
+from dbdyno.model.protocols import Load
+from dbdyno.model.tables import from_core
+from tests.agents import OtherClock, agent
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.db
+S = 1_000_000_000
+NAME = "dbdyno-remote-test"
+AHEAD_NS, DRIFT = 5 * S // 2, 200e-6
+INSTANTS = {
+    "sessions": {"began_ns", "first_start_ns", "last_end_ns"},
+    "calls": {"start_ns", "due_ns"},
+    "tasks": {"before_ns", "after_ns"},
+    "counters": {"before_ns", "after_ns"},
+    "host": {"before_ns", "after_ns"},
+}
+"""As the schema's words say, read by eye."""
+
+
+def other_clock(channel: remote.Channel) -> OtherClock:
+    return OtherClock(channel, AHEAD_NS, DRIFT, INSTANTS)
+
+
+def spec(dsn: str, sessions: int, sql: str = "select 1", **more: Any) -> dict[str, Any]:
+    with connect.connect(dsn) as connection:
+        target = {**connect.driver_target(connection), "application_name": NAME}
+    call = [{"sql": sql, "params": []}]
+    one = {"count": sessions, "setup": [], "call": call, "warm": [], "warm_calls": 0}
+    return {"target": target, "sessions": [one], "probe": None, "threads": 2, **more}
+
+
+def phase(load: Load) -> None:
+    assert load.wait(120)
+
+
+def run(load: Load, seconds: float = 1.5, settle_s: float = 0.2) -> tuple[int, int, int]:
+    """From the start to the end; start, t0, t1."""
+    load.connect()
+    phase(load)
+    start_ns = _core.now_ns() + S // 2
+    t0_ns = start_ns + round(settle_s * S)
+    t1_ns = t0_ns + round(seconds * S)
+    load.start(start_ns, t0_ns, t1_ns)
+    phase(load)
+    return start_ns, t0_ns, t1_ns
+
+
+def connected(dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as asking:
+        query = "select count(*) from pg_stat_activity where application_name = %s"
+        row = asking.execute(query, (NAME,)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+@pytest.fixture
+def counted(dsn18: str) -> Iterator[str]:
+    """A DSN whose server has a sequence to count calls with."""
+    with psycopg.connect(dsn18, autocommit=True) as connection:
+        connection.execute("create sequence if not exists public.remote_calls")
+        connection.execute("select setval('public.remote_calls', 1, false)")
+        yield dsn18
+        connection.execute("drop sequence public.remote_calls")
+
+
+COUNT = "select nextval('public.remote_calls')"
+
+
+def calls_at(dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute("select last_value from public.remote_calls").fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def test_calls_of_agents_and_of_this_host_are_those_of_the_server(counted: str) -> None:
+    with agent() as (first, _), agent(other_clock) as (last, _):
+        clocks = [remote.HostClock(first.clock), remote.HostClock(last.clock)]
+
+        def driver(at: remote.Agent, clock: remote.HostClock) -> remote.Driver:
+            def make(engine: str, spec: Mapping[str, Any]) -> Load:
+                return remote.RemoteLoad(at, clock, engine, spec)
+
+            return remote.Driver(at.name, make, clock=clock, cpus=2)
+
+        drivers = [remote.Driver("here", here, 2), driver(first, clocks[0]), driver(last, clocks[1])]
+        load = remote.SpreadLoad(drivers, "postgres", spec(counted, 8, COUNT, log_calls=True))
+        start_ns, t0_ns, t1_ns = run(load)
+        assert load.progress().calls == calls_at(counted)
+        load.finish()
+        phase(load)
+        found = frames(load)
+    sessions, drivers_ = found["sessions"], found["drivers"]
+    assert sessions["session"].to_list() == list(range(8))
+    assert sessions["calls_total"].sum() == calls_at(counted)
+    assert sessions["calls"].sum() == found["histogram"]["count"].sum()
+    assert found["calls"].height == calls_at(counted)
+    assert found["calls"].filter("measured")["session"].value_counts().sort("session")["count"].to_list() == (
+        sessions["calls"].to_list()
+    )
+    assert with_host(sessions, drivers_)["host"].to_list() == ["here"] * 4 + ["elsewhere"] * 4
+    assert drivers_["sessions"].to_list() == [4, 2, 2]
+    # The other clock is 2.5 s ahead: on ours its calls lie where all others do.
+    bound_ns = int(drivers_["clock_bound_ns"].max())  # type: ignore[arg-type]
+    assert bound_ns < 100_000_000
+    assert sessions["began_ns"].min() >= start_ns - bound_ns  # type: ignore[operator]
+    assert sessions["first_start_ns"].min() >= t0_ns - bound_ns  # type: ignore[operator]
+    assert sessions["first_start_ns"].max() < t1_ns + bound_ns  # type: ignore[operator]
+    assert drivers_["clock_offset_ns"][0] is None
+    assert abs(drivers_["clock_offset_ns"][1]) <= drivers_["clock_bound_ns"][1]
+    assert abs(drivers_["clock_offset_ns"][2] - AHEAD_NS) < S // 10
+
+
+def test_a_clock_that_is_off_and_drifts_is_mapped_within_its_bound(dsn18: str) -> None:
+    made: list[OtherClock] = []
+
+    def wrapped(channel: remote.Channel) -> OtherClock:
+        made.append(other_clock(channel))
+        return made[0]
+
+    with agent(wrapped) as (there, _):
+        clock = remote.HostClock(there.clock)
+        load = remote.RemoteLoad(there, clock, "postgres", spec(dsn18, 2, log_calls=True))
+        load.connect()
+        phase(load)
+        clock.measure()
+        start_ns = _core.now_ns() + S // 10
+        load.start(start_ns, start_ns, start_ns + 3 * S)
+        phase(load)
+        clock.measure()
+        mapping = clock.mapping()
+        assert mapping.bound_ns > 0
+        for share in range(11):
+            real_ns = start_ns + share * 3 * S // 10
+            error_ns = clock.to_ours(made[0].theirs(real_ns)) - real_ns
+            assert abs(error_ns) <= mapping.bound_ns + 3
+        # A server that drifts so cannot be told from one that does not by less than the bounds allow.
+        span_ns = mapping.last.at_ns - mapping.first.at_ns
+        assert abs(mapping.drift - DRIFT) <= (mapping.first.bound_ns + mapping.last.bound_ns) / span_ns
+        load.finish()
+        phase(load)
+        calls = frames(load)["calls"]
+        assert calls["start_ns"].min() >= start_ns - 2 * mapping.bound_ns - S // 1000  # type: ignore[operator]
+
+
+def test_a_driver_that_is_killed_fails_the_rung_and_the_others_tables_are_there(counted: str) -> None:
+    with agent() as (first, _), agent() as (last, channel):
+        first.name, last.name = "one", "two"
+
+        def driver(at: remote.Agent) -> remote.Driver:
+            clock = remote.HostClock(at.clock)
+            return remote.Driver(at.name, lambda e, s: remote.RemoteLoad(at, clock, e, s), clock=clock)
+
+        load = remote.SpreadLoad([driver(first), driver(last)], "postgres", spec(counted, 4, COUNT))
+        load.connect()
+        phase(load)
+        start_ns = _core.now_ns() + S // 2
+        load.start(start_ns, start_ns, start_ns + 60 * S)
+        eventually(lambda: load.progress().calls > 0)
+        os.kill(channel.pid, signal.SIGKILL)
+        with pytest.raises(HostLost, match="two") as raised:
+            phase(load)
+        assert raised.value.host == "two"
+        load.finish()
+        phase(load)
+        found = frames(load)
+        assert found["drivers"]["status"].to_list() == ["ok", "lost"]
+        assert found["sessions"]["session"].to_list() == [0, 1]
+        assert found["sessions"]["calls_total"].min() > 0  # type: ignore[operator]
+        assert found["sessions"]["end_reason"].unique().to_list() == ["stopped"]
+        eventually(lambda: connected(counted) == 0)
+
+
+@pytest.mark.parametrize("how", ["closed", "terminated", "silent"])
+def test_no_session_stays_when_the_conductor_is_gone(dsn18: str, how: str) -> None:
+    """Also in calls that would take longer than anyone waits: these are cancelled."""
+    words = ("--silence-s", "3") if how == "silent" else ()
+    with ExitStack() as stack:
+        there, channel = stack.enter_context(agent(lambda c: c, *words))
+        load = remote.RemoteLoad(
+            there, remote.HostClock(there.clock), "postgres", spec(dsn18, 3, "select pg_sleep(600)")
+        )
+        load.connect()
+        phase(load)
+        start_ns = _core.now_ns()
+        load.start(start_ns, start_ns, start_ns + 600 * S)
+        assert eventually(lambda: connected(dsn18) == 3)
+        if how == "closed":
+            there.close()
+        elif how == "terminated":
+            os.kill(channel.pid, signal.SIGTERM)
+        else:
+            there._over.set()  # no beat any more
+        eventually(lambda: connected(dsn18) == 0)
+        assert eventually(lambda: channel.status is not None)
+        assert channel.status == {"closed": 0, "terminated": 128 + signal.SIGTERM, "silent": 3}[how]
+        with pytest.raises(HostLost):
+            load.progress()
+
+
+def test_a_watch_by_an_agent_reads_what_one_here_reads(dsn18: str) -> None:
+    with psycopg.connect(dsn18, autocommit=True) as connection, agent(other_clock) as (there, _):
+        pid = connection.info.backend_pid
+        watched = {
+            "engine": "postgres",
+            "activity": {"target": spec(dsn18, 1)["target"], "sql": _activity(dsn18)},
+            "sessions": [[0, pid, pid]],
+            "os": True,
+            "trace": "off",
+        }
+        far = remote.RemoteWatch(there, remote.HostClock(there.clock), watched)
+        near = _core.Watch(json.dumps(watched))
+        t0_ns = _core.now_ns() + S // 5
+        for watch in (far, near):
+            watch.start(t0_ns, t0_ns + 2 * S)
+        connection.execute("select sum(n) from generate_series(1, 3000000) n")
+        while _core.now_ns() < t0_ns + 2 * S + S // 5:
+            time.sleep(0.05)
+        for watch in (far, near):
+            watch.stop()
+        over_ns = _core.now_ns()
+        far_run, far_reads = _figures(far, pid)
+        near_run, _ = _figures(near, pid)
+    # It has slept since its statement ended: both have read the same figure last, whenever that was.
+    assert near_run > 0
+    assert far_run == near_run
+    assert t0_ns - 2 * S < far_reads.min() and far_reads.max() < over_ns  # type: ignore[operator]
+
+
+def _activity(dsn: str) -> str:
+    from dbdyno.engines.postgres import observation
+
+    with connect.connect(dsn) as connection:
+        return observation.activity_sql(connection)
+
+
+def _figures(watch: Any, pid: int) -> tuple[int, pl.Series]:
+    """CPU of the process as of the last read, and when it was read."""
+    tables = watch.tables()
+    assert {"samples", "sampler", "host"} <= set(tables)
+    tasks = from_core("tasks", tables["tasks"]).filter(pl.col("pid") == pid).sort("before_ns")
+    return tasks["run_ns"][-1], tasks["before_ns"]
