@@ -7,8 +7,9 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from polars.testing import assert_frame_equal
@@ -205,15 +206,42 @@ def until(there: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_process_beside_derives_each_cell_and_concludes(made: Climb, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("each_s", "asked_at"), [(0.05, [1, 5, 9]), (0.25, [1, 4, 7, 10]), (0.9, list(range(1, 11)))]
+)
+def test_cells_that_are_soon_derived_wait_for_others(
+    each_s: float, asked_at: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dbdyno.conduct import deriving
+
+    clock_s, saved, done = 0.0, 0, 0
+    asked: list[int] = []
+    monkeypatch.setattr(deriving, "time", SimpleNamespace(process_time=lambda: clock_s))
+
+    def lines() -> Iterator[str]:
+        nonlocal saved
+        for saved in range(1, 11):  # noqa: B007
+            yield "\n"
+
+    def derive() -> None:
+        nonlocal clock_s, done
+        asked.append(saved)
+        clock_s += each_s * (saved - done)
+        done = saved
+
+    deriving.derive_each(lines(), derive)
+    assert asked == asked_at
+
+
+def test_a_process_beside_derives_cells_and_concludes(made: Climb, run: Run) -> None:
     derived = beside(run)
     try:
         pids = {task["pid"] for task in derived.tasks()}
         assert {task["role"] for task in derived.tasks()} == {"dbdyno"} and os.getpid() not in pids
-        for number, cell in enumerate(made.cells, 1):
+        for cell in made.cells:
             run.write_cell(cell)
             derived.more()
-            until(lambda n=number: len(run.parts.names()) == n)  # type: ignore[misc]
+            until(lambda: run.parts.names()[:1] == [made.cells[0].id])
         assert derived.cpu_s() > 0
         derived.finish(print)
     finally:

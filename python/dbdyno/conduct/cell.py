@@ -341,6 +341,7 @@ def _measure(
         status=status,
         reason=reason,
         wait_families=server.wait_families,
+        asides=any(job.asides for job in plan.variant(cell.variant).jobs),
     )
     return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
 

@@ -107,7 +107,6 @@ class RemoteMachine:
             return False
         finally:
             load.abort()
-            load.close()
 
     def revive(self) -> None:
         if self._agent.lost is None:
@@ -130,17 +129,16 @@ class LastingWatch(RemoteWatch):
         clock.measure()  # now, as a start has to be quick
         super().__init__(agent, clock, spec)
         self.lost: str | None = None
-        self._agent_, self._clock_ = agent, clock
         # process start times count from boot: whole ticks, and always the same, as they are part of a key
         self._ticks = round(clock.mapping().first.ns / TICK_NS)
 
     @property
     def bound_ns(self) -> int:
         """How well times of its tables are known on our clock."""
-        return self._clock_.mapping().bound_ns
+        return self._clock.mapping().bound_ns
 
     def start(self, t0_ns: int, t1_ns: int) -> None:
-        theirs = self._clock_.to_theirs
+        theirs = self._clock.to_theirs
         with self._noted():
             self._ask("start", t0_ns=theirs(t0_ns), t1_ns=theirs(t1_ns))
 

@@ -98,10 +98,11 @@ def _with_more(
     found: pl.DataFrame, reads: pl.DataFrame, t0: int, t1: int, figures: Sequence[str]
 ) -> pl.DataFrame:
     known = pl.col("status") == "ok"
+    always = [n for n in figures if not reads[n].null_count()]
+    growths = {n: pl.col(f"{n}_b") - pl.col(n) for n in always}
+    found = found.with_columns(pl.when(known & (g >= 0)).then(g).alias(n) for n, g in growths.items())
     for name in figures:
-        if not reads[name].null_count():
-            growth = pl.col(f"{name}_b") - pl.col(name)
-            found = found.with_columns(pl.when(known & (growth >= 0)).then(growth).alias(name))
+        if name in always:
             continue
         have = reads.filter(pl.col(name).is_not_null()).select(*TASK, "at_ns", name)
         a, b = (
@@ -138,8 +139,7 @@ def labelled(
     ends = []
     for suffix, end in (("_a", "from_ns"), ("_b", "to_ns")):
         upto = mine.filter(pl.col("at_ns") <= pl.col(end) + SAME_NS)
-        named = {n: f"{n}{suffix}" for n in figures}
-        ends.append(nearest(upto, key, end).select(*key, *figures).rename(named))
+        ends.append(nearest(upto, key, end).select(*key, **{f"{n}{suffix}": n for n in figures}))
     both = ends[1].join(ends[0], on=key, how="left", nulls_equal=True, maintain_order="left")
     growth = {
         n: pl.col(f"{n}_b") - pl.when(pl.col(f"{figures[0]}_a").is_null()).then(0).otherwise(f"{n}_a")

@@ -13,7 +13,7 @@ from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
 from dbdyno.account.window.trees import is_tree, outside, with_asides, with_ends, with_sessions
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import RawCell, once_a_cell
 from dbdyno.model.units import TICK_NS
 
 AGAIN_NS = 500_000_000
@@ -29,6 +29,7 @@ def cut_tasks(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each("cut_tasks", cells, _cut)
 
 
+@once_a_cell
 def reads_of(cell: RawCell) -> pl.DataFrame:
     """All reads of tasks that tell run and run queue, workers folded, with their instant ``at_ns``."""
     tasks = fold(cell.tables["tasks"].with_columns(middle().alias("at_ns")), workers(cell))
@@ -120,6 +121,8 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     missing = sessions_of(cell).join(read.filter(pl.col("role") == "session"), on="session", how="anti")
     if is_tree(cell):
         missing = missing.clear()  # its processes come and go: it may have had none
+    if missing.is_empty() and tries.is_empty():
+        return read.clear()
     why = tries.group_by("session").agg(pl.col("status").sort_by("before_ns").last())
     missing = missing.join(why, on="session", how="left").with_columns(role=pl.lit("session"))
     others = tries.filter(pl.col("role") != "session").join(read, on="role", how="anti")
