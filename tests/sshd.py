@@ -57,7 +57,7 @@ class Sshd:
             "-o",
             "IdentitiesOnly=yes",
         ]
-        return " ".join([*words, *known, *options])
+        return " ".join([*words, *options, *known])  # the first of several values counts
 
     def logins(self) -> list[int]:
         """Processes of sshd that serve one, as the user."""

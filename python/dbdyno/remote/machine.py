@@ -44,6 +44,8 @@ class RemoteMachine:
         """Its clock, by so many exchanges as there is time for beside a measurement."""
         trip_ns = max(1, HostClock(self._agent.clock, _LEAST).round_trip_ns)
         self.clock = HostClock(self._agent.clock, max(_LEAST, min(EXCHANGES, _MEASURING_NS // trip_ns)))
+        # process start times count from boot: whole ticks, the same in all windows, as they are part of keys
+        self._ticks = round(self.clock.mapping().first.ns / TICK_NS)
 
     @property
     def reached(self) -> Reached | None:
@@ -96,7 +98,7 @@ class RemoteMachine:
         return [(size, cached, within, status) for size, cached, within, status in answer.value]
 
     def watch(self, spec: Mapping[str, Any]) -> LastingWatch:
-        return LastingWatch(self._agent, self.clock, spec)
+        return LastingWatch(self._agent, self.clock, spec, self._ticks)
 
     def connects(self, engine: str, spec: Mapping[str, Any], same: Callable[[int], bool]) -> bool:
         load = RemoteLoad(self._agent, self.clock, engine, spec)
@@ -125,12 +127,12 @@ class RemoteMachine:
 class LastingWatch(RemoteWatch):
     """A watch that says that its host was lost, and does not fail with it: what it had read is lost."""
 
-    def __init__(self, agent: Agent, clock: HostClock, spec: Mapping[str, Any]) -> None:
+    def __init__(self, agent: Agent, clock: HostClock, spec: Mapping[str, Any], ticks: int) -> None:
+        """``ticks``: what their process start times are ahead of ours."""
         clock.measure()  # now, as a start has to be quick
         super().__init__(agent, clock, spec)
         self.lost: str | None = None
-        # process start times count from boot: whole ticks, and always the same, as they are part of a key
-        self._ticks = round(clock.mapping().first.ns / TICK_NS)
+        self._ticks = ticks
 
     @property
     def bound_ns(self) -> int:
