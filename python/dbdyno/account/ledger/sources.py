@@ -31,6 +31,7 @@ from dbdyno.account.ledger.source_readings import (
 )
 from dbdyno.model.brief import BRIEF, MAIN
 from dbdyno.model.column import CELL
+from dbdyno.model.rawtables import OF_CLIENT
 from dbdyno.model.session_time import UNLABELLED
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import ByCell, Tables, empty, rows
@@ -96,7 +97,8 @@ def sessions_cpu(cut: Tables) -> Iterator[SourceReading]:
 def machine(cut: Tables) -> Iterator[SourceReading]:
     """CPUs that the machine used: the sum of all tasks we know against the whole."""
     used = _with_ended(cut, None)
-    source = f"{used.source}, driver included"
+    drives = cut["cut_tasks"]["role"].is_in(["driver"]).any()
+    source = f"{used.source}, driver included" if drives else used.source
     yield SourceReading("cpu_used_machine", source, used.cores, "cores", used.status, used.reason)
     busy, status = _busy(cut)
     yield SourceReading("cpu_used_machine", "host", busy, "cores", status, _TICKS, _ticks(cut, busy), ANY)
@@ -306,6 +308,7 @@ def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
     """Table ``data_sources`` of all cells."""
     made: list[dict[str, Any]] = []
     tables = {name: cut.get(name, empty(name)) for name in _NEEDED}
+    tables["cut_tasks"] = tables["cut_tasks"].filter(pl.col("pid") < OF_CLIENT)
     parts = ByCell({**tables, "ledger": ledger})
     for cell in cut["windows"]["cell"]:
         mine = parts.of(cell)
