@@ -28,6 +28,7 @@ from dbdyno.stats.estimates import students_quantile
 SIZES = (("128MB", 16_384, (1, 100)), ("1GB", 131_072, (1, 100)), ("4GB", 524_288, (1,)))
 """Shared buffers, their number, sessions that have touched all of them."""
 _READS = 5
+_ASKED = "select pid from pg_stat_activity where application_name = 'dbdyno' and pid <> pg_backend_pid()"
 _WINDOW_NS = 10 * 10**9
 
 
@@ -124,14 +125,16 @@ def _beside(bench: Bench, sessions: int, count: int, seconds: float) -> None:
     with load(bench, sessions) as running, open_server("postgres", Target(dsn=dsn)) as opened:
         plan = resolve_observation(Experiment(name="observed", observation=Observation()), 2, "")
         memory = MeasurementMemory(opened, plan, MachineClock())
-        spent: list[float] = []
+        spent: list[tuple[float, float]] = []  # seconds here, and of the server's process that is asked
 
         def read() -> None:
+            with psycopg.connect(dsn, autocommit=True) as other:
+                asked = [int(row[0]) for row in other.execute(_ASKED).fetchall()]
             while not ended.wait(1):
                 if at_work.is_set():
-                    begun = time.thread_time()
+                    begun, before_ms = time.thread_time(), _run_ms(asked)
                     memory.beside(_WINDOW_NS)
-                    spent.append(time.thread_time() - begun)
+                    spent.append((time.thread_time() - begun, (_run_ms(asked) - before_ms) / 1000))
 
         reading = threading.Thread(target=read)
         reading.start()
@@ -148,9 +151,10 @@ def _beside(bench: Bench, sessions: int, count: int, seconds: float) -> None:
         reading.join()
     half = students_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     low, mean, high = (math.exp(statistics.fmean(logs) + d) for d in (-half, 0, half))
+    here, there = (100 * sum(of) / on_s for of in zip(*spent, strict=True))
     print(
         f"memory beside pgbench -S -c {sessions}: throughput ratio {mean:.4f} [{low:.4f}, {high:.4f}] over "
-        f"{len(logs)} pairs (wanted >= 0.99); {sum(s > 0.005 for s in spent)} reads, CPU here "
-        f"{100 * sum(spent) / on_s:.2f} % of one CPU",
+        f"{len(logs)} pairs (wanted >= 0.99); {sum(s > 0.005 for s, _ in spent)} reads, CPU here "
+        f"{here:.2f} % and of the server {there:.2f} % of one CPU",
         flush=True,
     )

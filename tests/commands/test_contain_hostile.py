@@ -171,7 +171,7 @@ def test_whoever_forks_without_end_is_killed(
         assert row["outcome"] in ("signal", "exit", "timeout")
         assert any(words in row["detail"] for words in ("300 tasks", "fork", "timeout"))
         assert row["end_ns"] - row["start_ns"] < 25 * S
-        assert processes.tree(made.launcher) == {made.launcher}
+        eventually(lambda: processes.tree(made.launcher) == {made.launcher})  # the killed take time
         (row,) = made.run("true")
         assert row["outcome"] == "ok"
 

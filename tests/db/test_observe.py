@@ -144,7 +144,7 @@ def test_ctrl_c_keeps_whole_windows_and_the_one_under_way(bench: Bench, tmp_path
         eventually(lambda: _cells(bench, observing.pid))
         time.sleep(1.5)  # so that more than a second of the next window has been
         observing.send_signal(signal.SIGINT)
-        output, errors = observing.communicate(timeout=60)
+        output, errors = observing.communicate(timeout=180)
     assert observing.returncode == 0, errors  # that is how it is ended
     assert "observing cost" in output
     windows = bench.last()["windows"]
@@ -158,7 +158,7 @@ def test_ctrl_c_before_the_time_asked_for_is_cut_short(bench: Bench) -> None:
     with bench.background("observe", "--dsn", bench.dsn, "--for", "60s", "--window", "1s") as observing:
         eventually(lambda: _cells(bench, observing.pid))
         observing.send_signal(signal.SIGINT)
-        _, errors = observing.communicate(timeout=60)
+        _, errors = observing.communicate(timeout=180)
     assert observing.returncode == 130, errors
     assert bench.last()["run"]["status"] == "cut short"
 
@@ -191,7 +191,7 @@ def test_the_server_restarts_in_the_middle(fresh_bench: Bench, tmp_path: Path) -
         eventually(lambda: bench.ask(watching), 60)
         time.sleep(3 + time.monotonic() - began)
         observing.send_signal(signal.SIGINT)
-        _, errors = observing.communicate(timeout=60)
+        _, errors = observing.communicate(timeout=180)
     assert observing.returncode == 0, errors
     assert "the server is away" in errors
     assert "the server is back" in errors
@@ -213,7 +213,7 @@ def test_a_server_gone_for_good_leaves_what_was_measured(fresh_bench: Bench) -> 
     with bench.background("observe", "--dsn", bench.dsn, "--window", "1s", "--for", "8s") as observing:
         eventually(lambda: _cells(bench, observing.pid))
         os.kill(int(bench.status()["pid"]), signal.SIGQUIT)  # immediate shutdown
-        _, errors = observing.communicate(timeout=90)
+        _, errors = observing.communicate(timeout=180)
     assert observing.returncode == 5, errors
     run = bench.last()["run"]
     assert run["status"] == "cut short"
@@ -229,7 +229,7 @@ def test_rights_revoked_in_the_middle_change_what_is_known(bench: Bench, tmp_pat
         before = len(_cells(bench, observing.pid))
         eventually(lambda: len(_cells(bench, observing.pid)) >= before + 2)
         observing.send_signal(signal.SIGINT)
-        _, errors = observing.communicate(timeout=60)
+        _, errors = observing.communicate(timeout=180)
     assert observing.returncode == 0, errors
     assert "sessions of other users: not permitted" in errors  # said when it happened
     document = bench.last()
@@ -258,7 +258,7 @@ def test_beside_a_run_of_dbdyno(bench: Bench) -> None:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 2)
         document = observed(bench, "--for", "2s")
         run.send_signal(signal.SIGINT)
-        run.communicate(timeout=60)
+        run.communicate(timeout=180)
     assert run.returncode == 130
     assert len(sessions(document)) >= 2
     (window,) = document["windows"]

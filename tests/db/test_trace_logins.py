@@ -216,6 +216,21 @@ def test_a_login_that_stays_in_the_trigger_is_let_through(site: Site) -> None:
     assert site.ask("select from pg_event_trigger") == []
 
 
+def test_a_standby_lets_everybody_in_after_the_removal(site: Site) -> None:
+    """While the database is marked as having login triggers, and has none, a standby refuses all logins."""
+    marked = "select dathasloginevt from pg_database where datname = current_database()"
+    site.install("--at", "1")
+    assert site.ask(marked) == [(True,)]
+    assert "removed login trace" in site.dbdyno("--remove").stdout
+    assert site.ask(marked) == [(False,)]
+    site.ask("create function other() returns event_trigger language plpgsql as 'begin end'")
+    site.ask("create event trigger other on login execute function other()")
+    site.install("--at", "1")
+    site.dbdyno("--remove")
+    assert site.ask(marked) == [(True,)]
+    site.ask("drop event trigger other; drop function other")
+
+
 def test_the_kill_switch(site: Site) -> None:
     site.install("--at", "1")
     site.ask("alter system set dbdyno.trace_logins = off")

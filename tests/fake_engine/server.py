@@ -11,8 +11,10 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import NoSuchDatabase, ServerLost, UsageError
+from dbdyno.model.machine import Machine
 from dbdyno.model.plan import (
     Calibration,
     Cell,
@@ -79,6 +81,8 @@ class FakeClock:
 
 class FakeServer:
     """See :class:`dbdyno.model.protocols.Server`."""
+
+    machine: Machine = HERE
 
     def __init__(self, target: Target) -> None:
         self._dsn = target.dsn

@@ -7,8 +7,10 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import UsageError
+from dbdyno.model.machine import Machine
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Parameter, Workload
 from dbdyno.model.protocols import Capacity, Load, Target
 from dbdyno.model.rawtables import CLIENT_BACKEND
@@ -53,6 +55,7 @@ class SecondServer:
     a cycle."""
 
     wait_families = wait_families()
+    machine: Machine = HERE
     counting = statement_counting = settings = scripts = calibrating = pooling = snapshots = truths = (
         tables
     ) = checking = commands = resetting = planning = caching = conditions = login_tracing = None

@@ -23,6 +23,7 @@ def cell(executions: list[dict[str, Any]], samples: list[dict[str, Any]] | None 
     meta = CellMeta(
         cell=plan_cell(2), workload=LIO, calibration=None, driver_threads=1, usable_cpus=os.cpu_count() or 1,
         status="ok", wait_families=engines.wait_families("command"), start_ns=0, t0_ns=0, t1_ns=S, end_ns=S,
+        asides=True,
     )  # fmt: skip
     made = {"executions": rows("executions", executions), "samples": rows("samples", samples or [])}
     return RawCell(meta, {name: made.get(name, empty(name)) for name in RAW})

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from pydantic import TypeAdapter
 
 from dbdyno.cli.app import app
+from dbdyno.conclude import catalogue
 from dbdyno.conclude.catalogue import Entry, claim, entries, entry
 from dbdyno.conclude.catalogue.__main__ import page
 from dbdyno.model.claim import Claim, Estimate
@@ -103,3 +104,10 @@ def test_explain_prints_an_entry_or_all_questions() -> None:
     ]
     one = run.invoke(app, ["explain", "cpu-wait"])
     assert one.exit_code == 0 and entry("cpu-wait").question in one.output
+
+
+def test_no_unit_is_said_twice() -> None:
+    """A format of a duration, a size or a share has its unit."""
+    files = sorted(Path(catalogue.__file__).parent.glob("*.toml"))
+    twice = re.compile(r":(?:seconds|ns|size|percent)\} (?:ns|us|ms|s|B|bytes|%)(?![a-zA-Z])")
+    assert files and [f.name for f in files if twice.search(f.read_text())] == []

@@ -14,7 +14,7 @@ from dbdyno import present
 from dbdyno.model import command_words
 from dbdyno.model.plan import Variant
 from dbdyno.model.results import Results
-from dbdyno.present import report, rungs
+from dbdyno.present import commands, report, rungs
 from dbdyno.present.commands_charts import gantt, parallelism, speed_ups
 from dbdyno.present.document import Block, Chart, Section, Table, walk
 from dbdyno.present.media import markdown, text
@@ -119,3 +119,13 @@ def test_exports_hold_every_execution(grid: Results, tmp_path: Path) -> None:
     assert {"mean_ns", "sd_ns", "min_ns", "median_ns", "max_ns"} <= set(found["execution_rates"][0])
     names = {p.name for p in present.export(grid, None, "csv", tmp_path / "out")}
     assert {"execution_rates.csv", "execution_times.csv"} <= names
+
+
+def test_work_a_second_is_a_column_where_it_is_no_runs() -> None:
+    xz = job("xz").model_copy(update={"work_unit": "files"})
+    results = made((Variant(name="base", jobs=(xz,)),), amdahl(0.13), change=lambda row: row | {"work": 40.0})
+    (table,) = [b for b in walk(commands.brief(results)) if isinstance(b, Table)]
+    at = [c.head for c in table.columns].index("files/s")
+    (row,) = table.rows
+    assert row.cells[at].value == pytest.approx(20, rel=0.05)  # 40 files in 2 s
+    assert "runs/s" not in [c.head for c in table.columns]

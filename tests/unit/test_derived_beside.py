@@ -7,8 +7,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from polars.testing import assert_frame_equal
@@ -16,11 +18,13 @@ from tests.fakery import WITH_ENGINES, Climb, climb
 from tests.unit.test_observe_conduct import LAW, Told, planned
 
 from dbdyno import conduct, observe
+from dbdyno.cli import screen
 from dbdyno.conduct.derive import Part
-from dbdyno.conduct.deriving import Deriving, deriving
+from dbdyno.conduct.deriving import Deriving, deriving, finish
 from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
+from dbdyno.model.errors import Interrupted
 from dbdyno.model.protocols import Progress, Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
@@ -205,15 +209,42 @@ def until(there: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_process_beside_derives_each_cell_and_concludes(made: Climb, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("each_s", "asked_at"), [(0.05, [1, 5, 9]), (0.4, [1, 4, 7, 10]), (1.5, list(range(1, 11)))]
+)
+def test_cells_that_are_soon_derived_wait_for_others(
+    each_s: float, asked_at: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dbdyno.conduct import deriving
+
+    clock_s, saved, done = 0.0, 0, 0
+    asked: list[int] = []
+    monkeypatch.setattr(deriving, "time", SimpleNamespace(process_time=lambda: clock_s))
+
+    def lines() -> Iterator[str]:
+        nonlocal saved
+        for saved in range(1, 11):  # noqa: B007
+            yield "\n"
+
+    def derive() -> None:
+        nonlocal clock_s, done
+        asked.append(saved)
+        clock_s += each_s * (saved - done)
+        done = saved
+
+    deriving.derive_each(lines(), derive)
+    assert asked == asked_at
+
+
+def test_a_process_beside_derives_cells_and_concludes(made: Climb, run: Run) -> None:
     derived = beside(run)
     try:
         pids = {task["pid"] for task in derived.tasks()}
         assert {task["role"] for task in derived.tasks()} == {"dbdyno"} and os.getpid() not in pids
-        for number, cell in enumerate(made.cells, 1):
+        for cell in made.cells:
             run.write_cell(cell)
             derived.more()
-            until(lambda n=number: len(run.parts.names()) == n)  # type: ignore[misc]
+            until(lambda: run.parts.names()[:1] == [made.cells[0].id])
         assert derived.cpu_s() > 0
         derived.finish(print)
     finally:
@@ -258,3 +289,15 @@ def test_where_that_process_dies_the_end_makes_the_rest(made: Climb, run: Run) -
 def test_an_engine_with_a_clock_of_its_own_is_derived_in_this_process(run: Run) -> None:
     with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:
         assert derived.tasks() == []
+
+
+def test_who_will_not_wait_for_the_results_is_told_that_the_measurements_are_kept(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:
+        derived.finish = mock.Mock(side_effect=Interrupted)  # type: ignore[method-assign]
+        with pytest.raises(Interrupted) as end:
+            finish(derived, run, lambda _: None)
+    assert end.value.kept == run.id
+    screen.interrupted(end.value, "anything was measured")
+    assert f"dbdyno show {run.id}" in capsys.readouterr().err

@@ -33,7 +33,7 @@ ASK = """
 import json, sys
 from dbdyno.engines.postgres import connect
 from dbdyno.engines.postgres.presence import presence
-print(json.dumps(presence(connect.connect(sys.argv[1]))))
+print(json.dumps(presence(connect.connect(sys.argv[1]))[:5]))
 """
 LAST_PID = "/proc/sys/kernel/ns_last_pid"
 

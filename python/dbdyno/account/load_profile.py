@@ -163,7 +163,7 @@ def _rows(figures: pl.DataFrame) -> Iterator[dict[str, Any]]:
     known = figures.drop_nulls("total")
     sums = known.group_by("name").agg(pl.col("total", "wall_s").sum(), n=pl.len())
     summed = {name: more for name, *more in sums.rows()}
-    ratios = {column: _ratios(known, divisor) for column, divisor in _PER.items()}
+    ratios = _ratios(known)
     columns = ("name", "unit", "status", "source")
     said = (f.select(columns).unique("name", keep="first") for f in (figures, known))  # a known one is better
     told = {row["name"]: row for rows_of_names in said for row in rows_of_names.to_dicts()}
@@ -171,7 +171,7 @@ def _rows(figures: pl.DataFrame) -> Iterator[dict[str, Any]]:
         row = dict(told[name])
         if name in summed:
             total, wall, n = summed[name]
-            by = {} if name == OWN_SAMPLES else {column: of.get(name) for column, of in ratios.items()}
+            by = {} if name == OWN_SAMPLES else {c: ratios[d].get(name) for c, d in _PER.items()}
             row |= {
                 "total": total,
                 "per_s": total / wall if wall else None,
@@ -179,29 +179,33 @@ def _rows(figures: pl.DataFrame) -> Iterator[dict[str, Any]]:
             }  # a window that never began is 0 s
             row["status"] = row["status"] if n == cells else f"{n} of {cells} windows"
         yield row
-    yield _hit_ratio(figures, known)
+    yield _hit_ratio(figures, ratios)
 
 
-def _ratios(known: pl.DataFrame, divisor: str) -> dict[str, float]:
-    """Of each figure to ``divisor``, over the cells that know both."""
-    by = known.filter(pl.col("name") == divisor).select("cell", by="total")
-    both = (
-        known.select("cell", "name", "total")
-        .join(by, on="cell")
-        .group_by("name")
-        .agg(pl.col("total", "by").sum())
-    )
-    return {name: total / by for name, total, by in both.rows() if by > 0}
+_LOGICAL, _PHYSICAL = "logical reads", "physical reads"
+_DIVISORS = (*_PER.values(), _LOGICAL)
 
 
-def _hit_ratio(figures: pl.DataFrame, known: pl.DataFrame) -> dict[str, Any]:
-    logical, physical = "logical reads", "physical reads"
+def _ratios(known: pl.DataFrame) -> dict[str, dict[str, float]]:
+    """By divisor: of each figure to it, over the cells that know both."""
+    total = pl.col("total")
+    by = known.group_by("cell").agg(total.filter(pl.col("name") == d).first().alias(d) for d in _DIVISORS)
+    both = known.select("cell", "name", "total").join(by, on="cell").group_by("name")
+    sums = both.agg(
+        sum_.alias(f"{d}{end}")
+        for d in _DIVISORS
+        for end, sum_ in (("", total.filter(pl.col(d).is_not_null()).sum()), ("_by", pl.col(d).sum()))
+    ).to_dicts()
+    return {d: {r["name"]: r[d] / r[f"{d}_by"] for r in sums if r[f"{d}_by"] > 0} for d in _DIVISORS}
+
+
+def _hit_ratio(figures: pl.DataFrame, ratios: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     row: dict[str, Any] = {"name": HIT_RATIO, "unit": "ratio", "source": "engine counters"}
-    if (misses := _ratios(known, logical).get(physical)) is not None:
+    if (misses := ratios[_LOGICAL].get(_PHYSICAL)) is not None:
         return row | {"total": 1 - misses, "status": "ok"}
     unknown = figures.filter((pl.col("cell") == figures["cell"][0]) & pl.col("total").is_null())
     bad = dict(unknown.select("name", "status").rows())
-    return row | {"status": bad.get(logical) or bad.get(physical) or "no logical reads"}
+    return row | {"status": bad.get(_LOGICAL) or bad.get(_PHYSICAL) or "no logical reads"}
 
 
 TOP = 10

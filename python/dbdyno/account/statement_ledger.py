@@ -10,6 +10,7 @@ All seconds add up to those of the ledger (in the sampled tier, of CPU and run q
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from dbdyno.model.column import CELL
@@ -24,6 +25,7 @@ SAMPLES, TICKS = "activity samples", "scheduler trace, by clock ticks"
 _KEY = ("query_id", "query_status", "worker")
 _STRICT = (1.96 / 3.5) ** 2
 """A contradiction is one of 3.5 standard errors: there are many statements."""
+_ROUNDING = 1e-9
 
 
 def statement_ledger(tables: Tables) -> pl.DataFrame:
@@ -82,19 +84,18 @@ def _traced(waits: pl.DataFrame, client: pl.Expr) -> pl.DataFrame:
 
 def _slices(waits: pl.DataFrame) -> pl.DataFrame:
     rows = waits.group_by(_KEY, maintain_order=True).agg(pl.col("run", "came", "left", "run_samples").sum())
-    whole, ticks = pl.col("run").sum(), pl.col("run_samples").sum()
-    share = pl.col("run_samples") / ticks
-    ends = wilson(share, ticks)
-    strict = wilson(share, ticks * _STRICT)
-    least, most = pl.col("run") - pl.col("came"), pl.col("run") + pl.col("left")
-    apart = (ticks > 0) & ((strict[0] * whole > most) | (strict[1] * whole < least)).any()
-    return rows.select(
-        *_KEY, "run_samples", account=pl.lit("run"),
-        value=pl.when(apart).then(share * whole).otherwise("run"),
-        low=pl.when(apart).then(ends[0] * whole).otherwise(least.clip(0.0)),
-        high=pl.when(apart).then(ends[1] * whole).otherwise(pl.min_horizontal(most, whole)),
-        source=pl.when(apart).then(pl.lit(TICKS)).otherwise(pl.lit(TRACE)),
-    )  # fmt: skip
+    run, came, left, met = (rows[n].to_numpy() for n in ("run", "came", "left", "run_samples"))
+    whole, ticks = run.sum(), met.sum()
+    least, most = run - came, run + left
+    value, low, high, source = run, least.clip(0.0), np.minimum(most, whole), TRACE
+    if ticks > 0:
+        strict = wilson(met / ticks, ticks * _STRICT)
+        beyond = np.maximum(strict[0] * whole - most, least - strict[1] * whole)
+        if (beyond > _ROUNDING * whole).any():  # of none there may be 1e-18
+            ends = wilson(met / ticks, ticks)
+            value, low, high, source = met / ticks * whole, ends[0] * whole, ends[1] * whole, TICKS
+    made = rows.select(*_KEY, "run_samples", account=pl.lit("run"), source=pl.lit(source))
+    return made.hstack([pl.Series("value", value), pl.Series("low", low), pl.Series("high", high)])
 
 
 def _sampled(mine: Tables, window: dict[str, float], client: pl.Expr) -> pl.DataFrame:

@@ -228,7 +228,11 @@ def compare(
         made = made or comparing.compare_variants(conduct.derived_of(record), options)
         _show(made, (), output, as_json)
         return
-    _show(*_runs(*_two_runs(first, second, options, store), options, asked), output, as_json)
+    two = _two_runs(first, second, options, store)
+    made, behind = _runs(*two, options, asked)
+    _show(made, behind, output, as_json)
+    if two[0].plan.jobs and not behind and not as_json:
+        screen.note("as two machines (one thread, equal load, crossing, per core): --machines")
 
 
 def _show(made: Comparison | None, machines: Sequence[Machines], output: Path | None, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
@@ -16,9 +17,16 @@ import click
 
 from dbdyno import conduct
 from dbdyno.cli import screen
-from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
+from dbdyno.cli.options import (
+    bin_dir_option,
+    dsn_option,
+    engine_option,
+    json_option,
+    print_json,
+    server_ssh_options,
+)
 from dbdyno.engines import DEFAULT
-from dbdyno.model.errors import EXIT_OFF, DbdynoError
+from dbdyno.model.errors import EXIT_OFF, DbdynoError, UsageError
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 if TYPE_CHECKING:
@@ -42,6 +50,7 @@ def _duration(_context: click.Context, _option: click.Parameter, value: str) -> 
 @click.command()
 @engine_option("System to look at.")
 @dsn_option
+@server_ssh_options
 @bin_dir_option
 @click.option(
     "--fix",
@@ -76,6 +85,8 @@ def _duration(_context: click.Context, _option: click.Parameter, value: str) -> 
 def doctor(
     engine: str | None,
     dsn: str | None,
+    server_ssh: str | None,
+    ssh_command: str | None,
     bin_dir: Path | None,
     fix: bool,
     strict: bool,
@@ -97,14 +108,20 @@ def doctor(
     Examples:
       dbdyno doctor
       dbdyno doctor --dsn "host=db1 dbname=app user=monitor" --all
+      dbdyno doctor --dsn "host=db1 dbname=app" --server-ssh dba@db1
       dbdyno doctor --look 60s --flush /var/lib/postgresql
       dbdyno doctor --dsn service=prod --fix
       dbdyno doctor --json | jq '.checks[] | select(.state == "bad")'
     """
     from dbdyno.model.protocols import Target
 
-    target = Target(dsn=dsn, bin_dir=bin_dir)
-    with conduct.diagnosed(engine or DEFAULT, target, look_ns=look, flush=flush) as found:
+    if server_ssh is not None and flush is not None:
+        raise UsageError("--flush writes on this host", f"run dbdyno doctor --flush on {server_ssh}")
+    with contextlib.ExitStack() as stack:
+        machine = stack.enter_context(conduct.server_machine(server_ssh, ssh_command))
+        target = Target(dsn=dsn if server_ssh is None else dsn or "", bin_dir=bin_dir, machine=machine)
+        looked = conduct.diagnosed(engine or DEFAULT, target, look_ns=look, flush=flush)
+        found = stack.enter_context(looked)
         missing = [s for s in found.sources if s.status != "ok"]
         if as_json:
             print_json(_document(found))

@@ -85,6 +85,8 @@ class LiveProgress(NullProgressListener):
         self._print(f"{server.engine} {server.version} at {server.where}")
         for name, words in server.clock.items():
             self._print(f"{name}: {words}")
+        if server.reached is not None:
+            self._print(f"server's host: {server.reached.words}")
         if not server.here:
             self._print(f"server not on this host: {server.here_detail}", "yellow")
 

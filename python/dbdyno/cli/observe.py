@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbdyno import conduct, drive, observe, present
+from dbdyno import conduct, drive, present
 from dbdyno.cli import screen
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.options import (
@@ -20,6 +20,7 @@ from dbdyno.cli.options import (
     open_store,
     print_json,
     running_dsn_option,
+    server_ssh_options,
     snapshots_option,
     store_option,
     waits_options,
@@ -30,11 +31,13 @@ from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from dbdyno.cli.observe_listeners import LiveObservation, ObservationLines
-    from dbdyno.model.plan import Observation
+    from dbdyno.model.machine import Machine
+    from dbdyno.model.plan import Experiment, Observation
 
 
 @click.command("observe")
 @running_dsn_option
+@server_ssh_options
 @click.option("--recipe", metavar="NAME|FILE", help="Recipe with a table [observation]; options override it.")
 @click.option("--for", "duration", metavar="TIME", help="Duration.  [default: until Ctrl-C or q]")
 @click.option("--window", metavar="TIME", help="Duration of a window.  [default: 10s]")
@@ -93,15 +96,11 @@ def observe_command(**options: Any) -> None:
       dbdyno observe --dsn "host=/run/postgresql dbname=app user=monitor" --for 60s
       dbdyno observe --only-user app --only-database prod --window 30s
       dbdyno observe --dsn service=prod --for 10min --quiet --report prod.html
+      dbdyno observe --dsn "host=db1 dbname=app user=monitor" --server-ssh dba@db1
       dbdyno observe --for 20s --json | jq .findings
       dbdyno observe --only-user app --when 'sessions in (10,20,30)' --do 'trace 10s'
       dbdyno observe --when 'cpu_wait > 30% for 3s' --do 'profile 10s' --do snapshot
     """
-    from dbdyno.cli.observe_listeners import LiveObservation
-    from dbdyno.model.plan import Observation
-
-    labels = labels_of(options)
-    host = observe.host()
     names = ("duration", "window", "user", "database", "application", "pids")
     experiment = conduct.observation_of(
         {
@@ -111,6 +110,7 @@ def observe_command(**options: Any) -> None:
                 "waits",
                 "snapshots",
                 "memory",
+                "server_ssh",
                 "engine",
                 *(o.key for o in optional_sources()),
             )
@@ -119,8 +119,17 @@ def observe_command(**options: Any) -> None:
         options["recipe"],
         **{n: options[n] for n in names},
     )
+    with conduct.server_machine(experiment.server_ssh, options["ssh_command"]) as machine:
+        _observe(options, experiment, machine)
+
+
+def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) -> None:
+    from dbdyno.cli.observe_listeners import LiveObservation
+    from dbdyno.model.plan import Observation
+
+    labels, host = labels_of(options), conduct.host_of(machine)
     plan = conduct.observation_plan(experiment, host)
-    target = conduct.observed_target(experiment.engine, options["dsn"])
+    target = conduct.observed_target(experiment.engine, options["dsn"], machine)
     listener = _listener(options, experiment.observation or Observation())
     interrupt = drive.Interrupt(listener.heard)
     if isinstance(listener, LiveObservation):
@@ -132,8 +141,8 @@ def observe_command(**options: Any) -> None:
             made = conduct.observe_server(
                 plan, host, target, open_store(options["store"]), listener, interrupt, labels
             )
-        except drive.Interrupted:
-            screen.error("stopped before the first second was over; nothing was kept")
+        except drive.Interrupted as e:
+            screen.interrupted(e, "the first second was over")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     _end(made, options, interrupt)
 

@@ -75,6 +75,8 @@ class ObservationLines(NullObservationListener):
     def opened(self, environment: Environment) -> None:
         server = environment.server
         self._print(f"{server.engine} {server.version} at {server.where}")
+        if server.reached is not None:
+            self._print(f"server's host: {server.reached.words}")
         if not server.here:
             self.notice(f"server not on this host, only its own figures are known: {server.here_detail}")
         for text in unseen(environment):
@@ -190,6 +192,8 @@ class LiveObservation(NullObservationListener):
         self._header = replace(
             self._header, server=f"{server.engine} {server.version} at {server.where.split(', database')[0]}"
         )
+        if server.reached is not None:
+            self.notice(f"server's host: {server.reached.words}")
         if not server.here:
             self.notice(f"server not on this host, only its own figures are known: {server.here_detail}")
         for text in unseen(environment):

@@ -91,6 +91,22 @@ running_dsn_option = _dsn_option('the embedded PostgreSQL if it runs, else ""')
 """For commands that look at a server and start none."""
 
 
+def server_ssh_options(f: _F) -> _F:
+    """``--server-ssh``, ``--ssh-command``."""
+    f = click.option(
+        "--ssh-command",
+        metavar="COMMAND",
+        envvar="DBDYNO_SSH_COMMAND",
+        help="The ssh client for --server-ssh, with options: 'ssh -p 2222'.  [default: ssh]",
+    )(f)
+    return click.option(
+        "--server-ssh",
+        metavar="[USER@]HOST",
+        help="The server's host, where that is another: it is observed there, over your own ssh. Nothing is "
+        "installed there (docs/remote.md).",
+    )(f)
+
+
 def bin_dir_option(f: _F) -> _F:
     return click.option(
         "--pg-bin",

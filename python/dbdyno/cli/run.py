@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbdyno import conduct, drive, observe, present
+from dbdyno import conduct, drive, present
 from dbdyno.cli import command_options as commands
 from dbdyno.cli import completion, screen
 from dbdyno.cli.command_options import command_options
@@ -24,6 +24,7 @@ from dbdyno.cli.options import (
     memory_option,
     open_store,
     print_json,
+    server_ssh_options,
     snapshots_option,
     store_option,
     waits_options,
@@ -36,6 +37,7 @@ from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
+    from dbdyno.model.machine import Machine
     from dbdyno.model.plan import Plan
     from dbdyno.model.protocols import Target
 
@@ -152,6 +154,7 @@ if TYPE_CHECKING:
 @engine_option("System under load.")
 @dsn_option
 @connection_words
+@server_ssh_options
 @bin_dir_option
 @click.option(
     "--setting",
@@ -193,6 +196,7 @@ def run(**options: Any) -> None:
       dbdyno run lio --rates 100:2000:x1.5 --sessions 32
       dbdyno run lio --rates auto --target 'p99<20ms'
       dbdyno run -f queries.sql --dsn service=reporting --sessions 1:64:x2
+      dbdyno run lio --dsn "host=db1 dbname=app" --server-ssh dba@db1
       dbdyno run -b tpcb-like -b select-only@9 -c 8 -j 2 -T 60
       dbdyno run tpcb-like --sessions 1,8 --reset each
       dbdyno run -f pay.sql -D warehouses=10 --max-tries 5 -r
@@ -210,9 +214,25 @@ def run(**options: Any) -> None:
             screen.say(name)
         return
     options["dsn"] = dsn_of(options)
+    request = _request(options)
+    where = conduct.server_ssh(request)
+    _check_reach(where, options)
+    with conduct.server_machine(where, options["ssh_command"]) as machine:
+        _run(options, request, machine)
+
+
+def _check_reach(where: str | None, options: dict[str, Any]) -> None:
+    if where is not None and options["dsn"] is None:
+        raise UsageError(
+            "--server-ssh names the host of a server of yours, and no server was named",
+            "--dsn says which; the embedded server runs on this host",
+        )
+
+
+def _run(options: dict[str, Any], request: conduct.Request, machine: Machine) -> None:
     labels = labels_of(options)
-    host = observe.host()
-    plan, workload = conduct.planned(_request(options), host)
+    host = conduct.host_of(machine)
+    plan, workload = conduct.planned(request, host)
     if options["dry_run"]:
         from dbdyno.plan import supposed
 
@@ -229,15 +249,15 @@ def run(**options: Any) -> None:
                 plan,
                 workload,
                 host,
-                _target(options, plan),
+                _target(options, plan, machine),
                 open_store(options["store"]),
                 progress,
                 interrupt,
                 labels,
                 all_variants=options["all_variants"],
             )
-        except drive.Interrupted:
-            screen.error("stopped before anything was measured; nothing was kept")
+        except drive.Interrupted as e:
+            screen.interrupted(e, "anything was measured")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     results = conduct.results_of(record)
     if options["as_json"]:
@@ -277,6 +297,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
         "log_calls",
         "snapshots",
         "memory",
+        "server_ssh",
         "waits",
         *(o.key for o in optional_sources()),
         "engine",
@@ -317,7 +338,7 @@ def _words(options: dict[str, Any]) -> tuple[str | None, list[str]]:
     return (named[0] if named else None), [*options["params"], *(w for w in words if "=" in w)]
 
 
-def _target(options: dict[str, Any], plan: Plan) -> Target:
+def _target(options: dict[str, Any], plan: Plan, machine: Machine) -> Target:
     from dbdyno.model.protocols import Target
     from dbdyno.plan import parse_params
 
@@ -328,4 +349,5 @@ def _target(options: dict[str, Any], plan: Plan) -> Target:
         bin_dir=options["bin_dir"],
         sessions=plan.top + conduct.EXTRA_CONNECTIONS,
         settings=settings,
+        machine=machine,
     )

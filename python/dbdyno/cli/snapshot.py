@@ -19,6 +19,7 @@ from dbdyno.cli.options import (
     labels_of,
     print_json,
     running_dsn_option,
+    server_ssh_options,
     store_option,
 )
 from dbdyno.cli.screen import aligned, note, width
@@ -28,6 +29,7 @@ from dbdyno.model.units import NS_PER_S, counted, format_ns, parse_duration_ns
 from dbdyno.store.listing import default_root
 
 if TYPE_CHECKING:
+    from dbdyno.model.protocols import Target
     from dbdyno.model.snapshot import Snapshot, SnapshotInfo
     from dbdyno.store import SnapshotStore
     from dbdyno.store.snapshot_catalog import Entry
@@ -38,6 +40,7 @@ _SHORTEST_S = 1.0
 @click.group("snapshot", cls=Commands, invoke_without_command=True)
 @click.option("--name", metavar="NAME", help="A name; it works wherever a snapshot is asked for.")
 @running_dsn_option
+@server_ssh_options
 @click.option(
     "--database", "databases", metavar="NAME", multiple=True, help="Read this database; repeatable."
 )
@@ -80,12 +83,22 @@ def snapshot(**options: Any) -> None:
 
 
 def _take(options: Mapping[str, Any], name: str | None, every_s: float | None) -> None:
+    from dbdyno import conduct
+    from dbdyno.engines import checked
+
+    engine = checked(options["engine"])
+    with conduct.server_machine(options["server_ssh"], options["ssh_command"]) as machine:
+        # once: a series stays with its server
+        target = conduct.observed_target(engine, options["dsn"], machine)
+        _take_from(options, target, name, every_s)
+
+
+def _take_from(options: Mapping[str, Any], target: Target, name: str | None, every_s: float | None) -> None:
     from dbdyno import conduct, drive
     from dbdyno.engines import checked
 
     store, engine = _open(options["store"]), checked(options["engine"])
     databases = () if options["all_databases"] else options["databases"] or None
-    target = conduct.observed_target(engine, options["dsn"])  # once: a series stays with its server
 
     def take() -> Snapshot:
         return conduct.take_snapshot(engine, target, store, name, databases, every_s)

@@ -237,20 +237,23 @@ class Case:
         """(what it is called where there are several, usable rungs by load) of each workload and variant."""
         from dbdyno.model.raw import LEFT_OUT  # loads the models of runs
 
-        for name, part in self._all_rungs():
-            yield name, part.filter(~pl.col("status").is_in(LEFT_OUT)).to_dicts()
+        for name, found in self._all_rungs:
+            yield name, [r for r in found if r["status"] not in LEFT_OUT]
 
     def limited(self, ladder: str) -> list[Row]:
         """Rungs of a ladder that the client limited."""
-        found = (part for name, part in self._all_rungs() if name == ladder)
-        return [r for part in found for r in part.filter(pl.col("status") == "client").to_dicts()]
+        found = (rows for name, rows in self._all_rungs if name == ladder)
+        return [r for rows in found for r in rows if r["status"] == "client"]
 
-    def _all_rungs(self) -> Iterator[tuple[str, pl.DataFrame]]:
-        parts = self.tables["rungs"].partition_by("workload", "variant", maintain_order=True)
-        for part in parts:
-            row = part.row(0, named=True)
-            name = f"{row['workload']}, variant {row['variant']}" if len(parts) > 1 else ""
-            yield name, part.sort("sessions", "rate_per_s")
+    @cached_property
+    def _all_rungs(self) -> list[tuple[str, list[Row]]]:
+        by_load = self.tables["rungs"].sort("sessions", "rate_per_s", maintain_order=True)
+        keys = self.tables["rungs"].select("workload", "variant").rows()
+        first: dict[tuple[str, str], list[Row]] = {key: [] for key in keys}
+        for row in by_load.to_dicts():
+            first[row["workload"], row["variant"]].append(row)
+        named = len(first) > 1
+        return [(f"{w}, variant {v}" if named else "", rows) for (w, v), rows in first.items()]
 
     @cached_property
     def rates(self) -> Mapping[str, float | None]:

@@ -59,7 +59,8 @@ def speed_up(case: Case) -> Iterator[Claim]:
         } | _share(fitted)
         beaten = best != top and gain > 1.05 * faster.value
         parts = [] if not beaten else ["first"] if best == low else ["best"]
-        kind = _kind(fitted, beyond)
+        kind = _kind(fitted, beyond, faster)
+        parts = [p for p in parts if kind != "even" or p == "best"]
         subject = axis.rest if len(axes) > 1 else ""
         yield claim("speed-up", said, faster, case=kind, parts=parts, subject=subject)
 
@@ -72,9 +73,9 @@ def serial(took: dict[float, Took], cpus: float) -> Serial | None:
     return None if fitted is None or fitted.low is None else fitted
 
 
-def _kind(fitted: Serial | None, beyond: bool) -> str:
+def _kind(fitted: Serial | None, beyond: bool, faster: Estimate) -> str:
     if fitted is None:
-        return "alone"
+        return "even" if (faster.low or 2.0) <= 1 <= (faster.high or 0.0) else "alone"
     if not fitted.fits:
         return "departs"
     if fitted.low is not None and fitted.low <= 0 and fitted.high is not None and not beyond:

@@ -121,7 +121,7 @@ def driver_starved(case: Case) -> Iterator[Claim]:
 def driver_share(case: Case) -> Iterator[Claim]:
     """On the server's machine the driver takes CPU away from what is measured."""
     cpus, found = case.plan.cpus, []
-    for cell in case.usable if case.environment.server.here else ():
+    for cell in case.usable if case.environment.server.local else ():
         used = case.figures(cell["cell"]).get("driver_cpus")
         if used is not None and used > session_time.MACHINE_SHARE * cpus:
             found.append(({"used": used, "cpus": cpus, "share": used / cpus}, cell))

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.captures import capture_of
     from dbdyno.conduct.derive import derive
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
+    from dbdyno.conduct.hosts import host_of, server_machine
     from dbdyno.conduct.intervals import compared as compared_intervals
     from dbdyno.conduct.intervals import is_interval, time_model, time_model_of
     from dbdyno.conduct.intervals import trend_of as snapshot_trend
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         recipe_has_jobs,
         recipe_text,
         recipes,
+        server_ssh,
         workloads,
     )
     from dbdyno.conduct.run import run
@@ -73,6 +75,7 @@ lazy(
         "diagnosed": "dbdyno.conduct.doctor",
         "experiment_of": "dbdyno.conduct.request",
         "find_recipe": "dbdyno.conduct.request",
+        "host_of": "dbdyno.conduct.hosts",
         "is_interval": "dbdyno.conduct.intervals",
         "labelled": "dbdyno.conduct.rebuild",
         "reported": "dbdyno.conduct.rebuild",
@@ -102,6 +105,8 @@ lazy(
         "SeriesListener": "dbdyno.conduct.snapshots",
         "take_series": "dbdyno.conduct.snapshots",
         "take_snapshot": "dbdyno.conduct.snapshots",
+        "server_machine": "dbdyno.conduct.hosts",
+        "server_ssh": "dbdyno.conduct.request",
         "snapshot_trend": "dbdyno.conduct.intervals:trend_of",
         "time_model": "dbdyno.conduct.intervals",
         "time_model_of": "dbdyno.conduct.intervals",

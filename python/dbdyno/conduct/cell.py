@@ -11,7 +11,9 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno import _core, drive, observe
-from dbdyno.model.errors import ServerLost, TargetError, Unreachable
+from dbdyno.conduct.hosts import lost_in
+from dbdyno.model.data_sources import files
+from dbdyno.model.errors import HostLost, ServerLost, TargetError, Unreachable
 from dbdyno.model.plan import Calibration, Cell, Plan, Workload, cpus_under
 from dbdyno.model.protocols import Clock, Load, Progress, Server, Watch
 from dbdyno.model.raw import AWAY, CellMeta, CellStatus, RawCell
@@ -73,7 +75,7 @@ reported what they did. Between the last two the server's counters are exact, un
 what sessions do before the barrier: then from the first on."""
 LEFT_S, LEFT_STEP_S = 2.0, 0.02
 """At most so long the end waits for the sessions to leave the server."""
-LOST = (ServerLost, Unreachable)
+LOST = (ServerLost, HostLost, Unreachable)
 """What says that the server, or the way to it, is gone; any other error is an answer."""
 
 
@@ -117,9 +119,17 @@ def read_mark(server: Server, phase: str, *, statements: bool = False) -> Mark:
         "statement_reads",
         lambda: by_statement.statements(phase) if by_statement else empty("statement_reads"),
     )
-    machine = [empty("host"), *([per_cpu(), counter_files()] if server.world is None else [])]
     why = next(iter(lost), None), next(iter(refused), None)
-    return Mark(counters, backends, pl.concat(machine), counted, *why)
+    return Mark(counters, backends, _host_now(server), counted, *why)
+
+
+def _host_now(server: Server) -> pl.DataFrame:
+    """CPU by CPU, and files of counters, of the server's host; nothing of a world of its own."""
+    if server.world is not None:
+        return empty("host")
+    root = server.machine.root
+    with server.machine.ahead([root / "proc/stat", *(root / f.path.lstrip("/") for f in files().values())]):
+        return pl.concat([empty("host"), per_cpu(root), counter_files(root)])
 
 
 def read_statements(server: Server, phase: str) -> pl.DataFrame:
@@ -312,6 +322,8 @@ def _measure(
         clock.t0_ns, end_ns
     ):  # last calls, too: a session's rate is that until its last
         status, reason = "invalid", max(away, key=lambda h: h.stopped_ns + h.suspended_ns).words
+    if (unknown := lost_in(server, watch, clock.t1_ns - clock.t0_ns)) is not None:
+        status, reason = "invalid", unknown
     if presence.holes(0, clock.start_ns):
         tables["sessions"] = tables["sessions"].with_columns(
             pl.lit(None, pl.Int64).alias(name) for name in ("connect_ns", "prepare_ns")
@@ -329,6 +341,7 @@ def _measure(
         status=status,
         reason=reason,
         wait_families=server.wait_families,
+        asides=any(job.asides for job in plan.variant(cell.variant).jobs),
     )
     return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from dbdyno import observe
 from dbdyno.conclude.conditions import machine_conditions
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.condition import Condition, ServerConditions
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError
+from dbdyno.model.machine import Machine
 from dbdyno.model.machine_facts import Flush, MachineFacts
 from dbdyno.model.protocols import Server
 from dbdyno.model.units import NS_PER_S
@@ -24,8 +26,9 @@ _NO_DIRECTORY = "name a directory of the server's disk: dbdyno doctor --flush DI
 class Look:
     """From when on steal is looked for."""
 
-    def __init__(self) -> None:
-        self._begin_ns, self._stat = time.monotonic_ns(), observe.cpu_times()
+    def __init__(self, machine: Machine = HERE) -> None:
+        self._machine = machine
+        self._begin_ns, self._stat = time.monotonic_ns(), observe.cpu_times(machine.root)
 
     def conditions(
         self, server: Server | None, facts: ServerFacts | None, flush: str | None = None
@@ -41,6 +44,7 @@ class Look:
         found = observe.machine_facts(
             None if facts is None else facts.main_pid,
             files,
+            self._machine.root,
             stat_before=self._stat,
             look_s=(time.monotonic_ns() - self._begin_ns) / NS_PER_S,
         )
@@ -70,7 +74,8 @@ def before_run(server: Server, facts: ServerFacts) -> tuple[Condition, ...]:
     with contextlib.suppress(DbdynoError):
         asked = server.conditions.conditions()
         files = server.conditions.data_files if asked.direct_io else None
-        found = observe.machine_facts(facts.main_pid, files, most_ns=_MOST_NS) if facts.here else None
+        root = server.machine.root
+        found = observe.machine_facts(facts.main_pid, files, root, most_ns=_MOST_NS) if facts.here else None
         made = (*asked.found, *machine_conditions(found, asked, facts.here_detail))
         return tuple(c for c in made if c.asks)
     return ()

@@ -1,25 +1,26 @@
-"""What is derived while something is measured: each cell once it is saved, beside what is measured next.
+"""What is derived while something is measured: cells that are saved, beside what is measured next.
 
 A process of its own does it, with low priority and one thread, so that samplers and driver keep their CPUs;
 while a load is measured it stands still. It knows the run's directory and nothing else: what it has made is
-there after each cell, whatever becomes of it, and what is missing is made at the end or by ``rebuild``.
+there, whatever becomes of it, and what is missing is made at the end or by ``rebuild``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from dbdyno.conduct.cell import OnTick
 from dbdyno.model.data_sources import BUILT_IN, SOURCES
-from dbdyno.model.errors import DbdynoError
+from dbdyno.model.errors import DbdynoError, Interrupted
 from dbdyno.model.protocols import Server
 from dbdyno.store import Run
 
@@ -51,6 +52,14 @@ class Deriving(Protocol):
         """Derives what is left and concludes; ``say`` is told how far it is where that takes long."""
 
     def close(self) -> None: ...
+
+
+def finish(derived: Deriving, record: Run, say: Callable[[str], None]) -> None:
+    """Once all is measured. Raises :class:`Interrupted` with the run that is kept."""
+    try:
+        derived.finish(say)
+    except Interrupted:
+        raise Interrupted(kept=record.id) from None
 
 
 _alone: list[None] = []
@@ -191,7 +200,7 @@ class _Beside:
         said_s, said = time.monotonic(), ""
         while self._process.poll() is None:
             time.sleep(_LOOK_S)
-            words = f"deriving: {len(self._record.parts.names())} of {len(self._record.cells())}"
+            words = self._how_far()
             if time.monotonic() - said_s > _SAID_S and words != said:
                 said_s, said = time.monotonic(), words
                 say(words)
@@ -199,6 +208,11 @@ class _Beside:
             from dbdyno.conduct.rebuild import conclude
 
             conclude(self._record, say)
+
+    def _how_far(self) -> str:
+        """A part is called by its first cell."""
+        cells, parts = self._record.cells(), self._record.parts.names()
+        return f"deriving: {cells.index(parts[-1]) + 1 if parts else 0} of {len(cells)}"
 
     def _hurry(self) -> None:
         """Nothing is measured any more. Not permitted to those without privileges."""
@@ -225,6 +239,21 @@ class _Beside:
             self._process.send_signal(number)
 
 
+_TOGETHER, _LITTLE_S = 4, 1.0
+"""Cells wait for others, as several take little longer than one: so many, for so much CPU time."""
+
+
+def derive_each(lines: Iterable[str], derive: Callable[[], None]) -> None:
+    """``derive`` after each line, or after a few where it is soon done."""
+    waiting, each_s = 0, math.inf
+    for _ in lines:
+        waiting += 1
+        if waiting >= _TOGETHER or waiting * each_s > _LITTLE_S:
+            began_s = time.process_time()
+            derive()
+            waiting, each_s = 0, (time.process_time() - began_s) / waiting
+
+
 def main(path: str, parent: str) -> int:
     """The process itself. What is wrong is found again, and told, by whoever started it."""
     from dbdyno.conduct.derive import Making, keep
@@ -238,8 +267,7 @@ def main(path: str, parent: str) -> int:
         Path("/proc/self/autogroup").write_text(str(NICE))
     making = Making(Run(Path(path)))
     try:
-        for _ in sys.stdin:
-            making.more()
+        derive_each(sys.stdin, making.more)
         keep(making.record, making.conclude())
     except DbdynoError:
         return 1

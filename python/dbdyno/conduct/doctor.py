@@ -19,11 +19,13 @@ from dbdyno.conduct.cell import MachineClock, clock_of
 from dbdyno.conduct.conditions import Look
 from dbdyno.conduct.memory import read_memory
 from dbdyno.engines import open_server
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.condition import Condition
 from dbdyno.model.data_source import DataSource, Enabling, Step
 from dbdyno.model.data_sources import SOURCES
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, NotPrivileged, TargetError
+from dbdyno.model.machine import Machine
 from dbdyno.model.plan import LimitSpec, Observation
 from dbdyno.model.protocols import Clock, Pool, Server, Target, Watch
 from dbdyno.model.source import TRACE, Source
@@ -61,19 +63,22 @@ def diagnosed(
     ``look_ns``: so long the data sources are looked at, and steal. ``flush``: a directory to write in and to
     time flushes; ``""``: the server's, if it is dbdyno's own.
     """
-    look = Look()
+    machine = target.machine or HERE
+    look = Look(machine)
     with contextlib.ExitStack() as stack:
         try:
             server = stack.enter_context(open_server(engine, target))
-            facts, look = server.facts(), Look()
+            facts, look = server.facts(), Look(server.machine)
             sources = [*_looked(server, look_ns), *(s for check in CHECKS for s in check(server, facts))]
             conditions = look.conditions(server, facts, flush) if server.world is None else ()
         except TargetError as e:
-            sources = list(_of_machine(look_ns))
-            yield Diagnosis(None, tuple(_finished(sources)), look.conditions(None, None, flush), e, None)
+            sources = list(_of_machine(machine, look_ns))
+            yield Diagnosis(
+                None, tuple(_finished(sources, machine)), look.conditions(None, None, flush), e, None
+            )
             return
         enable = getattr(server, "enable", None)
-        yield Diagnosis(facts, tuple(_finished(sources)), conditions, None, enable)
+        yield Diagnosis(facts, tuple(_finished(sources, machine)), conditions, None, enable)
 
 
 def _looked(server: Server, look_ns: int) -> list[Source]:
@@ -85,8 +90,8 @@ def _looked(server: Server, look_ns: int) -> list[Source]:
     return observe.judged(server.sources(), tables, said=observe.Said.by(watch))
 
 
-def _of_machine(look_ns: int) -> Iterator[Source]:
-    watch = observe.open_machine()
+def _of_machine(machine: Machine, look_ns: int) -> Iterator[Source]:
+    watch = observe.open_machine(machine)
     tables = _read(watch, MachineClock(), look_ns)
     found = observe.judged((), tables, said=observe.Said.by(watch))
     yield from (s for s in found if s.name not in _OF_SERVER)
@@ -102,11 +107,11 @@ def _read(watch: Watch, clock: Clock, look_ns: int) -> dict[str, pl.DataFrame]:
     return observe.frames(watch)
 
 
-def _finished(found: Sequence[Source] | Iterator[Source]) -> Iterator[Source]:
+def _finished(found: Sequence[Source], machine: Machine) -> Iterator[Source]:
     """With the sources that are off unless asked for, and without steps that were taken already."""
     known = {s.name: s for s in found}
     for s in known.values():
-        left = tuple(step for step in s.enabling.steps if not _taken(step))
+        left = tuple(step for step in s.enabling.steps if not _taken(step, machine.root))
         if s.name in _UNASKED and s.status == "ok":
             option, off = _UNASKED[s.name]
             s = s.model_copy(update={"status": "off", "detail": off})
@@ -136,13 +141,13 @@ def _unasked(registered: DataSource, flag: str, trace: Source | None) -> Source:
     return made.model_copy(update={"status": trace.status, "detail": trace.detail, "enabling": enabling})
 
 
-def _taken(step: Step) -> bool:
+def _taken(step: Step, root: Path) -> bool:
     """Whether a kernel's parameter has the value."""
     name, _, value = step.command.removeprefix(_SYSCTL).partition("=")
     if not step.command.startswith(_SYSCTL):
         return False
     try:
-        return Path("/proc/sys", *name.split(".")).read_text().strip() == value
+        return root.joinpath("proc/sys", *name.split(".")).read_text().strip() == value
     except OSError:
         return False
 
@@ -155,7 +160,7 @@ def _control_groups(server: Server, facts: ServerFacts) -> Iterator[Source]:
     spec = LimitSpec(quota=1.0, cpus="0")
 
     def attempt() -> str:
-        found = limits.decide(spec, limits.seen(facts.main_pid, facts.here, facts.here_detail))
+        found = limits.decide(spec, limits.seen(facts.main_pid, facts.local, facts.why_not_local))
         if found.alone is not None:
             raise NotPrivileged(found.alone)
         return ", ".join(str(place.parent) for place in found.places)

@@ -6,7 +6,6 @@ what there was no time for in one read comes first in the next.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Literal
 
@@ -33,7 +32,8 @@ class MemoryReader:
     machine's alone, of one in a time of its own nothing."""
 
     def __init__(self, server: Server) -> None:
-        self._server, self._processes = server, ProcessReader()
+        self._server, self._machine = server, server.machine
+        self._processes = ProcessReader(self._machine.root)
         self._main_pid = server.facts().main_pid if server.caching is None and server.world is None else None
 
     def read(self, phase: Phase, most_ns: int = READ_NS) -> Tables:
@@ -47,9 +47,10 @@ class MemoryReader:
         if server.world is not None:
             return joined()
         found = server.caching.processes() if server.caching else Processes({}, self._main_pid)
-        groups = group_rows(found.main_pid) if found.main_pid is not None else ()
-        memory = [*host_rows(), executables(int(_PROGRAMS * most_ns)), *groups]
-        roles = {**found.roles, os.getpid(): "dbdyno"}
+        root = self._machine.root
+        groups = group_rows(found.main_pid, root) if found.main_pid is not None else ()
+        memory = [*host_rows(root), executables(int(_PROGRAMS * most_ns), root), *groups]
+        roles = {**found.roles, self._machine.pid: "dbdyno"}
         processes = self._processes.rows(roles, int(_PROCESSES * most_ns))
         made = {"memory": memory, "memory_processes": list(processes)}
         return joined({name: rows(name, [{"phase": phase, **r} for r in of]) for name, of in made.items()})

@@ -21,7 +21,7 @@ def check_room(server: Server, plan: Plan, workload: Workload) -> None:
     sizes = [server.resetting.cache_bytes(v.settings) for v in plan.variants if v.settings]
     cache = max((s for s in sizes if s is not None), default=0)
     data = data_bytes(plan, workload) if plan.experiment.expect == "memory" else 0
-    free = observe.free_memory(facts.main_pid)
+    free = observe.free_memory(facts.main_pid, server.machine.root)
     needed = cache + data + plan.top * SESSION_BYTES
     if not cache + data or free is None or needed <= free.bytes:
         return

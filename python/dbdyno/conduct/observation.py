@@ -10,7 +10,8 @@ from typing import Any
 from dbdyno import __version__, observe
 from dbdyno.conduct.cell import clock_of
 from dbdyno.conduct.conditions import before_run
-from dbdyno.conduct.deriving import deriving
+from dbdyno.conduct.deriving import deriving, finish
+from dbdyno.conduct.hosts import check_reached, other_client
 from dbdyno.conduct.measurement_memory import MeasurementMemory
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.memory_beside import MemoryBeside
@@ -24,9 +25,10 @@ from dbdyno.engines import checked, embedded, open_server
 from dbdyno.lazy import ready
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import TooFewConnections, UsageError
+from dbdyno.model.machine import Machine
 from dbdyno.model.plan import Experiment, Observation, Plan
 from dbdyno.model.protocols import Server, Target
-from dbdyno.plan import OBSERVED, resolve_observation
+from dbdyno.plan import OBSERVED, resolve_observation, window_of
 from dbdyno.store import Run, RunStore
 
 CONNECTIONS = 3  # control, and the activity of two windows while one follows the other
@@ -62,10 +64,11 @@ def observation_plan(experiment: Experiment, host: Host) -> Plan:
     return resolve_observation(experiment, host.limits.usable_cpus, cpus_reason(host))
 
 
-def observed_target(engine: str, dsn: str | None) -> Target:
-    """The server of ``dsn``; None: the embedded one if it runs, else what the environment names."""
-    if dsn is not None:
-        return Target(dsn=dsn)
+def observed_target(engine: str, dsn: str | None, machine: Machine | None = None) -> Target:
+    """The server of ``dsn``; None: the embedded one if it runs, else what the environment names. ``machine``:
+    its host, where that is another."""
+    if dsn is not None or (machine is not None and machine.reached is not None):
+        return Target(dsn=dsn or "", machine=machine)
     try:
         running = embedded(engine).status()
     except UsageError:  # it has none
@@ -98,10 +101,12 @@ def observe_server(
             with ending(record):
                 listener.planned(plan, record.id)
                 facts = server.facts()
+                check_reached(server, facts, window_of(plan.experiment.observation or Observation()))
                 environment = Environment(
                     dbdyno=__version__,
                     host=host,
                     server=facts,
+                    client=other_client(server.machine),
                     sources=tuple(server.sources()),
                     conditions=before_run(server, facts),
                 )
@@ -129,7 +134,7 @@ def observe_server(
                 if interrupt.stopping and (plan.expected_ns or not record.cells()):
                     raise Interrupted  # before the time asked for was over
             cost = windows.costing.cost(derived.cpu_s())
-            derived.finish(listener.notice)
+            finish(derived, record, listener.notice)
     return Observed(record, cost)
 
 

@@ -11,12 +11,13 @@ import polars as pl
 
 from dbdyno import observe
 from dbdyno.conduct.cell import NOTHING, Hole, Mark, statement_tables
+from dbdyno.conduct.hosts import lost_in
 from dbdyno.conduct.progress import Names, ObservationListener
 from dbdyno.model.data_sources import TRACED, sampled
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch
 from dbdyno.model.raw import CellMeta, CellStatus, RawCell
-from dbdyno.model.rawtables import CLIENT_BACKEND, OWN_CONNECTION
+from dbdyno.model.rawtables import CLIENT_BACKEND, OF_CLIENT, OWN_CONNECTION
 from dbdyno.model.tables import RAW, empty
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import OBSERVED, observed_cell
@@ -185,8 +186,8 @@ class Costing:
     def add(self, tasks: pl.DataFrame) -> None:
         """Table ``tasks`` of one watch."""
         ours = tasks.filter((pl.col("role") == "dbdyno") & pl.col("run_ns").is_not_null())
-        self._samplers.add(ours.filter((pl.col("pid") == os.getpid()) & SAMPLERS))
-        self._server.add(ours.filter(~pl.col("pid").is_in(self._ours)))
+        self._samplers.add(ours.filter((pl.col("pid") % OF_CLIENT == os.getpid()) & SAMPLERS))
+        self._server.add(ours.filter((pl.col("pid") < OF_CLIENT) & ~pl.col("pid").is_in(self._ours)))
 
     def helped_by(self, pids: Iterable[int]) -> None:
         """Other processes that are no server's."""
@@ -268,6 +269,8 @@ def closed(
     if missed := _missed_ns(away, window.t0_ns, t1_ns):
         status, reason = "short", f"{max(away).words}: nothing was sampled meanwhile"
         status = "invalid" if 2 * missed >= t1_ns - window.t0_ns else status
+    if (unknown := lost_in(server, window.watch, window.t1_ns - window.t0_ns)) is not None:
+        status, reason = "invalid", unknown
     meta = CellMeta(
         cell=observed_cell(number, window.t1_ns - window.t0_ns),
         workload=OBSERVED,

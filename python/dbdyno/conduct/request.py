@@ -101,6 +101,14 @@ def experiment_of(request: Request) -> Experiment:
     return _overridden(request, *(find_recipe(recipe) if recipe else (Experiment(), Path.cwd())))
 
 
+def server_ssh(request: Request) -> str | None:
+    """The server's host as ssh takes it: an option, else the recipe's."""
+    _, recipe = _named(request)
+    if (given := request.overrides.get("server_ssh")) is not None or recipe is None:
+        return given
+    return find_recipe(recipe)[0].server_ssh
+
+
 def recipe_has_jobs(workload: str | None, recipe: str | None) -> bool:
     """Whether a recipe runs commands."""
     _, named = _named(Request(workload=workload, recipe=recipe))

@@ -12,7 +12,8 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conduct.cell import Beside, OnTick, Unit, clock_of
 from dbdyno.conduct.checks import DataChecks
 from dbdyno.conduct.conditions import before_run
-from dbdyno.conduct.deriving import Deriving, deriving
+from dbdyno.conduct.deriving import Deriving, deriving, finish
+from dbdyno.conduct.hosts import check_reached, other_client
 from dbdyno.conduct.measurement_memory import MeasurementMemory
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.memory_room import check_room
@@ -73,10 +74,12 @@ def run(
             if server.commands is not None:
                 listener.noted(server.commands.contain(journal))
             facts = server_facts(server, plan)
+            check_reached(server, facts, min((c.measure_ns for c in plan.cells), default=None))
             environment = Environment(
                 dbdyno=__version__,
                 host=host,
                 server=facts,
+                client=other_client(server.machine),
                 sources=tuple(server.sources()),
                 conditions=before_run(server, facts),
             )
@@ -93,11 +96,11 @@ def run(
                 _warn(plan, units, listener)
                 own = Triggers(
                     server, plan, record, clock_of(server), listener.noted,
-                    lambda: observed_target(plan.experiment.engine, target.dsn),
+                    lambda: observed_target(plan.experiment.engine, target.dsn, target.machine),
                 )  # fmt: skip
                 with own as triggers:
                     _climb(stage, made, units, resets, record, environment, interrupt, derived, triggers)
-        derived.finish(listener.preparing)
+        finish(derived, record, listener.preparing)
     return record
 
 
@@ -150,6 +153,7 @@ def _climb(
         if cell.id in saved:
             continue
         interrupt.rest(cool_down_s, clock.sleep)
+        server.machine.revive()
         stage.enter(plan.variant(cell.variant))
         if (more := environment.with_conditions(stage.conditions)) != environment:
             environment = more

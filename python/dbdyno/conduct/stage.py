@@ -112,10 +112,10 @@ class Stage:
                 variant.limits,
                 self._topology,
                 facts.main_pid,
-                facts.here,
+                facts.local,
                 self.plan.top,
                 self._journal,
-                facts.here_detail,
+                facts.why_not_local,
             )
         with _had_here(NotAvailable, TargetError):
             if (pool := self._pool(variant)) is not None:
@@ -185,7 +185,7 @@ class Stage:
         done = self._configured(variant.settings)
         if variant.limits.of_system:
             facts = self.server.facts()  # the server may have been restarted
-            main_pid = limits.seen(facts.main_pid, facts.here, facts.here_detail)
+            main_pid = limits.seen(facts.main_pid, facts.local, facts.why_not_local)
             self._limited = limits.apply(variant.limits, main_pid, self._journal)
         if (pool := self._pool(variant)) is not None:
             needed(self.server.pooling, "use a connection pooler").use_pool(pool, self._journal)
@@ -222,7 +222,8 @@ class Stage:
             asked = facts.here and conditions.conditions().direct_io
             if not asked or facts.main_pid is None:
                 return
-            seen = observe.direct_files(facts.main_pid, conditions.data_files)
+            root = self.server.machine.root
+            seen = observe.direct_files(facts.main_pid, conditions.data_files, root)
             self._note_files(now, seen)
 
     def _note_files(self, now: Variant, seen: DirectFiles) -> None:
@@ -236,7 +237,7 @@ class Stage:
         if spec is None or spec.bind in (None, "off"):
             return
         facts = self.server.facts()
-        main_pid = limits.seen(facts.main_pid, facts.here, facts.here_detail)
+        main_pid = limits.seen(facts.main_pid, facts.local, facts.why_not_local)
         limits.pin(load.backends(), limits.bind_order(spec, self._topology, main_pid), main_pid)
 
     # -- the end ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict
 
 from dbdyno.model.condition import Condition
+from dbdyno.model.machine import Reached
 from dbdyno.model.source import Source
 from dbdyno.model.wait_families import Helper
 
@@ -64,22 +65,36 @@ class ServerFacts(BaseModel):
     where: str  # host and port or socket directory, database, user: no password
     embedded: bool
     tls: str | None
-    here: bool  # on this host, in a pid namespace that we see
+    here: bool  # its processes are seen: on this host or the one reached, in a pid namespace that is seen
     here_detail: str  # how that was found out
     main_pid: int | None  # the server's main process, where here
+    reached: Reached | None = None  # how its host was reached, where that is not the one dbdyno runs on
     settings: dict[str, str]  # name -> value with unit, those that matter and those not at their default
     product: str = ""  # the system's own name
     helpers: dict[str, Helper] = {}  # what its own processes are for, by their names
     own_cpus: float | None = None  # CPUs of its machine, where that is not this host
     clock: dict[str, str] = {}  # what reading the clock costs it; asked where a variant concerns timing calls
 
+    @property
+    def local(self) -> bool:
+        """Whether its processes are on the very host that dbdyno runs on."""
+        return self.here and self.reached is None
+
+    @property
+    def why_not_local(self) -> str:
+        """Why nothing can be done to its processes."""
+        if not self.here or self.reached is None:
+            return self.here_detail
+        return f"they are on {self.reached.host}, which is only read (--server-ssh)"
+
 
 class Environment(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     dbdyno: str
-    host: Host
+    host: Host  # the server's, where it was reached; else the one dbdyno runs on
     server: ServerFacts
+    client: Host | None = None  # the one dbdyno runs on, where that is another
     sources: tuple[Source, ...]
     conditions: tuple[Condition, ...] = ()  # checks that ask for a look; none of an older run
 

@@ -118,6 +118,11 @@ class PlannedJob(Strict):
     work_unit: str = "runs"  # plural: what work counts
 
     @property
+    def asides(self) -> bool:
+        """Whether commands run between its executions, not measured."""
+        return bool(self.prepare or self.conclude or self.verify)
+
+    @property
     def hidden(self) -> PlannedJob:
         """Without what its arguments, environment and files might give away."""
         return PlannedJob(name=self.name, argv=(self.shown,), shown=self.shown, work_unit=self.work_unit)

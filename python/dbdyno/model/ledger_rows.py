@@ -4,6 +4,8 @@ and which cells belong together: an observation's windows, or the repeats of a r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import polars as pl
@@ -38,7 +40,8 @@ def account_rows(
     ledger: pl.DataFrame, *names: str, scope: str = "rung", where: pl.Expr = ALL
 ) -> pl.DataFrame:
     """The rows of these accounts in a scope; of one that is divided by label its total alone."""
-    return ledger.filter((pl.col("scope") == scope) & pl.col("account").is_in(names) & ~BY_LABEL & where)
+    among = reduce(or_, (pl.col("account") == name for name in names))  # of few is_in() takes longer
+    return ledger.filter((pl.col("scope") == scope) & among & ~BY_LABEL & where)
 
 
 def queue_labels(ledger: pl.DataFrame, scope: str = "rung") -> pl.DataFrame:

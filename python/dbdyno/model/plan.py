@@ -242,6 +242,8 @@ class Experiment(Expecting, JobKeys, TriggerKeys, _AskedSources):
     """Store start, duration and CPU of every call."""
     observe: bool = True
     """false: throughput and response times only, no ledger."""
+    server_ssh: str | None = None
+    """The server's host as ``ssh`` takes it ([user@]host), where it is another: it is observed there."""
     snapshots: bool | None = None
     """false: no snapshots of the server's statistics at the start and end of measurements."""
     memory: bool | None = None

@@ -19,6 +19,7 @@ from dbdyno.model.journal import Journal as Journal
 from dbdyno.model.journal import Kind as Kind
 from dbdyno.model.journal import Undo as Undo
 from dbdyno.model.login_tracing import LoginTracing
+from dbdyno.model.machine import Machine
 from dbdyno.model.plan import (
     Calibration,
     Cell,
@@ -53,6 +54,7 @@ class Target:
     sessions: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)  # server settings of the embedded one
     beside: bool = False  # this process observes it meanwhile: none of its sessions
+    machine: Machine | None = None  # the server's host, where it is not this one
     make_load: LoadMaker | None = None  # drivers on other hosts; None: the core's, in this process
 
 
@@ -281,6 +283,10 @@ class World(Protocol):
 
 class Server(Protocol):
     """An open server: a control connection, later loads and watches."""
+
+    @property
+    def machine(self) -> Machine:
+        """Its host, as far as that is read: this one, or what the target named."""
 
     @property
     def wait_families(self) -> WaitFamilies:

@@ -46,6 +46,7 @@ class CellMeta(BaseModel):
     usable_cpus: float
     status: CellStatus
     chosen: bool = False  # an observation of some sessions only
+    asides: bool = False  # commands prepare, verify or conclude executions between them
     wait_families: WaitFamilies = WaitFamilies()  # of the labels in its raw tables
     reason: str | None = None  # why not ok: "stopped by Ctrl-C", "server lost", ...
 

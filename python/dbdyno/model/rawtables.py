@@ -29,10 +29,14 @@ _READ = (
     _c("after_ns", "i64", "after the read"),
 )
 _TASK = (
-    _c("pid", "i64", "process"),
+    _c("pid", "i64", "process; of the client's host + 2^32, where that is not the server's"),
     _c("tid", "i64", "task"),
     _c("start_ticks", "i64", "start time since boot in clock ticks: part of the key", null=True),
 )
+
+OF_CLIENT = 1 << 32
+"""Is added to the process and task ids of the client's host, where the server is on another: its ids are
+plain, and a kernel gives none beyond 2^22 (PID_MAX_LIMIT)."""
 
 OWN_CONNECTION = "dbdyno"
 """Kind, in table ``backends``, of the connections of this very process."""
@@ -139,9 +143,7 @@ RAW: dict[str, tuple[Column, ...]] = {
     "tasks": (
         _c("before_ns", "i64", "before the read"),
         _c("after_ns", "i64", "after the read"),
-        _c("pid", "i64", "process"),
-        _c("tid", "i64", "task"),
-        _c("start_ticks", "i64", "start time since boot in clock ticks: part of the key", null=True),
+        *_TASK,
         _c("comm", "str", "task name", null=True),
         *_WHO,
         _c("run_ns", "i64", "time on a CPU (schedstat 1)", null=True),

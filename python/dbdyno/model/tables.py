@@ -74,8 +74,7 @@ def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     that may not hold it.
     """
     exprs = shaped(table, tuple(frame.columns))
-    needed = [c.name for c in TABLES[table] if not c.null]
-    _whole(table, {n: frame[n].null_count() for n in needed})
+    _whole(table, frame.null_count().row(0, named=True))
     return frame if list(frame.schema.items()) == list(schema(table).items()) else frame.select(exprs)
 
 
@@ -109,6 +108,8 @@ def _whole(table: str, nulls: Mapping[str, int]) -> None:
 
 def rows(table: str, records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Records (dicts) as a conforming frame."""
+    if not records:
+        return empty(table)
     names = [c.name for c in TABLES[table]]
     unknown = {k for r in records for k in r} - set(names)
     if unknown:

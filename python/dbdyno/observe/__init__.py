@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dbdyno.observe.free_memory import free_memory
     from dbdyno.observe.glance_parts import brief_seen
     from dbdyno.observe.host import counter_files, host, per_cpu
-    from dbdyno.observe.limits import opened, record
+    from dbdyno.observe.limits import opened, read_of_host, record
     from dbdyno.observe.open_files import direct_files
     from dbdyno.observe.sources import Said, judged, sources
     from dbdyno.observe.topology import topology
@@ -50,6 +50,7 @@ lazy(
         "open_watch": "dbdyno.observe.watch",
         "opened": "dbdyno.observe.limits",
         "per_cpu": "dbdyno.observe.host",
+        "read_of_host": "dbdyno.observe.limits",
         "recent_frames": "dbdyno.observe.watch",
         "record": "dbdyno.observe.limits",
         "sources": "dbdyno.observe.sources",

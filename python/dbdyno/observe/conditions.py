@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dbdyno import _core
+from dbdyno.kernel.machine import groups_of, machine_of
 from dbdyno.model.condition import DirectFiles
 from dbdyno.model.machine_facts import Limit, MachineFacts, Steal
 from dbdyno.observe.cpus import CPU, fields, integer, numbered, online_cpus, text
@@ -50,7 +50,7 @@ def machine_facts(
         swap_bytes=_kb(memory, "SwapTotal"),
         clocksource=text(root, CLOCKSOURCE),
         clocksources=tuple((text(root, CLOCKSOURCE.replace("current", "available")) or "").split()),
-        clock_ns=clock_ns() if root == HERE else None,
+        clock_ns=clock_ns() if root == HERE and machine_of(root).reached is None else None,
         transparent_pages=_chosen(text(root, f"{_THP}/enabled")),
         shared_transparent_pages=_chosen(text(root, f"{_THP}/shmem_enabled")),
         huge_total=_number(memory, "HugePages_Total"),
@@ -114,28 +114,21 @@ def _huge_mapped(root: Path, pid: int) -> bool | None:
 # -- the server's control groups ---------------------------------------------------------------------
 
 
-def _groups(root: Path, pid: int | None, controller: str) -> list[tuple[int, str]]:
-    try:
-        return list(_core.find_cgroups(pid, root, [controller]))
-    except OSError:
-        return []
-
-
 def _quota(root: Path, pid: int | None) -> Limit | None:
-    found = tightest_quota(_groups(root, pid, "cpu"))
+    found = tightest_quota(groups_of(pid, root, ["cpu"]))
     return None if found is None else Limit(found.cpus, own_path(root, found.where))
 
 
 def _memory(root: Path, pid: int | None) -> Limit | None:
-    found = memory_limit(_groups(root, pid, "memory"))
+    found = memory_limit(groups_of(pid, root, ["memory"]))
     return None if found is None else Limit(found[0], own_path(root, found[1]))
 
 
 def _processes(root: Path, pid: int | None) -> Limit | None:
     """``pids.max``, of both versions: ``max`` or a number."""
-    groups = _groups(root, pid, "pids")
+    groups = groups_of(pid, root, ["pids"])
     found = [
-        (n, where) for _, where in groups if (n := integer(Path(where), "pids.max")) is not None and n > 0
+        (n, str(group)) for _, group in groups if (n := integer(group, "pids.max")) is not None and n > 0
     ]
     return Limit(min(found)[0], own_path(root, min(found)[1])) if found else None
 

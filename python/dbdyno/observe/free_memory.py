@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dbdyno import _core
+from dbdyno.kernel.machine import groups_of
 from dbdyno.observe.cpus import fields, integer, text
 
 _FILES = {
@@ -35,16 +35,11 @@ def free_memory(pid: int | None = None, root: Path = Path("/")) -> Free | None:
 
 
 def _of_groups(pid: int | None, root: Path) -> Iterator[Free]:
-    try:
-        groups = _core.find_cgroups(pid, root, ["memory"])
-    except OSError:
-        return
-    for version, directory in groups:
+    for version, group in groups_of(pid, root, ["memory"]):
         limit_file, usage_file, parts = _FILES[version]
-        group = Path(directory)
         limit, usage = integer(group, limit_file), integer(group, usage_file)
         if limit is None or usage is None:
             continue  # "max", or it cannot be read
         listed = fields(text(group, "memory.stat"), " ")
         pages = sum(int(listed.get(name, 0)) for name in parts)
-        yield Free(max(0, limit - usage + pages), f"limit of {directory}")
+        yield Free(max(0, limit - usage + pages), f"limit of {group}")

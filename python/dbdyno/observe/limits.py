@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from dbdyno import _core
+from dbdyno.kernel.machine import groups_of, machine_of
 from dbdyno.model.environment import Limits
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.topology import CpuQuota, Cpuset, Why
@@ -46,7 +46,7 @@ def limits(root: Path) -> Limits:
 
 def affinity(root: Path) -> tuple[int, ...]:
     """CPUs of the affinity mask that are online; of a recorded tree that has no mask that of this process."""
-    return told_affinity(root) or tuple(sorted(os.sched_getaffinity(0)))
+    return told_affinity(root) or (tuple(sorted(os.sched_getaffinity(0))) if _is_here(root) else ())
 
 
 def told_affinity(root: Path) -> tuple[int, ...] | None:
@@ -55,30 +55,31 @@ def told_affinity(root: Path) -> tuple[int, ...] | None:
     None: a recorded tree that does not tell.
     """
     listed = fields(text(root, "proc/self/status")).get("Cpus_allowed_list")
-    if not listed and root != Path("/"):
+    if not listed and not _is_here(root):
         return None
     allowed = set(cpu_list(listed)) if listed else os.sched_getaffinity(0)
     return tuple(sorted(allowed.intersection(told_online(root)) or allowed))
 
 
-def tightest_quota(groups: Sequence[tuple[int, str]]) -> Quota | None:
+def _is_here(root: Path) -> bool:
+    """Whether this is no recorded tree, and no other machine."""
+    return root == Path("/") and machine_of(root).reached is None
+
+
+def tightest_quota(groups: Sequence[tuple[int, Path]]) -> Quota | None:
     return min(_quotas(groups), default=None)
 
 
-def find_groups(root: Path, controller: str) -> Sequence[tuple[int, str]]:
+def find_groups(root: Path, controller: str) -> Sequence[tuple[int, Path]]:
     """(version, directory) of our groups with ``controller``, innermost first; empty where none is seen."""
-    try:
-        return _core.find_cgroups(None, root, [controller])
-    except OSError:
-        return ()
+    return groups_of(None, root, [controller])
 
 
-def _quotas(groups: Sequence[tuple[int, str]]) -> Iterator[Quota]:
-    for version, directory in groups:
-        group = Path(directory)
+def _quotas(groups: Sequence[tuple[int, Path]]) -> Iterator[Quota]:
+    for version, group in groups:
         limit, period = _v1_quota(group) if version == 1 else _v2_quota(group)
         if limit is not None and limit > 0 and period:
-            yield Quota(limit / period, directory)
+            yield Quota(limit / period, str(group))
 
 
 def _v1_quota(group: Path) -> tuple[int | None, int | None]:
@@ -92,16 +93,16 @@ def _v2_quota(group: Path) -> tuple[int | None, int | None]:
     return (int(limit), int(period)) if limit.isdigit() and period.isdigit() else (None, None)
 
 
-def memory_limit(groups: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
+def memory_limit(groups: Sequence[tuple[int, Path]]) -> tuple[int, str] | None:
     """The tightest limit in bytes, and the group's directory."""
     return min(_memory_limits(groups), default=None)
 
 
-def _memory_limits(groups: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    for version, directory in groups:
-        limit = integer(Path(directory), "memory.limit_in_bytes" if version == 1 else "memory.max")
+def _memory_limits(groups: Sequence[tuple[int, Path]]) -> Iterator[tuple[int, str]]:
+    for version, group in groups:
+        limit = integer(group, "memory.limit_in_bytes" if version == 1 else "memory.max")
         if limit is not None and limit < _UNLIMITED_BYTES:
-            yield limit, directory
+            yield limit, str(group)
 
 
 def _open_files(root: Path) -> int:
@@ -124,9 +125,10 @@ _FILES = {
 def cpuset(root: Path) -> Cpuset | None:
     """That of the innermost group that has one; None: none is seen (its effect is in the affinity mask)."""
     for version, directory in find_groups(root, "cpuset"):
-        cpus, mems = (cpus_listed(Path(directory), *names) for names in _FILES[version])
+        cpus, mems = (cpus_listed(directory, *names) for names in _FILES[version])
         if cpus:
-            return Cpuset(version=version, directory=own_path(root, directory), cpus=cpus, mems=mems or None)
+            named = own_path(root, str(directory))
+            return Cpuset(version=version, directory=named, cpus=cpus, mems=mems or None)
     return None
 
 
@@ -196,6 +198,14 @@ _GROUP_FILES = ("cpuset.*", "cpu.max", "cpu.cfs_*_us")
 _LARGEST_BYTES = 16 << 20
 
 
+def read_of_host() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What :func:`dbdyno.observe.host.host` and the topology read: files and folders, ``*`` for any name."""
+    files = (p.replace("[0-9]*", "*").replace("[!u]*", "*") for p in _RECORDED)
+    more = ("proc/self/schedstat", "proc/sys/kernel/task_delayacct", "usr/lib/os-release")
+    folders = (_CPU, f"{_CPU}/cpu*/cache", "sys/devices/system/node")
+    return (*files, *_LINES, *more), folders
+
+
 def record(into: Path, root: Path = Path("/")) -> int:
     """Writes the machine below ``root`` as a tar file (compressed where it ends in gz or xz); files in it.
 
@@ -247,7 +257,7 @@ def _group_files(root: Path) -> Iterator[Path]:
     for controller in ("cpu", "cpuset"):
         for _, directory in find_groups(root, controller):
             for pattern in _GROUP_FILES:
-                yield from Path(directory).glob(pattern)
+                yield from directory.glob(pattern)
 
 
 def _read(path: Path) -> bytes | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import _core
+from dbdyno.kernel.machine import groups_of
 from dbdyno.observe.cpus import fields, integer, numbered, text
 
 Row = dict[str, Any]
@@ -101,18 +102,14 @@ def host_rows(root: Path = Path("/")) -> Iterator[Row]:
 def group_rows(pid: int | None, root: Path = Path("/")) -> Iterator[Row]:
     """The innermost control group of a process; nothing where no group with memory figures is seen."""
     before_ns = _core.now_ns()
-    try:
-        groups = _core.find_cgroups(pid, root, ["memory"])
-    except OSError:
-        return
-    if found := group_figures(groups):
+    if found := group_figures(groups_of(pid, root, ["memory"])):
         yield from _rows("group", None, found, before_ns)
 
 
-def group_figures(groups: Sequence[tuple[int, str]]) -> dict[str, int | None]:
+def group_figures(groups: Sequence[tuple[int, Path]]) -> dict[str, int | None]:
     """``groups``: (version, directory), innermost first. The limit is the tightest of all above; NULL and
     ok: there is none. Empty: no group has a memory controller."""
-    of_v1, of_v2 = ([Path(p) for v, p in groups if v == version] for version in (1, 2))
+    of_v1, of_v2 = ([p for v, p in groups if v == version] for version in (1, 2))
     if of_v1 and (of_v1[0] / "memory.stat").exists():
         return _of_v1(of_v1)
     if of_v2 and (of_v2[0] / "memory.stat").exists():

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from dbdyno import _core
+from dbdyno.kernel.machine import machine_of
 from dbdyno.observe.memory import Row, meminfo
 
 _ROLLED = {
@@ -87,7 +88,8 @@ def executables(most_ns: int, root: Path = Path("/")) -> Row:
     files = _executable_files(root / "proc", before_ns + most_ns)
     if files is not None:
         left_ns = before_ns + most_ns - _core.now_ns()
-        counts = _core.page_cache([(f, b"", 0) for f in files], os.sysconf("SC_PAGE_SIZE"), left_ns)
+        asked = [(f, b"", 0) for f in files]
+        counts = machine_of(root).page_cache(asked, os.sysconf("SC_PAGE_SIZE"), left_ns)
         status = next((how for *_, how in counts if how not in ("ok", "vanished")), "ok")
         value = sum(cached or 0 for _, cached, _, _ in counts) if status == "ok" else None
     about = {"before_ns": before_ns, "after_ns": _core.now_ns(), "scope": "host", "node": None}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -12,11 +11,14 @@ import polars as pl
 
 from dbdyno import _core
 from dbdyno.engines.attended import Attended
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.data_source import Option
 from dbdyno.model.data_sources import TRACED, asked, options, sampled
 from dbdyno.model.errors import TargetError
+from dbdyno.model.machine import Machine
 from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch, needed
+from dbdyno.model.rawtables import OF_CLIENT
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import CoreColumn, empty, from_core
 
@@ -30,6 +32,36 @@ TRACED_STATEMENTS = "statements of the scheduler trace"
 """Whether it can read the ids of their statements."""
 _DRIVER_ALONE = {"os": False, "host": False, "trace": "off", "task_interval_ms": TASK_INTERVAL_MS}
 """Nothing of the server, nothing of the machine."""
+
+
+class BothHosts:
+    """A watch over the server's host, and one over tasks of ours on this one."""
+
+    def __init__(self, there: Watch, here: Watch) -> None:
+        self.there, self.here = there, here
+
+    def start(self, t0_ns: int, t1_ns: int) -> None:
+        self.here.start(t0_ns, t1_ns)
+        self.there.start(t0_ns, t1_ns)
+
+    def stop(self) -> None:
+        self.here.stop()
+        self.there.stop()
+
+    def latest(self) -> Mapping[str, float]:
+        return self.there.latest()
+
+    def trouble(self) -> str | None:
+        return self.there.trouble()
+
+    def source_status(self) -> Mapping[str, tuple[str, str]]:
+        return self.there.source_status()
+
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
+        return self.there.tables()
+
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        return self.there.recent(since_ns)
 
 
 class NoWatch:
@@ -109,9 +141,9 @@ def open_watch(server: Server, load: Load, how: How | None = None) -> Watch:
     ours = os.getpid()
     driver = [{"pid": ours, "tid": tid, "role": "driver"} for tid in load.threads()]
     if not how.enabled:
-        return _made(server, {**_DRIVER_ALONE, "tasks": driver})
+        return _made(server, {**_DRIVER_ALONE, "tasks": driver}, HERE)
     half = server.watch_spec(load)
-    return _open(server, {**half, "tasks": [*driver, *half.get("tasks", ())]}, how)
+    return _open(server, half, how, driver)
 
 
 def open_observation(
@@ -134,14 +166,13 @@ def open_observation(
     )
 
 
-def open_machine() -> Watch:
-    """The watch over this machine alone, where there is no server: dbdyno's own process stands for one."""
-    ours = os.getpid()
-    own = {"pid": ours, "tid": ours, "role": "other"}
-    groups_ = [{**g, "scope": "server"} for g in _of("driver", ours)]
+def open_machine(on: Machine = HERE) -> Watch:
+    """The watch over a machine alone, where there is no server: the process that reads stands for one."""
+    own = {"pid": on.pid, "tid": on.pid, "role": "other"}
+    groups_ = _of("server", on.pid, on)
     machine = {"os": True, "tasks": [own], "cgroups": groups_, "host": True}
     return Attended[Watch](
-        lambda _: _core.Watch(json.dumps({**machine, **How().spec(), "task_interval_ms": TASK_INTERVAL_MS})),
+        lambda _: on.watch({**machine, **How().spec(), "task_interval_ms": TASK_INTERVAL_MS}),
         _left,
     ).result()
 
@@ -155,25 +186,35 @@ def check_exact(server: Server, how: How) -> None:
 def _open(
     server: Server, engine_half: Mapping[str, Any], how: How, tasks: Sequence[Mapping[str, Any]] = ()
 ) -> Watch:
+    """``tasks``: of ours on this host."""
+    away = server.machine.reached is not None
     spec = {
         **engine_half,
-        "tasks": [*tasks, *engine_half.get("tasks", ())],
+        "tasks": [*(() if away else tasks), *engine_half.get("tasks", ())],
         **how.spec(),
         "task_interval_ms": TASK_INTERVAL_MS,
-        "cgroups": groups(engine_half),
+        "cgroups": groups(engine_half, server.machine),
         "host": True,
     }
     watch = _made(server, spec)
     if how.waits == "exact":
         _demand(watch)
-    return watch
+    if not away:
+        return watch
+    try:
+        return BothHosts(watch, _made(server, {**_DRIVER_ALONE, "tasks": list(tasks)}, HERE))
+    except BaseException:
+        watch.stop()
+        raise
 
 
-def _made(server: Server, spec: Mapping[str, Any]) -> Watch:
+def _made(server: Server, spec: Mapping[str, Any], machine: Machine | None = None) -> Watch:
+    """``machine``: whose; the server's."""
     if server.world is not None:
         return server.world.watch(spec)
+    of = machine or server.machine
     try:
-        return Attended[Watch](lambda _: _core.Watch(json.dumps(spec)), _left).result()
+        return Attended[Watch](lambda _: of.watch(spec), _left).result()
     except _core.ObserverError as e:
         raise TargetError(
             f"cannot watch the server: {e.args[1]}", "dbdyno run --no-observe leaves it out"
@@ -199,12 +240,13 @@ def _demand(watch: Watch) -> None:
         )
 
 
-def groups(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Groups to read: the server's, if it is here, and our own; innermost first in each hierarchy."""
+def groups(spec: Mapping[str, Any], machine: Machine = HERE) -> list[dict[str, Any]]:
+    """Groups to read: the server's, if it is seen, and our own, if that is the same host; innermost first in
+    each hierarchy."""
     found = []
     if spec.get("os") and (server_pid := _some_pid(spec)) is not None:
-        found += _of("server", server_pid)
-    return found + _of("driver", os.getpid())
+        found += _of("server", server_pid, machine)
+    return found if machine.reached is not None else found + _of("driver", os.getpid())
 
 
 def _some_pid(spec: Mapping[str, Any]) -> int | None:
@@ -213,9 +255,10 @@ def _some_pid(spec: Mapping[str, Any]) -> int | None:
     return next((pid for pid in pids if pid), None)
 
 
-def _of(scope: str, pid: int) -> list[dict[str, Any]]:
+def _of(scope: str, pid: int, machine: Machine = HERE) -> list[dict[str, Any]]:
     try:
-        return [{"scope": scope, "version": v, "path": path} for v, path in _core.find_cgroups(pid)]
+        found = machine.find_cgroups(pid, machine.root)
+        return [{"scope": scope, "version": v, "path": path} for v, path in found]
     except OSError:  # gone, or hidden from us: no rows, and the source says so
         return []
 
@@ -226,12 +269,25 @@ TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *_ASKED, *TRACED, *sa
 
 def frames(watch: Watch) -> dict[str, pl.DataFrame]:
     """All tables of a watch; one it does not have is empty."""
-    return _frames(watch.tables())
+    return _joined(_frames(watch.tables()), watch, lambda here: here.tables())
 
 
 def recent_frames(watch: Watch, since_ns: int, names: Sequence[str] = TABLES) -> dict[str, pl.DataFrame]:
     """The same, or some of them, with what was read since then only."""
-    return _frames(watch.recent(since_ns), names)
+    found = _frames(watch.recent(since_ns), names)
+    return _joined(found, watch, lambda here: here.recent(since_ns))
+
+
+def _joined(
+    found: dict[str, pl.DataFrame],
+    watch: Watch,
+    read: Callable[[Watch], Mapping[str, Mapping[str, CoreColumn]]],
+) -> dict[str, pl.DataFrame]:
+    """With our tasks of this host; of other tables those of the server's host are all."""
+    if not isinstance(watch, BothHosts) or "tasks" not in found:
+        return found
+    ours = _frames(read(watch.here), ("tasks",))["tasks"].with_columns(pl.col("pid", "tid") + OF_CLIENT)
+    return {**found, "tasks": pl.concat([found["tasks"], ours])}
 
 
 def _frames(

@@ -66,12 +66,12 @@ def _fields(x: Any) -> Any:
 
 
 def _spec(x: Any, key: str = "") -> Any:
-    """Titles of a chart's axes, and the labels of what is drawn."""
+    """Titles of a chart's axes, the labels of what is drawn, and what it is for those who do not see it."""
     if isinstance(x, dict):
         return {k: _spec(v, k) for k, v in x.items()}
     if isinstance(x, list):
         return [_spec(v) for v in x]
-    return in_words(x) if isinstance(x, str) and key in ("title", "label") else x
+    return in_words(x) if isinstance(x, str) and key in ("title", "label", "description") else x
 
 
 def _without_databases(of: Table) -> Table:

@@ -32,6 +32,8 @@ from dbdyno.present.selection import Pick, rows_of
 MOST = 40
 """Single executions in a table: the first of them, and those that stand out."""
 _Row = dict[str, Any]
+_RUNS = "runs"
+"""The unit of work where none was asked for."""
 
 
 def rates(results: Results) -> list[_Row]:
@@ -58,10 +60,20 @@ def brief(results: Results) -> list[Block]:
         r["name"] = r["variant"] if several else r["job"]
         r["relative"] = value / least if value and least else None
     once = _runs_sets(results)
-    columns = [c for c in _BRIEF if len(mine) > 1 or c[0].head != "relative"]
+    columns = [*_BRIEF[:-1], *_work(results), *(_BRIEF[-1:] if len(mine) > 1 else ())]
     columns = [*columns[:1], _MAKESPAN, *columns[1:]] if once and several else columns
     title = f"{lowest} jobs at once" if lowest > 1 else "One job at a time"
     return [table(title, columns, mine)]
+
+
+def _work(results: Results) -> _Columns:
+    """Work per second, where it is something else than runs: ``files/s``."""
+    (unit, *_) = {j.work_unit for j in results.plan.jobs} or {_RUNS}
+    if unit == _RUNS:
+        return ()
+    in_bytes = unit == "bytes"
+    shown = _figure("work_per_s", format_size if in_bytes else format_rate, f"{unit}/s")
+    return ((numeric("size/s" if in_bytes else f"{unit}/s"), shown),)
 
 
 def _duration(row: _Row, several: bool, once: bool) -> tuple[str, Cell]:
@@ -114,8 +126,8 @@ def by_job(results: Results, pick: Pick) -> list[Block]:
     title = f"By job {pick.at}"
     shells = {r["shell_ns"] for r in named if r["shell_ns"]}
     notes = [f"The start-up of a shell ({format_ns(max(shells))}) is taken off durations."] if shells else []
-    return [table(title, _BRIEF[:-1], named), table(f"{title}: an execution on average", _USED, named),
-            *remarks(notes)]  # fmt: skip
+    took = table(title, [*_BRIEF[:-1], *_work(results)], named)
+    return [took, table(f"{title}: an execution on average", _USED, named), *remarks(notes)]
 
 
 def failures(results: Results, _pick: Pick | None = None) -> list[Block]:

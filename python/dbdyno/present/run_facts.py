@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model import cpu_lists
 from dbdyno.model.claim import GOOD_SCALING
-from dbdyno.model.environment import Cpu
+from dbdyno.model.environment import Cpu, Host
 from dbdyno.model.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.plan import Cell, Observation, Plan, PlannedScript, Variant
 from dbdyno.model.results import Applied, Results
@@ -28,8 +28,11 @@ Facts = Iterator[tuple[str, str | None]]
 def environment(results: Results) -> list[Block]:
     """Server, machine, limits; all settings folded away."""
     server = results.environment.server
-    host = "Machine" if server.here else "Machine of the load driver (not the server's)"
-    blocks: list[Block] = [facts("Server", _server(results)), facts(host, _host(results))]
+    around, driving = results.environment, "Machine of the load driver (not the server's)"
+    host = "Machine" if server.here else driving
+    blocks: list[Block] = [facts("Server", _server(results)), facts(host, _host(around.host))]
+    if around.client is not None:
+        blocks.append(facts(driving, _host(around.client)))
     if server.settings:
         settings = texts("", ("setting", "value"), sorted(server.settings.items()))
         blocks.append(Section(f"Server settings ({len(settings.rows)})", [settings], folded=True))
@@ -119,11 +122,12 @@ def _server(results: Results) -> Facts:
     yield "Where", s.where + (" (embedded)" if s.embedded else "")
     yield "Encryption", s.tls or "none"
     yield from s.clock.items()
-    yield "On this host", f"{'yes' if s.here else 'no'}: {s.here_detail}"
+    if s.reached is not None:
+        yield "Its host", s.reached.words
+    yield "On this host", f"{'yes' if s.local else 'no'}: {s.here_detail}"
 
 
-def _host(results: Results) -> Facts:
-    host = results.environment.host
+def _host(host: Host) -> Facts:
     cpu, limits = host.cpu, host.limits
     quota = "no quota"
     if limits.quota_cpus is not None:

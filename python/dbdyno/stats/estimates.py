@@ -155,6 +155,7 @@ def positive_interval(
 # Shares seen in samples: intervals, and how many independent samples unequal ones are worth.
 
 Number = TypeVar("Number", float, "pl.Expr", "np.ndarray[Any, Any]")
+Many = TypeVar("Many", "pl.Expr", "np.ndarray[Any, Any]")
 
 
 def wilson_of(hits: float, n: float) -> tuple[float, float]:
@@ -163,7 +164,7 @@ def wilson_of(hits: float, n: float) -> tuple[float, float]:
     return max(0.0, low), min(1.0, high)
 
 
-def wilson(share: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
+def wilson(share: Many, n: Many) -> tuple[Many, Many]:
     """The same of a share seen in ``n`` effective samples, per row.
 
     It never leaves [0, 1] and keeps its width at shares of 0 and 1. A share beyond [0, 1] counts as 0 or 1.

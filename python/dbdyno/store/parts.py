@@ -277,5 +277,7 @@ def _of_sessions(table: str, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.Data
     """The rows of single sessions, and the others."""
     if table in WHOLLY:
         return frame, frame.clear()
-    mine = pl.col("who") == "session" if table in OF_SESSIONS else pl.lit(False)
+    if table not in OF_SESSIONS:
+        return frame.clear(), frame
+    mine = pl.col("who") == "session"
     return frame.filter(mine), frame.filter(~mine)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import polars as pl
 
 from dbdyno.account.ledger.margins import margins, with_stolen
@@ -68,9 +69,12 @@ class Moments:
 
     def only(self, tasks: pl.DataFrame) -> Moments:
         """Those of ``tasks``, which are whole bunches."""
-        bunches = self.bunches.join(tasks.select("task"), on="task", how="semi")
+        mine = tasks.select("task")
+        bunches = self.bunches.join(mine, on="task", how="semi")
+        if bunches.height == self.bunches.height:
+            return self
         by_task, squares = (
-            rows.join(tasks.select("task"), on="task", how="semi", maintain_order="left")
+            rows.join(mine, on="task", how="semi", maintain_order="left")
             for rows in (self.by_task, self.squares)
         )
         by_sample = self.by_sample.join(bunches, on="bunch", how="semi", maintain_order="left")
@@ -78,10 +82,10 @@ class Moments:
 
 
 def moments(
-    seen: pl.DataFrame, found: Sampled, tasks: pl.DataFrame, measures: Sequence[str], more: Sequence[str]
+    seen: pl.DataFrame, found: Sampled, bunches: pl.DataFrame, measures: Sequence[str], more: Sequence[str]
 ) -> Moments:
     """``seen``: sums of what was seen, with the ``part`` of its rows that each is, and, per unit of weight,
-    ``measures``, and ``more`` to be summed."""
+    ``measures``, and ``more`` to be summed; ``bunches``: :func:`bunched`."""
     what = [n for n in _WHAT if n in seen.columns]
     some = pl.any_horizontal(pl.col(m) > 0 for m in measures)
     by_task = seen.group_by("task", *what).agg(
@@ -92,7 +96,6 @@ def moments(
     )
     by_task = by_task.sort("first", "task", *what).drop("first")
     squares = by_task.group_by("task").agg(pl.col(f"{m}_2").sum().alias(m) for m in measures)
-    bunches = bunched(tasks)
     alike = ["bunch", *(n for n in what if n != "answers")]
     rows = seen.join(bunches.select("task", "bunch"), on="task", maintain_order="left")
     names = rows.select(alike).unique(maintain_order=True).with_row_index("alike")
@@ -146,8 +149,7 @@ def sums(
     of each other. The effective number of observations is that of independent ones with the same variance,
     at least the samples', at most the rows'; :func:`interval` with that number.
     """
-    mine = members.select("task", "group")
-    rows = mine.join(seen.by_task, on="task", maintain_order="right")
+    rows = members.join(seen.by_task, on="task", maintain_order="right")
     of, at = ["group", *apart], ["group", *apart, *keys]
     counted = rows.group_by(at, maintain_order=True).agg(
         *(pl.col(m).sum() for m in more), value=pl.col("y").sum(), samples=pl.col("part").sum()
@@ -155,43 +157,36 @@ def sums(
     if rows.is_empty():
         ends = ("whole", "p_low", "p_high", "p_unseen")
         return counted.with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
-    squares = mine.join(seen.squares, on="task").group_by("group").agg(pl.col("yy").sum())
-    whole = rows.group_by(of).agg(whole=pl.col("y").sum()).join(squares, on="group")
-    found = counted.join(whole, on=of, maintain_order="left")
-    crossed, clusters = _crossed(mine, seen, of, at)
-    found = found.join(crossed, on=at, how="left", nulls_equal=True, maintain_order="left")
-    found = found.join(clusters, on=of, how="left", maintain_order="left")
-    return _with_interval(found.with_columns(pl.coalesce("aa", "yy")).sort("group", maintain_order=True))
+    squares = members.join(seen.squares, on="task").group_by("group").agg(pl.col("yy").sum())
+    found = counted.join(squares, on="group", maintain_order="left")
+    found = found.join(_crossed(members, seen, of, at), on=at, how="left", nulls_equal=True)
+    whole, xa = pl.col("value").sum().over(of), pl.col("xa")
+    aa = pl.when(xa.is_not_null()).then(xa.sum().over(of))  # the sum of a^2: x adds up to a
+    found = found.with_columns(whole=whole, aa=pl.coalesce(aa, "yy")).sort("group", maintain_order=True)
+    return found.drop("xx", "xa", "aa", "yy").hstack(_ends(found))
 
 
-def _crossed(
-    members: pl.DataFrame, seen: Moments, of: list[str], at: list[str]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``at``, ``aa`` by ``of``, of a key's
-    sum x and of the whole sum a. In a group of one task, its samples are its observations."""
-    crowds = members.group_by("group").agg(pl.len()).filter(pl.col("len") > 1).select("group")
-    bunches = members.join(crowds, on="group", how="semi").join(seen.bunches, on="task")
-    rows = bunches.select("group", "bunch").unique(maintain_order=True).join(seen.by_sample, on="bunch")
-    x, a = pl.col("x"), pl.col("a")
-    by_sample = rows.group_by(*of, "instant").agg(a=pl.col("y").sum())
-    parts = rows.group_by(*at, "instant").agg(x=pl.col("y").sum()).join(by_sample, on=[*of, "instant"])
-    clusters = by_sample.group_by(of).agg(aa=(a * a).sum())
-    return parts.group_by(at).agg(xx=(x * x).sum(), xa=(x * a).sum()), clusters
+def _crossed(members: pl.DataFrame, seen: Moments, of: list[str], at: list[str]) -> pl.DataFrame:
+    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``at``, of a key's sum x and the
+    whole sum a. In a group of one task, its samples are its observations."""
+    crowds = members.filter(pl.len().over("group") > 1).join(seen.bunches, on="task")
+    rows = crowds.select("group", "bunch").unique(maintain_order=True).join(seen.by_sample, on="bunch")
+    parts = rows.group_by(*at, "instant").agg(x=pl.col("y").sum())
+    parts = parts.with_columns(a=pl.col("x").sum().over(*of, "instant"))
+    return parts.group_by(at).agg(xx=(pl.col("x") ** 2).sum(), xa=(pl.col("x") * pl.col("a")).sum())
 
 
-def _with_interval(found: pl.DataFrame) -> pl.DataFrame:
-    """Step by step: one expression would take longer to be planned than to be worked out."""
-    p, least, whole = (pl.col(name) for name in ("p", "least", "whole"))
-    found = found.with_columns(p=pl.col("value") / whole, least=whole**2 / pl.col("aa"))
-    found = found.with_columns(variance=pl.col("xx") - 2 * p * pl.col("xa") + p * p * pl.col("aa"))
-    varies = pl.col("variance") > 1e-12 * whole**2
-    n_free = pl.when(varies).then(p * (1 - p) * whole**2 / pl.col("variance")).otherwise(least)
-    most = whole**2 / pl.col("yy")
-    found = found.with_columns(n=pl.max_horizontal(pl.min_horizontal(n_free, most), least))
-    low, high = interval(found["p"], found["n"])
-    ends = {"p_low": pl.min_horizontal(low, p), "p_high": pl.max_horizontal(high, p)}
-    bounds = found.with_columns(**ends, p_unseen=wilson(pl.lit(0.0), least)[1])
-    return bounds.drop("xx", "xa", "aa", "yy", "p", "n", "least", "variance")
+def _ends(found: pl.DataFrame) -> list[pl.Series]:
+    """``p_low``, ``p_high``, ``p_unseen``."""
+    value, whole, xx, xa, aa, yy = (found[n].to_numpy() for n in ("value", "whole", "xx", "xa", "aa", "yy"))
+    with np.errstate(all="ignore"):
+        p, least = value / whole, whole**2 / aa
+        variance = xx - 2 * p * xa + p * p * aa  # of a group of one task: not a number
+        n_free = np.where(variance > 1e-12 * whole**2, p * (1 - p) * whole**2 / variance, least)
+        n = np.fmax(np.fmin(n_free, whole**2 / yy), least)
+        low, high = (end.to_numpy() for end in interval(pl.Series(p), pl.Series(n)))
+        ends = {"p_low": np.fmin(low, p), "p_high": np.fmax(high, p), "p_unseen": wilson(0.0 * p, least)[1]}
+    return [pl.Series(name, end) for name, end in ends.items()]
 
 
 RUNS = ("run", "run_low", "run_high")
@@ -218,7 +213,8 @@ class Joint:
     """The server's answers alone: ``y`` is each row's share of the task's time."""
     waits: pl.DataFrame
     """For exactly traced tasks: ``asleep``, ``queued``, ``throttled``, ``waits`` by label, per second;
-    ``run`` divided among the labels by ``ticks`` of a clock on each CPU (NULL: none met it)."""
+    ``run`` divided among the labels by ``ticks`` of a clock on each CPU (NULL: none met it). The trace tells
+    no ``state``; ``kind`` is sleep."""
     families: WaitFamilies
 
 
@@ -236,8 +232,9 @@ def joint(cut: Tables, chunks: Iterable[pl.DataFrame] | None = None) -> Joint:
     seen = with_states(mine, everything)
     tasks = _with_column(tasks, seen, mine)
     tasks = tasks.with_columns(hidden=pl.col("stateless") & pl.col("samples").is_null() & ~pl.col("exact"))
-    answers = moments(_asked(tasks, everything), found, tasks, ("y",), ())
-    rows = moments(_apportioned(tasks, seen, families), found, tasks, ("asleep", "runnable", "raw"), RUNS)
+    bunches = bunched(tasks)
+    answers = moments(_asked(tasks, everything), found, bunches, ("y",), ())
+    rows = moments(_apportioned(tasks, seen, families), found, bunches, ("asleep", "runnable", "raw"), RUNS)
     served = _served(found, tasks, cut)
     return Joint(tasks, rows, _binned(mine, found, cut), served, answers, _waits(cut, tasks), families)
 
@@ -391,4 +388,6 @@ def _waits(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
         ticks=ticks,
         slack=pl.col("slack_ns") / over,
         source=pl.lit(TRACE),
+        state=pl.lit(None, dtype=pl.String),
+        kind=pl.lit("sleep"),
     )

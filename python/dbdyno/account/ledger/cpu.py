@@ -79,44 +79,60 @@ def _status(known: pl.Expr) -> pl.Expr:
 
 def cpu_accounts(sums: pl.DataFrame) -> pl.DataFrame:
     """Rows of accounts run and runq."""
-    return pl.concat([_exact(sums, name) for name in ("run", "runq")])
+    parts = [
+        sums.select(
+            "group",
+            account=pl.lit(name),
+            **dict(zip(_FIGURES, _exact(name), strict=True)),
+            status=f"status_{name}",
+            source="cpu_source",
+        )
+        for name in ("run", "runq")
+    ]
+    return pl.concat(parts)
 
 
-def _exact(sums: pl.DataFrame, name: str) -> pl.DataFrame:
+_FIGURES = ("aas", "low", "high")
+_Ends = tuple[pl.Expr, pl.Expr, pl.Expr]
+"""A value, the least and the most that it may be."""
+
+
+def _exact(name: str) -> _Ends:
     value, error = pl.col(name), pl.col(f"slack_{name}")
-    return sums.select(
-        "group",
-        account=pl.lit(name),
-        aas=value,
-        low=(value - error).clip(0),
-        high=value + error + pl.col(f"missing_{name}"),
-        status=f"status_{name}",
-        source="cpu_source",
-    )
+    return value, (value - error).clip(0), value + error + pl.col(f"missing_{name}")
 
 
 def halves(sums: pl.DataFrame) -> pl.DataFrame:
     """Rows of accounts run.user and run.system: run split by the ratio of the ticks."""
-    return pl.concat([half(sums, "user", "system"), half(sums, "system", "user")])
+    unseen = (pl.col("user").clip(0) + pl.col("system").clip(0) == 0) & (pl.col("run") > 0)
+    parts = [
+        sums.select(
+            "group",
+            account=pl.lit(f"run.{mine}"),
+            **dict(zip(_FIGURES, _half(mine, other), strict=True)),
+            status=pl.when(unseen).then(pl.lit("no tick seen")).otherwise("status_run"),
+            source="cpu_source",
+        )
+        for mine, other in _HALVES
+    ]
+    return pl.concat(parts)
 
 
-def half(sums: pl.DataFrame, mine: str, other: str) -> pl.DataFrame:
-    """One of the two; low and high: one tick more or less a task on either side."""
+_HALVES = (("user", "system"), ("system", "user"))
+
+
+def _half(mine: str, other: str) -> _Ends:
+    """One of the two; the ends: one tick more or less a task on either side."""
     run, tick = pl.col("run"), pl.col("tick")
     a, b = pl.col(mine).clip(0), pl.col(other).clip(0)
 
     def part(a: pl.Expr, b: pl.Expr) -> pl.Expr:
         return pl.when(a + b > 0).then(run * a / (a + b))
 
-    unseen = (a + b == 0) & (run > 0)
-    return sums.select(
-        "group",
-        account=pl.lit(f"run.{mine}"),
-        aas=pl.when(run == 0).then(0.0).otherwise(part(a, b)),
-        low=pl.when(run.is_not_null()).then(part((a - tick).clip(0), b + tick).fill_null(0.0)),
-        high=pl.when(run.is_not_null()).then(part(a + tick, (b - tick).clip(0)).fill_null(run)),
-        status=pl.when(unseen).then(pl.lit("no tick seen")).otherwise("status_run"),
-        source="cpu_source",
+    return (
+        pl.when(run == 0).then(0.0).otherwise(part(a, b)),
+        pl.when(run.is_not_null()).then(part((a - tick).clip(0), b + tick).fill_null(0.0)),
+        pl.when(run.is_not_null()).then(part(a + tick, (b - tick).clip(0)).fill_null(run)),
     )
 
 
@@ -167,15 +183,9 @@ def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:
 
 
 def _cpu(found: Joint, groups: Groups) -> pl.DataFrame:
-    sums = cpu_sums(found.tasks, groups)
-    rows = (half(sums, "user", "system"), half(sums, "system", "user"), _exact(sums, "runq"))
-    ends = [
-        part.select(
-            pl.col(of).alias(f"{name}{end}") for end, of in zip(_ENDS, ("aas", "low", "high"), strict=True)
-        )
-        for name, part in zip(_CPU, rows, strict=True)
-    ]
-    return pl.concat([sums.select("group"), *ends], how="horizontal")
+    parts = dict(zip(_CPU, (*(_half(*names) for names in _HALVES), _exact("runq")), strict=True))
+    ends = {f"{n}{e}": of for n, part in parts.items() for e, of in zip(_ENDS, part, strict=True)}
+    return cpu_sums(found.tasks, groups).select("group", **ends)
 
 
 def _slept(found: Joint, groups: Groups) -> pl.DataFrame:

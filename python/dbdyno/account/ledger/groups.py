@@ -296,9 +296,8 @@ def missed(joint: Joint, groups: Groups) -> pl.DataFrame:
 
 
 def _written(waits: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:
-    """What the trace wrote down by label, with ``keys``; it tells no states."""
-    rows = waits.with_columns(state=pl.lit(None, dtype=pl.String), kind=pl.lit("sleep"))
-    return groups.members.join(rows.with_columns(**keys), on="task", maintain_order="left_right")
+    """What the trace wrote down by label, with ``keys``."""
+    return groups.members.join(waits.with_columns(**keys), on="task", maintain_order="left_right")
 
 
 def _traced(joint: Joint, groups: Groups, keys: Keys, name: str = "asleep") -> pl.DataFrame:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -29,6 +31,7 @@ from dbdyno.account.ledger.source_readings import (
 )
 from dbdyno.model.brief import BRIEF, MAIN
 from dbdyno.model.column import CELL
+from dbdyno.model.rawtables import OF_CLIENT
 from dbdyno.model.session_time import UNLABELLED
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import ByCell, Tables, empty, rows
@@ -48,6 +51,9 @@ _SHARED = "other processes are in this group, too"
 _STALE = "tasks are read up to a tick late"
 _BRIEFLY = "tasks are read up to a tick late, and time in the run queue is too short to be booked exactly"
 _NAIVE = "not CPU time: it includes waits for a CPU, and misses CPU time under another label"
+
+_BRIEFLY_MET = pl.col("status").is_in(["vanished", "too short"])
+"""It came or went between two reads, so its figures are not known."""
 
 
 class _Used(NamedTuple):
@@ -91,7 +97,8 @@ def sessions_cpu(cut: Tables) -> Iterator[SourceReading]:
 def machine(cut: Tables) -> Iterator[SourceReading]:
     """CPUs that the machine used: the sum of all tasks we know against the whole."""
     used = _with_ended(cut, None)
-    source = f"{used.source}, driver included"
+    drives = cut["cut_tasks"]["role"].is_in(["driver"]).any()
+    source = f"{used.source}, driver included" if drives else used.source
     yield SourceReading("cpu_used_machine", source, used.cores, "cores", used.status, used.reason)
     busy, status = _busy(cut)
     yield SourceReading("cpu_used_machine", "host", busy, "cores", status, _TICKS, _ticks(cut, busy), ANY)
@@ -143,8 +150,11 @@ def _used(
     """Sum over the tasks of ``roles`` (None: all), per second; unknown where one of the sessions' is, unless
     that came or went between two reads."""
     mine = _of_roles(tasks, roles)
-    bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~_brief())
-    if bad.height or mine.is_empty() or not mine[name].drop_nulls().len():
+    unknown = mine[name].null_count()
+    bad = mine.clear()
+    if unknown:
+        bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~_BRIEFLY_MET)
+    if bad.height or unknown == mine.height:
         why = bad if bad.height else mine
         return None, str(why["status"][0]) if why.height else "off"
     return float((mine[name] / mine["over_ns"]).sum()), "ok"
@@ -166,15 +176,10 @@ def _ticks(cut: Tables, busy: float | None) -> float:
     return float(2 * cpus[0] * math.sqrt(share * (1 - share) / looks))
 
 
-def _brief() -> pl.Expr:
-    """It came or went between two reads, so its figures are not known."""
-    return pl.col("status").is_in(["vanished", "too short"])
-
-
 def _of_roles(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> pl.DataFrame:
     if roles is None:
         return tasks
-    return tasks.filter(pl.any_horizontal(pl.col("role").str.starts_with(r) for r in roles))
+    return tasks.filter(reduce(or_, (pl.col("role").str.starts_with(role) for role in roles)))
 
 
 def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
@@ -197,7 +202,7 @@ def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
     if value is None:
         return _Used(value, status, "os tasks")
     if main.is_empty():
-        brief = _of_roles(tasks, _SERVER).filter(_brief() & pl.col("run_ns").is_null()).height
+        brief = _of_roles(tasks, _SERVER).filter(_BRIEFLY_MET & pl.col("run_ns").is_null()).height
         return _Used(None, f"{brief} came and went", "os tasks") if brief else _Used(value, "ok", "os tasks")
     children = float((main["children_ns"] / main["over_ns"]).sum())
     if children <= 0:
@@ -303,6 +308,7 @@ def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
     """Table ``data_sources`` of all cells."""
     made: list[dict[str, Any]] = []
     tables = {name: cut.get(name, empty(name)) for name in _NEEDED}
+    tables["cut_tasks"] = tables["cut_tasks"].filter(pl.col("pid") < OF_CLIENT)
     parts = ByCell({**tables, "ledger": ledger})
     for cell in cut["windows"]["cell"]:
         mine = parts.of(cell)

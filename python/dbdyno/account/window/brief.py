@@ -13,6 +13,8 @@ from dbdyno.model.brief import BRIEF, LEAST_NS, MOST_LOST, SHORT_HELPER, STATUS,
 from dbdyno.model.raw import RawCell, once_a_cell
 from dbdyno.model.units import TICK_NS
 
+_IS_BRIEF = pl.col("role").is_in([BRIEF, SHORT_HELPER])
+
 
 @once_a_cell
 def role(cell: RawCell) -> str:
@@ -77,7 +79,7 @@ def told_apart(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
 def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFrame:
     """``tasks`` of the trace with brief processes as one row, their lives summed up."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
-    known = tasks.filter(_is_brief() & (pl.col("wall_ns") > 0))  # others lived outside the window
+    known = tasks.filter(_IS_BRIEF & (pl.col("wall_ns") > 0))  # others lived outside the window
     if known.is_empty():
         return tasks
     lost = (pl.col("status") != "ok").mean() > MOST_LOST
@@ -88,20 +90,16 @@ def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFra
         processes=pl.len(),
     )
     whole = {name: pl.lit(value) for name, value in _whole(t0, t1).items()}
-    rest = tasks.filter(~_is_brief())
+    rest = tasks.filter(~_IS_BRIEF)
     return pl.concat([rest, one.with_columns(**whole)], how="diagonal_relaxed")
 
 
 def folded_labels(rows: pl.DataFrame, label: list[str]) -> pl.DataFrame:
     """The same of rows by label."""
     figures = [n for n in rows.columns if n not in (*TASK, *label, "role", "session")]
-    one = rows.filter(_is_brief()).group_by("role", *label, maintain_order=True).agg(pl.col(figures).sum())
+    one = rows.filter(_IS_BRIEF).group_by("role", *label, maintain_order=True).agg(pl.col(figures).sum())
     one = one.with_columns(pid=pl.lit(0), tid=pl.lit(0))
-    return pl.concat([rows.filter(~_is_brief()), one], how="diagonal_relaxed")
-
-
-def _is_brief() -> pl.Expr:
-    return pl.col("role").is_in([BRIEF, SHORT_HELPER])
+    return pl.concat([rows.filter(~_IS_BRIEF), one], how="diagonal_relaxed")
 
 
 def _whole(t0: int, t1: int) -> dict[str, object]:

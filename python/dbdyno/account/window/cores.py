@@ -11,6 +11,7 @@ import polars as pl
 
 from dbdyno.account.window.cells import key, middle
 from dbdyno.model.raw import RawCell
+from dbdyno.model.rawtables import OF_CLIENT
 from dbdyno.model.tables import rows
 from dbdyno.model.topology import REGISTERS, CoreSeconds, Purr, PurrRead, cores_bracket, cores_met, purr_use
 from dbdyno.model.units import NS_PER_S
@@ -58,8 +59,9 @@ def looks(cell: RawCell) -> list[set[int]]:
     always running. Other people's processes are not seen.
     """
     tasks = cell.tables["tasks"].with_columns(middle().alias("at_ns"))
+    others = (pl.col("role") != "dbdyno") & (pl.col("pid") < OF_CLIENT)
     inside = pl.col("at_ns").is_between(cell.meta.t0_ns - APART_NS, cell.meta.t1_ns + APART_NS)
-    reads = tasks.filter(inside & (pl.col("status") == "ok") & (pl.col("role") != "dbdyno")).sort("at_ns")
+    reads = tasks.filter(inside & (pl.col("status") == "ok") & others).sort("at_ns")
     number = (pl.col("at_ns").diff().fill_null(0) > APART_NS).cum_sum()
     found: dict[int, set[int]] = {}
     for n, cpu, state in reads.select(number, "cpu", "state").iter_rows():

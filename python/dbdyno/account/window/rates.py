@@ -253,18 +253,19 @@ def _round_trips(sessions: pl.DataFrame) -> Figure:
     return ("round_trips_per_call", "round trips", _over(counted, made), status, _DRIVER)
 
 
+_OFF = (None, None, "off")
+
+
 def _a_call(name: str, unit: str, cut: Tables, sessions: pl.DataFrame, rate: float | None) -> Figure:
     """What a call added to a counter: of all the sessions' own calls, where the engine counts that; else all
     that the server did in the window, over the calls."""
-    own = cut["cut_work"].filter(pl.col("name") == name).drop_nulls("value")
-    made = sessions.join(own.select("session", counted="value"), on="session")
-    if made.height:
+    own = cut["cut_work"].filter((pl.col("name") == name) & pl.col("value").is_not_null())
+    if own.height and (made := sessions.join(own, on="session")).height:
         calls = float((made["calls_total"] + made["errors_total"]).sum())
-        return (f"{name}_per_call", unit, _over(float(made["counted"].sum()), calls), "ok", _COUNTERS)
-    server = cut["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == name)).head(1)
-    grown, over_ns = server.select("delta", "wall_ns").row(0) if server.height else (None, None)
+        return (f"{name}_per_call", unit, _over(float(made["value"].sum()), calls), "ok", _COUNTERS)
+    server = cut["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == name))
+    grown, over_ns, status = (server[c][0] for c in ("delta", "wall_ns", "status")) if server.height else _OFF
     per_s = _over(grown, over_ns, NS_PER_S)
-    status = "off" if server.is_empty() else str(server["status"][0])
     return (f"{name}_per_call", unit, _over(per_s, rate), status, f"{_COUNTERS}, server-wide")
 
 

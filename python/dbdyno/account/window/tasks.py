@@ -13,7 +13,7 @@ from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
 from dbdyno.account.window.trees import is_tree, outside, with_asides, with_ends, with_sessions
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import RawCell, once_a_cell
 from dbdyno.model.units import TICK_NS
 
 AGAIN_NS = 500_000_000
@@ -29,6 +29,7 @@ def cut_tasks(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each("cut_tasks", cells, _cut)
 
 
+@once_a_cell
 def reads_of(cell: RawCell) -> pl.DataFrame:
     """All reads of tasks that tell run and run queue, workers folded, with their instant ``at_ns``."""
     tasks = fold(cell.tables["tasks"].with_columns(middle().alias("at_ns")), workers(cell))
@@ -39,8 +40,9 @@ def _cut(cell: RawCell) -> pl.DataFrame:
     meta = cell.meta
     known = with_ends(with_sessions(reads_of(cell), cell), cell)
     reads = _with_waits(_with_births(with_asides(known, cell), meta.t0_ns))
-    shortest_ns = 1 if is_tree(cell) else SHORTEST_NS  # what is not read of tasks that end is in another row
-    found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE, shortest_ns)
+    tree = is_tree(cell)
+    shortest_ns = 1 if tree else SHORTEST_NS  # what is not read of tasks that end is in another row
+    found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE, shortest_ns, come_and_go=tree)
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
     if is_tree(cell):
         read = read.filter(~outside(meta.t0_ns, meta.t1_ns))
@@ -120,6 +122,8 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     missing = sessions_of(cell).join(read.filter(pl.col("role") == "session"), on="session", how="anti")
     if is_tree(cell):
         missing = missing.clear()  # its processes come and go: it may have had none
+    if missing.is_empty() and tries.is_empty():
+        return read.clear()
     why = tries.group_by("session").agg(pl.col("status").sort_by("before_ns").last())
     missing = missing.join(why, on="session", how="left").with_columns(role=pl.lit("session"))
     others = tries.filter(pl.col("role") != "session").join(read, on="role", how="anti")

@@ -10,6 +10,7 @@ from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.brief import folded, folded_labels, told_apart
 from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import NEAR_NS, TASK, grown, labelled
+from dbdyno.account.window.trees import is_tree
 from dbdyno.model.brief import BRIEF
 from dbdyno.model.data_source import TaskCounts
 from dbdyno.model.raw import RawCell, once_a_cell
@@ -37,6 +38,7 @@ def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
     )
 
 
+@once_a_cell
 def traced_tasks(cell: RawCell) -> pl.DataFrame:
     """The tasks of a cell that the trace saw in its window, each by itself; empty without a trace."""
     if cell.tables["traced"].is_empty():
@@ -79,7 +81,8 @@ def _reads(cell: RawCell, table: str) -> pl.DataFrame:
 def _tasks(cell: RawCell) -> pl.DataFrame:
     reads = _halved(cell)
     told = _lives(cell)
-    found = grown(told, cell.meta.t0_ns, cell.meta.t1_ns, _SURE, _MORE, SHORTEST_NS).drop("status_b")
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    found = grown(told, t0, t1, _SURE, _MORE, SHORTEST_NS, come_and_go=is_tree(cell)).drop("status_b")
     missed = _missed(reads, found)
     return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left").select(
         *("pid", "tid", "start_ticks", *_WHOSE, *_SURE, *_MORE),
@@ -150,20 +153,34 @@ def _labelled(
 def _grown_labels(
     cell: RawCell, table: str, label: Sequence[str], figures: Sequence[str], *, falls: bool = False
 ) -> pl.DataFrame:
-    tasks = _tasks(cell)
-    read = _lives(cell).group_by(*TASK, "after_ns").agg(its_ns=pl.col("at_ns").max())  # no births
-    rows = _reads(cell, table).join(
-        read, on=[*TASK, "after_ns"], how="left", nulls_equal=True, maintain_order="left"
-    )
-    rows = rows.with_columns(at_ns=pl.coalesce("its_ns", "at_ns"))
+    rows = _waits(cell) if table == "waits" else _in_lives(cell, table)
     if table == "waits" and label is _LABEL:  # a row a statement
         by = [n for n in rows.columns if n not in (*figures, *_OF_STATEMENTS)]
         rows = rows.group_by(by, maintain_order=True).agg(_known_sum(n) for n in figures)
     if table == "wait_times":
         rows = _none_under_way(rows)
-    found = labelled(rows, tasks, label, figures, falls=falls)
-    whose = tasks.select(*TASK, *_WHOSE, "over_ns", "wall_ns").filter(pl.col("wall_ns") > 0).drop("wall_ns")
+    found = labelled(rows, _tasks(cell), label, figures, falls=falls)
+    whose = traced_tasks(cell).select(*TASK, *_WHOSE, "over_ns")
     return found.join(whose, on=TASK, nulls_equal=True, maintain_order="left")
+
+
+@once_a_cell
+def _waits(cell: RawCell) -> pl.DataFrame:
+    return _in_lives(cell, "waits")
+
+
+def _in_lives(cell: RawCell, table: str) -> pl.DataFrame:
+    """Reads of a table at the instants of their tasks' reads (``its_ns``)."""
+    key = [*TASK, "after_ns"]
+    rows = _reads(cell, table).join(
+        _instants(cell), on=key, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return rows.with_columns(at_ns=pl.coalesce("its_ns", "at_ns"))
+
+
+@once_a_cell
+def _instants(cell: RawCell) -> pl.DataFrame:
+    return _lives(cell).group_by(*TASK, "after_ns").agg(its_ns=pl.col("at_ns").max())  # no births
 
 
 def _none_under_way(rows: pl.DataFrame) -> pl.DataFrame:

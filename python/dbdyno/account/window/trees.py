@@ -122,7 +122,7 @@ def with_asides(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
 
     Of a task whose session nobody knew, between the executions of all of them.
     """
-    if not is_tree(cell):
+    if not (is_tree(cell) and cell.meta.asides):
         return reads
     mine = reads.filter(pl.col("role").is_in(["session", BRIEF]))
     lives = mine.group_by(TASK, maintain_order=True).agg(

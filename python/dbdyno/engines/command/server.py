@@ -15,11 +15,13 @@ from dbdyno.engines import driving, paced
 from dbdyno.engines.command import PRODUCT, groups, programs, wait_families, watching
 from dbdyno.engines.command.launching import Launcher
 from dbdyno.engines.command.shipped import cache
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, TargetError, UsageError
 from dbdyno.model.job_workload import workload_of_jobs
 from dbdyno.model.jobs import PlannedJob
 from dbdyno.model.journal import Journal
+from dbdyno.model.machine import Machine
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Variant, Workload
 from dbdyno.model.protocols import Capacity, Load, Target
 from dbdyno.model.source import Source
@@ -44,6 +46,7 @@ class CommandServer:
     counting = statement_counting = listing = watching = settings = scripts = calibrating = pooling = None
     snapshots = tables = resetting = planning = checking = caching = conditions = login_tracing = None
     truths = world = None
+    machine: Machine = HERE
 
     def __init__(self, target: Target) -> None:
         if target.dsn is not None:

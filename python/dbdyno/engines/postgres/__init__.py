@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbdyno.engines.postgres import embedded
 from dbdyno.engines.postgres.embedded import Wish, open_instance
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def open_server(target: Target) -> PostgresServer:
         if target.bin_dir is not None:
             raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")
         dsn = _beside(target.dsn) if target.beside else target.dsn
-        return PostgresServer(dsn, drive=drive)
+        return PostgresServer(dsn, drive=drive, machine=target.machine or HERE)
     instance = open_instance(target.bin_dir, Wish(target.settings, target.sessions))
     try:
         return PostgresServer(instance.address, instance, drive)

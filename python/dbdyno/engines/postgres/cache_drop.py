@@ -124,7 +124,7 @@ class _NotHere(Exception):
 def _forgotten(site: Site, relations: Sequence[_Relation]) -> float | None:
     """The share of the files' bytes that stays in the page cache; None: this user may not look. Raises
     :class:`OSError` and :class:`_NotHere`."""
-    seen = presence.presence(site.connection())
+    seen = presence.presence(site.connection())  # what is dropped is on this very host
     if not seen.here:
         raise _NotHere(f"the server is not known to be on this host ({seen.detail})")
     directory = site.directory() or ""

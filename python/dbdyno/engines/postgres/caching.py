@@ -89,7 +89,7 @@ class Cache:
         added: MutableMapping[str, int],
     ) -> None:
         self._site, self._seen, self._backends, self._added = site, seen, backends, added
-        self._pages = PageCache()
+        self._pages = PageCache(site.machine)
         self._buffer_ns = BUFFER_NS
         self._made = False  # the extension was asked for, in a server of our own
         self._lacks: dict[str, State] = {}
@@ -103,7 +103,7 @@ class Cache:
         listed = self._backends().select("pid", "kind").iter_rows()
         roles = {pid: _role(kind) for pid, kind in listed if seen.owns(pid)}
         known = {pid for pid, role in roles.items() if role != "other"}
-        unlisted = presence.unlisted(seen.main_pid, known, all_helpers=True)
+        unlisted = presence.unlisted(seen.main_pid, known, all_helpers=True, machine=self._site.machine)
         roles |= {pid: f"{ROLE}{what}" for pid, what in unlisted}
         return Processes({seen.main_pid: MAIN} | roles, seen.main_pid)
 
@@ -213,7 +213,7 @@ class Cache:
         """All files; of very many by a list that may be a little old. Raises :class:`OSError`."""
         begun_ns = _core.now_ns()
         if self._list is None or self._list.main_pid != main_pid or begun_ns >= self._list.until_ns:
-            files = files_of(main_pid)
+            files = files_of(main_pid, self._site.machine.root)
             now_ns = _core.now_ns()
             self._list = _List(main_pid, files, now_ns + _AGE * (now_ns - begun_ns))
         return self._list.files

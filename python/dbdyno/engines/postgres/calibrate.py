@@ -15,7 +15,6 @@ from typing import Any
 import psycopg
 
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.engines.postgres.presence import run_ns
 from dbdyno.engines.postgres.sessions import Recipe, probe
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.plan import Calibration
@@ -36,11 +35,11 @@ class Bench:
 
     connection: Connection
     recipe: Recipe
-    pid: int | None  # of the backend, where its CPU time can be read
+    run_ns: Callable[[], int | None] | None  # CPU time of the backend; None: it cannot be read
 
     @property
     def basis(self) -> str:
-        return "wall" if self.pid is None else "cpu"
+        return "wall" if self.run_ns is None else "cpu"
 
     def call(self, size: int, times: int) -> None:
         cursor = psycopg.RawCursor(self.connection)
@@ -49,12 +48,12 @@ class Bench:
                 cursor.execute(statement["sql"], statement["params"], prepare=True)
 
     def clock_ns(self) -> int:
-        if self.pid is None:
+        if self.run_ns is None:
             return time.perf_counter_ns()
         time.sleep(_SETTLE_S)
-        now_ns = run_ns(self.pid)
+        now_ns = self.run_ns()
         if now_ns is None:
-            raise ServerLost(f"backend {self.pid} is gone", "see the server's log")
+            raise ServerLost(f"backend {self.connection.info.backend_pid} is gone", "see the server's log")
         return now_ns
 
     def measure_ns(self, size: int, times: int) -> int:
@@ -105,7 +104,7 @@ def calibrate(bench: Bench, target_ns: int, reason: str, size: int | None) -> Ca
         size=size,
         size_unit=half.size_unit,
         measured_ns=round(final),
-        basis="wall" if bench.pid is None else "cpu",
+        basis="wall" if bench.run_ns is None else "cpu",
         work_per_call=bench.work(size),
         steps=tuple(steps),
         note=note,

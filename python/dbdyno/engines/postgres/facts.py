@@ -119,6 +119,7 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
         here=presence.here,
         here_detail=presence.detail,
         main_pid=presence.main_pid,
+        reached=presence.machine.reached,
         settings={name: str(value) for name, value in settings.items()},
         helpers=helpers(),
     )

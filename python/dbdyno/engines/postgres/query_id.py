@@ -7,17 +7,17 @@ in shared memory, whose ``st_query_id`` is what the view shows. All 64-bit Linux
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from typing import Any
 
 import psycopg
 from psycopg.rows import tuple_row
 
-from dbdyno import _core
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.wait_events import PROGRAM, words
+from dbdyno.kernel.machine import HERE
+from dbdyno.model.machine import Machine
 
 SYMBOL = "MyBEEntry"
 OFFSETS = {14: 424, 15: 424, 16: 424, 17: 424, 18: 424}
@@ -28,7 +28,11 @@ _IDLE = ("Client", "ClientRead")
 
 
 def statement_spec(
-    connection: Connection, pid: int | None, major: int, offsets: Mapping[int, int] = OFFSETS
+    connection: Connection,
+    pid: int | None,
+    major: int,
+    offsets: Mapping[int, int] = OFFSETS,
+    machine: Machine = HERE,
 ) -> dict[str, Any]:
     """``word.statement`` of ``_core.Watch`` (docs/core.md): where the id is, or why it is not read.
 
@@ -36,9 +40,9 @@ def statement_spec(
     until its next statement.
     """
     known, offset = words(major), offsets.get(major)
-    if known is None or offset is None or platform.machine() not in MACHINES:
+    if known is None or offset is None or machine.architecture not in MACHINES:
         return _refused(
-            "not supported", f"where version {major} keeps it on {platform.machine()} is not known"
+            "not supported", f"where version {major} keeps it on {machine.architecture} is not known"
         )
     if pid is None:
         return _refused("not here", "the server's processes are not seen from here (see os tasks)")
@@ -50,7 +54,7 @@ def statement_spec(
     told = row[0] if row else None
     if told is None:
         return _refused("off", "the server computes no query ids: set compute_query_id = on")
-    read, status, detail = _core.read_behind(pid, PROGRAM, SYMBOL, offset)
+    read, status, detail = machine.read_behind(pid, PROGRAM, SYMBOL, offset)
     if status != "ok":
         return _refused(status, detail)
     if read != told:

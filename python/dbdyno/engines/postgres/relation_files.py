@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from dbdyno import _core
+from dbdyno.kernel.machine import HERE
+from dbdyno.model.machine import Machine
 from dbdyno.model.source import Status
 
 DEFAULT_TABLESPACE, SHARED_TABLESPACE = 1663, 1664
@@ -54,10 +55,10 @@ Blocks = Mapping[tuple[Key, int], bytes]
 """By relation and fork: numbers of blocks as big-endian 64-bit integers."""
 
 
-def files_of(main_pid: int) -> dict[Key, list[Part]]:
+def files_of(main_pid: int, tree: Path = HERE.root) -> dict[Key, list[Part]]:
     """All files of the server with that main process, which works in its data directory. Raises
     :class:`OSError` where this user may not look there."""
-    directory, root = Path(f"/proc/{main_pid}/cwd"), Path(f"/proc/{main_pid}/root")
+    directory, root = (tree / f"proc/{main_pid}/{link}" for link in ("cwd", "root"))
     found: dict[Key, list[Part]] = {}
     for folder, database, tablespace in _folders(directory, root):
         for name in _names(folder):
@@ -93,7 +94,8 @@ def _numbered(folder: Path) -> Iterator[Path]:
 class PageCache:
     """Counts relation after relation, and begins where the time was over the last time."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine = HERE) -> None:
+        self._machine = machine
         self._next: Key | None = None
 
     def counted(
@@ -108,7 +110,7 @@ class PageCache:
             for key in keys
             for p in files[key]
         ]
-        counts = iter(_core.page_cache(asked, layout.block_bytes, most_ns))
+        counts = iter(self._machine.page_cache(asked, layout.block_bytes, most_ns))
         found = {key: _sum([next(counts) for _ in files[key]]) for key in keys}
         self._next = next((key for key in keys if found[key].status == "lost"), None)
         return found

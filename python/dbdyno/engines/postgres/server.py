@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -34,6 +35,7 @@ from dbdyno.engines.postgres.conditions import Conditions
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import doing, recognised
 from dbdyno.engines.postgres.facts import sight
+from dbdyno.engines.postgres.from_there import target_from_there
 from dbdyno.engines.postgres.login_trace import LoginTraces
 from dbdyno.engines.postgres.planning import Plans
 from dbdyno.engines.postgres.pooler import Fronting
@@ -46,8 +48,10 @@ from dbdyno.engines.postgres.snapshots import Snapshots
 from dbdyno.engines.postgres.storage_reads import StorageReads
 from dbdyno.engines.postgres.table_making import Tables
 from dbdyno.engines.postgres.wait_events import families, word_spec
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError
+from dbdyno.model.machine import Machine
 from dbdyno.model.plan import (
     Calibration,
     Cell,
@@ -72,19 +76,26 @@ _Key = tuple[str, tuple[tuple[str, Any], ...]]
 class PostgresServer:
     """See the module. ``instance``: the embedded server, ended by :meth:`close` where it is ours."""
 
-    def __init__(self, dsn: str, instance: Instance | None = None, drive: LoadMaker = here) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        instance: Instance | None = None,
+        drive: LoadMaker = here,
+        machine: Machine = HERE,
+    ) -> None:
         self._dsn, self._instance, self._connection = dsn, instance, connect.connect(dsn)
-        self._front = Fronting(drive)
+        self._front, self.machine = Fronting(drive), machine
         self.version: int = self._connection.info.server_version  # 180004
         self._database = self._connection.info.dbname
         with doing("looking at the server"), recognised():
-            self._presence = presence.presence(self._connection)
+            self._presence = presence.presence(self._connection, machine)
             self._identity = facts.identity(self._connection)
             self._sight = sight(self._connection)
         self._target = connect.driver_target(self._connection)
-        site = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect)
+        self._from_there: dict[str, Any] | None = None
+        site = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect, machine)
         self._settings = Keeper(site)
-        self._statement_reader, self._storage_reads = statements.Statements(), StorageReads()
+        self._statement_reader, self._storage_reads = statements.Statements(), StorageReads(machine.root)
         self._preloaded: enabling.Preloaded | None = None
         self._run: str | None = None  # which has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
@@ -146,7 +157,8 @@ class PostgresServer:
         try:
             with doing("looking at the server again"):
                 facts.check_same(self._identity, facts.identity(connection))
-                self._presence = presence.presence(connection)
+                self.machine.revive()
+                self._presence = presence.presence(connection, self.machine)
                 if self._run is not None:
                     sessions.claim(connection, self._run)
         except BaseException:
@@ -213,9 +225,10 @@ class PostgresServer:
             for statement in sessions.entries(self._connection, recipe, 1, 1)[0]["setup"]:
                 connection.execute(statement.encode())
             pid = connection.info.backend_pid
-            readable = self._presence.owns(pid) and presence.run_ns(pid) is not None
+            run_ns = partial(presence.run_ns, pid, self.machine)
+            readable = self._presence.owns(pid) and run_ns() is not None
             with connection.patient():
-                bench = Bench(connection, recipe, pid if readable else None)
+                bench = Bench(connection, recipe, run_ns if readable else None)
                 return calibrate(bench, target_ns, reason, size)
 
     def load(
@@ -238,7 +251,7 @@ class PostgresServer:
             "sessions": entries,
             "probe": probe,
             "log_calls": log_calls,
-            "log_cpu": log_calls and self._presence.here,
+            "log_cpu": log_calls and self._presence.local,
             "max_calls": max_calls,
         }
         if self._front.pool is not None:
@@ -250,7 +263,7 @@ class PostgresServer:
     def _probe(self, recipe: Recipe, count: int) -> dict[str, Any] | None:
         self._unprobed = self._front.unprobed()
         if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
-            self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.here)
+            self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.local)
         probe = sessions.probe(recipe, self.version) if self._unprobed is None else None
         self._probed = probe is not None and bool(probe["flush"])
         self._single = not self._front.shared and sessions.in_one_transaction(recipe, self.version)
@@ -288,11 +301,11 @@ class PostgresServer:
 
     def _watch_half(self, query: str, numbered: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
         known = {pid for _, pid, _ in numbered}
-        here, pid, major = self._presence.here, self._presence.pid, self.version // 10000
+        here = self._presence.here
         return {
             "engine": "postgres",
             "activity": {
-                "target": {**self._target, "application_name": observation.OBSERVER},
+                "target": {**self._observers_target(), "application_name": observation.OBSERVER},
                 "sql": query,
                 "blocking": observation.blocking_spec(self._connection),
             },
@@ -300,9 +313,21 @@ class PostgresServer:
             "os": here,
             "unseen": self._presence.status if not here else "not here",
             "main_pid": self._presence.main_pid,
-            "word": word_spec(major, statement_spec(self._connection, pid, major)) if here else None,
+            "word": self._word_spec() if here else None,
             "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in self._unseen_tasks(known)],
         }
+
+    def _observers_target(self) -> dict[str, Any]:
+        """How those who watch connect: from the server's host, where that is another."""
+        if self.machine.reached is None:
+            return self._target
+        if self._from_there is None:
+            self._from_there = target_from_there(self._connection, self._target, self.machine)
+        return self._from_there
+
+    def _word_spec(self) -> dict[str, Any] | None:
+        pid, major = self._presence.pid, self.version // 10000
+        return word_spec(major, statement_spec(self._connection, pid, major, machine=self.machine))
 
     def _unseen_tasks(self, known: Container[int]) -> Iterator[tuple[int, str]]:
         """(process, role) of those that the activity query leaves out."""
@@ -310,7 +335,9 @@ class PostgresServer:
             yield self._presence.pid, "dbdyno"
         if self._presence.main_pid is not None:
             hidden = not self._sight.all_sessions
-            for pid, what in presence.unlisted(self._presence.main_pid, known, all_helpers=hidden):
+            for pid, what in presence.unlisted(
+                self._presence.main_pid, known, all_helpers=hidden, machine=self.machine
+            ):
                 yield pid, f"helper:{what}"
 
     def backends(self) -> pl.DataFrame:
@@ -323,8 +350,9 @@ class PostgresServer:
 
     def clock_facts(self) -> Mapping[str, str]:
         programs = None if self._instance is None else self._instance.bin_dir
+        main_pid = self._presence.main_pid if self._presence.local else None
         with doing("asking for the clock"):
-            return timing.clock_facts(self._connection, self._presence.main_pid, programs)
+            return timing.clock_facts(self._connection, main_pid, programs)
 
     def counters(self, phase: str) -> pl.DataFrame:
         if phase == counters.CONNECTING and not self._warm:

@@ -114,13 +114,13 @@ def _huge_pages_used(context: Context, seen: Presence) -> Figure:
         return Figure(key, int(context.huge_pages_status == "on"))
     if context.huge_pages == "off":
         return Figure(key, 0)
-    kb = said_of(seen.main_pid).get("HugetlbPages") if seen.main_pid is not None else None
+    kb = said_of(seen.main_pid, seen.machine.root).get("HugetlbPages") if seen.main_pid is not None else None
     return Figure(key, int(not kb.startswith("0 "))) if kb else Figure(key, None, "not supported")
 
 
 def _by_node(context: Context, ask: Ask, seen: Presence, left_ns: int) -> Iterator[Figure]:
     if context.version_num < 180_000:
-        if seen.main_pid is not None and (text := _numa_maps(seen.main_pid)) is not None:
+        if seen.main_pid is not None and (text := _numa_maps(seen.main_pid, seen.machine.root)) is not None:
             of_nodes = shared_by_node(text).items()
             yield from (Figure("shared_memory_bytes", value, node=node) for node, value in of_nodes)
         return
@@ -134,9 +134,9 @@ def _by_node(context: Context, ask: Ask, seen: Presence, left_ns: int) -> Iterat
         yield from (Figure(key, value, node=node) for node, value in rows or ())
 
 
-def _numa_maps(pid: int) -> str | None:
+def _numa_maps(pid: int, root: Path) -> str | None:
     try:
-        return Path(f"/proc/{pid}/numa_maps").read_text(errors="replace")
+        return (root / f"proc/{pid}/numa_maps").read_text(errors="replace")
     except OSError:  # not permitted, or a kernel without CONFIG_NUMA
         return None
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from dbdyno.engines.postgres.counters import WHOLE
 from dbdyno.engines.postgres.presence import Presence, children
+from dbdyno.kernel.machine import HERE, machine_of
 from dbdyno.model.wait_families import READ_CALLS, STORAGE_BYTES
 
 _FIELDS = {STORAGE_BYTES: ("read_bytes", "bytes"), READ_CALLS: ("syscr", "count")}
@@ -26,7 +27,7 @@ class _Io(NamedTuple):
 class StorageReads:
     """Sums over all processes of a server. They only grow: of one that has ended the last figures stay."""
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = HERE.root) -> None:
         self._root = root
         self._main: int | None = None
         self._last: dict[int, _Io] = {}
@@ -57,14 +58,15 @@ class StorageReads:
     def _read(self, main_pid: int) -> str:
         """The status of this read."""
         now: dict[int, _Io] = {}
-        for pid in [main_pid, *children(main_pid, self._root)]:
-            try:
-                found = self._io(pid)
-            except PermissionError:
-                return "not permitted"
-            except (OSError, ValueError):
-                continue  # it has just ended, or the kernel has no CONFIG_TASK_IO_ACCOUNTING
-            now[pid] = found
+        pids = [main_pid, *children(main_pid, self._root)]
+        with machine_of(self._root).ahead(self._root / f"proc/{pid}/io" for pid in pids):
+            for pid in pids:
+                try:
+                    now[pid] = self._io(pid)
+                except PermissionError:
+                    return "not permitted"
+                except (OSError, ValueError):
+                    continue  # it has just ended, or the kernel has no CONFIG_TASK_IO_ACCOUNTING
         if main_pid not in now:
             return "not supported"
         if main_pid == self._main:

@@ -125,9 +125,11 @@ class ByRole:
         with connection.transaction():
             asking = "select rolname::text from pg_catalog.pg_roles where oid = %s"
             row = connection.execute(asking, [role_id]).fetchone()
-            for name, value in entries.items() if row else ():
+            if row is None:
+                return False
+            for name, value in entries.items():
                 connection.execute(self._alter(row[0], name, value))
-        return row is not None
+        return True
 
     def _settings(self, wish: LoginTrace) -> Mapping[str, str]:
         """With the library, beside those that a session of the role loads already."""

@@ -14,7 +14,9 @@ from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.facts import Identity
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.errors import UsageError
+from dbdyno.model.machine import Machine
 
 # Lists whose elements the server quotes one by one, as pg_dump knows them (variable_is_guc_list_quote).
 _PATHS = ("local_preload_libraries", "session_preload_libraries", "shared_preload_libraries")
@@ -188,6 +190,7 @@ class Site:
     identity: Identity
     connection: Callable[[], Connection]
     reconnect: Callable[[], None]
+    machine: Machine = HERE  # that the server is on
 
     def directory(self) -> str | None:
         """Where the server's data lies; None: this role may not know. Copies of a cluster have its number."""

@@ -1,0 +1,88 @@
+"""How an agent on the server's host connects to the server, for its activity samples: tried, and proven.
+
+The address that a client reaches the server by may mean nothing there, or another server (a tunnel's end). So
+ways are tried in turn: as the client does, the address at which the server took our connection, its unix
+sockets. Which server answered is asked over the control connection. Over the host's own addresses no
+certificate is checked, so no password is sent there in clear.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.observation import OBSERVER
+from dbdyno.model.machine import Machine
+
+_TIMEOUT_MS = 5_000
+_SAFE = ("none", "scram-sha-256")
+"""Ways to authenticate that send no password in clear."""
+_FILES = ("root_cert", "cert", "key")
+_ADDRESS = "select pg_catalog.host(pg_catalog.inet_server_addr()), pg_catalog.inet_server_port()"
+_SOCKETS = """select max(setting) filter (where name = 'unix_socket_directories'),
+       max(setting) filter (where name = 'port')
+from pg_catalog.pg_settings where name in ('unix_socket_directories', 'port')"""
+_SAME = """select count(*) from pg_catalog.pg_stat_get_activity(null)
+where pid = %s and application_name = %s"""
+
+
+def target_from_there(connection: Connection, target: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
+    """``target`` (docs/core.md) as it can be reached from ``machine``; where it cannot, as it is: the samples
+    then say why they fail."""
+    for found in _ways(connection, dict(target)):
+        name = f"{OBSERVER} {secrets.token_hex(4)}"
+
+        def same(pid: int, name: str = name) -> bool:
+            row = connection.execute(f"{_SAME}{sql.OWN}".encode(), (pid, name)).fetchone()
+            return bool(row and row[0])
+
+        trial = {**found, "application_name": name, "connect_timeout_ms": _TIMEOUT_MS}
+        if machine.connects("postgres", _session(trial), same):
+            return found
+    return dict(target)
+
+
+def _session(target: Mapping[str, Any]) -> dict[str, Any]:
+    call = {"sql": "select 1", "params": []}
+    return {"target": target, "sessions": [{"count": 1, "setup": [], "call": [call], "warm_calls": 0}]}
+
+
+def _ways(connection: Connection, target: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    tls = target["tls"] or {}
+    host = str(target["host"])
+    if not _is_local(host) and not any(str(tls.get(name) or "").startswith("/") for name in _FILES):
+        yield target
+    address, port = connection.execute(f"{_ADDRESS}{sql.OWN}".encode()).fetchone() or (None, None)
+    if address is not None:
+        yield _local(target, str(address), int(port))
+    sockets, port = connection.execute(f"{_SOCKETS}{sql.OWN}".encode()).fetchone() or (None, None)
+    for directory in (d.strip().strip('"') for d in str(sockets or "").split(",")):
+        if directory.startswith("/") and port is not None:
+            yield _local(target, directory, int(port), tls=False)
+    for directory in ("/var/run/postgresql", "/run/postgresql", "/tmp") if not sockets and port else ():
+        yield _local(target, directory, int(port), tls=False)
+
+
+def _local(target: dict[str, Any], host: str, port: int, *, tls: bool = True) -> dict[str, Any]:
+    """At one of the host's own addresses. The server may still demand TLS."""
+    given = target["auth"]["methods"]
+    methods = [*_SAFE, *(["md5"] if given is None or "md5" in given else [])]
+    auth = {"methods": methods, "channel_binding": "prefer"}
+    encrypted = {"verify": "none", "root_cert": None, "cert": None, "key": None}
+    own = {k: v for k, v in {**(target["tls"] or {}), **encrypted}.items() if k != "crls"}
+    by_tls = own if tls and target["tls"] else None
+    return {**target, "host": host, "port": port, "tls": by_tls, "auth": auth, "peer_uid": None}
+
+
+def _is_local(host: str) -> bool:
+    """A socket's directory or the loopback: of the client's host."""
+    if host.startswith(("/", "@")) or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,88 @@
+"""This host as a :class:`dbdyno.model.machine.Machine`, and the machine that a path is of."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dbdyno import _core
+from dbdyno.model.machine import Machine, PageCounts, Reached
+from dbdyno.model.protocols import Watch
+
+
+class ThisHost:
+    """See :class:`Machine`."""
+
+    root = Path("/")
+    reached: Reached | None = None
+
+    @property
+    def uid(self) -> int:
+        return os.geteuid()
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    @property
+    def architecture(self) -> str:
+        return platform.machine()
+
+    def boot_s(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    @contextmanager
+    def ahead(self, paths: Iterable[Path], folders: Iterable[Path] = ()) -> Iterator[None]:  # noqa: ARG002
+        """A read here is no round trip."""
+        yield
+
+    def find_cgroups(
+        self, pid: int | None, root: Path, controllers: Sequence[str] | None = None
+    ) -> Sequence[tuple[int, str]]:
+        return _core.find_cgroups(pid, root, controllers)
+
+    def read_task(self, pid: int, tid: int) -> Mapping[str, Any]:
+        return _core.read_task(pid, tid)
+
+    def read_behind(self, pid: int, program: str, symbol: str, offset: int) -> tuple[int | None, str, str]:
+        return _core.read_behind(pid, program, symbol, offset)
+
+    def page_cache(
+        self, files: Sequence[tuple[str | Path, bytes, int]], block_bytes: int, budget_ns: int
+    ) -> PageCounts:
+        return _core.page_cache(files, block_bytes, budget_ns)
+
+    def watch(self, spec: Mapping[str, Any]) -> Watch:
+        return _core.Watch(json.dumps(spec))
+
+    def connects(self, engine: str, spec: Mapping[str, Any], same: Callable[[int], bool]) -> bool:  # noqa: ARG002
+        """Who asks is connected from here."""
+        return True
+
+    def revive(self) -> None:
+        pass
+
+
+HERE: Machine = ThisHost()
+
+
+def machine_of(path: Path) -> Machine:
+    """The machine whose file this is; a recorded tree is read here."""
+    found: Machine = getattr(path, "machine", HERE)
+    return found
+
+
+def groups_of(pid: int | None, root: Path, controllers: Sequence[str]) -> list[tuple[int, Path]]:
+    """(version, directory) of a process's control groups (``None``: of who reads) with these controllers,
+    innermost first; none where they cannot be seen."""
+    try:
+        found = machine_of(root).find_cgroups(pid, root, controllers)
+    except OSError:
+        return []
+    return [(version, type(root)(directory)) for version, directory in found]

@@ -1,0 +1,193 @@
+"""Another host as a :class:`dbdyno.model.machine.Machine`: read and observed by an agent there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any
+
+from dbdyno import _core
+from dbdyno.model.errors import HostLost
+from dbdyno.model.machine import PageCounts, Reached
+from dbdyno.model.tables import CoreColumn
+from dbdyno.model.units import NS_PER_S, TICK_NS
+from dbdyno.remote.agent import Agent
+from dbdyno.remote.clocks import EXCHANGES, HostClock
+from dbdyno.remote.files import Files, tree
+from dbdyno.remote.load import RemoteLoad
+from dbdyno.remote.watch import RemoteWatch
+
+Opened = Callable[[bool], Agent]
+"""Reaches the agent; ``True``: again, in the midst of a run, so that nobody may be asked for a password."""
+_CONNECT_S = 15.0
+_LEAST, _MEASURING_NS = 5, NS_PER_S // 4
+"""Exchanges that show a clock's offset; about so long they may take."""
+
+
+class RemoteMachine:
+    """See :class:`Machine`. ``opened`` reaches its agent, now and where it was lost."""
+
+    def __init__(self, opened: Opened, host: str, user: str | None = None, by: str = "ssh") -> None:
+        self._opened, self._host, self._user, self._by = opened, host, user, by
+        self._agent = opened(False)
+        try:
+            self._begin()
+        except BaseException:
+            self._agent.close()
+            raise
+
+        self._files = Files(self._agent)
+        self.root: Path = tree(self._files, self)
+
+    def _begin(self) -> None:
+        """Its clock, by so many exchanges as there is time for beside a measurement."""
+        trip_ns = max(1, HostClock(self._agent.clock, _LEAST).round_trip_ns)
+        self.clock = HostClock(self._agent.clock, max(_LEAST, min(EXCHANGES, _MEASURING_NS // trip_ns)))
+        # process start times count from boot: whole ticks, the same in all windows, as they are part of keys
+        self._ticks = round(self.clock.mapping().first.ns / TICK_NS)
+
+    @property
+    def reached(self) -> Reached | None:
+        bound_ns = self.clock.mapping().bound_ns
+        return Reached(host=self._host, user=self._user, by=self._by, clock_bound_ns=bound_ns)
+
+    @property
+    def uid(self) -> int:
+        return self._agent.hello.uid
+
+    @property
+    def pid(self) -> int:
+        return self._agent.hello.pid
+
+    @property
+    def architecture(self) -> str:
+        return self._agent.hello.arch
+
+    def boot_s(self) -> float:
+        """``/proc/uptime`` counts from CLOCK_BOOTTIME, in hundredths of a second."""
+        return float((self.root / "proc/uptime").read_text().split()[0])
+
+    def ahead(self, paths: Iterable[Path], folders: Iterable[Path] = ()) -> AbstractContextManager[None]:
+        return self._files.ahead(map(str, paths), map(str, folders))
+
+    def find_cgroups(
+        self, pid: int | None, root: Path, controllers: Sequence[str] | None = None
+    ) -> Sequence[tuple[int, str]]:
+        given = {"pid": pid, "root": str(root), "controllers": controllers}
+        return [(version, path) for version, path in self._ask("find_cgroups", **given)]
+
+    def read_task(self, pid: int, tid: int) -> Mapping[str, Any]:
+        found: Sequence[Mapping[str, Any]] = self._ask("read_task", tasks=[[pid, tid]])
+        return found[0]
+
+    def read_behind(self, pid: int, program: str, symbol: str, offset: int) -> tuple[int | None, str, str]:
+        value, status, detail = self._ask(
+            "read_behind", pid=pid, program=program, symbol=symbol, offset=offset
+        )
+        return value, status, detail
+
+    def page_cache(
+        self, files: Sequence[tuple[str | Path, bytes, int]], block_bytes: int, budget_ns: int
+    ) -> PageCounts:
+        asked = [[str(path), len(blocks), first] for path, blocks, first in files]
+        body = b"".join(blocks for _, blocks, _ in files)
+        answer = self._agent.request(
+            "page_cache", body, files=asked, block_bytes=block_bytes, budget_ns=budget_ns
+        )
+        return [(size, cached, within, status) for size, cached, within, status in answer.value]
+
+    def watch(self, spec: Mapping[str, Any]) -> LastingWatch:
+        return LastingWatch(self._agent, self.clock, spec, self._ticks)
+
+    def connects(self, engine: str, spec: Mapping[str, Any], same: Callable[[int], bool]) -> bool:
+        load = RemoteLoad(self._agent, self.clock, engine, spec)
+        try:
+            load.connect()
+            return load.wait(_CONNECT_S) and all(same(pid) for _, pid, _ in load.backends())
+        except _core.DriverError:
+            return False
+        finally:
+            load.abort()
+
+    def revive(self) -> None:
+        if self._agent.lost is None:
+            return
+        self._agent.close()
+        self._agent = self._files.agent = self._opened(True)
+        self._begin()
+
+    def close(self) -> None:
+        self._agent.close()
+
+    def _ask(self, op: str, **arguments: Any) -> Any:
+        return self._agent.request(op, **arguments).value
+
+
+class LastingWatch(RemoteWatch):
+    """A watch that says that its host was lost, and does not fail with it: what it had read is lost."""
+
+    def __init__(self, agent: Agent, clock: HostClock, spec: Mapping[str, Any], ticks: int) -> None:
+        """``ticks``: what their process start times are ahead of ours."""
+        clock.measure()  # now, as a start has to be quick
+        super().__init__(agent, clock, spec)
+        self.lost: str | None = None
+        self._ticks = ticks
+
+    @property
+    def bound_ns(self) -> int:
+        """How well times of its tables are known on our clock."""
+        return self._clock.mapping().bound_ns
+
+    def start(self, t0_ns: int, t1_ns: int) -> None:
+        theirs = self._clock.to_theirs
+        with self._noted():
+            self._ask("start", t0_ns=theirs(t0_ns), t1_ns=theirs(t1_ns))
+
+    def stop(self) -> None:
+        with self._noted():
+            super().stop()
+
+    def latest(self) -> Mapping[str, float]:
+        with self._noted():
+            return super().latest()
+        return {}
+
+    def trouble(self) -> str | None:
+        with self._noted():
+            return super().trouble()
+        return self.lost
+
+    def source_status(self) -> Mapping[str, tuple[str, str]]:
+        with self._noted():
+            return super().source_status()
+        return {}
+
+    def _tables(self, op: str, **arguments: Any) -> dict[str, dict[str, CoreColumn]]:
+        with self._noted():
+            return self._with_ticks(super()._tables(op, **arguments))
+        return {}
+
+    def _noted(self) -> _Noted:
+        return _Noted(self)
+
+    def _with_ticks(self, tables: dict[str, dict[str, CoreColumn]]) -> dict[str, dict[str, CoreColumn]]:
+        import numpy as np
+
+        for columns in tables.values():
+            if "start_ticks" in columns:
+                kind, payload, known = columns["start_ticks"]
+                theirs: Any = np.frombuffer(payload, dtype="<i8")
+                columns["start_ticks"] = (kind, (theirs - self._ticks).tobytes(), known)
+        return tables
+
+
+class _Noted(suppress):
+    def __init__(self, watch: LastingWatch) -> None:
+        super().__init__(HostLost)
+        self._watch = watch
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool:
+        if isinstance(error, HostLost) and self._watch.lost is None:
+            self._watch.lost = error.message
+        return bool(super().__exit__(kind, error, trace))
