@@ -113,18 +113,17 @@ fn allowed(path: &Path) -> io::Result<PathBuf> {
     if FILES.iter().any(|file| path == Path::new(file)) {
         return Ok(path.to_owned());
     }
-    let plain = below(path) && !path.components().any(|c| c == Component::ParentDir);
-    let real = if plain {
-        fs::canonicalize(path)?
-    } else {
+    if !may(path) {
         return Err(refused());
-    };
-    let secret = |name: &Component| REFUSED.iter().any(|r| name.as_os_str() == *r);
-    if below(&real) && !real.components().any(|c| secret(&c)) {
-        Ok(real)
-    } else {
-        Err(refused())
     }
+    let real = fs::canonicalize(path)?;
+    if may(&real) { Ok(real) } else { Err(refused()) }
+}
+
+/// Whether a path names what may be read.
+fn may(path: &Path) -> bool {
+    let fits = |c: Component| c != Component::ParentDir && REFUSED.iter().all(|r| c.as_os_str() != *r);
+    below(path) && path.components().all(fits)
 }
 
 fn refused() -> io::Error {
