@@ -145,7 +145,9 @@ def test_what_would_swap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """512 MiB of cache, 256 MiB of data and 100 sessions of 10 MiB are 1,768 MiB."""
     plan = planned(16 * GB)
     free = {"bytes": 1_700 * MB}
-    monkeypatch.setattr(memory_room.observe, "free_memory", lambda _pid: Free(free["bytes"], "limit of /a"))
+    monkeypatch.setattr(
+        memory_room.observe, "free_memory", lambda _pid, _root: Free(free["bytes"], "limit of /a")
+    )
     with pytest.raises(NotAvailable, match="would swap") as e:
         memory_room.check_room(server(512 * MB), plan, RANDOM)
     assert "limit of /a" in e.value.message and "100 sessions" in e.value.message
@@ -153,7 +155,7 @@ def test_what_would_swap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     memory_room.check_room(server(512 * MB, here=False), plan, RANDOM)
     free["bytes"] = 1_800 * MB
     memory_room.check_room(server(512 * MB), plan, RANDOM)
-    monkeypatch.setattr(memory_room.observe, "free_memory", lambda _pid: None)
+    monkeypatch.setattr(memory_room.observe, "free_memory", lambda _pid, _root: None)
     memory_room.check_room(server(512 * MB), plan, RANDOM)
 
 

@@ -21,7 +21,8 @@ from tests.sshd import Sshd, needs_sshd, sshd
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.db, pytest.mark.root, needs_root, needs_sshd]
-FAR = in_namespaces(pid=True, net=True)
+FAR = [*in_namespaces(pid=True, net=True), "sh", "-c", '"$@"; exit $?', "sh"]
+"""With a shell for its first process: a server would take orphans of sshd for backends that crashed."""
 RUN = ("run", "lio", "--call-target", "20ms", "--measure", "1500ms", "--settle", "200ms", "--json")
 
 

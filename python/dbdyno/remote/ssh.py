@@ -125,20 +125,26 @@ class _Way(ProcessChannel):
 
     def begin(self) -> None:
         """Up to the agent, which then speaks. Raises what :func:`machine` raises."""
-        self.send(_SCRIPT.encode())
+        self._give(_SCRIPT.encode())
         _, system, arch = [*self._line("host").split(), "?", "?"][:3]
         if system != "Linux":
             raise TargetError(
                 f"{self._where} runs {system}: dbdyno observes servers on Linux", "leave out --server-ssh"
             )
         content = Path(program(arch)).read_bytes()
-        self.send(f"take {hashlib.sha256(content).hexdigest()} {len(content)}\n".encode())
+        self._give(f"take {hashlib.sha256(content).hexdigest()} {len(content)}\n".encode())
         word, _, rest = self._line("installed", "send", "refused").partition(" ")
         if word == "send":
-            self.send(content)
+            self._give(content)
             word, _, rest = self._line("starts", "full", "damaged", "refused").partition(" ")
         if word not in ("installed", "starts"):
             raise NotAvailable(*_not_started(self._where, word, rest))
+
+    def _give(self, data: bytes) -> None:
+        try:
+            self.send(data)
+        except OSError:  # ssh has ended
+            raise self._failure() from None
 
     def _line(self, *words: str) -> str:
         """The next line of the script, without the mark."""
