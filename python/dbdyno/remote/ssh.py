@@ -115,13 +115,14 @@ class _Way(ProcessChannel):
     """The bytes of ssh; what ssh itself says is kept for messages."""
 
     def __init__(self, words: Sequence[str], where: str) -> None:
-        self._where, self._said = where, bytearray()
+        self._where, self._said, self._program = where, bytearray(), words[0]
         try:
             super().__init__([*_QUIET, *words], subprocess.PIPE)
         except OSError as e:
             raise NotAvailable(f"{words[0]} does not start: {e.strerror}", _NO_SSH) from None
         assert self._process.stderr is not None
-        threading.Thread(target=self._listen, name="dbdyno-ssh", daemon=True).start()
+        self._listening = threading.Thread(target=self._listen, name="dbdyno-ssh", daemon=True)
+        self._listening.start()
 
     def begin(self) -> None:
         """Up to the agent, which then speaks. Raises what :func:`machine` raises."""
@@ -177,13 +178,14 @@ class _Way(ProcessChannel):
     def _failure(self) -> TargetError:
         """Why ssh ended before the agent began, in its own words."""
         status = self._process.wait()
+        self._listening.join(1.0)
         lines = [line.strip() for line in self._said.decode(errors="replace").splitlines() if line.strip()]
         told = lines[-1] if lines else f"ssh ended with status {status}"
         for sign, cure in _CURES.items():
             if any(sign in line for line in lines):
                 return Unreachable(f"ssh {self._where}: {told}", cure.format(where=self._where))
         if status == 127:
-            return Unreachable(f"ssh {self._where}: {told}", _NO_SSH)
+            return Unreachable(f"{self._program}: {told}", _NO_SSH)
         return Unreachable(f"ssh {self._where}: {told}", f"ssh {self._where} true has to work by itself")
 
 
