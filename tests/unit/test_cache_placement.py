@@ -23,6 +23,7 @@ from dbdyno.conduct import memory_room
 from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.settings.check import _huge_pages
 from dbdyno.engines.postgres.storage_reads import StorageReads
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import NotAvailable, UsageError
 from dbdyno.model.plan import Plan, Variant
@@ -138,14 +139,16 @@ def test_without_meminfo_nothing_is_known(tmp_path: Path) -> None:
 def server(cache_bytes: int | None, *, here: bool = True) -> Any:
     facts = SimpleNamespace(here=here, main_pid=None)
     sizes = SimpleNamespace(cache_bytes=lambda _settings: cache_bytes)
-    return SimpleNamespace(facts=lambda: facts, resetting=sizes, world=None)
+    return SimpleNamespace(facts=lambda: facts, resetting=sizes, world=None, machine=HERE)
 
 
 def test_what_would_swap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """512 MiB of cache, 256 MiB of data and 100 sessions of 10 MiB are 1,768 MiB."""
     plan = planned(16 * GB)
     free = {"bytes": 1_700 * MB}
-    monkeypatch.setattr(memory_room.observe, "free_memory", lambda _pid: Free(free["bytes"], "limit of /a"))
+    monkeypatch.setattr(
+        memory_room.observe, "free_memory", lambda _pid, _root: Free(free["bytes"], "limit of /a")
+    )
     with pytest.raises(NotAvailable, match="would swap") as e:
         memory_room.check_room(server(512 * MB), plan, RANDOM)
     assert "limit of /a" in e.value.message and "100 sessions" in e.value.message
@@ -153,7 +156,7 @@ def test_what_would_swap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     memory_room.check_room(server(512 * MB, here=False), plan, RANDOM)
     free["bytes"] = 1_800 * MB
     memory_room.check_room(server(512 * MB), plan, RANDOM)
-    monkeypatch.setattr(memory_room.observe, "free_memory", lambda _pid: None)
+    monkeypatch.setattr(memory_room.observe, "free_memory", lambda _pid, _root: None)
     memory_room.check_room(server(512 * MB), plan, RANDOM)
 
 
@@ -178,7 +181,7 @@ def test_huge_pages_that_are_free(meminfo: str, found: tuple[int, int]) -> None:
 
 # -- reads from storage --
 
-HERE = Presence(True, "", 11, 10)
+SEEN = Presence(True, "", 11, 10)
 
 
 def processes(root: Path, **read: tuple[int, int]) -> None:
@@ -191,7 +194,7 @@ def processes(root: Path, **read: tuple[int, int]) -> None:
     tree(root, {**files, f"proc/{ids[0]}/task/{ids[0]}/children": " ".join(ids[1:])})
 
 
-def values(reads: StorageReads, presence: Presence = HERE) -> dict[str, tuple[float | None, str]]:
+def values(reads: StorageReads, presence: Presence = SEEN) -> dict[str, tuple[float | None, str]]:
     found = reads.rows(presence, "t0", count().__next__)
     return {r["name"]: (r["value"], r["status"]) for r in found}
 
@@ -204,7 +207,7 @@ def test_reads_of_all_processes_only_grow(tmp_path: Path) -> None:
     assert values(reads) == {"storage_read_bytes": (16_484, "ok"), "read_calls": (12, "ok")}
     processes(tmp_path, p10=(100, 1), p11=(0, 3))  # another process of that number
     assert values(reads) == {"storage_read_bytes": (16_484, "ok"), "read_calls": (15, "ok")}
-    assert reads.rows(HERE, "start", count().__next__) == []
+    assert reads.rows(SEEN, "start", count().__next__) == []
 
 
 def test_reads_that_are_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,12 @@ import pytest
 
 from tests.elsewhere import Elsewhere, in_namespaces, needs_root
 from tests.elsewhere_server import Cluster, ServerElsewhere
-from tests.sshd import Sshd, needs_sshd, sshd
+from tests.sshd import PORT, Sshd, needs_sshd, sshd
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.db, pytest.mark.root, needs_root, needs_sshd]
-FAR = in_namespaces(pid=True, net=True)
+FAR = [*in_namespaces(pid=True, net=True), "sh", "-c", '"$@"; exit $?', "sh"]
+"""With a shell for its first process: a server would take orphans of sshd for backends that crashed."""
 RUN = ("run", "lio", "--call-target", "20ms", "--measure", "1500ms", "--settle", "200ms", "--json")
 
 
@@ -136,7 +137,7 @@ def test_a_way_that_is_none_is_said_with_the_cure(roots: Elsewhere, far: ServerE
         "wrong key": words(far, host, key="other"),
         "strange host": words(far, host, "-o", "UserKnownHostsFile=/dev/null"),
         "no program": [*words(far, host)[:-1], "no-such-ssh"],
-        "nobody there": [*words(far, host)[:-1], host.command("-p", "1")],
+        "nobody there": [*words(far, host)[:-1], host.command().replace(f"-p {PORT}", "-p 1")],
     }
     signs = {
         "wrong key": ("Permission denied", "ssh-add"),
@@ -224,7 +225,9 @@ def started(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *options: str) -
         text=True,
     )
     with psycopg.connect(far.unix, autocommit=True) as control:
-        activity = "select count(*) from pg_stat_activity where application_name like 'dbdyno activity%'"
+        activity = """select count(*) from pg_stat_activity
+            where application_name ~ '^dbdyno activity [0-9]+$'
+            and clock_timestamp() - backend_start > '1.5s'"""
         eventually(lambda: process.poll() is not None or control.execute(activity).fetchone() != (0,))
     return process
 

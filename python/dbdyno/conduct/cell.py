@@ -12,14 +12,12 @@ import polars as pl
 
 from dbdyno import _core, drive, observe
 from dbdyno.conduct.hosts import lost_in
-from dbdyno.model.data_sources import files
 from dbdyno.model.errors import HostLost, ServerLost, TargetError, Unreachable
 from dbdyno.model.plan import Calibration, Cell, Plan, Workload, cpus_under
 from dbdyno.model.protocols import Clock, Load, Progress, Server, Watch
 from dbdyno.model.raw import AWAY, CellMeta, CellStatus, RawCell
 from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.model.units import NS_PER_S
-from dbdyno.observe import counter_files, per_cpu
 
 # A window's ends: by which clock, what is asked there, and whether dbdyno was away in between.
 
@@ -119,17 +117,8 @@ def read_mark(server: Server, phase: str, *, statements: bool = False) -> Mark:
         "statement_reads",
         lambda: by_statement.statements(phase) if by_statement else empty("statement_reads"),
     )
-    why = next(iter(lost), None), next(iter(refused), None)
-    return Mark(counters, backends, _host_now(server), counted, *why)
-
-
-def _host_now(server: Server) -> pl.DataFrame:
-    """CPU by CPU, and files of counters, of the server's host; nothing of a world of its own."""
-    if server.world is not None:
-        return empty("host")
-    root = server.machine.root
-    with server.machine.ahead([root / "proc/stat", *(root / f.path.lstrip("/") for f in files().values())]):
-        return pl.concat([empty("host"), per_cpu(root), counter_files(root)])
+    host = empty("host") if server.world is not None else observe.at_end(server.machine)
+    return Mark(counters, backends, host, counted, next(iter(lost), None), next(iter(refused), None))
 
 
 def read_statements(server: Server, phase: str) -> pl.DataFrame:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dbdyno.observe.flush import flush_probe
     from dbdyno.observe.free_memory import free_memory
     from dbdyno.observe.glance_parts import brief_seen
-    from dbdyno.observe.host import counter_files, host, per_cpu
+    from dbdyno.observe.host import at_end, counter_files, host, per_cpu
     from dbdyno.observe.limits import opened, read_of_host, record
     from dbdyno.observe.open_files import direct_files
     from dbdyno.observe.sources import Said, judged, sources
@@ -34,6 +34,7 @@ lazy(
         "NoWatch": "dbdyno.observe.watch",
         "Said": "dbdyno.observe.sources",
         "THREADS": "dbdyno.observe.watch",
+        "at_end": "dbdyno.observe.host",
         "brief_seen": "dbdyno.observe.glance_parts",
         "check_exact": "dbdyno.observe.watch",
         "counter_files": "dbdyno.observe.host",

@@ -23,6 +23,7 @@ from dbdyno import _core
 from dbdyno.model.data_source import CounterFile
 from dbdyno.model.data_sources import files
 from dbdyno.model.environment import Host
+from dbdyno.model.machine import Machine
 from dbdyno.model.tables import empty, rows
 from dbdyno.model.topology import REGISTERS, Purr, PurrRead
 from dbdyno.model.units import NS_PER_S, TICK_NS
@@ -260,6 +261,13 @@ def per_cpu(root: Path = Path("/")) -> pl.DataFrame:
     values = dict(_values(busy_ns(stat or ""), read(root, before_ns / NS_PER_S)))
     bracket = {"before_ns": before_ns, "after_ns": _core.now_ns(), "status": "ok"}
     return rows("host", [bracket | {"key": key, "value": value} for key, value in values.items()])
+
+
+def at_end(machine: Machine) -> pl.DataFrame:
+    """Both of a window's end: :func:`per_cpu` and :func:`counter_files`."""
+    root = machine.root
+    with machine.ahead([root / "proc/stat", *(root / f.path.lstrip("/") for f in files().values())]):
+        return pl.concat([per_cpu(root), counter_files(root)])
 
 
 def counter_files(root: Path = Path("/")) -> pl.DataFrame:

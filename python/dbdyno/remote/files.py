@@ -40,7 +40,11 @@ class Files:
         if not read and not listed:
             yield
             return
-        found = _asked(lambda: gather(self.agent, read=read, list=listed, limit=_LIMIT_BYTES))
+        try:
+            found = gather(self.agent, read=read, list=listed, limit=_LIMIT_BYTES)
+        except HostLost:  # each of them cannot be read
+            yield
+            return
         layers = self._layers()
         layers.append(_Layer(found, _matching(read), _matching(listed)))
         try:
@@ -108,12 +112,15 @@ def _matching(patterns: Iterable[str]) -> re.Pattern[str]:
     )
 
 
+class Unreadable(HostLost, OSError):
+    """A file of a host that is lost: for those who read files, one that cannot be read."""
+
+
 def _asked(ask: Any) -> Any:
-    """A host that is lost has files that cannot be read."""
     try:
         return ask()
     except HostLost as e:
-        raise OSError(errno.EHOSTDOWN, e.message) from None
+        raise Unreadable(e.host, e.why) from None
 
 
 def tree(files: Files, machine: Machine) -> Path:

@@ -115,30 +115,37 @@ class _Way(ProcessChannel):
     """The bytes of ssh; what ssh itself says is kept for messages."""
 
     def __init__(self, words: Sequence[str], where: str) -> None:
-        self._where, self._said = where, bytearray()
+        self._where, self._said, self._program = where, bytearray(), words[0]
         try:
             super().__init__([*_QUIET, *words], subprocess.PIPE)
         except OSError as e:
             raise NotAvailable(f"{words[0]} does not start: {e.strerror}", _NO_SSH) from None
         assert self._process.stderr is not None
-        threading.Thread(target=self._listen, name="dbdyno-ssh", daemon=True).start()
+        self._listening = threading.Thread(target=self._listen, name="dbdyno-ssh", daemon=True)
+        self._listening.start()
 
     def begin(self) -> None:
         """Up to the agent, which then speaks. Raises what :func:`machine` raises."""
-        self.send(_SCRIPT.encode())
+        self._give(_SCRIPT.encode())
         _, system, arch = [*self._line("host").split(), "?", "?"][:3]
         if system != "Linux":
             raise TargetError(
                 f"{self._where} runs {system}: dbdyno observes servers on Linux", "leave out --server-ssh"
             )
         content = Path(program(arch)).read_bytes()
-        self.send(f"take {hashlib.sha256(content).hexdigest()} {len(content)}\n".encode())
+        self._give(f"take {hashlib.sha256(content).hexdigest()} {len(content)}\n".encode())
         word, _, rest = self._line("installed", "send", "refused").partition(" ")
         if word == "send":
-            self.send(content)
+            self._give(content)
             word, _, rest = self._line("starts", "full", "damaged", "refused").partition(" ")
         if word not in ("installed", "starts"):
             raise NotAvailable(*_not_started(self._where, word, rest))
+
+    def _give(self, data: bytes) -> None:
+        try:
+            self.send(data)
+        except OSError:  # ssh has ended
+            raise self._failure() from None
 
     def _line(self, *words: str) -> str:
         """The next line of the script, without the mark."""
@@ -171,13 +178,14 @@ class _Way(ProcessChannel):
     def _failure(self) -> TargetError:
         """Why ssh ended before the agent began, in its own words."""
         status = self._process.wait()
+        self._listening.join(1.0)
         lines = [line.strip() for line in self._said.decode(errors="replace").splitlines() if line.strip()]
         told = lines[-1] if lines else f"ssh ended with status {status}"
         for sign, cure in _CURES.items():
             if any(sign in line for line in lines):
                 return Unreachable(f"ssh {self._where}: {told}", cure.format(where=self._where))
         if status == 127:
-            return Unreachable(f"ssh {self._where}: {told}", _NO_SSH)
+            return Unreachable(f"{self._program}: {told}", _NO_SSH)
         return Unreachable(f"ssh {self._where}: {told}", f"ssh {self._where} true has to work by itself")
 
 

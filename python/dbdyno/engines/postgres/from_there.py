@@ -30,6 +30,21 @@ _SAME = """select count(*) from pg_catalog.pg_stat_get_activity(null)
 where pid = %s and application_name = %s"""
 
 
+class FromThere:
+    """Looked for once: how those who watch connect."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine, self._found = machine, dict[str, Any]()
+
+    def target(self, connection: Connection, target: Mapping[str, Any]) -> Mapping[str, Any]:
+        """``target`` itself, where the server is on this host."""
+        if self._machine.reached is None:
+            return target
+        if not self._found:
+            self._found = target_from_there(connection, target, self._machine)
+        return self._found
+
+
 def target_from_there(connection: Connection, target: Mapping[str, Any], machine: Machine) -> dict[str, Any]:
     """``target`` (docs/core.md) as it can be reached from ``machine``; where it cannot, as it is: the samples
     then say why they fail."""

@@ -340,6 +340,15 @@ def unlisted(
     return [(pid, title[1]) for pid, title in found.items() if title and title[1] in wanted]
 
 
+def unseen_tasks(seen: Presence, known: Container[int], *, all_helpers: bool) -> Iterator[tuple[int, str]]:
+    """(process, role) of those that the activity query leaves out: see :func:`unlisted`."""
+    if seen.pid is not None:
+        yield seen.pid, "dbdyno"
+    if seen.main_pid is not None:
+        for pid, what in unlisted(seen.main_pid, known, all_helpers=all_helpers, machine=seen.machine):
+            yield pid, f"helper:{what}"
+
+
 def children(pid: int, root: Path = _ROOT) -> list[int]:
     """Empty where the kernel has no CONFIG_PROC_CHILDREN."""
     return [int(child) for child in _read_file(root / f"proc/{pid}/task/{pid}/children").split()]

@@ -15,7 +15,8 @@ from psycopg.rows import tuple_row
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.engines.postgres.wait_events import PROGRAM, words
+from dbdyno.engines.postgres.presence import Presence
+from dbdyno.engines.postgres.wait_events import PROGRAM, word_spec, words
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.machine import Machine
 
@@ -64,6 +65,12 @@ def statement_spec(
         )
     idle = next(word for word, names in known.events.items() if names == _IDLE)
     return {"symbol": SYMBOL, "offset": offset, "idle": idle}
+
+
+def backend_word(connection: Connection, seen: Presence) -> dict[str, Any] | None:
+    """``word`` of ``_core.Watch`` for a server whose processes are seen."""
+    major = connection.info.server_version // 10_000
+    return word_spec(major, statement_spec(connection, seen.pid, major, machine=seen.machine))
 
 
 def _refused(status: str, detail: str) -> dict[str, Any]:

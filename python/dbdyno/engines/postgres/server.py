@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -35,19 +35,19 @@ from dbdyno.engines.postgres.conditions import Conditions
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.errors import doing, recognised
 from dbdyno.engines.postgres.facts import sight
-from dbdyno.engines.postgres.from_there import target_from_there
+from dbdyno.engines.postgres.from_there import FromThere
 from dbdyno.engines.postgres.login_trace import LoginTraces
 from dbdyno.engines.postgres.planning import Plans
 from dbdyno.engines.postgres.pooler import Fronting
 from dbdyno.engines.postgres.pooler import put_back as end_pooler
-from dbdyno.engines.postgres.query_id import statement_spec
+from dbdyno.engines.postgres.query_id import backend_word
 from dbdyno.engines.postgres.resetting import Resets
 from dbdyno.engines.postgres.sessions import Recipe, recipe_of
 from dbdyno.engines.postgres.settings import Keeper, Site
 from dbdyno.engines.postgres.snapshots import Snapshots
 from dbdyno.engines.postgres.storage_reads import StorageReads
 from dbdyno.engines.postgres.table_making import Tables
-from dbdyno.engines.postgres.wait_events import families, word_spec
+from dbdyno.engines.postgres.wait_events import families
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError
@@ -77,14 +77,10 @@ class PostgresServer:
     """See the module. ``instance``: the embedded server, ended by :meth:`close` where it is ours."""
 
     def __init__(
-        self,
-        dsn: str,
-        instance: Instance | None = None,
-        drive: LoadMaker = here,
-        machine: Machine = HERE,
+        self, dsn: str, instance: Instance | None = None, drive: LoadMaker = here, machine: Machine = HERE
     ) -> None:
         self._dsn, self._instance, self._connection = dsn, instance, connect.connect(dsn)
-        self._front, self.machine = Fronting(drive), machine
+        self._front, self.machine, self._from_there = Fronting(drive), machine, FromThere(machine)
         self.version: int = self._connection.info.server_version  # 180004
         self._database = self._connection.info.dbname
         with doing("looking at the server"), recognised():
@@ -92,7 +88,6 @@ class PostgresServer:
             self._identity = facts.identity(self._connection)
             self._sight = sight(self._connection)
         self._target = connect.driver_target(self._connection)
-        self._from_there: dict[str, Any] | None = None
         site = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect, machine)
         self._settings = Keeper(site)
         self._statement_reader, self._storage_reads = statements.Statements(), StorageReads(machine.root)
@@ -301,11 +296,12 @@ class PostgresServer:
 
     def _watch_half(self, query: str, numbered: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
         known = {pid for _, pid, _ in numbered}
-        here = self._presence.here
+        here, target = self._presence.here, self._from_there.target(self._connection, self._target)
+        unseen = presence.unseen_tasks(self._presence, known, all_helpers=not self._sight.all_sessions)
         return {
             "engine": "postgres",
             "activity": {
-                "target": {**self._observers_target(), "application_name": observation.OBSERVER},
+                "target": {**target, "application_name": observation.OBSERVER},
                 "sql": query,
                 "blocking": observation.blocking_spec(self._connection),
             },
@@ -313,32 +309,9 @@ class PostgresServer:
             "os": here,
             "unseen": self._presence.status if not here else "not here",
             "main_pid": self._presence.main_pid,
-            "word": self._word_spec() if here else None,
-            "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in self._unseen_tasks(known)],
+            "word": backend_word(self._connection, self._presence) if here else None,
+            "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in unseen],
         }
-
-    def _observers_target(self) -> dict[str, Any]:
-        """How those who watch connect: from the server's host, where that is another."""
-        if self.machine.reached is None:
-            return self._target
-        if self._from_there is None:
-            self._from_there = target_from_there(self._connection, self._target, self.machine)
-        return self._from_there
-
-    def _word_spec(self) -> dict[str, Any] | None:
-        pid, major = self._presence.pid, self.version // 10000
-        return word_spec(major, statement_spec(self._connection, pid, major, machine=self.machine))
-
-    def _unseen_tasks(self, known: Container[int]) -> Iterator[tuple[int, str]]:
-        """(process, role) of those that the activity query leaves out."""
-        if self._presence.pid is not None:
-            yield self._presence.pid, "dbdyno"
-        if self._presence.main_pid is not None:
-            hidden = not self._sight.all_sessions
-            for pid, what in presence.unlisted(
-                self._presence.main_pid, known, all_helpers=hidden, machine=self.machine
-            ):
-                yield pid, f"helper:{what}"
 
     def backends(self) -> pl.DataFrame:
         with doing("asking who is connected"):
@@ -385,24 +358,10 @@ class PostgresServer:
             objects.own_schema(self._connection)
             for statement in case.setup:
                 self._connection.execute(statement.encode())
-            permitted = {n: v for n, v in case.settings.items() if self._may_set(n, v)}
+            may_set = partial(truth.may_set, self._connection, superuser=self._sight.superuser)
+            may_set = partial(truth.may_set, self._connection, superuser=self._sight.superuser)
+            permitted = {n: v for n, v in case.settings.items() if may_set(n, v)}
         self._script_settings = {case.name: permitted}
-
-    def _may_set(self, name: str, value: str) -> bool:
-        if not self._sight.superuser and not self._is_ours_to_set(name):
-            return False
-        try:
-            with self._connection.transaction(force_rollback=True):
-                self._connection.execute("select pg_catalog.set_config(%s, %s, true)", (name, value))
-        except psycopg.errors.InsufficientPrivilege:
-            return False
-        return True
-
-    def _is_ours_to_set(self, name: str) -> bool:
-        """Asked before it is tried, which would leave an error in the server's log."""
-        query = "select context = 'user' from pg_catalog.pg_settings where name = %s"
-        row = self._connection.execute(query, (name,)).fetchone()
-        return row is not None and bool(row[0])
 
     def truth_teardown(self, case: TruthCase) -> None:
         with doing(f"tidying up after {case.name}"), self._connection.patient():

@@ -10,6 +10,7 @@ from importlib import resources
 import psycopg
 
 from dbdyno import _core
+from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.truth import TruthCase
 
 _TRIES, _PAUSE_S = 100, 0.015
@@ -37,3 +38,22 @@ def brief_session(dsn: str, case: TruthCase) -> int | None:
                 used_ns: int | None = after["run_ns"]
                 return used_ns
     return None
+
+
+def may_set(connection: Connection, name: str, value: str, *, superuser: bool) -> bool:
+    """Whether a session may have this setting."""
+    if not superuser and not _is_ours_to_set(connection, name):
+        return False
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute("select pg_catalog.set_config(%s, %s, true)", (name, value))
+    except psycopg.errors.InsufficientPrivilege:
+        return False
+    return True
+
+
+def _is_ours_to_set(connection: Connection, name: str) -> bool:
+    """Asked before it is tried, which would leave an error in the server's log."""
+    query = "select context = 'user' from pg_catalog.pg_settings where name = %s"
+    row = connection.execute(query, (name,)).fetchone()
+    return row is not None and bool(row[0])
