@@ -18,13 +18,27 @@ def can_make() -> bool:
     return _ip("netns", "add", name, check=False) and _ip("netns", "delete", name, check=False)
 
 
-class Network:
-    """This host has the first address; each of :meth:`host` is one more, in a namespace of its own."""
+def shifted(seconds: int) -> list[str]:
+    """The beginning of a command line whose monotonic clock is ahead by so much; empty: not here."""
+    words = ["unshare", "--time", "--monotonic", str(seconds), "--boottime", str(seconds)]
+    done = subprocess.run([*words, "true"], capture_output=True, check=False)
+    return words if done.returncode == 0 else []
 
-    def __init__(self) -> None:
+
+class Network:
+    """This host has the first address; each of :meth:`host` is one more, in a namespace of its own.
+
+    ``of``: name of a network that is there, and this host's address in it; it stays.
+    """
+
+    def __init__(self, of: tuple[str, str] | None = None) -> None:
+        self._hosts: list[str] = []
+        self._ours = of is None
+        if of is not None:
+            self.name, self._net = of[0], of[1].rpartition(".")[0]
+            return
         self.name = f"dt{_random.randrange(1 << 20):05x}"
         self._net = f"10.{_random.randrange(200, 250)}.{_random.randrange(1, 250)}"
-        self._hosts: list[str] = []
         _ip("link", "add", self.name, "type", "bridge")
         _ip("address", "add", f"{self.address}/24", "dev", self.name)
         _ip("link", "set", self.name, "up")
@@ -57,7 +71,8 @@ class Network:
     def close(self) -> None:
         for name in self._hosts:
             _ip("netns", "delete", name, check=False)
-        _ip("link", "delete", self.name, check=False)
+        if self._ours:
+            _ip("link", "delete", self.name, check=False)
 
     def _end(self, number: int) -> str:
         return f"{self.name}{number}"

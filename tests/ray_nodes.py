@@ -3,7 +3,7 @@
 ``python -m tests.ray_nodes cluster PLACE PID``: a head and three nodes, as PLACE/cluster.json says once they
 are up; until PLACE is gone, or process PID. Each node has a network namespace of its own where those can be
 made, otherwise an address on loopback.
-``python -m tests.ray_nodes join ADDRESS IP``: one more node, until standard input is closed.
+``python -m tests.ray_nodes join ADDRESS IP TEMP``: one more node, until standard input is closed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,12 +20,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.networks import Network, can_make
+from tests.networks import Network, can_make, shifted
 from tests.ports import free_port
 from tests.waiting import eventually
 
 WORKERS = (2, 3, 4)
 """Last numbers of the nodes' addresses; the head has an address of this host."""
+SHIFTED_S = 2500
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_worker_prestart": "0",
@@ -51,6 +53,8 @@ class RayCluster(NamedTuple):
     """Ends of their links on this host are named so, with their number behind; None: they have none."""
     temp: str
     """Where Ray has its logs."""
+    shifted_s: int
+    """The last node's monotonic clock is ahead by so much."""
 
     def end_of(self, node: str) -> str:
         return f"{self.network}{node.rsplit('.', 1)[1]}"
@@ -73,8 +77,8 @@ def shared_cluster(place: Path, controller_pid: int) -> RayCluster:
 class JoinedNode:
     """One more node at ``ip``, whose processes are below this one's; :meth:`ready` waits for it."""
 
-    def __init__(self, address: str, ip: str, within: Sequence[str] = ()) -> None:
-        words = [*within, sys.executable, "-m", "tests.ray_nodes", "join", address, ip]
+    def __init__(self, address: str, ip: str, temp: str, within: Sequence[str] = ()) -> None:
+        words = [*within, sys.executable, "-m", "tests.ray_nodes", "join", address, ip, temp]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.raylet = 0
 
@@ -105,24 +109,28 @@ def _cluster(place: Path, controller_pid: int) -> None:
         )
         nodes = {n: f"127.0.0.{n + 1}" if network is None else network.host(n) for n in WORKERS}
         within = {n: [] if network is None else network.within(n) for n in WORKERS}
-        joined = [JoinedNode(str(made.address), ip, within[n]) for n, ip in nodes.items()]
+        shift = [] if network is None else shifted(SHIFTED_S)
+        within[WORKERS[-1]] += shift
+        joined = [JoinedNode(str(made.address), ip, temp, within[n]) for n, ip in nodes.items()]
         for node in joined:
             stack.callback(node.close)
         for node in joined:
             node.ready()
         name = None if network is None else network.name
-        ready = RayCluster(str(made.address), f"ray://{host}:{client}", host, [*nodes.values()], name, temp)
+        places = (str(made.address), f"ray://{host}:{client}", host, [*nodes.values()])
+        ready = RayCluster(*places, name, temp, SHIFTED_S if shift else 0)
         (place / "making").write_text(json.dumps(ready._asdict()))
         (place / "making").rename(place / "cluster.json")
         while place.exists() and Path(f"/proc/{controller_pid}").exists():
             time.sleep(0.5)
 
 
-def _join(address: str, ip: str) -> None:
+def _join(address: str, ip: str, temp: str) -> None:
     from ray._private.node import Node
     from ray._private.parameter import RayParams
 
     params = RayParams(gcs_address=address, redis_address=address, node_ip_address=ip, num_gpus=0, **_COMMON)
+    params.update_if_absent(raylet_socket_name=f"{temp}/r-{ip}", plasma_store_socket_name=f"{temp}/p-{ip}")
     params.update_if_absent(min_worker_port=0, max_worker_port=0, node_manager_port=0)
     node = Node(params, head=False, shutdown_at_exit=True, spawn_reaper=False)
     (raylet,) = node.all_processes["raylet"]
@@ -153,6 +161,7 @@ def _patiently() -> None:
 def main() -> None:
     what, *arguments = sys.argv[1:]
     os.environ.update(QUIET)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     _patiently()
     if what == "join":
         return _join(*arguments)

@@ -11,19 +11,23 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from dbdyno.model.data_sources.drivers import with_host
 from dbdyno.model.errors import StoreError
 from dbdyno.store import Run, RunStore
 from tests.clusters import server_dir
 from tests.conftest import Servers
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.db.conftest import Bench
-from tests.networks import link
-from tests.ray_nodes import RayCluster
+from tests.networks import Network, link
+from tests.ray_nodes import JoinedNode, RayCluster
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.db
+EXTRA = 77
+"""Last number of the address of one more node."""
 SECRET = "kept-between-us-2391"
 USER = "driver18"
 BRIEF = ("--settle", "300ms", "--measure", "1500ms", "--no-snapshots", "--no-memory")
@@ -108,6 +112,11 @@ def test_one_run_by_three_hosts(bench: Bench, server: PlainServer, ray_cluster: 
     drivers = tables["drivers"]
     assert drivers["host"].to_list() == ray_cluster.nodes
     assert drivers["sessions"].to_list() == [2, 2, 2]
+    begun = with_host(tables["sessions"], drivers).group_by("host").agg(pl.col("began_ns").min())
+    for row in drivers.join(begun, on="host").to_dicts():  # what is mapped wrongly is off by the shift
+        is_shifted = ray_cluster.shifted_s and row["host"] == ray_cluster.nodes[-1]
+        assert round(row["clock_offset_ns"] / 1e9) == (ray_cluster.shifted_s if is_shifted else 0)
+        assert -row["clock_bound_ns"] <= row["began_ns"] - row["barrier_ns"] < 100e9
     counted = dict(server.ask("select host(by), count(*) from told group by 1"))
     calls = tables["sessions"]["calls_total"].to_list()
     assert len(calls) == 6
@@ -150,6 +159,49 @@ def test_without_leave_to_go_on_the_run_ends_and_can_be_read(
     assert statuses(run) == ["ok", "invalid"]
     assert "is lost: the actor's process ended" in str(run.info.reason)
     assert sessions(server) == 0
+
+
+def test_the_node_of_a_driver_dies(bench: Bench, server: PlainServer, ray_cluster: RayCluster) -> None:
+    network = None
+    address, within = "127.0.0.9", list[str]()
+    with contextlib.ExitStack() as stack:
+        if ray_cluster.network is not None:
+            network = stack.enter_context(
+                contextlib.closing(Network((ray_cluster.network, ray_cluster.host)))
+            )
+            address, within = network.host(EXTRA), network.within(EXTRA)
+        extra = JoinedNode(ray_cluster.address, address, ray_cluster.temp, within)
+        stack.callback(extra.close)
+        extra.ready()
+        more = ("--sessions", "4", "--repeats", "3", "--measure", "4s", "--degrade", "--drivers", "4")
+        with bench.background(*words(server, ray_cluster, *more)) as process:
+            measuring(bench, server, 1)
+            os.kill(extra.raylet, signal.SIGKILL)
+            assert process.wait(120) == 0
+    run = last(bench)
+    assert statuses(run)[0] == "ok" and statuses(run)[-1] == "ok"
+    (reason,) = [r for c in run.cells() if (r := run.read_cell(c).meta.reason)]
+    assert reason.startswith(f"driver {address} is lost: ")
+    assert run.read_cell(run.cells()[-1]).tables["drivers"]["host"].to_list() == ray_cluster.nodes
+
+
+def test_one_driver_and_three_make_the_same_calls(
+    bench: Bench, server: PlainServer, ray_cluster: RayCluster
+) -> None:
+    """What is due is the same whoever makes it, and both make all of it."""
+    due = []
+    for drivers in ("1", "3"):
+        more = ("--sessions", "6", "--rate", "40", "--measure", "3s", "--drivers", drivers)
+        done = bench.dbdyno(*words(server, ray_cluster, *more))
+        assert done.returncode == 0, done.stderr + done.stdout
+        tables = last(bench).read_cell(last(bench).cells()[0]).tables
+        assert tables["drivers"].height == int(drivers)
+        made = tables["sessions"].select(pl.sum("calls", "errors")).row(0)
+        due.append((tables["pace"]["arrivals"].sum(), *made))
+    assert due[0] == due[1]
+    assert due[0][0] == due[0][1] > 0
+    compared = bench.dbdyno("compare", "last~1", "last", "--json")
+    assert compared.returncode == 0, compared.stderr
 
 
 def test_a_killed_conductor_leaves_no_session_and_no_actor(
