@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from dbdyno.conduct.measurement_memory import COST, MeasurementMemory, wanted
+from dbdyno.kernel.machine import HERE
 from dbdyno.model.caching import Processes, State
 from dbdyno.model.errors import ServerLost
 from dbdyno.model.plan import Experiment
@@ -55,7 +56,9 @@ class Clock:
 
 
 def made(caching: Caching | None, clock: Clock, **chosen: Any) -> MeasurementMemory:
-    server = SimpleNamespace(caching=caching, world=None, facts=lambda: SimpleNamespace(main_pid=None))
+    server = SimpleNamespace(
+        caching=caching, world=None, machine=HERE, facts=lambda: SimpleNamespace(main_pid=None)
+    )
     plan = SimpleNamespace(experiment=Experiment.model_validate(chosen))
     return MeasurementMemory(server, plan, clock)  # type: ignore[arg-type]
 

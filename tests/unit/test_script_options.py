@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from dbdyno.cli.app import app
 from dbdyno.model.errors import UsageError
+from dbdyno.model.machine import Machine
 from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Target
 
@@ -105,7 +106,7 @@ def test_where_to_connect_in_the_words_of_pgbench(
 ) -> None:
     found: list[str | None] = []
 
-    def target(options: dict[str, Any], _plan: Plan) -> Target:
+    def target(options: dict[str, Any], _plan: Plan, _machine: Machine) -> Target:
         found.append(options["dsn"])
         raise UsageError("enough", "")
 

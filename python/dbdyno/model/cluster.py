@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dbdyno.model.pacing import Strict
-
-Spread = Literal["even", "cpus", "pack"]
-"""The same number for each driver; in proportion to their CPUs; each full before the next has any."""
+from dbdyno.model.spread import Spread
 
 
 class ClusterSpec(Strict):

@@ -46,7 +46,7 @@ def limits(root: Path) -> Limits:
 
 def affinity(root: Path) -> tuple[int, ...]:
     """CPUs of the affinity mask that are online; of a recorded tree that has no mask that of this process."""
-    return told_affinity(root) or (tuple(sorted(os.sched_getaffinity(0))) if _is_here(root) else ())
+    return told_affinity(root) or (() if machine_of(root).reached else tuple(sorted(os.sched_getaffinity(0))))
 
 
 def told_affinity(root: Path) -> tuple[int, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbdyno.model.cluster import Spread
+from dbdyno.model.spread import Spread
 from dbdyno.model.errors import UsageError
 from dbdyno.stats.apportion import apportioned
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from dbdyno.model.cluster import ClusterStatus, NodeStatus
 from dbdyno.model.units import counted, format_ns
+
+if TYPE_CHECKING:
+    from dbdyno.model.cluster import ClusterStatus, NodeStatus
 
 HEADS = (
     "node",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import polars as pl
+from typing import TYPE_CHECKING
 
 from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
+
+if TYPE_CHECKING:
+    import polars as pl
 
 DRIVERS: dict[str, tuple[Column, ...]] = {
     "drivers": (
@@ -56,6 +59,8 @@ HOSTS: tuple[Column, ...] = (
 
 def with_host(sessions: pl.DataFrame, drivers: pl.DataFrame) -> pl.DataFrame:
     """``sessions``, any table with column ``session``, with column ``host``; NULL: this host alone."""
+    import polars as pl  # names of tables are asked for without it
+
     if drivers.is_empty():
         return sessions.with_columns(host=pl.lit(None, pl.String))
     places = drivers.select("host", session="first_session").filter(drivers["sessions"] > 0).sort("session")
