@@ -197,6 +197,9 @@ class Cache:
             status: Status = seen.status if seen.status != "ok" else "not here"
             read.lacks["files"] = State(status, f"{_PAGES}: {seen.detail}")
             return
+        if self._site.machine.reached is not None:
+            read.lacks["files"] = State("not supported", _NOT_OVER)
+            return
         try:
             files = self._listed(seen.main_pid)
             if not files.keys() >= (read.buffers or {}).keys():  # made since they were listed
@@ -262,6 +265,7 @@ def tolerated() -> Iterator[None]:
 # -- why something is not known ---------------------------------------------------------------------
 
 _BUFFERS, _PAGES = "shared buffers by relation are unknown", "the page cache is unknown"
+_NOT_OVER = f"{_PAGES} by relation: over ssh no files of the data directory are listed"
 _AS_OWNER = "run dbdyno as the server's user or as root"
 _ROOT = Step("sudo -E $(command -v dbdyno) run WORKLOAD --dsn DSN")
 
