@@ -20,6 +20,7 @@ from pathlib import Path
 import polars as pl
 from tests.fakery import WITH_ENGINES
 
+from benchmarks.rebuild import peak_mb
 from dbdyno import conduct, observe
 from dbdyno.cli.app import app
 from dbdyno.conclude.case import VERSION
@@ -135,7 +136,7 @@ STEPS: dict[str, Callable[[Run], None]] = {
 
 def _measured(what: str, run: Run) -> str:
     if what == "end":
-        return f"the end, with the last window: {_end(run)}, peak {_peak()}"
+        return f"the end, with the last window: {_end(run)}, peak {f'{peak_mb():,.0f} MB'}"
     began = time.monotonic()
     with Path(os.devnull).open("w") as nowhere:  # the summary is made, and not read
         out, sys.stdout = sys.stdout, nowhere
@@ -143,11 +144,7 @@ def _measured(what: str, run: Run) -> str:
         sys.stdout = out
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_s = used.ru_utime + used.ru_stime
-    return f"{what}: {cpu_s:.1f} s of CPU, {time.monotonic() - began:.1f} s, peak {_peak()}"
-
-
-def _peak() -> str:
-    return f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MB"
+    return f"{what}: {cpu_s:.1f} s of CPU, {time.monotonic() - began:.1f} s, peak {peak_mb():,.0f} MB"
 
 
 if __name__ == "__main__":

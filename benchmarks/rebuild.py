@@ -133,11 +133,11 @@ def _measured(run: Run) -> dict[str, float]:
     results = derive(run.info, run.plan, run.environment, run.each_cell([]))
     used, wall_s = os.times(), time.perf_counter() - began
     cpu_s = used.user + used.system - before.user - before.system
-    figures = {"cpu_s": cpu_s, "wall_s": wall_s, "peak_mb": _peak_mb()}
+    figures = {"cpu_s": cpu_s, "wall_s": wall_s, "peak_mb": peak_mb()}
     return figures | {"rows": results.tables["ledger"].height}
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """Of this program: ru_maxrss has that of the one before exec, too."""
     status = Path("/proc/self/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))

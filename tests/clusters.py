@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-_PLACE = "DBDYNO_TEST_CLUSTERS"
+_PLACE, _CONTROLLER = "DBDYNO_TEST_CLUSTERS", "DBDYNO_TEST_CONTROLLER"
 
 
 def share(config: pytest.Config) -> None:
@@ -22,7 +22,7 @@ def share(config: pytest.Config) -> None:
     place.chmod(0o755)
     for name in ("embedded", "plain", "machines"):
         (place / name).mkdir(mode=0o755)
-    os.environ[_PLACE] = str(place)
+    os.environ[_PLACE], os.environ[_CONTROLLER] = str(place), str(os.getpid())
 
     def remove() -> None:
         del os.environ[_PLACE]
@@ -31,8 +31,13 @@ def share(config: pytest.Config) -> None:
     config.add_cleanup(remove)
 
 
+def controller() -> int:
+    """The process that began the test run and ends it."""
+    return int(os.environ[_CONTROLLER])
+
+
 def shared(kind: str) -> Path:
-    """The directory of the embedded servers' clusters, of plain ones, or of recorded machines."""
+    """The directory of the embedded servers' clusters, of plain ones, of recorded machines, or of Ray."""
     return Path(os.environ[_PLACE], kind)
 
 

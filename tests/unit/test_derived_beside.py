@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from polars.testing import assert_frame_equal
@@ -17,11 +18,13 @@ from tests.fakery import WITH_ENGINES, Climb, climb
 from tests.unit.test_observe_conduct import LAW, Told, planned
 
 from dbdyno import conduct, observe
+from dbdyno.cli import screen
 from dbdyno.conduct.derive import Part
-from dbdyno.conduct.deriving import Deriving, deriving
+from dbdyno.conduct.deriving import Deriving, deriving, finish
 from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
+from dbdyno.model.errors import Interrupted
 from dbdyno.model.protocols import Progress, Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
@@ -207,7 +210,7 @@ def until(there: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("each_s", "asked_at"), [(0.05, [1, 5, 9]), (0.25, [1, 4, 7, 10]), (0.9, list(range(1, 11)))]
+    ("each_s", "asked_at"), [(0.05, [1, 5, 9]), (0.4, [1, 4, 7, 10]), (1.5, list(range(1, 11)))]
 )
 def test_cells_that_are_soon_derived_wait_for_others(
     each_s: float, asked_at: list[int], monkeypatch: pytest.MonkeyPatch
@@ -286,3 +289,15 @@ def test_where_that_process_dies_the_end_makes_the_rest(made: Climb, run: Run) -
 def test_an_engine_with_a_clock_of_its_own_is_derived_in_this_process(run: Run) -> None:
     with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:
         assert derived.tasks() == []
+
+
+def test_who_will_not_wait_for_the_results_is_told_that_the_measurements_are_kept(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:
+        derived.finish = mock.Mock(side_effect=Interrupted)  # type: ignore[method-assign]
+        with pytest.raises(Interrupted) as end:
+            finish(derived, run, lambda _: None)
+    assert end.value.kept == run.id
+    screen.interrupted(end.value, "anything was measured")
+    assert f"dbdyno show {run.id}" in capsys.readouterr().err

@@ -36,7 +36,7 @@ pub fn hello() -> io::Result<Value> {
 
 fn number(name: libc::c_int) -> i64 {
     // SAFETY: sysconf has no preconditions.
-    i64::from(unsafe { libc::sysconf(name) })
+    unsafe { libc::sysconf(name) as i64 }
 }
 
 /// SHA-256 of the program that runs, also where its file has been removed since.
@@ -50,11 +50,11 @@ fn hash() -> io::Result<String> {
 /// CPUs that it may run on; NULL: unknown.
 fn affinity() -> Option<Vec<u32>> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let list = status
+    let ranges = status
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     let mut cpus = Vec::new();
-    for range in list.trim().split(',') {
+    for range in ranges.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
     }

@@ -82,7 +82,7 @@ pub fn work(op: HostOp, body: &[u8]) -> Outcome {
             block_bytes,
             budget_ns,
         } => cached(&files, block_bytes, budget_ns, body),
-        HostOp::Gather(wanted) => gather(&wanted),
+        HostOp::Gather(wanted) => Ok(gather(&wanted)),
     }
 }
 

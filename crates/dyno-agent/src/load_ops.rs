@@ -65,20 +65,35 @@ pub fn work(op: LoadOp, things: &Things) -> Outcome {
             let load = dyno_core::load(&engine, spec).map_err(plain)?;
             json!(things.add(Thing::Load(load.into()))).into()
         }
-        LoadOp::Connect { of } => done(things.load(of)?.connect().map_err(plain)?),
+        LoadOp::Connect { of } => {
+            things.load(of)?.connect().map_err(plain)?;
+            Answer::default()
+        }
         LoadOp::Start {
             of,
             start_ns,
             t0_ns,
             t1_ns,
-        } => done(things.load(of)?.start(start_ns, t0_ns, t1_ns).map_err(plain)?),
-        LoadOp::Finish { of } => done(things.load(of)?.finish().map_err(plain)?),
+        } => {
+            things.load(of)?.start(start_ns, t0_ns, t1_ns).map_err(plain)?;
+            Answer::default()
+        }
+        LoadOp::Finish { of } => {
+            things.load(of)?.finish().map_err(plain)?;
+            Answer::default()
+        }
         LoadOp::Wait { of, timeout_s } => {
             let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0)).unwrap_or(Duration::MAX);
             json!(things.load(of)?.wait(timeout).map_err(failed)?).into()
         }
-        LoadOp::Stop { of } => done(things.load(of)?.stop()),
-        LoadOp::Abort { of } => done(things.load(of)?.abort()),
+        LoadOp::Stop { of } => {
+            things.load(of)?.stop();
+            Answer::default()
+        }
+        LoadOp::Abort { of } => {
+            things.load(of)?.abort();
+            Answer::default()
+        }
         LoadOp::Progress { of } => {
             let p = things.load(of)?.progress();
             let (waiting, oldest_ns) = (p.behind.waiting, p.behind.oldest_ns);
@@ -96,9 +111,4 @@ pub fn work(op: LoadOp, things: &Things) -> Outcome {
             Answer::tables(&things.load(of)?.window_tables(window).map_err(plain)?)
         }
     })
-}
-
-#[allow(clippy::unit_arg)]
-fn done((): ()) -> Answer {
-    Answer::default()
 }

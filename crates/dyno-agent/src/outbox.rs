@@ -70,7 +70,7 @@ impl<W: Write + Send + 'static> Outbox<W> {
 
     /// Waits, at most so long, until all is written.
     pub fn flush(&self, most: std::time::Duration) {
-        let full = |state: &mut State<W>| !state.broken && !(state.waiting.is_empty() && state.to.is_some());
+        let full = |state: &mut State<W>| !(state.broken || state.waiting.is_empty() && state.to.is_some());
         drop(self.changed.wait_timeout_while(self.state(), most, full));
     }
 

@@ -1,5 +1,6 @@
 //! `watch.*`, `pulse.*` and `drop`: one line an operation.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dyno_model::Error;
@@ -58,20 +59,11 @@ pub fn work(op: WatchOp, things: &Things) -> Outcome {
             Answer::default()
         }
         WatchOp::Latest { of } => {
-            let shares = things.watch(of)?.latest();
-            Value::Object(
-                shares
-                    .into_iter()
-                    .map(|(k, v)| (k.to_string(), json!(v)))
-                    .collect(),
-            )
-            .into()
+            let shares: BTreeMap<_, _> = things.watch(of)?.latest().into_iter().collect();
+            json!(shares).into()
         }
         WatchOp::Trouble { of } => json!(things.watch(of)?.trouble()).into(),
-        WatchOp::SourceStatus { of } => {
-            let all = things.watch(of)?.source_status();
-            Value::Object(all.into_iter().map(|(k, v)| (k.to_string(), json!(v))).collect()).into()
-        }
+        WatchOp::SourceStatus { of } => json!(things.watch(of)?.source_status()).into(),
         WatchOp::Tables { of } => Answer::tables(&things.watch(of)?.tables()),
         WatchOp::Recent { of, since_ns } => Answer::tables(&things.watch(of)?.recent(since_ns)),
         WatchOp::PulseNew {} => {

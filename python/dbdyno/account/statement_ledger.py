@@ -25,6 +25,7 @@ SAMPLES, TICKS = "activity samples", "scheduler trace, by clock ticks"
 _KEY = ("query_id", "query_status", "worker")
 _STRICT = (1.96 / 3.5) ** 2
 """A contradiction is one of 3.5 standard errors: there are many statements."""
+_ROUNDING = 1e-9
 
 
 def statement_ledger(tables: Tables) -> pl.DataFrame:
@@ -89,7 +90,8 @@ def _slices(waits: pl.DataFrame) -> pl.DataFrame:
     value, low, high, source = run, least.clip(0.0), np.minimum(most, whole), TRACE
     if ticks > 0:
         strict = wilson(met / ticks, ticks * _STRICT)
-        if ((strict[0] * whole > most) | (strict[1] * whole < least)).any():
+        beyond = np.maximum(strict[0] * whole - most, least - strict[1] * whole)
+        if (beyond > _ROUNDING * whole).any():  # of none there may be 1e-18
             ends = wilson(met / ticks, ticks)
             value, low, high, source = met / ticks * whole, ends[0] * whole, ends[1] * whole, TICKS
     made = rows.select(*_KEY, "run_samples", account=pl.lit("run"), source=pl.lit(source))

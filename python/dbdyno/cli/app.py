@@ -92,6 +92,7 @@ Examples:
   dbdyno analyze ladder.csv              how a system scales, from sessions and throughput
   dbdyno trace-logins --role app --at 10,20,30
                                          the server logs what the 10th, 20th, 30th session does
+  dbdyno cluster status                  nodes of a Ray cluster that can drive the load
   dbdyno topology                        sockets, NUMA nodes, cores, threads; which are usable
   dbdyno memory                          where a server's pages are, and which are held twice
   dbdyno doctor                          what can be measured here, and what enables the rest
@@ -146,6 +147,7 @@ _PLACES = {
     "trace-logins": "trace_logins:trace_logins",
     "explain": "runs:explain",
     "clean": "server:clean",
+    "cluster": "cluster:cluster",
     "completion": "completion:completion",
 }
 """Command -> its place in this package."""

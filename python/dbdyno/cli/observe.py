@@ -141,8 +141,8 @@ def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) 
             made = conduct.observe_server(
                 plan, host, target, open_store(options["store"]), listener, interrupt, labels
             )
-        except drive.Interrupted:
-            screen.error("stopped before the first second was over; nothing was kept")
+        except drive.Interrupted as e:
+            screen.interrupted(e, "the first second was over")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     _end(made, options, interrupt)
 

@@ -10,6 +10,7 @@ import click
 from dbdyno import conduct, drive, present
 from dbdyno.cli import command_options as commands
 from dbdyno.cli import completion, screen
+from dbdyno.cli.cluster_options import cluster_given, cluster_options
 from dbdyno.cli.command_options import command_options
 from dbdyno.cli.connection_words import connection_words, dsn_of
 from dbdyno.cli.options import (
@@ -151,6 +152,7 @@ if TYPE_CHECKING:
 )
 @snapshots_option
 @memory_option
+@cluster_options
 @engine_option("System under load.")
 @dsn_option
 @connection_words
@@ -207,6 +209,7 @@ def run(**options: Any) -> None:
       dbdyno run --command 'xz -T{threads} -kc {file}' threads=1,2,4 file=big.tar
       dbdyno run --command 'gzip -kc big.tar' --command 'zstd -kc big.tar' --runs 20
       dbdyno run --jobs builds.toml --orders serial,parallel,concurrent,both threads=1,8
+      dbdyno run lio --dsn postgresql://app@db1/prod --cluster ray://head:10001 --sessions 300,1000,3000
       dbdyno run lio --sessions 10,20,30 --when 'sessions in (10,20,30)' --do 'profile 5s'
     """
     if "list" in options["builtins"]:
@@ -217,8 +220,12 @@ def run(**options: Any) -> None:
     request = _request(options)
     where = conduct.server_ssh(request)
     _check_reach(where, options)
-    with conduct.server_machine(where, options["ssh_command"]) as machine:
-        _run(options, request, machine)
+    cluster = None if options["dry_run"] else conduct.cluster_of(request)
+    with (
+        conduct.server_machine(where, options["ssh_command"]) as machine,
+        conduct.crew_of(cluster, options["engine"] or "", options["dsn"]) as crew,
+    ):
+        _run(options, request, machine if crew is None or crew.machine is None else crew.machine, crew)
 
 
 def _check_reach(where: str | None, options: dict[str, Any]) -> None:
@@ -229,7 +236,9 @@ def _check_reach(where: str | None, options: dict[str, Any]) -> None:
         )
 
 
-def _run(options: dict[str, Any], request: conduct.Request, machine: Machine) -> None:
+def _run(
+    options: dict[str, Any], request: conduct.Request, machine: Machine, crew: conduct.Crew | None
+) -> None:
     labels = labels_of(options)
     host = conduct.host_of(machine)
     plan, workload = conduct.planned(request, host)
@@ -254,10 +263,11 @@ def _run(options: dict[str, Any], request: conduct.Request, machine: Machine) ->
                 progress,
                 interrupt,
                 labels,
+                crew=crew,
                 all_variants=options["all_variants"],
             )
-        except drive.Interrupted:
-            screen.error("stopped before anything was measured; nothing was kept")
+        except drive.Interrupted as e:
+            screen.interrupted(e, "anything was measured")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     results = conduct.results_of(record)
     if options["as_json"]:
@@ -304,7 +314,7 @@ def _request(options: dict[str, Any]) -> conduct.Request:
     )
     overrides = {n: options[n] for n in names}
     overrides |= script_options_given(options) | {"triggers": triggers_given(options)}
-    overrides |= commands.overrides_of(options)
+    overrides |= commands.overrides_of(options) | {"cluster": cluster_given(options)}
     workload, params = _words(options)
     if commands.runs_jobs(options, conduct.recipe_has_jobs(workload, options["recipe"])):
         overrides["axes"] = commands.parameters_of(params, options)

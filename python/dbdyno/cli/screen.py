@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from dbdyno.model.errors import Interrupted
     from dbdyno.model.plan import Adaptive, Plan, Workload
     from dbdyno.model.results import Results
     from dbdyno.store import Run
@@ -60,6 +61,14 @@ def error(message: str, cure: str | None = None) -> None:
     err().print(text, soft_wrap=True)
     if cure is not None:
         err().print(f"  {cure}", soft_wrap=True)
+
+
+def interrupted(end: Interrupted, before: str) -> None:
+    """``before``: what was not over yet, where no run is kept."""
+    if end.kept is None:
+        error(f"stopped before {before}; nothing was kept")
+    else:
+        error("stopped while results were derived; all measurements are kept", f"dbdyno show {end.kept}")
 
 
 def workloads_table(known: Mapping[str, Workload]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbdyno import limits, store
+from dbdyno import conduct, limits, store
 from dbdyno.cli.app import Commands
 from dbdyno.cli.options import SETTING, bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.engines import DEFAULT, embedded, open_server, put_back
@@ -126,7 +126,12 @@ _OF_ENGINES = ("commands",)
 @engine_option("System to clean.")
 @dsn_option
 @bin_dir_option
-def clean(engine: str | None, dsn: str | None, bin_dir: Path | None) -> None:
+@click.option(
+    "--cluster",
+    metavar="ADDRESS",
+    help="End what killed runs left on this Ray cluster instead: ray://HOST:10001, or auto.",
+)
+def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: str | None) -> None:
     """Restore what killed runs changed; drop dbdyno's schema.
 
     A run restores everything when it ends, also after an error or Ctrl-C. A run that was killed leaves a
@@ -135,12 +140,21 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None) -> None:
     that nobody watches over from the database, and nothing else.
     Runs in progress are not affected.
 
+    With --cluster, actors are ended that no run is heard of any more, and nothing else. They also end by
+    themselves after 15 s.
+
     \b
     Examples:
       dbdyno clean
       dbdyno clean --dsn postgresql://app@db1/prod
+      dbdyno clean --cluster ray://head:10001
     """
     from dbdyno.model.protocols import Target
+
+    if cluster is not None:
+        for line in conduct.clean_cluster(cluster) or ["nothing to remove"]:
+            click.echo(line)
+        return
 
     work = _Work(store.left_over())
     work.put_back(_OF_ENGINES, put_back)  # first: a group with processes cannot be removed

@@ -6,6 +6,9 @@ from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
     from dbdyno.conduct.captures import capture_of
+    from dbdyno.conduct.cluster import clean as clean_cluster
+    from dbdyno.conduct.cluster import status as cluster_status
+    from dbdyno.conduct.crew import Crew, crew_of
     from dbdyno.conduct.derive import derive
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
     from dbdyno.conduct.hosts import host_of, server_machine
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.rebuild import derived_of, labelled, raw_tables, rebuild, reported, results_of
     from dbdyno.conduct.request import (
         Request,
+        cluster_of,
         experiment_of,
         find_recipe,
         make_plan,
@@ -70,6 +74,11 @@ lazy(
         "Request": "dbdyno.conduct.request",
         "compared_intervals": "dbdyno.conduct.intervals:compared",
         "capture_of": "dbdyno.conduct.captures",
+        "clean_cluster": "dbdyno.conduct.cluster:clean",
+        "cluster_status": "dbdyno.conduct.cluster:status",
+        "cluster_of": "dbdyno.conduct.request",
+        "Crew": "dbdyno.conduct.crew",
+        "crew_of": "dbdyno.conduct.crew",
         "derive": "dbdyno.conduct.derive",
         "derived_of": "dbdyno.conduct.rebuild",
         "diagnosed": "dbdyno.conduct.doctor",

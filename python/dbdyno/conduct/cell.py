@@ -6,20 +6,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import polars as pl
 
 from dbdyno import _core, drive, observe
 from dbdyno.conduct.hosts import lost_in
+from dbdyno.conduct.presence import Presence
 from dbdyno.model.errors import HostLost, ServerLost, TargetError, Unreachable
 from dbdyno.model.plan import Calibration, Cell, Plan, Workload, cpus_under
 from dbdyno.model.protocols import Clock, Load, Progress, Server, Watch
-from dbdyno.model.raw import AWAY, CellMeta, CellStatus, RawCell
+from dbdyno.model.raw import CellMeta, CellStatus, RawCell
 from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.model.units import NS_PER_S
 
-# A window's ends: by which clock, what is asked there, and whether dbdyno was away in between.
+# A window's ends: by which clock, and what is asked there.
 
 
 class MachineClock:
@@ -35,35 +35,6 @@ class MachineClock:
 def clock_of(server: Server) -> Clock:
     """The machine's; an engine that lives in a time of its own brings another."""
     return MachineClock() if server.world is None else server.world.clock()
-
-
-class Hole(NamedTuple):
-    """CLOCK_MONOTONIC; both lengths count from half a second on. Time in the run queue is no part of it."""
-
-    from_ns: int
-    to_ns: int
-    stopped_ns: int
-    suspended_ns: int
-
-    @property
-    def words(self) -> str:
-        ns, who = max((self.stopped_ns, AWAY[0]), (self.suspended_ns, AWAY[1]))
-        return f"{who} for {ns / NS_PER_S:.1f} s"
-
-
-class Presence:
-    """Was dbdyno there all the time? A stopped process measures nothing, nor does a suspended machine.
-
-    Looks from its making on. An engine with a clock of its own is never away.
-    """
-
-    def __init__(self, server: Server) -> None:
-        self._pulse = None if server.world is not None else _core.Pulse()
-
-    def holes(self, from_ns: int = 0, to_ns: int | None = None) -> list[Hole]:
-        """Those that overlap that span."""
-        found = [] if self._pulse is None else [Hole(*h) for h in self._pulse.holes()]
-        return [h for h in found if h.to_ns > from_ns and (to_ns is None or h.from_ns < to_ns)]
 
 
 PHASES = ("t0", "t1")
@@ -156,11 +127,13 @@ class Unit:
 @dataclass(frozen=True)
 class Beside:
     """What else is done while all sessions are there and none makes calls: before anybody watches them, and
-    before they leave. ``live`` looks at the samples in the window; without a watch, the window is over."""
+    before they leave. ``live`` looks at the samples in the window; without a watch, the window is over.
+    ``lost``: a host that drove is; why, in words."""
 
     connected: Callable[[Load], None] = lambda _load: None
     leaving: Callable[[], None] = lambda: None
     live: Callable[[Watch | None, Load], None] = lambda _watch, _load: None
+    lost: Callable[[HostLost], str] = lambda error: error.message
 
 
 @dataclass
@@ -284,8 +257,12 @@ def _measure(
     first = asked.statements("t0")
     clock = Schedule.ahead(load, cell)
     watch.start(clock.t0_ns, clock.t1_ns)
+    lost: list[HostLost] = []
     try:
         window_end_ns = _climb(load, watch, asked, clock, interrupt, on_tick, beside)
+    except HostLost as e:  # the others' sessions have ended
+        lost.append(e)
+        window_end_ns = min(load.now_ns(), clock.t1_ns)
     finally:
         beside.live(None, load)
         watch.stop()
@@ -294,7 +271,10 @@ def _measure(
     last = asked.statements("t1")  # before the sessions' own end, which has statements, too
     on_tick("closing", (end_ns - clock.start_ns) / NS_PER_S, load.progress(), {})
     beside.leaving()
-    drive.finish(load)
+    try:
+        drive.finish(load)
+    except HostLost as e:
+        lost.append(e)
     tables = {**drive.frames(load), **observe.frames(watch)}
     asked.whole(END, tables["sessions"]["backend_pid"].drop_nulls().to_list())
     tables |= asked.tables(tables["counters"], tables["host"])
@@ -313,6 +293,8 @@ def _measure(
         status, reason = "invalid", max(away, key=lambda h: h.stopped_ns + h.suspended_ns).words
     if (unknown := lost_in(server, watch, clock.t1_ns - clock.t0_ns)) is not None:
         status, reason = "invalid", unknown
+    if lost:
+        status, reason = "invalid", "; ".join(beside.lost(e) for e in lost)
     if presence.holes(0, clock.start_ns):
         tables["sessions"] = tables["sessions"].with_columns(
             pl.lit(None, pl.Int64).alias(name) for name in ("connect_ns", "prepare_ns")

@@ -21,6 +21,7 @@ from dbdyno.account.executions import NAMES as EXECUTION_TABLES
 from dbdyno.account.executions import executions, executions_total
 from dbdyno.account.growth import NAMES as GROWTH_TABLES
 from dbdyno.account.growth import left_behind
+from dbdyno.account.hosts import hosts
 from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
@@ -98,7 +99,7 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables |= scripts(cells, tables["rates"], lambda: failure_kinds(environment.server.engine))
     tables["plan_shapes"] = plan_shapes(cells)
     tables |= executions(cells, plan)
-    tables |= left_behind(cells) | held(cells)
+    tables |= left_behind(cells) | held(cells) | {"hosts": hosts(cells)}
     tables["profile"] = profile(tables)
     tables["statement_ledger"] = statement_ledger(tables)
     tables["wait_histogram"] = wait_histogram(tables)

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from dbdyno.conduct.cell import OnTick
 from dbdyno.model.data_sources import BUILT_IN, SOURCES
-from dbdyno.model.errors import DbdynoError
+from dbdyno.model.errors import DbdynoError, Interrupted
 from dbdyno.model.protocols import Server
 from dbdyno.store import Run
 
@@ -52,6 +52,14 @@ class Deriving(Protocol):
         """Derives what is left and concludes; ``say`` is told how far it is where that takes long."""
 
     def close(self) -> None: ...
+
+
+def finish(derived: Deriving, record: Run, say: Callable[[str], None]) -> None:
+    """Once all is measured. Raises :class:`Interrupted` with the run that is kept."""
+    try:
+        derived.finish(say)
+    except Interrupted:
+        raise Interrupted(kept=record.id) from None
 
 
 _alone: list[None] = []
@@ -231,7 +239,7 @@ class _Beside:
             self._process.send_signal(number)
 
 
-_TOGETHER, _LITTLE_S = 4, 0.6
+_TOGETHER, _LITTLE_S = 4, 1.0
 """Cells wait for others, as several take little longer than one: so many, for so much CPU time."""
 
 

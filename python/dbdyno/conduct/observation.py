@@ -10,7 +10,7 @@ from typing import Any
 from dbdyno import __version__, observe
 from dbdyno.conduct.cell import clock_of
 from dbdyno.conduct.conditions import before_run
-from dbdyno.conduct.deriving import deriving
+from dbdyno.conduct.deriving import deriving, finish
 from dbdyno.conduct.hosts import check_reached, other_client
 from dbdyno.conduct.measurement_memory import MeasurementMemory
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
@@ -134,7 +134,7 @@ def observe_server(
                 if interrupt.stopping and (plan.expected_ns or not record.cells()):
                     raise Interrupted  # before the time asked for was over
             cost = windows.costing.cost(derived.cpu_s())
-            derived.finish(listener.notice)
+            finish(derived, record, listener.notice)
     return Observed(record, cost)
 
 

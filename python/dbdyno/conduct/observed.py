@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from dbdyno import observe
-from dbdyno.conduct.cell import NOTHING, Hole, Mark, statement_tables
+from dbdyno.conduct.cell import NOTHING, Mark, statement_tables
 from dbdyno.conduct.hosts import lost_in
+from dbdyno.conduct.presence import Hole
 from dbdyno.conduct.progress import Names, ObservationListener
 from dbdyno.model.data_sources import TRACED, sampled
 from dbdyno.model.plan import Observation, Plan

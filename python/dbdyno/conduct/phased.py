@@ -19,7 +19,6 @@ from dbdyno.conduct.cell import (
     Beside,
     Mark,
     OnTick,
-    Presence,
     Schedule,
     Unit,
     last_answer_ns,
@@ -29,6 +28,7 @@ from dbdyno.conduct.cell import (
     verdict,
 )
 from dbdyno.conduct.checks import DataChecks
+from dbdyno.conduct.presence import Presence
 from dbdyno.model.errors import TargetError
 from dbdyno.model.phases import Windowed
 from dbdyno.model.plan import Cell, Plan, cpus_under

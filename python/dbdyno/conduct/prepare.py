@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dbdyno.conduct.cell import Presence, Unit
+from dbdyno.conduct.cell import Unit
+from dbdyno.conduct.presence import Presence
 from dbdyno.conduct.progress import ProgressListener
 from dbdyno.conduct.tables import make_tables
 from dbdyno.drive import Interrupt

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from dbdyno import engines, limits, observe
 from dbdyno.conduct import job_specs, script_texts
 from dbdyno.conduct.script_texts import read_text
+from dbdyno.model.cluster import ClusterSpec
 from dbdyno.model.environment import Host
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean, nearest
 from dbdyno.model.job_workload import workload_of_jobs
@@ -109,6 +110,14 @@ def server_ssh(request: Request) -> str | None:
     return find_recipe(recipe)[0].server_ssh
 
 
+def cluster_of(request: Request) -> ClusterSpec | None:
+    """The cluster that it is to be driven from. What is wrong with a recipe is said when it is planned."""
+    try:
+        return experiment_of(request).cluster
+    except UsageError:
+        return None
+
+
 def recipe_has_jobs(workload: str | None, recipe: str | None) -> bool:
     """Whether a recipe runs commands."""
     _, named = _named(Request(workload=workload, recipe=recipe))
@@ -133,10 +142,16 @@ def _overridden(request: Request, base: Experiment, directory: Path) -> Experime
     for table in ("params", "settings", "variables"):
         if given.get(table):
             given[table] = {**getattr(base, table), **given[table]}
-    for table in ("limits", "driver"):
+    for table in ("limits", "driver", "cluster"):
         if given.get(table):
-            said = getattr(base, table).model_dump(exclude_none=True)
+            there = getattr(base, table)
+            said = {} if there is None else there.model_dump(exclude_none=True)
             given[table] = {**said, **given[table]}
+    if (cluster := given.get("cluster")) and "address" not in cluster:
+        option = next(iter(cluster)).replace("_", "-")
+        raise UsageError(
+            f"--{option} is for a cluster, and none was named", "--cluster ray://HOST:10001, or auto"
+        )
     if named is not None and given.get("scripts"):
         raise UsageError(
             f"both a workload and scripts were given: {named}",

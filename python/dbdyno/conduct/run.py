@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dbdyno import __version__, observe
@@ -12,7 +14,8 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conduct.cell import Beside, OnTick, Unit, clock_of
 from dbdyno.conduct.checks import DataChecks
 from dbdyno.conduct.conditions import before_run
-from dbdyno.conduct.deriving import Deriving, deriving
+from dbdyno.conduct.crew import Crew, lost_by, with_hosts_left
+from dbdyno.conduct.deriving import Deriving, deriving, finish
 from dbdyno.conduct.hosts import check_reached, other_client
 from dbdyno.conduct.measurement_memory import MeasurementMemory
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
@@ -32,7 +35,7 @@ from dbdyno.engines import open_server
 from dbdyno.lazy import ready
 from dbdyno.model.data_size import few_rows
 from dbdyno.model.environment import Environment, Host
-from dbdyno.model.errors import ServerLost
+from dbdyno.model.errors import ServerLost, UsageError
 from dbdyno.model.plan import Cell, Plan, Workload
 from dbdyno.model.protocols import Load, Target
 from dbdyno.model.raw import RawCell
@@ -51,6 +54,7 @@ def run(
     interrupt: Interrupt,
     labels: Mapping[str, Any] | None = None,
     *,
+    crew: Crew | None = None,
     all_variants: bool = False,
 ) -> Run:
     """Executes ``plan``; every measured cell is saved before the next begins.
@@ -59,9 +63,12 @@ def run(
 
     A fault after the first saved cell leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
-    ``labels``: fields of :class:`dbdyno.model.results.Labels`.
+    ``labels``: fields of :class:`dbdyno.model.results.Labels`. ``crew``: hosts that drive; None: this one.
     """
     ready()
+    if crew is None and plan.experiment.cluster is not None:
+        raise UsageError("this plan drives from a cluster, and none was opened", "crew=: of conduct.crew_of")
+    target = target if crew is None else replace(target, make_load=crew.make_load)
     with open_server(plan.experiment.engine, target) as server, contextlib.ExitStack() as beside:
         plan = decided(server, fitted(server, plan), workload)
         check_capacity(server, plan)
@@ -85,6 +92,9 @@ def run(
             )
             record.write_environment(environment)
             listener.opened(environment)
+            if crew is not None:
+                crew.check_clocks(min((c.measure_ns for c in plan.cells), default=0))
+                listener.noted(crew.words())
             derived = beside.enter_context(deriving(record, server))
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
                 plan = stage.check(all_variants=all_variants)
@@ -99,8 +109,10 @@ def run(
                     lambda: observed_target(plan.experiment.engine, target.dsn, target.machine),
                 )  # fmt: skip
                 with own as triggers:
-                    _climb(stage, made, units, resets, record, environment, interrupt, derived, triggers)
-        derived.finish(listener.preparing)
+                    _climb(
+                        stage, made, units, resets, record, environment, interrupt, derived, triggers, crew
+                    )
+        finish(derived, record, listener.preparing)
     return record
 
 
@@ -125,6 +137,7 @@ def _climb(
     interrupt: Interrupt,
     derived: Deriving,
     triggers: Triggers,
+    crew: Crew | None,
 ) -> None:
     server, plan, listener = stage.server, stage.plan, stage.listener
     clock = clock_of(server)
@@ -143,7 +156,7 @@ def _climb(
         stage.connected(load)
         memory.machine("start")
 
-    beside = Beside(connected, lambda: memory.machine("end"), triggers.look_at_load)
+    beside = Beside(connected, lambda: memory.machine("end"), triggers.look_at_load, lost_by(crew))
 
     warm = Warming()
     course = course_of(plan, clock, grew)
@@ -164,7 +177,10 @@ def _climb(
         memory.cache("start")
         snapshots.take(cell.id, "start")
         parts = [c for c in plan.cells if c.repeat == cell.repeat] if cell.phase else [cell]
-        raws = measured(server, plan, parts, units[cell.variant], interrupt, on_tick, beside)
+        unit = units[cell.variant]
+        raws = with_hosts_left(
+            crew, listener, partial(measured, server, plan, parts, unit, interrupt, on_tick, beside)
+        )
         for raw in raws:
             snapshots.sampled(raw)
         snapshots.take(raws[-1].id, "end")
@@ -183,14 +199,16 @@ def _climb(
             results = Results(record.info, plan, environment, just_measured(raw, plan), ())
             course.measured(results)
             listener.measured(results)
-        _after(raws[-1], interrupt, all_begun=len(raws) == len(parts))
+        _after(raws[-1], interrupt, crew, all_begun=len(raws) == len(parts))
     if course.stopped is not None:
         record.update_info(stopped=course.stopped)
         listener.noted(course.stopped)
 
 
-def _after(raw: RawCell, interrupt: Interrupt, *, all_begun: bool) -> None:
+def _after(raw: RawCell, interrupt: Interrupt, crew: Crew | None, *, all_begun: bool) -> None:
     interrupt.check()
+    if crew is not None and crew.check():
+        return
     early = raw.meta.t1_ns < raw.meta.t0_ns + raw.meta.cell.measure_ns
     if not all_begun or (raw.meta.status != "ok" and early):  # not: dbdyno itself was away for a while
         raise ServerLost(raw.meta.reason or "the measurement ended early", "see the server's log")

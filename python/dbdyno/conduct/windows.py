@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno import observe
-from dbdyno.conduct.cell import LOST, NOTHING, Mark, Presence, read_mark
+from dbdyno.conduct.cell import LOST, NOTHING, Mark, read_mark
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots, Phase
 from dbdyno.conduct.memory_beside import MemoryBeside
 from dbdyno.conduct.observed import (
@@ -25,6 +25,7 @@ from dbdyno.conduct.observed import (
     Window,
     closed,
 )
+from dbdyno.conduct.presence import Presence
 from dbdyno.conduct.progress import Look, Names, ObservationListener, backends_of
 from dbdyno.conduct.triggers import Triggers
 from dbdyno.drive import Interrupt

@@ -210,6 +210,13 @@ def secret_in(engine: str, dsn: str) -> str | None:
     return None if found is None else cast("str | None", found(dsn))
 
 
+def network_address(engine: str, dsn: str) -> tuple[str, int] | None:
+    """Host and port by which a connection reaches the server. None: not over a network, or not known.
+    Raises :class:`dbdyno.model.errors.TargetError`."""
+    found = getattr(_engine(engine), "network_address", None)
+    return None if found is None else cast("tuple[str, int] | None", found(dsn))
+
+
 def embedded(engine: str = DEFAULT) -> Embedded:
     """The embedded server by hand. Raises :class:`UsageError` where the engine has none."""
     found = getattr(_engine(engine), "embedded", None)

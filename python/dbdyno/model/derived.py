@@ -6,6 +6,7 @@ from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_sources import process_rates
 from dbdyno.model.data_sources.blocking import WAIT_CHAINS
+from dbdyno.model.data_sources.drivers import HOSTS
 from dbdyno.model.data_sources.executions import DERIVED_EXECUTIONS
 from dbdyno.model.data_sources.fired import DERIVED_TRIGGERS
 from dbdyno.model.data_sources.growth import DERIVED_GROWTH
@@ -380,6 +381,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         *RUNG_PACE,
     ),
     **(DERIVED_SCRIPTS | DERIVED_EXECUTIONS | DERIVED_GROWTH | DERIVED_MEMORY | DERIVED_TRIGGERS),
+    "hosts": HOSTS,
     "placed": PLACED,
     "placements": PLACEMENTS,
     "cpu_profile": DERIVED_PROFILE,

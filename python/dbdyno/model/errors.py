@@ -154,10 +154,11 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 
 class Interrupted(Exception):
-    """The user asked for an end."""
+    """The user asked for an end. ``kept``: the id of a run whose measurements are all saved."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, kept: str | None = None) -> None:
         super().__init__("stopped by the user")
+        self.kept = kept
 
 
 class Abandoned(ServerLost, Interrupted):

@@ -12,6 +12,7 @@ from dbdyno.model import cpu_lists
 from dbdyno.model.adaptive import Adaptive as Adaptive
 from dbdyno.model.adaptive import Goal as Goal
 from dbdyno.model.choice import Choice as Choice
+from dbdyno.model.cluster import HostKeys
 from dbdyno.model.data_source import MOST_HZ
 from dbdyno.model.data_sources import options
 from dbdyno.model.driving import DriverSetup as DriverSetup
@@ -163,7 +164,7 @@ else:
     )
 
 
-class Experiment(Expecting, JobKeys, TriggerKeys, _AskedSources):
+class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """A recipe, or the options of the command line. Left out: the planner chooses, and prints the reason."""
 
     name: str = "run"
@@ -242,8 +243,6 @@ class Experiment(Expecting, JobKeys, TriggerKeys, _AskedSources):
     """Store start, duration and CPU of every call."""
     observe: bool = True
     """false: throughput and response times only, no ledger."""
-    server_ssh: str | None = None
-    """The server's host as ``ssh`` takes it ([user@]host), where it is another: it is observed there."""
     snapshots: bool | None = None
     """false: no snapshots of the server's statistics at the start and end of measurements."""
     memory: bool | None = None

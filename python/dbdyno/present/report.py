@@ -20,6 +20,7 @@ from dbdyno.present import (
     figures,
     growth,
     headline,
+    hosts,
     key_figures,
     memory,
     memory_runs,
@@ -299,6 +300,7 @@ class _Builder:
             where += memory_runs.blocks(results)
             yield Section(memory.TITLE, where, "memory", folded=True, name="Memory")
         yield Section(triggers.TITLE, triggers.blocks(results) if triggers.there(results) else [], "triggers")
+        yield Section(hosts.TITLE, hosts.blocks(results, ""), "hosts", name="Hosts")
         yield Section(growth.TITLE, growth.blocks(results, ""), "growth", folded=True, name="Growth")
         if not figures.of_commands(results):
             yield Section("Load profile", [self._choice(profile.load_profile)], "profile", folded=True)

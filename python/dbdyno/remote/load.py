@@ -83,6 +83,12 @@ class RemoteLoad:
         found: Sequence[int] = self._ask("threads")
         return found
 
+    def read_threads(self) -> Sequence[Mapping[str, Any]]:
+        """One read of each of them, as ``_core.read_task``."""
+        tasks = [[self.agent.hello.pid, tid] for tid in self.threads_there()]
+        found: Sequence[Mapping[str, Any]] = self.agent.request("read_task", tasks=tasks).value
+        return found
+
     def now_ns(self) -> int:
         return _core.now_ns()
 

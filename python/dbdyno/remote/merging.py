@@ -69,5 +69,5 @@ def _buckets(table: str, together: pl.DataFrame) -> pl.DataFrame:
     if "script" not in together.columns:
         return merged(together)
     by_script = together.partition_by("script", maintain_order=True)
-    made = [merged(t.drop("script")).with_columns(script=t["script"][0]) for t in by_script]
+    made = [merged(t.drop("script")).with_columns(script=pl.lit(t["script"][0], pl.Int64)) for t in by_script]
     return pl.concat([empty(table), *(t.select([c.name for c in RAW[table]]) for t in made)])

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dbdyno.model.errors import UsageError
+from dbdyno.stats.apportion import apportioned
 
 
 class Part(NamedTuple):
@@ -14,17 +15,6 @@ class Part(NamedTuple):
     first: int
     sessions: int
     of: int
-
-
-def apportioned(count: int, weights: Sequence[float]) -> list[int]:
-    """``count`` in whole parts nearest to the weights (largest remainders; of equal ones the first)."""
-    total = sum(weights)
-    exact = [count * weight / total for weight in weights]
-    parts = [int(share) for share in exact]
-    by_rest = sorted(range(len(parts)), key=lambda n: parts[n] - exact[n])
-    for n in by_rest[: count - sum(parts)]:
-        parts[n] += 1
-    return parts
 
 
 def sessions_of(spec: Mapping[str, Any]) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -22,6 +23,8 @@ from dbdyno.remote.shares import Part, parts, sessions_of, shared
 
 _TABLE = "drivers"
 _STEP_S = 0.02
+_TO_LAST_CALL = 2
+"""Phases until then: connect, and from the barrier on."""
 _AT_ONCE = 32
 _LEAD_WAYS, _LEAD_EACH_NS = 10, 2_000_000
 
@@ -47,6 +50,8 @@ class _Driving:
     lost: str | None = None
     over: bool = False
     threads: int | None = None
+    cpu_ns: list[tuple[int, int]] = field(default_factory=list)
+    """Run and run-queue time of its threads, at the end of each phase."""
 
 
 def _own(spec: Mapping[str, Any], driver: Driver, part: Part, all_: Sequence[Part]) -> dict[str, Any]:
@@ -224,6 +229,7 @@ def _row(driving: _Driving, barrier_ns: int | None) -> dict[str, Any]:
         "sessions": driving.part.sessions,
         "threads": driving.threads,
         "cpus": driver.cpus,
+        **_spent(driving.cpu_ns),
         "clock_offset_ns": None if mapping is None else mapping.last.ns,
         "clock_drift": None if mapping is None else mapping.drift,
         "clock_bound_ns": None if mapping is None else mapping.bound_ns,
@@ -235,8 +241,22 @@ def _row(driving: _Driving, barrier_ns: int | None) -> dict[str, Any]:
 
 
 def _settled(driving: _Driving) -> None:
-    """After each phase: its clock against ours, how many threads it has."""
+    """After each phase: its clock against ours, how many threads it has, and their CPU time."""
     if driving.driver.clock is not None:
         driving.driver.clock.measure()
     load = driving.load
-    driving.threads = len(load.threads_there() if isinstance(load, RemoteLoad) else load.threads())
+    if isinstance(load, RemoteLoad):
+        driving.threads, reads = len(load.threads_there()), load.read_threads()
+    else:
+        driving.threads = len(load.threads())
+        reads = [_core.read_task(os.getpid(), tid) for tid in load.threads()]
+    if reads and all(r["status"] == "ok" for r in reads):
+        driving.cpu_ns.append((sum(r["run_ns"] for r in reads), sum(r["runq_ns"] for r in reads)))
+
+
+def _spent(reads: Sequence[tuple[int, int]]) -> dict[str, int | None]:
+    """Between the end of connecting and that of the last call: threads are parked before the barrier."""
+    if len(reads) < _TO_LAST_CALL:
+        return {"run_ns": None, "runq_ns": None}
+    (run_ns, runq_ns), (run_end_ns, runq_end_ns) = reads[:_TO_LAST_CALL]
+    return {"run_ns": run_end_ns - run_ns, "runq_ns": runq_end_ns - runq_ns}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.account.window.cells import SHORTEST_NS
+from dbdyno.model.units import TICK_NS
 
 NEAR_NS = 200_000_000
 """A task whose reads end this much before those of others has vanished (all tasks are read within less)."""
@@ -40,6 +41,7 @@ def grown(
     sure: Sequence[str],
     more: Sequence[str] = (),
     shortest_ns: int = SHORTEST_NS,
+    come_and_go: bool = False,
 ) -> pl.DataFrame:
     """One row a task: bracket, partial or not, status, and the growth of its figures.
 
@@ -47,23 +49,32 @@ def grown(
     is NULL. ``more``: figures that some reads have; they grow between the reads that do, if those are as
     good as the task's own ends (within :data:`NEAR_NS`), else NULL. Other columns are those of the first
     read (``NAME``) and, with the suffix ``_b``, of the last. A difference over less than ``shortest_ns`` is
-    none; of a thing that was there all the time each end may be :data:`NEAR_NS` off.
+    none; of a thing that was there all the time each end may be :data:`NEAR_NS` off. Where tasks
+    ``come_and_go`` all the time, one that was born in the window, or told of its end, was not there all the
+    time, however close to the window's ends that was: many such lives follow each other.
     """
     first, last = nearest(reads, TASK, t0), nearest(reads, TASK, t1)
     both = first.join(last, on=TASK, suffix="_b", nulls_equal=True, maintain_order="left")
     both = both.join(_fallen(reads, both, sure), on=TASK, how="left", nulls_equal=True, maintain_order="left")
-    found = _bracketed(both, t0, t1, shortest_ns)
+    brief = _came_or_went(both, t0, t1) if come_and_go else pl.lit(False)
+    found = _bracketed(both, t0, t1, shortest_ns, brief)
     known = pl.col("status") == "ok"
     found = found.with_columns(pl.when(known).then(pl.col(f"{n}_b") - pl.col(n)).alias(n) for n in sure)
     return _with_more(found, reads, t0, t1, more)
 
 
-def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int) -> pl.DataFrame:
+def _came_or_went(both: pl.DataFrame, t0: int, t1: int) -> pl.Expr:
+    born = (pl.col("start_ticks") * TICK_NS >= t0).fill_null(False)
+    gone = pl.col("at_ns_b") < t1 - min(NEAR_NS, (t1 - t0) // 20)
+    return born | (gone & (pl.col("state_b") == ENDED) if "state_b" in both.columns else gone)
+
+
+def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int, brief: pl.Expr) -> pl.DataFrame:
     first_ns, last_ns = both["at_ns"].min(), both["at_ns_b"].max()
     wall = pl.col("at_ns_b") - pl.col("at_ns")
     late = pl.col("at_ns") > pl.max_horizontal(pl.lit(first_ns), pl.lit(t0)) + NEAR_NS
     early = pl.col("at_ns_b") < pl.min_horizontal(pl.lit(last_ns), pl.lit(t1)) - NEAR_NS
-    partial = late | early
+    partial = late | early | brief
     once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
     least = pl.when(partial).then(shortest_ns).otherwise(shortest_ns - 2 * NEAR_NS)
     if "state_b" in both.columns:  # told at its end: no figure is old

@@ -40,8 +40,9 @@ def _cut(cell: RawCell) -> pl.DataFrame:
     meta = cell.meta
     known = with_ends(with_sessions(reads_of(cell), cell), cell)
     reads = _with_waits(_with_births(with_asides(known, cell), meta.t0_ns))
-    shortest_ns = 1 if is_tree(cell) else SHORTEST_NS  # what is not read of tasks that end is in another row
-    found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE, shortest_ns)
+    tree = is_tree(cell)
+    shortest_ns = 1 if tree else SHORTEST_NS  # what is not read of tasks that end is in another row
+    found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE, shortest_ns, come_and_go=tree)
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
     if is_tree(cell):
         read = read.filter(~outside(meta.t0_ns, meta.t1_ns))

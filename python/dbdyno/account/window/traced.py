@@ -10,6 +10,7 @@ from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.brief import folded, folded_labels, told_apart
 from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import NEAR_NS, TASK, grown, labelled
+from dbdyno.account.window.trees import is_tree
 from dbdyno.model.brief import BRIEF
 from dbdyno.model.data_source import TaskCounts
 from dbdyno.model.raw import RawCell, once_a_cell
@@ -80,7 +81,8 @@ def _reads(cell: RawCell, table: str) -> pl.DataFrame:
 def _tasks(cell: RawCell) -> pl.DataFrame:
     reads = _halved(cell)
     told = _lives(cell)
-    found = grown(told, cell.meta.t0_ns, cell.meta.t1_ns, _SURE, _MORE, SHORTEST_NS).drop("status_b")
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    found = grown(told, t0, t1, _SURE, _MORE, SHORTEST_NS, come_and_go=is_tree(cell)).drop("status_b")
     missed = _missed(reads, found)
     return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left").select(
         *("pid", "tid", "start_ticks", *_WHOSE, *_SURE, *_MORE),

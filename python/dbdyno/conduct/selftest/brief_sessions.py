@@ -10,8 +10,9 @@ from pathlib import Path
 
 from dbdyno import _core, observe
 from dbdyno.conclude.ground_truth import Brief, Facts
-from dbdyno.conduct.cell import Presence, read_mark
+from dbdyno.conduct.cell import read_mark
 from dbdyno.conduct.observed import Numbers, Window, closed
+from dbdyno.conduct.presence import Presence
 from dbdyno.conduct.selftest.other_processes import Meter
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import TargetError

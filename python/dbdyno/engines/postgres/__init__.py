@@ -31,6 +31,7 @@ __all__ = [
     "helpers",
     "imported",
     "needs_simple",
+    "network_address",
     "open_server",
     "scripts",
     "secret_in",
@@ -71,6 +72,13 @@ def secret_in(dsn: str) -> str | None:
     from dbdyno.engines.postgres.connect import secret_in
 
     return secret_in(dsn)
+
+
+def network_address(dsn: str) -> tuple[str, int] | None:
+    """See :func:`dbdyno.engines.network_address`."""
+    from dbdyno.engines.postgres.connect import network_address
+
+    return network_address(dsn)
 
 
 def wait_advice() -> WaitAdvice:

@@ -350,6 +350,14 @@ def where(connection: Connection) -> str:
     return f"{place}, database {info.dbname}, user {info.user}"
 
 
+def network_address(dsn: str) -> tuple[str, int] | None:
+    """Host and port that libpq arrived at. None: a socket of this machine."""
+    with connect(dsn) as connection:
+        info = connection.info
+        host = _options(connection).get("hostaddr") or info.host
+        return None if host.startswith(("/", "@")) else (host, info.port)
+
+
 def tls_in_words(connection: Connection) -> str | None:
     """``TLSv1.3, TLS_AES_256_GCM_SHA384, sslmode=verify-full``; None: not encrypted."""
     if not connection.pgconn.ssl_in_use:

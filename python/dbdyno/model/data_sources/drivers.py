@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.column import Column
+from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 
 DRIVERS: dict[str, tuple[Column, ...]] = {
@@ -14,6 +14,8 @@ DRIVERS: dict[str, tuple[Column, ...]] = {
         _c("sessions", "i64", "how many it has, from that number on"),
         _c("threads", "i64", "its threads; NULL: unknown", null=True),
         _c("cpus", "i64", "CPUs that it may use; NULL: unknown", null=True),
+        _c("run_ns", "i64", "CPU time of its threads from the barrier on, last calls included", null=True),
+        _c("runq_ns", "i64", "time for which they were in its run queue meanwhile", null=True),
         _c(
             "clock_offset_ns",
             "i64",
@@ -29,6 +31,27 @@ DRIVERS: dict[str, tuple[Column, ...]] = {
     )
 }
 """One row for each driver of a load on several hosts; absent where this host drove alone."""
+
+
+HOSTS: tuple[Column, ...] = (
+    *CELL,
+    _c("host", "str", "name of the driver's host"),
+    _c("host_sessions", "i64", "its sessions"),
+    _c("calls", "i64", "measured calls that ended well"),
+    _c("errors", "i64", "measured calls that ended in an error"),
+    _c("rate_per_s", "f64", "sum of its sessions' own rates", null=True),
+    _c("session_rate_per_s", "f64", "median of its sessions' own rates", null=True),
+    _c("shortest_ns", "i64", "its shortest measured call", null=True),
+    _c("threads", "i64", "its threads", null=True),
+    _c("host_cpus", "i64", "CPUs that it may use", null=True),
+    _c("driver_cpus", "f64", "CPUs that its threads used, from the barrier to the end", null=True),
+    _c("driver_starved", "f64", "their run-queue time / (run + run-queue)", null=True),
+    _c("clock_bound_ns", "i64", "its times, as they are mapped, err by no more than this", null=True),
+    _c("round_trip_ns", "i64", "shortest way there and back, from the host that dbdyno ran on", null=True),
+    _c("status", "str", "ok | lost"),
+    _c("detail", "str", "why it is lost", null=True),
+)
+"""Derived table ``hosts``: one row for each driver of a measurement by several hosts."""
 
 
 def with_host(sessions: pl.DataFrame, drivers: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,53 @@
+"""What each host of a measurement by several did. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from dbdyno.account.window.cells import for_each
+from dbdyno.model.data_sources.drivers import with_host
+from dbdyno.model.raw import RawCell
+from dbdyno.model.units import NS_PER_S
+
+_OWN_NS = pl.col("last_end_ns") - pl.col("first_start_ns")
+_RATE = pl.when(_OWN_NS > 0).then(pl.col("calls") * NS_PER_S / _OWN_NS)
+"""A session's calls over its own time: the counting rule."""
+
+
+def hosts(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """The derived table ``hosts`` of these measurements; no rows of those by one host."""
+    return for_each("hosts", cells, _of_cell)
+
+
+def _of_cell(cell: RawCell) -> pl.DataFrame | None:
+    drivers = cell.tables.get("drivers")
+    if drivers is None or drivers.is_empty():
+        return None
+    ours = with_host(cell.tables["sessions"], drivers).with_columns(rate=_RATE)
+    did = ours.group_by("host").agg(
+        pl.col("calls", "errors").sum(),
+        rate_per_s=pl.when(pl.col("rate").is_not_null().any()).then(pl.col("rate").sum()),
+        session_rate_per_s=pl.col("rate").median(),
+        shortest_ns=pl.col("min_ns").min(),
+    )
+    lasted_ns = cell.meta.end_ns - cell.meta.start_ns
+    wanted = pl.col("run_ns") + pl.col("runq_ns")
+    joined = drivers.join(did, on="host", how="left", maintain_order="left")
+    return joined.select(
+        "host",
+        pl.col("sessions").alias("host_sessions"),
+        pl.col("calls", "errors").fill_null(0),
+        "rate_per_s",
+        "session_rate_per_s",
+        "shortest_ns",
+        "threads",
+        pl.col("cpus").alias("host_cpus"),
+        (pl.col("run_ns") / max(1, lasted_ns)).alias("driver_cpus"),
+        pl.when(wanted > 0).then(pl.col("runq_ns") / wanted).alias("driver_starved"),
+        "clock_bound_ns",
+        "round_trip_ns",
+        "status",
+        "detail",
+    )

@@ -1,0 +1,189 @@
+"""The hosts of a cluster for one run: which is the server's, which ones drive, an agent on each."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from dbdyno.engines import network_address
+from dbdyno.model.cluster import ClusterSpec, ClusterStatus, NodeStatus
+from dbdyno.model.errors import DbdynoError, HostLost, UsageError
+from dbdyno.remote import Agent, HostClock
+from dbdyno.remote.cluster.connect import Cluster, Node
+from dbdyno.remote.machine import RemoteMachine
+
+_REACH_TIMES, _REACH_S = 5, 3.0
+_LOOPBACK = ("127.0.0.1", "::1", "localhost", "")
+
+Address = tuple[str, int]
+"""Host and port."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A node with an agent on it. ``name``: its host name; its address where several nodes have that."""
+
+    node: Node
+    name: str
+    facts: Mapping[str, Any]  # of AgentProcess.facts
+    agent: Agent
+    clock: HostClock
+
+
+class Hosts:
+    """The nodes of a cluster, with an actor on each; agents where they are asked for."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        names = [n.hostname for n in cluster.nodes]
+        self.names = {n.id: n.hostname if names.count(n.hostname) == 1 else n.address for n in cluster.nodes}
+        self.facts: dict[str, Mapping[str, Any]] = {**cluster.open(cluster.nodes)}
+
+    def agents(self, nodes: Sequence[Node]) -> list[Host]:
+        """Raises :class:`HostLost`, :class:`NotAvailable` for another version."""
+        channels = self.cluster.start({n.id: self.facts[n.id] for n in nodes})
+        made = [(n, Agent(channels[n.id], self.names[n.id])) for n in nodes]
+        return [Host(n, a.name, self.facts[n.id], a, HostClock(a.clock)) for n, a in made]
+
+    def machine(self, node: Node, opened: Sequence[Host]) -> RemoteMachine:
+        """That node as a host that is observed; its agent is that of ``opened`` if there is one."""
+
+        def agent(again: bool) -> Agent:
+            if again:
+                self.facts |= self.cluster.open([node])
+            there = [h.agent for h in opened if h.node == node and not again]
+            return there[0] if there else self.agents([node])[0].agent
+
+        return RemoteMachine(agent, self.names[node.id], by="cluster")
+
+    def named(self, name: str) -> Node:
+        """By address, host name or the beginning of its id. Raises :class:`UsageError`."""
+        nodes = self.cluster.nodes
+        found = [n for n in nodes if name in (n.address, n.hostname) or n.id == name]
+        if len(found) != 1:
+            known = ", ".join(n.address for n in nodes)
+            how = "no node" if not found else f"{len(found)} nodes"
+            raise UsageError(f"the cluster has {how} named {name!r}", f"nodes: {known}")
+        return found[0]
+
+    def owners(self, host: str) -> list[Node]:
+        """The nodes whose own address that is."""
+        numbers = _numeric(host)
+        found = self.cluster.ask(self.cluster.nodes, "owns", numbers) if numbers else {}
+        return [n for n in self.cluster.nodes if found.get(n.id, {}).get("ok")]
+
+    def servers(self, spec: ClusterSpec, address: Address | None) -> list[Node]:
+        """Those on the server's host: the one that was named, those with its address, or with its role."""
+        if spec.server_node is not None:
+            return [self.named(spec.server_node)]
+        found = self.owners(address[0]) if address is not None else []
+        return found or [n for n in self.cluster.nodes if "server" in n.roles]
+
+    def drivers(self, spec: ClusterSpec, servers: Sequence[Node]) -> list[Node]:
+        """Those that drive: with the role of a driver, or else all but the server's if others are left.
+        Raises :class:`UsageError` where there are too few."""
+        nodes = self.cluster.nodes
+        able = [n for n in nodes if "driver" in n.roles] or [n for n in nodes if n not in servers] or nodes
+        wanted = len(able) if spec.drivers is None else spec.drivers
+        if wanted > len(able):
+            raise UsageError(
+                f"{wanted} drivers were asked for; the cluster has {len(able)} nodes that can drive",
+                f"--drivers {len(able)}; dbdyno cluster status shows roles",
+            )
+        return list(able[:wanted])
+
+
+def _numeric(host: str) -> list[str]:
+    """Its addresses, without those that every host has."""
+    with suppress(OSError):
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+        return sorted(found - set(_LOOPBACK))
+    return []
+
+
+@contextmanager
+def hosts_of(address: str) -> Iterator[Hosts]:
+    """The cluster at ``address``; its actors, and a cluster of our own, are ended at the end."""
+    cluster = Cluster(address, f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
+    try:
+        yield Hosts(cluster)
+    finally:
+        cluster.close()
+
+
+def clean(address: str) -> list[str]:
+    """Ends what killed runs have left on a cluster: lines in words."""
+    cluster = Cluster(address, "clean")
+    try:
+        return [
+            f"ended actor {name}" if ended else f"actor {name} is of a run under way: left alone"
+            for name, ended in cluster.clean().items()
+        ]
+    finally:
+        cluster.close()
+
+
+# Status.
+
+
+def status(engine: str, address: str, dsn: str | None) -> ClusterStatus:
+    """The cluster as dbdyno finds it now; ``dsn``: of the server that its nodes are asked to reach."""
+    server = None if dsn is None else network_address(engine, dsn)
+    with hosts_of(address) as hosts:
+        cluster = hosts.cluster
+        owners = hosts.owners(server[0]) if server is not None else []
+        free = _free_cpus(cluster)
+        asked = () if server is None else (*server, _REACH_TIMES, _REACH_S)
+        reached = cluster.ask(cluster.nodes, "reach", *asked) if asked else {}
+        found = [_node(hosts, n, owners, free.get(n.id), reached.get(n.id)) for n in cluster.nodes]
+        where = None if server is None else f"{server[0]}:{server[1]}"
+        return ClusterStatus(address=cluster.address, ray=cluster.ray, server=where, nodes=tuple(found))
+
+
+def _free_cpus(cluster: Cluster) -> Mapping[str, float]:
+    found = cluster.ask(cluster.nodes[:1], "free_cpus")
+    said: Mapping[str, float] = next(iter(found.values())).get("ok") or {}
+    return said
+
+
+def _node(
+    hosts: Hosts, node: Node, owners: Sequence[Node], free: float | None, reached: Mapping[str, Any] | None
+) -> NodeStatus:
+    own = node in owners
+    known: dict[str, Any] = {
+        "address": node.address,
+        "hostname": node.hostname,
+        "roles": tuple(dict.fromkeys([*node.roles, *(["server"] if own else [])])),
+        "head": node.head,
+        "cpus": node.cpus,
+        "free_cpus": free,
+        "server_ns": None if reached is None else reached.get("ok"),
+    }
+    problem = None if reached is None or "ok" in reached else f"cannot reach the server: {reached['error']}"
+    try:
+        known |= _of_agent(hosts.agents([node])[0])
+    except DbdynoError as e:
+        problem = problem or (e.why if isinstance(e, HostLost) else e.message)
+    return NodeStatus(**known, problem=problem)
+
+
+def _of_agent(host: Host) -> dict[str, Any]:
+    hello, clock = host.agent.hello, host.clock
+    mapping = clock.mapping()
+    ours_ns = time.time_ns() - time.monotonic_ns()
+    host.agent.close()
+    return {
+        "python": host.facts["python"],
+        "agent": hello.product,
+        "kernel": hello.kernel,
+        "uid": hello.uid,
+        "clock_offset_ns": mapping.last.ns + host.facts["since_1970_ns"] - ours_ns,
+        "clock_bound_ns": mapping.bound_ns,
+        "round_trip_ns": clock.round_trip_ns,
+    }

@@ -1,0 +1,51 @@
+"""How many sessions each driver of a cluster has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dbdyno.model.cluster import Spread
+from dbdyno.model.errors import UsageError
+from dbdyno.stats.apportion import apportioned
+
+
+def spread(
+    sessions: int, cpus: Sequence[float], how: Spread = "even", per_driver: int | None = None
+) -> list[int]:
+    """Sessions of each driver, in their order; 0: it has nothing to do. The sum is ``sessions``.
+
+    ``cpus``: of each driver's host. ``per_driver``: no driver has more; the rest goes to the others.
+    Raises :class:`UsageError` where there are not enough drivers.
+    """
+    if not cpus:
+        raise UsageError("the cluster has no node that can drive", "dbdyno cluster status shows roles")
+    most = sessions if per_driver is None else per_driver
+    if sessions > most * len(cpus):
+        needed = -(-sessions // most)
+        raise UsageError(
+            f"{sessions} sessions on {len(cpus)} drivers of at most {most} each are too many",
+            f"--drivers {needed}, or a larger --per-driver",
+        )
+    if how == "pack":
+        if per_driver is None:
+            raise UsageError("pack needs a number of sessions that fill a driver", "--per-driver 1000")
+        return [max(0, min(most, sessions - n * most)) for n in range(len(cpus))]
+    return _filled(sessions, [1.0] * len(cpus) if how == "even" else _weights(cpus), most)
+
+
+def _weights(cpus: Sequence[float]) -> list[float]:
+    return list(cpus) if any(cpus) else [1.0] * len(cpus)
+
+
+def _filled(sessions: int, weights: Sequence[float], most: int) -> list[int]:
+    """In proportion to the weights, none above ``most``: what would be is full, the others share the rest."""
+    full: set[int] = set()
+    while True:
+        open_ = [n for n in range(len(weights)) if n not in full]
+        left = sessions - most * len(full)
+        rest = _weights([weights[n] for n in open_])
+        shares = dict(zip(open_, apportioned(left, rest) if open_ else [], strict=True))
+        over = {n for n, share in shares.items() if share > most}
+        if not over:
+            return [most if n in full else shares[n] for n in range(len(weights))]
+        full |= over

@@ -1,0 +1,54 @@
+"""The nodes of a cluster as lines: what ``dbdyno cluster status`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dbdyno.model.cluster import ClusterStatus, NodeStatus
+from dbdyno.model.units import counted, format_ns
+
+HEADS = (
+    "node",
+    "host",
+    "roles",
+    "free CPUs",
+    "clock",
+    "clock error",
+    "round trip",
+    "server",
+    "Python",
+    "problem",
+)
+RIGHT = (False, False, False, True, True, True, True, True, False, False)
+
+
+def headline(status: ClusterStatus) -> str:
+    """``Ray 2.60.0, 4 nodes, 3 of them drive``."""
+    able = [n for n in status.nodes if n.problem is None]
+    usable = "" if len(able) == len(status.nodes) else f", {len(able)} of them usable"
+    return f"Ray {status.ray} at {status.address}: {counted(len(status.nodes), 'node')}{usable}"
+
+
+def rows(status: ClusterStatus) -> list[Sequence[str]]:
+    """A row for each node, of texts, as :data:`HEADS`."""
+    return [_row(n) for n in status.nodes]
+
+
+def _row(n: NodeStatus) -> Sequence[str]:
+    free = "?" if n.free_cpus is None else f"{n.free_cpus:g}"
+    return (
+        n.address,
+        n.hostname + (" (head)" if n.head else ""),
+        ", ".join(n.roles),
+        f"{free} of {n.cpus:g}",
+        _known(n.clock_offset_ns, lambda ns: f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"),
+        _known(n.clock_bound_ns, lambda ns: f"±{format_ns(ns)}"),
+        _known(n.round_trip_ns, format_ns),
+        _known(n.server_ns, format_ns),
+        n.python or "?",
+        n.problem or "",
+    )
+
+
+def _known(value: int | None, text: Callable[[float], str]) -> str:
+    return "?" if value is None else text(value)

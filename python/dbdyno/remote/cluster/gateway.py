@@ -1,0 +1,226 @@
+"""A child process of dbdyno in which all of Ray lives: ``python -m dbdyno.remote.cluster.gateway FD``.
+
+Ray in a process means threads, signal handlers, and an end of that process when the node below it dies;
+none of that may happen to the process that measures. So dbdyno talks to this one over a socket (:mod:`wire`):
+requests, and for each node a socket of its own whose bytes are handed to the agent there and back. When the
+socket of the requests is closed, by whatever end of dbdyno, the actors are ended and so is this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from dbdyno.remote.cluster import actor, wire
+from dbdyno.remote.cluster.own import own_cluster
+
+NAMESPACE = "dbdyno"
+_CHUNK_BYTES = 1 << 20
+_AT_ONCE = 3  # read and write wait at the same time, and one more method is answered
+_START_S = 60.0
+_END_S = 8.0
+_SILENT_S = 6.0
+"""A conductor that lives is heard each time that a read ends: every 2 s."""
+
+
+class _Node:
+    """An agent on a node, and the pump between it and its socket."""
+
+    def __init__(self, node: str, handle: Any, lost: Callable[[str, Exception], str]) -> None:
+        self.node, self.handle = node, handle
+        self.why: str | None = None
+        self._lost = lost
+        self._socket: socket.socket | None = None
+
+    def pump(self, at: socket.socket) -> None:
+        self._socket = at
+        for body in (self._up, self._down):
+            threading.Thread(target=self._until_lost, args=(body, at), daemon=True).start()
+
+    def _until_lost(self, body: Callable[[socket.socket], None], at: socket.socket) -> None:
+        try:
+            body(at)
+        except (ray.exceptions.RayError, OSError) as e:
+            self.why = self.why or self._lost(self.node, e)
+        finally:
+            with contextlib.suppress(OSError):
+                at.shutdown(socket.SHUT_RDWR)
+
+    def _up(self, at: socket.socket) -> None:
+        while data := at.recv(_CHUNK_BYTES):
+            ray.get(self.handle.write.remote(data))
+
+    def _down(self, at: socket.socket) -> None:
+        while (data := ray.get(self.handle.read.remote())) != b"":
+            if data is not None:
+                at.sendall(data)
+        self.why = self.why or self._said()
+
+    def _said(self) -> str:
+        words = ray.get(self.handle.last_words.remote(), timeout=_END_S)
+        return "the agent ended" + (f": {words.splitlines()[-1]}" if words else "")
+
+    def begin_end(self) -> Any:
+        self.why = self.why or "the agent was ended"
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        return self.handle.close.remote()
+
+
+class Gateway:
+    """Its public methods are the requests; each returns what JSON can hold."""
+
+    def __init__(self) -> None:
+        self._own: Any = None
+        self._nodes: dict[str, _Node] = {}
+        ray.cloudpickle.register_pickle_by_value(actor)
+        self._actor = ray.remote(actor.AgentProcess)
+
+    def connect(self, address: str, place: str | None) -> Mapping[str, Any]:
+        """``address``: what Ray takes, or ``local:N``, whose files are below ``place``."""
+        if place is not None:
+            self._own = own_cluster(int(address.removeprefix("local:")), place)
+            address = str(self._own.address)
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level="error",
+            configure_logging=False,
+        )
+        return {"ray": ray.__version__, "address": address}
+
+    def nodes(self) -> list[Mapping[str, Any]]:
+        return [
+            {
+                "id": n["NodeID"],
+                "address": n["NodeManagerAddress"],
+                "hostname": n["NodeManagerHostname"],
+                "resources": n["Resources"],
+            }
+            for n in ray.nodes()
+            if n["Alive"]
+        ]
+
+    def open(self, nodes: Sequence[str], name: str) -> Mapping[str, Any]:
+        """An actor on each of the nodes; what it finds there, or an error, of each."""
+        for node in nodes:
+            where = NodeAffinitySchedulingStrategy(node, soft=False)
+            options = {"num_cpus": 0, "max_restarts": 0, "max_concurrency": _AT_ONCE}
+            handle = self._actor.options(
+                name=f"{name}-{node[:12]}", scheduling_strategy=where, **options
+            ).remote()
+            self._nodes[node] = _Node(node, handle, self._lost)
+        return self.ask(nodes, "facts", [])
+
+    def start(
+        self, files: Sequence[int], nodes: Sequence[str], program: str, sha256: str, arguments: list[str]
+    ) -> Mapping[str, Any]:
+        """An agent on each of the nodes, at the socket of its place in ``files``; errors of those without."""
+        found = self.ask(nodes, "start", [ray.put(Path(program).read_bytes()), sha256, arguments])
+        for node, file in zip(nodes, files, strict=True):
+            at = socket.socket(fileno=file)
+            if "ok" in found[node]:
+                self._nodes[node].pump(at)
+            else:
+                at.close()
+        return found
+
+    def ask(self, nodes: Sequence[str], method: str, arguments: list[Any]) -> Mapping[str, Any]:
+        """What an actor's method returns, or its error, of each of the nodes."""
+        return self._each({n: getattr(self._nodes[n].handle, method).remote(*arguments) for n in nodes})
+
+    def why(self, node: str) -> str | None:
+        """Why there is no agent any more."""
+        return self._nodes[node].why
+
+    def close(self, nodes: Sequence[str] | None = None) -> None:
+        """Ends agents and actors: of these nodes, or all."""
+        ending = [self._nodes.pop(n) for n in (list(self._nodes) if nodes is None else nodes)]
+        with contextlib.suppress(ray.exceptions.RayError):
+            if ending:
+                ray.wait([n.begin_end() for n in ending], num_returns=len(ending), timeout=_END_S)
+        for node in ending:
+            with contextlib.suppress(Exception):
+                ray.kill(node.handle, no_restart=True)
+
+    def clean(self) -> dict[str, bool]:
+        """Ends the actors whose conductor is not heard any more; by name, whether it was ended."""
+        actors = [
+            a["name"] for a in ray.util.list_named_actors(all_namespaces=True) if a["namespace"] == NAMESPACE
+        ]
+        return {name: self._ended(name) for name in actors}
+
+    def _ended(self, name: str) -> bool:
+        with contextlib.suppress(ValueError, ray.exceptions.RayError):
+            handle = ray.get_actor(name, NAMESPACE)
+            with contextlib.suppress(ray.exceptions.GetTimeoutError):
+                if ray.get(handle.silent_s.remote(), timeout=_END_S) < _SILENT_S:
+                    return False
+            ray.kill(handle, no_restart=True)
+        return True
+
+    def end(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+        with contextlib.suppress(Exception):
+            ray.shutdown()
+        if self._own is not None:
+            self._own.shutdown()
+
+    def _each(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=_START_S)
+        for node, ref in asked.items():
+            try:
+                if ref not in done:
+                    raise TimeoutError(f"no answer within {_START_S:.0f} s")
+                found[node] = {"ok": ray.get(ref)}
+            except Exception as e:
+                found[node] = {"error": self._lost(node, e)}
+        return found
+
+    def _lost(self, node: str, error: Exception) -> str:
+        """An error of an actor in words."""
+        if isinstance(error, ray.exceptions.RayTaskError):
+            return str(error.cause)
+        if isinstance(error, ray.exceptions.RayActorError | ray.exceptions.TaskUnschedulableError):
+            with contextlib.suppress(Exception):
+                if not any(n["NodeID"] == node and n["Alive"] for n in ray.nodes()):
+                    return "the node left the cluster"
+            if isinstance(error, ray.exceptions.ActorUnavailableError):
+                return "the node does not answer"
+            return "the actor's process ended"
+        return str(error).strip() or type(error).__name__
+
+
+def serve(at: socket.socket) -> None:
+    """Answers requests until the other side ends."""
+    gateway = Gateway()
+    try:
+        while True:
+            request, files = wire.receive(at)
+            try:
+                passed = {"files": files} if files else {}
+                value = getattr(gateway, request.pop("op"))(**request, **passed)
+                answer = {"ok": value}
+            except Exception as e:
+                answer = {"error": [type(e).__name__, str(e)]}
+            wire.send(at, answer)
+    except (EOFError, OSError):
+        pass
+    finally:
+        gateway.end()
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))

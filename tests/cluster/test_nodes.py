@@ -1,0 +1,147 @@
+"""Actors on a real Ray cluster: what they hand to and fro, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbdyno.model.errors import HostLost
+from dbdyno.remote.cluster import Cluster, Node, SocketChannel, connect
+from tests.ray_nodes import RayCluster
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def cluster(ray_cluster: RayCluster) -> Iterator[Cluster]:
+    made = Cluster(ray_cluster.address, "test")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def nodes(ray_cluster: RayCluster, cluster: Cluster) -> list[Node]:
+    """Those of the cluster that all tests share, without the head."""
+    return [n for n in cluster.nodes if n.address in ray_cluster.nodes]
+
+
+def echoing(cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> dict[str, SocketChannel]:
+    """In place of agents, a program that says what it hears."""
+    monkeypatch.setattr(connect, "program", lambda _arch: Path("/bin/cat"))
+    return cluster.start(cluster.open(nodes))
+
+
+def alive(pid: int) -> bool:
+    """A process that is yet to be waited for is not."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return False
+
+
+def test_nodes_have_their_addresses_and_one_is_the_head(ray_cluster: RayCluster, cluster: Cluster) -> None:
+    heads = [n.address for n in cluster.nodes if n.head]
+    assert heads == [ray_cluster.host]
+    assert {n.address for n in cluster.nodes} >= {*heads, *ray_cluster.nodes}
+
+
+def test_bytes_go_there_and_back_in_order(
+    cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channels = echoing(cluster, nodes, monkeypatch)
+    assert len(channels) == 3
+    for number, channel in enumerate(channels.values()):
+        sent = bytes([number]) * 300_000 + os.urandom(200_000)
+        channel.send(sent)
+        heard = b""
+        while len(heard) < len(sent):
+            heard += channel.receive()
+        assert heard == sent
+
+
+def test_a_program_leaves_no_file_and_ends_with_its_channel(
+    cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = echoing(cluster, nodes[:1], monkeypatch)[nodes[0].id]
+    (pid,) = _agents(nodes[0], cluster)
+    assert str(Path(f"/proc/{pid}/exe").readlink()).endswith("/dbdyno-agent (deleted)")
+    channel.close()
+    cluster.end(nodes[:1])
+    eventually(lambda: not alive(pid))
+
+
+def test_what_ended_is_said(cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
+    channels = echoing(cluster, nodes, monkeypatch)
+    agent, actor = _agents(nodes[0], cluster)[0], _actor(nodes[1], cluster)
+    os.kill(agent, signal.SIGKILL)
+    assert channels[nodes[0].id].receive() == b""
+    os.kill(actor, signal.SIGKILL)
+    assert channels[nodes[1].id].receive() == b""
+    said = [eventually(lambda n=n: cluster.why(n)) for n in nodes[:2]]
+    assert said == ["the agent ended", "the actor's process ended"]
+    assert cluster.why(nodes[2]) is None
+
+
+def test_a_program_that_cannot_be_started_is_the_nodes_error(
+    cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "none").write_bytes(b"\x7fELF, but not quite")
+    monkeypatch.setattr(connect, "program", lambda _arch: tmp_path / "none")
+    with pytest.raises(HostLost, match="Exec format error") as e:
+        cluster.start(cluster.open(nodes[:1]))
+    assert e.value.host == nodes[0].address
+
+
+def test_nodes_say_what_they_reach(ray_cluster: RayCluster, cluster: Cluster, nodes: list[Node]) -> None:
+    cluster.open(cluster.nodes)
+    port = int(ray_cluster.address.rsplit(":", 1)[1])
+    reached = cluster.ask(nodes, "reach", ray_cluster.host, port, 3, 2.0)
+    assert all(0 < r["ok"] < 2e9 for r in reached.values())
+    refused = cluster.ask(nodes, "reach", ray_cluster.host, 1, 1, 2.0)
+    assert all("refused" in r["error"] for r in refused.values())
+    if ray_cluster.network is not None:
+        owners = cluster.ask(cluster.nodes, "owns", [nodes[1].address])
+        assert [n.address for n in cluster.nodes if owners[n.id]["ok"]] == [nodes[1].address]
+
+
+def test_nothing_stays_where_the_gateway_is_killed(
+    ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Cluster(ray_cluster.address, "killed")
+    node = next(n for n in made.nodes if n.address == ray_cluster.nodes[0])
+    echoing(made, [node], monkeypatch)
+    pids = [*_agents(node, made), _actor(node, made)]
+    os.kill(made.gateway_pid, signal.SIGKILL)
+    eventually(lambda: not any(map(alive, pids)))
+    made.close()
+
+
+def test_clean_ends_what_is_silent_and_nothing_else(
+    ray_cluster: RayCluster, cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = Cluster(ray_cluster.address, "silent")
+    try:
+        echoing(cluster, nodes[:1], monkeypatch)
+        echoing(silent, nodes[:1], monkeypatch)
+        pid = _actor(nodes[0], silent)
+        os.kill(silent.gateway_pid, signal.SIGSTOP)
+        found = eventually(lambda: (f := cluster.clean()) and any(f.values()) and f)
+        ended = [name for name, was in found.items() if was]
+        assert [name.startswith("dbdyno-silent-") for name in ended] == [True]
+        assert found[f"dbdyno-test-{nodes[0].id[:12]}"] is False
+        eventually(lambda: not alive(pid))
+    finally:
+        os.kill(silent.gateway_pid, signal.SIGCONT)
+        silent.close()
+
+
+def _actor(node: Node, cluster: Cluster) -> int:
+    return int(cluster.ask([node], "facts")[node.id]["ok"]["pid"])
+
+
+def _agents(node: Node, cluster: Cluster) -> list[int]:
+    threads = Path(f"/proc/{_actor(node, cluster)}/task").iterdir()
+    return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]

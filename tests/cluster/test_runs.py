@@ -1,0 +1,187 @@
+"""Runs whose drivers are on the nodes of a real Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbdyno.model.errors import StoreError
+from dbdyno.store import Run, RunStore
+from tests.clusters import server_dir
+from tests.conftest import Servers
+from tests.contract.plain_server import PlainServer, plain_server
+from tests.db.conftest import Bench
+from tests.networks import link
+from tests.ray_nodes import RayCluster
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.db
+SECRET = "kept-between-us-2391"
+USER = "driver18"
+BRIEF = ("--settle", "300ms", "--measure", "1500ms", "--no-snapshots", "--no-memory")
+
+
+@pytest.fixture(scope="module")
+def server(servers: Servers, ray_cluster: RayCluster) -> Iterator[PlainServer]:
+    """On this host, reached by the nodes over the network, with a password."""
+    settings = {"listen_addresses": ray_cluster.host, "password_encryption": "scram-sha-256"}
+    with plain_server(servers.bin_dir(18), settings, ["host all all 0.0.0.0/0 scram-sha-256"]) as made:
+        made.ask(f"create role {USER} login password '{SECRET}'")
+        made.ask(
+            "create table told (at timestamptz default clock_timestamp(), by inet default inet_client_addr())"
+        )
+        made.ask(f"grant insert on told to {USER}; grant create on database postgres to {USER}")
+        yield made
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    made = Bench(tmp_path / "home", server_dir(tmp_path / "servers"))
+    made.env |= {"PGPASSWORD": SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
+    (made.home / "tell.sql").write_text("insert into told default values;\n")
+    return made
+
+
+def words(server: PlainServer, ray_cluster: RayCluster, *more: str) -> list[str]:
+    dsn = f"host={ray_cluster.host} port={server.port} user={USER} dbname=postgres"
+    return ["run", "-f", "tell.sql", "--dsn", dsn, "--cluster", ray_cluster.address, *BRIEF, *more]
+
+
+def last(bench: Bench) -> Run:
+    return RunStore(Path(bench.env["XDG_DATA_HOME"]) / "dbdyno").open("last")
+
+
+def measuring(bench: Bench, server: PlainServer, after: int) -> Run:
+    """The run once so many measurements are saved and the next one makes calls."""
+
+    def begun() -> Run | None:
+        with contextlib.suppress(StoreError):
+            run = last(bench)
+            return run if len(run.cells()) >= after and _calls(server) > 0 else None
+        return None
+
+    found: Run = eventually(begun)
+    counted = _calls(server)
+    eventually(lambda: _calls(server) > counted)
+    return found
+
+
+def _calls(server: PlainServer) -> int:
+    return int(server.ask("select count(*) from told where at > clock_timestamp() - interval '500 ms'")[0][0])
+
+
+def actor_of(server: PlainServer, ray_cluster: RayCluster, number: int) -> int:
+    """The worker process above an agent that has sessions on this server: of that node, where nodes have
+    networks of their own."""
+    within = ["ip", "netns", "exec", f"{ray_cluster.network}-{number}"] if ray_cluster.network else []
+    words = [*within, "ss", "-tnpH", "dport", "=", f":{server.port}"]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    agent = re.search(r'"dbdyno-agent",pid=(\d+)', shown)
+    assert agent is not None, shown
+    return int(Path(f"/proc/{agent[1]}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def sessions(server: PlainServer) -> int:
+    found = server.ask(f"select count(*) from pg_stat_activity where usename = '{USER}'")
+    return int(found[0][0])
+
+
+def statuses(run: Run) -> list[str]:
+    return [run.read_cell(c).meta.status for c in run.cells()]
+
+
+def test_one_run_by_three_hosts(bench: Bench, server: PlainServer, ray_cluster: RayCluster) -> None:
+    server.ask("truncate told")
+    done = bench.dbdyno(*words(server, ray_cluster, "--sessions", "6"))
+    assert done.returncode == 0, done.stderr + done.stdout
+    run = last(bench)
+    (cell,) = run.cells()
+    tables = run.read_cell(cell).tables
+    drivers = tables["drivers"]
+    assert drivers["host"].to_list() == ray_cluster.nodes
+    assert drivers["sessions"].to_list() == [2, 2, 2]
+    counted = dict(server.ask("select host(by), count(*) from told group by 1"))
+    calls = tables["sessions"]["calls_total"].to_list()
+    assert len(calls) == 6
+    assert sum(counted.values()) == sum(calls)
+    if ray_cluster.network is not None:
+        assert counted == {h: sum(calls[2 * n : 2 * n + 2]) for n, h in enumerate(ray_cluster.nodes)}
+    seen = [done.stdout.encode(), done.stderr.encode()]
+    seen += [p.read_bytes() for p in Path(ray_cluster.temp).rglob("*") if p.is_file()]
+    seen += [p.read_bytes() for p in run.path.rglob("*") if p.is_file()]
+    assert not any(SECRET.encode() in text for text in seen)
+
+
+def test_a_lost_driver_makes_a_measurement_invalid_and_the_others_go_on(
+    bench: Bench, server: PlainServer, ray_cluster: RayCluster
+) -> None:
+    more = ("--sessions", "3", "--repeats", "3", "--measure", "4s", "--degrade")
+    with bench.background(*words(server, ray_cluster, *more)) as process:
+        measuring(bench, server, 1)
+        os.kill(actor_of(server, ray_cluster, 2), signal.SIGKILL)
+        assert process.wait(120) == 0
+    run = last(bench)
+    assert statuses(run) == ["ok", "invalid", "ok"]
+    raws = [run.read_cell(c) for c in run.cells()]
+    lost = raws[1].tables["drivers"].filter(status="lost")["host"].item()
+    assert raws[1].meta.reason == f"driver {lost} is lost: the actor's process ended"
+    assert raws[2].tables["drivers"]["host"].to_list() == [n for n in ray_cluster.nodes if n != lost]
+    assert raws[2].tables["sessions"].height == 3
+    assert sessions(server) == 0
+
+
+def test_without_leave_to_go_on_the_run_ends_and_can_be_read(
+    bench: Bench, server: PlainServer, ray_cluster: RayCluster
+) -> None:
+    more = ("--sessions", "3", "--repeats", "3", "--measure", "4s")
+    with bench.background(*words(server, ray_cluster, *more)) as process:
+        measuring(bench, server, 1)
+        os.kill(actor_of(server, ray_cluster, 3), signal.SIGKILL)
+        assert process.wait(120) == 5
+    run = last(bench)
+    assert statuses(run) == ["ok", "invalid"]
+    assert "is lost: the actor's process ended" in str(run.info.reason)
+    assert sessions(server) == 0
+
+
+def test_a_killed_conductor_leaves_no_session_and_no_actor(
+    bench: Bench, server: PlainServer, ray_cluster: RayCluster
+) -> None:
+    more = ("--sessions", "6", "--measure", "60s")
+    with bench.background(*words(server, ray_cluster, *more)) as process:
+        eventually(lambda: _calls(server) > 0)
+        actors = [actor_of(server, ray_cluster, n) for n in (2, 3, 4)]
+        process.kill()
+        eventually(lambda: sessions(server) == 0)
+        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in actors))
+
+
+def test_a_link_that_is_down_for_three_seconds(
+    bench: Bench, server: PlainServer, ray_cluster: RayCluster
+) -> None:
+    """Calls of that host take as long; nothing is lost, and nothing is made up."""
+    if ray_cluster.network is None:
+        pytest.skip("needs network namespaces: root, and the program ip")
+    end = ray_cluster.end_of(ray_cluster.nodes[1])
+    with bench.background(*words(server, ray_cluster, "--sessions", "3", "--measure", "9s")) as process:
+        eventually(lambda: _calls(server) > 0)
+        time.sleep(1)  # into the window
+        link(end, "down")
+        try:
+            time.sleep(3)
+        finally:
+            link(end, "up")
+        assert process.wait(120) == 0
+    run = last(bench)
+    assert statuses(run) == ["ok"]
+    longest = run.read_cell(run.cells()[0]).tables["sessions"]["max_ns"].to_list()
+    assert longest[1] > 2_900_000_000
+    assert max(longest[0], longest[2]) < 2_900_000_000

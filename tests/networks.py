@@ -1,0 +1,74 @@
+"""Hosts on one switch, for tests: network namespaces with an address each, joined by a bridge. Root only."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+
+_random = random.SystemRandom()
+
+
+def can_make() -> bool:
+    """Whether this process may make namespaces, and has the program for it."""
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        return False
+    name = f"dt{os.getpid()}"
+    return _ip("netns", "add", name, check=False) and _ip("netns", "delete", name, check=False)
+
+
+class Network:
+    """This host has the first address; each of :meth:`host` is one more, in a namespace of its own."""
+
+    def __init__(self) -> None:
+        self.name = f"dt{_random.randrange(1 << 20):05x}"
+        self._net = f"10.{_random.randrange(200, 250)}.{_random.randrange(1, 250)}"
+        self._hosts: list[str] = []
+        _ip("link", "add", self.name, "type", "bridge")
+        _ip("address", "add", f"{self.address}/24", "dev", self.name)
+        _ip("link", "set", self.name, "up")
+
+    @property
+    def address(self) -> str:
+        """This host's."""
+        return f"{self._net}.1"
+
+    def host(self, number: int) -> str:
+        """One more host, from 2 on; its address."""
+        name, end = self.namespace(number), self._end(number)
+        _ip("netns", "add", name)
+        self._hosts.append(name)
+        _ip("link", "add", end, "type", "veth", "peer", "name", "eth0", "netns", name)
+        _ip("link", "set", end, "master", self.name, "up")
+        _ip("-n", name, "link", "set", "lo", "up")
+        _ip("-n", name, "address", "add", f"{self._net}.{number}/24", "dev", "eth0")
+        _ip("-n", name, "link", "set", "eth0", "up")
+        _ip("-n", name, "route", "add", "default", "via", self.address)
+        return f"{self._net}.{number}"
+
+    def namespace(self, number: int) -> str:
+        return f"{self.name}-{number}"
+
+    def within(self, number: int) -> list[str]:
+        """The beginning of a command line that runs on that host."""
+        return ["ip", "netns", "exec", self.namespace(number)]
+
+    def close(self) -> None:
+        for name in self._hosts:
+            _ip("netns", "delete", name, check=False)
+        _ip("link", "delete", self.name, check=False)
+
+    def _end(self, number: int) -> str:
+        return f"{self.name}{number}"
+
+
+def link(end: str, state: str) -> None:
+    """``up`` or ``down``."""
+    _ip("link", "set", end, state)
+
+
+def _ip(*words: str, check: bool = True) -> bool:
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or not check, (words, done.stderr)
+    return done.returncode == 0

@@ -1,0 +1,168 @@
+"""Nodes of a Ray cluster for tests, in processes that end with who asked for them.
+
+``python -m tests.ray_nodes cluster PLACE PID``: a head and three nodes, as PLACE/cluster.json says once they
+are up; until PLACE is gone, or process PID. Each node has a network namespace of its own where those can be
+made, otherwise an address on loopback.
+``python -m tests.ray_nodes join ADDRESS IP``: one more node, until standard input is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.networks import Network, can_make
+from tests.ports import free_port
+from tests.waiting import eventually
+
+WORKERS = (2, 3, 4)
+"""Last numbers of the nodes' addresses; the head has an address of this host."""
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_enable_worker_prestart": "0",
+    "RAY_enable_metrics_collection": "0",
+}
+_COMMON = {
+    "num_cpus": 1,
+    "object_store_memory": 80 << 20,
+    "include_dashboard": False,
+    "include_log_monitor": False,
+}
+
+
+class RayCluster(NamedTuple):
+    address: str
+    """For those on this machine."""
+    client: str
+    """``ray://``."""
+    host: str
+    """This host's address, as the nodes reach it."""
+    nodes: list[str]
+    """Addresses of the others."""
+    network: str | None
+    """Ends of their links on this host are named so, with their number behind; None: they have none."""
+    temp: str
+    """Where Ray has its logs."""
+
+    def end_of(self, node: str) -> str:
+        return f"{self.network}{node.rsplit('.', 1)[1]}"
+
+
+def shared_cluster(place: Path, controller_pid: int) -> RayCluster:
+    """The cluster at ``place``, started by who asks first."""
+    place.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (place / "asked").mkdir()
+        words = [sys.executable, "-m", "tests.ray_nodes", "cluster", str(place), str(controller_pid)]
+        with (place / "log").open("wb") as log:
+            subprocess.Popen(words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+    ready, failed = place / "cluster.json", place / "failed"
+    eventually(lambda: ready.exists() or failed.exists(), 300)
+    assert not failed.exists(), (place / "log").read_text()
+    return RayCluster(**json.loads(ready.read_text()))
+
+
+class JoinedNode:
+    """One more node at ``ip``, whose processes are below this one's; :meth:`ready` waits for it."""
+
+    def __init__(self, address: str, ip: str, within: Sequence[str] = ()) -> None:
+        words = [*within, sys.executable, "-m", "tests.ray_nodes", "join", address, ip]
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.raylet = 0
+
+    def ready(self) -> JoinedNode:
+        assert self._process.stdout is not None
+        self.raylet = int(self._process.stdout.readline())
+        return self
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+def _cluster(place: Path, controller_pid: int) -> None:
+    from ray.cluster_utils import Cluster
+
+    with contextlib.ExitStack() as stack:
+        temp = stack.enter_context(tempfile.TemporaryDirectory(prefix="dt-ray-", dir="/tmp"))
+        (Path(temp) / "ray").mkdir()
+        os.environ["RAY_TMPDIR"] = temp
+        network = stack.enter_context(contextlib.closing(Network())) if can_make() else None
+        host = "127.0.0.2" if network is None else network.address
+        client, made = free_port(), Cluster()
+        stack.callback(made.shutdown)
+        made.add_node(
+            node_ip_address=host, temp_dir=temp, no_monitor=True, ray_client_server_port=client, **_COMMON
+        )
+        nodes = {n: f"127.0.0.{n + 1}" if network is None else network.host(n) for n in WORKERS}
+        within = {n: [] if network is None else network.within(n) for n in WORKERS}
+        joined = [JoinedNode(str(made.address), ip, within[n]) for n, ip in nodes.items()]
+        for node in joined:
+            stack.callback(node.close)
+        for node in joined:
+            node.ready()
+        name = None if network is None else network.name
+        ready = RayCluster(str(made.address), f"ray://{host}:{client}", host, [*nodes.values()], name, temp)
+        (place / "making").write_text(json.dumps(ready._asdict()))
+        (place / "making").rename(place / "cluster.json")
+        while place.exists() and Path(f"/proc/{controller_pid}").exists():
+            time.sleep(0.5)
+
+
+def _join(address: str, ip: str) -> None:
+    from ray._private.node import Node
+    from ray._private.parameter import RayParams
+
+    params = RayParams(gcs_address=address, redis_address=address, node_ip_address=ip, num_gpus=0, **_COMMON)
+    params.update_if_absent(min_worker_port=0, max_worker_port=0, node_manager_port=0)
+    node = Node(params, head=False, shutdown_at_exit=True, spawn_reaper=False)
+    (raylet,) = node.all_processes["raylet"]
+    print(raylet.process.pid, flush=True)
+    sys.stdin.read()
+    node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
+
+
+def _patiently() -> None:
+    """A node waits for itself for 30 s only, however busy the machine is."""
+    from ray._private import services
+
+    ask = services.get_node
+
+    def answered(*arguments: Any) -> Any:
+        until_s = time.monotonic() + 240
+        while True:
+            try:
+                return ask(*arguments)
+            except RuntimeError:
+                if time.monotonic() > until_s:
+                    raise
+                time.sleep(0.2)
+
+    services.get_node = answered
+
+
+def main() -> None:
+    what, *arguments = sys.argv[1:]
+    os.environ.update(QUIET)
+    _patiently()
+    if what == "join":
+        return _join(*arguments)
+    place = Path(arguments[0])
+    try:
+        return _cluster(place, int(arguments[1]))
+    except BaseException:
+        (place / "failed").touch()
+        raise
+
+
+if __name__ == "__main__":
+    main()
