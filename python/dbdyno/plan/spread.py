@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbdyno.model.spread import Spread
 from dbdyno.model.errors import UsageError
+from dbdyno.model.spread import Spread
 from dbdyno.stats.apportion import apportioned
 
 
