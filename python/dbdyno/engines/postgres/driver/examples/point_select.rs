@@ -138,6 +138,7 @@ fn arrivals(rate: u64) -> ArrivalSpec {
         rate: vec![(1.0, rate as f64, rate as f64)],
         seed: 1,
         latency_limit_us: None,
+        part: None,
     }
 }
 
