@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,11 @@ def nodes(ray_cluster: RayCluster, cluster: Cluster) -> list[Node]:
 def echoing(cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> dict[str, SocketChannel]:
     """In place of agents, a program that says what it hears."""
     monkeypatch.setattr(connect, "program", lambda _arch: Path("/bin/cat"))
-    return cluster.start(cluster.open(nodes))
+    return cluster.start(opened(cluster, nodes))
+
+
+def opened(cluster: Cluster, nodes: list[Node]) -> dict[str, Any]:
+    return {n: found["ok"] for n, found in cluster.open(nodes).items()}
 
 
 def alive(pid: int) -> bool:
@@ -91,7 +96,7 @@ def test_a_program_that_cannot_be_started_is_the_nodes_error(
     (tmp_path / "none").write_bytes(b"\x7fELF, but not quite")
     monkeypatch.setattr(connect, "program", lambda _arch: tmp_path / "none")
     with pytest.raises(HostLost, match="Exec format error") as e:
-        cluster.start(cluster.open(nodes[:1]))
+        cluster.start(opened(cluster, nodes[:1]))
     assert e.value.host == nodes[0].address
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import signal
 import subprocess
@@ -26,8 +27,8 @@ from tests.ray_nodes import JoinedNode, RayCluster
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.db
-EXTRA = 77
-"""Last number of the address of one more node."""
+MANY = 30
+"""Calls in half a second: more than the sessions make before the barrier."""
 SECRET = "kept-between-us-2391"
 USER = "driver18"
 BRIEF = ("--settle", "300ms", "--measure", "1500ms", "--no-snapshots", "--no-memory")
@@ -47,7 +48,8 @@ def server(servers: Servers, ray_cluster: RayCluster) -> Iterator[PlainServer]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def bench(tmp_path: Path, server: PlainServer) -> Bench:
+    server.ask("truncate told")  # or calls of the test before would be taken for those of this one
     made = Bench(tmp_path / "home", server_dir(tmp_path / "servers"))
     made.env |= {"PGPASSWORD": SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
     (made.home / "tell.sql").write_text("insert into told default values;\n")
@@ -69,12 +71,10 @@ def measuring(bench: Bench, server: PlainServer, after: int) -> Run:
     def begun() -> Run | None:
         with contextlib.suppress(StoreError):
             run = last(bench)
-            return run if len(run.cells()) >= after and _calls(server) > 0 else None
+            return run if len(run.cells()) >= after and _calls(server) > MANY else None
         return None
 
     found: Run = eventually(begun)
-    counted = _calls(server)
-    eventually(lambda: _calls(server) > counted)
     return found
 
 
@@ -103,7 +103,6 @@ def statuses(run: Run) -> list[str]:
 
 
 def test_one_run_by_three_hosts(bench: Bench, server: PlainServer, ray_cluster: RayCluster) -> None:
-    server.ask("truncate told")
     done = bench.dbdyno(*words(server, ray_cluster, "--sessions", "6"))
     assert done.returncode == 0, done.stderr + done.stdout
     run = last(bench)
@@ -112,6 +111,7 @@ def test_one_run_by_three_hosts(bench: Bench, server: PlainServer, ray_cluster: 
     drivers = tables["drivers"]
     assert drivers["host"].to_list() == ray_cluster.nodes
     assert drivers["sessions"].to_list() == [2, 2, 2]
+    assert drivers["run_ns"].min() > 0  # type: ignore[operator]
     begun = with_host(tables["sessions"], drivers).group_by("host").agg(pl.col("began_ns").min())
     for row in drivers.join(begun, on="host").to_dicts():  # what is mapped wrongly is off by the shift
         is_shifted = ray_cluster.shifted_s and row["host"] == ray_cluster.nodes[-1]
@@ -161,28 +161,31 @@ def test_without_leave_to_go_on_the_run_ends_and_can_be_read(
     assert sessions(server) == 0
 
 
-def test_the_node_of_a_driver_dies(bench: Bench, server: PlainServer, ray_cluster: RayCluster) -> None:
-    network = None
-    address, within = "127.0.0.9", list[str]()
+def test_a_node_that_is_gone(bench: Bench, server: PlainServer, ray_cluster: RayCluster) -> None:
+    """Its raylet is killed and its link is down: nobody says so, there is only silence."""
+    if ray_cluster.network is None:
+        pytest.skip("needs network namespaces: root, and the program ip")
     with contextlib.ExitStack() as stack:
-        if ray_cluster.network is not None:
-            network = stack.enter_context(
-                contextlib.closing(Network((ray_cluster.network, ray_cluster.host)))
-            )
-            address, within = network.host(EXTRA), network.within(EXTRA)
-        extra = JoinedNode(ray_cluster.address, address, ray_cluster.temp, within)
+        network = Network((ray_cluster.network, ray_cluster.host))
+        stack.callback(network.close)
+        number = random.SystemRandom().randrange(100, 250)
+        address = network.host(number)
+        extra = JoinedNode(ray_cluster.address, address, ray_cluster.temp, network.within(number))
         stack.callback(extra.close)
         extra.ready()
-        more = ("--sessions", "4", "--repeats", "3", "--measure", "4s", "--degrade", "--drivers", "4")
+        more = ("--sessions", "4", "--repeats", "3", "--measure", "3s", "--degrade", "--drivers", "4")
         with bench.background(*words(server, ray_cluster, *more)) as process:
             measuring(bench, server, 1)
+            link(ray_cluster.end_of(address), "down")
             os.kill(extra.raylet, signal.SIGKILL)
             assert process.wait(120) == 0
+        link(ray_cluster.end_of(address), "up")
+        eventually(lambda: sessions(server) == 0)
     run = last(bench)
-    assert statuses(run)[0] == "ok" and statuses(run)[-1] == "ok"
-    (reason,) = [r for c in run.cells() if (r := run.read_cell(c).meta.reason)]
-    assert reason.startswith(f"driver {address} is lost: ")
-    assert run.read_cell(run.cells()[-1]).tables["drivers"]["host"].to_list() == ray_cluster.nodes
+    assert statuses(run) == ["ok", "invalid", "ok"]
+    lost, after = (run.read_cell(c) for c in run.cells()[1:])
+    assert str(lost.meta.reason).startswith(f"driver {address} is lost: ")
+    assert after.tables["drivers"]["host"].to_list() == ray_cluster.nodes
 
 
 def test_one_driver_and_three_make_the_same_calls(
@@ -200,8 +203,6 @@ def test_one_driver_and_three_make_the_same_calls(
         due.append((tables["pace"]["arrivals"].sum(), *made))
     assert due[0] == due[1]
     assert due[0][0] == due[0][1] > 0
-    compared = bench.dbdyno("compare", "last~1", "last", "--json")
-    assert compared.returncode == 0, compared.stderr
 
 
 def test_a_killed_conductor_leaves_no_session_and_no_actor(
@@ -209,7 +210,7 @@ def test_a_killed_conductor_leaves_no_session_and_no_actor(
 ) -> None:
     more = ("--sessions", "6", "--measure", "60s")
     with bench.background(*words(server, ray_cluster, *more)) as process:
-        eventually(lambda: _calls(server) > 0)
+        eventually(lambda: _calls(server) > MANY)
         actors = [actor_of(server, ray_cluster, n) for n in (2, 3, 4)]
         process.kill()
         eventually(lambda: sessions(server) == 0)
@@ -224,7 +225,7 @@ def test_a_link_that_is_down_for_three_seconds(
         pytest.skip("needs network namespaces: root, and the program ip")
     end = ray_cluster.end_of(ray_cluster.nodes[1])
     with bench.background(*words(server, ray_cluster, "--sessions", "3", "--measure", "9s")) as process:
-        eventually(lambda: _calls(server) > 0)
+        eventually(lambda: _calls(server) > MANY)
         time.sleep(1)  # into the window
         link(end, "down")
         try:

@@ -21,7 +21,8 @@ class _Cluster:
         self.nodes = nodes
 
     def open(self, nodes: Sequence[Node]) -> dict[str, Mapping[str, Any]]:
-        return {n.id: {} for n in nodes}
+        """The one of host9 has no actor."""
+        return {n.id: {"error": "gone"} if n.hostname == "host9" else {"ok": {}} for n in nodes}
 
     def ask(self, nodes: Sequence[Node], _method: str, addresses: list[str]) -> dict[str, Any]:
         return {n.id: {"ok": n.address in addresses} for n in nodes}
@@ -51,6 +52,12 @@ def test_without_roles_all_drive_but_the_servers_node() -> None:
     assert drivers(made, "10.0.0.99") == ["id1", "id2", "id3"]
     assert drivers(made, server_node="host3") == ["id1", "id2"]
     assert drivers(hosts(node(1)), "10.0.0.1") == ["id1"]  # nobody else is there
+
+
+def test_a_node_that_cannot_be_used_does_not_drive() -> None:
+    made = hosts(node(1), node(9), node(3))
+    assert drivers(made) == ["id1", "id3"]
+    assert made.problems == {"id9": "gone"}
 
 
 def test_so_many_drive_as_were_asked_for() -> None:

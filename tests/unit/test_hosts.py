@@ -22,6 +22,7 @@ LASTED_NS = 10 * S
 def driver(number: int, **said: Any) -> dict[str, Any]:
     """Of two sessions."""
     quiet = {"threads": 2, "cpus": 4, "run_ns": S, "runq_ns": 10 * MS, "status": "ok"}
+    quiet |= {"barrier_ns": S, "read_ns": S + LASTED_NS}
     clock = {"clock_bound_ns": 300_000, "round_trip_ns": 600_000}
     return {"host": NAMES[number], "first_session": 2 * number, "sessions": 2, **quiet, **clock, **said}
 
@@ -37,9 +38,7 @@ def session(number: int, **said: Any) -> dict[str, Any]:
 def made(drivers: list[dict[str, Any]], sessions: list[dict[str, Any]]) -> Results:
     one = climb("fake:cpu=10ms,cpus=8", [6])
     (cell,) = one.cells
-    meta = cell.meta.model_copy(update={"start_ns": 0, "end_ns": LASTED_NS})
     tables = {**cell.tables, "drivers": rows("drivers", drivers), "sessions": rows("sessions", sessions)}
-    assert hosts([RawCell(meta, tables)]).height == len(drivers)
     return derive(one.info, one.plan, one.environment, [RawCell(cell.meta, tables)])
 
 
@@ -49,10 +48,8 @@ def of(results: Results, id: str) -> Any:
 
 def table(drivers: list[dict[str, Any]], sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     (cell,) = climb("fake:cpu=10ms,cpus=8", [6]).cells
-    meta = cell.meta.model_copy(update={"start_ns": 0, "end_ns": LASTED_NS})
-    return hosts(
-        [RawCell(meta, {"drivers": rows("drivers", drivers), "sessions": rows("sessions", sessions)})]
-    ).to_dicts()
+    tables = {"drivers": rows("drivers", drivers), "sessions": rows("sessions", sessions)}
+    return hosts([RawCell(cell.meta, tables)]).to_dicts()
 
 
 def test_each_hosts_figures_are_those_of_its_sessions() -> None:

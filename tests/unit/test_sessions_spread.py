@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbdyno.model.cluster import Spread
 from dbdyno.model.errors import UsageError
+from dbdyno.model.spread import Spread
 from dbdyno.plan.spread import spread
 
 CPUS = st.lists(st.integers(0, 256).map(float), min_size=1, max_size=40)

@@ -15,6 +15,8 @@ _OWN_NS = pl.col("last_end_ns") - pl.col("first_start_ns")
 _RATE = pl.when(_OWN_NS > 0).then(pl.col("calls") * NS_PER_S / _OWN_NS)
 """A session's calls over its own time: the counting rule."""
 
+_LOOKED_NS = pl.col("read_ns") - pl.col("barrier_ns")
+
 
 def hosts(cells: Sequence[RawCell]) -> pl.DataFrame:
     """The derived table ``hosts`` of these measurements; no rows of those by one host."""
@@ -32,7 +34,6 @@ def _of_cell(cell: RawCell) -> pl.DataFrame | None:
         session_rate_per_s=pl.col("rate").median(),
         shortest_ns=pl.col("min_ns").min(),
     )
-    lasted_ns = cell.meta.end_ns - cell.meta.start_ns
     wanted = pl.col("run_ns") + pl.col("runq_ns")
     joined = drivers.join(did, on="host", how="left", maintain_order="left")
     return joined.select(
@@ -44,7 +45,7 @@ def _of_cell(cell: RawCell) -> pl.DataFrame | None:
         "shortest_ns",
         "threads",
         pl.col("cpus").alias("host_cpus"),
-        (pl.col("run_ns") / max(1, lasted_ns)).alias("driver_cpus"),
+        pl.when(_LOOKED_NS > 0).then(pl.col("run_ns") / _LOOKED_NS).alias("driver_cpus"),
         pl.when(wanted > 0).then(pl.col("runq_ns") / wanted).alias("driver_starved"),
         "clock_bound_ns",
         "round_trip_ns",

@@ -8,7 +8,6 @@ from dbdyno import conduct
 from dbdyno.cli import screen
 from dbdyno.cli.app import Commands
 from dbdyno.cli.options import dsn_option, engine_option, json_option, print_json
-from dbdyno.present import cluster as shown
 
 _UNUSABLE = 3  # as for a server that cannot be reached
 
@@ -46,6 +45,8 @@ def status(context: click.Context, address: str, engine: str | None, dsn: str | 
       dbdyno cluster status ray://head:10001 --dsn postgresql://app@db1/prod
       dbdyno cluster status --json | jq '.nodes[] | {address, clock_bound_ns}'
     """
+    from dbdyno.present import cluster as shown  # here, as help needs none of it
+
     found = conduct.cluster_status(engine or "", address, dsn)
     if as_json:
         print_json(found.model_dump(mode="json"))

@@ -43,7 +43,11 @@ class Hosts:
         self.cluster = cluster
         names = [n.hostname for n in cluster.nodes]
         self.names = {n.id: n.hostname if names.count(n.hostname) == 1 else n.address for n in cluster.nodes}
-        self.facts: dict[str, Mapping[str, Any]] = {**cluster.open(cluster.nodes)}
+        found = cluster.open(cluster.nodes)
+        self.facts: dict[str, Mapping[str, Any]] = {n: f["ok"] for n, f in found.items() if "ok" in f}
+        self.problems: dict[str, str] = {n: f["error"] for n, f in found.items() if "error" in f}
+        """By id: why there is no actor."""
+        self.nodes = [n for n in cluster.nodes if n.id in self.facts]
 
     def agents(self, nodes: Sequence[Node]) -> list[Host]:
         """Raises :class:`HostLost`, :class:`NotAvailable` for another version."""
@@ -56,15 +60,22 @@ class Hosts:
 
         def agent(again: bool) -> Agent:
             if again:
-                self.facts |= self.cluster.open([node])
+                self.facts[node.id] = self._opened_again(node)
             there = [h.agent for h in opened if h.node == node and not again]
             return there[0] if there else self.agents([node])[0].agent
 
         return RemoteMachine(agent, self.names[node.id], by="cluster")
 
+    def _opened_again(self, node: Node) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.cluster.open([node])[node.id]
+        if "error" in found:
+            raise HostLost(self.names[node.id], found["error"])
+        facts: Mapping[str, Any] = found["ok"]
+        return facts
+
     def named(self, name: str) -> Node:
         """By address, host name or the beginning of its id. Raises :class:`UsageError`."""
-        nodes = self.cluster.nodes
+        nodes = self.nodes
         found = [n for n in nodes if name in (n.address, n.hostname) or n.id == name]
         if len(found) != 1:
             known = ", ".join(n.address for n in nodes)
@@ -75,20 +86,20 @@ class Hosts:
     def owners(self, host: str) -> list[Node]:
         """The nodes whose own address that is."""
         numbers = _numeric(host)
-        found = self.cluster.ask(self.cluster.nodes, "owns", numbers) if numbers else {}
-        return [n for n in self.cluster.nodes if found.get(n.id, {}).get("ok")]
+        found = self.cluster.ask(self.nodes, "owns", numbers) if numbers else {}
+        return [n for n in self.nodes if found.get(n.id, {}).get("ok")]
 
     def servers(self, spec: ClusterSpec, address: Address | None) -> list[Node]:
         """Those on the server's host: the one that was named, those with its address, or with its role."""
         if spec.server_node is not None:
             return [self.named(spec.server_node)]
         found = self.owners(address[0]) if address is not None else []
-        return found or [n for n in self.cluster.nodes if "server" in n.roles]
+        return found or [n for n in self.nodes if "server" in n.roles]
 
     def drivers(self, spec: ClusterSpec, servers: Sequence[Node]) -> list[Node]:
         """Those that drive: with the role of a driver, or else all but the server's if others are left.
         Raises :class:`UsageError` where there are too few."""
-        nodes = self.cluster.nodes
+        nodes = self.nodes
         able = [n for n in nodes if "driver" in n.roles] or [n for n in nodes if n not in servers] or nodes
         wanted = len(able) if spec.drivers is None else spec.drivers
         if wanted > len(able):
@@ -138,17 +149,17 @@ def status(engine: str, address: str, dsn: str | None) -> ClusterStatus:
     with hosts_of(address) as hosts:
         cluster = hosts.cluster
         owners = hosts.owners(server[0]) if server is not None else []
-        free = _free_cpus(cluster)
+        free = _free_cpus(hosts)
         asked = () if server is None else (*server, _REACH_TIMES, _REACH_S)
-        reached = cluster.ask(cluster.nodes, "reach", *asked) if asked else {}
+        reached = cluster.ask(hosts.nodes, "reach", *asked) if asked else {}
         found = [_node(hosts, n, owners, free.get(n.id), reached.get(n.id)) for n in cluster.nodes]
         where = None if server is None else f"{server[0]}:{server[1]}"
         return ClusterStatus(address=cluster.address, ray=cluster.ray, server=where, nodes=tuple(found))
 
 
-def _free_cpus(cluster: Cluster) -> Mapping[str, float]:
-    found = cluster.ask(cluster.nodes[:1], "free_cpus")
-    said: Mapping[str, float] = next(iter(found.values())).get("ok") or {}
+def _free_cpus(hosts: Hosts) -> Mapping[str, float]:
+    found = hosts.cluster.ask(hosts.nodes[:1], "free_cpus")
+    said: Mapping[str, float] = next(iter(found.values()), {}).get("ok") or {}
     return said
 
 
@@ -165,6 +176,8 @@ def _node(
         "free_cpus": free,
         "server_ns": None if reached is None else reached.get("ok"),
     }
+    if node.id in hosts.problems:
+        return NodeStatus(**known, problem=hosts.problems[node.id])
     problem = None if reached is None or "ok" in reached else f"cannot reach the server: {reached['error']}"
     try:
         known |= _of_agent(hosts.agents([node])[0])

@@ -15,6 +15,7 @@ from dbdyno.model.cluster import ClusterSpec
 from dbdyno.model.errors import HostLost, NotAvailable, TargetError, UsageError
 from dbdyno.model.protocols import Load
 from dbdyno.model.raw import RawCell
+from dbdyno.model.units import counted
 from dbdyno.plan.spread import spread
 from dbdyno.remote import Driver, RemoteLoad, SpreadLoad
 from dbdyno.remote.cluster.connect import Node
@@ -78,7 +79,9 @@ class Crew:
         """``3 drivers: a, b, c``."""
         names = [h.name for h in self._left]
         shown = ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
-        return f"{len(names)} driver{'' if len(names) == 1 else 's'} on the cluster: {shown}"
+        left_out = [f"{self._hosts.names[n]} ({why})" for n, why in self._hosts.problems.items()]
+        others = f"; not usable: {', '.join(left_out)}" if left_out else ""
+        return f"{counted(len(names), 'driver')} on the cluster: {shown}{others}"
 
 
 def lost_by(crew: Crew | None) -> Callable[[HostLost], str]:

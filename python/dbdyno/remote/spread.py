@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -23,8 +23,9 @@ from dbdyno.remote.shares import Part, parts, sessions_of, shared
 
 _TABLE = "drivers"
 _STEP_S = 0.02
-_TO_LAST_CALL = 2
-"""Phases until then: connect, and from the barrier on."""
+_LOOK_NS = 1_000_000_000
+_Read = tuple[int, int, int]
+"""When (ours), run and run-queue time, ns."""
 _AT_ONCE = 32
 _LEAD_WAYS, _LEAD_EACH_NS = 10, 2_000_000
 
@@ -50,8 +51,8 @@ class _Driving:
     lost: str | None = None
     over: bool = False
     threads: int | None = None
-    cpu_ns: list[tuple[int, int]] = field(default_factory=list)
-    """Run and run-queue time of its threads, at the end of each phase."""
+    cpu: tuple[_Read, _Read] | None = None
+    """CPU time of its threads: once it was connected, and at the latest look."""
 
 
 def _own(spec: Mapping[str, Any], driver: Driver, part: Part, all_: Sequence[Part]) -> dict[str, Any]:
@@ -87,6 +88,7 @@ class SpreadLoad:
         self._pool = ThreadPoolExecutor(min(_AT_ONCE, len(self._all)), thread_name_prefix="dbdyno-spread")
         self._failure: Exception | None = None
         self._barrier_ns: int | None = None
+        self._looked_ns = 0
 
     # -- phases ---------------------------------------------------------------------------------
     def connect(self) -> None:
@@ -112,6 +114,7 @@ class SpreadLoad:
 
     def wait(self, timeout_s: float) -> bool:
         until_ns = _core.now_ns() + round(timeout_s * 1e9)
+        self._look()
         while True:
             for driving in self._left():
                 driving.over = driving.over or self._is_over(driving, until_ns)
@@ -124,6 +127,13 @@ class SpreadLoad:
             failure, self._failure = self._failure, None
             raise failure
         return True
+
+    def _look(self) -> None:
+        """Once a second while calls are made."""
+        now_ns = _core.now_ns()
+        if self._barrier_ns is not None and now_ns >= max(self._barrier_ns, self._looked_ns + _LOOK_NS):
+            self._looked_ns = now_ns
+            self._each(_look)
 
     def _is_over(self, driving: _Driving, until_ns: int) -> bool:
         """Waits a little: the others' ends are to be seen, too."""
@@ -229,7 +239,7 @@ def _row(driving: _Driving, barrier_ns: int | None) -> dict[str, Any]:
         "sessions": driving.part.sessions,
         "threads": driving.threads,
         "cpus": driver.cpus,
-        **_spent(driving.cpu_ns),
+        **_spent(driving.cpu),
         "clock_offset_ns": None if mapping is None else mapping.last.ns,
         "clock_drift": None if mapping is None else mapping.drift,
         "clock_bound_ns": None if mapping is None else mapping.bound_ns,
@@ -241,22 +251,28 @@ def _row(driving: _Driving, barrier_ns: int | None) -> dict[str, Any]:
 
 
 def _settled(driving: _Driving) -> None:
-    """After each phase: its clock against ours, how many threads it has, and their CPU time."""
+    """After each phase: its clock against ours."""
     if driving.driver.clock is not None:
         driving.driver.clock.measure()
-    load = driving.load
+    _look(driving)
+
+
+def _look(driving: _Driving) -> None:
+    """How many threads it has, and their CPU time: they end with the last call."""
+    load, at_ns = driving.load, _core.now_ns()
     if isinstance(load, RemoteLoad):
-        driving.threads, reads = len(load.threads_there()), load.read_threads()
+        reads = load.read_threads()
     else:
-        driving.threads = len(load.threads())
         reads = [_core.read_task(os.getpid(), tid) for tid in load.threads()]
     if reads and all(r["status"] == "ok" for r in reads):
-        driving.cpu_ns.append((sum(r["run_ns"] for r in reads), sum(r["runq_ns"] for r in reads)))
+        driving.threads = len(reads)
+        spent = (at_ns, sum(r["run_ns"] for r in reads), sum(r["runq_ns"] for r in reads))
+        driving.cpu = (driving.cpu[0] if driving.cpu else spent, spent)
 
 
-def _spent(reads: Sequence[tuple[int, int]]) -> dict[str, int | None]:
-    """Between the end of connecting and that of the last call: threads are parked before the barrier."""
-    if len(reads) < _TO_LAST_CALL:
-        return {"run_ns": None, "runq_ns": None}
-    (run_ns, runq_ns), (run_end_ns, runq_end_ns) = reads[:_TO_LAST_CALL]
-    return {"run_ns": run_end_ns - run_ns, "runq_ns": runq_end_ns - runq_ns}
+def _spent(cpu: tuple[_Read, _Read] | None) -> dict[str, int | None]:
+    """From the end of connecting, when threads are parked, to the latest read."""
+    if cpu is None or cpu[0] == cpu[1]:
+        return {"run_ns": None, "runq_ns": None, "read_ns": None}
+    (_, run_ns, runq_ns), (at_ns, run_end_ns, runq_end_ns) = cpu
+    return {"run_ns": run_end_ns - run_ns, "runq_ns": runq_end_ns - runq_ns, "read_ns": at_ns}

@@ -17,8 +17,9 @@ DRIVERS: dict[str, tuple[Column, ...]] = {
         _c("sessions", "i64", "how many it has, from that number on"),
         _c("threads", "i64", "its threads; NULL: unknown", null=True),
         _c("cpus", "i64", "CPUs that it may use; NULL: unknown", null=True),
-        _c("run_ns", "i64", "CPU time of its threads from the barrier on, last calls included", null=True),
+        _c("run_ns", "i64", "CPU time of its threads from the barrier to read_ns", null=True),
         _c("runq_ns", "i64", "time for which they were in its run queue meanwhile", null=True),
+        _c("read_ns", "i64", "when that was read last: about once a second", null=True),
         _c(
             "clock_offset_ns",
             "i64",
@@ -47,7 +48,7 @@ HOSTS: tuple[Column, ...] = (
     _c("shortest_ns", "i64", "its shortest measured call", null=True),
     _c("threads", "i64", "its threads", null=True),
     _c("host_cpus", "i64", "CPUs that it may use", null=True),
-    _c("driver_cpus", "f64", "CPUs that its threads used, from the barrier to the end", null=True),
+    _c("driver_cpus", "f64", "CPUs that its threads used, from the barrier to the last read", null=True),
     _c("driver_starved", "f64", "their run-queue time / (run + run-queue)", null=True),
     _c("clock_bound_ns", "i64", "its times, as they are mapped, err by no more than this", null=True),
     _c("round_trip_ns", "i64", "shortest way there and back, from the host that dbdyno ran on", null=True),
@@ -59,7 +60,7 @@ HOSTS: tuple[Column, ...] = (
 
 def with_host(sessions: pl.DataFrame, drivers: pl.DataFrame) -> pl.DataFrame:
     """``sessions``, any table with column ``session``, with column ``host``; NULL: this host alone."""
-    import polars as pl  # names of tables are asked for without it
+    import polars as pl  # here, as schemas are read without it
 
     if drivers.is_empty():
         return sessions.with_columns(host=pl.lit(None, pl.String))

@@ -113,12 +113,14 @@ class Cluster:
         return self._process.pid
 
     def open(self, nodes: Sequence[Node]) -> dict[str, Mapping[str, Any]]:
-        """An actor on each of the nodes; facts by id. Raises :class:`HostLost`."""
-        found = self._ask("open", nodes=[n.id for n in nodes], name=f"dbdyno-{self._run}")
-        return self._whole(nodes, found)
+        """An actor on each of the nodes, by id: ``{"ok": facts}`` or ``{"error": words}``."""
+        found: dict[str, Mapping[str, Any]] = self._ask(
+            "open", nodes=[n.id for n in nodes], name=f"dbdyno-{self._run}"
+        )
+        return found
 
     def start(self, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, SocketChannel]:
-        """An agent on each of the nodes of these facts (:meth:`open`), by id. Raises :class:`HostLost`."""
+        """An agent on each of the nodes of these facts (of :meth:`open`), by id. Raises :class:`HostLost`."""
         made: dict[str, SocketChannel] = {}
         for arch in sorted({f["arch"] for f in facts.values()}):
             nodes = [n for n in self.nodes if n.id in facts and facts[n.id]["arch"] == arch]
