@@ -158,9 +158,10 @@ def status(engine: str, address: str, dsn: str | None) -> ClusterStatus:
 
 
 def _free_cpus(hosts: Hosts) -> Mapping[str, float]:
-    found = hosts.cluster.ask(hosts.nodes[:1], "free_cpus")
-    said: Mapping[str, float] = next(iter(found.values()), {}).get("ok") or {}
-    return said
+    for answer in hosts.cluster.ask(hosts.nodes[:1], "free_cpus").values():
+        said: Mapping[str, float] = answer.get("ok") or {}
+        return said
+    return {}
 
 
 def _node(
