@@ -19,6 +19,7 @@ INSTANTS = frozenset(
         "first_start_ns",
         "idle_ns",
         "last_end_ns",
+        "read_ns",
         "sql_after_ns",
         "sql_before_ns",
         "start_ns",
