@@ -18,8 +18,8 @@ from tests.waiting import eventually
 
 
 @pytest.fixture
-def cluster(ray_cluster: RayCluster) -> Iterator[Cluster]:
-    made = Cluster(ray_cluster.address, "test")
+def cluster(ray_cluster: RayCluster, run_name: str) -> Iterator[Cluster]:
+    made = Cluster(ray_cluster.address, run_name)
     yield made
     made.close()
 
@@ -113,9 +113,9 @@ def test_nodes_say_what_they_reach(ray_cluster: RayCluster, cluster: Cluster, no
 
 
 def test_nothing_stays_where_the_gateway_is_killed(
-    ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+    ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch, run_name: str
 ) -> None:
-    made = Cluster(ray_cluster.address, "killed")
+    made = Cluster(ray_cluster.address, run_name)
     node = next(n for n in made.nodes if n.address == ray_cluster.nodes[0])
     echoing(made, [node], monkeypatch)
     pids = [*_agents(node, made), _actor(node, made)]
@@ -125,18 +125,21 @@ def test_nothing_stays_where_the_gateway_is_killed(
 
 
 def test_clean_ends_what_is_silent_and_nothing_else(
-    ray_cluster: RayCluster, cluster: Cluster, nodes: list[Node], monkeypatch: pytest.MonkeyPatch
+    ray_cluster: RayCluster,
+    cluster: Cluster,
+    nodes: list[Node],
+    monkeypatch: pytest.MonkeyPatch,
+    run_name: str,
 ) -> None:
-    silent = Cluster(ray_cluster.address, "silent")
+    silent = Cluster(ray_cluster.address, f"silent-{run_name}")
+    end = nodes[0].id[:12]
     try:
         echoing(cluster, nodes[:1], monkeypatch)
         echoing(silent, nodes[:1], monkeypatch)
         pid = _actor(nodes[0], silent)
         os.kill(silent.gateway_pid, signal.SIGSTOP)
-        found = eventually(lambda: (f := cluster.clean()) and any(f.values()) and f)
-        ended = [name for name, was in found.items() if was]
-        assert [name.startswith("dbdyno-silent-") for name in ended] == [True]
-        assert found[f"dbdyno-test-{nodes[0].id[:12]}"] is False
+        found = eventually(lambda: (f := cluster.clean()).get(f"dbdyno-silent-{run_name}-{end}") and f)
+        assert found[f"dbdyno-{run_name}-{end}"] is False
         eventually(lambda: not alive(pid))
     finally:
         os.kill(silent.gateway_pid, signal.SIGCONT)

@@ -64,7 +64,7 @@ class Hosts:
             there = [h.agent for h in opened if h.node == node and not again]
             return there[0] if there else self.agents([node])[0].agent
 
-        return RemoteMachine(agent, self.names[node.id], by="cluster")
+        return RemoteMachine(agent, self.names[node.id], by="Ray")
 
     def _opened_again(self, node: Node) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.cluster.open([node])[node.id]

@@ -85,7 +85,7 @@ class ServerFacts(BaseModel):
         """Why nothing can be done to its processes."""
         if not self.here or self.reached is None:
             return self.here_detail
-        return f"they are on {self.reached.host}, which is only read (--server-ssh)"
+        return f"they are on {self.reached.host}, which is only read, over {self.reached.by}"
 
 
 class Environment(BaseModel):
