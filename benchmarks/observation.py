@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import polars as pl
+
 from benchmarks.common import pairs, tell
 from dbdyno import drive, observe
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.model.plan import Cell, PlannedScript
-from dbdyno.model.protocols import Server, Target
+from dbdyno.model.protocols import Load, Server, Target
 from dbdyno.model.units import NS_PER_S
 
 STATEMENT = "select relname from pg_class where oid = 1259"
@@ -24,6 +26,21 @@ def main(count: int, seconds: float) -> None:
             tell(f"throughput observed against not, {sessions} sessions", made, "calls/s", ">= 0.99")
 
 
+def measured(server: Server, load: Load, cell: Cell, *, on: bool) -> dict[str, pl.DataFrame]:
+    """The tables of ``load`` run as ``cell``; ``on``: while it is observed."""
+    interrupt = Interrupt()
+    drive.connect(load, interrupt)
+    watch = observe.open_watch(server, load, observe.How(enabled=on))
+    start_ns = load.now_ns() + 100_000_000
+    t0_ns = start_ns + cell.settle_ns
+    t1_ns = t0_ns + cell.measure_ns
+    watch.start(t0_ns, t1_ns)
+    drive.run(load, start_ns, t0_ns, t1_ns, interrupt, lambda: None)
+    watch.stop()
+    drive.finish(load)
+    return drive.frames(load)
+
+
 def _rate(server: Server, sessions: int, seconds: float, *, on: bool) -> Callable[[], float]:
     """Calls a second of a cell of point-selects, the shortest calls there are: the worst case."""
 
@@ -34,18 +51,7 @@ def _rate(server: Server, sessions: int, seconds: float, *, on: bool) -> Callabl
             id="b", workload=workload.name, variant="base", sessions=sessions, repeat=1, params={},
             settle_ns=NS_PER_S // 2, measure_ns=int(seconds * NS_PER_S),
         )  # fmt: skip
-        load = server.load(workload, cell, None, False, None)
-        interrupt = Interrupt()
-        drive.connect(load, interrupt)
-        watch = observe.open_watch(server, load, observe.How(enabled=on))
-        start_ns = load.now_ns() + 100_000_000
-        t0_ns = start_ns + cell.settle_ns
-        t1_ns = t0_ns + cell.measure_ns
-        watch.start(t0_ns, t1_ns)
-        drive.run(load, start_ns, t0_ns, t1_ns, interrupt, lambda: None)
-        watch.stop()
-        drive.finish(load)
-        done = drive.frames(load)["sessions"]
+        done = measured(server, server.load(workload, cell, None, False, None), cell, on=on)["sessions"]
         return float(sum(done["calls"] / (done["last_end_ns"] - done["first_start_ns"]))) * NS_PER_S
 
     return rate

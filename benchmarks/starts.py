@@ -15,8 +15,7 @@ from pathlib import Path
 import polars as pl
 
 from benchmarks.common import pairs, tell
-from dbdyno import drive, observe
-from dbdyno.drive import Interrupt
+from benchmarks.observation import measured
 from dbdyno.engines import open_server
 from dbdyno.model.jobs import PlannedJob
 from dbdyno.model.pacing import Pacing
@@ -135,16 +134,7 @@ def _executions(server: Server, argv: list[str], rate: int, seconds: float, *, o
         pacing=Pacing(rate_per_s=rate, arrivals="constant") if rate else None,
     )  # fmt: skip
     load = server.load(workload, cell, None, False, None)
-    interrupt = Interrupt()
-    drive.connect(load, interrupt)
-    watch = observe.open_watch(server, load, observe.How(enabled=on))
-    start_ns = load.now_ns() + 100_000_000
-    t0_ns = start_ns + cell.settle_ns
-    watch.start(t0_ns, t0_ns + cell.measure_ns)
-    drive.run(load, start_ns, t0_ns, t0_ns + cell.measure_ns, interrupt, lambda: None)
-    watch.stop()
-    drive.finish(load)
-    return drive.frames(load)["executions"].filter(pl.col("measured"))
+    return measured(server, load, cell, on=on)["executions"].filter(pl.col("measured"))
 
 
 def _own_cpu_us(server: Server) -> float:

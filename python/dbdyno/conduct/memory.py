@@ -28,7 +28,7 @@ _PROCESSES, _PROGRAMS = 0.3, 0.2
 
 
 class MemoryReader:
-    """Reads the memory of one server and its machine. Of an engine whose cache is not known that is the
+    """Reads the memory of one server and its machine. Where the engine's cache is not known, that is the
     machine's alone, of one in a time of its own nothing."""
 
     def __init__(self, server: Server) -> None:

@@ -65,7 +65,7 @@ class JobKeys(Strict):
     runs: int | None = Field(default=None, ge=1, le=1_000_000)
     """Each job is run exactly so often in a measurement: with 10, 10 executions of each."""
     orders: tuple[Arrangement, ...] = ()
-    """Of a set of jobs that run once each, measure only these: serial (one job at a time, the least threads),
+    """With jobs that run once each, measure only these orders: serial (one job at a time, the least threads),
     parallel (one at a time, the most threads), concurrent (all at once, the least), both (all, the most)."""
     warmup: int | None = Field(default=None, ge=0, le=10_000)
     """Each job is run so often before the first measurement of a variant, not measured; left out: once, and

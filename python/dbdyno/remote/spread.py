@@ -211,7 +211,7 @@ class SpreadLoad:
         return self._tables(lambda d: d.load.window_tables(window))  # type: ignore[attr-defined]
 
     def _asked(self, ask: Callable[[_Driving], Any]) -> list[Any]:
-        """Of the drivers that are left; one that is lost meanwhile has no answer: :meth:`wait` says so."""
+        """Answers of the drivers that are left; one that is lost meanwhile has none: :meth:`wait` says so."""
         found = []
 
         def answered(driving: _Driving) -> None:

@@ -155,7 +155,7 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
 
 
 _Values = Mapping[tuple[str, str, str], float]
-"""Of the engine's counters, by phase, scope and name."""
+"""Values of the engine's counters, by phase, scope and name."""
 
 
 def _values(engine: pl.DataFrame) -> _Values:
