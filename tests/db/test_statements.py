@@ -150,6 +150,31 @@ def test_hostile_texts_are_escaped_and_whole(at: Bench, tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)" in page
 
 
+@pytest.mark.parametrize("version", [14, 18])
+def test_a_text_that_the_server_cannot_convert_is_said_with_the_cure(
+    servers: Servers, tmp_path: Path, version: int
+) -> None:
+    """In a database without an encoding any bytes are a statement. One such text hides all others."""
+    bench = Bench(tmp_path / "home", tmp_path / "s")
+    with counting(servers, version, 1000) as plain:
+        plain.ask("create database bytes template template0 encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'")
+        with psycopg.connect(plain.dsn, dbname="bytes", client_encoding="SQL_ASCII", autocommit=True) as raw:
+            raw.pgconn.exec_(b'select 1 as "caf\xe9"')
+        done = bench.here("run", "random-read", "--dsn", plain.dsn, "--sessions", "1", *QUICK)
+        assert done.returncode == 0, done.stderr
+        assert "condition-statement-texts" in {c["id"] for c in bench.last()["findings"]}
+        shown = bench.here("show", "last", "--statements").stdout
+        assert "text unknown" in shown and "dbdyno doctor" in shown
+        texts = {}
+        for _ in range(2):
+            said = json.loads(bench.here("doctor", "--json", "--dsn", plain.dsn).stdout)["checks"]
+            (texts,) = [c for c in said if c["id"] == "statement-texts"]
+            for command in texts["commands"]:
+                plain.ask(command["command"])
+        assert texts["state"] == "ok"
+        assert "ERROR" in plain.log()  # each try is one: it is made once a run
+
+
 def test_resets_are_lower_bounds(at: Bench) -> None:
     """Of all statements, or of one: what was counted since is kept, and never a difference of two rows."""
     with own(at.dsn) as read, psycopg.connect(at.dsn, autocommit=True) as user:

@@ -141,6 +141,13 @@ def _why(results: Results) -> str:
     return "no statement was executed, or the run has no counters of statements"
 
 
+def _ours(results: Results, frame: pl.DataFrame) -> str:
+    """Whether dbdyno's own statements are among them: they are told by their texts."""
+    if frame["query_id"].is_null().all() or texts_of(results):
+        return "Statements of dbdyno itself are left out."
+    return "Texts could not be read (see dbdyno doctor): statements of dbdyno itself are among them."
+
+
 def _notes(results: Results, frame: pl.DataFrame, shown: set[int], tables: int) -> list[str]:
     return [*_measured(results, frame), *_left(frame, shown, tables), *lost(frame), *_inside(results, frame)]
 
@@ -155,7 +162,7 @@ def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
         when = "from before the first call to after the last" if chosen is None else "between reads"
         notes.append(
             f"Calls, time, blocks and WAL are counted over {format_ns(walls[0] * NS_PER_S)}, {when}; all "
-            f"statements took {format_ns(time_ns)}. Statements of dbdyno itself are left out."
+            f"statements took {format_ns(time_ns)}. {_ours(results, frame)}"
         )
         if chosen is not None and (chosen.application or chosen.pids):
             notes.append("They are of all sessions, not only of those observed.")

@@ -69,6 +69,7 @@ class _Known(NamedTuple):
     query_ids: bool  # this session has one
     short_jit: tuple[int, int] | None  # short statements that are compiled, of those counted; None: unknown
     flags: str | None  # of the compiler; None: this role may not know
+    texts: statements.Texts | None = None  # of statements; None: they are not counted, or not for this role
 
     def is_on(self, name: str) -> bool:
         return name in self.settings and self.settings[name].value == "on"
@@ -144,7 +145,13 @@ def _known(connection: Connection) -> _Known:
         "select query_id is not null from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())"
     ).fetchone()
     settings = {name: Setting(*rest) for name, *rest in found}
-    return _Known(settings, bool(ids and ids[0]), _short_jit(connection), _compiler_flags(connection))
+    return _Known(
+        settings,
+        bool(ids and ids[0]),
+        _short_jit(connection),
+        _compiler_flags(connection),
+        statements.readable(connection),
+    )
 
 
 def _short_jit(connection: Connection) -> tuple[int, int] | None:
@@ -177,15 +184,18 @@ def judged(known: _Known, cures: _Cures) -> Iterator[Condition]:
         made = _JUDGES.get(id, _by_rule)(entry, known)
         if made.state in ("bad", "worth a look") and not made.steps and not entry.cure:
             made = made._replace(steps=cures.of(name, entry.rule["good"], known))
-        elif made.steps:  # (setting, value) pairs as steps
-            steps = [s for step in made.steps for s in cures.of(*_pair(step), known)]
+        elif made.steps:
+            steps = [s for step in made.steps for s in _named(step, cures, known)]
             made = made._replace(steps=tuple(dict.fromkeys(steps)))
         yield concluded(id, entry, made)
 
 
-def _pair(step: Step) -> tuple[str, str]:
-    name, _, value = step.command.partition("=")
-    return name, value
+def _named(step: Step, cures: _Cures, known: _Known) -> tuple[Step, ...]:
+    """``setting=value`` as the steps that set it; a command as this role may give it."""
+    name, pair, value = step.command.partition("=")
+    if pair:
+        return cures.of(name, value, known)
+    return (step._replace(how="sql" if cures.superuser else "hand"),)
 
 
 def _by_rule(entry: Entry, known: _Known) -> Judged:
@@ -239,6 +249,14 @@ def _statement_ids(_entry: Entry, known: _Known) -> Judged:
     return Judged("ok" if known.query_ids else "worth a look", value)
 
 
+def _statement_texts(_entry: Entry, known: _Known) -> Judged:
+    if known.texts is None:
+        return Judged("unknown", "pg_stat_statements is not there or not permitted")
+    if not known.texts.error:
+        return Judged("ok", "readable")
+    return Judged("worth a look", known.texts.error, steps=known.texts.cure)
+
+
 def _statement_log(_entry: Entry, known: _Known) -> Judged:
     asking: dict[str, str] = {}
     if "log_statement" in known.settings and known.settings["log_statement"].value in ("all", "mod"):
@@ -285,6 +303,7 @@ _JUDGES: Mapping[str, Callable[[Entry, _Known], Judged]] = {
     "optimised-build": _optimised,
     "jit": _jit,
     "statement-ids": _statement_ids,
+    "statement-texts": _statement_texts,
     "statement-log": _statement_log,
     "statement-statistics-log": _statistics_log,
     "auto-explain": _auto_explain,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import psycopg
@@ -13,6 +13,7 @@ from psycopg.rows import tuple_row
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.enabling import OLDEST_STATEMENTS, STATEMENTS, version_of
+from dbdyno.model.data_source import Step
 from dbdyno.model.data_sources.statements import KEY, active
 from dbdyno.model.tables import conform, empty
 
@@ -32,6 +33,7 @@ NAMES: Mapping[tuple[int, ...], Mapping[str, str]] = {
 _READS, _TEXTS = "statement_reads", "statement_texts"
 _ROOM, _SHORT = 16_000_000, 4_000
 """Bytes of texts that are asked for at once, and characters of those beyond."""
+_UNREADABLE = (psycopg.errors.CharacterNotInRepertoire, psycopg.errors.UntranslatableCharacter)
 _PASSWORD = re.compile(r"(\bpassword\s*=?\s*)(?:e|u&)?'(?:[^']|'')*'?", re.IGNORECASE)
 _CONNECTION = re.compile(r"(\bpassword\s*=\s*|://[^:/@\s']*:)[^\s'@]+", re.IGNORECASE)
 
@@ -84,6 +86,37 @@ class Statements:
             return empty(_TEXTS)
         self.own |= set(found.filter("own")["query_id"])
         return conform(_TEXTS, found.drop("own").with_columns(pl.col("text").map_elements(safe, pl.String)))
+
+
+class Texts(NamedTuple):
+    """Whether the texts of all statements can be read."""
+
+    error: str = ""  # the server's, why they cannot
+    cure: tuple[Step, ...] = ()
+
+
+def readable(connection: Connection) -> Texts | None:
+    """None where statements are not counted, or not for this role.
+
+    When any text is asked for, the server converts all of them into the encoding of this database, and fails
+    at one that it cannot convert (PostgreSQL, contrib/pg_stat_statements, pg_stat_statements_internal).
+
+    Raises :class:`psycopg.Error` where the connection is lost.
+    """
+    schema, version = _place(connection)
+    if not version:
+        return None
+    try:
+        connection.execute(f"select pg_catalog.count(*) from {schema}.pg_stat_statements(true)".encode())
+    except _UNREADABLE as e:
+        found = connection.execute(sql.fill("foreign_encodings", schema=schema).encode()).fetchall()
+        reset = f"SELECT {schema}.pg_stat_statements_reset(0, {{}}, 0);"
+        return Texts(str(e.diag.message_primary), tuple(Step(reset.format(oid)) for (oid,) in found))
+    except psycopg.Error as e:
+        if connection.closed or e.sqlstate is None:
+            raise
+        return None
+    return Texts()
 
 
 def statement(connection: Connection, more: str = "") -> str | None:
