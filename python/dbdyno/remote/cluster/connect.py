@@ -206,7 +206,8 @@ class Cluster:
 
 _CURE = (
     "ray status, run on the head, says whether the cluster is up; ray://HOST:10001 reaches it from "
-    "elsewhere, auto is the one that this machine is part of; both need the same versions of Ray and Python"
+    "elsewhere, auto is the one that this machine is part of; both need the same versions of Ray and Python, "
+    "and RAY_USE_TLS with its certificates where the cluster has them"
 )
 
 
