@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dbdyno.conduct.cluster import Hosts
-from dbdyno.model.cluster import ClusterSpec
+from dbdyno.model.cluster import ClusterSpec, yielding
 from dbdyno.model.errors import NotAvailable, UsageError
 from dbdyno.remote.cluster import connect
 from dbdyno.remote.cluster.connect import Cluster, Node, check_address
@@ -100,3 +100,11 @@ def test_addresses_that_are_none(address: str) -> None:
 @pytest.mark.parametrize("address", ["auto", "local:3", "ray://head:10001", "10.0.0.1:6379"])
 def test_addresses(address: str) -> None:
     check_address(address)
+
+
+def test_nodes_that_give_way_to_other_programs_are_named_once() -> None:
+    assert yielding([("a", 0), ("b", 0)]) is None
+    said = yielding([("a", 15), ("b", 0), ("a", 15), *((f"n{n}", 3) for n in range(20))])
+    assert said is not None
+    assert "nice 15 on a, n0," in said and "b" not in said.split(":")[0].split(" on ")[1].split(", ")
+    assert "n7" not in said and "RAY_worker_niceness=0" in said

@@ -19,5 +19,5 @@ def test_a_cluster_of_ones_own_needs_no_rights(theirs: Elsewhere) -> None:
     done = theirs.dbdyno("cluster", "status", "local:2", "--json", world=as_user())
     assert done.returncode == 0, done.stderr + done.stdout
     nodes = json.loads(done.stdout)["nodes"]
-    assert [(n["uid"], n["problem"]) for n in nodes] == [(test_user()[0], None)] * 2
+    assert [(n["uid"], n["problem"], n["nice"]) for n in nodes] == [(test_user()[0], None, 0)] * 2
     assert {*Path("/tmp").glob("dyno-ray-*")} == before

@@ -197,6 +197,7 @@ def _of_agent(host: Host) -> dict[str, Any]:
         "agent": hello.product,
         "kernel": hello.kernel,
         "uid": hello.uid,
+        "nice": host.facts["nice"],
         "clock_offset_ns": mapping.last.ns + host.facts["since_1970_ns"] - ours_ns,
         "clock_bound_ns": mapping.bound_ns,
         "round_trip_ns": clock.round_trip_ns,

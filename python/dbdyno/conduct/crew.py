@@ -11,7 +11,7 @@ from dbdyno.conduct.hosts import unclear_clock
 from dbdyno.conduct.progress import ProgressListener
 from dbdyno.engines import network_address
 from dbdyno.kernel.processes import boot_id
-from dbdyno.model.cluster import ClusterSpec
+from dbdyno.model.cluster import ClusterSpec, yielding
 from dbdyno.model.errors import HostLost, NotAvailable, TargetError, UsageError
 from dbdyno.model.protocols import Load
 from dbdyno.model.raw import RawCell
@@ -81,6 +81,8 @@ class Crew:
         shown = ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
         left_out = [f"{self._hosts.names[n]} ({why})" for n, why in self._hosts.problems.items()]
         others = f"; not usable: {', '.join(left_out)}" if left_out else ""
+        niced = yielding([(h.name, h.facts["nice"]) for h in self._left])
+        others += f". {niced}" if niced else ""
         return f"{counted(len(names), 'driver')} on the cluster: {shown}{others}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -63,6 +64,7 @@ class NodeStatus(BaseModel):
     agent: str | None = None  # version of dbdyno there
     kernel: str | None = None
     uid: int | None = None
+    nice: int | None = None  # at which agents run there; above 0 they give way to other programs
     clock_offset_ns: int | None = None  # its time of day less ours
     clock_bound_ns: int | None = None  # what times there may be off by on our clock
     round_trip_ns: int | None = None  # from here to the agent there and back
@@ -79,3 +81,15 @@ class ClusterStatus(BaseModel):
     ray: str
     server: str | None  # host:port that nodes were asked to reach
     nodes: tuple[NodeStatus, ...]
+
+
+def yielding(niceness: Sequence[tuple[str, int]]) -> str | None:
+    """What it means that programs on these hosts have these nice values, with the cure; None: nothing."""
+    niced = {host: nice for host, nice in niceness if nice > 0}
+    if not niced:
+        return None
+    names = ", ".join([*niced][:8]) + (" ..." if len(niced) > 8 else "")
+    return (
+        f"Ray runs programs at nice {max(niced.values())} on {names}: they give way to others there. "
+        "Set RAY_worker_niceness=0 in the environment of ray start"
+    )

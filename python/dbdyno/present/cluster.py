@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from dbdyno.model.cluster import yielding
 from dbdyno.model.units import counted, format_ns
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ def headline(status: ClusterStatus) -> str:
     able = [n for n in status.nodes if n.problem is None]
     usable = "" if len(able) == len(status.nodes) else f", {len(able)} of them usable"
     return f"Ray {status.ray} at {status.address}: {counted(len(status.nodes), 'node')}{usable}"
+
+
+def remark(status: ClusterStatus) -> str | None:
+    """Below the lines."""
+    return yielding([(n.hostname, n.nice) for n in status.nodes if n.nice is not None])
 
 
 def rows(status: ClusterStatus) -> list[Sequence[str]]:
