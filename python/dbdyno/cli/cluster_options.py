@@ -54,6 +54,28 @@ def cluster_options(f: _F) -> _F:
     return f
 
 
+def server_cluster_options(several: bool) -> Callable[[_F], _F]:
+    """``--cluster``, ``--server-node`` of a command that only looks at a server, or at ``several``."""
+
+    def add(f: _F) -> _F:
+        f = click.option(
+            "--server-node",
+            metavar="NODE",
+            multiple=several,
+            help="Node of the server, by address or host name"
+            f"{'; of several servers once for each --dsn' if several else ''}.  "
+            "[default: found by the DSN's address]",
+        )(f)
+        return click.option(
+            "--cluster",
+            metavar="ADDRESS",
+            help="Read the server's host by an agent on its node of a Ray cluster: ray://HOST:10001, auto, or "
+            "local:3 (docs/cluster.md; needs dbdyno[cluster]).",
+        )(f)
+
+    return add
+
+
 def cluster_given(options: Mapping[str, Any]) -> dict[str, Any] | None:
     """Keys of the table ``cluster`` of a recipe; None: none was given."""
     return {key: options[name] for name, key in _KEYS.items() if options[name] is not None} or None

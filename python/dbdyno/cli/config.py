@@ -267,11 +267,17 @@ def _defaults(
     return found
 
 
+_ONE_OR_MORE = ("dsn", "server_ssh", "server_node")
+"""One value of these serves a command that takes several, too: commands share them."""
+
+
 def _value(
     config: Config, option: click.Option, context: click.Context, at: tuple[str, ...], value: Any
 ) -> Any:
     """As the option takes it. ``~`` begins a path in the home directory."""
     values = value if isinstance(value, list) else [value]
+    if option.multiple and option.name in _ONE_OR_MORE:
+        value = values
     if isinstance(value, list) != option.multiple:
         needed = "a list of values" if option.multiple else "one value"
     elif option.is_flag:
@@ -281,8 +287,8 @@ def _value(
         needed = "" if right else "a string or a number"
     if needed:
         raise config.error(f"{at[-1]} needs {needed}", at)
-    if option.name == "dsn":
-        _refuse_secret(config, at, str(value))
+    for dsn in values if option.name == "dsn" else ():
+        _refuse_secret(config, at, str(dsn))
     if isinstance(option.type, click.Path):
         value = os.path.expanduser(str(value))  # noqa: PTH111  click makes it a path
     try:

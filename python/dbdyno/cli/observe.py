@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import click
 
 from dbdyno import conduct, drive, present
 from dbdyno.cli import screen
+from dbdyno.cli.cluster_options import server_cluster_options
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.options import (
     checked_output,
@@ -19,7 +21,7 @@ from dbdyno.cli.options import (
     memory_option,
     open_store,
     print_json,
-    running_dsn_option,
+    running_dsns_option,
     server_ssh_options,
     snapshots_option,
     store_option,
@@ -36,8 +38,9 @@ if TYPE_CHECKING:
 
 
 @click.command("observe")
-@running_dsn_option
-@server_ssh_options
+@running_dsns_option
+@partial(server_ssh_options, several=True)
+@server_cluster_options(several=True)
 @click.option("--recipe", metavar="NAME|FILE", help="Recipe with a table [observation]; options override it.")
 @click.option("--for", "duration", metavar="TIME", help="Duration.  [default: until Ctrl-C or q]")
 @click.option("--window", metavar="TIME", help="Duration of a window.  [default: 10s]")
@@ -84,6 +87,9 @@ def observe_command(**options: Any) -> None:
     does (`| head`). Every window is saved at once, so Ctrl-C (or q) loses nothing. The run can be shown,
     reported and exported like any other.
 
+    Several --dsn observe as many servers at once, a run for each, and put them side by side in one page. With
+    --cluster each is observed by an agent on its own node.
+
     Complete figures require the right to see other users' sessions, and running on the server's host.
     Missing figures are listed with what would provide them.
 
@@ -97,6 +103,7 @@ def observe_command(**options: Any) -> None:
       dbdyno observe --only-user app --only-database prod --window 30s
       dbdyno observe --dsn service=prod --for 10min --quiet --report prod.html
       dbdyno observe --dsn "host=db1 dbname=app user=monitor" --server-ssh dba@db1
+      dbdyno observe --cluster ray://head:10001 --dsn "host=db1 user=monitor" --dsn "host=db2 user=monitor"
       dbdyno observe --for 20s --json | jq .findings
       dbdyno observe --only-user app --when 'sessions in (10,20,30)' --do 'trace 10s'
       dbdyno observe --when 'cpu_wait > 30% for 3s' --do 'profile 10s' --do snapshot
@@ -110,17 +117,45 @@ def observe_command(**options: Any) -> None:
                 "waits",
                 "snapshots",
                 "memory",
-                "server_ssh",
                 "engine",
                 *(o.key for o in optional_sources()),
             )
         }
-        | {"triggers": triggers_given(options)},
+        | {"triggers": triggers_given(options)}
+        | _where(options),
         options["recipe"],
         **{n: options[n] for n in names},
     )
-    with conduct.server_machine(experiment.server_ssh, options["ssh_command"]) as machine:
-        _observe(options, experiment, machine)
+    dsns = options["dsn"] or (None,)
+    with conduct.server_machines(experiment.engine, dsns, _hosts(options, experiment), screen.note) as found:
+        if len(dsns) == 1:
+            _observe(options | {"dsn": dsns[0]}, experiment, found[0])
+            return
+        from dbdyno.cli import observe_servers  # here, as one server needs none of it
+
+        observe_servers.observe(options, experiment, dsns, found)
+
+
+def _where(options: dict[str, Any]) -> dict[str, Any]:
+    """Fields of the experiment that say where the server's host is: of several servers each has its own."""
+    ssh, nodes = options["server_ssh"], options["server_node"]
+    found: dict[str, Any] = {"server_ssh": ssh[0]} if len(ssh) == 1 else {}
+    if options["cluster"] is not None:
+        node = {"server_node": nodes[0]} if len(nodes) == 1 else {}
+        found["cluster"] = {"address": options["cluster"], **node}
+    return found
+
+
+def _hosts(options: dict[str, Any], experiment: Experiment) -> conduct.ServerHosts:
+    """How the servers' hosts are reached: options, else the recipe."""
+    of_recipe, cluster = experiment.server_ssh, experiment.cluster
+    ssh = options["server_ssh"] or (() if of_recipe is None else (of_recipe,))
+    nodes = options["server_node"] or (
+        () if cluster is None or cluster.server_node is None else (cluster.server_node,)
+    )
+    return conduct.ServerHosts(
+        None if cluster is None else cluster.address, nodes, ssh, options["ssh_command"]
+    )
 
 
 def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) -> None:

@@ -113,11 +113,11 @@ def line(window: RawCell, ended: datetime) -> str:
     sessions = seen.count
     if hidden := hidden_in_words(seen.hidden, sessions):
         short = f"  {hidden}{short}"
-    words = f"{_top(seen)}{brief_words(seen)}{short}"
+    words = f"{top_wait(seen)}{brief_words(seen)}{short}"
     return f"{ended:%H:%M:%S} {meta.cell.repeat:>6} {sessions:>5} {figures}  {words}".rstrip()
 
 
-def _top(seen: Glance) -> str:
+def top_wait(seen: Glance) -> str:
     """The wait that took most, the client's left out; its part in the run queue in brackets."""
     waits = [e for e in seen.events if e.wait_class is not None and not e.at_client and weight(e) >= LEAST]
     return "".join(f"{e.name} {number(e.sleep)} ({number(e.runq)})" for e in waits[:1])

@@ -65,34 +65,44 @@ def engine_option(words: str) -> Callable[[_F], _F]:
     )
 
 
-def warn_of_password(context: click.Context, _parameter: click.Parameter, dsn: str | None) -> str | None:
-    """A callback of ``--dsn``."""
-    if dsn and (cure := secret_in(context.params.get("engine") or DEFAULT, dsn)) is not None:
+_Dsn = TypeVar("_Dsn", str | None, tuple[str, ...])
+
+
+def warn_of_password(context: click.Context, _parameter: click.Parameter, dsn: _Dsn) -> _Dsn:
+    """A callback of ``--dsn``, which may be given several times."""
+    engine = context.params.get("engine") or DEFAULT
+    given = (dsn,) if isinstance(dsn, str) else dsn or ()
+    cures = [c for d in given if d and (c := secret_in(engine, d)) is not None]
+    if cures:
         click.echo(
             "warning: the password in --dsn is visible to every user of this machine while dbdyno runs "
-            f"(ps), and stays in the shell's history\n  {cure}",
+            f"(ps), and stays in the shell's history\n  {cures[0]}",
             err=True,
         )
     return dsn
 
 
-def _dsn_option(default: str) -> Callable[[_F], _F]:
+def _dsn_option(default: str, *, several: bool = False) -> Callable[[_F], _F]:
+    more = " Repeatable: several servers side by side." if several else ""
     return click.option(
         "--dsn",
         metavar="DSN",
+        multiple=several,
         callback=warn_of_password,
         help="Connection string as in psql: URI or key=value; PG* variables, ~/.pgpass and service files "
-        f'apply. "" uses the environment only.  [default: {default}]',
+        f'apply. "" uses the environment only.{more}  [default: {default}]',
     )
 
 
 dsn_option = _dsn_option("the embedded PostgreSQL")
 running_dsn_option = _dsn_option('the embedded PostgreSQL if it runs, else ""')
 """For commands that look at a server and start none."""
+running_dsns_option = _dsn_option('the embedded PostgreSQL if it runs, else ""', several=True)
+"""For those that look at several."""
 
 
-def server_ssh_options(f: _F) -> _F:
-    """``--server-ssh``, ``--ssh-command``."""
+def server_ssh_options(f: _F, *, several: bool = False) -> _F:
+    """``--server-ssh``, ``--ssh-command``. ``several``: once for each server."""
     f = click.option(
         "--ssh-command",
         metavar="COMMAND",
@@ -102,8 +112,9 @@ def server_ssh_options(f: _F) -> _F:
     return click.option(
         "--server-ssh",
         metavar="[USER@]HOST",
+        multiple=several,
         help="The server's host, where that is another: it is observed there, over your own ssh. Nothing is "
-        "installed there (docs/remote.md).",
+        f"installed there (docs/remote.md).{' Of several servers once for each --dsn.' if several else ''}",
     )(f)
 
 

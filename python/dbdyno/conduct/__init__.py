@@ -53,6 +53,14 @@ if TYPE_CHECKING:
     from dbdyno.conduct.run import run
     from dbdyno.conduct.script_texts import builtin_scripts
     from dbdyno.conduct.selftest import selftest
+    from dbdyno.conduct.server_hosts import ServerHosts, server_machines
+    from dbdyno.conduct.servers import (
+        ObservedServers,
+        ServerAsked,
+        observe_servers,
+        report_group,
+        results_of_group,
+    )
     from dbdyno.conduct.shown import shown
     from dbdyno.conduct.snapshots import SeriesListener, take_series, take_snapshot
     from dbdyno.conduct.tables import MadeTables, make_tables
@@ -110,6 +118,13 @@ lazy(
         "results_of": "dbdyno.conduct.rebuild",
         "run": "dbdyno.conduct.run",
         "selftest": "dbdyno.conduct.selftest",
+        "ObservedServers": "dbdyno.conduct.servers",
+        "ServerAsked": "dbdyno.conduct.servers",
+        "ServerHosts": "dbdyno.conduct.server_hosts",
+        "observe_servers": "dbdyno.conduct.servers",
+        "report_group": "dbdyno.conduct.servers",
+        "results_of_group": "dbdyno.conduct.servers",
+        "server_machines": "dbdyno.conduct.server_hosts",
         "shown": "dbdyno.conduct.shown",
         "SeriesListener": "dbdyno.conduct.snapshots",
         "take_series": "dbdyno.conduct.snapshots",

@@ -66,6 +66,13 @@ class Hosts:
 
         return RemoteMachine(agent, self.names[node.id], by="Ray")
 
+    def again(self, node: Node) -> Node:
+        """The same node with one more actor, for an agent of its own. Raises :class:`HostLost`."""
+        made = self.cluster.again(node)
+        self.names[made.id] = self.names[node.id]
+        self.facts[made.id] = self._opened_again(made)
+        return made
+
     def _opened_again(self, node: Node) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.cluster.open([node])[node.id]
         if "error" in found:
@@ -89,12 +96,13 @@ class Hosts:
         found = self.cluster.ask(self.nodes, "owns", numbers) if numbers else {}
         return [n for n in self.nodes if found.get(n.id, {}).get("ok")]
 
-    def servers(self, spec: ClusterSpec, address: Address | None) -> list[Node]:
-        """Those on the server's host: the one that was named, those with its address, or with its role."""
+    def servers(self, spec: ClusterSpec, address: Address | None, *, alone: bool = True) -> list[Node]:
+        """Those on the server's host: the one that was named, those with its address, or, of a server that is
+        ``alone``, with its role."""
         if spec.server_node is not None:
             return [self.named(spec.server_node)]
         found = self.owners(address[0]) if address is not None else []
-        return found or [n for n in self.nodes if "server" in n.roles]
+        return found or [n for n in self.nodes if alone and "server" in n.roles]
 
     def drivers(self, spec: ClusterSpec, servers: Sequence[Node]) -> list[Node]:
         """Those that drive: with the role of a driver, or else all but the server's if others are left.

@@ -18,6 +18,7 @@ from dbdyno.conduct.memory_beside import MemoryBeside
 from dbdyno.conduct.observed import Cost
 from dbdyno.conduct.progress import ObservationListener, ending
 from dbdyno.conduct.request import cpus_reason, find_recipe
+from dbdyno.conduct.together import Together
 from dbdyno.conduct.triggers import Triggers
 from dbdyno.conduct.windows import Windows
 from dbdyno.drive import Interrupt, Interrupted
@@ -84,13 +85,14 @@ def observe_server(
     listener: ObservationListener,
     interrupt: Interrupt,
     labels: Mapping[str, Any] | None = None,
+    together: Together | None = None,
 ) -> Observed:
     """Observes until the time is over or an end is asked for; every window is saved as soon as it is over,
     and derived while the next one is under way.
 
     A fault after the first saved window leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
-    ``labels``: fields of :class:`dbdyno.model.results.Labels`.
+    ``labels``: fields of :class:`dbdyno.model.results.Labels`. ``together``: with other servers.
     """
     ready()
     with open_server(plan.experiment.engine, target) as server:
@@ -122,7 +124,16 @@ def observe_server(
                     Triggers(server, plan, record, clock, listener.notice, lambda: target)
                 )
                 windows = Windows(
-                    server, plan, clock, listener, interrupt, derived.tasks, snapshots, live, triggers
+                    server,
+                    plan,
+                    clock,
+                    listener,
+                    interrupt,
+                    derived.tasks,
+                    snapshots,
+                    live,
+                    triggers,
+                    together,
                 )
                 for raw in windows.all():
                     snapshots.sampled(raw)

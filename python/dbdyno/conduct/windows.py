@@ -27,6 +27,7 @@ from dbdyno.conduct.observed import (
 )
 from dbdyno.conduct.presence import Presence
 from dbdyno.conduct.progress import Look, Names, ObservationListener, backends_of
+from dbdyno.conduct.together import Together
 from dbdyno.conduct.triggers import Triggers
 from dbdyno.drive import Interrupt
 from dbdyno.model.errors import Abandoned, ServerLost, TargetError
@@ -59,12 +60,15 @@ class Windows:
         snapshots: MeasurementSnapshots | None = None,
         memory: MemoryBeside | None = None,
         triggers: Triggers | None = None,
+        together: Together | None = None,
     ) -> None:
         """``ours``: tasks of other processes that work for dbdyno, as a watch takes them. ``snapshots``:
-        taken between windows; None: no. ``memory``: for who looks on."""
+        taken between windows; None: no. ``memory``: for who looks on. ``together``: with observations of
+        other servers."""
         self._server, self._plan, self._clock = server, plan, clock
         self._listener, self._interrupt, self._ours = listener, interrupt, ours
         self._snapshots, self._memory, self._triggers = snapshots, memory, triggers
+        self._together = together
         self._chosen = plan.experiment.observation or Observation()
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._sampled_for = sampled_for(plan.experiment)
@@ -154,7 +158,7 @@ class Windows:
         self.costing.helped_by(task["pid"] for task in ours)
         watch = observe.open_observation(self._server, self._chosen, known, how, ours)
         t0_ns = self._soon(asked_ns) if t0_ns is None else t0_ns
-        t1_ns = t0_ns + self._window_ns
+        t1_ns = self._cut(t0_ns)
         if self._end_ns is not None and self._end_ns - t1_ns < SHORTEST_NS:
             t1_ns = self._end_ns
         watch.start(t0_ns, t1_ns)
@@ -167,9 +171,17 @@ class Windows:
         """
         now_ns = self._clock.now_ns()
         t0_ns = now_ns + min(max(LEAD_NS, now_ns - asked_ns), LONGEST_LEAD_NS)
+        if self._together is not None:
+            t0_ns = self._together.begin(t0_ns, self._clock, lambda: self._interrupt.stopping)
         if self._end_ns is None and self._duration_ns is not None:
             self._end_ns = t0_ns + self._duration_ns
         return t0_ns
+
+    def _cut(self, t0_ns: int) -> int:
+        """When a window ends that begins then."""
+        if self._together is None:
+            return t0_ns + self._window_ns
+        return self._together.cut(t0_ns, self._window_ns)
 
     def _recent(self, watch: Watch) -> dict[str, pl.DataFrame]:
         return observe.recent_frames(watch, self._clock.now_ns() - 2 * NS_PER_S, WITH_SESSIONS)

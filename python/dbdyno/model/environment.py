@@ -64,6 +64,7 @@ class ServerFacts(BaseModel):
     description: str  # version() or the like
     where: str  # host and port or socket directory, database, user: no password
     embedded: bool
+    standby: bool | None = None  # replays what a primary sends; None: unknown, or an older run
     tls: str | None
     here: bool  # its processes are seen: on this host or the one reached, in a pid namespace that is seen
     here_detail: str  # how that was found out

@@ -24,6 +24,9 @@ OWN = {"transactions_committed": "own_transactions", "executions": "own_executio
 WARM_CALLS = "warm_calls"
 """Calls of the sessions before the barrier that the server's counters may show only after it."""
 
+REPLAY_LAG, REPLAY_BEHIND = "replay_lag_ns", "replay_behind_bytes"
+"""Counters of how far replication is behind, where the server says so: values of the moment."""
+
 CellStatus = Literal["ok", "short", "invalid"]
 RungStatus = Literal["ok", "short", "client", "invalid"]
 LEFT_OUT: tuple[RungStatus, ...] = ("client", "invalid")

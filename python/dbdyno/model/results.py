@@ -62,6 +62,7 @@ class RunInfo(Labels):
     calibrations: dict[str, Calibration] = {}
     applied: dict[str, Applied] = {}  # by variant
     stopped: str | None = None  # why it needed no more repeats, where it ended before its plan did
+    group: str = ""  # of an observation of several servers, of which each is a run: their common id
 
 
 class Narrowed(Mapping[str, pl.DataFrame]):

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from dbdyno.present.scaling_document import claims
     from dbdyno.present.scaling_document import document as scaling
     from dbdyno.present.selection import Pick, pick_at
+    from dbdyno.present.servers import brief as servers_brief
+    from dbdyno.present.servers import document as servers
+    from dbdyno.present.servers import place_in_words as server_place
+    from dbdyno.present.servers import record as servers_record
     from dbdyno.present.snapshots import document as interval
     from dbdyno.present.snapshots import record as interval_record
     from dbdyno.present.time_model import object_use
@@ -200,6 +204,10 @@ lazy(
         "samples": "dbdyno.present.compare",
         "scaling": "dbdyno.present.scaling_document:document",
         "scaling_json": "dbdyno.present.jsondoc:scaling",
+        "server_place": "dbdyno.present.servers:place_in_words",
+        "servers": "dbdyno.present.servers:document",
+        "servers_brief": "dbdyno.present.servers:brief",
+        "servers_record": "dbdyno.present.servers:record",
         "stored": "dbdyno.present.media.stored:loaded",
         "throughput_work": "dbdyno.present.figures",
         "topology_facts": "dbdyno.present.topology:facts",

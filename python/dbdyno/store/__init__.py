@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dbdyno.store.fired import read_fired, write_fired
     from dbdyno.store.journal import FileJournal, LeftOver, left_over
     from dbdyno.store.listing import Listed, default_root, keep_shown, read_shown
-    from dbdyno.store.overview import find_run
+    from dbdyno.store.overview import find_group, find_run
     from dbdyno.store.parts import Derived, Parts, conformed
     from dbdyno.store.run import DamagedCell, Run
     from dbdyno.store.runs import RunStore
@@ -49,6 +49,7 @@ lazy(
         "SnapshotStore": "dbdyno.store.snapshots",
         "conformed": "dbdyno.store.parts",
         "default_root": "dbdyno.store.listing",
+        "find_group": "dbdyno.store.overview",
         "find_run": "dbdyno.store.overview",
         "keep_shown": "dbdyno.store.listing",
         "left_over": "dbdyno.store.journal",

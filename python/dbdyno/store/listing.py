@@ -64,6 +64,7 @@ _DEFAULTS: dict[str, Any] = {
     "name": "",
     "tags": [],
     "note": "",
+    "group": "",
 }
 """What is listed of :class:`dbdyno.model.results.RunInfo`, and what stands for a key that is not there."""
 

@@ -21,7 +21,7 @@ from dbdyno.store import files
 from dbdyno.store.listing import Listed, list_run, listed_of, run_ids
 
 INDEX = ".index.json"
-_VERSION = 2
+_VERSION = 3
 _STAMPED = ("run.json", "plan.json", "environment.json", "derived/manifest.json")
 _BACK = re.compile(r"(.+)~(\d{1,6})")
 _LAST = "last"
@@ -215,6 +215,28 @@ def find_run(root: Path, wanted: str) -> Path:
             "name a file, a run (dbdyno runs), or --store DIR",
         )
     raise NoSuchRun(f"no run {wanted!r} in {root}", _nearest(wanted, ids, list(names)))
+
+
+def find_group(root: Path, wanted: str) -> Sequence[Path]:
+    """The directories of the runs that were observed together, oldest first; none: ``wanted`` is no group.
+
+    ``wanted``: the group's id, a unique beginning or end of it; or a name, or ``last``, where the run meant
+    is one of a group."""
+    found: dict[str, list[Path]] = {}
+    for one in overviews(root):
+        if group := str(one.run.document["group"]):
+            found.setdefault(group, []).append(one.run.path)
+    if not found:
+        return []
+    matching = [g for g in found if wanted and (g.startswith(wanted) or g.endswith(f"-{wanted}"))]
+    if len(matching) == 1:
+        return found[matching[0]]
+    try:
+        path = find_run(root, wanted)
+    except NoSuchRun:
+        return []
+    by_id = path.name.startswith(wanted) or path.name.endswith(f"-{wanted}")
+    return [] if by_id else next((paths for paths in found.values() if path in paths), [])
 
 
 def _parsed(wanted: str) -> tuple[str, int]:

@@ -16,7 +16,7 @@ from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import key
 from dbdyno.account.window.trees import is_tree
 from dbdyno.model.data_sources import files
-from dbdyno.model.raw import RawCell
+from dbdyno.model.raw import REPLAY_BEHIND, REPLAY_LAG, RawCell
 from dbdyno.model.tables import ByCell, Tables, conform, empty, quantiles_ns, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOG_BYTES, READ_CALLS, READ_REQUESTS, STORAGE_BYTES
@@ -87,8 +87,13 @@ Row = dict[str, Any]
 
 def rates_of(cells: Sequence[RawCell], cut: Tables) -> pl.DataFrame:
     """Table ``rates``, from the cells and this room's other tables. An observation has none but those of
-    counters in files."""
-    made: list[Row] = [key(cell) | row for cell in cells for row in _of_files(cell, cut["cut_levels"])]
+    counters in files, and how far replication is behind."""
+    levels = cut["cut_levels"]
+    made: list[Row] = [
+        key(cell) | row
+        for cell in cells
+        for row in (*_of_files(cell, levels), *_of_replication(cell, levels))
+    ]
     parts = ByCell({name: cut[name] for name in ("cut_work", "cut_tasks", "cut_levels", "cell_histogram")})
     for cell in (c for c in cells if c.tables["sessions"].height):
         mine = parts.of(cell.id)
@@ -105,6 +110,14 @@ def _of_files(cell: RawCell, levels: pl.DataFrame) -> Iterator[Row]:
         for row in levels.filter((pl.col("cell") == cell.id) & mine).to_dicts():
             value = _over(row["delta"], row["wall_ns"], NS_PER_S)
             yield _row("rung", None, f"{row['key']}_per_s", "1/s", value, row["status"], name)
+
+
+def _of_replication(cell: RawCell, levels: pl.DataFrame) -> Iterator[Row]:
+    """How far replay was behind at the ends of the window: the larger of the two values."""
+    mine = levels.filter((pl.col("cell") == cell.id) & (pl.col("origin") == "engine"))
+    for name, unit in ((REPLAY_LAG, "ns"), (REPLAY_BEHIND, "bytes")):
+        for row in mine.filter((pl.col("key") == name) & pl.col("last").is_not_null()).to_dicts():
+            yield _row("rung", None, name, unit, max(row["first"], row["last"]), row["status"], _COUNTERS)
 
 
 def _sessions(cell: RawCell, cut: Tables) -> pl.DataFrame:

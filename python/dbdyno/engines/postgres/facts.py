@@ -115,6 +115,7 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
         description=str(description[0]),
         where=connect.where(connection),
         embedded=embedded,
+        standby=_standby(connection),
         tls=connect.tls_in_words(connection),
         here=presence.here,
         here_detail=presence.detail,
@@ -123,6 +124,11 @@ def facts(connection: Connection, presence: Presence, *, embedded: bool) -> Serv
         settings={name: str(value) for name, value in settings.items()},
         helpers=helpers(),
     )
+
+
+def _standby(connection: Connection) -> bool:
+    row = connection.execute("select pg_catalog.pg_is_in_recovery()").fetchone()
+    return bool(row and row[0])
 
 
 @cache

@@ -9,9 +9,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -84,6 +85,7 @@ class Cluster:
         if not address.startswith("local:"):
             _check_reached(address)
         self.address, self._run = address, run
+        self._one_at_a_time = threading.Lock()
         ours, theirs = socket.socketpair()
         self._socket, self._said = ours, tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
         own = address.startswith("local:")
@@ -118,6 +120,13 @@ class Cluster:
             "open", nodes=[n.id for n in nodes], name=f"dbdyno-{self._run}"
         )
         return found
+
+    def again(self, node: Node) -> Node:
+        """One more actor's place on ``node``, for an agent of its own: to be opened."""
+        number = sum(n.id.partition(wire.AGAIN)[0] == node.id for n in self.nodes)
+        made = replace(node, id=f"{node.id}{wire.AGAIN}{number}")
+        self.nodes.append(made)
+        return made
 
     def start(self, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, SocketChannel]:
         """An agent on each of the nodes of these facts (of :meth:`open`), by id. Raises :class:`HostLost`."""
@@ -177,10 +186,11 @@ class Cluster:
             shutil.rmtree(self._place, ignore_errors=True)
 
     def _ask(self, op: str, answer_s: float = _ANSWER_S, files: Sequence[int] = (), **arguments: Any) -> Any:
-        self._socket.settimeout(answer_s)
         try:
-            wire.send(self._socket, {"op": op, **arguments}, files)
-            answer, _ = wire.receive(self._socket)
+            with self._one_at_a_time:
+                self._socket.settimeout(answer_s)
+                wire.send(self._socket, {"op": op, **arguments}, files)
+                answer, _ = wire.receive(self._socket)
         except TimeoutError:
             raise Unreachable(f"cluster {self.address}: no answer within {answer_s:.0f} s", _CURE) from None
         except (EOFError, OSError):

@@ -76,6 +76,11 @@ class _Node:
         return self.handle.close.remote()
 
 
+def _id(node: str) -> str:
+    """Of a node on which there may be several actors, Ray's own id."""
+    return node.partition(wire.AGAIN)[0]
+
+
 class Gateway:
     """Its public methods are the requests; each returns what JSON can hold."""
 
@@ -114,10 +119,10 @@ class Gateway:
     def open(self, nodes: Sequence[str], name: str) -> Mapping[str, Any]:
         """An actor on each of the nodes; what it finds there, or an error, of each."""
         for node in nodes:
-            where = NodeAffinitySchedulingStrategy(node, soft=False)
+            where = NodeAffinitySchedulingStrategy(_id(node), soft=False)
             options = {"num_cpus": 0, "max_restarts": 0, "max_concurrency": _AT_ONCE}
             handle = self._actor.options(
-                name=f"{name}-{node[:12]}", scheduling_strategy=where, **options
+                name=f"{name}-{node[:12]}{node[len(_id(node)) :]}", scheduling_strategy=where, **options
             ).remote()
             self._nodes[node] = _Node(node, handle, self._lost)
         return self.ask(nodes, "facts", [])
@@ -195,7 +200,7 @@ class Gateway:
             return str(error.cause)
         if isinstance(error, ray.exceptions.RayActorError | ray.exceptions.TaskUnschedulableError):
             with contextlib.suppress(Exception):
-                if not any(n["NodeID"] == node and n["Alive"] for n in ray.nodes()):
+                if not any(n["NodeID"] == _id(node) and n["Alive"] for n in ray.nodes()):
                     return "the node left the cluster"
             if isinstance(error, ray.exceptions.ActorUnavailableError):
                 return "the node does not answer"

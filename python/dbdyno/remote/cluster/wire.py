@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 _LENGTH = struct.Struct("<I")
+AGAIN = "+"
+"""Between a node's id and the number of one more actor there."""
 MOST_FILES = 250
 """That many open files go with one message (SCM_MAX_FD of Linux is 253)."""
 

@@ -1,0 +1,170 @@
+"""``dbdyno observe`` of several servers at once: a line for each window of each, then all side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+from rich.console import Console
+
+from dbdyno import conduct, drive, present
+from dbdyno.cli import screen
+from dbdyno.cli.config import is_quiet
+from dbdyno.cli.observe_listeners import ObservationLines, top_wait, unseen
+from dbdyno.cli.observe_view import hidden_in_words, number
+from dbdyno.cli.options import labels_of, open_store, print_json
+from dbdyno.model.environment import Environment
+from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
+from dbdyno.model.machine import Machine
+from dbdyno.model.plan import Experiment, Observation, Plan
+from dbdyno.model.raw import RawCell
+from dbdyno.observe.glance import glance
+
+_EVERY = 40
+_NAME = 20
+
+
+class _Page:
+    """What the lines of all servers have in common: their number, and the width of the names."""
+
+    def __init__(self) -> None:
+        self.lines, self.wide = 0, len("server")
+
+
+class ServerLines(ObservationLines):
+    """The lines of one of several servers. See :class:`dbdyno.conduct.ObservationListener`."""
+
+    def __init__(self, console: Console, notices: Console, name: str, page: _Page) -> None:
+        super().__init__(console, notices, "")
+        self._name, self._page, self._run = name, page, ""
+
+    def planned(self, plan: Plan, run_id: str) -> None:  # noqa: ARG002
+        self._run = run_id
+
+    def opened(self, environment: Environment) -> None:
+        server = environment.server
+        self._name = present.server_place(server)
+        self._page.wide = max(self._page.wide, min(_NAME, len(self._name)))
+        role = "" if server.standby is None else ", standby" if server.standby else ", primary"
+        host = "" if server.reached is None else f"; host {server.reached.words}"
+        self._print(f"{self._name}: {server.engine} {server.version}{role}{host}; run {self._run}")
+        if not server.here:
+            self.notice(f"server not on this host, only its own figures are known: {server.here_detail}")
+        for text in unseen(environment):
+            self.notice(text)
+
+    def heard(self, count: int) -> None:
+        """A signal came in."""
+        if count == 1:
+            super().notice("ending: the windows under way are saved; Ctrl-C again ends at once")
+
+    def notice(self, text: str) -> None:
+        super().notice(f"{self._name}: {text}")
+
+    def saved(self, window: RawCell) -> None:
+        if self._console.quiet:
+            return
+        if self._page.lines % _EVERY == 0:
+            self._print(_head(self._page.wide))
+        self._page.lines += 1
+        self._print(_line(self._name, self._page.wide, window, datetime.now()))
+
+
+def _head(wide: int) -> str:
+    named = f"{'ended':8} {'server':{wide}} {'sess':>5}"
+    return f"{named} {'DB time':>7} {'DB CPU':>7} {'CPU WAIT':>8} {'asleep':>7}  top wait"
+
+
+def _line(name: str, wide: int, window: RawCell, ended: datetime) -> str:
+    """One window of one server: seconds per second of all its sessions; ``?``: unknown."""
+    meta = window.meta
+    seen = glance(
+        window.tables, meta.wait_families, meta.t1_ns - meta.t0_ns, everyone=not meta.chosen, resting=True
+    )
+    widths = {"db_time": 7, "run": 7, "runq": 8, "sleep": 7}
+    figures = " ".join(f"{number(seen.total(part)):>{w}}" for part, w in widths.items())
+    hidden = hidden_in_words(seen.hidden, seen.count)
+    bad = "" if meta.status == "ok" else f"{meta.status}: {meta.reason}"
+    words = "  ".join(filter(None, (top_wait(seen), hidden, bad)))
+    return f"{ended:%H:%M:%S} {name[:wide]:{wide}} {seen.count:>5} {figures}  {words}".rstrip()
+
+
+def observe(
+    options: dict[str, Any], experiment: Experiment, dsns: Sequence[str | None], machines: Sequence[Machine]
+) -> None:
+    """Observes all; prints them side by side, and writes the page."""
+    _check(dsns)
+    silent, out, page = options["as_json"] or is_quiet(), screen.out(), _Page()
+    out.quiet = silent
+    names = [f"--dsn {n}" for n in range(1, len(dsns) + 1)]
+    lines = [ServerLines(out, screen.err(), name, page) for name in names]
+    interrupt = drive.Interrupt(lines[0].heard)
+    if (experiment.observation or Observation()).duration is None and not silent:
+        for each in lines:
+            each.on_unread(lambda: None if interrupt.stopping else interrupt.request())
+    asked = [
+        conduct.ServerAsked(name, dsn, machine, _of_host(experiment, number, options), listener)
+        for number, (name, dsn, machine, listener) in enumerate(
+            zip(names, dsns, machines, lines, strict=True)
+        )
+    ]
+    with interrupt.caught():
+        try:
+            made = conduct.observe_servers(asked, open_store(options["store"]), interrupt, labels_of(options))
+        except drive.Interrupted as e:
+            screen.interrupted(e, "the first second was over")
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    _end(made, options, interrupt)
+
+
+def _check(dsns: Sequence[str | None]) -> None:
+    if len(set(dsns)) < len(dsns):
+        raise UsageError("--dsn names the same server twice", "each server once")
+
+
+def _of_host(experiment: Experiment, number: int, options: dict[str, Any]) -> Experiment:
+    """As its plan says it: how the host of that server was reached."""
+    changes: dict[str, Any] = {}
+    if options["server_ssh"]:
+        changes["server_ssh"] = options["server_ssh"][number]
+    if options["server_node"] and experiment.cluster is not None:
+        node = options["server_node"][number]
+        changes["cluster"] = experiment.cluster.model_copy(update={"server_node": node})
+    return experiment.model_copy(update=changes)
+
+
+def _end(made: conduct.ObservedServers, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
+    runs = [(o.record, conduct.results_of(o.record)) for o in made.made.values()]
+    several = [results for _, results in runs]
+    for record, results in runs:
+        conduct.reported(record, results)
+    path = conduct.report_group(runs)
+    if options["output"] is not None:
+        path = conduct.report_group(runs, options["output"])
+    if options["as_json"]:
+        print_json(present.servers_record(several))
+    else:
+        screen.out().print(present.printed(present.servers_brief(several)))
+        screen.say(_cost(made))
+        screen.say(f"report: {screen.near(path)}")
+    _exit(made, several, interrupt)
+
+
+def _exit(made: conduct.ObservedServers, several: Sequence[Any], interrupt: drive.Interrupt) -> None:
+    for name, error in made.failed.items():
+        screen.error(f"{name}: {getattr(error, 'message', error)}", getattr(error, "cure", None))
+    short = [r.info for r in several if r.info.status != "complete"]
+    for info in short:
+        screen.error(f"run {info.id} was cut short: {info.reason}")
+    if short or made.failed:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)
+
+
+def _cost(made: conduct.ObservedServers) -> str:
+    """``observing cost 3.1 % of one CPU here, 0.4 % and 0.3 % at the servers``."""
+    costs = [o.cost for o in made.made.values()]
+    at = ["?" if c.server is None else f"{100 * c.server:.2f} %" for c in costs]
+    here = 100 * max(c.here for c in costs)
+    return f"observing cost {here:.2f} % of one CPU here, at the servers {', '.join(at)}"
