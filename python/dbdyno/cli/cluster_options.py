@@ -69,8 +69,8 @@ def server_cluster_options(several: bool) -> Callable[[_F], _F]:
         return click.option(
             "--cluster",
             metavar="ADDRESS",
-            help="Read the server's host by an agent on its node of a Ray cluster: ray://HOST:10001, auto, or "
-            "local:3 (docs/cluster.md; needs dbdyno[cluster]).",
+            help="Read the server's host by an agent on its node of a Ray cluster: ray://HOST:10001, auto, "
+            "or local:3 (docs/cluster.md; needs dbdyno[cluster]).",
         )(f)
 
     return add

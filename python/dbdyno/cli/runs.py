@@ -144,7 +144,8 @@ def show(
     """Show the results of a run: throughput, session time, claims.
 
     RUN is an id, the beginning of one, a name, or "last"; last~1 is the run before. Options select tables,
-    for the highest number of sessions, for all windows of an observation, or for one measurement.
+    for the highest number of sessions, for all windows of an observation, or for one measurement. Servers that
+    were observed together are shown side by side; each by itself by the id of its run.
 
     \b
     Examples:
@@ -163,6 +164,12 @@ def show(
     parts["executions"] |= job is not None
     wanted = [name for name in _PARTS if parts[name]]
     plain = (measurement, sessions, window, capture) == (None, None, None, None) and not output
+    if plain and not (wanted or objects) and (several := _several(store, run)):
+        if as_json:
+            print_json(present.servers_record(several))
+        else:
+            screen.out().print(present.printed(present.servers_brief(several)))
+        return
     if plain and not (wanted or as_json or objects):
         screen.out().print(present.printed(conduct.shown(store, run, screen.note)))
         return
@@ -189,6 +196,15 @@ def show(
         screen.out().print(present.printed([*present.object_use(used), *present.left_behind(results)]))
     for name in () if as_json else wanted:
         screen.out().print(present.details(results, name, cell))
+
+
+def _several(store: Path | None, wanted: str) -> list[Results]:
+    """Servers that were observed together, where those are meant."""
+    from dbdyno.store import default_root, find_group
+
+    if not find_group(default_root() if store is None else store, wanted):
+        return []
+    return [results for _, results in conduct.results_of_group(open_store(store), wanted)]
 
 
 def _of_job(results: Results, job: str | None) -> Results:
@@ -277,6 +293,9 @@ def report_command(
         return
     if as_json:
         raise UsageError("--json is for two snapshots", f"of a run: dbdyno show {run} --json")
+    if capture is None and (runs := conduct.results_of_group(open_store(store), run)):
+        click.echo(conduct.report_group(runs, output))
+        return
     record = _recorded(store, run, capture)
     path = output if output is not None else record.path / "report.html"
     click.echo(present.write_report(conduct.results_of(record), path))

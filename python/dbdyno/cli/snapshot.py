@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from dbdyno.cli import completion
 from dbdyno.cli.app import Commands
+from dbdyno.cli.cluster_options import server_cluster_options
 from dbdyno.cli.options import (
     engine_option,
     json_option,
@@ -41,6 +42,7 @@ _SHORTEST_S = 1.0
 @click.option("--name", metavar="NAME", help="A name; it works wherever a snapshot is asked for.")
 @running_dsn_option
 @server_ssh_options
+@server_cluster_options(several=False)
 @click.option(
     "--database", "databases", metavar="NAME", multiple=True, help="Read this database; repeatable."
 )
@@ -64,6 +66,7 @@ def snapshot(**options: Any) -> None:
       dbdyno snapshot
       dbdyno snapshot --dsn service=prod --all-databases --name "before the release"
       dbdyno snapshot --dsn service=prod --every 10min --keep 30d
+      dbdyno snapshot --dsn "host=db1 user=monitor" --cluster ray://head:10001
       dbdyno snapshot list
       dbdyno snapshot --every 1min --for 1h --json | jq -c '[.id, .seconds]'
     """
@@ -87,7 +90,9 @@ def _take(options: Mapping[str, Any], name: str | None, every_s: float | None) -
     from dbdyno.engines import checked
 
     engine = checked(options["engine"])
-    with conduct.server_machine(options["server_ssh"], options["ssh_command"]) as machine:
+    nodes, ssh = (() if (word := options[n]) is None else (word,) for n in ("server_node", "server_ssh"))
+    hosts = conduct.ServerHosts(options["cluster"], nodes, ssh, options["ssh_command"])
+    with conduct.server_machines(engine, [options["dsn"]], hosts, note) as (machine,):
         # once: a series stays with its server
         target = conduct.observed_target(engine, options["dsn"], machine)
         _take_from(options, target, name, every_s)

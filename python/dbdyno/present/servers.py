@@ -227,7 +227,7 @@ def _table(servers: Sequence[Server]) -> Table:
     columns: list[tuple[Column, Callable[[Server], Cell]]] = [
         (Column("server", shortens=True), lambda s: word(s.name)),
         (Column("role"), lambda s: word(s.role or UNKNOWN)),
-        (Column("host", rank=3, shortens=True), lambda s: word(s.host)),
+        (Column("host", rank=4, shortens=True), lambda s: word(s.host)),
         (numeric("sessions"), lambda s: known(s.overview and s.overview.sessions, lambda n: f"{n:,.0f}")),
         (numeric("DB time"), _part("db_time")),
         (numeric("DB CPU"), _part("db_cpu")),
@@ -235,13 +235,13 @@ def _table(servers: Sequence[Server]) -> Table:
         *(
             [
                 (numeric("replay lag", 1), lambda s: _lag(s, REPLAY_LAG, format_ns, "ns")),
-                (numeric("not replayed", 2), lambda s: _lag(s, REPLAY_BEHIND, _bytes, "bytes")),
+                (numeric("not replayed", 3), lambda s: _lag(s, REPLAY_BEHIND, _bytes, "bytes")),
             ]
             if lagging
             else []
         ),
-        (Column("most time", rank=1, shortens=True), _top),
-        (numeric("clock error", 4), lambda s: optional(s.clock_bound_ns, format_ns, "ns")),
+        (Column("most time", rank=2, shortens=True), _top),
+        (numeric("clock error", 5), lambda s: optional(s.clock_bound_ns, format_ns, "ns")),
     ]
     return table("Seconds per second, means over the windows", columns, servers, named=True)
 
