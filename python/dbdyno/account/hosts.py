@@ -33,6 +33,7 @@ def _of_cell(cell: RawCell) -> pl.DataFrame | None:
         rate_per_s=pl.when(pl.col("rate").is_not_null().any()).then(pl.col("rate").sum()),
         session_rate_per_s=pl.col("rate").median(),
         shortest_ns=pl.col("min_ns").min(),
+        began_ns=pl.col("began_ns").min(),
     )
     wanted = pl.col("run_ns") + pl.col("runq_ns")
     joined = drivers.join(did, on="host", how="left", maintain_order="left")
@@ -43,6 +44,7 @@ def _of_cell(cell: RawCell) -> pl.DataFrame | None:
         "rate_per_s",
         "session_rate_per_s",
         "shortest_ns",
+        (pl.col("began_ns") - pl.col("barrier_ns")).alias("first_call_ns"),
         "threads",
         pl.col("cpus").alias("host_cpus"),
         pl.when(_LOOKED_NS > 0).then(pl.col("run_ns") / _LOOKED_NS).alias("driver_cpus"),

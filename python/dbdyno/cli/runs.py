@@ -144,8 +144,8 @@ def show(
     """Show the results of a run: throughput, session time, claims.
 
     RUN is an id, the beginning of one, a name, or "last"; last~1 is the run before. Options select tables,
-    for the highest number of sessions, for all windows of an observation, or for one measurement. Servers that
-    were observed together are shown side by side; each by itself by the id of its run.
+    for the highest number of sessions, for all windows of an observation, or for one measurement. Servers
+    that were observed together are shown side by side, and each by itself by the id of its run.
 
     \b
     Examples:

@@ -26,7 +26,7 @@ FORMAT = 1
 """Raised when a key of any of the documents changes its meaning or goes; new keys do not raise it."""
 
 _TABLES = (
-    *("rungs", "windows", "data_sources", "sources", "placements", "statements", "statement_texts"),
+    *("rungs", "windows", "hosts", "data_sources", "sources", "placements", "statements", "statement_texts"),
     *("statement_ledger", "wait_durations", "wait_chains"),
     *("script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes"),
     *("execution_rates", "execution_failures", "execution_times", "parallelism"),

@@ -238,6 +238,7 @@ class _Builder:
                 yield Section("", commands.grid(results))
             else:
                 yield Section("", [*rungs.tables(results, together=True), *scripts.brief(results)])
+                yield Section("", hosts.brief(results))
         yield Section("", [_statements(results, self._grave)] if self._grave else [])
         together = None if self.observed else placement.section(results)
         if together is not None:

@@ -370,7 +370,7 @@ def _chart(
     servers: Sequence[Server], column: str, title: str, unit: str, factor: float, words: str
 ) -> Chart | None:
     """A step for each window and server, on one time axis."""
-    first: Any = min(s.over_time["t0_ns"].min() for s in servers)  # type: ignore[type-var]
+    first: int = min((t0_ns for s in servers for t0_ns in s.over_time["t0_ns"]), default=0)
     names = [s.name for s in servers]
     rows = [row for s in servers for row in _steps(s, column, factor, first)]
     if not any(r["value"] for r in rows):

@@ -46,6 +46,7 @@ HOSTS: tuple[Column, ...] = (
     _c("rate_per_s", "f64", "sum of its sessions' own rates", null=True),
     _c("session_rate_per_s", "f64", "median of its sessions' own rates", null=True),
     _c("shortest_ns", "i64", "its shortest measured call", null=True),
+    _c("first_call_ns", "i64", "from the barrier to the first call of its sessions", null=True),
     _c("threads", "i64", "its threads", null=True),
     _c("host_cpus", "i64", "CPUs that it may use", null=True),
     _c("driver_cpus", "f64", "CPUs that its threads used, from the barrier to the last read", null=True),
