@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from dbdyno.present.scaling_document import claims
     from dbdyno.present.scaling_document import document as scaling
     from dbdyno.present.selection import Pick, pick_at
-    from dbdyno.present.servers import brief as servers_brief
-    from dbdyno.present.servers import document as servers
     from dbdyno.present.servers import place_in_words as server_place
     from dbdyno.present.servers import record as servers_record
+    from dbdyno.present.servers_document import brief as servers_brief
+    from dbdyno.present.servers_document import document as servers
     from dbdyno.present.snapshots import document as interval
     from dbdyno.present.snapshots import record as interval_record
     from dbdyno.present.time_model import object_use
@@ -205,8 +205,8 @@ lazy(
         "scaling": "dbdyno.present.scaling_document:document",
         "scaling_json": "dbdyno.present.jsondoc:scaling",
         "server_place": "dbdyno.present.servers:place_in_words",
-        "servers": "dbdyno.present.servers:document",
-        "servers_brief": "dbdyno.present.servers:brief",
+        "servers": "dbdyno.present.servers_document:document",
+        "servers_brief": "dbdyno.present.servers_document:brief",
         "servers_record": "dbdyno.present.servers:record",
         "stored": "dbdyno.present.media.stored:loaded",
         "throughput_work": "dbdyno.present.figures",
