@@ -65,12 +65,12 @@ def brief(several: Sequence[Results]) -> Document:
         Section("", _statements(servers, 1)),
         Section("", _claims(servers, _MOST_CLAIMS)),
     ]
-    each = "; ".join(f"{s.name}: dbdyno show {s.results.info.id}" for s in servers)
+    each = ", ".join(f"dbdyno show {s.results.info.id} ({s.name})" for s in servers)
     return Document(
         title(servers),
         [s for s in sections if s.blocks],
         lead=_ends(servers),
-        more=remarks([f"By itself, {each}"]),
+        more=remarks([f"Each by itself: {each}"]),
     )
 
 
@@ -105,9 +105,9 @@ def _table(servers: Sequence[Server]) -> Table:
     lagging = any(s.most(c) is not None for s in servers for c in (REPLAY_LAG, REPLAY_BEHIND))
     lagging = lagging or any(s.role == "standby" for s in servers)
     columns: list[tuple[Column, Callable[[Server], Cell]]] = [
-        (Column("server", shortens=True), lambda s: word(s.name)),
+        (Column("server"), lambda s: word(s.name)),
         (Column("role"), lambda s: word(s.role or UNKNOWN)),
-        (Column("host", rank=4, shortens=True), lambda s: word(s.host)),
+        (Column("host", rank=4), lambda s: word(s.host)),
         (numeric("sessions"), lambda s: known(s.overview and s.overview.sessions, lambda n: f"{n:,.0f}")),
         (numeric("DB time"), _part("db_time")),
         (numeric("DB CPU"), _part("db_cpu")),
@@ -120,7 +120,7 @@ def _table(servers: Sequence[Server]) -> Table:
             if lagging
             else []
         ),
-        (Column("most time", rank=2, shortens=True), _top),
+        (Column("most time", rank=2), _top),
         (numeric("clock error", 5), lambda s: optional(s.clock_bound_ns, format_ns, "ns")),
     ]
     return table("Seconds per second, means over the windows", columns, servers, named=True)
