@@ -108,7 +108,8 @@ def test_a_primary_and_its_standby_side_by_side(bench: Bench, pair: Pair, ray_cl
     brief = ("--for", "2s", "--window", "1s", "--no-memory", "--no-snapshots")
     with ExitStack() as stack:
         for dsn in (pair.primary, pair.primary, pair.standby):
-            asleep = stack.enter_context(psycopg.connect(f"{dsn} user=boss", autocommit=True))
+            asleep = psycopg.connect(f"{dsn} user=boss", autocommit=True)
+            stack.callback(asleep.close)
             stack.callback(asleep.cancel)
             asleep.pgconn.send_query(b"select pg_sleep(600)")
         done = bench.dbdyno("observe", *words(ray_cluster, *both), *brief, "--json")
@@ -146,7 +147,7 @@ def _shown_and_kept(bench: Bench, group: str, runs: list[str]) -> None:
 def test_a_server_that_cannot_be_observed_is_named_and_nothing_is_kept(
     bench: Bench, pair: Pair, ray_cluster: RayCluster
 ) -> None:
-    """The standby's processes are not seen where the other server is... no server is there at all."""
+    """At its address nothing listens."""
     nowhere = re.sub(r"port=\d+", "port=1", pair.standby)
     both = (pair.primary, pair.nodes[0]), (nowhere, pair.nodes[1])
     done = bench.dbdyno("observe", *words(ray_cluster, *both), "--for", "2s")
