@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import polars as pl
 import pytest
+from rich.console import Console
 from tests.fakery import MS, S, climb
 
 from dbdyno import present
@@ -14,6 +16,8 @@ from dbdyno.conduct.derive import derive
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.model.tables import rows
+from dbdyno.present import hosts as shown
+from dbdyno.present.document import Paragraph
 
 NAMES = ("a", "b", "c")
 LASTED_NS = 10 * S
@@ -98,3 +102,19 @@ def test_hosts_are_a_section_of_the_page(tmp_path: Any) -> None:
     text = path.read_text()
     assert "Hosts that drove the load" in text and "the node left the cluster" in text
     assert results.tables["hosts"].select(pl.col("clock_bound_ns").max()).item() == 300_000
+
+
+def test_a_terminal_has_a_line_for_each_host_and_the_first_calls_are_compared() -> None:
+    begun = {0: 2 * MS, 1: 3 * MS, 2: 5 * MS}
+    sessions = [session(n, began_ns=S + begun[n // 2]) for n in range(6)]
+    results = made([driver(n) for n in range(3)], sessions)
+    assert results.tables["hosts"]["first_call_ns"].to_list() == [*begun.values()]
+    assert [h["clock_bound_ns"] for h in present.document(results)["hosts"]] == [300_000] * 3
+    console = Console(width=80, file=io.StringIO())
+    console.print(present.summary(results))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    lines = [line.split() for line in text.splitlines()]
+    assert [line[:2] for line in lines if line[:1] and line[0] in NAMES] == [[n, "2"] for n in NAMES]
+    assert "Hosts that drove the load, at 6 sessions" in text
+    said = " ".join(b.text for b in shown.blocks(results) if isinstance(b, Paragraph))
+    assert "within 3.00 ms of each other; their clocks are known to 300 us" in said

@@ -19,7 +19,7 @@ from dbdyno.conduct.together import PATIENCE_NS, GivenUp, Together
 from dbdyno.engines import wait_families
 from dbdyno.model.errors import UsageError
 from dbdyno.model.machine import Reached
-from dbdyno.model.raw import REPLAY_LAG
+from dbdyno.model.raw import REPLAY_BEHIND
 from dbdyno.model.results import Results
 from dbdyno.model.tables import rows
 from dbdyno.model.wait_families import TABLE as FAMILIES
@@ -87,8 +87,8 @@ def test_hosts_that_do_not_fit_the_servers(hosts: ServerHosts, message: str) -> 
 # The page.
 
 
-def server(results: Results, host: str, standby: bool | None, lag_ms: float | None = None) -> Results:
-    """As if observed by an agent on its node; with a replay lag in each window."""
+def server(results: Results, host: str, standby: bool | None, behind: int | None = None) -> Results:
+    """As if observed by an agent on its node; ``behind``: bytes not replayed, more in each window."""
     reached = Reached(host=f"node-{host}", by="Ray", clock_bound_ns=200_000)
     facts = results.environment.server.model_copy(
         update={"where": f"{host}:5432, database app, user m", "standby": standby, "reached": reached}
@@ -96,8 +96,14 @@ def server(results: Results, host: str, standby: bool | None, lag_ms: float | No
     environment = results.environment.model_copy(update={"server": facts})
     info = results.info.model_copy(update={"group": "20261121-104501-servers-77aa", "id": f"run-of-{host}"})
     cells = results.tables["windows"].select("cell", "workload", "variant", "sessions", "repeat").to_dicts()
-    row = {"scope": "rung", "name": REPLAY_LAG, "unit": "ns", "status": "ok", "source": "engine counters"}
-    lags = [] if lag_ms is None else [{**c, **row, "value": n * lag_ms * MS} for n, c in enumerate(cells)]
+    row = {
+        "scope": "rung",
+        "name": REPLAY_BEHIND,
+        "unit": "bytes",
+        "status": "ok",
+        "source": "engine counters",
+    }
+    lags = [] if behind is None else [{**c, **row, "value": n * behind} for n, c in enumerate(cells)]
     families = {FAMILIES: wait_families("postgres").table()}
     tables = {**results.tables, **families, "rates": rows("rates", lags)}
     return replace(results, info=info, environment=environment, tables=tables)
@@ -106,7 +112,7 @@ def server(results: Results, host: str, standby: bool | None, lag_ms: float | No
 @pytest.fixture
 def two() -> list[Results]:
     """A standby that is half as busy, and its primary; given the wrong way round."""
-    standby = server(observed.results(busy=STANDBY_BUSY), "db2", True, lag_ms=4.0)
+    standby = server(observed.results(busy=STANDBY_BUSY), "db2", True, behind=4_000_000)
     return [standby, server(observed.results(), "db1", False)]
 
 
@@ -124,7 +130,7 @@ def test_each_has_its_own_figures_the_primary_first(two: list[Results]) -> None:
     busy = sum(observed.BUSY) / 6
     asleep = {"latch": 0.12 * busy, "io": 0.3 * busy, "lock": 0.2 * busy}
     assert {n: primary["asleep"][n] for n in asleep} == pytest.approx(asleep)
-    assert (primary[REPLAY_LAG], standby[REPLAY_LAG]) == (None, 20 * MS)
+    assert (primary[REPLAY_BEHIND], standby[REPLAY_BEHIND]) == (None, 20e6)
     assert [w["db_time"] for w in standby["windows"]] == pytest.approx([observed.db_time(0.5)] * 6)
     json.dumps(record, allow_nan=False)
 
@@ -139,21 +145,21 @@ def test_names_tell_servers_of_one_host_apart(two: list[Results]) -> None:
 
 def test_a_chart_has_a_step_for_each_window_of_each_server(two: list[Results]) -> None:
     drawn = {c.title: c for c in walk(present.servers(two).blocks) if isinstance(c, Chart)}
-    assert [*drawn] == ["Average active sessions", "CPU WAIT", "Replay lag"]
+    assert [*drawn] == ["Average active sessions", "CPU WAIT", "WAL not replayed"]
     active = pl.DataFrame(next(iter(drawn["Average active sessions"].spec["datasets"].values())))
     assert active.group_by("server").len().sort("server").rows() == [("db1", 6), ("db2", 6)]
     assert active.filter(pl.col("server") == "db1")["value"].max() == pytest.approx(observed.db_time(2.0))
-    lag = drawn["Replay lag"].spec["datasets"]
+    lag = drawn["WAL not replayed"].spec["datasets"]
     assert {r["server"] for r in next(iter(lag.values()))} == {"db2"}
 
 
-def test_a_terminal_of_80_columns_has_both_and_the_lag(two: list[Results]) -> None:
+def test_a_terminal_of_80_columns_has_both_and_what_is_not_replayed(two: list[Results]) -> None:
     console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(present.printed(present.servers_brief(two)))
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80
     (head,) = (line for line in text.splitlines() if line.startswith("server "))
-    assert "role" in head and "replay lag" in head
+    assert "role" in head and "not replayed" in head
     assert "dbdyno show run-of-db2" in " ".join(text.split())
 
 

@@ -102,8 +102,7 @@ def _part(name: str) -> Callable[[Server], Cell]:
 
 
 def _table(servers: Sequence[Server]) -> Table:
-    lagging = any(s.most(c) is not None for s in servers for c in (REPLAY_LAG, REPLAY_BEHIND))
-    lagging = lagging or any(s.role == "standby" for s in servers)
+    standbys = any(s.role == "standby" or s.most(REPLAY_BEHIND) is not None for s in servers)
     columns: list[tuple[Column, Callable[[Server], Cell]]] = [
         (Column("server"), lambda s: word(s.name)),
         (Column("role"), lambda s: word(s.role or UNKNOWN)),
@@ -114,21 +113,22 @@ def _table(servers: Sequence[Server]) -> Table:
         (numeric("CPU WAIT"), _part("cpu_wait")),
         *(
             [
-                (numeric("replay lag", 1), lambda s: _lag(s, REPLAY_LAG, format_ns, "ns")),
-                (numeric("not replayed", 3), lambda s: _lag(s, REPLAY_BEHIND, statements.in_bytes, "bytes")),
+                (numeric("not replayed", 1), _behind),
+                (numeric("replay lag", 2), lambda s: optional(s.most(REPLAY_LAG), format_ns, "ns")),
             ]
-            if lagging
+            if standbys
             else []
         ),
-        (Column("most time", rank=2), _top),
+        (Column("most time", rank=3), _top),
         (numeric("clock error", 5), lambda s: optional(s.clock_bound_ns, format_ns, "ns")),
     ]
     return table("Seconds per second, means over the windows", columns, servers, named=True)
 
 
-def _lag(server: Server, column: str, text: Callable[[float], str], unit: str) -> Cell:
-    value = server.most(column)
-    return known(value, text, unit) if server.role == "standby" else optional(value, text, unit)
+def _behind(server: Server) -> Cell:
+    value = server.most(REPLAY_BEHIND)
+    shown = known if server.role == "standby" else optional
+    return shown(value, statements.in_bytes, "bytes")
 
 
 def _top(server: Server) -> Cell:
@@ -144,10 +144,10 @@ def _words(servers: Sequence[Server]) -> Iterator[str]:
         yield "The windows of all servers end at the same instants."
     if any(s.clock_bound_ns is not None for s in servers):
         yield "Clock error: times of that host are known to this on the clock of the host that dbdyno ran on."
-    if any(s.most(REPLAY_LAG) is not None for s in servers):
+    if any(s.most(REPLAY_BEHIND) is not None for s in servers):
         yield (
-            "Replay lag and WAL not replayed: the most at any end of a window; of a standby its own, of a "
-            "primary those of the standby that is farthest behind."
+            "Not replayed: of a standby WAL that it has received, of a primary WAL that its slowest standby "
+            "has not replayed; replay lag: time, of that standby. The most at any end of a window."
         )
 
 
@@ -234,11 +234,14 @@ def _charts(servers: Sequence[Server]) -> list[Block]:
          "Time for which active sessions waited for a CPU of their server."),
     )  # fmt: skip
     made = [_chart(servers, *words) for words in drawn]
-    lags = [v for s in servers if (v := s.most(REPLAY_LAG)) is not None]
-    if any(lags):
+    if any(lags := [v for s in servers if (v := s.most(REPLAY_LAG)) is not None]):
         unit, factor = time_unit(max(lags))
-        words = "Replay lag at the ends of windows: of a standby its own, of a primary its slowest standby's."
+        words = "Of a primary, its slowest standby's, at the ends of windows."
         made.append(_chart(servers, REPLAY_LAG, "Replay lag", f"lag, {unit}", factor, words))
+    words = (
+        "WAL that a standby has received and not replayed, a primary's slowest one; at the ends of windows."
+    )
+    made.append(_chart(servers, REPLAY_BEHIND, "WAL not replayed", "MB", 1e6, words))
     return [c for c in made if c is not None]
 
 
