@@ -218,25 +218,24 @@ def find_run(root: Path, wanted: str) -> Path:
 
 
 def find_group(root: Path, wanted: str) -> Sequence[Path]:
-    """The directories of the runs that were observed together, oldest first; none: ``wanted`` is no group.
+    """The directories of the runs that were observed together, oldest first; none: no group is meant.
 
     ``wanted``: the group's id, a unique beginning or end of it; or a name, or ``last``, where the run meant
     is one of a group."""
-    found: dict[str, list[Path]] = {}
-    for one in overviews(root):
-        if group := str(one.run.document["group"]):
-            found.setdefault(group, []).append(one.run.path)
-    if not found:
-        return []
-    matching = [g for g in found if wanted and (g.startswith(wanted) or g.endswith(f"-{wanted}"))]
-    if len(matching) == 1:
-        return found[matching[0]]
     try:
         path = find_run(root, wanted)
     except NoSuchRun:
-        return []
-    by_id = path.name.startswith(wanted) or path.name.endswith(f"-{wanted}")
-    return [] if by_id else next((paths for paths in found.values() if path in paths), [])
+        groups = {_group(one.run) for one in overviews(root)} - {""}
+        matching = [g for g in groups if wanted and (g.startswith(wanted) or g.endswith(f"-{wanted}"))]
+        group = matching[0] if len(matching) == 1 else ""
+    else:
+        by_id = path.name.startswith(wanted) or path.name.endswith(f"-{wanted}")
+        group = "" if by_id else _group(list_run(path))
+    return [one.run.path for one in overviews(root) if _group(one.run) == group] if group else []
+
+
+def _group(run: Listed) -> str:
+    return str(run.document["group"])
 
 
 def _parsed(wanted: str) -> tuple[str, int]:
