@@ -69,6 +69,21 @@ def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:
     assert {e.event: (e.waits, e.mean_ns) for e in seen.events} == {"A": (1, S / 4), "B": (0.25, 0.8 * S)}
 
 
+def test_waits_of_several_statements_add_up() -> None:
+    """The trace keeps a sum for each statement: 1 s and 0.4 s of 4 s, and one that began in between."""
+
+    def wait(at_s: float, query_id: int | None, sleep: float) -> dict[str, Any]:
+        label = {"wait_class": "Lock", "wait_event": "tuple", "query_id": query_id, "runq_ns": 0}
+        return task(at_s, **label, sleep_ns=int(sleep * S), sleeps=1, preempted=0)
+
+    seen = looked(
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=0)],
+        samples=[sample(0, **ACTIVE)],
+        waits=[wait(10, 7, 5), wait(10, None, 1), wait(14, 7, 6), wait(14, None, 1.4), wait(14, 8, 0.2)],
+    )
+    assert [(e.name, e.sleep) for e in seen.events] == [("Lock/tuple", pytest.approx(0.4))]
+
+
 def test_an_idle_session_that_waited_for_a_cpu_is_counted() -> None:
     idle = {"state": "idle", "wait_class": "Client", "wait_event": "ClientRead", "task_state": "S"}
     seen = looked(

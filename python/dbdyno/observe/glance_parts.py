@@ -137,8 +137,12 @@ def labels_of(
     return "activity samples", _sampled(seen, spent)
 
 
+_LABEL = ("pid", "tid", "start_ticks", "wait_class", "wait_event")
+
+
 def _traced(waits: pl.DataFrame) -> dict[int, tuple[Label, ...]]:
-    """Growth of the trace's sums from first to last reading; a label not there at first began at 0."""
+    """Growth of the trace's sums from first to last reading, by label, all statements together. What was not
+    there at first began at 0."""
     span = waits.group_by("pid").agg(first=pl.col("after_ns").min(), last=pl.col("after_ns").max())
     there = (pl.col("after_ns") == pl.col("first")).any()
     grown = [
@@ -148,8 +152,10 @@ def _traced(waits: pl.DataFrame) -> dict[int, tuple[Label, ...]]:
     cells = (
         waits.join(span, on="pid")
         .filter(pl.col("last") > pl.col("first"))
-        .group_by("pid", "tid", "start_ticks", "wait_class", "wait_event", maintain_order=True)
+        .group_by(*_LABEL, "query_id", "query_status", maintain_order=True)
         .agg(*grown, (pl.col("last") - pl.col("first")).first().alias("wall_ns"))
+        .group_by(_LABEL, maintain_order=True)
+        .agg(pl.col("sleep_ns", "runq_ns", "sleeps").sum(), pl.col("wall_ns").first())
     )
     found: dict[int, list[Label]] = defaultdict(list)
     for r in cells.iter_rows(named=True):
