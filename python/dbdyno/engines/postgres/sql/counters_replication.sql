@@ -1,7 +1,7 @@
 -- How far replay is behind. Of a standby the WAL that it has received and not replayed: it does not know for how
 -- long. Of a primary WAL and time of the standby that is farthest behind; where that has caught up and no time is
 -- shown any more, it is 0. NULL: there is none, or this role may not see it.
-select greatest(there.bytes, 0) as replay_behind_bytes,
+select case when there.bytes < 0 then 0 else there.bytes end as replay_behind_bytes,
        case when here.standby then null
             when there.delay is null and there.bytes <= 0 then 0
             else 1e9 * extract(epoch from there.delay) end as replay_lag_ns
