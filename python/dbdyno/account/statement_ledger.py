@@ -17,7 +17,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.session_time import account, event_name
 from dbdyno.model.source import TRACE
-from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.tables import ByCell, Tables, conform, empty
 from dbdyno.model.wait_families import Family, families_of
 from dbdyno.stats.estimates import wilson
 
@@ -32,8 +32,9 @@ def statement_ledger(tables: Tables) -> pl.DataFrame:
     """Of ``windows``, ``ledger``, ``rates``, ``cut_statements``, ``cut_statement_waits``, ``.._samples``."""
     made = [empty("statement_ledger")]
     client = families_of(tables).among(Family.CLIENT)
+    parts = ByCell({name: tables[name] for name in _NEEDED})
     for window in tables["windows"].to_dicts():
-        mine = {n: t.filter(pl.col("cell") == window["cell"]) for n, t in tables.items() if n in _NEEDED}
+        mine = parts.of(window["cell"])
         rows = _traced(mine["cut_statement_waits"], client) if knows(mine) else _sampled(mine, window, client)
         if rows.height:
             key = [pl.lit(window[c.name]).alias(c.name) for c in CELL]

@@ -16,7 +16,7 @@ from dbdyno.model.ledger_rows import groups
 from dbdyno.model.plan import Observation
 from dbdyno.model.session_time import account, event_name
 from dbdyno.model.source import TRACE
-from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.tables import ByCell, Tables, conform, empty
 from dbdyno.model.wait_families import Family, families_of
 
 MOST, MOST_BY = 50, 10
@@ -31,6 +31,7 @@ _TIMES = ("db_time_s", "cpu_s", "cpu_wait_s", "waited_s")
 _ENDS = ("wall_s", "evictions")
 """The same for all statements of a cell."""
 _COLUMNS = set(empty("statements").columns)
+_NEEDED = ("ledger", "statement_ledger", "cut_statement_waits", "cut_statement_samples")
 
 
 def statements(tables: Tables, chosen: Observation | None = None) -> pl.DataFrame:
@@ -38,22 +39,22 @@ def statements(tables: Tables, chosen: Observation | None = None) -> pl.DataFram
 
     An observation of one role or one database counts only the statements of that role or database.
     """
-    counted, sampled = tables["cut_statements"], tables["cut_statement_samples"]
+    counted = tables["cut_statements"]
     for name in ("user", "database"):
         if (wanted := getattr(chosen, name, None)) is not None:
             counted = counted.filter(pl.col(name) == wanted)
+    parts = ByCell({n: tables[n] for n in _NEEDED} | {"cut_statements": counted})
+    client = families_of(tables).among(Family.CLIENT)
     made = [empty("statements")]
     for window in tables["windows"].to_dicts():
-        mine = pl.col("cell") == window["cell"]
-        ledger = tables["ledger"].filter(mine)
-        exact = {n: account(ledger, n).aas for n in ("run", "runq")}
-        whole = {n: None if v is None else v * window["wall_s"] for n, v in exact.items()}
-        traced = knows({"cut_statement_waits": tables["cut_statement_waits"].filter(mine)})
-        if traced:
-            times = statement_times(tables["statement_ledger"].filter(mine))
+        mine = parts.of(window["cell"])
+        if traced := knows(mine):
+            times = statement_times(mine["statement_ledger"])
         else:
-            times = _times(sampled.filter(mine), whole, families_of(tables).among(Family.CLIENT))
-        both = _joined(counted.filter(mine), times, TRACE if traced else SAMPLES)
+            exact = {n: account(mine["ledger"], n).aas for n in ("run", "runq")}
+            whole = {n: None if v is None else v * window["wall_s"] for n, v in exact.items()}
+            times = _times(mine["cut_statement_samples"], whole, client)
+        both = _joined(mine["cut_statements"], times, TRACE if traced else SAMPLES)
         made.append(_ranked(both, {**{n: window[n] for n in _CELL}, **{n: both[n].max() for n in _ENDS}}))
     return pl.concat(made)
 

@@ -207,8 +207,8 @@ class Case:
     @of_cell
     def memo(self, cell: str, account: str) -> list[Row]:
         """Known memos of the rung under that account."""
-        mine = self.accounts(cell, "memo")
-        known = mine.filter((pl.col("account") == account) & pl.col("aas").is_not_null())
+        rung = (pl.col("scope") == "memo") & (pl.col("who") == "rung") & (pl.col("account") == account)
+        known = top_level(self._rows("ledger", cell), rung & pl.col("aas").is_not_null())
         return [{name: row[name] for name in OF_MEMO} for row in known.iter_rows(named=True)]
 
     @of_cell

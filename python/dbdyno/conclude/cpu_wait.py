@@ -29,16 +29,20 @@ IDLE = 0.80
 """Sessions that use less of the CPUs than this leave some free."""
 
 
-def cpu_wait(case: Case) -> Iterator[Claim]:
-    """Where CPU WAIT begins on each ladder; in an observation the window with the largest part of it."""
-    if not case.observed:
-        for ladder in case.ladders.values():
-            made = onset(ladder, case, ladder.name if len(case.ladders) > 1 else "")
-            if made.case != "unknown":
-                yield made
+def onsets(case: Case) -> Iterator[Claim]:
+    """Where CPU WAIT begins on each ladder."""
+    if case.observed:
         return
+    for ladder in case.ladders.values():
+        made = onset(ladder, case, ladder.name if len(case.ladders) > 1 else "")
+        if made.case != "unknown":
+            yield made
+
+
+def in_windows(case: Case) -> Iterator[Claim]:
+    """The window of an observation with the largest part of CPU WAIT."""
     found = []
-    for cell in case.usable:
+    for cell in case.usable if case.observed else ():
         queued, served = case.aas(cell["cell"], "runq"), case.served(cell["cell"])
         if served and queued / served > CPU_WAIT:
             found.append(({"queued": queued, "share": queued / served}, cell))

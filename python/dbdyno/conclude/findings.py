@@ -81,7 +81,8 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     locks.hot_rows,
     locks.latch,
     chains.roots,
-    cpu_wait.cpu_wait,
+    cpu_wait.onsets,
+    cpu_wait.in_windows,
     cpu_wait.throttled,
     background.pool_queue,
     background.pool_way,
@@ -121,9 +122,35 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     quality.sources_missing,
     quality.one_repeat,
 )
+_OF_THE_WHOLE = frozenset({
+    *(capacity.headline, chains.roots, checks.conditions, commands.compared, commands.durations),
+    *(commands.failed, commands.first, commands.orders, commands.outliers, commands.serial_time),
+    *(commands.shells, commands.speed_up, counting.errors, counting.executions, counting.no_calls),
+    *(counting.sessions_lost, counting.work_constant, coverage.gaps, coverage.sources_used),
+    *(cpu_profile.cost_difference, cpu_profile.where_cpu_goes, cpu_wait.onsets, equal_load.equal_load),
+    *(growth.grew, growth.not_reset, locks.hot_rows, locks.latch, locks.lock_bound, memory.memory),
+    *(quality.cells_cut_short, quality.foreign_load, quality.one_repeat, quality.sources_differ),
+    *(quality.sources_missing, scripts.most_time, scripts.retried, steadiness.alike),
+    *(steadiness.settled, table_scans.not_cached, triggers.fired),
+})  # fmt: skip
+"""Checks that ask nothing of single cells: they wait until all of them are there."""
 _OF_DATABASES = ("naive-cpu", "idle-busy", "hidden-run-queue")
 """They are of states that servers name: commands have none."""
 _ORDER = ("invalid", "warning", "note", "good")
+
+
+def asked(
+    plan: Plan,
+    environment: Environment,
+    tables: Mapping[str, pl.DataFrame],
+    workloads: Mapping[str, Workload],
+) -> Facts:
+    """What the checks ask of these cells one by one, answered; of the same tables as :func:`findings`."""
+    case = Case(plan, environment, tables, workloads)
+    found = [finding for check in CHECKS if check not in _OF_THE_WHOLE for finding in check(case)]
+    for _ in coverage.too_few(case, found):
+        pass
+    return case.facts
 
 
 def findings(

@@ -42,7 +42,7 @@ from dbdyno.conclude.case import Facts, facts_of_json, facts_to_json
 from dbdyno.conclude.catalogue import claim, worded
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.cpu_wait import observed
-from dbdyno.conclude.findings import findings
+from dbdyno.conclude.findings import asked, findings
 from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.captures import fired_tables
 from dbdyno.conduct.polars_thread import on_polars_thread
@@ -109,9 +109,9 @@ def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> P
     tables |= sleep_profile(cells, tables, lambda: code_areas(environment.server.engine))
     tables |= {"system_calls": system_calls(tables), "system_call_sizes": system_call_sizes(tables)}
     tables["wait_chains"] = wait_chains(tables)
-    found, facts = seconds(tables), Facts()
+    found = seconds(tables)
     tables["top_events"] = top_events(tables["windows"], found)
-    findings(plan, environment, {**tables, "rungs": rungs(tables)}, workloads, facts)
+    facts = asked(plan, environment, {**tables, "rungs": rungs(tables)}, workloads)
     return Part(tables, facts, found, workloads)
 
 

@@ -201,6 +201,14 @@ def _checked(path: Path, name: str, digest: Any) -> bytes:
     return content
 
 
+def size(path: Path) -> int:
+    """In bytes; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def read(path: Path) -> bytes:
     try:
         return read_limited(path, MOST_BYTES)

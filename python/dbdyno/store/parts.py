@@ -224,10 +224,11 @@ def conformed(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
 
     Raises :class:`StoreError` where it is no Parquet, or would not fit into memory.
     """
-    read = pl.scan_parquet(list[IO[bytes]](io.BytesIO(c) for c in contents))
-    if (rows := _guarded(read.select(pl.len())).item()) > _MOST_ROWS:
-        raise StoreError(f"a table of {rows:,} rows; at most {_MOST_ROWS:,} are read")
-    return conform(table, _guarded(_finite(read)))
+    read = pl.scan_parquet(list[IO[bytes]](io.BytesIO(c) for c in contents), n_rows=_MOST_ROWS + 1)
+    rows = _guarded(_finite(read))
+    if rows.height > _MOST_ROWS:
+        raise StoreError(f"a table of more than {_MOST_ROWS:,} rows, which are the most that are read")
+    return conform(table, rows)
 
 
 def scanned(table: str, path: Path) -> pl.LazyFrame:

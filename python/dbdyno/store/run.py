@@ -35,6 +35,8 @@ _SHOWN = {**{t: t for t in (*DERIVED, *LABELS, "sources")}, "histogram": "cell_h
 _CONCLUSIONS = "conclusions.json"
 LONG = ("samples",)
 """Raw tables that may be longer than what fits into memory."""
+LONG_BYTES = 1 << 17
+"""Files up to this size are read at once: some thousand rows, about 1 MB in memory."""
 _REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
 
 
@@ -110,10 +112,11 @@ class Run:
         return self._cell(cell_id, ())
 
     def _cell(self, cell_id: str, long: Collection[str]) -> RawCell:
-        directory, names = self.path / "cells" / cell_id, {f"{t}.parquet": t for t in long}
+        directory = self.path / "cells" / cell_id
+        names = {n: t for t in long if files.size(directory / (n := f"{t}.parquet")) > LONG_BYTES}
         contents = files.read_directory(directory, names)
         meta = _model(contents.get("cell.json", b""), CellMeta, f"cell.json of cell {cell_id}")
-        found = {t: scanned(t, directory / n) for n, t in names.items() if (directory / n).exists()}
+        found = {t: scanned(t, directory / n) for n, t in names.items()}
         tables = {t: empty(t) for t in RAW if t not in found} | _tables(contents, {t: t for t in RAW})
         return RawCell(meta, tables, found)
 
@@ -121,7 +124,8 @@ class Run:
         self, damaged: list[DamagedCell], ids: Sequence[str] | None = None, long: Collection[str] = LONG
     ) -> Iterator[RawCell]:
         """One after the other all cells that can be read, or those of ``ids``; the others are added to
-        ``damaged``. Tables of ``long`` are read as they are needed."""
+        ``damaged``. Tables of ``long`` are read as they are needed, where they are larger than
+        :data:`LONG_BYTES`."""
         for cell_id in self.cells() if ids is None else ids:
             try:
                 cell = self._cell(cell_id, long)

@@ -39,6 +39,8 @@ def workers(cell: RawCell) -> pl.DataFrame:
     led_by = pl.col("pid") != pl.col("leader_pid")
     listed = cell.tables["backends"].select("pid", "leader_pid", start_ticks=pl.lit(None, dtype=pl.Int64))
     led = pl.concat([cell.led, listed.filter(led_by)]).unique(maintain_order=True)
+    if led.is_empty():
+        return led.select("pid", "start_ticks", leader="leader_pid")
     leaders = sessions_of(cell).drop_nulls("pid").unique("pid", keep="last")
     leaders = leaders.select(leader_pid="pid", leader="session")
     return led.join(leaders, on="leader_pid", maintain_order="left").select("pid", "start_ticks", "leader")

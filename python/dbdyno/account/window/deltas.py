@@ -53,14 +53,36 @@ def grown(
     ``come_and_go`` all the time, one that was born in the window, or told of its end, was not there all the
     time, however close to the window's ends that was: many such lives follow each other.
     """
-    first, last = nearest(reads, TASK, t0), nearest(reads, TASK, t1)
+    some = [n for n in more if reads[n].null_count()]
+    first, last = (_at(reads, instant, some) for instant in (t0, t1))
     both = first.join(last, on=TASK, suffix="_b", nulls_equal=True, maintain_order="left")
-    both = both.join(_fallen(reads, both, sure), on=TASK, how="left", nulls_equal=True, maintain_order="left")
+    both = _with_falls(both, reads, sure)
     brief = _came_or_went(both, t0, t1) if come_and_go else pl.lit(False)
     found = _bracketed(both, t0, t1, shortest_ns, brief)
     known = pl.col("status") == "ok"
-    found = found.with_columns(pl.when(known).then(pl.col(f"{n}_b") - pl.col(n)).alias(n) for n in sure)
-    return _with_more(found, reads, t0, t1, more)
+    growths = {n: pl.col(f"{n}_b") - pl.col(n) for n in (*sure, *more)}
+    good = {n: known & (growths[n] >= 0) for n in more}
+    for name in some:
+        growths[name] = pl.col(f"{name}_known_b") - pl.col(f"{name}_known")
+        good[name] = (
+            known & _near(f"{name}_at", "from_ns") & _near(f"{name}_at_b", "to_ns") & (growths[name] >= 0)
+        )
+    return found.with_columns(pl.when(good.get(n, known)).then(g).alias(n) for n, g in growths.items())
+
+
+def _at(reads: pl.DataFrame, instant: int, some: Sequence[str]) -> pl.DataFrame:
+    """The read of each task nearest to an instant; and of each of ``some`` figures, ``NAME_known`` and
+    ``NAME_at`` of the nearest read that has it."""
+    ordered = reads.sort((pl.col("at_ns") - instant).abs(), maintain_order=True)
+    return ordered.group_by(TASK, maintain_order=True).agg(
+        pl.exclude(TASK).first(),
+        *(pl.col(n).drop_nulls().first().alias(f"{n}_known") for n in some),
+        *(pl.col("at_ns").filter(pl.col(n).is_not_null()).first().alias(f"{n}_at") for n in some),
+    )
+
+
+def _near(instant: str, to: str) -> pl.Expr:
+    return (pl.col(instant) - pl.col(to)).abs() <= NEAR_NS
 
 
 def _came_or_went(both: pl.DataFrame, t0: int, t1: int) -> pl.Expr:
@@ -95,40 +117,20 @@ def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int, brief: pl
     )
 
 
-def _fallen(reads: pl.DataFrame, both: pl.DataFrame, figures: Sequence[str]) -> pl.DataFrame:
-    """Tasks one of whose ``figures`` went down between their two reads."""
-    inside = reads.join(
-        both.select(*TASK, low="at_ns", high="at_ns_b"), on=TASK, nulls_equal=True, maintain_order="left"
+def _with_falls(both: pl.DataFrame, reads: pl.DataFrame, figures: Sequence[str]) -> pl.DataFrame:
+    """``both`` with ``fallen``: True where one of ``figures`` went down between the task's two reads."""
+    before = {n: pl.col(n).shift().over(TASK) for n in ("at_ns", *figures)}
+    lower = pl.any_horizontal(pl.col(n) < before[n] for n in figures)
+    steps = reads.sort("at_ns", maintain_order=True).select(
+        *TASK, high="at_ns", low=before["at_ns"], lower=lower
     )
-    inside = inside.filter(pl.col("at_ns").is_between("low", "high")).sort("at_ns", maintain_order=True)
-    falls = pl.any_horizontal((pl.col(n).diff() < 0).any() for n in figures)
-    return inside.group_by(TASK).agg(falls.alias("fallen"))
-
-
-def _with_more(
-    found: pl.DataFrame, reads: pl.DataFrame, t0: int, t1: int, figures: Sequence[str]
-) -> pl.DataFrame:
-    known = pl.col("status") == "ok"
-    always = [n for n in figures if not reads[n].null_count()]
-    growths = {n: pl.col(f"{n}_b") - pl.col(n) for n in always}
-    found = found.with_columns(pl.when(known & (g >= 0)).then(g).alias(n) for n, g in growths.items())
-    for name in figures:
-        if name in always:
-            continue
-        have = reads.filter(pl.col(name).is_not_null()).select(*TASK, "at_ns", name)
-        a, b = (
-            nearest(have, TASK, t).rename({"at_ns": f"at_{e}", name: e}) for e, t in (("a", t0), ("b", t1))
-        )
-        found = found.drop(name).join(
-            a.join(b, on=TASK, nulls_equal=True), on=TASK, how="left", nulls_equal=True, maintain_order="left"
-        )
-        near = ((pl.col("at_a") - pl.col("from_ns")).abs() <= NEAR_NS) & (
-            (pl.col("at_b") - pl.col("to_ns")).abs() <= NEAR_NS
-        )
-        growth = pl.col("b") - pl.col("a")
-        found = found.with_columns(pl.when(known & near & (growth >= 0)).then(growth).alias(name))
-        found = found.drop("at_a", "at_b", "a", "b")
-    return found
+    falls = steps.filter("lower")
+    if falls.is_empty():
+        return both.with_columns(fallen=pl.lit(False))
+    met = both.join(falls, on=TASK, nulls_equal=True)
+    inside = (pl.col("low") >= pl.col("at_ns")) & (pl.col("high") <= pl.col("at_ns_b"))
+    fallen = met.filter(inside).select(*TASK, fallen=True).unique()
+    return both.join(fallen, on=TASK, how="left", nulls_equal=True, maintain_order="left")
 
 
 def labelled(

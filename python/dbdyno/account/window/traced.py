@@ -83,8 +83,7 @@ def _tasks(cell: RawCell) -> pl.DataFrame:
     told = _lives(cell)
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     found = grown(told, t0, t1, _SURE, _MORE, SHORTEST_NS, come_and_go=is_tree(cell)).drop("status_b")
-    missed = _missed(reads, found)
-    return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left").select(
+    return _with_missed(found, reads).select(
         *("pid", "tid", "start_ticks", *_WHOSE, *_SURE, *_MORE),
         *_BRACKET[:-1],
         slack_ns=(pl.col("half_ns") + pl.col("half_ns_b")).cast(pl.Int64),
@@ -131,13 +130,15 @@ def _whole_lives(reads: pl.DataFrame, t0: int, alive: pl.DataFrame) -> pl.DataFr
     return pl.concat([reads, births], how="diagonal_relaxed").drop("met_ns", "alive_ns", "ended")
 
 
-def _missed(reads: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """What the reads inside a task's bracket had to say, where it was not ok."""
-    bad = reads.filter(pl.col("status") != "ok").join(
-        found.select(*TASK, "from_ns", "to_ns"), on=TASK, nulls_equal=True, maintain_order="left"
-    )
+def _with_missed(found: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
+    """``found`` with what the reads inside a task's bracket had to say, where it was not ok (``missed``)."""
+    bad = reads.filter(pl.col("status") != "ok")
+    if bad.is_empty():
+        return found.with_columns(missed=pl.lit(None, pl.String))
+    bad = bad.join(found.select(*TASK, "from_ns", "to_ns"), on=TASK, nulls_equal=True, maintain_order="left")
     inside = (pl.col("at_ns") > pl.col("from_ns")) & (pl.col("at_ns") <= pl.col("to_ns"))
-    return bad.filter(inside).group_by(TASK).agg(missed=pl.col("status").min())
+    missed = bad.filter(inside).group_by(TASK).agg(missed=pl.col("status").min())
+    return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _labelled(
