@@ -241,23 +241,30 @@ def joint(cut: Tables, chunks: Iterable[pl.DataFrame] | None = None) -> Joint:
 
 def _binned(mine: pl.DataFrame, found: Sampled, cut: Tables) -> pl.DataFrame:
     """All sessions of a cell have the same bins."""
-    bins = cut["cut_bins"].select("cell", "start_ns", "end_ns").unique().sort("start_ns")
+    bins = (
+        cut["cut_bins"].select("cell", "start_ns", "end_ns").unique().sort("start_ns").with_row_index("bin")
+    )
     at = found.spans.select("instant", "cell", "at_ns").sort("at_ns")
     at = at.join_asof(
         bins, left_on="at_ns", right_on="start_ns", by="cell", strategy="backward", check_sortedness=False
     )
-    inside = at.filter(pl.col("at_ns") < pl.col("end_ns")).select("instant", "start_ns")
-    start = found.spans.join(inside, on="instant", how="left", maintain_order="left")["start_ns"]
+    inside = at.filter(pl.col("at_ns") < pl.col("end_ns")).select("instant", "bin")
+    bin_of = found.spans.join(inside, on="instant", how="left", maintain_order="left")["bin"]
     what = ["task", "kind", "wait_class"]
     names = mine.select(what).unique(maintain_order=True).with_row_index("alike")
     seen = mine.join(names, on=what, nulls_equal=True, maintain_order="left").select("seen", "alike")
     alike = found.totals.join(seen, on="seen", how="left", maintain_order="left")["alike"]
-    parts = []
-    for rows in found.rows:
-        where = pl.DataFrame({"alike": alike.gather(rows["seen"]), "start_ns": start.gather(rows["instant"])})
-        parts.append(where.drop_nulls().group_by("alike", "start_ns").len("n"))
-    counted = pl.concat(parts).group_by("alike", "start_ns").agg(pl.col("n").sum()).sort("start_ns", "alike")
-    return counted.join(names, on="alike", maintain_order="left").drop("alike")
+    first = alike.cast(pl.Int64) * bins.height  # one number for both: to count by that is quick
+    parts = (
+        (first.gather(rows["seen"]) + bin_of.gather(rows["instant"])).alias("code") for rows in found.rows
+    )
+    counts = pl.concat(part.drop_nulls().value_counts(name="n") for part in parts)
+    code = pl.col("code")
+    counted = counts.group_by("code").agg(pl.col("n").sum()).select(
+        alike=(code // bins.height).cast(pl.UInt32), bin=(code % bins.height).cast(pl.UInt32), n="n"
+    )  # fmt: skip
+    counted = counted.join(bins.select("bin", "start_ns"), on="bin").sort("start_ns", "alike")
+    return counted.join(names, on="alike", maintain_order="left").drop("alike", "bin")
 
 
 def _served(found: Sampled, tasks: pl.DataFrame, cut: Tables) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model.column import CELL
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import conform, empty, rows
+from dbdyno.model.tables import conform, empty, rows, schema
 from dbdyno.model.units import NS_PER_S
 
 SHORTEST_NS = NS_PER_S
@@ -31,13 +31,12 @@ def for_each(
     table: str, cells: Iterable[RawCell], cut: Callable[[RawCell], pl.DataFrame | None]
 ) -> pl.DataFrame:
     """``cut`` of every cell, with the cell's key in front, as one conforming frame."""
-    made = []
+    made, types = [], schema(table)
     for cell in cells:
         frame = cut(cell)
         if frame is not None and frame.height:
-            made.append(
-                conform(table, frame.select(*(pl.lit(v).alias(k) for k, v in key(cell).items()), pl.all()))
-            )
+            named = (pl.lit(v, types[k]).alias(k) for k, v in key(cell).items())
+            made.append(conform(table, frame.select(*named, pl.all())))
     return pl.concat(made) if made else empty(table)
 
 
