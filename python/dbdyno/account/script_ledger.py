@@ -18,7 +18,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.scripted import DIVIDED, NO_ID, NO_LEDGER, NO_TEXT, ScriptPart
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.session_time import in_call
-from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.tables import ByCell, Tables, conform, empty
 from dbdyno.model.units import NS_PER_S
 
 NAME = "script_ledger"
@@ -32,13 +32,15 @@ _VALUES = ("seconds", "low", "high")
 
 def script_ledger(tables: Tables) -> pl.DataFrame:
     """Each cell: from the tables of scripts, ``statement_ledger``, ``statement_texts`` and ``ledger``."""
+    if tables["command_rates"].is_empty():
+        return empty(NAME)
     made = [empty(NAME)]
     matched = script_statements(tables["command_rates"], tables["statement_texts"])
+    parts = ByCell({n: tables[n] for n in _NEEDED} | {"matched": matched})
     for window in tables["windows"].to_dicts():
-        mine = {n: tables[n].filter(pl.col("cell") == window["cell"]) for n in _NEEDED}
+        mine = parts.of(window["cell"])
         if mine["script_rates"].height and mine["command_rates"].height:
-            ids = matched.filter(pl.col("cell") == window["cell"])
-            made.append(_of_cell(window, mine, ids))
+            made.append(_of_cell(window, mine, mine["matched"]))
     return pl.concat(made)
 
 
