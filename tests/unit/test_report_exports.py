@@ -69,8 +69,8 @@ def test_without_raw_tables_json_is_the_document_and_folders_hold_what_was_deriv
 def test_the_document_has_stable_keys_and_survives_json() -> None:
     found = present.document(made.results())
     assert list(found) == [
-        "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "hosts", "data_sources",
-        "sources", "placements", "statements", "statement_texts", "statement_ledger", "wait_durations",
+        "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "hosts",
+        "data_sources", "sources", "placements", "statements", "statement_texts", "statement_ledger", "wait_durations",
         "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes",
         "execution_rates", "execution_failures", "execution_times", "parallelism",
         "grown", "resets_done", "large_scans_read", "triggers_fired", "captured",
