@@ -70,7 +70,8 @@ def test_the_document_has_stable_keys_and_survives_json() -> None:
     found = present.document(made.results())
     assert list(found) == [
         "format", "run", "title", "summary", "plan", "environment", "rungs", "windows", "hosts",
-        "data_sources", "sources", "placements", "statements", "statement_texts", "statement_ledger", "wait_durations",
+        "data_sources", "sources", "placements",
+        "statements", "statement_texts", "statement_ledger", "wait_durations",
         "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes",
         "execution_rates", "execution_failures", "execution_times", "parallelism",
         "grown", "resets_done", "large_scans_read", "triggers_fired", "captured",
