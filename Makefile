@@ -7,7 +7,7 @@ HERE := $(shell uname -m)
 ARCH ?= $(HERE)
 WORKERS := $(shell echo $$(( 2 * $$(nproc) + 4 )))  # tests wait for servers and windows most of their time
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
-SLOW_FIRST := $(addprefix tests/,docs db commands contract worlds browser laws unit)  # what takes a minute is not begun last
+SLOW_FIRST := $(addprefix tests/,cluster docs db commands contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew
 AGENT := python/dbdyno/remote/programs/dbdyno-agent-
 RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.toml' -o -name '*.bpf.o') \
@@ -16,7 +16,7 @@ RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.t
 # As many jobs as there are CPUs, whatever make has.
 CARGO := env -u MAKEFLAGS cargo
 
-.PHONY: demo check laws test build agent wheel bpf lint lint-rust lint-python test-rust compile-tests test-python cluster audit \
+.PHONY: demo check laws test build agent wheel bpf lint lint-rust lint-python test-rust compile-tests test-python audit \
 	bench clean help
 
 help:            ## What there is to make
@@ -83,9 +83,6 @@ compile-tests: build  # once: each worker would compile all of them; what cannot
 test-python: build
 	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal $(SLOW_FIRST)
 	$(BIN)/python -m pytest -m alone $(ALONE)  # these measure: nothing else may run beside them
-
-cluster: build   ## Tests on a real Ray cluster of four nodes in network namespaces (as root; minutes)
-	$(BIN)/python -m pytest tests/cluster
 
 laws: build      ## The laws, tried on 50 times as many examples, new ones each time
 	DBDYNO_LAWS=50 $(BIN)/python -m pytest --numprocesses auto tests/laws tests/unit/test_ladders_fuzz.py

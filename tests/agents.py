@@ -12,6 +12,14 @@ from dbdyno.remote.wire import Frames, packed
 
 TIMES = {"start_ns", "t0_ns", "t1_ns", "since_ns"}
 """Arguments of operations that are times."""
+INSTANTS = {
+    "sessions": {"began_ns", "first_start_ns", "last_end_ns"},
+    "calls": {"start_ns", "due_ns"},
+    "tasks": {"before_ns", "after_ns"},
+    "counters": {"before_ns", "after_ns"},
+    "host": {"before_ns", "after_ns"},
+}
+"""As the schema's words say, read by eye."""
 
 
 @contextmanager

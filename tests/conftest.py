@@ -43,10 +43,12 @@ SETTINGS = {"shared_buffers": "128MB", "fsync": "off"}  # these servers are thro
 
 def pytest_configure(config: pytest.Config) -> None:
     clusters.share(config)
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # modules and tests stay until the end: they are not looked through again and again
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -20,9 +20,17 @@ def can_make() -> bool:
 
 def shifted(seconds: int) -> list[str]:
     """The beginning of a command line whose monotonic clock is ahead by so much; empty: not here."""
-    words = ["unshare", "--time", "--monotonic", str(seconds), "--boottime", str(seconds)]
+    return _if_it_works("unshare", "--time", "--monotonic", str(seconds), "--boottime", str(seconds))
+
+
+def without_rights() -> list[str]:
+    """The beginning of a command line without capabilities; empty: not here."""
+    return _if_it_works("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+
+
+def _if_it_works(*words: str) -> list[str]:
     done = subprocess.run([*words, "true"], capture_output=True, check=False)
-    return words if done.returncode == 0 else []
+    return [*words] if done.returncode == 0 else []
 
 
 class Network:
@@ -76,6 +84,12 @@ class Network:
 
     def _end(self, number: int) -> str:
         return f"{self.name}{number}"
+
+
+def delayed(end: str, ms: int) -> bool:
+    """Packets to that host take longer by so much, until its network is gone; False: not with this kernel."""
+    words = ["tc", "qdisc", "add", "dev", end, "root", "netem", "delay", f"{ms}ms"]
+    return shutil.which("tc") is not None and subprocess.run(words, capture_output=True).returncode == 0
 
 
 def link(end: str, state: str) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.networks import Network, can_make, shifted
+from tests.networks import Network, can_make, shifted, without_rights
 from tests.ports import free_port
 from tests.waiting import eventually
 
@@ -31,6 +31,7 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_worker_prestart": "0",
     "RAY_enable_metrics_collection": "0",
+    "RAY_worker_niceness": "0",  # 15 by default: beside other tests nothing would be left for them
 }
 _COMMON = {
     "num_cpus": 1,
@@ -55,6 +56,8 @@ class RayCluster(NamedTuple):
     """Where Ray has its logs."""
     shifted_s: int
     """The last node's monotonic clock is ahead by so much."""
+    bare: bool
+    """The first node has no capabilities."""
 
     def end_of(self, node: str) -> str:
         return f"{self.network}{node.rsplit('.', 1)[1]}"
@@ -110,6 +113,8 @@ def _cluster(place: Path, controller_pid: int) -> None:
         nodes = {n: f"127.0.0.{n + 1}" if network is None else network.host(n) for n in WORKERS}
         within = {n: [] if network is None else network.within(n) for n in WORKERS}
         shift = [] if network is None else shifted(SHIFTED_S)
+        bare = without_rights()
+        within[WORKERS[0]] += bare
         within[WORKERS[-1]] += shift
         joined = [JoinedNode(str(made.address), ip, temp, within[n]) for n, ip in nodes.items()]
         for node in joined:
@@ -118,7 +123,7 @@ def _cluster(place: Path, controller_pid: int) -> None:
             node.ready()
         name = None if network is None else network.name
         places = (str(made.address), f"ray://{host}:{client}", host, [*nodes.values()])
-        ready = RayCluster(*places, name, temp, SHIFTED_S if shift else 0)
+        ready = RayCluster(*places, name, temp, SHIFTED_S if shift else 0, bool(bare))
         (place / "making").write_text(json.dumps(ready._asdict()))
         (place / "making").rename(place / "cluster.json")
         while place.exists() and Path(f"/proc/{controller_pid}").exists():

@@ -21,9 +21,9 @@ def ray_cluster() -> RayCluster:
     return shared_cluster(clusters.shared("ray"), clusters.controller())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def one_at_a_time(ray_cluster: RayCluster) -> Iterator[None]:  # noqa: ARG001 - it makes the place
-    """No other test with this has the cluster's nodes meanwhile."""
+    """No other module with this has the cluster's nodes meanwhile."""
     with (clusters.shared("ray") / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

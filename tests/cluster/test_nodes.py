@@ -11,17 +11,27 @@ from typing import Any
 
 import pytest
 
-from dbdyno.model.errors import HostLost
+from dbdyno.model.errors import HostLost, Unreachable
 from dbdyno.remote.cluster import Cluster, Node, SocketChannel, connect
 from tests.ray_nodes import RayCluster
 from tests.waiting import eventually
 
 
-@pytest.fixture
-def cluster(ray_cluster: RayCluster, run_name: str) -> Iterator[Cluster]:
-    made = Cluster(ray_cluster.address, run_name)
+@pytest.fixture(scope="module")
+def connected(ray_cluster: RayCluster) -> Iterator[Cluster]:
+    made = Cluster(ray_cluster.address, "")
     yield made
     made.close()
+
+
+@pytest.fixture
+def cluster(connected: Cluster, run_name: str) -> Iterator[Cluster]:
+    """Without actors; those that the test opens are ended."""
+    connected._run = run_name
+    yield connected
+    for node in connected.nodes:
+        with contextlib.suppress(Unreachable):  # it has none
+            connected.end([node])
 
 
 @pytest.fixture

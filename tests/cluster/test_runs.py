@@ -1,32 +1,39 @@
-"""Runs whose drivers are on the nodes of a real Ray cluster."""
+"""Runs whose drivers are on the nodes of a real Ray cluster. A run takes many seconds to begin: what can
+happen in one, in turn, is one run, and several tests look at what it left."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
 
+from dbdyno import _core
 from dbdyno.model.data_sources.drivers import with_host
 from dbdyno.model.errors import StoreError
+from dbdyno.remote.cluster import connect
 from dbdyno.store import Run, RunStore
+from tests.agents import INSTANTS, OtherClock
 from tests.clusters import server_dir
 from tests.conftest import Servers
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.db.conftest import Bench
-from tests.networks import Network, link
+from tests.networks import Network, delayed, link
 from tests.ray_nodes import JoinedNode, RayCluster
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.db, pytest.mark.usefixtures("one_at_a_time")]
+S, MS = 1_000_000_000, 1_000_000
 MANY = 20
 """Calls: more than the sessions make before the barrier."""
 SECRET = "kept-between-us-2391"
@@ -37,7 +44,13 @@ BRIEF = ("--settle", "300ms", "--measure", "1500ms", "--no-snapshots", "--no-mem
 @pytest.fixture(scope="module")
 def server(servers: Servers, ray_cluster: RayCluster) -> Iterator[PlainServer]:
     """On this host, reached by the nodes over the network, with a password."""
-    settings = {"listen_addresses": ray_cluster.host, "password_encryption": "scram-sha-256"}
+    settings = {
+        "listen_addresses": ray_cluster.host,
+        "password_encryption": "scram-sha-256",
+        "tcp_keepalives_idle": "2",  # so long nothing is heard of a host that is gone ...
+        "tcp_keepalives_interval": "1",
+        "tcp_user_timeout": "8s",  # ... until its sessions end
+    }
     with plain_server(servers.bin_dir(18), settings, ["host all all 0.0.0.0/0 scram-sha-256"]) as made:
         made.ask(f"create role {USER} login password '{SECRET}'")
         made.ask(
@@ -47,12 +60,11 @@ def server(servers: Servers, ray_cluster: RayCluster) -> Iterator[PlainServer]:
         yield made
 
 
-@pytest.fixture
-def bench(tmp_path: Path, server: PlainServer) -> Bench:
-    server.ask("truncate told")  # or calls of the test before would be taken for those of this one
-    made = Bench(tmp_path / "home", server_dir(tmp_path / "servers"))
+def bench_at(place: Path, server: PlainServer, sql: str = "insert into told default values") -> Bench:
+    server.ask("truncate told")  # or calls of the run before would be taken for those of this one
+    made = Bench(place / "home", server_dir(place / "servers"))
     made.env |= {"PGPASSWORD": SECRET, "RAY_USAGE_STATS_ENABLED": "0"}
-    (made.home / "tell.sql").write_text("insert into told default values;\n")
+    (made.home / "tell.sql").write_text(f"{sql};\n")
     return made
 
 
@@ -63,6 +75,10 @@ def words(server: PlainServer, ray_cluster: RayCluster, *more: str) -> list[str]
 
 def last(bench: Bench) -> Run:
     return RunStore(Path(bench.env["XDG_DATA_HOME"]) / "dbdyno").open("last")
+
+
+def cells(run: Run) -> list[Mapping[str, pl.DataFrame]]:
+    return [run.read_cell(c).tables for c in run.cells()]
 
 
 def measuring(bench: Bench, server: PlainServer, after: int) -> None:
@@ -102,152 +118,278 @@ def statuses(run: Run) -> list[str]:
     return [run.read_cell(c).meta.status for c in run.cells()]
 
 
-def test_one_run_by_three_hosts(bench: Bench, server: PlainServer, ray_cluster: RayCluster) -> None:
-    done = bench.dbdyno(*words(server, ray_cluster, "--sessions", "6"))
-    assert done.returncode == 0, done.stderr + done.stdout
-    run = last(bench)
-    (cell,) = run.cells()
-    tables = run.read_cell(cell).tables
-    drivers = tables["drivers"]
-    assert drivers["host"].to_list() == ray_cluster.nodes
-    assert drivers["sessions"].to_list() == [2, 2, 2]
-    assert drivers["run_ns"].min() > 0  # type: ignore[operator]
-    begun = with_host(tables["sessions"], drivers).group_by("host").agg(pl.col("began_ns").min())
-    for row in drivers.join(begun, on="host").to_dicts():  # what is mapped wrongly is off by the shift
-        is_shifted = ray_cluster.shifted_s and row["host"] == ray_cluster.nodes[-1]
-        assert round(row["clock_offset_ns"] / 1e9) == (ray_cluster.shifted_s if is_shifted else 0)
-        assert -row["clock_bound_ns"] <= row["began_ns"] - row["barrier_ns"] < 100e9
-    counted = dict(server.ask("select host(by), count(*) from told group by 1"))
-    calls = tables["sessions"]["calls_total"].to_list()
-    assert len(calls) == 6
-    assert sum(counted.values()) == sum(calls)
+# One ladder by three hosts, and by one.
+
+AHEAD_NS, DRIFT = 5 * S // 2, 200e-6
+PACED = ("--rates", "20,40", "--sessions", "6", "--repeats", "2", "--measure", "2s")
+
+
+class Ladders(NamedTuple):
+    """The same ladder at given rates by three drivers and by one; ``told``: when calls of the three were at
+    the server, ns since 1970, by host."""
+
+    bench: Bench
+    three: Run
+    one: Run
+    said: str
+    told: dict[str, list[int]]
+
+
+def drifting(address: str) -> Any:
+    """``Cluster.start``; the clock of one node is ahead and gains, as those see it who ask through Ray."""
+    real = connect.Cluster.start
+
+    def start(cluster: connect.Cluster, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        nodes = [n.id for n in cluster.nodes if n.address == address]
+        return {
+            n: OtherClock(channel, AHEAD_NS, DRIFT, INSTANTS) if n in nodes else channel
+            for n, channel in real(cluster, facts).items()
+        }
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def ladders(
+    tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cluster: RayCluster
+) -> Ladders:
+    slow = "insert into told (at) select clock_timestamp() from pg_sleep(0.05)"
+    bench, runs, said = bench_at(tmp_path_factory.mktemp("ladders"), server, slow), [], ""
+    told: dict[str, list[int]] = {}
+    for number, more in (("3", ("--server-node", ray_cluster.host)), ("1", ())):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(connect.Cluster, "start", drifting(ray_cluster.nodes[-1]))
+            done = bench.here(*words(server, ray_cluster, *PACED, "--drivers", number, *more))
+        assert done.returncode == 0, done.stderr + done.stdout
+        runs.append(last(bench))
+        said += done.stdout + done.stderr
+        if number == "3":
+            at = "select host(by), (extract(epoch from at) * 1000000000)::int8 from told"
+            for host, at_ns in server.ask(at):
+                told.setdefault(host, []).append(at_ns)
+    return Ladders(bench, *runs, said, told)
+
+
+def test_one_run_by_three_hosts(ladders: Ladders, ray_cluster: RayCluster) -> None:
+    calls = dict.fromkeys(ray_cluster.nodes, 0)
+    for tables in cells(ladders.three):
+        drivers = tables["drivers"]
+        assert drivers["host"].to_list() == ray_cluster.nodes
+        assert drivers["sessions"].to_list() == [2, 2, 2]
+        assert drivers["run_ns"].min() > 0  # type: ignore[operator]
+        sessions = with_host(tables["sessions"], drivers)
+        assert sessions.height == 6
+        for host, total in sessions.group_by("host").agg(pl.sum("calls_total")).rows():
+            calls[host] += total
+        begun = sessions.group_by("host").agg(pl.col("began_ns").min())
+        for row in drivers.join(begun, on="host").to_dicts():  # what is mapped wrongly is off by the shift
+            assert -row["clock_bound_ns"] <= row["began_ns"] - row["barrier_ns"] < 100e9
+    assert len(cells(ladders.three)) == 4
+    counted = {host: len(times) for host, times in ladders.told.items()}
+    assert sum(counted.values()) == sum(calls.values())
     if ray_cluster.network is not None:
-        assert counted == {h: sum(calls[2 * n : 2 * n + 2]) for n, h in enumerate(ray_cluster.nodes)}
-    seen = [done.stdout.encode(), done.stderr.encode()]
+        assert counted == calls
+
+
+def test_no_password_is_kept(ladders: Ladders, ray_cluster: RayCluster) -> None:
+    seen = [ladders.said.encode()]
     seen += [p.read_bytes() for p in Path(ray_cluster.temp).rglob("*") if p.is_file()]
-    seen += [p.read_bytes() for p in run.path.rglob("*") if p.is_file()]
+    seen += [p.read_bytes() for p in ladders.three.path.rglob("*") if p.is_file()]
     assert not any(SECRET.encode() in text for text in seen)
 
 
-def test_the_servers_node_is_observed(bench: Bench, server: PlainServer, ray_cluster: RayCluster) -> None:
+def test_the_servers_node_is_observed(ladders: Ladders) -> None:
     """As if it were another machine: by the agent there."""
-    done = bench.dbdyno(*words(server, ray_cluster, "--sessions", "3", "--server-node", ray_cluster.host))
-    assert done.returncode == 0, done.stderr + done.stdout
-    run = last(bench)
-    tables = run.read_cell(run.cells()[0]).tables
-    tasks = tables["tasks"].filter(pl.col("role") == "session")
-    assert set(tasks["pid"]) == set(tables["sessions"]["backend_pid"])
-    assert tables["samples"].height > 0
-    facts = run.environment.server
+    for tables in cells(ladders.three):
+        tasks = tables["tasks"].filter(pl.col("role") == "session")
+        assert set(tasks["pid"]) == set(tables["sessions"]["backend_pid"])
+        assert tables["samples"].height > 0
+    facts = ladders.three.environment.server
     assert facts.here and facts.reached is not None and facts.reached.by == "Ray"
 
 
-def test_a_lost_driver_makes_a_measurement_invalid_and_the_others_go_on(
-    bench: Bench, server: PlainServer, ray_cluster: RayCluster
-) -> None:
-    more = ("--sessions", "3", "--repeats", "3", "--measure", "4s", "--degrade")
-    with bench.background(*words(server, ray_cluster, *more)) as process:
-        measuring(bench, server, 1)
-        os.kill(actor_of(server, ray_cluster, 2), signal.SIGKILL)
-        assert process.wait(120) == 0
-    run = last(bench)
-    assert statuses(run) == ["ok", "invalid", "ok"]
-    raws = [run.read_cell(c) for c in run.cells()]
-    lost = raws[1].tables["drivers"].filter(status="lost")["host"].item()
-    assert raws[1].meta.reason == f"driver {lost} is lost: the actor's process ended"
-    assert raws[2].tables["drivers"]["host"].to_list() == [n for n in ray_cluster.nodes if n != lost]
-    assert raws[2].tables["sessions"].height == 3
-    assert sessions(server) == 0
+def test_a_clock_that_is_off_and_drifts(ladders: Ladders, ray_cluster: RayCluster) -> None:
+    """Besides the shift that the node's kernel makes. What the server saw of each host's measured calls lies
+    between their first and their last, within the bound."""
+    since_1970_ns = time.time_ns() - _core.now_ns()
+    ahead_ns = [0, 0, ray_cluster.shifted_s * S + AHEAD_NS + round(DRIFT * ray_cluster.shifted_s * S)]
+    for tables in cells(ladders.three):
+        drivers = tables["drivers"]
+        offsets = drivers["clock_offset_ns"].to_list()
+        assert all(abs(o - a) < S // 2 for o, a in zip(offsets, ahead_ns, strict=True))
+        last_ = drivers.row(2, named=True)
+        assert abs(last_["clock_drift"] - DRIFT) <= 2 * last_["clock_bound_ns"] / (2 * S)
+        for host, bound_ns in drivers.select("host", "clock_bound_ns").rows():
+            theirs = with_host(tables["sessions"], drivers).filter(host=host, errors=0)
+            first, end = theirs["first_start_ns"].min(), theirs["last_end_ns"].max()
+            seen = (at_ns - since_1970_ns for at_ns in ladders.told.get(host, ()))
+            within = sum(first - bound_ns - MS <= at_ns <= end + bound_ns + MS for at_ns in seen)  # type: ignore[operator]
+            assert ray_cluster.network is None or within >= theirs["calls"].sum()
 
 
-def test_without_leave_to_go_on_the_run_ends_and_can_be_read(
-    bench: Bench, server: PlainServer, ray_cluster: RayCluster
-) -> None:
-    more = ("--sessions", "3", "--repeats", "3", "--measure", "4s")
-    with bench.background(*words(server, ray_cluster, *more)) as process:
-        measuring(bench, server, 1)
-        os.kill(actor_of(server, ray_cluster, 3), signal.SIGKILL)
-        assert process.wait(120) == 5
-    run = last(bench)
-    assert statuses(run) == ["ok", "invalid"]
-    assert "is lost: the actor's process ended" in str(run.info.reason)
-    assert sessions(server) == 0
+def test_one_driver_and_three_make_the_same_calls(ladders: Ladders) -> None:
+    """What is due is the same whoever makes it, and both make all of it."""
+    due = []
+    for run, number in ((ladders.three, 3), (ladders.one, 1)):
+        made = []
+        for tables in cells(run):
+            assert tables["drivers"].height == number
+            calls, errors = tables["sessions"].select(pl.sum("calls", "errors")).row(0)
+            assert (calls, errors) == (tables["pace"]["arrivals"].sum(), 0)
+            made.append(calls)
+        due.append(made)
+    assert due[0] == due[1]
+    assert min(due[0]) > 0
 
 
-def test_a_node_that_is_gone(bench: Bench, server: PlainServer, ray_cluster: RayCluster) -> None:
-    """Its raylet is killed and its link is down: nobody says so, there is only silence."""
+def test_one_driver_and_three_compare_as_the_same(ladders: Ladders) -> None:
+    """A call waits for 50 ms at the server: the noise of a busy machine is far below the margin."""
+    runs = (ladders.one.path.name, ladders.three.path.name)
+    done = ladders.bench.here("compare", *runs, "--metric", "response_mean_ns", "--margin", "40%", "--json")
+    assert done.returncode == 0, done.stderr
+    (metric,) = json.loads(done.stdout)["metrics"]
+    assert len(metric["claims"]) == 2
+    for claim in metric["claims"]:
+        assert claim["verdict"] not in ("better", "worse")
+        assert 1 / 1.4 < claim["effect"]["ratio"] < 1.4
+
+
+def test_a_driver_without_rights(ray_cluster: RayCluster, run_name: str) -> None:
+    """The first node, which drives in all of these, may do nothing that needs a capability."""
+    if not ray_cluster.bare:
+        pytest.skip("needs the program setpriv")
+    cluster = connect.Cluster(ray_cluster.address, run_name)
+    try:
+        node = next(n for n in cluster.nodes if n.address == ray_cluster.nodes[0])
+        pid = cluster.open([node])[node.id]["ok"]["pid"]
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert re.findall(r"Cap(?:Prm|Eff|Bnd):\t(\w+)", status) == ["0" * 16] * 3
+    finally:
+        cluster.close()
+
+
+# What happens to drivers, with leave to go on without them.
+
+DELAY_MS = 8
+
+
+class Events(NamedTuple):
+    """A run in whose second measurement a driver is killed; in the fourth a node is gone, and after the fifth
+    dbdyno itself is killed."""
+
+    run: Run
+    extra: str
+    """The address of the node that is gone."""
+    is_far: bool
+    """Its packets took longer."""
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cluster: RayCluster) -> Events:
     if ray_cluster.network is None:
         pytest.skip("needs network namespaces: root, and the program ip")
+    bench = bench_at(tmp_path_factory.mktemp("events"), server)
     with contextlib.ExitStack() as stack:
         network = Network((ray_cluster.network, ray_cluster.host))
         stack.callback(network.close)
         number = random.SystemRandom().randrange(100, 250)
         address = network.host(number)
+        end = ray_cluster.end_of(address)
         extra = JoinedNode(ray_cluster.address, address, ray_cluster.temp, network.within(number))
         stack.callback(extra.close)
         extra.ready()
-        more = ("--sessions", "4", "--repeats", "3", "--measure", "3s", "--degrade", "--drivers", "4")
+        is_far = delayed(end, DELAY_MS)
+        more = ("--sessions", "4", "--repeats", "20", "--measure", "2500ms", "--degrade", "--drivers", "4")
         with bench.background(*words(server, ray_cluster, *more)) as process:
             measuring(bench, server, 1)
-            link(ray_cluster.end_of(address), "down")
+            first, *others = [actor_of(server, ray_cluster, n) for n in (2, 3, 4)]
+            os.kill(first, signal.SIGKILL)
+            measuring(bench, server, 3)
+            link(end, "down")  # and its raylet is killed: nobody says so, there is only silence
             os.kill(extra.raylet, signal.SIGKILL)
-            assert process.wait(120) == 0
-        link(ray_cluster.end_of(address), "up")
-        eventually(lambda: sessions(server) == 0)
-    run = last(bench)
-    assert statuses(run) == ["ok", "invalid", "ok"]
-    lost, after = (run.read_cell(c) for c in run.cells()[1:])
-    assert str(lost.meta.reason).startswith(f"driver {address} is lost: ")
-    assert after.tables["drivers"]["host"].to_list() == ray_cluster.nodes
+            measuring(bench, server, 5)
+            eventually(lambda: sessions(server) == 4)  # those of the node that is gone are not among them
+            process.kill()
+            eventually(lambda: sessions(server) == 0)
+            eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in others))
+        link(end, "up")
+    return Events(last(bench), address, is_far)
 
 
-def test_one_driver_and_three_make_the_same_calls(
-    bench: Bench, server: PlainServer, ray_cluster: RayCluster
+def test_a_lost_driver_makes_a_measurement_invalid_and_the_others_go_on(
+    events: Events, ray_cluster: RayCluster
 ) -> None:
-    """What is due is the same whoever makes it, and both make all of it."""
-    due = []
-    for drivers in ("1", "3"):
-        more = ("--sessions", "6", "--rate", "40", "--measure", "3s", "--drivers", drivers)
-        done = bench.dbdyno(*words(server, ray_cluster, *more))
-        assert done.returncode == 0, done.stderr + done.stdout
-        tables = last(bench).read_cell(last(bench).cells()[0]).tables
-        assert tables["drivers"].height == int(drivers)
-        made = tables["sessions"].select(pl.sum("calls", "errors")).row(0)
-        due.append((tables["pace"]["arrivals"].sum(), *made))
-    assert due[0] == due[1]
-    assert due[0][0] == due[0][1] > 0
+    assert statuses(events.run)[:3] == ["ok", "invalid", "ok"]
+    first, lost, after = (events.run.read_cell(c) for c in events.run.cells()[:3])
+    assert first.tables["drivers"]["host"].to_list() == sorted([*ray_cluster.nodes, events.extra])
+    assert lost.tables["drivers"].filter(status="lost")["host"].to_list() == ray_cluster.nodes[:1]
+    assert lost.meta.reason == f"driver {ray_cluster.nodes[0]} is lost: the actor's process ended"
+    assert after.tables["drivers"]["host"].to_list() == sorted([*ray_cluster.nodes[1:], events.extra])
+    assert after.tables["sessions"].height == 4
 
 
-def test_a_killed_conductor_leaves_no_session_and_no_actor(
-    bench: Bench, server: PlainServer, ray_cluster: RayCluster
-) -> None:
-    more = ("--sessions", "6", "--measure", "60s")
+def test_a_node_that_is_gone(events: Events, ray_cluster: RayCluster) -> None:
+    """Its sessions are ended by the server's keepalive."""
+    assert statuses(events.run)[3:5] == ["invalid", "ok"]
+    lost, after = (events.run.read_cell(c) for c in events.run.cells()[3:5])
+    assert str(lost.meta.reason).startswith(f"driver {events.extra} is lost: ")
+    assert after.tables["drivers"]["host"].to_list() == ray_cluster.nodes[1:]
+    assert after.tables["sessions"].height == 4
+
+
+def test_a_killed_conductor_leaves_no_session_and_no_actor(events: Events) -> None:
+    """Which was waited for; and what was measured before can be read."""
+    assert 5 <= len(events.run.cells()) < 20
+
+
+def test_a_node_behind_a_delay(events: Events) -> None:
+    if not events.is_far:
+        pytest.skip("needs netem in the kernel, and the program tc")
+    drivers = events.run.read_cell(events.run.cells()[0]).tables["drivers"].sort("round_trip_ns")
+    far = drivers.row(-1, named=True)
+    assert far["host"] == events.extra
+    assert far["round_trip_ns"] >= DELAY_MS * MS
+    assert far["clock_bound_ns"] >= DELAY_MS * MS // 2
+
+
+# The same without leave to go on.
+
+
+@pytest.fixture(scope="module")
+def ending(tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cluster: RayCluster) -> Run:
+    """In the first measurement a link is down for three seconds, in the second a driver is killed."""
+    bench = bench_at(tmp_path_factory.mktemp("ending"), server)
+    more = ("--sessions", "3", "--repeats", "3", "--measure", "7s")
     with bench.background(*words(server, ray_cluster, *more)) as process:
-        eventually(lambda: _calls(server) > MANY)
-        actors = [actor_of(server, ray_cluster, n) for n in (2, 3, 4)]
-        process.kill()
-        eventually(lambda: sessions(server) == 0)
-        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in actors))
+        if ray_cluster.network is not None:
+            eventually(lambda: _calls(server) > MANY)
+            time.sleep(1)  # into the window
+            _down_for(ray_cluster.end_of(ray_cluster.nodes[1]), 3)
+        measuring(bench, server, 1)
+        os.kill(actor_of(server, ray_cluster, 4), signal.SIGKILL)
+        assert process.wait(120) == 5
+    assert sessions(server) == 0
+    return last(bench)
 
 
-def test_a_link_that_is_down_for_three_seconds(
-    bench: Bench, server: PlainServer, ray_cluster: RayCluster
-) -> None:
+def _down_for(end: str, seconds: float) -> None:
+    link(end, "down")
+    try:
+        time.sleep(seconds)
+    finally:
+        link(end, "up")
+
+
+def test_a_link_that_is_down_for_three_seconds(ending: Run, ray_cluster: RayCluster) -> None:
     """Calls of that host take as long; nothing is lost, and nothing is made up."""
     if ray_cluster.network is None:
         pytest.skip("needs network namespaces: root, and the program ip")
-    end = ray_cluster.end_of(ray_cluster.nodes[1])
-    with bench.background(*words(server, ray_cluster, "--sessions", "3", "--measure", "9s")) as process:
-        eventually(lambda: _calls(server) > MANY)
-        time.sleep(1)  # into the window
-        link(end, "down")
-        try:
-            time.sleep(3)
-        finally:
-            link(end, "up")
-        assert process.wait(120) == 0
-    run = last(bench)
-    assert statuses(run) == ["ok"]
-    longest = run.read_cell(run.cells()[0]).tables["sessions"]["max_ns"].to_list()
+    assert statuses(ending)[0] == "ok"
+    longest = cells(ending)[0]["sessions"]["max_ns"].to_list()
     assert longest[1] > 2_900_000_000
     assert max(longest[0], longest[2]) < 2_900_000_000
+
+
+def test_without_leave_to_go_on_the_run_ends_and_can_be_read(ending: Run) -> None:
+    assert statuses(ending) == ["ok", "invalid"]
+    assert "is lost: the actor's process ended" in str(ending.info.reason)

@@ -22,21 +22,13 @@ from dbdyno.model.data_sources.drivers import with_host
 from dbdyno.model.errors import HostLost
 from dbdyno.model.protocols import Load
 from dbdyno.model.tables import from_core
-from tests.agents import OtherClock, agent
+from tests.agents import INSTANTS, OtherClock, agent
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.db
 S = 1_000_000_000
 NAME = "dbdyno-remote-test"
 AHEAD_NS, DRIFT = 5 * S // 2, 200e-6
-INSTANTS = {
-    "sessions": {"began_ns", "first_start_ns", "last_end_ns"},
-    "calls": {"start_ns", "due_ns"},
-    "tasks": {"before_ns", "after_ns"},
-    "counters": {"before_ns", "after_ns"},
-    "host": {"before_ns", "after_ns"},
-}
-"""As the schema's words say, read by eye."""
 
 
 def other_clock(channel: remote.Channel) -> OtherClock:

@@ -101,7 +101,16 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Wai
         held_by_each.doing("select pg_advisory_lock(4711)"): ("Lock", "advisory"),
     }
     eventually(lambda: all(held_by_each.label(pid) == label for pid, label in expected.items()))
-    watch, tables = _watched(_spec(held_by_each, sessions=[[n, pid] for n, pid in enumerate(expected)]))
+    shares: dict[str, float] = {}
+
+    def meanwhile(watch: _core.Watch) -> None:
+        time.sleep(1)
+        shares.update(
+            eventually(watch.latest)
+        )  # none in a second: a busy machine
+
+    spec = _spec(held_by_each, sessions=[[n, pid] for n, pid in enumerate(expected)])
+    watch, tables = _watched(spec, meanwhile=meanwhile)
     assert watch.source_status()["wait event word"] == ("ok", "")
     samples = tables["samples"]
     for pid, label in expected.items():
@@ -111,7 +120,6 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Wai
         of = samples.filter(MEMORY & (pl.col("pid") == pid))
         assert of["task_state"].mode().to_list() == ["S"]  # a lock waiter looks for deadlocks once
         assert of["start_ticks"].n_unique() == 1
-    shares = watch.latest()
     woken = {"run or queue"}  # a lock waiter looks for deadlocks once: a busy machine makes it wait
     assert set(shares) - woken == {"Client:ClientRead", "Timeout:PgSleep", "Lock:relation", "Lock:advisory"}
     assert shares["Client:ClientRead"] == pytest.approx(0.4, abs=0.05)
