@@ -108,7 +108,12 @@ def _cluster(place: Path, controller_pid: int) -> None:
         client, made = free_port(), Cluster()
         stack.callback(made.shutdown)
         made.add_node(
-            node_ip_address=host, temp_dir=temp, no_monitor=True, ray_client_server_port=client, **_COMMON
+            node_ip_address=host,
+            temp_dir=temp,
+            no_monitor=True,
+            ray_client_server_port=client,
+            **_COMMON,
+            **_ports(),
         )
         nodes = {n: f"127.0.0.{n + 1}" if network is None else network.host(n) for n in WORKERS}
         within = {n: [] if network is None else network.within(n) for n in WORKERS}
@@ -134,7 +139,8 @@ def _join(address: str, ip: str, temp: str) -> None:
     from ray._private.node import Node
     from ray._private.parameter import RayParams
 
-    params = RayParams(gcs_address=address, redis_address=address, node_ip_address=ip, num_gpus=0, **_COMMON)
+    common = _COMMON | _ports()
+    params = RayParams(gcs_address=address, redis_address=address, node_ip_address=ip, num_gpus=0, **common)
     params.update_if_absent(raylet_socket_name=f"{temp}/r-{ip}", plasma_store_socket_name=f"{temp}/p-{ip}")
     params.update_if_absent(min_worker_port=0, max_worker_port=0, node_manager_port=0)
     node = Node(params, head=False, shutdown_at_exit=True, spawn_reaper=False)
@@ -142,6 +148,12 @@ def _join(address: str, ip: str, temp: str) -> None:
     print(raylet.process.pid, flush=True)
     sys.stdin.read()
     node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
+
+
+def _ports() -> dict[str, int]:
+    """For processes that a node waits for briefly, however busy the machine is, to hear their ports."""
+    kinds = ("metrics_agent", "metrics_export", "runtime_env_agent")
+    return {f"{kind}_port": free_port() for kind in kinds} | {"dashboard_agent_listen_port": free_port()}
 
 
 def _patiently() -> None:

@@ -105,9 +105,7 @@ def test_known_waits_read_from_memory_are_what_the_server_says(held_by_each: Wai
 
     def meanwhile(watch: _core.Watch) -> None:
         time.sleep(1)
-        shares.update(
-            eventually(watch.latest)
-        )  # none in a second: a busy machine
+        shares.update(eventually(watch.latest))  # none in a second: a busy machine
 
     spec = _spec(held_by_each, sessions=[[n, pid] for n, pid in enumerate(expected)])
     watch, tables = _watched(spec, meanwhile=meanwhile)
