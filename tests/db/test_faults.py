@@ -17,7 +17,7 @@ import pytest
 from tests.db.conftest import QUICK, Bench, eventually
 
 pytestmark = pytest.mark.db
-LONG = ("--measure", "60s", "--settle", "300ms", "--call-target", "50ms", "--no-memory", "--no-snapshots")
+LONG = ("--measure", "60s", "--settle", "300ms", "--no-memory", "--no-snapshots")
 THINKING = ("--call-target", "50ms", "--think", "50ms")  # leaves others the CPUs
 OURS = "state = 'active' and query ~ 'lio|pg_sleep.0.01' and pid <> pg_backend_pid()"
 CALLING = f"select count(*) from pg_stat_activity where {OURS}"
@@ -82,10 +82,10 @@ def test_a_second_ctrl_c_ends_at_once(bench: Bench, tmp_path: Path) -> None:
     eventually(lambda: not bench.ask("select 1 from pg_stat_activity where wait_event = 'PgSleep'"))
 
 
-def test_server_stopped_in_mid_rung(fresh_bench: Bench) -> None:
+def test_server_stopped_in_mid_rung(fresh_bench: Bench, brief: tuple[str, ...]) -> None:
     fresh_bench.dbdyno("server", "start")
     pid = int(fresh_bench.status()["pid"])
-    with fresh_bench.background("run", "lio", "--dsn", fresh_bench.dsn, "--sessions", "2", *LONG) as run:
+    with fresh_bench.background("run", *brief, "--dsn", fresh_bench.dsn, "--sessions", "2", *LONG) as run:
         _into_the_window(fresh_bench)
         os.kill(pid, signal.SIGQUIT)  # immediate shutdown
         _, errors = run.communicate(timeout=120)
@@ -147,11 +147,11 @@ class Proxy:
             sink.shutdown(socket.SHUT_WR)
 
 
-def test_network_cut(bench: Bench) -> None:
+def test_network_cut(bench: Bench, brief: tuple[str, ...]) -> None:
     status = bench.status()
     proxy = Proxy(str(next(Path(str(status["socket"])).glob(".s.PGSQL.*[0-9]"))))
     dsn = bench.with_words(host="127.0.0.1", port=str(proxy.port), sslmode="disable")
-    with bench.background("run", "lio", "--dsn", dsn, "--sessions", "2", *LONG) as run:
+    with bench.background("run", *brief, "--dsn", dsn, "--sessions", "2", *LONG) as run:
         _into_the_window(bench)
         proxy.cut()
         _, errors = run.communicate(timeout=120)

@@ -202,8 +202,8 @@ def test_a_slow_way_is_used_where_the_clock_is_known_well_enough(
     for late_s, measure, code in ((0.03, "1500ms", 2), (0.02, "5s", 0)):
         command = host.command("-o", f"'ProxyCommand={sys.executable} {proxy} %h %p {late_s}'")
         given = [*words(far, host)[:-1], command]
-        asked = ["run", "lio", "--call-target", "20ms", "--measure", measure, "--settle", "200ms", "--json"]
-        done = roots.dbdyno(*asked, "--sessions", "1", *given)
+        asked = ["run", "lio", "--call-target", "20ms", "--think", "50ms", "--settle", "200ms", "--json"]
+        done = roots.dbdyno(*asked, "--measure", measure, "--sessions", "1", *given)
         assert done.returncode == code, done.stderr
         if code:
             assert "the clock of" in done.stderr and "--measure" in done.stderr
@@ -214,7 +214,18 @@ def test_a_slow_way_is_used_where_the_clock_is_known_well_enough(
 
 def started(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *options: str) -> subprocess.Popen[str]:
     """A run of several measurements, in the first of them."""
-    asked = ["run", "lio", "--call-target", "20ms", "--settle", "100ms", "--json", *options]
+    asked = [
+        "run",
+        "lio",
+        "--call-target",
+        "20ms",
+        "--think",
+        "50ms",
+        "--settle",
+        "100ms",
+        "--json",
+        *options,
+    ]
     process = subprocess.Popen(
         roots.words(*asked, *words(far, host)),
         env=roots.env(),
