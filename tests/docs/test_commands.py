@@ -43,7 +43,7 @@ def typed(
     if words[0] == "dbdyno" and words[1] not in alone and not set(command) & set("|<>$"):
         return in_process.dbdyno(tuple(words[1:]), env, cwd)
     return subprocess.run(
-        command, shell=True, cwd=cwd, env=env, capture_output=True, text=True, timeout=120, check=False
+        command, shell=True, cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False
     )
 
 

@@ -297,7 +297,7 @@ def backends(connection: Connection, now_ns: Callable[[], int]) -> list[dict[str
 
 
 CLAIM_KEY = 0x646264796E6F  # "dbdyno" in ASCII
-_PATIENCE_S = 0.5  # a run that has just ended may still be closing
+_PATIENCE_S = 2.0  # a run that has just ended may still be closing, on a busy machine
 
 
 def capacity(connection: Connection) -> Capacity:
