@@ -139,7 +139,7 @@ class Elsewhere:
         return [*self.program.outside, *world, *self.program.python, "-m", "dbdyno", *words]
 
     def dbdyno(
-        self, *words: str, world: Sequence[str] = (), timeout_s: float = 120, **env: str
+        self, *words: str, world: Sequence[str] = (), timeout_s: float = 300, **env: str
     ) -> subprocess.CompletedProcess[str]:
         """Runs it to its end. Raises :class:`subprocess.TimeoutExpired`, when all of it has been ended."""
         with subprocess.Popen(

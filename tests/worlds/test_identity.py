@@ -46,7 +46,7 @@ def asked(dsn: str) -> Presence:
 def asked_in(home: Elsewhere, dsn: str, world: Sequence[str]) -> Presence:
     words = [*home.program.outside, *world, *home.program.python, "-c", ASK, dsn]
     done = subprocess.run(
-        words, env=home.env(), cwd=home.home, capture_output=True, text=True, timeout=60, check=False
+        words, env=home.env(), cwd=home.home, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     return Presence(*json.loads(done.stdout))
