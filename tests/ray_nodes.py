@@ -31,7 +31,7 @@ QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_enable_worker_prestart": "0",
     "RAY_enable_metrics_collection": "0",
-    "RAY_worker_niceness": "0",  # 15 by default: beside other tests nothing would be left for them
+    "RAY_worker_niceness": "0",  # 15 by default: beside other tests nothing would be left
 }
 _COMMON = {
     "num_cpus": 1,
@@ -120,6 +120,7 @@ def _cluster(place: Path, controller_pid: int) -> None:
         shift = [] if network is None else shifted(SHIFTED_S)
         bare = without_rights()
         within[WORKERS[0]] += bare
+        within[WORKERS[1]] += ["env", "RAY_worker_niceness=15"]  # as Ray does by itself
         within[WORKERS[-1]] += shift
         joined = [JoinedNode(str(made.address), ip, temp, within[n]) for n, ip in nodes.items()]
         for node in joined:
@@ -177,7 +178,7 @@ def _patiently() -> None:
 
 def main() -> None:
     what, *arguments = sys.argv[1:]
-    os.environ.update(QUIET)
+    os.environ.update(QUIET | os.environ)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     _patiently()
     if what == "join":

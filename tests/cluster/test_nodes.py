@@ -64,7 +64,7 @@ def test_nodes_have_their_addresses_and_one_is_the_head(ray_cluster: RayCluster,
 
 
 def test_agents_of_root_do_not_give_way_to_others(cluster: Cluster, nodes: list[Node]) -> None:
-    assert {found["nice"] for found in opened(cluster, nodes).values()} == {0}  # Ray's own are at 15
+    assert {found["nice"] for found in opened(cluster, nodes).values()} == {0}  # of one Ray begins at 15
 
 
 def test_bytes_go_there_and_back_in_order(
