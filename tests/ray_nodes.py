@@ -9,6 +9,7 @@ made, otherwise an address on loopback.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import signal
@@ -152,16 +153,17 @@ def _join(address: str, ip: str, temp: str) -> None:
 
 
 def _ports() -> dict[str, int]:
-    """For processes that a node waits for briefly, however busy the machine is, to hear their ports."""
+    """Of a node's agents."""
     kinds = ("metrics_agent", "metrics_export", "runtime_env_agent")
     return {f"{kind}_port": free_port() for kind in kinds} | {"dashboard_agent_listen_port": free_port()}
 
 
 def _patiently() -> None:
-    """A node waits for itself for 30 s only, however busy the machine is."""
+    """A node waits for itself, and for its agents to say their ports, for 30 s only, however busy the machine
+    is. That of the dashboard, which the nodes have not, is said before the agent says so."""
     from ray._private import services
 
-    ask = services.get_node
+    ask, start = services.get_node, services.start_raylet
 
     def answered(*arguments: Any) -> Any:
         until_s = time.monotonic() + 240
@@ -173,7 +175,13 @@ def _patiently() -> None:
                     raise
                 time.sleep(0.2)
 
-    services.get_node = answered
+    def started(*arguments: Any, **named: Any) -> Any:
+        given = inspect.signature(start).bind(*arguments, **named).arguments
+        said = Path(given["session_dir"], f"dashboard_agent_listen_port_{given['node_id']}")
+        said.write_text("-1")
+        return start(*arguments, **named)
+
+    services.get_node, services.start_raylet = answered, started
 
 
 def main() -> None:

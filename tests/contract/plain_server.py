@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from tests.clusters import shared
+from tests.clusters import in_memory, shared
 from tests.ports import free_port
 
 NOBODY = 65534
@@ -113,9 +113,11 @@ def plain_server(
     settings: Mapping[str, str] | None = None,
     hba: Sequence[str] = (),
     files: Mapping[str, bytes] | None = None,
+    *,
+    on_disk: bool = False,
 ) -> Iterator[PlainServer]:
     """A running server; ``files`` are put beside its data, readable by it alone."""
-    home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp"))
+    home = Path(tempfile.mkdtemp(prefix="dyno-", dir="/tmp" if on_disk else in_memory()))
     server = PlainServer(bin_dir, home)
     try:
         for name, content in (files or {}).items():

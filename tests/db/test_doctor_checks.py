@@ -54,7 +54,7 @@ def _sql(found: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def test_direct_io_off_then_asked_for_then_on(servers: Servers, bench: Bench) -> None:
-    with plain_server(servers.bin_dir(18)) as plain:
+    with plain_server(servers.bin_dir(18), on_disk=True) as plain:
         found = checked(bench, "--dsn", plain.dsn)["direct-io"]
         assert found["state"] == "ok" and found["value"].startswith("O_DIRECT seen on 0 of "), found
         plain.ask("alter system set debug_io_direct = 'data'")
@@ -74,7 +74,7 @@ def _restarted(plain: PlainServer) -> None:
 
 
 def test_a_flush_is_timed_only_where_dbdyno_may_write(servers: Servers, bench: Bench) -> None:
-    with plain_server(servers.bin_dir(18)) as plain:
+    with plain_server(servers.bin_dir(18), on_disk=True) as plain:
         before = sorted(p.name for p in plain.data.iterdir())
         refused = checked(bench, "--flush", "--dsn", plain.dsn)["flush"]
         assert (refused["state"], sorted(p.name for p in plain.data.iterdir())) == ("unknown", before)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +12,12 @@ _STORE_BYTES = 80 << 20
 """Of each node: tables of a measurement pass through it."""
 _QUIET = {"RAY_enable_worker_prestart": "0", "RAY_enable_metrics_collection": "0"}
 """Processes and traffic that nothing here is in need of."""
-_AGENTS = (
-    "metrics_agent_port",
-    "metrics_export_port",
-    "runtime_env_agent_port",
-    "dashboard_agent_listen_port",
-)
-"""Of processes of a node, for whose ports it waits so briefly that a busy machine ends it: they are given."""
-_NICENESS = {"RAY_worker_niceness": "0"}
-"""15 by default: a driver would give way to all else on this machine."""
 
 
 def own_cluster(nodes: int, place: str) -> Any:
     """A ``ray.cluster_utils.Cluster``; each node has an address of its own on loopback. It ends with this
     process, however that ends. ``place``: a directory with a short path (paths of sockets are limited)."""
-    os.environ.update(_QUIET | _NICENESS, RAY_TMPDIR=place)  # where `auto` of other programs does not look
+    os.environ.update(_QUIET, RAY_TMPDIR=place)  # where `auto` of other programs does not look
     Path(place, "ray").mkdir(exist_ok=True)
     from ray.cluster_utils import Cluster  # reads the environment
 
@@ -39,18 +28,8 @@ def own_cluster(nodes: int, place: str) -> Any:
         "include_log_monitor": False,
     }
     made = Cluster()
-    ports = _free_ports(nodes * len(_AGENTS))
-    for number in range(nodes):
-        first = {"temp_dir": place, "no_monitor": True} if number == 0 else {"wait": False}
-        agents = {name: ports.pop() for name in _AGENTS}
-        made.add_node(node_ip_address=f"127.0.0.{_FIRST + number}", **common, **agents, **first)
+    made.add_node(node_ip_address=f"127.0.0.{_FIRST}", temp_dir=place, no_monitor=True, **common)
+    for number in range(1, nodes):
+        made.add_node(wait=False, node_ip_address=f"127.0.0.{_FIRST + number}", **common)
     made.wait_for_nodes(timeout=120)
     return made
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("", 0))
-        return [probe.getsockname()[1] for probe in probes]
