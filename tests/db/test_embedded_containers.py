@@ -51,7 +51,7 @@ def dbdyno(
         cwd="/",
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
@@ -174,7 +174,7 @@ def test_a_machine_without_a_user_for_databases_gets_one(fresh_bench: Bench) -> 
     """
     words = ("unshare", "-m", "sh", "-c", script.replace("\n\n", "\n").strip(), "sh", PROGRAM, "server")
     where = {"env": fresh_bench.env, "cwd": fresh_bench.home}
-    done = subprocess.run(words, **where, capture_output=True, text=True, timeout=120, check=False)  # type: ignore[call-overload]
+    done = subprocess.run(words, **where, capture_output=True, text=True, timeout=600, check=False)  # type: ignore[call-overload]
     assert done.returncode == 0, done.stdout + done.stderr
 
 

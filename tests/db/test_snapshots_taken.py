@@ -203,6 +203,20 @@ def check_statements(first: Snapshot, last: Snapshot) -> None:
     assert not [text for text in texts.values() if "dbdyno" in text]
 
 
+@pytest.fixture
+def unattended(any_dsn: str) -> Iterator[None]:
+    """No autovacuum, whose visit to a database is a commit there."""
+    at_work = "select 1 from pg_stat_activity where backend_type = 'autovacuum worker'"
+    with psycopg.connect(any_dsn, autocommit=True) as admin:
+        admin.execute("alter system set autovacuum = off")
+        admin.execute("select pg_reload_conf()")
+        eventually(lambda: not admin.execute(at_work).fetchall())
+        yield
+        admin.execute("alter system reset autovacuum")
+        admin.execute("select pg_reload_conf()")
+
+
+@pytest.mark.usefixtures("unattended")
 def test_transactions_of_pgbench_are_the_commits_less_dbdynos_own(truth: str, tmp_path: Path) -> None:
     script = tmp_path / "one.sql"
     script.write_text("begin;\nselect n from quiet where id = 5;\nend;\n")

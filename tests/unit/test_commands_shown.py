@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from dbdyno import present
 from dbdyno.model import command_words
 from dbdyno.model.plan import Variant
 from dbdyno.model.results import Results
-from dbdyno.present import commands, report, rungs
+from dbdyno.present import charts, commands, report, rungs
 from dbdyno.present.commands_charts import gantt, parallelism, speed_ups
 from dbdyno.present.document import Block, Chart, Section, Table, walk
 from dbdyno.present.media import markdown, text
@@ -129,3 +130,12 @@ def test_work_a_second_is_a_column_where_it_is_no_runs() -> None:
     (row,) = table.rows
     assert row.cells[at].value == pytest.approx(20, rel=0.05)  # 40 files in 2 s
     assert "runs/s" not in [c.head for c in table.columns]
+
+
+def test_executions_shorter_than_the_start_of_a_shell_are_drawn(grid: Results) -> None:
+    """What the shell takes is taken off: nothing is left of each."""
+    none = {n: t.with_columns(low_ns=0, high_ns=0) for n, t in grid.tables.items() if "high_ns" in t.columns}
+    assert none
+    short = replace(grid, tables={**grid.tables, **none})
+    drawn = [c for group in charts.durations(short) for c in group.charts]
+    assert {c.marks for c in drawn if c.id.startswith("distribution")} == {1}

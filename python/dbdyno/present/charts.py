@@ -235,7 +235,8 @@ def distribution(results: Results, series: Series) -> Chart | None:
 
 def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
     """Calls in bins of equal width on a logarithmic axis; a bucket belongs to the bin of its middle."""
-    low, high = max(1.0, number(buckets["low_ns"].min())), number(buckets["high_ns"].max()) + 1
+    low = max(1.0, number(buckets["low_ns"].min()))
+    high = max(low, number(buckets["high_ns"].max())) + 1
     step = math.log(high / low) / _BINS
     middle = ((pl.col("low_ns") + pl.col("high_ns")) / 2).clip(low)
     place = ((middle / low).log() / step).floor().clip(0, _BINS - 1).cast(pl.Int64)
