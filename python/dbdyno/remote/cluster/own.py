@@ -12,12 +12,14 @@ _STORE_BYTES = 80 << 20
 """Of each node: tables of a measurement pass through it."""
 _QUIET = {"RAY_enable_worker_prestart": "0", "RAY_enable_metrics_collection": "0"}
 """Processes and traffic that nothing here is in need of."""
+_NICENESS = {"RAY_worker_niceness": "0"}
+"""Not 15, which a user without rights could not take back."""
 
 
 def own_cluster(nodes: int, place: str) -> Any:
     """A ``ray.cluster_utils.Cluster``; each node has an address of its own on loopback. It ends with this
     process, however that ends. ``place``: a directory with a short path (paths of sockets are limited)."""
-    os.environ.update(_QUIET, RAY_TMPDIR=place)  # where `auto` of other programs does not look
+    os.environ.update(_QUIET | _NICENESS, RAY_TMPDIR=place)  # where `auto` of other programs does not look
     Path(place, "ray").mkdir(exist_ok=True)
     from ray.cluster_utils import Cluster  # reads the environment
 
