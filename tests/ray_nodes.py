@@ -58,7 +58,7 @@ class RayCluster(NamedTuple):
     shifted_s: int
     """The last node's monotonic clock is ahead by so much."""
     bare: bool
-    """The first node has no capabilities."""
+    """The second node has no capabilities."""
 
     def end_of(self, node: str) -> str:
         return f"{self.network}{node.rsplit('.', 1)[1]}"
@@ -120,8 +120,8 @@ def _cluster(place: Path, controller_pid: int) -> None:
         within = {n: [] if network is None else network.within(n) for n in WORKERS}
         shift = [] if network is None else shifted(SHIFTED_S)
         bare = without_rights()
-        within[WORKERS[0]] += bare
-        within[WORKERS[1]] += ["env", "RAY_worker_niceness=15"]  # as Ray does by itself
+        within[WORKERS[0]] += ["env", "RAY_worker_niceness=15"]  # as Ray does by itself
+        within[WORKERS[1]] += bare
         within[WORKERS[-1]] += shift
         joined = [JoinedNode(str(made.address), ip, temp, within[n]) for n, ip in nodes.items()]
         for node in joined:
