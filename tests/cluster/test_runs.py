@@ -308,9 +308,8 @@ def events(tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cl
             link(end, "down")  # and its raylet is killed: nobody says so, there is only silence
             os.kill(extra.raylet, signal.SIGKILL)
             measuring(bench, server, 5)
-            eventually(lambda: sessions(server) == 4)  # those of the node that is gone are not among them
             process.kill()
-            eventually(lambda: sessions(server) == 0)
+            eventually(lambda: sessions(server) == 0)  # nor those of the node that is gone
             eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in others))
         link(end, "up")
     return Events(last(bench), address, is_far)
