@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import polars as pl
 import pytest
 import report_observation as observed
 import report_results as made
@@ -26,3 +28,15 @@ def test_the_text_is_as_it_was_last_looked_at(world: str, text: str, snapshot: S
     console.print(present.summary(results) if text == "summary" else present.details(results, text))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert [line.rstrip() for line in lines] == snapshot
+
+
+def test_the_cross_check_has_its_figures_beside_long_names_of_sources() -> None:
+    results = made.results()
+    longer = pl.col("source").str.replace("^os tasks", "os tasks, ended ones as far as read, driver included")
+    rows = results.tables["data_sources"].with_columns(longer)
+    console = Console(file=io.StringIO(), width=80)
+    console.print(
+        present.details(replace(results, tables={**results.tables, "data_sources": rows}), "cross_check")
+    )
+    heads = console.file.getvalue().splitlines()[1]  # type: ignore[attr-defined]
+    assert {"value", "difference", "verdict"} <= {*heads.split()}

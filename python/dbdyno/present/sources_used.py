@@ -270,7 +270,7 @@ def _why(row: Record) -> Cell:
 
 _COLUMNS: tuple[tuple[Column, Callable[[Record], Cell]], ...] = (
     (Column("quantity"), lambda r: word(quantity(r["quantity"]))),
-    (Column("source"), lambda r: word(r["source"])),
+    (Column("source", wraps=True), lambda r: word(r["source"])),
     (numeric("value"), lambda r: known(r["value"], lambda v: significant(v, 4), r["unit"])),
     (Column("unit", rank=2), lambda r: word(r["unit"])),
     (numeric("difference"), _difference),
