@@ -63,6 +63,10 @@ class Sshd:
         """Processes of sshd that serve one, as the user."""
         return [pid for pid, name in self._processes() if name.startswith("sshd")]
 
+    def agents(self) -> list[int]:
+        """Processes of dbdyno's there."""
+        return [pid for pid, name in self._processes() if name == "dbdyno-agent"]
+
     def names(self) -> list[str]:
         """Programs of the user's processes there."""
         return [name for _, name in self._processes()]

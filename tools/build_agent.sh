@@ -32,7 +32,9 @@ compilers() {  # for the few C files in libraries, and what links
 		command -v musl-gcc > /dev/null || export "CC_$name=cc"
 	else
 		zig=$PWD/build/wheel/bin/python
-		printf '#!/bin/sh\nexec %s -m ziglang cc -target %s-linux-musl "$@"\n' "$zig" "$arch" > build/zig-cc
+		# the target as Rust names it, which the caller adds, is none of zig's
+		printf '#!/bin/sh\nfor word; do shift; case $word in --target=*) ;; *) set -- "$@" "$word" ;; esac; done\nexec %s -m ziglang cc -target %s-linux-musl "$@"\n' \
+			"$zig" "$arch" > build/zig-cc
 		printf '#!/bin/sh\nexec %s -m ziglang ar "$@"\n' "$zig" > build/zig-ar
 		chmod +x build/zig-cc build/zig-ar
 		export "CC_$name=$PWD/build/zig-cc" "AR_$name=$PWD/build/zig-ar"

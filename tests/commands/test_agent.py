@@ -131,6 +131,39 @@ def test_a_watch_reads_tasks_as_one_in_this_process_does() -> None:
         assert watch.source_status()["scheduler trace"][0] == "off"
 
 
+def test_what_a_watch_has_read_lies_on_its_disk_and_comes_whole() -> None:
+    """In a file without a name; rows that are older than live ones are not in memory any more."""
+    ours = os.getpid()
+    spec = {
+        "engine": None,
+        "os": True,
+        "tasks": [{"pid": ours, "tid": ours, "role": "driver"}],
+        "trace": "off",
+        "task_interval_ms": 100,
+    }
+    with agent(lambda channel: channel, "--live-s", "0.3") as (made, channel):
+        watch = remote.RemoteWatch(made, remote.HostClock(made.clock), spec)
+        begin_ns = _core.now_ns()
+        watch.start(begin_ns, begin_ns + 60_000_000_000)
+        status, place = watch.source_status()["samples on disk"]
+        assert status == "ok", place
+
+        def spooled() -> int:
+            files = [f for f in Path(f"/proc/{channel.pid}/fd").iterdir() if place in str(f.readlink())]
+            return sum(f.stat().st_size for f in files if f.stat().st_nlink == 0)
+
+        eventually(lambda: spooled() > 0)
+        sizes = spooled()
+        eventually(lambda: spooled() > sizes)
+        watch.stop()
+        for _ in range(2):  # it may be asked for again
+            read = from_core("tasks", watch.tables()["tasks"]).filter(tid=ours)["before_ns"]
+            assert read[0] < begin_ns + 2_000_000_000
+            assert read.is_sorted() and read.n_unique() == len(read) >= 5
+        later = from_core("tasks", watch.recent(_core.now_ns())["tasks"])
+        assert later.is_empty()
+
+
 @pytest.mark.parametrize(
     "bytes_",
     [

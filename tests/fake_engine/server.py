@@ -235,6 +235,9 @@ class FakeServer:
     def backends(self) -> pl.DataFrame:
         return rows("backends", backends.rows(self._asked()))
 
+    def end_left(self, pids: Sequence[int]) -> int:
+        return len(pids)
+
     def watch(self, spec: Mapping[str, Any]) -> Watch:
         if spec.get("adopt"):
             return FakeWatch(self._here(), spec, backends.chooser(spec.get("filter", {})))

@@ -133,4 +133,7 @@ class SecondServer:
         found = [t for t in tasks(GUESTS, now_ns + 1) if t.is_there(now_ns)]
         return rows("backends", [row | {"pid": t.pid, "tid": t.tid} for t in found if t.pid == SERVER])
 
+    def end_left(self, pids: Sequence[int]) -> int:
+        return len(pids)
+
     def close(self) -> None: ...

@@ -23,6 +23,8 @@ from tests.waiting import eventually
 pytestmark = [pytest.mark.db, pytest.mark.root, needs_root, needs_sshd]
 FAR = [*in_namespaces(pid=True, net=True), "sh", "-c", '"$@"; exit $?', "sh"]
 """With a shell for its first process: a server would take orphans of sshd for backends that crashed."""
+WATCHED = """select count(*) from pg_stat_activity
+    where application_name ~ '^dbdyno activity [0-9]+$' and clock_timestamp() - backend_start > '1.5s'"""
 RUN = ("run", "lio", "--call-target", "20ms", "--measure", "1500ms", "--settle", "200ms", "--json")
 
 
@@ -121,6 +123,29 @@ def test_observe_doctor_snapshot_and_memory(roots: Elsewhere, far: ServerElsewhe
     assert taken.returncode == 0, taken.stderr
     memory = roots.dbdyno("memory", "--json", *words(far, host))
     assert memory.returncode == 0, memory.stderr
+    eventually(lambda: nothing_stays(far, host))
+
+
+def test_a_host_behind_another_is_reached_as_the_configuration_says(
+    roots: Elsewhere, far: ServerElsewhere, host: Sshd, tmp_path: Path
+) -> None:
+    """An alias with port, user and key, by way of a second host."""
+    common = f"""  HostName {host.host}
+  Port {PORT}
+  User {host.user}
+  IdentityFile {host.place}/key
+  IdentitiesOnly yes
+  UserKnownHostsFile {host.place}/known
+"""
+    config = tmp_path / "config"
+    config.write_text(f"Host gate\n{common}Host db\n{common}  ProxyJump gate\n")
+    ssh = tmp_path / "ssh"  # the jump is an ssh, too, and has to have the same configuration
+    ssh.write_text(f'#!/bin/sh\nexec ssh -F {config} "$@"\n')
+    ssh.chmod(0o755)
+    given = ["--dsn", far.tcp, "--server-ssh", "db", "--ssh-command", str(ssh)]
+    done = roots.dbdyno("doctor", "--json", *given)
+    assert done.returncode == 0, done.stderr
+    assert {s["name"]: s["state"] for s in json.loads(done.stdout)["sources"]}["os tasks"] == "on"
     eventually(lambda: nothing_stays(far, host))
 
 
@@ -236,10 +261,7 @@ def started(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *options: str) -
         text=True,
     )
     with psycopg.connect(far.unix, autocommit=True) as control:
-        activity = """select count(*) from pg_stat_activity
-            where application_name ~ '^dbdyno activity [0-9]+$'
-            and clock_timestamp() - backend_start > '1.5s'"""
-        eventually(lambda: process.poll() is not None or control.execute(activity).fetchone() != (0,))
+        eventually(lambda: process.poll() is not None or control.execute(WATCHED).fetchone() != (0,))
     return process
 
 
@@ -263,6 +285,33 @@ def test_a_way_that_breaks_costs_its_measurement_alone(
     first, second = json.loads(out)["windows"]
     assert first["status"] == "invalid" and "is lost" in first["reason"], first
     assert second["status"] == "ok", second
+    eventually(lambda: nothing_stays(far, host))
+
+
+def test_an_observation_goes_on_after_its_agent_was_killed(
+    roots: Elsewhere, far: ServerElsewhere, host: Sshd
+) -> None:
+    """The gap is a window that is marked, and those after it are whole."""
+    process = subprocess.Popen(
+        roots.words("observe", "--for", "16s", "--window", "4s", "--json", *words(far, host)),
+        env=roots.env(),
+        cwd=roots.home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with psycopg.connect(far.unix, autocommit=True) as control:
+        eventually(lambda: process.poll() is not None or control.execute(WATCHED).fetchone() != (0,))
+    for pid in host.agents():
+        os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    windows = json.loads(out)["windows"]
+    marked = [w for w in windows if w["status"] == "invalid"]
+    assert [w for w in marked if "is lost" in w["reason"]], windows
+    assert windows[-1]["status"] != "invalid", windows
+    assert "the server's host is back after" in err
     eventually(lambda: nothing_stays(far, host))
 
 

@@ -190,7 +190,7 @@ fn stat(path: &Path) -> io::Result<Value> {
 
 /// (type, bytes, of which users may have so many).
 #[allow(clippy::unnecessary_cast, clippy::cast_lossless, clippy::useless_conversion)] // types differ by C library
-fn filesystem(path: &Path) -> io::Result<(i64, u64, u64)> {
+pub fn filesystem(path: &Path) -> io::Result<(i64, u64, u64)> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut about: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `path` ends with NUL, `about` is valid for writing.

@@ -9,6 +9,8 @@ mod load_ops;
 mod outbox;
 mod pattern;
 mod serve;
+mod spool;
+mod spooled;
 mod things;
 mod watch_ops;
 
@@ -22,7 +24,7 @@ use std::time::Duration;
 
 use serve::Conversation;
 
-const SILENCE_S: f64 = 10.0;
+const SILENCE: Duration = Duration::from_secs(10);
 /// So long loads may take to end. Their connections are broken by then; it is for what they cancel.
 const END: Duration = Duration::from_secs(5);
 const NO_FRAME: i32 = 2;
@@ -31,25 +33,32 @@ const SIGNALS: [i32; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let silence_s = match arguments[..] {
-        [] => Some(SILENCE_S),
-        ["--silence-s", seconds] => seconds.parse().ok(),
-        ["--version"] => {
-            println!("dbdyno-agent {} protocol {}", host::PRODUCT, host::PROTOCOL);
-            return;
+    if arguments == ["--version"] {
+        println!("dbdyno-agent {} protocol {}", host::PRODUCT, host::PROTOCOL);
+        return;
+    }
+    let mut silence = SILENCE;
+    for option in arguments.chunks(2) {
+        match (&*option[0], option.get(1).and_then(|text| seconds(text))) {
+            ("--silence-s", Some(given)) => silence = given,
+            ("--live-s", Some(given)) => spooled::set_live(given),
+            _ => {
+                say("usage: dbdyno-agent [--version | --silence-s SECONDS | --live-s SECONDS]");
+                exit(NO_FRAME);
+            }
         }
-        _ => None,
-    };
-    let silence = silence_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
-    let Some(silence) = silence else {
-        say("usage: dbdyno-agent [--version | --silence-s SECONDS]");
-        exit(NO_FRAME);
-    };
+    }
     serve(silence);
 }
 
+fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.parse().ok()?).ok()
+}
+
 fn serve(silence: Duration) {
+    // as ps and top show it: started by its descriptor, it would be called after that
+    // SAFETY: a text that ends with NUL.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"dbdyno-agent".as_ptr()) };
     let signals = blocked();
     // SAFETY: the descriptors are this process's own, and nobody else uses them.
     let (input, output) = unsafe { (File::from_raw_fd(0), File::from_raw_fd(1)) };

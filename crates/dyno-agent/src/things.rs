@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dyno_drive::Phases;
-use dyno_observe::Watch;
 use dyno_observe::pulse::Pulse;
 
 use crate::answer::Fault;
+use crate::spooled::Spooled;
 
 /// What a client has made.
 #[derive(Clone)]
 pub enum Thing {
     Load(Arc<dyn Phases>),
-    Watch(Arc<Watch>),
+    Watch(Arc<Spooled>),
     Pulse(Arc<Pulse>),
 }
 
@@ -46,7 +46,7 @@ impl Things {
         }
     }
 
-    pub fn watch(&self, number: u64) -> Result<Arc<Watch>, Fault> {
+    pub fn watch(&self, number: u64) -> Result<Arc<Spooled>, Fault> {
         match self.get(number) {
             Some(Thing::Watch(watch)) => Ok(watch),
             _ => Err(none("watch", number)),
@@ -87,7 +87,7 @@ impl Things {
 fn end(thing: &Thing) {
     match thing {
         Thing::Load(load) => load.abort(),
-        Thing::Watch(watch) => watch.stop(),
+        Thing::Watch(spooled) => spooled.watch.stop(),
         Thing::Pulse(_) => (),
     }
 }

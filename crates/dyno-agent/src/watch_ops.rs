@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Fault, Outcome};
+use crate::spooled::Spooled;
 use crate::things::{Thing, Things};
 
 /// See the README.
@@ -28,7 +29,7 @@ pub enum WatchOp {
     #[serde(rename = "watch.source_status")]
     SourceStatus { of: u64 },
     #[serde(rename = "watch.tables")]
-    Tables { of: u64 },
+    Tables { of: u64, part: usize },
     #[serde(rename = "watch.recent")]
     Recent { of: u64, since_ns: i64 },
     #[serde(rename = "pulse.new")]
@@ -48,24 +49,24 @@ pub fn work(op: WatchOp, things: &Things) -> Outcome {
     Ok(match op {
         WatchOp::New { spec } => {
             let watch = dyno_core::watch(spec).map_err(plain)?;
-            json!(things.add(Thing::Watch(Arc::new(watch)))).into()
+            json!(things.add(Thing::Watch(Arc::new(Spooled::new(watch))))).into()
         }
         WatchOp::Start { of, t0_ns, t1_ns } => {
             things.watch(of)?.start(t0_ns, t1_ns).map_err(plain)?;
             Answer::default()
         }
         WatchOp::Stop { of } => {
-            things.watch(of)?.stop();
+            things.watch(of)?.watch.stop();
             Answer::default()
         }
         WatchOp::Latest { of } => {
-            let shares: BTreeMap<_, _> = things.watch(of)?.latest().into_iter().collect();
+            let shares: BTreeMap<_, _> = things.watch(of)?.watch.latest().into_iter().collect();
             json!(shares).into()
         }
-        WatchOp::Trouble { of } => json!(things.watch(of)?.trouble()).into(),
+        WatchOp::Trouble { of } => json!(things.watch(of)?.watch.trouble()).into(),
         WatchOp::SourceStatus { of } => json!(things.watch(of)?.source_status()).into(),
-        WatchOp::Tables { of } => Answer::tables(&things.watch(of)?.tables()),
-        WatchOp::Recent { of, since_ns } => Answer::tables(&things.watch(of)?.recent(since_ns)),
+        WatchOp::Tables { of, part } => things.watch(of)?.part(part)?,
+        WatchOp::Recent { of, since_ns } => Answer::tables(&things.watch(of)?.watch.recent(since_ns)),
         WatchOp::PulseNew {} => {
             let pulse = Pulse::new().map_err(plain)?;
             json!(things.add(Thing::Pulse(Arc::new(pulse)))).into()

@@ -72,11 +72,17 @@ impl Table {
     /// # Panics
     /// When lengths differ: a defect of the caller.
     pub fn new(name: &'static str, columns: Vec<(&'static str, Column)>) -> Self {
-        let rows = columns.first().map_or(0, |(_, c)| c.len());
-        for (column, values) in &columns {
+        let table = Self { name, columns };
+        let rows = table.rows();
+        for (column, values) in &table.columns {
             assert_eq!(values.len(), rows, "table {name}, column {column}");
         }
-        Self { name, columns }
+        table
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.columns.first().map_or(0, |(_, c)| c.len())
     }
 }
 

@@ -93,6 +93,15 @@ impl BlockedRows {
         (self.asked, self.trouble.as_deref())
     }
 
+    /// Table `blocked` of answers before `before_ns`; they are forgotten.
+    pub fn take(&mut self, before_ns: i64) -> Table {
+        let first = self.rows.partition_point(|r| r.asked.after_ns < before_ns);
+        let later = self.rows.split_off(first);
+        let table = self.table(i64::MIN);
+        self.rows = later;
+        table
+    }
+
     /// Table `blocked`.
     pub fn table(&self, since_ns: i64) -> Table {
         let from = self.rows.partition_point(|r| r.asked.after_ns < since_ns);

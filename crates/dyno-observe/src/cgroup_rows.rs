@@ -155,6 +155,15 @@ impl GroupRows {
         }
     }
 
+    /// Reads that were done before `before_ns`; they are forgotten.
+    pub fn take(&mut self, before_ns: i64) -> Table {
+        let first = self.rows.partition_point(|r| r.bracket.after_ns < before_ns);
+        let later = self.rows.split_off(first);
+        let table = self.table(i64::MIN);
+        self.rows = later;
+        table
+    }
+
     /// Reads that were done at or after `since_ns`.
     pub fn table(&self, since_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.bracket.after_ns < since_ns);

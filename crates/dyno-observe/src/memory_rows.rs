@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::sample_rows::{Taken, taken_since};
+use crate::sample_rows::{Taken, taken_later, taken_since};
 use crate::status::Status;
 use crate::task::Task;
 
@@ -40,6 +40,17 @@ impl MemoryRows {
     pub fn append(&mut self, taken: &mut Vec<Taken>, rows: &mut Vec<Row>) {
         self.taken.append(taken);
         self.rows.append(rows);
+    }
+
+    /// Takes away what was read at or after `since_ns`, to be given back with [`MemoryRows::give_back`].
+    pub fn later(&mut self, since_ns: i64) -> (Vec<Row>, Vec<Taken>) {
+        let rows = self.rows.len() - self.since(since_ns).len();
+        (self.rows.split_off(rows), taken_later(&mut self.taken, since_ns))
+    }
+
+    /// In place of what there is.
+    pub fn give_back(&mut self, (rows, taken): (Vec<Row>, Vec<Taken>)) {
+        (self.rows, self.taken) = (rows, taken);
     }
 
     /// Rows that were read at or after `since_ns`.

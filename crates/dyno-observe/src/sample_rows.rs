@@ -74,6 +74,17 @@ impl SampleRows {
         self.taken.push(taken);
     }
 
+    /// Takes away what was done at or after `since_ns`, to be given back with [`SampleRows::give_back`].
+    pub fn later(&mut self, since_ns: i64) -> (Vec<Row>, Vec<Taken>) {
+        let rows = self.rows.len() - self.since(since_ns).len();
+        (self.rows.split_off(rows), taken_later(&mut self.taken, since_ns))
+    }
+
+    /// In place of what there is.
+    pub fn give_back(&mut self, (rows, taken): (Vec<Row>, Vec<Taken>)) {
+        (self.rows, self.taken) = (rows, taken);
+    }
+
     /// Rows of samples that were done at or after `since_ns`.
     pub fn since(&self, since_ns: i64) -> &[Row] {
         &self.rows[self.rows.partition_point(|r| r.sql.after_ns < since_ns)..]
@@ -92,4 +103,9 @@ impl SampleRows {
 
 pub fn taken_since(taken: &[Taken], since_ns: i64) -> &[Taken] {
     &taken[taken.partition_point(|t| t.end_ns < since_ns)..]
+}
+
+pub fn taken_later(taken: &mut Vec<Taken>, since_ns: i64) -> Vec<Taken> {
+    let earlier = taken.len() - taken_since(taken, since_ns).len();
+    taken.split_off(earlier)
 }

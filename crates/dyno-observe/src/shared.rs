@@ -183,6 +183,29 @@ impl Shared {
         })
     }
 
+    /// Gives `of` the rows of both samplers that were read before `before_ns`; they are forgotten.
+    pub fn take_samples<T>(&self, before_ns: i64, of: impl FnOnce(Samples<'_>) -> T) -> T {
+        let (mut sql, mut memory) = (lock(&self.samples), lock(&self.memory));
+        let later = (sql.later(before_ns), memory.later(before_ns));
+        let told = of(Samples {
+            sql: &sql,
+            memory: &memory,
+            names: &self.names,
+            since_ns: i64::MIN,
+        });
+        sql.give_back(later.0);
+        memory.give_back(later.1);
+        told
+    }
+
+    /// Rows of the tracer that were read before `before_ns`; they are forgotten.
+    pub fn take_traced(&self, before_ns: i64) -> Vec<Table> {
+        match &mut *lock(&self.tracer) {
+            Some(Ok(tracer)) => tracer.take_tables(before_ns),
+            _ => Vec::new(),
+        }
+    }
+
     /// See [`crate::Watch::source_status`].
     pub fn source_status(&self) -> BTreeMap<&'static str, (String, String)> {
         let mut told = BTreeMap::new();

@@ -142,6 +142,25 @@ impl TaskRows {
         }
     }
 
+    /// Reads that were done before `before_ns`; they are forgotten. `None`: which of their figures are known
+    /// depends on what is still to be read.
+    pub fn take(&mut self, before_ns: i64) -> Option<Table> {
+        if matches!(self.delays, DelayAccounting::On) {
+            return None;
+        }
+        let first = self.rows.partition_point(|r| r.after_ns < before_ns);
+        let later = self.rows.split_off(first);
+        let alive = self
+            .ended
+            .chunks(2)
+            .take_while(|life| life[1].after_ns < before_ns)
+            .count();
+        let ended_later = self.ended.split_off(2 * alive);
+        let table = self.table(i64::MIN);
+        (self.rows, self.ended) = (later, ended_later);
+        Some(table)
+    }
+
     /// Reads that were done at or after `since_ns`.
     pub fn table(&self, since_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.after_ns < since_ns);

@@ -27,6 +27,9 @@ pub trait Tracer: Send {
     /// `since_ns`.
     fn tables(&self, since_ns: i64) -> Vec<Table>;
 
+    /// The same of rows whose `after_ns` is before `before_ns`; they are forgotten.
+    fn take_tables(&mut self, before_ns: i64) -> Vec<Table>;
+
     /// (status, detail) of the data source "scheduler trace", as of now: ok, or what is missing and the cure.
     fn status(&self) -> (String, String);
 

@@ -209,6 +209,20 @@ impl Watch {
         tables.extend(shared.traced(since_ns));
         tables
     }
+
+    /// The same of reads that were done before `before_ns`, for whoever keeps them elsewhere: they are forgotten here.
+    /// Tables without rows are left out. What depends on reads to come stays, and is in [`Watch::tables`].
+    pub fn take(&self, before_ns: i64) -> Vec<Table> {
+        let shared = &self.shared;
+        let mut tables = shared.take_samples(before_ns, |s| vec![s.samples(), s.sampler()]);
+        tables.push(lock(&shared.blocked).take(before_ns));
+        tables.extend(lock(&shared.tasks).take(before_ns));
+        tables.push(lock(&shared.groups).take(before_ns));
+        tables.extend(shared.host.as_ref().map(|h| lock(h).take(before_ns)));
+        tables.extend(shared.take_traced(before_ns));
+        tables.retain(|table| table.rows() > 0);
+        tables
+    }
 }
 
 impl Drop for Watch {

@@ -188,3 +188,36 @@ fn figures_out_of_range_are_refused() {
         assert!(matches!(Watch::new(wrong, Ok(None)), Err(Error::Spec(_))));
     }
 }
+
+#[test]
+fn rows_that_are_taken_are_gone_and_together_with_the_others_are_all() {
+    let session = Sleeper::new();
+    let pid = session.pid();
+    let spec = Spec {
+        sessions: vec![(0, TaskId::main(pid))],
+        host: true,
+        ..spec()
+    };
+    let probe = scripted(move |rows| {
+        rows.push(backend(pid));
+        Ok(())
+    });
+    let (watch, t0, t1) = run(spec, probe, 500);
+    let middle = i64::midpoint(t0, t1);
+    let rows = |tables: &[Table], name: &str| -> Vec<Option<i64>> {
+        let found = tables.iter().filter(|t| t.name == name);
+        let at = if name == "samples" { "sql_after_ns" } else { "after_ns" };
+        found.flat_map(|t| numbers(t, at)).collect()
+    };
+    let whole = watch.tables();
+    let taken = watch.take(middle);
+    let left = watch.tables();
+    for name in ["tasks", "host", "samples"] {
+        let (first, second) = (rows(&taken, name), rows(&left, name));
+        assert!(!first.is_empty() && !second.is_empty(), "{name}");
+        assert!(first.iter().all(|at| *at < Some(middle)), "{name}");
+        assert!(second.iter().all(|at| *at >= Some(middle)), "{name}");
+        assert_eq!([first, second].concat(), rows(&whole, name), "{name}");
+    }
+    assert!(watch.take(i64::MIN).is_empty(), "tables without rows are left out");
+}

@@ -172,6 +172,26 @@ impl Rows {
         Table::new("wait_times", columns)
     }
 
+    /// Takes away what was read from the first read at or after `since_ns` on, to be given back with
+    /// [`Rows::give_back`].
+    pub fn later(&mut self, since_ns: i64) -> Self {
+        let first = self.first(since_ns);
+        Self {
+            keys: Vec::new(),
+            reads: self.reads.split_off(first),
+            labels: later(&mut self.labels, first),
+            durations: later(&mut self.durations, first),
+            calls: later(&mut self.calls, first),
+            sizes: later(&mut self.sizes, first),
+        }
+    }
+
+    /// In place of what there is.
+    pub fn give_back(&mut self, later: Self) {
+        let keys = std::mem::take(&mut self.keys);
+        *self = Self { keys, ..later };
+    }
+
     fn first(&self, since_ns: i64) -> usize {
         let later = self.reads.iter().position(|r| r.after_ns >= since_ns); // the end of a task may lie far back
         later.unwrap_or(self.reads.len())
@@ -200,6 +220,15 @@ impl Rows {
             ("session", Column::I64(keys.iter().map(|k| k.session).collect())),
         ]
     }
+}
+
+/// Those of read `first` and later, numbered anew.
+fn later<T>(parts: &mut Vec<Part<T>>, first: usize) -> Vec<Part<T>> {
+    let mut later = parts.split_off(parts.partition_point(|p| (p.read as usize) < first));
+    for part in &mut later {
+        part.read -= first as u32;
+    }
+    later
 }
 
 /// Columns of labels and statements.

@@ -341,6 +341,13 @@ impl Tracer for Trace {
         tables
     }
 
+    fn take_tables(&mut self, before_ns: i64) -> Vec<Table> {
+        let later = self.rows.later(before_ns);
+        let tables = self.tables(i64::MIN);
+        self.rows.give_back(later);
+        tables
+    }
+
     fn status(&self) -> (String, String) {
         let told = |status: Status, detail: String| (status.as_str().to_owned(), detail);
         if let Some(lost) = self.lost() {

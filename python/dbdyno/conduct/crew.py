@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
+from weakref import WeakSet
 
 from dbdyno.conduct.cluster import Address, Host, Hosts, hosts_of
 from dbdyno.conduct.hosts import unclear_clock
@@ -13,7 +14,7 @@ from dbdyno.engines import network_address
 from dbdyno.kernel.processes import boot_id
 from dbdyno.model.cluster import ClusterSpec, yielding
 from dbdyno.model.errors import HostLost, NotAvailable, TargetError, UsageError
-from dbdyno.model.protocols import Load
+from dbdyno.model.protocols import Listing, Load
 from dbdyno.model.raw import RawCell
 from dbdyno.model.units import counted
 from dbdyno.plan.spread import spread
@@ -33,6 +34,7 @@ class Crew:
         self.machine = machine
         """The server's host; None: this one, or one that is not seen."""
         self._left = list(drivers)
+        self._loads: WeakSet[SpreadLoad] = WeakSet()
         self._news: str | None = None
 
     def make_load(self, engine: str, specification: Mapping[str, Any]) -> Load:
@@ -44,7 +46,13 @@ class Crew:
             self._spec.per_driver,
         )
         drivers = [_driver(h, size) for h, size in zip(self._left, sizes, strict=True)]
-        return SpreadLoad(drivers, engine, specification)
+        load = SpreadLoad(drivers, engine, specification)
+        self._loads.add(load)
+        return load
+
+    def left_by(self, host: str) -> list[int]:
+        """The server's processes for sessions of that driver: a long statement goes on without it."""
+        return [pid for load in self._loads for pid in load.left_by(host)]
 
     def lose(self, error: HostLost) -> str:
         """That host drives no more; why, in words."""
@@ -86,9 +94,18 @@ class Crew:
         return f"{counted(len(names), 'driver')} on the cluster: {shown}{others}"
 
 
-def lost_by(crew: Crew | None) -> Callable[[HostLost], str]:
-    """``Beside.lost``."""
-    return (lambda error: error.message) if crew is None else crew.lose
+def lost_by(crew: Crew | None, listing: Listing | None) -> Callable[[HostLost], str]:
+    """``Beside.lost``; sessions that such a driver left at the server are ended."""
+
+    def lose(error: HostLost) -> str:
+        if crew is None:
+            return error.message
+        if listing is not None and (left := crew.left_by(error.host)):
+            with suppress(TargetError):  # then they end with their statements
+                listing.end_left(left)
+        return crew.lose(error)
+
+    return lose
 
 
 def with_hosts_left(

@@ -80,10 +80,14 @@ def unclear_clock(host: str, bound_ns: int, window_ns: int) -> str | None:
 def unwatched(watch: Watch, host: str, window_ns: int) -> str | None:
     """Why what was watched on another host is of no use; None: it is whole, or was watched here."""
     there = getattr(watch, "there", None)
-    if there is None:
-        return None
-    lost: str | None = there.lost
-    return lost or unclear_clock(host, there.bound_ns, window_ns)
+    return None if there is None else lost_host(watch) or unclear_clock(host, there.bound_ns, window_ns)
+
+
+def lost_host(watch: Watch) -> str | None:
+    """Why the host that is watched is not reached any more; None: it is, or it is this one."""
+    there = getattr(watch, "there", None)
+    lost: str | None = None if there is None else there.lost
+    return lost
 
 
 def lost_in(server: Server, watch: Watch, window_ns: int) -> str | None:

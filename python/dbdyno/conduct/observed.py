@@ -239,6 +239,7 @@ class End:
     lost: bool  # the server went away
     resume: bool = False  # with a new watch, as if it had just begun
     silent: bool = False  # the server did not answer, or came late with it
+    who: str = "the server"  # is away, where it is lost
 
 
 def closed(
@@ -271,7 +272,7 @@ def closed(
         status, reason = "short", f"{max(away).words}: nothing was sampled meanwhile"
         status = "invalid" if 2 * missed >= t1_ns - window.t0_ns else status
     if (unknown := lost_in(server, window.watch, window.t1_ns - window.t0_ns)) is not None:
-        status, reason = "invalid", unknown
+        status, reason, t1_ns = "invalid", unknown, min(window.t1_ns, now_ns)
     meta = CellMeta(
         cell=observed_cell(number, window.t1_ns - window.t0_ns),
         workload=OBSERVED,

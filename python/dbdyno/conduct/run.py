@@ -156,7 +156,8 @@ def _climb(
         stage.connected(load)
         memory.machine("start")
 
-    beside = Beside(connected, lambda: memory.machine("end"), triggers.look_at_load, lost_by(crew))
+    lost = lost_by(crew, server.listing)
+    beside = Beside(connected, lambda: memory.machine("end"), triggers.look_at_load, lost)
 
     warm = Warming()
     course = course_of(plan, clock, grew)

@@ -13,6 +13,7 @@ import polars as pl
 
 from dbdyno import observe
 from dbdyno.conduct.cell import LOST, NOTHING, Mark, read_mark
+from dbdyno.conduct.hosts import lost_host
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots, Phase
 from dbdyno.conduct.memory_beside import MemoryBeside
 from dbdyno.conduct.observed import (
@@ -30,7 +31,7 @@ from dbdyno.conduct.progress import Look, Names, ObservationListener, backends_o
 from dbdyno.conduct.together import Together
 from dbdyno.conduct.triggers import Triggers
 from dbdyno.drive import Interrupt
-from dbdyno.model.errors import Abandoned, ServerLost, TargetError
+from dbdyno.model.errors import Abandoned, DbdynoError, HostLost, ServerLost, TargetError
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch, needed
 from dbdyno.model.raw import SLOW, RawCell
@@ -43,6 +44,7 @@ STEP_NS = 100_000_000
 ALIVE_NS = NS_PER_S  # once samples have failed, the server is asked so often whether it is there
 SHORTEST_NS = NS_PER_S
 FIRST_PAUSE_NS, LONGEST_PAUSE_NS = NS_PER_S // 2, 5 * NS_PER_S
+HOST = "the server's host"
 PATIENCE_NS = 120 * NS_PER_S  # a server that is away for longer is gone for good
 
 
@@ -80,6 +82,7 @@ class Windows:
         self._asked_ns = 0
         self._troubles: set[str] = set()
         self._failing: dict[str, str] | None = None  # of the window before: data source -> why
+        self._attached_before = False
         self._before: Watch | None = None  # for the live view, whose seconds reach back
         self.costing = Costing(clock)
         self._presence = Presence(server)
@@ -90,14 +93,20 @@ class Windows:
             end = yield from self._attached()
             if end is not None and end.resume:
                 continue
-            if end is None or not end.lost or not self._come_back(end.reason):
+            if end is None or not end.lost or not self._come_back(end.who, end.reason):
                 return
 
     # -- while the server is there ----------------------------------------------------------------
     def _attached(self) -> Generator[RawCell, None, End | None]:
         """Until the end of the time, or an end before; ``None``: the time was over."""
         self._snapshot("start", self._stored + 1)
-        now = self._open(None, None)
+        try:
+            now = self._open(None, None)
+        except LOST as e:
+            if not self._attached_before:
+                raise
+            return _lost(e)
+        self._attached_before = True
         following: Window | None = None
         try:
             end = self._pass(now, now.t0_ns)
@@ -136,7 +145,7 @@ class Windows:
         except Abandoned:
             return None, End(STOPPED, lost=False, silent=True)
         except LOST as e:
-            return None, End(e.message, lost=True)
+            return None, _lost(e)
 
     def _asked_last(self, end: End | None) -> tuple[Mark, End | None]:
         """What the server says at the end of a window, and how it ended."""
@@ -192,23 +201,25 @@ class Windows:
             if self._interrupt.stopping:
                 return End(STOPPED, lost=False)
             if now_ns - self._asked_ns >= ALIVE_NS and (gone := self._gone(window.watch)):
-                return End(gone, lost=True)
+                return gone
             self._look(window.watch)
             self._clock.sleep(min(STEP_NS, until_ns - now_ns) / NS_PER_S)
         return None
 
-    def _gone(self, watch: Watch) -> str | None:
-        """Why the server is not there any more, where samples failed and it does not answer otherwise."""
+    def _gone(self, watch: Watch) -> End | None:
+        """An end: samples failed and the server does not answer otherwise, or its host is not reached."""
         self._asked_ns = self._clock.now_ns()
         self._filter.look(watch, self._asked_ns, self._names)
         if (trouble := watch.trouble()) is None:
             return None
+        if (lost := lost_host(watch)) is not None:
+            return End(lost, lost=True, who=HOST)
         try:
             self._names.keep(backends_of(self._server))
         except Abandoned:
             return None  # the end is seen to next
         except LOST as e:
-            return e.message
+            return _lost(e)
         except TargetError as e:
             trouble = e.message
         if trouble not in self._troubles:
@@ -296,29 +307,30 @@ class Windows:
         )
 
     # -- while it is away -------------------------------------------------------------------------
-    def _come_back(self, reason: str) -> bool:
-        """Tries to reach the server again; False: an end was asked for. Raises :class:`ServerLost`."""
-        self._listener.notice(f"the server is away: {reason}")
+    def _come_back(self, who: str, reason: str) -> bool:
+        """Tries to reach the server and its host again; False: an end was asked for. Raises
+        :class:`ServerLost`."""
+        self._listener.notice(f"{who} is away: {reason}")
         since_ns, pause_ns = self._clock.now_ns(), FIRST_PAUSE_NS
         while self._rest(pause_ns):
             away = format_ns(self._clock.now_ns() - since_ns)
             try:
                 needed(self._server.watching, "observe an existing workload").reconnect()
             except TargetError as e:
-                self._check_patience(since_ns, e.message)
+                self._check_patience(who, since_ns, e.message)
                 pause_ns = min(2 * pause_ns, LONGEST_PAUSE_NS)
-                self._listener.notice(f"the server is away for {away} ({e.message}); trying again")
+                self._listener.notice(f"{who} is away for {away} ({e.message}); trying again")
             else:
-                self._listener.notice(f"the server is back after {away}")
+                self._listener.notice(f"{who} is back after {away}")
                 return self._end_ns is None or self._end_ns - self._clock.now_ns() > LEAD_NS + SHORTEST_NS
         return False
 
-    def _check_patience(self, since_ns: int, message: str) -> None:
+    def _check_patience(self, who: str, since_ns: int, message: str) -> None:
         now_ns = self._clock.now_ns()
         over = self._end_ns is not None and now_ns >= self._end_ns
         if over or now_ns - since_ns >= PATIENCE_NS:
             raise ServerLost(
-                f"the server went away and was not back after {format_ns(now_ns - since_ns)}: {message}",
+                f"{who} went away and was not back after {format_ns(now_ns - since_ns)}: {message}",
                 "see the server's log; start it and observe again",
             )
 
@@ -328,3 +340,8 @@ class Windows:
             self._look(observe.NoWatch())
             self._clock.sleep(STEP_NS / NS_PER_S)
         return not self._interrupt.stopping
+
+
+def _lost(error: DbdynoError) -> End:
+    """By an error that says so."""
+    return End(error.message, lost=True, who=HOST if isinstance(error, HostLost) else End.who)

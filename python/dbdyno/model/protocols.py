@@ -196,6 +196,10 @@ class Listing(Protocol):
     def backends(self) -> pl.DataFrame:
         """Who is connected now: rows of the table ``backends``."""
 
+    def end_left(self, pids: Sequence[int]) -> int:
+        """Ends the sessions of a driver that is lost, by the processes that serve them; how many. Sessions
+        of others stay. Raises :class:`TargetError`."""
+
 
 class Watching(Protocol):
     """Sessions that are not ours."""

@@ -19,7 +19,7 @@ HIDDEN_STATUS = "hidden from this role"
 """Part of the status of what is unknown by that."""
 TRACE = "scheduler trace"
 """The data source that measures every wait; the others sample."""
-MEANS = ("sampler priority", "open files")
+MEANS = ("sampler priority", "open files", "samples on disk")
 """Sources that say how others are read: without them no figure is missing."""
 
 

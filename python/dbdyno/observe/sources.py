@@ -187,6 +187,7 @@ _OTHERS = {
     LOCK_WAITS: "the server's table of locks",
     EXITS: "what the kernel says of a task as it ends (netlink taskstats), where there is no scheduler trace",
     "open files": "descriptors kept open for the files of tasks",
+    "samples on disk": "a file without a name on the server's host, until the measurement ends",
 }
 """What a watch tells of itself that is no series of reads -> provenance."""
 _OTHERS_ENABLED = {
@@ -202,6 +203,11 @@ _OTHERS_ENABLED = {
         (with_rights("+net_admin"),),
     ),
     "open files": Enabling("cheap reads of many tasks", "", (Step("ulimit -n 65536"),)),
+    "samples on disk": Enabling(
+        "long measurements over ssh without memory for their samples on the server's host",
+        "",
+        (Step("set TMPDIR there to a directory on a disk with 512 MiB free"),),
+    ),
 }
 
 _UNTOLD = {

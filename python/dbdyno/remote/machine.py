@@ -17,6 +17,7 @@ from dbdyno.remote.clocks import EXCHANGES, HostClock
 from dbdyno.remote.files import Files, tree
 from dbdyno.remote.load import RemoteLoad
 from dbdyno.remote.watch import RemoteWatch
+from dbdyno.remote.wire import Tables
 
 Opened = Callable[[bool], Agent]
 """Reaches the agent; ``True``: again, in the midst of a run, so that nobody may be asked for a password."""
@@ -163,15 +164,23 @@ class LastingWatch(RemoteWatch):
             return super().source_status()
         return {}
 
-    def _tables(self, op: str, **arguments: Any) -> dict[str, dict[str, CoreColumn]]:
+    def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         with self._noted():
-            return self._with_ticks(super()._tables(op, **arguments))
+            return super().tables()
         return {}
+
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        with self._noted():
+            return super().recent(since_ns)
+        return {}
+
+    def _ours(self, found: Tables) -> Tables:
+        return self._with_ticks(super()._ours(found))
 
     def _noted(self) -> _Noted:
         return _Noted(self)
 
-    def _with_ticks(self, tables: dict[str, dict[str, CoreColumn]]) -> dict[str, dict[str, CoreColumn]]:
+    def _with_ticks(self, tables: Tables) -> Tables:
         import numpy as np
 
         for columns in tables.values():

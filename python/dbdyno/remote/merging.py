@@ -31,6 +31,15 @@ def merge(parts: Iterable[tuple[int, Core]]) -> dict[str, dict[str, CoreColumn]]
     return {name: core(_merged(name, all_)) for name, all_ in frames.items()}
 
 
+def joined(parts: Sequence[Core]) -> dict[str, dict[str, CoreColumn]]:
+    """Tables whose rows came in parts, one behind the other."""
+    frames: dict[str, list[pl.DataFrame]] = {}
+    for part in parts:
+        for name, table in part.items():
+            frames.setdefault(name, []).append(from_core(name, table))
+    return {name: core(pl.concat(all_)) for name, all_ in frames.items()}
+
+
 def core(frame: pl.DataFrame) -> dict[str, CoreColumn]:
     """A frame as a table of the core."""
     return {series.name: ("", series, None) for series in frame.get_columns()}

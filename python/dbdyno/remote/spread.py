@@ -53,6 +53,8 @@ class _Driving:
     threads: int | None = None
     cpu: tuple[_Read, _Read] | None = None
     """CPU time of its threads: once it was connected, and at the latest look."""
+    backends: Sequence[int] = ()
+    """Processes of the server that serve its sessions, as they were told last."""
 
 
 def _own(spec: Mapping[str, Any], driver: Driver, part: Part, all_: Sequence[Part]) -> dict[str, Any]:
@@ -193,9 +195,15 @@ class SpreadLoad:
 
     def backends(self) -> Sequence[tuple[int, int, int]]:
         def numbered(d: _Driving) -> list[tuple[int, int, int]]:
-            return [(session + d.part.first, pid, tid) for session, pid, tid in d.load.backends()]
+            found = d.load.backends()
+            d.backends = [pid for _, pid, _ in found]
+            return [(session + d.part.first, pid, tid) for session, pid, tid in found]
 
         return [task for tasks in self._asked(numbered) for task in tasks]
+
+    def left_by(self, host: str) -> Sequence[int]:
+        """Processes of the server that may still serve sessions of a driver that was lost."""
+        return [pid for d in self._all if d.lost is not None and d.driver.host == host for pid in d.backends]
 
     def threads(self) -> Sequence[int]:
         """Those on this host."""

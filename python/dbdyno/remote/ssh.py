@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import shutil
 import subprocess
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import dbdyno
 from dbdyno.model.errors import NotAvailable, TargetError, Unreachable, UsageError
 from dbdyno.remote.agent import Agent
 from dbdyno.remote.channels import ProcessChannel
@@ -27,10 +29,10 @@ _MARK = b"dbdyno "
 _MOST_NOISE = 64 << 10
 _QUIET = ("sh", "-c", 'trap "" INT QUIT HUP; exec "$@"', "sh")
 """Ctrl-C ends the measurement after its calls, and not the way to the host at once."""
-_SCRIPT = """\
+_SCRIPT = r"""
 dbdyno_main() {
     umask 077
-    echo "dbdyno host $(uname -s) $(uname -m)"
+    printf '\ndbdyno host %s %s\n' "$(uname -s)" "$(uname -m)"
     read -r verb sum bytes || exit 0
     [ "$verb" = take ] || exit 0
     have=$(command -v dbdyno-agent 2>/dev/null) && [ -f "$have" ] &&
@@ -38,6 +40,8 @@ dbdyno_main() {
             echo "dbdyno installed"
             exec "$have"
         }
+    other=
+    [ -z "$have" ] || other=$("$have" --version </dev/null 2>/dev/null | head -n 1)
     file=
     trap 'rm -f "$file"' EXIT
     trap 'exit 1' HUP INT TERM
@@ -47,6 +51,11 @@ dbdyno_main() {
         tried="$tried $place"
         next=$(mktemp "$place/dbdyno-agent.XXXXXXXX" 2>/dev/null) || continue
         if [ -z "$file" ]; then
+            if ! head -c "$bytes" /dev/zero >"$next" 2>/dev/null; then
+                rm -f "$next"
+                tried="$tried(full)"
+                continue
+            fi
             file=$next
             echo "dbdyno send"
             head -c "$bytes" >"$file" || { echo "dbdyno full $place"; exit 1; }
@@ -55,7 +64,8 @@ dbdyno_main() {
                 exit 1
             fi
         else
-            cat "$file" >"$next" && rm -f "$file"
+            cat "$file" >"$next" 2>/dev/null || { rm -f "$next"; continue; }
+            rm -f "$file"
             file=$next
         fi
         chmod 700 "$file"
@@ -66,7 +76,7 @@ dbdyno_main() {
             exec /proc/self/fd/3
         fi
     done
-    echo "dbdyno refused$tried"
+    echo "dbdyno refused$tried|$other"
 }
 dbdyno_main
 """
@@ -115,11 +125,10 @@ class _Way(ProcessChannel):
     """The bytes of ssh; what ssh itself says is kept for messages."""
 
     def __init__(self, words: Sequence[str], where: str) -> None:
-        self._where, self._said, self._program = where, bytearray(), words[0]
-        try:
-            super().__init__([*_QUIET, *words], subprocess.PIPE)
-        except OSError as e:
-            raise NotAvailable(f"{words[0]} does not start: {e.strerror}", _NO_SSH) from None
+        self._where, self._said, self._noise = where, bytearray(), b""
+        if shutil.which(words[0]) is None:
+            raise NotAvailable(f"{words[0]}: no such program", _NO_SSH)
+        super().__init__([*_QUIET, *words], subprocess.PIPE)
         assert self._process.stderr is not None
         self._listening = threading.Thread(target=self._listen, name="dbdyno-ssh", daemon=True)
         self._listening.start()
@@ -160,7 +169,7 @@ class _Way(ProcessChannel):
                 continue
             if line.startswith(_MARK) and line[len(_MARK) :].split(b" ")[0].decode(errors="replace") in words:
                 return line[len(_MARK) :].decode(errors="replace")
-            line = b""
+            line, self._noise = b"", line.strip() or self._noise
         raise TargetError(
             f"the shell of {self._where} prints more than it should before its first command",
             "let its start-up files print nothing where standard output is no terminal",
@@ -179,14 +188,14 @@ class _Way(ProcessChannel):
         """Why ssh ended before the agent began, in its own words."""
         status = self._process.wait()
         self._listening.join(1.0)
-        lines = [line.strip() for line in self._said.decode(errors="replace").splitlines() if line.strip()]
+        said = bytes(self._said) or self._noise  # a shell that lets nobody in may say so on either
+        lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
         told = lines[-1] if lines else f"ssh ended with status {status}"
         for sign, cure in _CURES.items():
             if any(sign in line for line in lines):
                 return Unreachable(f"ssh {self._where}: {told}", cure.format(where=self._where))
-        if status == 127:
-            return Unreachable(f"{self._program}: {told}", _NO_SSH)
-        return Unreachable(f"ssh {self._where}: {told}", f"ssh {self._where} true has to work by itself")
+        cure = f"ssh {self._where} /bin/sh -c true has to work by itself"
+        return Unreachable(f"ssh {self._where}: {told}", cure)
 
 
 _NO_SSH = "install OpenSSH's client (openssh-client), or name another: --ssh-command"
@@ -197,7 +206,6 @@ _CURES = {
     "Connection refused": "look whether sshd runs there, and at the port: --ssh-command 'ssh -p PORT'",
     "Connection timed out": "look at the way there: a firewall, a jump host (ProxyJump of ~/.ssh/config)",
     "No route to host": "look at the way there: a firewall, a jump host (ProxyJump of ~/.ssh/config)",
-    "not found": _NO_SSH,
 }
 
 
@@ -207,8 +215,10 @@ def _not_started(where: str, word: str, rest: str) -> tuple[str, str]:
         return f"no room on {where} for the agent in {rest}", "free some megabytes there"
     if word == "damaged":
         return f"the agent arrived damaged on {where}", "try again; sha256sum has to be there"
-    places = ", ".join(rest.split()) or "no directory was writable"
+    tried, _, installed = rest.partition("|")
+    places = ", ".join(tried.split()) or "no directory was writable"
+    other = f"; installed there is {installed}, this is {dbdyno.__version__}" if installed else ""
     return (
-        f"no program can be started on {where} ({places}: mounted noexec?)",
+        f"no program can be started on {where} ({places}: full, or mounted noexec?){other}",
         "set TMPDIR there to a directory that is not, or install dbdyno-agent of this version in its PATH",
     )

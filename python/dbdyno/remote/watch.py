@@ -10,7 +10,8 @@ from dbdyno.model.tables import CoreColumn
 from dbdyno.remote.agent import ANSWER_S, Agent, spec_of
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.instants import ours
-from dbdyno.remote.wire import tables
+from dbdyno.remote.merging import joined
+from dbdyno.remote.wire import Tables, tables, unpacked
 
 
 class RemoteWatch:
@@ -49,14 +50,23 @@ class RemoteWatch:
         return {name: (status, detail) for name, (status, detail) in self._ask("source_status").items()}
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        return self._tables("tables")
+        """In parts, as they lie on that host's disk."""
+        parts: list[Tables] = []
+        left = 1
+        while left:
+            answer = self._agent.request("watch.tables", of=self._of, part=len(parts), answer_s=10 * ANSWER_S)
+            parts.append(self._ours(unpacked(answer.body)))
+            left = answer.value - len(parts)
+        return joined(parts)
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
-        return self._tables("recent", since_ns=self._clock.to_theirs(since_ns))
+        """As far as it is not on the disk yet: of the last 10 s."""
+        theirs_ns = self._clock.to_theirs(since_ns)
+        answer = self._agent.request("watch.recent", of=self._of, since_ns=theirs_ns, answer_s=10 * ANSWER_S)
+        return self._ours(tables(answer.value, answer.body))
 
-    def _tables(self, op: str, **arguments: Any) -> dict[str, dict[str, CoreColumn]]:
-        found = self._agent.request(f"watch.{op}", of=self._of, answer_s=10 * ANSWER_S, **arguments)
-        return ours(tables(found.value, found.body), self._clock.mapping())
+    def _ours(self, found: Tables) -> Tables:
+        return ours(found, self._clock.mapping())
 
     def _ask(self, op: str, **arguments: Any) -> Any:
         return self._agent.request(f"watch.{op}", of=self._of, **arguments).value

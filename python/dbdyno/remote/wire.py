@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -59,9 +60,18 @@ def _object(text: bytes | bytearray) -> Mapping[str, Any]:
     return found
 
 
-def tables(described: Sequence[Any], body: bytes) -> dict[str, dict[str, CoreColumn]]:
+Tables = dict[str, dict[str, CoreColumn]]
+
+
+def unpacked(body: bytes) -> Tables:
+    """Tables that come as a compressed frame."""
+    ((header, values),) = Frames().feed(zlib.decompress(body))
+    return tables(header["tables"], values)
+
+
+def tables(described: Sequence[Any], body: bytes) -> Tables:
     """Tables of an answer, as the core hands them over."""
-    made: dict[str, dict[str, CoreColumn]] = {}
+    made: Tables = {}
     at = 0
 
     def take(length: int) -> bytes:

@@ -321,6 +321,10 @@ class PostgresServer:
                 row["kind"] = OWN_CONNECTION
         return rows("backends", found)
 
+    def end_left(self, pids: Sequence[int]) -> int:
+        with doing("ending sessions of a lost driver"):
+            return sessions.end_left(self._connection, pids)
+
     def clock_facts(self) -> Mapping[str, str]:
         programs = None if self._instance is None else self._instance.bin_dir
         main_pid = self._presence.main_pid if self._presence.local else None

@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 
 from dbdyno.engines import paced
 from dbdyno.engines.postgres import objects, script_check, script_halves, sql
-from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.connect import APPLICATION, Connection
 from dbdyno.engines.postgres.objects import Half
 from dbdyno.engines.postgres.sql_tokens import tokens
 from dbdyno.model.data_size import SIZE
@@ -294,6 +294,13 @@ def backends(connection: Connection, now_ns: Callable[[], int]) -> list[dict[str
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(sql.text("backends").encode()).fetchall()
     return [{"at_ns": at_ns, **row} for row in found]
+
+
+def end_left(connection: Connection, pids: Sequence[int]) -> int:
+    """Ends sessions of dbdyno's drivers by their processes; how many."""
+    text = sql.text("end_left").encode()
+    ((ended,),) = connection.execute(text, [list(pids), APPLICATION]).fetchall()
+    return int(ended)
 
 
 CLAIM_KEY = 0x646264796E6F  # "dbdyno" in ASCII

@@ -1,0 +1,100 @@
+//! A watch whose rows go to a spool while it reads: what it keeps in memory does not grow with the measurement.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::Duration;
+
+use dyno_model::{Error, Result, now_ns};
+use dyno_observe::Watch;
+
+use crate::answer::{Answer, Outcome};
+use crate::spool::{Spool, packed};
+
+/// So much of the past stays in memory, for live views; rows are moved five times as often.
+static LIVE_NS: AtomicI64 = AtomicI64::new(10_000_000_000);
+const OFTEN: u64 = 5;
+
+/// Another time than 10 s.
+pub fn set_live(live: Duration) {
+    LIVE_NS.store(i64::try_from(live.as_nanos()).unwrap_or(i64::MAX), Relaxed);
+}
+
+/// A watch and its spool.
+pub struct Spooled {
+    pub watch: Watch,
+    spool: Mutex<Spool>,
+}
+
+impl Spooled {
+    pub fn new(watch: Watch) -> Self {
+        Self {
+            watch,
+            spool: Mutex::new(Spool::new()),
+        }
+    }
+
+    /// Starts the watch, and the thread that empties it.
+    ///
+    /// # Errors
+    /// As [`Watch::start`].
+    pub fn start(self: &Arc<Self>, t0_ns: i64, t1_ns: i64) -> Result<()> {
+        self.watch.start(t0_ns, t1_ns)?;
+        let spooled = Arc::downgrade(self);
+        let spawned = thread::Builder::new()
+            .name("dbdyno-spool".to_owned())
+            .spawn(move || empty(&spooled));
+        spawned
+            .map(drop)
+            .map_err(|e| Error::Io(format!("cannot start a thread: {e}")))
+    }
+
+    /// Part `number` of all tables; the value: how many there are. Part 0 is asked for first.
+    pub fn part(&self, number: usize) -> Outcome {
+        let spool = self.spool();
+        let parts = spool.parts() + 1;
+        let body = if number < spool.parts() {
+            spool.part(number)?
+        } else {
+            packed(&self.watch.tables())
+        };
+        Ok(Answer {
+            value: parts.into(),
+            body,
+        })
+    }
+
+    /// As [`Watch::source_status`].
+    pub fn source_status(&self) -> BTreeMap<&'static str, (String, String)> {
+        let mut told = self.watch.source_status();
+        let (status, detail) = self.spool().status();
+        told.insert("samples on disk", (status.to_owned(), detail));
+        told
+    }
+
+    fn spool(&self) -> MutexGuard<'_, Spool> {
+        self.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves what is not live any more. False: there is no room for more.
+    fn spill(&self) -> bool {
+        let mut spool = self.spool();
+        let tables = self.watch.take(now_ns().saturating_sub(LIVE_NS.load(Relaxed)));
+        tables.is_empty() || spool.keep(&tables)
+    }
+}
+
+/// Until nobody has the watch any more. Without room for more it is ended: what it has read stays whole.
+fn empty(spooled: &Weak<Spooled>) {
+    loop {
+        thread::sleep(Duration::from_nanos(LIVE_NS.load(Relaxed).unsigned_abs() / OFTEN));
+        let Some(spooled) = spooled.upgrade() else {
+            return;
+        };
+        if !spooled.spill() {
+            spooled.watch.stop();
+            return;
+        }
+    }
+}
