@@ -9,6 +9,8 @@ known hosts are the user's; ssh may ask for a password on the terminal.
 from __future__ import annotations
 
 import hashlib
+import os
+import select
 import shlex
 import shutil
 import subprocess
@@ -184,11 +186,17 @@ class _Way(ProcessChannel):
         while piece := self._process.stderr.read(1024):
             self._said += piece
 
+    def _rest(self) -> bytes:
+        """What was printed and not read yet, without waiting for more."""
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], 0)
+        return os.read(self._process.stdout.fileno(), _MOST_NOISE) if ready else b""
+
     def _failure(self) -> TargetError:
         """Why ssh ended before the agent began, in its own words."""
         status = self._process.wait()
         self._listening.join(1.0)
-        said = bytes(self._said) or self._noise  # a shell that lets nobody in may say so on either
+        said = bytes(self._said) or self._noise + b"\n" + self._rest()  # a shell may refuse on either
         lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
         told = lines[-1] if lines else f"ssh ended with status {status}"
         for sign, cure in _CURES.items():
