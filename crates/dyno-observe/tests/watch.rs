@@ -206,7 +206,11 @@ fn rows_that_are_taken_are_gone_and_together_with_the_others_are_all() {
     let middle = i64::midpoint(t0, t1);
     let rows = |tables: &[Table], name: &str| -> Vec<Option<i64>> {
         let found = tables.iter().filter(|t| t.name == name);
-        let at = if name == "samples" { "sql_after_ns" } else { "after_ns" };
+        let at = if name == "samples" {
+            "sql_after_ns"
+        } else {
+            "after_ns"
+        };
         found.flat_map(|t| numbers(t, at)).collect()
     };
     let whole = watch.tables();
@@ -219,5 +223,8 @@ fn rows_that_are_taken_are_gone_and_together_with_the_others_are_all() {
         assert!(second.iter().all(|at| *at >= Some(middle)), "{name}");
         assert_eq!([first, second].concat(), rows(&whole, name), "{name}");
     }
-    assert!(watch.take(i64::MIN).is_empty(), "tables without rows are left out");
+    assert!(
+        watch.take(i64::MIN).is_empty(),
+        "tables without rows are left out"
+    );
 }
