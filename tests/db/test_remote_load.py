@@ -18,6 +18,7 @@ from dbdyno import _core, remote
 from dbdyno.drive import frames
 from dbdyno.engines.driving import here
 from dbdyno.engines.postgres import connect
+from dbdyno.engines.postgres.sessions import end_left
 from dbdyno.model.data_sources.drivers import with_host
 from dbdyno.model.errors import HostLost
 from dbdyno.model.protocols import Load
@@ -184,6 +185,35 @@ def test_a_driver_that_is_killed_fails_the_rung_and_the_others_tables_are_there(
         assert found["sessions"]["calls_total"].min() > 0  # type: ignore[operator]
         assert found["sessions"]["end_reason"].unique().to_list() == ["stopped"]
         eventually(lambda: connected(counted) == 0)
+
+
+def test_sessions_of_a_killed_driver_are_ended_and_no_others(dsn18: str) -> None:
+    """Nobody is left there to cancel its statements."""
+    with agent() as (made, channel), connect.connect(dsn18) as control:
+
+        def make(engine: str, spec: Mapping[str, Any]) -> Load:
+            return remote.RemoteLoad(made, remote.HostClock(made.clock), engine, spec)
+
+        given = spec(dsn18, 4, "select pg_sleep(600)")
+        given["target"]["application_name"] = connect.APPLICATION
+        drivers = [remote.Driver("here", here, 1), remote.Driver(made.name, make, 1)]
+        load = remote.SpreadLoad(drivers, "postgres", given)
+        load.connect()
+        phase(load)
+        pids = [pid for _, pid, _ in load.backends()]
+        start_ns = _core.now_ns() + S // 2
+        load.start(start_ns, start_ns, start_ns + S)
+        asleep = "select array_agg(pid order by pid) from pg_stat_activity where wait_event = 'PgSleep'"
+        mine = f"{asleep} and pid = any(%s)"
+        eventually(lambda: control.execute(mine.encode(), (pids,)).fetchone() == (sorted(pids),))
+        os.kill(channel.pid, signal.SIGKILL)
+        eventually(lambda: made.lost is not None)
+        eventually(lambda: not load.wait(0.1) and load.left_by(made.name))
+        left = load.left_by(made.name)
+        assert sorted(left) == sorted(pids[2:]) and not load.left_by("here")
+        assert end_left(control, [*left, control.info.backend_pid, 1]) == 2
+        eventually(lambda: control.execute(mine.encode(), (pids,)).fetchone() == (sorted(pids[:2]),))
+        load.abort()
 
 
 @pytest.mark.parametrize("how", ["closed", "terminated", "silent"])
