@@ -111,6 +111,19 @@ impl Rows {
         }));
     }
 
+    /// All tables: reads that were done at or after `since_ns`. `syscalls`: they are counted.
+    pub fn tables(&self, since_ns: i64, known: Known<'_>, names: &Names, syscalls: bool) -> Vec<Table> {
+        let mut tables = vec![
+            self.traced(since_ns, known),
+            self.waits(since_ns, known, names),
+            self.wait_times(since_ns, known, names),
+        ];
+        if syscalls {
+            tables.extend([self.syscalls(since_ns), self.syscall_sizes(since_ns)]);
+        }
+        tables
+    }
+
     /// `traced`: reads that were done at or after `since_ns`.
     pub fn traced(&self, since_ns: i64, known: Known<'_>) -> Table {
         let reads = &self.reads[self.first(since_ns)..];

@@ -330,15 +330,7 @@ impl Tracer for Trace {
             clock: self.loaded.clock.is_ok(),
             statements: &self.statements.told.0,
         };
-        let mut tables = vec![
-            self.rows.traced(since_ns, known),
-            self.rows.waits(since_ns, known, &self.names),
-            self.rows.wait_times(since_ns, known, &self.names),
-        ];
-        if self.syscalls {
-            tables.extend([self.rows.syscalls(since_ns), self.rows.syscall_sizes(since_ns)]);
-        }
-        tables
+        self.rows.tables(since_ns, known, &self.names, self.syscalls)
     }
 
     fn take_tables(&mut self, before_ns: i64) -> Vec<Table> {
