@@ -15,8 +15,11 @@ from tests.unit.shown import as_text
 from dbdyno import conduct, present
 from dbdyno.account.ladder import just_measured
 from dbdyno.conduct import derive
+from dbdyno.conduct.derive import HELD, part_of
 from dbdyno.model.claim import Claim
+from dbdyno.model.derived import WHOLLY
 from dbdyno.model.results import Conclusions, Results
+from dbdyno.model.tables import DERIVED
 from dbdyno.store import Run, RunStore, keep_shown, read_shown
 from dbdyno.store.listing import list_runs
 from dbdyno.store.sql import query
@@ -53,6 +56,12 @@ def test_its_row_shows_the_sessions_time_within_the_samples_error(made: Climb, w
         for name in ACCOUNTS:
             assert row[name] == pytest.approx(full[name], abs=0.05 * row["sessions"]), name
         assert row["calls_per_s"] == full["calls_per_s"]
+
+
+def test_no_table_that_single_measurements_make_is_lost_on_the_way_to_the_whole(made: Climb) -> None:
+    """Of a stored run only some are held until the end, or are read from the store."""
+    found = part_of(made.cells, made.plan, made.environment).tables
+    assert {t for t in found if t in DERIVED} <= {*HELD, *WHOLLY}
 
 
 def test_what_was_concluded_is_stored_and_read(tmp_path: Path, made: Climb) -> None:

@@ -197,6 +197,7 @@ HELD = (
     *EXECUTION_TABLES,
     *GROWTH_TABLES,
     *MEMORY_TABLES,
+    "hosts",
 )
 """Tables of a part that conclusions are drawn from."""
 TOGETHER = 64
