@@ -191,6 +191,16 @@ def test_one_run_by_three_hosts(ladders: Ladders, ray_cluster: RayCluster) -> No
         assert counted == calls
 
 
+def test_hosts_are_in_what_is_stored_and_shown(ladders: Ladders, ray_cluster: RayCluster) -> None:
+    found = json.loads(ladders.bench.here("show", ladders.three.id, "--json").stdout)["hosts"]
+    assert len(found) == 3 * 4
+    assert {h["host"] for h in found} == {*ray_cluster.nodes}
+    whole = sum(t["sessions"]["calls"].sum() for t in cells(ladders.three))
+    assert sum(h["calls"] for h in found) == whole
+    shown = ladders.bench.here("show", ladders.three.id).stdout
+    assert all(host in shown for host in ray_cluster.nodes)
+
+
 def test_no_password_is_kept(ladders: Ladders, ray_cluster: RayCluster) -> None:
     seen = [ladders.said.encode()]
     seen += [p.read_bytes() for p in Path(ray_cluster.temp).rglob("*") if p.is_file()]
