@@ -88,7 +88,8 @@ def _line(name: str, wide: int, window: RawCell, ended: datetime) -> str:
     hidden = hidden_in_words(seen.hidden, seen.count)
     bad = "" if meta.status == "ok" else f"{meta.status}: {meta.reason}"
     words = "  ".join(filter(None, (top_wait(seen), hidden, bad)))
-    return f"{ended:%H:%M:%S} {name[:wide]:{wide}} {seen.count:>5} {figures}  {words}".rstrip()
+    short = name[-wide:] if name.startswith("/") else name[:wide]  # directories of sockets begin alike
+    return f"{ended:%H:%M:%S} {short:{wide}} {seen.count:>5} {figures}  {words}".rstrip()
 
 
 def observe(
