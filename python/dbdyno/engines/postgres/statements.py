@@ -99,17 +99,20 @@ def readable(connection: Connection) -> Texts | None:
     """None where statements are not counted, or not for this role.
 
     When any text is asked for, the server converts all of them into the encoding of this database, and fails
-    at one that it cannot convert (PostgreSQL, contrib/pg_stat_statements, pg_stat_statements_internal).
+    at one that it cannot convert (PostgreSQL, contrib/pg_stat_statements, pg_stat_statements_internal). Only
+    where there are some of another encoding is that tried: it reads the file of all texts.
 
     Raises :class:`psycopg.Error` where the connection is lost.
     """
     schema, version = _place(connection)
     if not version:
         return None
+    found: Sequence[tuple[int]] = ()
     try:
-        connection.execute(f"select pg_catalog.count(*) from {schema}.pg_stat_statements(true)".encode())
-    except _UNREADABLE as e:
         found = connection.execute(sql.fill("foreign_encodings", schema=schema).encode()).fetchall()
+        if found:
+            connection.execute(f"select pg_catalog.count(*) from {schema}.pg_stat_statements(true)".encode())
+    except _UNREADABLE as e:
         reset = f"SELECT {schema}.pg_stat_statements_reset(0, {{}}, 0);"
         return Texts(str(e.diag.message_primary), tuple(Step(reset.format(oid)) for (oid,) in found))
     except psycopg.Error as e:
