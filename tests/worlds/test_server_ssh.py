@@ -252,6 +252,11 @@ def started(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *options: str) -
         "--json",
         *options,
     ]
+    return watching(roots, far, host, *asked)
+
+
+def watching(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *asked: str) -> subprocess.Popen[str]:
+    """A command in the background, once its agent is connected to the server."""
     process = subprocess.Popen(
         roots.words(*asked, *words(far, host)),
         env=roots.env(),
@@ -293,17 +298,7 @@ def test_an_observation_goes_on_after_its_agent_was_killed(
     roots: Elsewhere, far: ServerElsewhere, host: Sshd
 ) -> None:
     """The gap is said, and windows after it are whole. One that was cut to less than a second is not kept."""
-    process = subprocess.Popen(
-        roots.words("observe", "--for", "16s", "--window", "4s", "--json", *words(far, host)),
-        env=roots.env(),
-        cwd=roots.home,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with psycopg.connect(far.unix, autocommit=True) as control:
-        eventually(lambda: process.poll() is not None or control.execute(WATCHED).fetchone() != (0,))
+    process = watching(roots, far, host, "observe", "--for", "16s", "--window", "4s", "--json")
     time.sleep(2)  # the window begins, and lasts for the second without which none is kept
     for pid in host.agents():
         os.kill(pid, signal.SIGKILL)

@@ -6,7 +6,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -77,8 +77,6 @@ class ObservationLines(NullObservationListener):
         self._print(f"{server.engine} {server.version} at {server.where}")
         if server.reached is not None:
             self._print(f"server's host: {server.reached.words}")
-        if not server.here:
-            self.notice(f"server not on this host, only its own figures are known: {server.here_detail}")
         for text in unseen(environment):
             self.notice(text)
 
@@ -98,26 +96,34 @@ class ObservationLines(NullObservationListener):
 
 
 def unseen(environment: Environment) -> list[str]:
-    """What the role may not see of others, with the cure."""
+    """What is not known of the host, and what the role may not see of others, with the cure."""
+    server = environment.server
+    away = f"server not on this host, only its own figures are known: {server.here_detail}"
     named = [s for s in environment.sources if s.name == OTHERS and s.status != "ok"]
-    return [f"{s.name}: {s.status}: {s.detail}" for s in named]
+    return [*([] if server.here else [away]), *(f"{s.name}: {s.status}: {s.detail}" for s in named)]
 
 
 def line(window: RawCell, ended: datetime) -> str:
     """One window: seconds per second of all its sessions; ``?``: unknown."""
+    widths = dict.fromkeys(("db_time", "run", "runq", "sleep", "client"), 8)
+    sessions, figures, words = told(window, widths)
+    return f"{ended:%H:%M:%S} {window.meta.cell.repeat:>6} {sessions:>5} {figures}  {words}".rstrip()
+
+
+def told(window: RawCell, widths: Mapping[str, int]) -> tuple[int, str, str]:
+    """Sessions, figures of these parts in columns of these widths, and what else a line of a window says."""
     meta = window.meta
     length_ns, everyone = meta.t1_ns - meta.t0_ns, not meta.chosen
     seen = glance(window.tables, meta.wait_families, length_ns, everyone=everyone, resting=True)
-    figures = " ".join(f"{number(seen.total(p)):>8}" for p in ("db_time", "run", "runq", "sleep", "client"))
+    figures = " ".join(f"{number(seen.total(part)):>{width}}" for part, width in widths.items())
     short = "" if meta.status == "ok" else f"  {meta.status}: {meta.reason}"
     sessions = seen.count
     if hidden := hidden_in_words(seen.hidden, sessions):
         short = f"  {hidden}{short}"
-    words = f"{top_wait(seen)}{brief_words(seen)}{short}"
-    return f"{ended:%H:%M:%S} {meta.cell.repeat:>6} {sessions:>5} {figures}  {words}".rstrip()
+    return sessions, figures, f"{_top(seen)}{brief_words(seen)}{short}"
 
 
-def top_wait(seen: Glance) -> str:
+def _top(seen: Glance) -> str:
     """The wait that took most, the client's left out; its part in the run queue in brackets."""
     waits = [e for e in seen.events if e.wait_class is not None and not e.at_client and weight(e) >= LEAST]
     return "".join(f"{e.name} {number(e.sleep)} ({number(e.runq)})" for e in waits[:1])
@@ -194,8 +200,6 @@ class LiveObservation(NullObservationListener):
         )
         if server.reached is not None:
             self.notice(f"server's host: {server.reached.words}")
-        if not server.here:
-            self.notice(f"server not on this host, only its own figures are known: {server.here_detail}")
         for text in unseen(environment):
             self.notice(text)
 

@@ -12,15 +12,13 @@ from rich.console import Console
 from dbdyno import conduct, drive, present
 from dbdyno.cli import screen
 from dbdyno.cli.config import is_quiet
-from dbdyno.cli.observe_listeners import ObservationLines, top_wait, unseen
-from dbdyno.cli.observe_view import hidden_in_words, number
+from dbdyno.cli.observe_listeners import ObservationLines, told, unseen
 from dbdyno.cli.options import labels_of, open_store, print_json
 from dbdyno.model.environment import Environment
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.machine import Machine
 from dbdyno.model.plan import Experiment, Observation, Plan
 from dbdyno.model.raw import RawCell
-from dbdyno.observe.glance import glance
 
 _EVERY = 40
 _NAME = 20
@@ -50,8 +48,6 @@ class ServerLines(ObservationLines):
         role = "" if server.standby is None else ", standby" if server.standby else ", primary"
         host = "" if server.reached is None else f"; host {server.reached.words}"
         self._print(f"{self._name}: {server.engine} {server.version}{role}{host}; run {self._run}")
-        if not server.here:
-            self.notice(f"server not on this host, only its own figures are known: {server.here_detail}")
         for text in unseen(environment):
             self.notice(text)
 
@@ -79,17 +75,9 @@ def _head(wide: int) -> str:
 
 def _line(name: str, wide: int, window: RawCell, ended: datetime) -> str:
     """One window of one server: seconds per second of all its sessions; ``?``: unknown."""
-    meta = window.meta
-    seen = glance(
-        window.tables, meta.wait_families, meta.t1_ns - meta.t0_ns, everyone=not meta.chosen, resting=True
-    )
-    widths = {"db_time": 7, "run": 7, "runq": 8, "sleep": 7}
-    figures = " ".join(f"{number(seen.total(part)):>{w}}" for part, w in widths.items())
-    hidden = hidden_in_words(seen.hidden, seen.count)
-    bad = "" if meta.status == "ok" else f"{meta.status}: {meta.reason}"
-    words = "  ".join(filter(None, (top_wait(seen), hidden, bad)))
+    sessions, figures, words = told(window, {"db_time": 7, "run": 7, "runq": 8, "sleep": 7})
     short = name[-wide:] if name.startswith("/") else name[:wide]  # directories of sockets begin alike
-    return f"{ended:%H:%M:%S} {short:{wide}} {seen.count:>5} {figures}  {words}".rstrip()
+    return f"{ended:%H:%M:%S} {short:{wide}} {sessions:>5} {figures}  {words}".rstrip()
 
 
 def observe(

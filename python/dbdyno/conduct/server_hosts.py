@@ -45,8 +45,8 @@ class ServerHosts:
 def server_machines(
     engine: str, dsns: Sequence[str | None], hosts: ServerHosts, say: Callable[[str], None] = lambda _: None
 ) -> Iterator[Sequence[Machine]]:
-    """The host of each of the servers; this one where a server runs here, or its host is not to be reached,
-    which ``say`` is told.
+    """The host of each of the servers; this one where a server runs here, or is on no node of the cluster:
+    then ``say`` is called with a line for the user.
 
     Raises :class:`UsageError`, :class:`TargetError`, :class:`NotAvailable`.
     """

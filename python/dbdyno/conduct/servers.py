@@ -35,7 +35,7 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True)
 class ServerAsked:
-    """A server to be observed. ``listener``: is told by the thread that observes it."""
+    """A server to be observed. ``listener`` is called from the thread that observes it."""
 
     name: str
     dsn: str | None
