@@ -81,8 +81,9 @@ compile-tests: build  # once: each worker would compile all of them; what cannot
 	-$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 test-python: build
-	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal $(SLOW_FIRST)
-	$(BIN)/python -m pytest -m alone $(ALONE)  # these measure: nothing else may run beside them
+	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal $(SLOW_FIRST) \
+		|| $(BIN)/python tools/again_alone.py $$?
+	$(BIN)/python -m pytest -m alone $(ALONE) || $(BIN)/python tools/again_alone.py $$?  # these measure
 
 laws: build      ## The laws, tried on 50 times as many examples, new ones each time
 	DBDYNO_LAWS=50 $(BIN)/python -m pytest --numprocesses auto tests/laws tests/unit/test_ladders_fuzz.py
