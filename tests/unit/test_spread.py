@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbdyno import remote
+from dbdyno import drive, remote
 from dbdyno.model.data_sources.drivers import with_host
 from dbdyno.model.errors import HostLost, UsageError
 from dbdyno.model.tables import CoreColumn, from_core, rows, to_core
@@ -209,6 +209,16 @@ def test_figures_of_all_drivers_are_those_of_one_load() -> None:
         ("a", 0, 3, "ok", 1),
         ("b", 3, 2, "ok", 1),
     ]
+
+
+def test_drivers_of_other_hosts_are_asked_less_often() -> None:
+    load, _ = spread()
+    every_time = drive.asking(load)
+    assert all(map(every_time, (0, 1, 2)))  # both are here
+    far = remote.Driver("far", lambda engine, spec: Told(engine, spec), clock=object())  # type: ignore[arg-type]
+    due = drive.asking(remote.SpreadLoad([far], "fake", {"sessions": 1}))
+    asked = [ms for ms in range(0, 2000, 100) if due(ms * 1_000_000)]
+    assert asked == [0, 300, 600, 900, 1200, 1500, 1800]
 
 
 def test_a_lost_driver_fails_the_phase_with_its_name_and_the_others_go_on() -> None:

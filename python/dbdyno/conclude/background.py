@@ -64,14 +64,20 @@ def parallel_workers(case: Case) -> Iterator[Claim]:
     """The part of the sessions' accounts that is their parallel workers'."""
     found = []
     for cell in case.usable:
-        run, *others = (
-            sum(r["aas"] for r in case.memo(cell["cell"], f"workers.{part}"))
-            for part in ("run", "runq", "sleep")
-        )
+        run, others = _workers(case, cell["cell"])
         served = case.served(cell["cell"])
-        if served and (share := (run + sum(others)) / served) > WORKERS:
+        if served and (share := (run + others) / served) > WORKERS:
             found.append(({"share": share, "run": run}, cell))
     yield from case.worst("parallel-workers", found, "share")
+
+
+@of_cell
+def _workers(case: Case, cell: str) -> tuple[float, float]:
+    """Seconds per second of parallel workers on a CPU, and of all else that they do."""
+    run, *others = (
+        sum((r["aas"] for r in case.memo(cell, f"workers.{part}")), 0.0) for part in ("run", "runq", "sleep")
+    )
+    return run, sum(others)
 
 
 def autovacuum(case: Case) -> Iterator[Claim]:

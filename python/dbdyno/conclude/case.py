@@ -38,7 +38,7 @@ Found = Sequence[tuple[Mapping[str, Any], Row]]
 
 # -- answers about single cells --
 
-VERSION = 5
+VERSION = 6
 """The questions' version: answers to others are no answers."""
 
 Facts = dict[str, dict[str, Any]]
@@ -117,6 +117,10 @@ class Case:
     facts: Facts = field(default_factory=dict)
     load: Callable[[str], Mapping[str, pl.DataFrame]] | None = None
     """Tables of a cell that are not among ``tables``; what is in ``facts`` needs none."""
+
+    @cached_property
+    def _memos(self) -> dict[str, list[Row]]:
+        return {}
 
     @cached_property
     def _parts(self) -> ByCell:
@@ -204,12 +208,12 @@ class Case:
         rung = pl.col("who") == "rung" if scope == "memo" else ALL
         return top_level(self._rows("ledger", cell), (pl.col("scope") == scope) & rung)
 
-    @of_cell
     def memo(self, cell: str, account: str) -> list[Row]:
-        """Known memos of the rung under that account."""
-        rung = (pl.col("scope") == "memo") & (pl.col("who") == "rung") & (pl.col("account") == account)
-        known = top_level(self._rows("ledger", cell), rung & pl.col("aas").is_not_null())
-        return [{name: row[name] for name in OF_MEMO} for row in known.iter_rows(named=True)]
+        """Known memos of the rung under that account: for questions about a cell, which keep less of them."""
+        if cell not in self._memos:
+            known = self.accounts(cell, "memo").filter(pl.col("aas").is_not_null())
+            self._memos[cell] = known.select(OF_MEMO).to_dicts()
+        return [row for row in self._memos[cell] if row["account"] == account]
 
     @of_cell
     def wall(self, cell: str) -> float:

@@ -317,16 +317,22 @@ def idle_burn(case: Case) -> Iterator[Claim]:
     """Sessions that the server calls idle, and that use a CPU or wait for one."""
     found = []
     for cell in case.usable:
-        run, runq = (_idle(case.memo(cell["cell"], f"state.{part}")) for part in ("run", "runq"))
-        used, queued = (sum(r["aas"] for r in rows) for rows in (run, runq))
-        if sum(r["low"] or 0.0 for r in (*run, *runq)) > IDLE_SESSIONS:
+        used, queued, least = _idle(case, cell["cell"])
+        if least > IDLE_SESSIONS:
             sessions = _idle_sessions(case, cell["cell"])
             found.append(({"used": used, "queued": queued, "all": used + queued, "sessions": sessions}, cell))
     yield from case.worst("idle-busy", found, "all")
 
 
-def _idle(rows: list[Row]) -> list[Row]:
-    return [r for r in rows if str(r["detail"] or "").startswith("idle")]
+@of_cell
+def _idle(case: Case, cell: str) -> tuple[float, float, float]:
+    """Idle sessions on a CPU, and in the run queue; the least of both together. Seconds per second."""
+    run, runq = (
+        [r for r in case.memo(cell, f"state.{part}") if str(r["detail"] or "").startswith("idle")]
+        for part in ("run", "runq")
+    )
+    used, queued = (sum((r["aas"] for r in rows), 0.0) for rows in (run, runq))
+    return used, queued, sum((r["low"] or 0.0 for r in (*run, *runq)), 0.0)
 
 
 @of_cell
@@ -344,11 +350,20 @@ def naive_cpu(case: Case) -> Iterator[Claim]:
     """What "active without wait event" would report as CPU, where it is furthest off."""
     found = []
     for cell in case.usable:
-        if (true := case.known(cell["cell"], "run")) is None:
-            continue
-        for row in case.memo(cell["cell"], "naive.cpu"):
-            naive, high = row["aas"], row["aas"] if row["high"] is None else row["high"]
+        for naive, true in _naive(case, cell["cell"]):
             off = naive - true
-            if not (row["low"] or 0.0) <= true <= high and abs(off) > max(NAIVE * true, 0.05):
-                found.append(({"naive": naive, "actual": true, "off": off, "size": abs(off)}, cell))
+            found.append(({"naive": naive, "actual": true, "off": off, "size": abs(off)}, cell))
     yield from case.worst("naive-cpu", found, "off", by="size")
+
+
+@of_cell
+def _naive(case: Case, cell: str) -> list[tuple[float, float]]:
+    """(that figure, the CPU really used), where it is off."""
+    if (true := case.known(cell, "run")) is None:
+        return []
+    found = []
+    for row in case.memo(cell, "naive.cpu"):
+        naive, high = row["aas"], row["aas"] if row["high"] is None else row["high"]
+        if not (row["low"] or 0.0) <= true <= high and abs(naive - true) > max(NAIVE * true, 0.05):
+            found.append((naive, true))
+    return found

@@ -327,6 +327,7 @@ def _climb(
     beside: Beside,
 ) -> int:
     """From the barrier to the end of the last session; the end of the window as it came to be."""
+    due = drive.asking(load)
 
     def tick() -> None:
         now_ns = load.now_ns()
@@ -336,8 +337,9 @@ def _climb(
             asked.at("t0")
         if now_ns >= clock.t1_ns:
             asked.at("t1")
-        elapsed_s = (now_ns - clock.start_ns) / NS_PER_S
-        on_tick(clock.phase(now_ns), elapsed_s, asked.driver(now_ns), watch.latest())
+        if due(now_ns):
+            elapsed_s = (now_ns - clock.start_ns) / NS_PER_S
+            on_tick(clock.phase(now_ns), elapsed_s, asked.driver(now_ns), watch.latest())
 
     window_end_ns = drive.run(load, clock.start_ns, clock.t0_ns, clock.t1_ns, interrupt, tick)
     if window_end_ns < clock.t1_ns:

@@ -195,6 +195,7 @@ def _run(
 ) -> int:
     """From the barrier to the end of the last session; the end of the measurement as it came to be."""
     shown: dict[str, Any] = {"cell": None, "tick": None}
+    due = drive.asking(load)
 
     def tick() -> None:
         now_ns = load.now_ns()
@@ -206,7 +207,8 @@ def _run(
             beside.live(phase.watch, load)
         words = "settling" if settled else "measuring" if now_ns < phase.t1_ns else "last calls"
         since_ns = now_ns - (clock.start_ns if phase is phases.all[0] else phase.t0_ns)
-        shown["tick"](words, since_ns / NS_PER_S, phases.driver(now_ns), phase.watch.latest())
+        if due(now_ns):
+            shown["tick"](words, since_ns / NS_PER_S, phases.driver(now_ns), phase.watch.latest())
 
     end_ns = drive.run(load, clock.start_ns, clock.t0_ns, clock.t1_ns, interrupt, tick)
     if end_ns < clock.t1_ns:

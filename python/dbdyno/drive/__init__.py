@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.drive.phases import Interrupt, connect, finish, frames, lead_ns, run, window_frames
+    from dbdyno.drive.phases import Interrupt, asking, connect, finish, frames, lead_ns, run, window_frames
     from dbdyno.model.errors import Interrupted
 
 
@@ -17,6 +17,7 @@ lazy(
     {
         "Interrupt": "dbdyno.drive.phases",
         "Interrupted": "dbdyno.model.errors",
+        "asking": "dbdyno.drive.phases",
         "connect": "dbdyno.drive.phases",
         "finish": "dbdyno.drive.phases",
         "frames": "dbdyno.drive.phases",

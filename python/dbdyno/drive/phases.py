@@ -130,6 +130,21 @@ def lead_ns(load: Load) -> int:
     return found
 
 
+def asking(load: Load) -> Callable[[int], bool]:
+    """Whether it is time, at an instant in ns, to ask how far ``load`` is: always, or as often as a load says
+    whose answers are messages of other hosts."""
+    every_ns, next_ns = getattr(load, "progress_every_ns", 0), 0
+
+    def due(now_ns: int) -> bool:
+        nonlocal next_ns
+        if now_ns < next_ns:
+            return False
+        next_ns = now_ns + every_ns
+        return True
+
+    return due
+
+
 STEP_S = 0.1
 TABLES = ("sessions", "histogram", "errors", "calls", "counters")
 

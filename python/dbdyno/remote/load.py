@@ -31,6 +31,7 @@ class RemoteLoad:
         self._of = agent.request("load.new", engine=engine, spec=spec_of(spec)).value
         weakref.finalize(self, agent.forget, self._of)
         self._phase: Future[Answer] | None = None
+        self._tids: Sequence[int] = ()  # the same from connecting to the end
 
     # -- phases ---------------------------------------------------------------------------------
     def connect(self) -> None:
@@ -85,7 +86,8 @@ class RemoteLoad:
 
     def read_threads(self) -> Sequence[Mapping[str, Any]]:
         """One read of each of them, as ``_core.read_task``."""
-        tasks = [[self.agent.hello.pid, tid] for tid in self.threads_there()]
+        self._tids = self._tids or self.threads_there()
+        tasks = [[self.agent.hello.pid, tid] for tid in self._tids]
         found: Sequence[Mapping[str, Any]] = self.agent.request("read_task", tasks=tasks).value
         return found
 

@@ -24,6 +24,7 @@ from dbdyno.remote.shares import Part, parts, sessions_of, shared
 _TABLE = "drivers"
 _STEP_S = 0.02
 _LOOK_NS = 1_000_000_000
+_PROGRESS_NS = 250_000_000
 _Read = tuple[int, int, int]
 """When (ours), run and run-queue time, ns."""
 _AT_ONCE = 32
@@ -180,6 +181,11 @@ class SpreadLoad:
             driving.load.abort()
 
     # -- figures --------------------------------------------------------------------------------
+    @property
+    def progress_every_ns(self) -> int:
+        """Each time is a message to every driver, whose CPU time the load goes without."""
+        return _PROGRESS_NS if any(d.driver.clock is not None for d in self._all) else 0
+
     def progress(self) -> Progress:
         found = self._asked(lambda d: Progress(*d.load.progress()))
         sums = (sum(column) for column in zip(*found, strict=True))
