@@ -154,27 +154,27 @@ def foreign_load(case: Case) -> Iterator[Claim]:
     """CPU time of the machine that neither the server's tasks nor dbdyno's used."""
     used = pl.col("value") * (1 - 1 / (1 + pl.col("relative_difference")))
     more = (pl.col("relative_difference") > FOREIGN) & (used > FOREIGN)
-    rows = _complete(case).filter((pl.col("quantity") == "cpu_used_machine") & more).to_dicts()
+    rows = _complete(case, (pl.col("quantity") == "cpu_used_machine") & more).to_dicts()
     found = [({"used": r["value"] * (1 - 1 / (1 + r["relative_difference"]))}, r) for r in rows]
     severity = "note" if case.observed else None
     yield from case.worst("foreign-load", found, "used", case=case.kind, severity=severity)
 
 
-def _complete(case: Case) -> pl.DataFrame:
-    """Table data_sources without the quantities whose reference is only the least that it can have been."""
+def _complete(case: Case, where: pl.Expr) -> pl.DataFrame:
+    """Rows of data_sources, without quantities whose reference is only the least that it can have been."""
     table = case.tables["data_sources"]
     partly = table.filter(
         (pl.col("verdict") == "reference") & pl.col("source").str.contains("as far as read")
     )
-    return table.join(partly, on=["cell", "quantity"], how="anti", maintain_order="left")
+    return table.filter(where).join(partly, on=["cell", "quantity"], how="anti", maintain_order="left")
 
 
 def sources_differ(case: Case) -> Iterator[Claim]:
     """CPU by the server's own group, or by a host that saw less than the tasks."""
-    differ = _complete(case).filter(pl.col("verdict") == "differs")
     group = (pl.col("quantity") == "cpu_used") & (pl.col("source") == "cgroup")
     host = (pl.col("quantity") == "cpu_used_machine") & (pl.col("relative_difference") < 0)
-    for (source,), rows in differ.filter(group | host).group_by("source", maintain_order=True):
+    differ = _complete(case, (pl.col("verdict") == "differs") & (group | host))
+    for (source,), rows in differ.group_by("source", maintain_order=True):
         found = []
         for row in rows.to_dicts():
             relative = row["relative_difference"] or 0.0
