@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -138,12 +138,18 @@ def open_watch(server: Server, load: Load, how: How | None = None) -> Watch:
     Raises :class:`TargetError` where ``waits`` demands the exact tier and the trace is refused.
     """
     how = how or How()
-    ours = os.getpid()
-    driver = [{"pid": ours, "tid": tid, "role": "driver"} for tid in load.threads()]
+    driver = [{"pid": pid, "tid": tid, "role": "driver"} for pid, tid in _driving(load)]
     if not how.enabled:
         return _made(server, {**_DRIVER_ALONE, "tasks": driver}, HERE)
     half = server.watch_spec(load)
     return _open(server, half, how, driver)
+
+
+def _driving(load: Load) -> Iterator[tuple[int, int]]:
+    """(pid, tid) of the driver's threads on this host: our own, and those of drivers in other processes."""
+    ours = os.getpid()
+    yield from ((ours, tid) for tid in load.threads())
+    yield from getattr(load, "tasks_here", tuple)()
 
 
 def open_observation(

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from dbdyno import _core
+from dbdyno.kernel.processes import boot_id
 from dbdyno.model.errors import HostLost
 from dbdyno.model.protocols import Progress
 from dbdyno.model.tables import CoreColumn
@@ -84,6 +86,14 @@ class RemoteLoad:
         found: Sequence[int] = self._ask("threads")
         return found
 
+    def tasks_here(self) -> Sequence[tuple[int, int]]:
+        """(pid, tid) of the driver's threads, if they run on this host and are seen here."""
+        pid = self.agent.hello.pid
+        if self.agent.hello.boot_id != boot_id() or not _is_agent(pid):
+            return ()
+        self._tids = self._tids or self.threads_there()
+        return [(pid, tid) for tid in self._tids]
+
     def read_threads(self) -> Sequence[Mapping[str, Any]]:
         """One read of each of them, as ``_core.read_task``."""
         self._tids = self._tids or self.threads_there()
@@ -106,3 +116,10 @@ class RemoteLoad:
 
     def _ask(self, op: str, **arguments: Any) -> Any:
         return self.agent.request(f"load.{op}", of=self._of, **arguments).value
+
+
+def _is_agent(pid: int) -> bool:
+    """Whether the process that has this number here is one: in a container another may have it."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text() == "dbdyno-agent\n"
+    return False

@@ -215,6 +215,11 @@ class SpreadLoad:
         """Those on this host."""
         return [tid for tids in self._asked(lambda d: d.load.threads()) for tid in tids]
 
+    def tasks_here(self) -> Sequence[tuple[int, int]]:
+        """(pid, tid) of drivers' threads in other processes of this host."""
+        asked = self._asked(lambda d: d.load.tasks_here() if isinstance(d.load, RemoteLoad) else ())
+        return [task for tasks in asked for task in tasks]
+
     def now_ns(self) -> int:
         return _core.now_ns()
 

@@ -224,7 +224,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         _a_call(STORAGE_BYTES, "bytes", cut, sessions, rate),
         *_calibrated(cell),
         _round_trips(sessions),
-        *_driver(cut["cut_tasks"].filter(pl.col("role") == "driver"), rate),
+        *_driver(cell, cut["cut_tasks"].filter(pl.col("role") == "driver"), rate),
     )
     yield from (_row("rung", None, *figure) for figure in figures)
 
@@ -282,11 +282,13 @@ def _a_call(name: str, unit: str, cut: Tables, sessions: pl.DataFrame, rate: flo
     return (f"{name}_per_call", unit, _over(per_s, rate), status, f"{_COUNTERS}, server-wide")
 
 
-def _driver(tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:
+def _driver(cell: RawCell, tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:
     """CPUs that the driver's threads used in the window (dbdyno's observers are not among them), that over
     the calls, and the part of its runnable time that it had to wait for one."""
-    known = tasks.height > 0 and not tasks["run_ns"].null_count()
-    status = "ok" if known else _first_bad(tasks["status"], "off")
+    hosts = cell.tables.get("drivers", empty("drivers"))
+    away = hosts.height > 0 and tasks.height != hosts["threads"].fill_null(0).sum()  # some are elsewhere
+    known = tasks.height > 0 and not tasks["run_ns"].null_count() and not away
+    status = "ok" if known else "not here" if away else _first_bad(tasks["status"], "off")
     # its threads live all the time: a read that came too late makes their brackets shorter, not their work
     run, runq = (_known_sum(tasks[c] / tasks["wall_ns"]) if known else None for c in ("run_ns", "runq_ns"))
     runnable = None if run is None or runq is None else run + runq
