@@ -191,6 +191,13 @@ def test_one_run_by_three_hosts(ladders: Ladders, ray_cluster: RayCluster) -> No
         assert counted == calls
 
 
+def test_drivers_in_other_processes_of_this_host_are_drivers(ladders: Ladders) -> None:
+    """All of these nodes are this host: what drives the load there is none of its other processes."""
+    for tables in cells(ladders.three):
+        drive = tables["tasks"].filter(pl.col("role") == "driver").select("pid", "tid").unique()
+        assert drive.height == tables["drivers"]["threads"].sum() > 0
+
+
 def test_hosts_are_in_what_is_stored_and_shown(ladders: Ladders, ray_cluster: RayCluster) -> None:
     found = json.loads(ladders.bench.here("show", ladders.three.id, "--json").stdout)["hosts"]
     assert len(found) == 3 * 4

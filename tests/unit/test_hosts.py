@@ -56,6 +56,17 @@ def table(drivers: list[dict[str, Any]], sessions: list[dict[str, Any]]) -> list
     return hosts([RawCell(cell.meta, tables)]).to_dicts()
 
 
+@pytest.mark.parametrize(("more", "status"), [(0, "ok"), (1, "not here")])
+def test_cpu_of_drivers_is_unknown_where_some_are_elsewhere(more: int, status: str) -> None:
+    (cell,) = climb("fake:cpu=10ms,cpus=8", [6]).cells
+    seen = cell.tables["tasks"].filter(pl.col("role") == "driver").select("pid", "tid").n_unique()
+    results = made([driver(0, threads=seen), driver(1, threads=more)], [session(n) for n in range(4)])
+    rates = results.tables["rates"].filter((pl.col("name") == "driver_cpus") & (pl.col("scope") == "rung"))
+    (figure,) = rates.to_dicts()
+    assert figure["status"] == status
+    assert (figure["value"] is None) == bool(more)
+
+
 def test_each_hosts_figures_are_those_of_its_sessions() -> None:
     drivers = [driver(0), driver(1, run_ns=30 * S, runq_ns=10 * S), driver(2, status="lost", detail="gone")]
     sessions = [session(n, calls=1000 + n) for n in range(4)]
