@@ -15,9 +15,11 @@ RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.t
 
 # As many jobs as there are CPUs, whatever make has.
 CARGO := env -u MAKEFLAGS cargo
+# Clippy as the compiler: what is tested is linted and compiled in one pass, and dependencies are compiled once.
+LINTED := env -u MAKEFLAGS CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="$(RUSTFLAGS) -D warnings" cargo
 
-.PHONY: demo check laws test build agent wheel bpf lint lint-rust lint-python test-rust compile-tests test-python audit \
-	bench clean help
+.PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python test-rust compile-tests \
+	test-python audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -32,7 +34,7 @@ check: build     ## Lint, types, unit tests and laws, without a server: the loop
 	@echo "make test: whole experiments, real servers, and more examples of the laws"
 
 test:            ## The whole check
-	$(MAKE) --jobs=3 --output-sync=target build lint test-rust compile-tests  # none of them fills two CPUs
+	$(MAKE) --jobs=3 --output-sync=target build test-rust compile-tests lint-python  # none of them fills two CPUs
 	$(MAKE) test-python
 
 build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependencies, the Rust core, the agent for other hosts
@@ -64,8 +66,10 @@ build/wheel/.deps: requirements/wheel.lock  # zig links against the C library of
 
 lint: lint-rust lint-python  ## Formatters, linters, strict types, layers
 
-lint-rust:
+format-rust:
 	$(CARGO) fmt --all --check
+
+lint-rust: format-rust
 	$(CARGO) clippy --workspace --all-targets --locked --quiet -- -D warnings
 
 lint-python: $(VENV)/.deps
@@ -74,11 +78,12 @@ lint-python: $(VENV)/.deps
 	$(BIN)/mypy
 	PYTHONPATH=python $(BIN)/lint-imports  # before the package is built, too
 
-test-rust:
-	$(CARGO) test --workspace --locked --quiet
+test-rust: format-rust  # lints all that lint-rust does
+	$(LINTED) build --workspace --all-targets --locked --quiet
+	$(LINTED) test --workspace --locked --quiet
 
-compile-tests: build  # once: each worker would compile all of them; what cannot be read is said by the tests
-	-$(BIN)/python -m pytest --collect-only -qq >/dev/null
+compile-tests: build  # once: each worker would compile all of them; without syrupy, which takes snapshots of no run for unused
+	@said=$$($(BIN)/python -m pytest --collect-only -qq -p no:syrupy 2>&1) || { echo "$$said"; exit 1; }
 
 test-python: build
 	$(BIN)/python -m pytest -m "not alone" --numprocesses $(WORKERS) --dist worksteal $(SLOW_FIRST) \
