@@ -14,9 +14,10 @@ RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.t
 	Cargo.toml Cargo.lock
 
 # As many jobs as there are CPUs, whatever make has.
-CARGO := env -u MAKEFLAGS cargo
+APART := env -u MAKEFLAGS -u MFLAGS
+CARGO := $(APART) cargo
 # Clippy as the compiler: what is tested is linted and compiled in one pass, and dependencies are compiled once.
-LINTED := env -u MAKEFLAGS CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="$(RUSTFLAGS) -D warnings" cargo
+LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="$(RUSTFLAGS) -D warnings" cargo
 
 .PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python test-rust compile-tests \
 	test-python audit bench clean help
@@ -42,7 +43,7 @@ build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependenci
 agent: $(AGENT)$(ARCH)  ## The program that dbdyno starts on other hosts; ARCH=aarch64: for ARM (rustup target add)
 
 $(AGENT)%: $(RUST) tools/build_agent.sh $(if $(filter $(HERE),$(ARCH)),,build/wheel/.deps)
-	env -u MAKEFLAGS tools/build_agent.sh $*
+	$(APART) tools/build_agent.sh $*
 
 $(VENV)/.deps: requirements/dev.lock
 	$(PYTHON) -m venv $(VENV)
@@ -51,7 +52,7 @@ $(VENV)/.deps: requirements/dev.lock
 
 $(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml tools/bundle_charts.py
 	$(BIN)/python tools/bundle_charts.py  # the charts' code, made once
-	env -u MAKEFLAGS VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin develop --release --locked
+	$(APART) VIRTUAL_ENV=$(abspath $(VENV)) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin develop --release --locked
 	touch $@
 
 wheel: build build/wheel/.deps $(AGENT)$(ARCH)  ## A wheel in dist that installs without Rust; ARCH=aarch64: for ARM (rustup target add)
