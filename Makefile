@@ -83,7 +83,7 @@ test-rust: format-rust  # lints all that lint-rust does
 	$(LINTED) build --workspace --all-targets --locked --quiet
 	$(LINTED) test --workspace --locked --quiet
 
-compile-tests: build  # once: each worker would compile all of them; without syrupy, which takes snapshots of no run for unused
+compile-tests: build  # once: each worker would compile all of them; without syrupy, to which all snapshots are unused
 	@said=$$($(BIN)/python -m pytest --collect-only -qq -p no:syrupy 2>&1) || { echo "$$said"; exit 1; }
 
 test-python: build
