@@ -31,6 +31,7 @@ from tests.db.conftest import Bench
 from tests.networks import Network, delayed, link
 from tests.ray_nodes import JoinedNode, RayCluster
 from tests.waiting import eventually
+from tests.windows import into_the_window
 
 pytestmark = [pytest.mark.db, pytest.mark.usefixtures("one_at_a_time")]
 S, MS = 1_000_000_000, 1_000_000
@@ -375,11 +376,10 @@ def test_a_node_behind_a_delay(events: Events) -> None:
 def ending(tmp_path_factory: pytest.TempPathFactory, server: PlainServer, ray_cluster: RayCluster) -> Run:
     """In the first measurement a link is down for three seconds, in the second a driver is killed."""
     bench = bench_at(tmp_path_factory.mktemp("ending"), server)
-    more = ("--sessions", "3", "--repeats", "3", "--measure", "7s")
+    more = ("--verbose", "--sessions", "3", "--repeats", "3", "--measure", "7s")
     with bench.background(*words(server, ray_cluster, *more)) as process:
         if ray_cluster.network is not None:
-            eventually(lambda: _calls(server) > MANY)
-            time.sleep(1)  # into the window
+            into_the_window(process)
             _down_for(ray_cluster.end_of(ray_cluster.nodes[1]), 3)
         measuring(bench, server, 1)
         os.kill(actor_of(server, ray_cluster, 4), signal.SIGKILL)

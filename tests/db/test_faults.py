@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.db.conftest import QUICK, Bench, eventually
+from tests.windows import into_the_window
 
 pytestmark = pytest.mark.db
 LONG = ("--verbose", "--measure", "60s", "--settle", "300ms", "--no-memory", "--no-snapshots")
@@ -49,14 +50,6 @@ def _saved(bench: Bench) -> int:
     return len(list(bench.home.glob("data/dbdyno/*/cells/[!.]*")))
 
 
-def _into_the_window(run: subprocess.Popen[str]) -> None:
-    """Until more than a second of the window is over, as ``--verbose`` tells: on a busy machine connecting
-    and warming take as long as they do."""
-    assert run.stderr
-    next(line for line in run.stderr if "measurement" in line)
-    time.sleep(2)  # settling takes 0.3 s
-
-
 def test_ctrl_c_keeps_what_was_measured(bench: Bench) -> None:
     before = _saved(bench)
     with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "1,2,3", *QUICK, *THINKING) as run:
@@ -86,7 +79,7 @@ def test_server_stopped_in_mid_rung(fresh_bench: Bench, brief: tuple[str, ...]) 
     fresh_bench.dbdyno("server", "start")
     pid = int(fresh_bench.status()["pid"])
     with fresh_bench.background("run", *brief, "--dsn", fresh_bench.dsn, "--sessions", "2", *LONG) as run:
-        _into_the_window(run)
+        into_the_window(run)
         os.kill(pid, signal.SIGQUIT)  # immediate shutdown
         _, errors = run.communicate(timeout=120)
     assert run.returncode == 5, errors
@@ -94,10 +87,9 @@ def test_server_stopped_in_mid_rung(fresh_bench: Bench, brief: tuple[str, ...]) 
 
 
 def test_one_backend_terminated_costs_one_session(bench: Bench, brief: tuple[str, ...]) -> None:
-    measured = ("--settle", "300ms", "--measure", "12s")
+    measured = ("--verbose", "--settle", "300ms", "--measure", "6s")
     with bench.background("run", *brief, "--dsn", bench.dsn, "--sessions", "4", *measured) as run:
-        eventually(lambda: bench.ask(CALLING)[0][0] >= 4)
-        time.sleep(4)  # past connecting, warming and settling
+        into_the_window(run)
         assert eventually(lambda: bench.ask(TERMINATE)) == [(True,)]
         _, errors = run.communicate(timeout=120)
     assert run.returncode == 0, errors
@@ -152,7 +144,7 @@ def test_network_cut(bench: Bench, brief: tuple[str, ...]) -> None:
     proxy = Proxy(str(next(Path(str(status["socket"])).glob(".s.PGSQL.*[0-9]"))))
     dsn = bench.with_words(host="127.0.0.1", port=str(proxy.port), sslmode="disable")
     with bench.background("run", *brief, "--dsn", dsn, "--sessions", "2", *LONG) as run:
-        _into_the_window(run)
+        into_the_window(run)
         proxy.cut()
         _, errors = run.communicate(timeout=120)
     assert run.returncode == 5, errors
@@ -194,7 +186,7 @@ def test_two_runs_at_once_on_one_server(bench: Bench) -> None:
         second = bench.here("run", "lio", "--dsn", bench.dsn, "--sessions", "1", *QUICK)
         assert second.returncode == 3, second.stderr
         assert "another run" in second.stderr or "already" in second.stderr
-        _into_the_window(first)
+        into_the_window(first)
         first.send_signal(signal.SIGINT)
         first.communicate(timeout=120)
     assert first.returncode == 130

@@ -21,10 +21,10 @@ from tests.contract import driving
 from tests.contract.hostile import Script, endless_scram, hostile, silent_when_ready
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.db.conftest import Bench, eventually
+from tests.windows import in_the_window
 
 pytestmark = pytest.mark.db
 ACTIVE = "select 1 from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() and query ~ "
-CALLING = f"{ACTIVE} 'pg_sleep'"
 
 
 def test_the_first_ctrl_c_ends_a_command_that_waits_for_a_server(fresh_bench: Bench) -> None:
@@ -74,24 +74,13 @@ def _stopped(server: PlainServer) -> list[int]:
 
 
 @contextlib.contextmanager
-def stopped_when_calling(server: PlainServer, after_s: float) -> Iterator[None]:
-    """The whole server hangs some time after the first call."""
+def stopped_in_the_window(server: PlainServer) -> Iterator[None]:
+    """The whole server hangs from there on."""
     stopped: list[int] = []
-    over = threading.Event()
-
-    def stop() -> None:
-        with contextlib.suppress(AssertionError):
-            eventually(lambda: over.is_set() or server.ask(CALLING), 60)
-        if not over.wait(after_s):
-            stopped.extend(_stopped(server))
-
-    thread = threading.Thread(target=stop)
-    thread.start()
     try:
-        yield
+        with in_the_window(lambda: stopped.extend(_stopped(server))):
+            yield
     finally:
-        over.set()
-        thread.join()
         for pid in stopped:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -106,7 +95,7 @@ def test_a_server_that_hangs_in_mid_run_leaves_a_shorter_run_with_the_reason(
     script = tmp_path / "brief.sql"
     script.write_text("select pg_sleep(0.01)")
     measured = ("--sessions", "2", "--settle", "300ms", "--measure", "4s", "--store", str(tmp_path / "s"))
-    with stopped_when_calling(server, 1.5):
+    with stopped_in_the_window(server):
         done = CliRunner().invoke(app, ["run", "--script", str(script), "--dsn", server.dsn, *measured])
     assert done.exit_code == 5, done.output
     assert "all sessions were lost: no answer within 1000 ms" in done.output

@@ -8,14 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
@@ -24,10 +22,9 @@ from dbdyno.model.raw import RawCell
 from dbdyno.store import RunStore
 from tests.conftest import Servers
 from tests.contract.plain_server import PlainServer, plain_server
-from tests.db.conftest import eventually
+from tests.windows import in_the_window
 
 pytestmark = pytest.mark.db
-CALLING = "select 1 from pg_stat_activity where state = 'active' and query ~ '^select pg_sleep'"
 S = 1_000_000_000
 
 
@@ -60,28 +57,6 @@ def _slow(cell: RawCell, table: str, at_least_s: float) -> int:
     return int(cell.tables[table].filter(pl.col("low_ns") >= at_least_s * S)["count"].sum())
 
 
-@contextlib.contextmanager
-def later(
-    server: PlainServer, store: Path, cells: int, after_s: float, act: Callable[[], None]
-) -> Iterator[None]:
-    """``act`` some time after the first call of the cell that follows ``cells`` stored ones. It asks by a
-    connection that is there before the run, which so takes none that the run has counted."""
-    with psycopg.connect(server.dsn, autocommit=True) as connection:
-
-        def wait() -> None:
-            eventually(lambda: len(list(store.glob("*/cells/*"))) >= cells)
-            eventually(lambda: connection.execute(CALLING).fetchone())
-            time.sleep(after_s)
-            act()
-
-        thread = threading.Thread(target=wait)
-        thread.start()
-        try:
-            yield
-        finally:
-            thread.join()
-
-
 def test_a_server_that_stops_for_2_s_shows_in_the_percentiles(server: PlainServer, tmp_path: Path) -> None:
     """Calls that become due meanwhile take from 0 to 2 s, evenly: of all calls 2 of 5. A closed loop of 4
     sessions would have made 4 slow calls of 500."""
@@ -104,7 +79,7 @@ def test_a_server_that_stops_for_2_s_shows_in_the_percentiles(server: PlainServe
                     os.kill(pid, signal.SIGCONT)
 
     words = ("--rate", str(rate), "--sessions", str(sessions), "--measure", f"{measured_s}s")
-    with later(server, tmp_path, 0, 1, stop):
+    with in_the_window(stop, 0.7):
         done = _run(server.dsn, tmp_path, 0.005, *words)
     assert done.exit_code == 0, done.output
     cell, rung = _cell(tmp_path), _rung(tmp_path)
@@ -146,7 +121,7 @@ def test_a_server_that_is_killed_in_mid_run_leaves_a_readable_run(servers: Serve
     """It has room for fewer sessions than would be chosen: the rates are run over those."""
     with plain_server(servers.bin_dir(18), {"max_connections": "14"}) as made:
         words = ("--rates", "50,100", "--measure", "2s", "--no-memory", "--no-snapshots")
-        with later(made, tmp_path, 1, 0.3, made.stop):
+        with in_the_window(made.stop, 0.3, lambda tick: tick.number == 2):
             done = _run(made.dsn, tmp_path, 0.005, *words)
     assert done.exit_code == 5, done.output
     page = tmp_path / "run.html"
@@ -155,9 +130,7 @@ def test_a_server_that_is_killed_in_mid_run_leaves_a_readable_run(servers: Serve
     assert "Calls delivered against calls due" in page.read_text()
     first = _rungs_of(tmp_path)[0]
     assert first["rate_per_s"] == 50
-    assert first["sessions"] == 14 - 2 - 3 - 2, (
-        "the watcher's and the program's, 3 of its own, 2 left for others"
-    )
+    assert first["sessions"] == 14 - 1 - 3 - 2, "the program's, 3 of its own, 2 left for others"
     assert "max_connections = 14" in done.output, "why there are so few sessions"
 
 
@@ -172,7 +145,7 @@ def test_a_server_that_is_restarted_ends_the_measurement_with_the_reason(
             time.sleep(1)
             made.start()
 
-        with later(made, tmp_path, 0, 2.5, restart):
+        with in_the_window(restart):
             done = _run(made.dsn, tmp_path, 0.005, "--rates", "50,100", "--sessions", "4", "--measure", "5s")
         assert made.ask("select 1") == [(1,)], "it is there again"
     assert done.exit_code == 5, done.output

@@ -5,8 +5,6 @@ Bounds are one-sided: a slower machine only takes longer, delivers less and leav
 
 from __future__ import annotations
 
-import threading
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,10 +18,9 @@ from dbdyno.model.raw import RawCell
 from dbdyno.store import RunStore
 from tests.conftest import Servers
 from tests.contract.plain_server import plain_server
-from tests.db.conftest import eventually
+from tests.windows import in_the_window
 
 pytestmark = pytest.mark.db
-CALLING = "select 1 from pg_stat_activity where state = 'active' and query ~ '^select pg_sleep'"
 RATES = {"calm": 20, "spike": 250, "after": 10, "end": 20}
 
 
@@ -89,15 +86,11 @@ def test_a_server_that_is_restarted_in_a_phase_leaves_the_whole_ones(
     with plain_server(servers.bin_dir(18)) as made:
 
         def restart() -> None:
-            eventually(lambda: made.ask(CALLING))
-            time.sleep(5)  # calm is over, end is not
             made.stop()
             made.start()
 
-        thread = threading.Thread(target=restart)
-        thread.start()
-        done = _run(tmp_path, made.dsn, {"calm": 1, "end": 60, "after": 60})
-        thread.join()
+        with in_the_window(restart, which=lambda tick: tick.cell.variant == "end"):
+            done = _run(tmp_path, made.dsn, {"calm": 1, "end": 60, "after": 60})
     assert done.exit_code != 0
     whole, cut = _cells(tmp_path)
     assert (whole.meta.cell.variant, whole.meta.status) == ("calm", "ok")

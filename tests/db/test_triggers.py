@@ -18,6 +18,7 @@ pytestmark = pytest.mark.db
 S = 1_000_000_000
 
 
+WATCHES = "select count(*) from pg_stat_activity where application_name like 'dbdyno activity%'"
 FIRED = {n: n // 3 + (n >= 9) for n in range(1, 11)}
 """How often the conditions of the ramp have been met by then."""
 
@@ -38,8 +39,8 @@ def test_a_ramp_of_connections_fires_once_at_each_and_a_capture_survives_ctrl_c(
     with subprocess.Popen(
         under_way, env=bench.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
-        eventually(lambda: list(store.glob("*/environment.json")), 60)
-        time.sleep(1)
+        eventually(lambda: list(store.glob("*/environment.json")))
+        (watches,) = bench.ask(WATCHES)[0]
         record = RunStore(store).open("last")
         reached: dict[int, int] = {}
         with contextlib.ExitStack() as opened:
@@ -48,7 +49,8 @@ def test_a_ramp_of_connections_fires_once_at_each_and_a_capture_survives_ctrl_c(
                 reached[n] = time.monotonic_ns()
                 eventually(lambda n=n: len(read_fired(record)) >= FIRED[n])
             eventually(lambda: len(read_fired(record)) == 4)
-            time.sleep(3)  # of the trace
+            eventually(lambda: bench.ask(WATCHES)[0][0] > watches)
+            time.sleep(2)  # of the trace
             process.send_signal(signal.SIGINT)
             process.wait(120)
     ramp = [f for f in read_fired(record) if f.trigger == 1]

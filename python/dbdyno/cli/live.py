@@ -49,6 +49,7 @@ class LiveProgress(NullProgressListener):
         self._table: tuple[Running, Callable[[Mapping[str, Any]], Row]] | None = None
         self._first: dict[str, Mapping[str, Any]] = {}  # by variant
         self._last: Tick | None = None
+        self._told = ""
         self._begun_s = time.monotonic()
 
     def __enter__(self) -> LiveProgress:
@@ -104,10 +105,9 @@ class LiveProgress(NullProgressListener):
     def tick(self, tick: Tick) -> None:
         if self._live:
             self._status(_status_line(self._plan, tick, self._last, self._console.width - 1))
-        if self._last is None or self._last.cell.id != tick.cell.id:
-            self._step(f"measurement {tick.cell.id}")
-            self._last = tick
-        elif tick.elapsed_s - self._last.elapsed_s >= 1:
+        self._step(f"measurement {tick.cell.id}: {tick.phase}")
+        last = self._last
+        if last is None or last.cell.id != tick.cell.id or tick.elapsed_s - last.elapsed_s >= 1:
             self._last = tick
 
     def measured(self, results: Results) -> None:
@@ -146,8 +146,9 @@ class LiveProgress(NullProgressListener):
             self._console.print(line, soft_wrap=True)
 
     def _step(self, what: str) -> None:
-        """With ``--verbose``: a line with the time since the start."""
-        if is_verbose():
+        """With ``--verbose``: a line with the time since the start, where it is not that of before."""
+        if is_verbose() and what != self._told:
+            self._told = what
             self._print(f"{time.monotonic() - self._begun_s:6.1f} s  {what}", "dim")
 
     def _status(self, text: Text) -> None:
