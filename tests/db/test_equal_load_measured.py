@@ -99,8 +99,12 @@ def test_few_branches_are_warned_of_and_found(bench: Bench, own: str, scale: int
     few = scale < sessions
     warned = [line for line in done.stderr.splitlines() if "will wait for each other" in line]
     assert len(warned) == few, done.stderr
-    hot = [f for f in bench.last()["findings"] if f["id"] == "hot-rows"]
-    assert len(hot) == few
+    document = bench.last()
+    hot = [f for f in document["findings"] if f["id"] == "hot-rows"]
+    (rung,) = document["rungs"]
+    if rung["status"] == "client":  # on a busy machine, and so in no conclusion
+        return
+    assert len(hot) == few, rung
     if hot:
         assert "8 sessions change only 1 branch" in hot[0]["claim"] and hot[0]["value"] > 0.1
         assert "-s 8" in hot[0]["cure"]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import dbdyno
+from dbdyno.lazy import at_once, uncollected, undisturbed
 
 PACKAGES = ("conclude.compare", "conduct", "drive", "limits", "observe", "plan", "present", "store")
 
@@ -48,3 +52,18 @@ def test_a_ladder_of_a_file_loads_neither_scipys_large_parts_nor_the_models_of_r
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "ladder.csv: 510 units/s" in done.stdout
     assert not HEAVY & set(done.stderr.split())
+
+
+@pytest.mark.parametrize("loading", [at_once, undisturbed, uncollected])
+@pytest.mark.parametrize("collecting", [True, False])
+def test_garbage_is_not_looked_for_while_modules_are_loaded(
+    loading: Callable[[], AbstractContextManager[None]], collecting: bool
+) -> None:
+    before = gc.isenabled()
+    (gc.enable if collecting else gc.disable)()
+    try:
+        with loading():
+            assert not gc.isenabled()
+        assert gc.isenabled() == collecting
+    finally:
+        (gc.enable if before else gc.disable)()

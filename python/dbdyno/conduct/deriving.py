@@ -26,10 +26,14 @@ from dbdyno.store import Run
 
 NICE = 10
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_PROGRAM = (
-    f"import ctypes, runpy; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}, 0, 0, 0); "
-    'runpy.run_module("dbdyno.conduct.deriving", run_name="__main__")'
-)
+_PROGRAM = f"""
+import ctypes, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}, 0, 0, 0)
+from dbdyno.lazy import uncollected
+with uncollected():
+    import dbdyno.conduct.derive
+    from dbdyno.conduct.deriving import main
+sys.exit(main(*sys.argv[1:]))
+"""
 """It ends with whoever started it, also while it is stopped; that may be before it is loaded."""
 _LOOK_S = 0.02
 _SAID_S = 2.0  # how long it takes is said from here on, and how often
@@ -272,7 +276,3 @@ def main(path: str, parent: str) -> int:
     except DbdynoError:
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
