@@ -67,3 +67,12 @@ def test_garbage_is_not_looked_for_while_modules_are_loaded(
         assert gc.isenabled() == collecting
     finally:
         (gc.enable if before else gc.disable)()
+
+
+def test_nothing_is_looked_through_at_the_end() -> None:
+    program = (
+        "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count())); "
+        "from dbdyno.lazy import quick_end; quick_end()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 1000

@@ -2,11 +2,12 @@
 
 import sys
 
-from dbdyno.lazy import EXIT_INTERRUPTED, at_once
+from dbdyno.lazy import EXIT_INTERRUPTED, at_once, quick_end
 
 
 def main() -> None:
     """Entry point of the program ``dbdyno``."""
+    quick_end()
     try:
         with at_once():
             from dbdyno.cli.app import main as run

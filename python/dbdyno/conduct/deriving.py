@@ -28,7 +28,8 @@ NICE = 10
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PROGRAM = f"""
 import ctypes, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}, 0, 0, 0)
-from dbdyno.lazy import uncollected
+from dbdyno.lazy import quick_end, uncollected
+quick_end()
 with uncollected():
     import dbdyno.conduct.derive
     from dbdyno.conduct.deriving import main
