@@ -62,14 +62,19 @@ int main(int argc, char **argv)
 			wait(0);
 		}
 	} else if (!strcmp(what, "daemon")) {
+		int ends[2];
+		char none;
+		if (pipe(ends))
+			return 1;
 		if (!fork()) {
 			setsid();
 			one_child();
 			_exit(0);
 		}
 		wait(0);
-		nanosleep(&nap, 0); /* the daemon is nobody's child by now but the subreaper's */
-		nanosleep(&nap, 0);
+		close(ends[1]); /* the daemon, nobody's child by now but the subreaper's, has the other one */
+		while (read(ends[0], &none, 1) < 0)
+			;
 	}
 	return 0;
 }
