@@ -19,8 +19,8 @@ CARGO := $(APART) cargo
 # Clippy as the compiler: what is tested is linted and compiled in one pass, and dependencies are compiled once.
 LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="$(RUSTFLAGS) -D warnings" cargo
 
-.PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python test-rust compile-tests \
-	test-python audit bench clean help
+.PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python compile-rust test-rust \
+	compile-tests test-python audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -35,7 +35,8 @@ check: build     ## Lint, types, unit tests and laws, without a server: the loop
 	@echo "make test: whole experiments, real servers, and more examples of the laws"
 
 test:            ## The whole check
-	$(MAKE) --jobs=3 --output-sync=target build test-rust compile-tests lint-python  # none of them fills two CPUs
+	$(MAKE) --jobs=3 --output-sync=target build compile-rust compile-tests lint-python  # none of them fills two CPUs
+	$(MAKE) test-rust
 	$(MAKE) test-python
 
 build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependencies, the Rust core, the agent for other hosts
@@ -79,8 +80,10 @@ lint-python: $(VENV)/.deps
 	$(BIN)/mypy
 	PYTHONPATH=python $(BIN)/lint-imports  # before the package is built, too
 
-test-rust: format-rust  # lints all that lint-rust does
+compile-rust: format-rust  # lints all that lint-rust does
 	$(LINTED) build --workspace --all-targets --locked --quiet
+
+test-rust: compile-rust
 	$(LINTED) test --workspace --locked --quiet
 
 compile-tests: build  # once: each worker would compile all of them; without syrupy, to which all snapshots are unused
