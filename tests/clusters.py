@@ -50,10 +50,11 @@ def server_dir(place: Path) -> Path:
 
 
 def in_memory() -> str:
-    """A directory for servers that are thrown away: each has a thousand files, which a disk takes ten times
-    as long to make. /tmp where there is none with room."""
+    """A directory for what is thrown away: tests make a hundred thousand files, which a disk takes ten times
+    as long to make. /tmp where there is none with room, or none that programs start from."""
     place, room = "/dev/shm", 4 << 30
     there = os.path.ismount(place) and os.access(place, os.W_OK | os.X_OK)
+    there = there and not os.statvfs(place).f_flag & os.ST_NOEXEC
     return place if there and shutil.disk_usage(place).free > room else "/tmp"
 
 

@@ -28,6 +28,7 @@ from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.model.errors import DbdynoError
 from tests import clusters
 
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", clusters.in_memory())  # of tmp_path
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # begun by nohup
@@ -90,6 +91,13 @@ def open_dir(server_home: Path, tmp_path: Path) -> Path:
     place.mkdir()
     place.chmod(0o755)
     return place
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """A directory like ``tmp_path`` whose files can leave the page cache, as those in memory cannot."""
+    with tempfile.TemporaryDirectory(prefix="dyno-", dir="/tmp") as place:
+        yield Path(place)
 
 
 _PG = tuple(name for name in os.environ if name.startswith("PG"))

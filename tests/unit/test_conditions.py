@@ -151,11 +151,11 @@ def test_a_flush_that_is_not_waited_for(probe: Flush | None, state: str) -> None
     assert judged(MachineFacts(flush=probe))["flush"].state == state
 
 
-def test_a_real_probe_leaves_nothing_behind(tmp_path: Path) -> None:
-    found = flush_probe(tmp_path)
-    assert (found.trouble, found.writes > 0, list(tmp_path.iterdir())) == ("", True, [])
+def test_a_real_probe_leaves_nothing_behind(disk_path: Path) -> None:
+    found = flush_probe(disk_path)
+    assert (found.trouble, found.writes > 0, list(disk_path.iterdir())) == ("", True, [])
     assert found.file_system and found.median_ns
-    assert "cannot write" in flush_probe(tmp_path / "missing").trouble
+    assert "cannot write" in flush_probe(disk_path / "missing").trouble
 
 
 def test_the_mount_of_a_directory() -> None:

@@ -95,8 +95,8 @@ class Slow(FakeServer):
         return super().snapshot(name, databases, known)
 
 
-def observed(root: Path, took_s: float, refused: bool = False) -> tuple[Run, Plan]:
-    plan = planned(duration="120s", window="10s")
+def observed(root: Path, took_s: float, seconds: int, refused: bool = False) -> tuple[Run, Plan]:
+    plan = planned(duration=f"{seconds}s", window="10s")
     plan = plan.model_copy(update={"experiment": plan.experiment.model_copy(update={"snapshots": True})})
     server = Slow(Target(dsn=LAW))
     server.took_s, server.refused = took_s, refused
@@ -134,15 +134,16 @@ def test_scans_of_large_tables_are_kept_with_each_window_the_last_one_too(tmp_pa
 
 
 def test_the_end_of_a_window_is_the_start_of_the_next(tmp_path: Path) -> None:
-    record, _ = observed(tmp_path, 0.0)
+    record, _ = observed(tmp_path, 0.0, 50)
     cells = record.cells()
+    assert len(cells) == 5
     infos = SnapshotStore(record.path).list()
     assert [(i.cell, i.phase) for i in infos] == [(cells[0], "start"), *((c, "end") for c in cells)]
     assert measured(record, cells[3])[1] == [cells[3]]
 
 
 def test_they_are_taken_as_often_as_their_cost_allows(tmp_path: Path) -> None:
-    record, _ = observed(tmp_path, 0.35)
+    record, _ = observed(tmp_path, 0.35, 120)
     cells, infos = record.cells(), SnapshotStore(record.path).list()
     assert len(cells) == 12
     inner = infos[1:-1]
@@ -157,7 +158,7 @@ def test_they_are_taken_as_often_as_their_cost_allows(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_had_is_a_status(tmp_path: Path) -> None:
-    record, _ = observed(tmp_path, 0.0, refused=True)
+    record, _ = observed(tmp_path, 0.0, 20, refused=True)
     line = record.read_cell(record.cells()[0]).tables["sources"].filter(pl.col("name") == "snapshots")
     assert line.select("status", "detail").rows() == [("lost", "taking a snapshot: terminating connection")]
     with pytest.raises(UsageError, match="terminating connection"):

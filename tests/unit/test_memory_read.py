@@ -125,8 +125,8 @@ def touching(file: Path) -> Iterator[tuple[int, int]]:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    made = tmp_path / "file"
+def file(disk_path: Path) -> Path:
+    made = disk_path / "file"
     made.write_bytes(os.urandom(16 * MIB))
     return made
 

@@ -22,8 +22,8 @@ def test_flags_are_octal() -> None:
     assert parse_flags("pos:\t0\n") is None
 
 
-def test_own_descriptors_with_and_without_the_flag(tmp_path: Path) -> None:
-    folder = tmp_path / "base" / "5"
+def test_own_descriptors_with_and_without_the_flag(disk_path: Path) -> None:
+    folder = disk_path / "base" / "5"
     folder.mkdir(parents=True)
     for name in ("1", "2", "other"):
         (folder / name).write_bytes(bytes(mmap.PAGESIZE))
@@ -32,7 +32,7 @@ def test_own_descriptors_with_and_without_the_flag(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this file system has no direct I/O")
     opened = [direct, os.open(folder / "2", os.O_RDONLY), os.open(folder / "other", os.O_RDONLY)]
-    named = re.compile(re.escape(str(tmp_path)) + r"/base/\d+/\d+$")
+    named = re.compile(re.escape(str(disk_path)) + r"/base/\d+/\d+$")
     try:
         assert direct_files(os.getpid(), named) == DirectFiles(1, 2)
         opened.append(os.open(folder / "1", os.O_RDONLY))  # once with the flag, once without

@@ -112,12 +112,12 @@ def test_caches_are_dropped_before_each_measurement_or_not_at_all() -> None:
         with_resets(planned(READING, reset_cache="dropped", reset="never"), [PGBENCH])
 
 
-def test_pages_of_a_file_in_the_page_cache_are_counted(tmp_path: Path) -> None:
-    file = tmp_path / "16384"
+def test_pages_of_a_file_in_the_page_cache_are_counted(disk_path: Path) -> None:
+    file = disk_path / "16384"
     file.write_bytes(b"x" * 100_000)
     for name in ("16384_vm", "16384.1", "163841", "16384_fsm.1"):
-        (tmp_path / name).touch()
-    found = sorted(f.name for f in cache_drop._files(tmp_path, "16384"))
+        (disk_path / name).touch()
+    found = sorted(f.name for f in cache_drop._files(disk_path, "16384"))
     assert found == ["16384", "16384.1", "16384_fsm.1", "16384_vm"]
     assert cache_drop._dropped(file) in ((100_000, 0), (100_000, 25 * 4096))  # in memory alone: all stays
 

@@ -142,9 +142,10 @@ def to_core(table: str, records: Sequence[Mapping[str, Any]]) -> dict[str, CoreC
 def _core_column(kind: Type, values: list[Any]) -> CoreColumn:
     if kind == "str":
         return (kind, values, None)
+    if None not in values:
+        return (kind, array(_CODES[kind], values).tobytes(), None)
     payload = array(_CODES[kind], [0 if v is None else v for v in values]).tobytes()
-    known = bytes(v is not None for v in values)
-    return (kind, payload, None if all(known) else known)
+    return (kind, payload, bytes([v is not None for v in values]))
 
 
 def _texts(name: str, payload: Any) -> pl.Series:

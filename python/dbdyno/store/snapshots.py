@@ -175,9 +175,11 @@ class SnapshotStore:
     ) -> None:
         contents: dict[str, bytes] = {}
         for table in TABLES:
-            frames = [(entry.seq, tables[table]) for entry, tables in snapshots]
-            rows = encoded(table, [(0, base.get(table, _empty(table))), *frames])
-            if rows.height:
+            frames = [(0, base.get(table, _empty(table)))]
+            frames += [(entry.seq, tables[table]) for entry, tables in snapshots]
+            if not any(frame.height for _, frame in frames):  # most are: of what the server does not do
+                continue
+            if (rows := encoded(table, frames)).height:
                 contents[f"{table}.parquet"] = files.parquet(rows, _LEVEL if len(snapshots) > 1 else None)
         told = [
             {"seq": e.seq, "rows": dict(e.rows), "info": e.info.model_dump(mode="json")} for e, _ in snapshots
