@@ -260,8 +260,9 @@ def test_exact_accounts_are_the_truth(dsn: str):
 @pytest.mark.whole
 @pytest.mark.parametrize("dsn", LAWS)
 def test_dense_samples_come_near_the_truth(dsn: str):
-    """2,000 samples a second, label and state together: every wait within 1.5 % of the sessions' time."""
-    made = climb(dsn + ",skew=0s", [5], hz=2000.0)
+    """500 samples a second, label and state together: every wait within 1.5 % of the sessions' time. Of 5,000
+    samples of a session a share of one half has a standard error of 0.7 %, the sum of five one of 0.016."""
+    made = climb(dsn + ",skew=0s", [5], hz=500.0)
     (cell,) = made.cells
     truth = made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns).values()
     found = _ledger(cell)

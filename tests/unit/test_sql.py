@@ -29,7 +29,7 @@ from dbdyno.store import RunStore
 from dbdyno.store.listing import list_runs
 from dbdyno.store.sql import Answer, query
 from dbdyno.store.view_files import views
-from dbdyno.store.views import connect
+from dbdyno.store.views import fill
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,10 @@ def test_a_query_reads_only_the_tables_that_it_names(store: Path) -> None:
 
 
 def test_a_condition_on_the_run_opens_the_files_of_that_run_only(store: Path) -> None:
-    connection, _ = connect(list_runs(store), {"sessions"}, (), ExitStack(), views())
+    import duckdb
+
+    connection = duckdb.connect()
+    fill(connection, list_runs(store), {"sessions"}, (), ExitStack(), views())
     last = list_runs(store)[-1].id
     plan = connection.execute(f"explain analyze from sessions where run_id = '{last}'").fetchall()[0][1]
     assert "Total Files Read: 2" in plan
@@ -391,7 +394,8 @@ def test_the_files_of_the_store_cannot_be_written(store: Path) -> None:
     """Even past the check of statements."""
     import duckdb
 
-    connection, _ = connect(list_runs(store), {"rungs"}, (), ExitStack(), views())
+    connection = duckdb.connect()
+    fill(connection, list_runs(store), {"rungs"}, (), ExitStack(), views())
     path = next(store.rglob("rungs.parquet"))
     for sql in ("set enable_external_access = true", f"copy runs to '{path}x'", f"attach '{path}x'"):
         with pytest.raises(duckdb.Error):

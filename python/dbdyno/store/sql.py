@@ -13,7 +13,7 @@ from dbdyno.model.errors import DbdynoError, UsageError, did_you_mean
 from dbdyno.model.visible import shortened
 from dbdyno.store.listing import Listed
 from dbdyno.store.view_files import views
-from dbdyno.store.views import connect
+from dbdyno.store.views import fill
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,30 +43,32 @@ def query(
     """
     import duckdb
 
-    with duckdb.connect() as parser:
-        sql = _select(parser, sql)
-        named, no_other = _named(parser, sql)
-    open_files = ExitStack()
-    connection, left_out = connect(runs, named, roots, open_files, declared=named if no_other else views())
-    try:
-        result = connection.execute(sql)
-    except (duckdb.Error, RuntimeError) as error:
-        raise _explained(error, named) from error
+    with ExitStack() as opened:
+        connection = opened.enter_context(duckdb.connect())  # parses, too: each costs 15 ms
+        sql = _select(connection, sql)
+        named, no_other = _named(connection, sql)
+        declared = named if no_other else views()
+        left_out = fill(connection, runs, named, roots, opened, declared)
+        try:
+            result = connection.execute(sql)
+        except (duckdb.Error, RuntimeError) as error:
+            raise _explained(error, named) from error
+        needed = opened.pop_all()
     described = result.description or []
     return Answer(
         names=_distinct([str(d[0]) for d in described]),
         is_number=[_is_number(str(d[1])) for d in described],
-        rows=_rows(connection, named, open_files),
+        rows=_rows(connection, named, needed),
         warnings=[*warnings, *left_out],
     )
 
 
 def _rows(
-    connection: duckdb.DuckDBPyConnection, named: set[str], open_files: ExitStack
+    connection: duckdb.DuckDBPyConnection, named: set[str], needed: ExitStack
 ) -> Iterator[tuple[Any, ...]]:
     import duckdb
 
-    with connection, open_files:
+    with needed:
         try:
             while batch := connection.fetchmany(_BATCH):
                 yield from batch

@@ -55,21 +55,19 @@ _IDENTITY = (
 _Paths = tuple[str, ...]
 
 
-def connect(
+def fill(
+    connection: duckdb.DuckDBPyConnection,
     runs: Sequence[Listed],
     tables: Collection[str],
     roots: Sequence[Path],
     open_files: ExitStack,
     declared: Collection[str],
-) -> tuple[duckdb.DuckDBPyConnection, list[str]]:
-    """A database with the views ``declared``, and warnings. Only ``tables`` have rows, the others are empty.
+) -> list[str]:
+    """Makes the views ``declared``, and returns warnings. Only ``tables`` have rows, the others are empty.
 
     ``roots``: directories with snapshots; nothing of these is removed until ``open_files`` are closed. From
-    then on its SQL reaches no other file, no network and no setting.
+    then on the connection's SQL reaches no other file, no network and no setting.
     """
-    import duckdb
-
-    connection = duckdb.connect()
     warnings, paths = Warnings(), list[Path]()
     asked = any(name == "snapshots" or name in OF_SNAPSHOTS for name in tables)
     entries = _snapshot_entries(roots, open_files, warnings) if asked else []
@@ -88,7 +86,7 @@ def connect(
         else:
             paths += _view(connection, name, view, table_files(name, runs, warnings), warnings)
     _lock(connection, paths)
-    return connection, warnings.lines()
+    return warnings.lines()
 
 
 def _snapshot_entries(
