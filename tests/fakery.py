@@ -18,6 +18,7 @@ from dbdyno.model.results import RunInfo
 from dbdyno.model.tables import RAW, empty, from_core, rows
 from dbdyno.store import Run, RunStore
 from tests.fake_engine import FakeServer, wait_families
+from tests.fake_engine.watch import FakeWatch
 
 ROOT = Path(__file__).parents[1]
 WITH_ENGINES = f"{ROOT}:{ROOT / 'tests' / 'entry_points'}"
@@ -117,10 +118,9 @@ def _told(server: FakeServer, watch: Watch) -> list[dict[str, str]]:
 def sampled_again(server: FakeServer, cell: RawCell, seed: int, memory_hz: float = 0.0) -> RawCell:
     """The server's latest cell with another series of samples, all else the same."""
     watch = server.watch({"seed": seed, "memory_hz": memory_hz})
-    assert watch is not None
+    assert isinstance(watch, FakeWatch)
     watch.start(cell.meta.t0_ns, cell.meta.t1_ns)
-    found = watch.tables()
-    again = {name: from_core(name, found[name]) for name in ("samples", "sampler")}
+    again = {name: rows(name, found) for name, found in watch.samples().items()}
     return RawCell(cell.meta, {**cell.tables, **again})
 
 

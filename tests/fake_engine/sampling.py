@@ -89,28 +89,34 @@ class Sampler:
             life = one.task.timeline
             low = bisect_left(starts, max(one.since_ns, life.born_ns))
             high = len(starts) if life.ended_ns is None else bisect_left(starts, life.ended_ns)
-            found += [self._row(s, one, os) for s in samples[low:high] if not s.lost]
+            fixed = self._fixed(one, os)
+            found += [fixed | self._read(s, one, os) for s in samples[low:high] if not s.lost]
         return sorted(found, key=lambda r: int(r["sample"]))
 
-    def _row(self, sample: Sample, known: Known, os: bool) -> Row:
+    def _fixed(self, known: Known, os: bool) -> Row:
+        """What all rows of a task have."""
+        task, sql = known.task, self.via == "sql"
+        client = task.role in ("session", "other", "helper:parallel worker")
+        return key(known) | {
+            "start_ticks": task.start_ticks if os else None,
+            "via": self.via,
+            "query_id": QUERY_ID if sql and client else None,
+            "leader_pid": task.leader.pid if sql and task.leader is not None else None,
+        }
+
+    def _read(self, sample: Sample, known: Known, os: bool) -> Row:
         task, at_ns = known.task, sample.start_ns
         label = task.timeline.labels[task.timeline.index(at_ns)]
         read_ns = at_ns + self.skew_ns
         state, status = task_state(task, read_ns) if os else (None, "not here")
-        sql = self.via == "sql"
-        client = task.role in ("session", "other", "helper:parallel worker")
-        return key(known) | {
+        return {
             "sample": sample.number,
             "sql_before_ns": at_ns - READ_NS,
             "sql_after_ns": at_ns + READ_NS,
             "task_ns": read_ns if os else None,
-            "start_ticks": task.start_ticks if os else None,
-            "via": self.via,
-            "state": label.state if sql else None,
+            "state": label.state if self.via == "sql" else None,
             "wait_class": label.wait_class,
             "wait_event": label.wait_event,
-            "query_id": QUERY_ID if sql and client else None,
-            "leader_pid": task.leader.pid if sql and task.leader is not None else None,
             "task_state": state,
             "status": status,
         }

@@ -109,6 +109,12 @@ class FakeWatch:
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         return {name: to_core(name, rows) for name, rows in self._rows().items()}
 
+    def samples(self) -> dict[str, list[Row]]:
+        """Rows of ``samples`` and ``sampler`` alone, for another series of a load that was played."""
+        world = self._played
+        assert world is not None
+        return self._sampled(world, self._known(world), 0)
+
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
         """Rows read since then."""
         return {
