@@ -49,8 +49,9 @@ def uncollected() -> Iterator[None]:
 
 
 def quick_end() -> None:
-    """The process does not look for garbage once more when it ends: all that it has loaded is gone then."""
-    atexit.register(gc.freeze)
+    """The process does not look for garbage once more when it ends: all that it has loaded is gone then. Of
+    what is left DuckDB would say that it leaks."""
+    atexit.register(lambda: None if "duckdb" in sys.modules else gc.freeze())
 
 
 @uncollected()
