@@ -108,8 +108,10 @@ def test_a_stored_observation_is_shown_reported_exported_rebuilt_and_removed(
 def test_filters_choose_sessions(bench: Bench, tmp_path: Path) -> None:
     guest = bench.with_words(user="guest", application_name="shop")
     with load(bench.dsn, "-S", "-c", "2", "-R", "50"), load(guest, "-c", "1", "-f", _script(tmp_path)):
-        eventually(lambda: bench.ask("select 1 from pg_stat_activity where usename = 'guest'"))
-        (pid,) = bench.ask("select pid from pg_stat_activity where usename = 'guest'")[0]
+        working = "select pid from pg_stat_activity where usename = 'guest' and wait_event = 'PgSleep'"
+        ((pid,),) = eventually(
+            lambda: bench.ask(working)
+        )  # not pgbench's first one, which only asks for tables
         for words in (("--only-user", "guest"), ("--only-application", "shop"), ("--only-pid", str(pid))):
             document = observed(bench, "--for", "1s", "--window", "1s", *words)
             assert len(sessions(document)) == 1, words

@@ -26,6 +26,7 @@ NAMESPACE = "dbdyno"
 _CHUNK_BYTES = 1 << 20
 _AT_ONCE = 3  # read and write wait at the same time, and one more method is answered
 _START_S = 60.0
+_TRIES = 3
 _END_S = 8.0
 _SILENT_S = 6.0
 """A conductor that lives is heard each time that a read ends: every 2 s."""
@@ -76,6 +77,16 @@ class _Node:
         return self.handle.close.remote()
 
 
+def _init(address: str) -> None:
+    ray.init(
+        address=address,
+        namespace=NAMESPACE,
+        log_to_driver=False,
+        logging_level="error",
+        configure_logging=False,
+    )
+
+
 def _id(node: str) -> str:
     """Of a node on which there may be several actors, Ray's own id."""
     return node.partition(wire.AGAIN)[0]
@@ -95,13 +106,13 @@ class Gateway:
         if place is not None:
             self._own = own_cluster(int(address.removeprefix("local:")), place)
             address = str(self._own.address)
-        ray.init(
-            address=address,
-            namespace=NAMESPACE,
-            log_to_driver=False,
-            logging_level="error",
-            configure_logging=False,
-        )
+        for left in reversed(range(_TRIES)):
+            try:
+                _init(address)
+                break
+            except ConnectionAbortedError:  # its server for us fails if a process that Ray looks at ends then
+                if not left:
+                    raise
         return {"ray": ray.__version__, "address": address}
 
     def nodes(self) -> list[Mapping[str, Any]]:
