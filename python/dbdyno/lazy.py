@@ -58,7 +58,7 @@ def quick_end() -> None:
 def ready() -> None:
     """Loads all names of all such packages: nothing is to be loaded while something is measured."""
     done: set[str] = set()
-    while todo := [m for m in sys.modules.values() if isinstance(m, Lazy) and m.__name__ not in done]:
+    while todo := [m for m in list(sys.modules.values()) if isinstance(m, Lazy) and m.__name__ not in done]:
         for module in todo:
             done.add(module.__name__)
             for name in module.__dict__["_lazy"]:

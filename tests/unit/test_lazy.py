@@ -10,11 +10,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import dbdyno
-from dbdyno.lazy import at_once, uncollected, undisturbed
+from dbdyno.lazy import at_once, ready, uncollected, undisturbed
 
 PACKAGES = ("conclude.compare", "conduct", "drive", "limits", "observe", "plan", "present", "store")
 
@@ -34,6 +35,20 @@ def test_a_package_s_table_has_what_type_checkers_see(package: str) -> None:
         found, _, attribute = place.partition(":")
         assert seen[name] == (found, attribute or name)
         assert getattr(module, name) is getattr(import_module(found), attribute or name)
+
+
+def test_all_is_loaded_while_another_thread_loads_modules_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``observe`` of several servers does that: here a module comes each time that this one is looked at."""
+
+    class Busy(ModuleType):
+        @property
+        def __class__(self) -> type:  # type: ignore[override]
+            monkeypatch.setitem(sys.modules, f"busy_{len(sys.modules)}", ModuleType("come"))
+            return ModuleType
+
+    monkeypatch.setitem(sys.modules, "busy", Busy("busy"))
+    ready()
+    assert any(name.startswith("busy_") for name in sys.modules)
 
 
 HEAVY = {
