@@ -35,8 +35,8 @@ check: build     ## Lint, types, unit tests and laws, without a server: the loop
 	@echo "make test: whole experiments, real servers, and more examples of the laws"
 
 test:            ## The whole check
-	$(MAKE) --jobs=3 --output-sync=target build compile-rust compile-tests lint-python  # none of them fills two CPUs
-	$(MAKE) test-rust
+	$(MAKE) --jobs=3 --output-sync=target build compile-rust compile-tests
+	$(MAKE) --jobs=2 --output-sync=target test-rust lint-python  # which leaves the Rust tests a CPU
 	$(MAKE) test-python
 
 build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependencies, the Rust core, the agent for other hosts
