@@ -167,3 +167,23 @@ def _actor(node: Node, cluster: Cluster) -> int:
 def _agents(node: Node, cluster: Cluster) -> list[int]:
     threads = Path(f"/proc/{_actor(node, cluster)}/task").iterdir()
     return [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
+
+
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize(("failures", "whole"), [(0, True), (2, True), (3, False)])
+def test_a_server_of_rays_that_fails_to_start_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch, failures: int, whole: bool
+) -> None:
+    """As where a process ended that Ray looked at. Ray itself is not begun in this process."""
+    gateway = pytest.importorskip("dbdyno.remote.cluster.gateway")
+    outcomes = iter([ConnectionAbortedError("psutil.ZombieProcess")] * failures + [None] * 3)
+
+    def init(**_: Any) -> None:
+        if (error := next(outcomes)) is not None:
+            raise error
+
+    monkeypatch.setattr(gateway.ray, "init", init)
+    made = gateway.Gateway()
+    with contextlib.nullcontext() if whole else pytest.raises(ConnectionAbortedError):
+        assert made.connect("ray://head:10001", None)["address"] == "ray://head:10001"
+    assert len(list(outcomes)) == (3 - 1 if whole else 3)
