@@ -29,6 +29,8 @@ from dbdyno.model.protocols import Target
 from dbdyno.model.snapshot import ServerCache, Snapshot
 from dbdyno.store import Run, RunStore, SnapshotStore
 
+pytestmark = pytest.mark.whole
+
 FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
 
 

@@ -23,6 +23,8 @@ from dbdyno.cli.app import app
 from dbdyno.model.errors import DbdynoError, NoSuchSnapshot, UsageError
 from dbdyno.store import SnapshotStore
 
+pytestmark = pytest.mark.whole
+
 TAKE = ("snapshot", "--engine", "fake", "--dsn", "fake:cpus=2")
 
 
