@@ -33,7 +33,7 @@ class RemoteLoad:
         self._of = agent.request("load.new", engine=engine, spec=spec_of(spec)).value
         weakref.finalize(self, agent.forget, self._of)
         self._phase: Future[Answer] | None = None
-        self._tids: Sequence[int] = ()  # the same from connecting to the end
+        self._tids: Sequence[int] = ()
 
     # -- phases ---------------------------------------------------------------------------------
     def connect(self) -> None:
@@ -83,21 +83,20 @@ class RemoteLoad:
         return ()
 
     def threads_there(self) -> Sequence[int]:
-        found: Sequence[int] = self._ask("threads")
-        return found
+        """The driver's threads, which are the same from connecting to the end."""
+        self._tids = self._tids or self._ask("threads")
+        return self._tids
 
     def tasks_here(self) -> Sequence[tuple[int, int]]:
         """(pid, tid) of the driver's threads, if they run on this host and are seen here."""
         pid = self.agent.hello.pid
         if self.agent.hello.boot_id != boot_id() or not _is_agent(pid):
             return ()
-        self._tids = self._tids or self.threads_there()
-        return [(pid, tid) for tid in self._tids]
+        return [(pid, tid) for tid in self.threads_there()]
 
     def read_threads(self) -> Sequence[Mapping[str, Any]]:
         """One read of each of them, as ``_core.read_task``."""
-        self._tids = self._tids or self.threads_there()
-        tasks = [[self.agent.hello.pid, tid] for tid in self._tids]
+        tasks = [[self.agent.hello.pid, tid] for tid in self.threads_there()]
         found: Sequence[Mapping[str, Any]] = self.agent.request("read_task", tasks=tasks).value
         return found
 
