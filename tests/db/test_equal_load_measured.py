@@ -101,10 +101,7 @@ def test_few_branches_are_warned_of_and_found(bench: Bench, own: str, scale: int
     assert len(warned) == few, done.stderr
     document = bench.last()
     hot = [f for f in document["findings"] if f["id"] == "hot-rows"]
-    (rung,) = document["rungs"]
-    if rung["status"] == "client":  # on a busy machine, and so in no conclusion
-        return
-    assert len(hot) == few, rung
+    assert len(hot) == few, document["rungs"]
     if hot:
         assert "8 sessions change only 1 branch" in hot[0]["claim"] and hot[0]["value"] > 0.1
         assert "-s 8" in hot[0]["cure"]

@@ -109,9 +109,8 @@ def test_filters_choose_sessions(bench: Bench, tmp_path: Path) -> None:
     guest = bench.with_words(user="guest", application_name="shop")
     with load(bench.dsn, "-S", "-c", "2", "-R", "50"), load(guest, "-c", "1", "-f", _script(tmp_path)):
         working = "select pid from pg_stat_activity where usename = 'guest' and wait_event = 'PgSleep'"
-        ((pid,),) = eventually(
-            lambda: bench.ask(working)
-        )  # not pgbench's first one, which only asks for tables
+        # not pgbench's first session, which asks for tables alone
+        ((pid,),) = eventually(lambda: bench.ask(working))
         for words in (("--only-user", "guest"), ("--only-application", "shop"), ("--only-pid", str(pid))):
             document = observed(bench, "--for", "1s", "--window", "1s", *words)
             assert len(sessions(document)) == 1, words
