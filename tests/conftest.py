@@ -47,9 +47,28 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()  # modules and tests stay until the end: they are not looked through again and again
     gc.enable()
+    _of_ray.update(i.nodeid for i in session.items if i.nodeid.startswith(_OF_RAY))
+
+
+_OF_RAY = "tests/cluster/"
+_of_ray: set[str] = set()
+"""Tests that are still to end, after which Ray's nodes are of no use; idle they take a twentieth of a CPU."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(ids: list[str]) -> None:
+    """What workers will run, as the process that began the test run is told."""
+    _of_ray.update(i for i in ids if i.startswith(_OF_RAY))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.when == "teardown" and report.nodeid in _of_ray:
+        _of_ray.discard(report.nodeid)
+        if not _of_ray and "PYTEST_XDIST_WORKER" not in os.environ:
+            shutil.rmtree(clusters.shared("ray"), ignore_errors=True)  # which ends them
 
 
 @pytest.fixture(scope="session", autouse=True)
