@@ -153,17 +153,17 @@ class _Ledgers:
 
     def __init__(self, ledger: pl.DataFrame) -> None:
         shown = pl.col("scope").is_in(["rung", "helper"]) & ~BY_LABEL
-        asked = ledger.lazy().filter(shown & pl.col("account").is_in(list(_ACCOUNTS.values())))
+        asked = ledger.filter(shown & pl.col("account").is_in(list(_ACCOUNTS.values())))
         known = pl.when(pl.col("aas").count() > 0).then(pl.col("aas").sum())
-        sums = asked.group_by("cell", "scope", "account").agg(known).collect()
+        sums = asked.group_by("cell", "scope", "account").agg(known)
         self._sums: dict[tuple[str, str, str], float | None] = {
             (c, s, a): aas for c, s, a, aas in sums.iter_rows()
         }
         sampled = asked.filter((pl.col("scope") == "rung") & pl.col("account").is_in(["sleep", "client"]))
         hidden = sampled.filter(pl.col("status").str.contains(HIDDEN_STATUS))
-        self._hidden = set(hidden.select("cell").unique().collect()["cell"])
+        self._hidden = set(hidden["cell"])
         waits = sampled.filter(pl.col("detail").is_not_null() & (pl.col("account") == "sleep"))
-        self._waits = waits.select("cell", "detail", "aas").collect()
+        self._waits = waits.select("cell", "detail", "aas")
 
     def account(self, cell: str, account: str) -> float | None:
         """Sum over the account's rows of a cell's rung; NULL where they are unknown."""

@@ -85,10 +85,12 @@ class RawCell:
         self, table: str, *names: str, where: pl.Expr | None = None, rows: int = CHUNK_ROWS
     ) -> Iterator[pl.DataFrame]:
         """Columns of a table, ``rows`` at a time, in the order of reading."""
-        whole = self.scan(table)
+        whole = self.tables.get(table)
         for first in range(0, self.height(table), rows):
-            part = whole.slice(first, rows)
-            yield (part if where is None else part.filter(where)).select(names).collect()
+            # what is held need not be planned as a query
+            part = self.long[table].slice(first, rows) if whole is None else whole.slice(first, rows)
+            part = (part if where is None else part.filter(where)).select(names)
+            yield part if isinstance(part, pl.DataFrame) else part.collect()
 
     @cached_property
     def _heights(self) -> dict[str, int]:
