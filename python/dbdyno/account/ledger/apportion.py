@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
 import polars as pl
 
 from dbdyno.account.ledger.margins import margins, with_stolen
@@ -22,7 +21,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import Tables, conform
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
-from dbdyno.stats.estimates import interval, wilson
+from dbdyno.stats.estimates import interval
 
 _LIKE = ("cell", "role", "worker", "exact", "known")
 _WHAT = ("kind", "state", *LABEL, "answers")
@@ -116,8 +115,8 @@ def _by_sample(seen: pl.DataFrame, found: Sampled, measures: Sequence[str]) -> p
 
 
 def bunched(tasks: pl.DataFrame) -> pl.DataFrame:
-    """``task``, ``bunch``, ``exact``: tasks that no group tells apart. Sessions with parallel workers are
-    groups of several tasks by themselves."""
+    """``tasks`` with ``bunch``: the same of those that no group tells apart. Sessions with parallel workers
+    are groups of several tasks by themselves."""
     own = tasks.filter(pl.col("role") == "session")
     led = own.group_by("cell", "session").len().filter(pl.col("len") > 1)
     alike = tasks.join(
@@ -127,66 +126,7 @@ def bunched(tasks: pl.DataFrame) -> pl.DataFrame:
     alike = alike.with_columns(heard=pl.col("samples").is_not_null())
     names = alike.select(*_LIKE, "leads", "heard").unique(maintain_order=True).with_row_index("bunch")
     found = alike.join(names, on=[*_LIKE, "leads", "heard"], nulls_equal=True, maintain_order="left")
-    return found.select("task", "bunch", "exact")
-
-
-def sums(
-    seen: Moments,
-    members: pl.DataFrame,
-    keys: Sequence[str],
-    more: Sequence[str] = (),
-    apart: Sequence[str] = (),
-) -> pl.DataFrame:
-    """Per group and ``keys`` the sum of ``y`` over the rows of ``seen``, and its sampling error.
-
-    ``seen``: what a row stands for is its ``y``, and ``part`` how much of a row it is (1, if it is not
-    divided); the rows of a group are the whole that the keys divide. ``members``: ``task``, ``group``. Gives
-    ``value``, the ``whole``, the least and greatest share of it (``p_low``, ``p_high``), the greatest share
-    of a key that was not seen (``p_unseen``), the number of ``samples``, and the sums of ``more``. By each
-    value of the columns ``apart`` the rows are a whole of their own.
-
-    The error is that of a ratio of sums over samples (Kish 1965): tasks in one sample are not independent
-    of each other. The effective number of observations is that of independent ones with the same variance,
-    at least the samples', at most the rows'; :func:`interval` with that number.
-    """
-    rows = members.join(seen.by_task, on="task", maintain_order="right")
-    of, at = ["group", *apart], ["group", *apart, *keys]
-    counted = rows.group_by(at, maintain_order=True).agg(
-        *(pl.col(m).sum() for m in more), value=pl.col("y").sum(), samples=pl.col("part").sum()
-    )
-    if rows.is_empty():
-        ends = ("whole", "p_low", "p_high", "p_unseen")
-        return counted.with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
-    squares = members.join(seen.squares, on="task").group_by("group").agg(pl.col("yy").sum())
-    found = counted.join(squares, on="group", maintain_order="left")
-    found = found.join(_crossed(members, seen, of, at), on=at, how="left", nulls_equal=True)
-    whole, xa = pl.col("value").sum().over(of), pl.col("xa")
-    aa = pl.when(xa.is_not_null()).then(xa.sum().over(of))  # the sum of a^2: x adds up to a
-    found = found.with_columns(whole=whole, aa=pl.coalesce(aa, "yy")).sort("group", maintain_order=True)
-    return found.drop("xx", "xa", "aa", "yy").hstack(_ends(found))
-
-
-def _crossed(members: pl.DataFrame, seen: Moments, of: list[str], at: list[str]) -> pl.DataFrame:
-    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``at``, of a key's sum x and the
-    whole sum a. In a group of one task, its samples are its observations."""
-    crowds = members.filter(pl.len().over("group") > 1).join(seen.bunches, on="task")
-    rows = crowds.select("group", "bunch").unique(maintain_order=True).join(seen.by_sample, on="bunch")
-    parts = rows.group_by(*at, "instant").agg(x=pl.col("y").sum())
-    parts = parts.with_columns(a=pl.col("x").sum().over(*of, "instant"))
-    return parts.group_by(at).agg(xx=(pl.col("x") ** 2).sum(), xa=(pl.col("x") * pl.col("a")).sum())
-
-
-def _ends(found: pl.DataFrame) -> list[pl.Series]:
-    """``p_low``, ``p_high``, ``p_unseen``."""
-    value, whole, xx, xa, aa, yy = (found[n].to_numpy() for n in ("value", "whole", "xx", "xa", "aa", "yy"))
-    with np.errstate(all="ignore"):
-        p, least = value / whole, whole**2 / aa
-        variance = xx - 2 * p * xa + p * p * aa  # of a group of one task: not a number
-        n_free = np.where(variance > 1e-12 * whole**2, p * (1 - p) * whole**2 / variance, least)
-        n = np.fmax(np.fmin(n_free, whole**2 / yy), least)
-        low, high = (end.to_numpy() for end in interval(pl.Series(p), pl.Series(n)))
-        ends = {"p_low": np.fmin(low, p), "p_high": np.fmax(high, p), "p_unseen": wilson(0.0 * p, least)[1]}
-    return [pl.Series(name, end) for name, end in ends.items()]
+    return found.drop("leads", "heard")
 
 
 RUNS = ("run", "run_low", "run_high")
@@ -232,11 +172,13 @@ def joint(cut: Tables, chunks: Iterable[pl.DataFrame] | None = None) -> Joint:
     seen = with_states(mine, everything)
     tasks = _with_column(tasks, seen, mine)
     tasks = tasks.with_columns(hidden=pl.col("stateless") & pl.col("samples").is_null() & ~pl.col("exact"))
-    bunches = bunched(tasks)
+    waits = _waits(cut, tasks)
+    tasks = bunched(_with_labelled(tasks, waits))
+    bunches = tasks.select("task", "bunch", "exact")
     answers = moments(_asked(tasks, everything), found, bunches, ("y",), ())
     rows = moments(_apportioned(tasks, seen, families), found, bunches, ("asleep", "runnable", "raw"), RUNS)
     served = _served(found, tasks, cut)
-    return Joint(tasks, rows, _binned(mine, found, cut), served, answers, _waits(cut, tasks), families)
+    return Joint(tasks, rows, _binned(mine, found, cut), served, answers, waits, families)
 
 
 def _binned(mine: pl.DataFrame, found: Sampled, cut: Tables) -> pl.DataFrame:
@@ -370,6 +312,13 @@ def _asked(tasks: pl.DataFrame, everything: pl.DataFrame) -> pl.DataFrame:
     whole = pl.col("weight").sum().over("task")
     y = pl.col("wall_ns") / pl.col("over_ns") / whole
     return rows.with_columns(y=pl.when(whole > 0).then(y).otherwise(0.0), part=1.0).drop("kind")
+
+
+def _with_labelled(tasks: pl.DataFrame, waits: pl.DataFrame) -> pl.DataFrame:
+    found = waits.group_by("task").agg(
+        label_sleep=pl.col("asleep").sum(), label_runq=pl.col("queued").sum(), label_run=pl.col("run").sum()
+    )
+    return tasks.join(found, on="task", how="left", maintain_order="left")
 
 
 def _waits(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:

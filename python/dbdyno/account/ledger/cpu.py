@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.account.ledger.apportion import Joint
-from dbdyno.account.ledger.groups import Groups, asleep, each, not_asleep, slack
+from dbdyno.account.ledger.grouped import Groups, each
+from dbdyno.account.ledger.groups import asleep, not_asleep, slack
 from dbdyno.account.ledger.margins import KEY
 from dbdyno.model.brief import BRIEF, NAME, STATUS, material
 from dbdyno.model.column import CELL
@@ -15,31 +16,30 @@ from dbdyno.model.units import NS_PER_S, TICK_NS
 from dbdyno.model.wait_families import AT_CLIENT, LOCKS, ROLE
 
 
-def cpu_sums(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+def cpu_sums(groups: Groups) -> pl.DataFrame:
     """Per group ``run`` and ``runq`` (seconds per second), ``user`` and ``system`` (by ticks), and errors.
 
     A sum with unknown parts is that of the known ones, up to what the others may have had (``missing``);
     its status says so. With no known part, or without much of it (run queue of brief sessions), it is NULL.
     """
     over, known, ran = pl.col("over_ns"), pl.col("known"), pl.col("run_ns").is_not_null()
-    found = (
-        groups.members.join(tasks, on="task", maintain_order="left")
-        .group_by("group", maintain_order=True)
-        .agg(
-            *((pl.col(f"{n}_ns") / over).filter(known).sum().alias(n) for n in ("user", "system")),
-            run=pl.when(ran.any()).then((pl.col("run_ns") / over).sum()),
-            runq=pl.when(known.any() & ~_left_out()).then((pl.col("runq_ns") / over).sum()),
-            tick=(TICK_NS / over).filter(known).sum(),
-            missing_run=(pl.col("wall_ns") / over).filter(~ran).sum(),
-            missing_runq=(pl.col("wall_ns") / over).filter(~known).sum(),
-            throttled=_all_known("throttled_ns", pl.col("traced")),
-            blkio=_all_known("blkio_ns", pl.lit(True)),
-            status_run=_status(ran),
-            status_runq=pl.when(_left_out() & known.any()).then(pl.lit(STATUS)).otherwise(_status(known)),
-        )
+    user, system = ((pl.col(f"{n}_ns") / over).filter(known).sum() for n in ("user", "system"))
+    error = slack()
+    found = groups.summed(
+        user=user,
+        system=system,
+        run=pl.when(ran.any()).then((pl.col("run_ns") / over).sum()),
+        runq=pl.when(known.any() & ~_left_out()).then((pl.col("runq_ns") / over).sum()),
+        tick=(TICK_NS / over).filter(known).sum(),
+        missing_run=(pl.col("wall_ns") / over).filter(~ran).sum(),
+        missing_runq=(pl.col("wall_ns") / over).filter(~known).sum(),
+        throttled=_all_known("throttled_ns", pl.col("traced")),
+        blkio=_all_known("blkio_ns", pl.lit(True)),
+        status_run=_status(ran),
+        status_runq=pl.when(_left_out() & known.any()).then(pl.lit(STATUS)).otherwise(_status(known)),
+        slack_run=error["run"],
+        slack_runq=error["runq"],
     )
-    errors = slack(tasks, groups).select("group", slack_run="run", slack_runq="runq")
-    found = found.join(errors, on="group", how="left", maintain_order="left")
     return found.join(groups.table, on="group", maintain_order="left")
 
 
@@ -172,27 +172,27 @@ def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:
     if found.tasks.is_empty():
         return empty("microstates")
     groups = each(found.tasks)
-    tasks = found.tasks.join(groups.members, on="task", maintain_order="left")
-    rows = tasks.join(_cpu(found, groups), on="group", how="left", maintain_order="left")
+    tasks = groups.tasks
+    rows = tasks.join(_cpu(groups), on="group", how="left", maintain_order="left")
     rows = rows.join(_slept(found, groups), on="group", how="left", maintain_order="left")
     rows = _counted(_labelless(_filled(rows)), cut, tasks)
-    rows = groups.named(rows, "cpu_source", "wait_source")
+    rows = groups.named(rows, "cpu_source")
     rows = rows.join(_names(cut), on=["cell", "pid", "tid"], how="left", maintain_order="left")
     keys = cut["windows"].select(c.name for c in CELL)
     return conform("microstates", keys.join(_selected(rows), on="cell", maintain_order="right"))
 
 
-def _cpu(found: Joint, groups: Groups) -> pl.DataFrame:
+def _cpu(groups: Groups) -> pl.DataFrame:
     parts = dict(zip(_CPU, (*(_half(*names) for names in _HALVES), _exact("runq")), strict=True))
     ends = {f"{n}{e}": of for n, part in parts.items() for e, of in zip(_ENDS, part, strict=True)}
-    return cpu_sums(found.tasks, groups).select("group", **ends)
+    return cpu_sums(groups).select("group", **ends)
 
 
 def _slept(found: Joint, groups: Groups) -> pl.DataFrame:
     lock, client = (found.families.among(*f) for f in (LOCKS, AT_CLIENT))
     family = pl.when(lock).then(pl.lit("lock")).when(client).then(pl.lit("client"))
     keys = {"family": family.otherwise(pl.lit("sleep"))}
-    hidden = not_asleep(found, groups).with_columns(family=pl.lit("sleep"))
+    hidden = not_asleep(groups).with_columns(family=pl.lit("sleep"))
     rows = pl.concat([asleep(found, groups, keys), hidden], how="diagonal")
     return rows.group_by("group").agg(
         pl.when(mine.any()).then(pl.col(of).filter(mine).sum()).alias(f"{name}{end}")

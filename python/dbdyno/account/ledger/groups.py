@@ -1,142 +1,93 @@
-"""Groups of tasks that accounts are made for: each session, each rung (all its sessions), each kind of
-helper, others; and the joint table summed up by group."""
+"""The joint table, and what is known of tasks, summed up by group."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
-from dbdyno.account.ledger.apportion import RUNS, Joint, sums
-from dbdyno.account.ledger.margins import TASKS
-from dbdyno.account.ledger.samples import ASKED, LABEL, READ, WORD_ALONE
-from dbdyno.model.brief import BRIEF, NAME
+from dbdyno.account.ledger.apportion import RUNS, Joint, Moments
+from dbdyno.account.ledger.grouped import Groups
+from dbdyno.account.ledger.samples import LABEL
+from dbdyno.model.ledger_rows import ALL
 from dbdyno.model.source import TRACE
 from dbdyno.stats.estimates import interval, wilson
 
-SCOPES = ("session", "brief", "rung", "helper", "beside")
-_BESIDE = ("other", "driver", "pooler", "dbdyno")
-_OBSERVED = pl.col("samples").is_not_null() | pl.col("exact") | pl.col("ended")
 
+def sums(
+    seen: Moments,
+    groups: Groups,
+    keys: Sequence[str],
+    more: Sequence[str] = (),
+    apart: Sequence[str] = (),
+) -> pl.DataFrame:
+    """Per group and ``keys`` the sum of ``y`` over the rows of ``seen``, and its sampling error.
 
-@dataclass(frozen=True)
-class Groups:
-    """``table``: one row a group (``group``, ``cell``, ``scope``, ``session``, ``who``, ``total``: its W
-    over the window, ``tasks``, how many of them were ``heard`` (sampled or traced) and the W of the others,
-    how many are ``hidden`` from our role, or (``stateless``) their states alone, sources in words).
-    ``members``: ``group`` of each ``task``, which may have several."""
+    ``seen``: what a row stands for is its ``y``, and ``part`` how much of a row it is (1, if it is not
+    divided); the rows of a group are the whole that the keys divide. Gives ``value``, the ``whole``, the
+    least and greatest share of it (``p_low``, ``p_high``), the greatest share of a key that was not seen
+    (``p_unseen``), the number of ``samples``, and the sums of ``more``. By each value of the columns
+    ``apart`` the rows are a whole of their own.
 
-    table: pl.DataFrame
-    members: pl.DataFrame
-
-    def only(self, *scopes: str) -> Groups:
-        """The groups of these scopes."""
-        table = self.table.filter(pl.col("scope").is_in(scopes))
-        return Groups(table, self.members.join(table.select("group"), on="group", how="semi"))
-
-    def named(self, rows: pl.DataFrame, *columns: str, **renamed: pl.Expr | str) -> pl.DataFrame:
-        """``rows`` with columns of their group's row in ``table``."""
-        return rows.join(self.table.select("group", *columns, **renamed), on="group", maintain_order="left")
-
-
-def groups(tasks: pl.DataFrame) -> Groups:
-    """Sessions (those too brief to be sampled as one), rungs, helpers by role, and who is beside."""
-    role = pl.col("role")
-    own = tasks.filter(role == "session")
-    brief = tasks.filter(role == BRIEF)
-    helper = tasks.filter(role.str.starts_with("helper:"))
-    beside = tasks.filter(role.is_in(_BESIDE))
-    none = pl.lit(None, dtype=pl.Int64)
-    parts = [
-        own.select("task", "cell", "session", scope=pl.lit("session"), who=pl.lit("session")),
-        brief.select("task", "cell", session=none, scope=pl.lit("brief"), who=pl.lit(NAME)),
-        pl.concat([own, brief]).select(
-            "task", "cell", session=none, scope=pl.lit("rung"), who=pl.lit("rung")
-        ),
-        helper.select(
-            "task", "cell", session=none, scope=pl.lit("helper"), who=role.str.strip_prefix("helper:")
-        ),
-        beside.select("task", "cell", session=none, scope=pl.lit("beside"), who=role),
-    ]
-    return _grouped(pl.concat(parts), tasks, ["cell", "scope", "session", "who"])
-
-
-def each(tasks: pl.DataFrame) -> Groups:
-    """Every task for itself."""
-    return _grouped(tasks.select("task", "cell", pid_of="task"), tasks, ["cell", "pid_of"])
-
-
-def _grouped(parts: pl.DataFrame, tasks: pl.DataFrame, key: list[str]) -> Groups:
-    names = parts.select(key).unique(maintain_order=True).with_row_index("group")
-    members = parts.join(names, on=key, nulls_equal=True, maintain_order="left").select("task", "group")
-    table = members.join(tasks.with_columns(*_source()), on="task", maintain_order="left")
-    sums = table.group_by("group").agg(
-        total=(pl.col("wall_ns") / pl.col("over_ns")).sum(),
-        tasks=pl.len(),
-        sampled=pl.col("samples").is_not_null().sum(),
-        heard=_OBSERVED.sum(),
-        stateless=pl.col("stateless").sum(),
-        hidden=pl.col("hidden").sum(),
-        unheard=(pl.col("wall_ns") / pl.col("over_ns")).filter(~_OBSERVED).sum(),
-        known=pl.col("known").sum(),
-        whole=(_OBSERVED & (pl.col("known") | pl.col("word"))).sum(),
-        why=pl.col("status").filter(~pl.col("known")).min(),
-        sampled_source=_words(pl.col("wait_source").filter(~pl.col("exact"))),
-        raw_source=_words(pl.col("raw_source")),
-        wait_source=_words(pl.col("wait_source")),
-        cpu_source=_words(pl.when("traced").then(pl.lit(TRACE)).otherwise(pl.lit(TASKS))),
+    The error is that of a ratio of sums over samples (Kish 1965): tasks in one sample are not independent
+    of each other. The effective number of observations is that of independent ones with the same variance,
+    at least the samples', at most the rows'; :func:`interval` with that number.
+    """
+    members = groups.members
+    rows = members.join(seen.by_task, on="task", maintain_order="right")
+    of, at = ["group", *apart], ["group", *apart, *keys]
+    counted = rows.group_by(at, maintain_order=True).agg(
+        *(pl.col(m).sum() for m in more), value=pl.col("y").sum(), samples=pl.col("part").sum()
     )
-    return Groups(names.join(sums, on="group", maintain_order="left"), members)
+    if rows.is_empty():
+        ends = ("whole", "p_low", "p_high", "p_unseen")
+        return counted.with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
+    squares = members.join(seen.squares, on="task").group_by("group").agg(pl.col("yy").sum())
+    found = counted.join(squares, on="group", maintain_order="left")
+    found = found.join(_crossed(groups.crowds, seen, of, at), on=at, how="left", nulls_equal=True)
+    whole, xa = pl.col("value").sum().over(of), pl.col("xa")
+    aa = pl.when(xa.is_not_null()).then(xa.sum().over(of))  # the sum of a^2: x adds up to a
+    found = found.with_columns(whole=whole, aa=pl.coalesce(aa, "yy")).sort("group", maintain_order=True)
+    return found.drop("xx", "xa", "aa", "yy").hstack(_ends(found))
 
 
-def _words(sources: pl.Expr) -> pl.Expr:
-    words = sources.drop_nulls().unique().sort().str.join("; ")
-    return pl.when(words != "").then(words)
+def _crossed(crowds: pl.DataFrame, seen: Moments, of: list[str], at: list[str]) -> pl.DataFrame:
+    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``at``, of a key's sum x and the
+    whole sum a. In a group of one task, its samples are its observations."""
+    parts = crowds.join(seen.by_sample, on="bunch").group_by(*at, "instant").agg(x=pl.col("y").sum())
+    parts = parts.with_columns(a=pl.col("x").sum().over(*of, "instant"))
+    return parts.group_by(at).agg(xx=(pl.col("x") ** 2).sum(), xa=(pl.col("x") * pl.col("a")).sum())
 
 
-def _source() -> list[pl.Expr]:
-    seen = pl.col("samples").is_not_null()
-    sampler = pl.when(pl.col("via") == "memory").then(pl.lit(READ)).otherwise(pl.lit(ASKED))
-    sampled = (
-        pl.when("exact")
-        .then(pl.lit(TRACE))
-        .when(pl.col("samples").is_null())
-        .then(pl.when("ended").then(pl.when("traced").then(pl.lit(TRACE)).otherwise(pl.lit(TASKS))))
-        .when("word")
-        .then(pl.lit(WORD_ALONE))
-        .when("known")
-        .then(pl.concat_str(sampler, pl.lit(", estimated")))
-        .otherwise(sampler)
-    )
-    raw = pl.when("word").then(pl.lit(WORD_ALONE)).otherwise(sampler)
-    return [sampled.alias("wait_source"), pl.when(seen).then(raw).alias("raw_source")]
+def _ends(found: pl.DataFrame) -> list[pl.Series]:
+    """``p_low``, ``p_high``, ``p_unseen``."""
+    value, whole, xx, xa, aa, yy = (found[n].to_numpy() for n in ("value", "whole", "xx", "xa", "aa", "yy"))
+    with np.errstate(all="ignore"):
+        p, least = value / whole, whole**2 / aa
+        variance = xx - 2 * p * xa + p * p * aa  # of a group of one task: not a number
+        n_free = np.where(variance > 1e-12 * whole**2, p * (1 - p) * whole**2 / variance, least)
+        n = np.fmax(np.fmin(n_free, whole**2 / yy), least)
+        low, high = (end.to_numpy() for end in interval(pl.Series(p), pl.Series(n)))
+        ends = {"p_low": np.fmin(low, p), "p_high": np.fmax(high, p), "p_unseen": wilson(0.0 * p, least)[1]}
+    return [pl.Series(name, end) for name, end in ends.items()]
 
 
 Keys = Mapping[str, pl.Expr]
 """Columns to sum by, made of ``kind``, ``state``, ``wait_class``, ``wait_event``."""
 
 
-def slack(tasks: pl.DataFrame, groups: Groups) -> pl.DataFrame:
-    """Per group how wrong its margins may be, seconds per second: ``run``, ``runq``, ``off`` of both; and
-    ``blur``, how wrong a label's part of them.
+def slack(among: pl.Expr = ALL) -> dict[str, pl.Expr]:
+    """How wrong a group's margins may be, seconds per second: ``run``, ``runq``, ``off`` of both; and
+    ``blur``, how wrong a label's part of them. Of its tasks ``among``.
 
     Reads that are stale add up; errors of switches are independent, and add up as squares.
     """
-    over = pl.col("over_ns")
-    known = pl.col("known")
-    found = (
-        groups.members.join(tasks, on="task")
-        .group_by("group", maintain_order=True)
-        .agg(
-            stale_run=(pl.col("stale_run_ns") / over).filter(known).sum(),
-            stale_runq=(pl.col("stale_runq_ns") / over).filter(known).sum(),
-            switch=((pl.col("switch_ns") / over) ** 2).filter(known).sum().sqrt(),
-            blur=(pl.col("blur_ns") / over).sum(),
-        )
-    )
-    run, runq, switch = pl.col("stale_run"), pl.col("stale_runq"), pl.col("switch")
-    return found.select("group", "blur", run=run + switch, runq=runq + switch, off=run + runq + switch)
+    over, known = pl.col("over_ns"), pl.col("known") & among
+    run, runq = ((pl.col(f"stale_{n}_ns") / over).filter(known).sum() for n in ("run", "runq"))
+    switch = ((pl.col("switch_ns") / over) ** 2).filter(known).sum().sqrt()
+    blur = (pl.col("blur_ns") / over).filter(among).sum()
+    return {"run": run + switch, "runq": runq + switch, "off": run + runq + switch, "blur": blur}
 
 
 def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> pl.DataFrame:
@@ -148,41 +99,40 @@ def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> 
     written = _traced(joint, groups, keys) if traced else None
     if written is not None and rows.by_task.is_empty():
         return _summed(written, list(keys))
-    found = sums(rows, groups.members, ["kind", *keys])
+    found = sums(rows, groups, ["kind", *keys])
     found = found.filter(pl.col("kind").is_in(["sleep", "unlabelled"])).drop("kind")
-    found = found.join(_column(joint, groups, traced=traced), on="group", how="left", maintain_order="left")
+    found = found.join(_column(groups, traced=traced), on="group", how="left", maintain_order="left")
     found = _doubted(found, rows.by_task, groups, keys)
     least, most = pl.col("whole") - pl.col("less"), pl.col("whole") + pl.col("more")
     low = pl.col("p_low") * least - pl.col("blur") - pl.col("below")
     high = pl.min_horizontal(pl.col("p_high") * most + pl.col("blur") + pl.col("above"), most)
-    found = found.with_columns(low=low.clip(0.0), high=high + pl.col("unseen"), source="sampled_source")
-    found = found.with_columns(low=pl.min_horizontal("low", "value"), high=pl.max_horizontal("high", "value"))
-    found = found.select("group", *keys, "value", "low", "high", "samples", "source")
+    found = found.select(
+        *("group", *keys, "value", "samples"),
+        low=pl.min_horizontal(low.clip(0.0), "value"),
+        high=pl.max_horizontal(high + pl.col("unseen"), "value"),
+        source="sampled_source",
+    )
     parts = [found] if written is None else [found, written]
     return _summed(pl.concat(parts, how="diagonal"), list(keys))
 
 
-def _column(joint: Joint, groups: Groups, *, traced: bool) -> pl.DataFrame:
+def _column(groups: Groups, *, traced: bool) -> pl.DataFrame:
     """Per group how much ``less`` or ``more`` its tasks may have slept than what was apportioned (less, too,
-    by what was stolen while they ran), and how much of that no sample saw (``unseen``)."""
-    sampled = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
-    sampled = sampled.filter(pl.col("asleep_ns").is_not_null())
-    tasks = sampled.filter("known")
+    by what was stolen while they ran), how much of that no sample saw (``unseen``), and ``blur``."""
+    sampled = pl.col("asleep_ns").is_not_null() & (~pl.col("exact") if traced else ALL)
     over, given, off = pl.col("over_ns"), pl.col("asleep_ns"), pl.col("off_ns")
     seen = pl.col("slept") > 0
-    mine = groups.members.join(tasks, on="task", maintain_order="left")
-    found = mine.group_by("group").agg(
-        less=(((given - off).clip(0.0) + pl.col("stolen_ns")) / over).filter(seen).sum(),
-        more=((off - given).clip(0.0) / over).filter(seen).sum(),
-        unseen=(given / over).filter(~seen).sum(),
+    error = slack()
+    found = groups.where(sampled).summed(
+        less=(((given - off).clip(0.0) + pl.col("stolen_ns")) / over).filter("known", seen).sum()
+        + error["off"],
+        more=((off - given).clip(0.0) / over).filter("known", seen).sum() + error["off"],
+        unseen=(given / over).filter("known", ~seen).sum(),
+        blur=error["blur"],
     )
-    error = slack(sampled, groups).select("group", "off", "blur")
-    base = groups.table.select("group", "sampled_source")
-    found = base.join(found, on="group", how="left").join(error, on="group", how="left")
-    found = found.with_columns(pl.col("less", "more", "unseen", "off", "blur").fill_null(0.0))
-    return found.select(
-        "group", "sampled_source", "unseen", "blur", *(pl.col(n) + pl.col("off") for n in ("less", "more"))
-    )
+    every = groups.table.select("group", "sampled_source")
+    every = every.join(found, on="group", how="left", maintain_order="left")
+    return every.with_columns(pl.col("less", "more", "unseen", "blur").fill_null(0.0))
 
 
 def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> pl.DataFrame:
@@ -195,16 +145,16 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
     written = _traced_runnable(joint, groups, keys) if traced and joint.waits.height else None
     if written is not None and rows.by_task.is_empty():
         return _summed(written, list(keys))
-    found = sums(rows, groups.members, list(keys), RUNS)
-    tasks = joint.tasks if not traced else joint.tasks.filter(~pl.col("exact"))
-    error = slack(tasks, groups).select("group", "blur", slack_run="run", slack_runq="runq")
-    unseen = not_awake(joint, groups, traced=traced).select("group", hidden=pl.col("run") + pl.col("runq"))
-    found = found.join(error, on="group", how="left", maintain_order="left")
-    found = found.join(unseen, on="group", how="left", maintain_order="left")
-    found = _doubted(found, rows.by_task, groups, keys).with_columns(
-        pl.col("hidden", "slack_run", "slack_runq", "blur").fill_null(0.0)
+    found = sums(rows, groups, list(keys), RUNS)
+    error, unseen = slack(~pl.col("exact") if traced else ALL), not_awake(traced=traced)
+    errors = groups.summed(
+        slack_run=error["run"],
+        slack_runq=error["runq"],
+        blur=error["blur"],
+        hidden=unseen["run"] + unseen["runq"],
     )
-    found = found.with_columns(
+    found = found.join(errors, on="group", how="left", maintain_order="left")
+    found = _doubted(found, rows.by_task, groups, keys).with_columns(
         **_bounds("run", pl.col("run"), pl.col("run_low"), pl.col("run_high")),
         **_bounds("runq", *(pl.col("value") - pl.col(n) for n in ("run", "run_high", "run_low"))),
     )
@@ -239,55 +189,39 @@ def _bounds(name: str, value: pl.Expr, least: pl.Expr, most: pl.Expr) -> dict[st
     }
 
 
-def not_asleep(joint: Joint, groups: Groups) -> pl.DataFrame:
+def not_asleep(groups: Groups) -> pl.DataFrame:
     """Per group: time asleep under no known label, because no sample (or no label of the trace) tells."""
-    labelled = joint.waits.group_by("task").agg(labelled=pl.col("asleep").sum())
-    tasks = joint.tasks.join(labelled, on="task", how="left", maintain_order="left")
     over = pl.col("over_ns")
-    traced = pl.when(pl.col("labelled").is_null()).then(pl.col("slept_ns") / over)
+    traced = pl.when(pl.col("label_sleep").is_null()).then(pl.col("slept_ns") / over)
     none_seen = pl.col("known") & (pl.col("slept").fill_null(0) == 0)
     sampled = pl.when(none_seen).then(pl.col("asleep_ns") / over)
-    tasks = tasks.with_columns(value=pl.when("exact").then(traced).otherwise(sampled)).filter(
-        pl.col("value") > 0
-    )
-    if tasks.is_empty():
-        none = pl.lit(None, pl.Float64)
-        return groups.table.clear().select("group", value=none, low=none, high=none)
-    found = groups.members.join(tasks, on="task").group_by("group").agg(pl.col("value").sum())
-    error = slack(tasks, groups).select("group", "off")
+    value = pl.when("exact").then(traced).otherwise(sampled)
+    found = groups.where(value > 0).summed(value=value.sum(), off=slack()["off"])
     low, high = pl.col("value") - pl.col("off"), pl.col("value") + pl.col("off")
-    return found.join(error, on="group").select("group", "value", low=low.clip(0.0), high=high)
+    return found.select("group", "value", low=low.clip(0.0), high=high)
 
 
-def not_awake(joint: Joint, groups: Groups, *, traced: bool = True) -> pl.DataFrame:
-    """Per group: ``run`` and ``runq`` that no sample told the label of; ``traced_run`` and ``traced_runq``,
+def not_awake(*, traced: bool = True) -> dict[str, pl.Expr]:
+    """Of a group: ``run`` and ``runq`` that no sample told the label of; ``traced_run`` and ``traced_runq``,
     those of exactly traced tasks."""
-    tasks = joint.tasks.filter("known")
     over, unseen = pl.col("over_ns"), pl.col("woken").fill_null(0) == 0
     exact = pl.col("exact") if traced else pl.lit(False)
-    queued = joint.waits.group_by("task").agg(pl.col("queued").sum(), ran=pl.col("run").sum())
-    tasks = tasks.join(queued, on="task", how="left", maintain_order="left")
-    run, runq = pl.col("run_ns") / over, pl.col("runq_ns") / over
-    tasks = tasks.with_columns(
-        run=pl.when(unseen & ~exact).then(run),
-        runq=pl.when(unseen & ~exact).then(runq),
-        traced_run=pl.when(exact).then((run - pl.col("ran").fill_null(0.0)).clip(0.0)),
-        traced_runq=pl.when(exact).then((runq - pl.col("queued").fill_null(0.0)).clip(0.0)),
-    )
-    parts = ("run", "runq", "traced_run", "traced_runq")
-    found = groups.members.join(tasks, on="task").group_by("group", maintain_order=True)
-    return found.agg(pl.col(parts).sum())
+    found = {}
+    for name in ("run", "runq"):
+        whole = pl.col(f"{name}_ns") / over
+        rest = (whole - pl.col(f"label_{name}").fill_null(0.0)).clip(0.0)
+        found[name] = whole.filter("known", unseen & ~exact).sum()
+        found[f"traced_{name}"] = rest.filter("known", exact).sum()
+    return found
 
 
-def missed(joint: Joint, groups: Groups) -> pl.DataFrame:
+def missed(groups: Groups) -> pl.DataFrame:
     """Per group how much of its time asleep and runnable a label may have that was never seen so."""
-    tasks = joint.tasks.filter(~pl.col("exact") & pl.col("samples").is_not_null())
-    members = groups.members.join(tasks, on="task")
     over, wall = pl.col("over_ns"), pl.col("wall_ns") / pl.col("over_ns")
     share = wilson(pl.lit(0.0), (pl.col("samples") * wall).sum().clip(1.0) / pl.len())[1]
     both = pl.col("run_ns") + pl.col("runq_ns")
     given = pl.when("known").then("asleep_ns").otherwise("wall_ns")
-    return members.group_by("group").agg(
+    return groups.where(~pl.col("exact") & pl.col("samples").is_not_null()).summed(
         asleep_missed=pl.min_horizontal((given / over).sum(), share * wall.sum()),
         runnable_missed=pl.when(pl.col("known").any()).then(
             pl.min_horizontal((both / over).sum(), share * wall.sum())

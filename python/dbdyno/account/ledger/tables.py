@@ -6,9 +6,8 @@ import polars as pl
 
 from dbdyno.account.ledger.apportion import Joint
 from dbdyno.account.ledger.cpu import cpu_accounts, cpu_sums, halves, inside
+from dbdyno.account.ledger.grouped import SCOPES, Groups
 from dbdyno.account.ledger.groups import (
-    SCOPES,
-    Groups,
     asleep,
     missed,
     not_asleep,
@@ -33,7 +32,7 @@ def ledger_of(found: Joint, everyone: Groups, cut: Tables) -> pl.DataFrame:
         return empty("ledger")
     whole = everyone.only("session", "brief", "rung")
     serving = everyone.only("session", "brief", "rung", "helper")
-    sums = cpu_sums(found.tasks, everyone)
+    sums = cpu_sums(everyone)
     both = sums.filter(pl.col("scope").is_in(["session", "brief", "rung"]))
     cpu, waits = cpu_accounts(sums), wait_accounts(found, serving, cut)
     accounts = pl.concat([halves(both), cpu, waits], how="diagonal")
@@ -73,7 +72,7 @@ def events_of(found: Joint, everyone: Groups, cut: Tables) -> pl.DataFrame:
     serving = everyone.only("session", "rung", "helper")
     if serving.table.is_empty():
         return empty("events")
-    rows = pl.concat([_labelled(found, serving), _unseen(found, serving)], how="diagonal")
+    rows = pl.concat([_labelled(found, serving), _unseen(serving)], how="diagonal")
     keys = cut["windows"].select(c.name for c in CELL)
     rows = serving.named(rows, "cell", "scope", "session", "who").sort("group", maintain_order=True)
     rows = through_pool(rows.drop("group"), cut)
@@ -94,12 +93,12 @@ def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
         pl.when(pl.col("samples").is_not_null().any()).then(pl.col("samples").sum()),
         pl.col("source").drop_nulls().unique().sort().str.join("; "),
     )
-    return _with_zeros(rows, found, serving).with_columns(status=_status()).drop("unlabelled", "why")
+    return _with_zeros(rows, serving).with_columns(status=_status()).drop("unlabelled", "why")
 
 
-def _with_zeros(rows: pl.DataFrame, found: Joint, serving: Groups) -> pl.DataFrame:
+def _with_zeros(rows: pl.DataFrame, serving: Groups) -> pl.DataFrame:
     """A label that was seen on one side only has none of the other, up to what so many samples miss."""
-    rows = rows.join(missed(found, serving), on="group", how="left", maintain_order="left")
+    rows = rows.join(missed(serving), on="group", how="left", maintain_order="left")
     rows = serving.named(rows, "why")
     sampled = (pl.col("source") != TRACE) & ~pl.col("unlabelled")
     filled = {}
@@ -120,11 +119,11 @@ def _status() -> pl.Expr:
     )
 
 
-def _unseen(found: Joint, serving: Groups) -> pl.DataFrame:
+def _unseen(serving: Groups) -> pl.DataFrame:
     """Exact time that no sample, or no label of the trace, tells the label of."""
-    slept = not_asleep(found, serving).rename({"value": "sleep", "low": "sleep_low", "high": "sleep_high"})
+    slept = not_asleep(serving).rename({"value": "sleep", "low": "sleep_low", "high": "sleep_high"})
     run, runq = (pl.col(n) + pl.col(f"traced_{n}") for n in ("run", "runq"))
-    awake = not_awake(found, serving).filter((run > 1e-9) | (runq > 1e-9))
+    awake = serving.summed(**not_awake()).filter((run > 1e-9) | (runq > 1e-9))
     ends = {f"{n}{e}": v for n, v in (("run", run), ("runq", runq)) for e in _ENDS}
     rows = slept.join(awake.select("group", **ends), on="group", how="full", coalesce=True)
     rows = serving.named(rows, "wait_source", "cpu_source", "sampled")

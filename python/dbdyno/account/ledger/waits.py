@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from dbdyno.account.ledger.apportion import Joint, sums
-from dbdyno.account.ledger.groups import Groups, asleep, missed, not_asleep, not_awake, runnable, slack
+from dbdyno.account.ledger.apportion import Joint, Moments
+from dbdyno.account.ledger.grouped import Groups
+from dbdyno.account.ledger.groups import asleep, missed, not_asleep, not_awake, runnable, slack, sums
 from dbdyno.account.ledger.margins import TASKS, steal
 from dbdyno.account.ledger.samples import ASKED, SOURCES
 from dbdyno.model.ledger_rows import divided
@@ -31,10 +32,10 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
     name = account.otherwise(pl.lit("sleep"))
     keys = {"account": name, "detail": pl.when(name == "sleep").then(wait_label())}
     rows = asleep(joint, groups, keys).filter(pl.col("value") > 0).with_columns(status=pl.lit("ok"))
-    hidden = not_asleep(joint, groups).with_columns(account=pl.lit("sleep"), status=pl.lit("ok"))
+    hidden = not_asleep(groups).with_columns(account=pl.lit("sleep"), status=pl.lit("ok"))
     rows = pl.concat([rows, groups.named(hidden, source="wait_source")], how="diagonal")
     rows = _with_hidden(rows, groups)
-    whole, unseen = groups.only("session", "brief", "rung"), missed(joint, groups)
+    whole, unseen = groups.only("session", "brief", "rung"), missed(groups)
     filled = [
         rows,
         *(_absent(unseen, rows, g, name, cut) for g, name in ((groups, "sleep"), (whole, "client"))),
@@ -99,23 +100,23 @@ def _why(cut: Tables) -> pl.DataFrame:
     return told.sort("name").group_by("cell", maintain_order=True).agg(sampling=pl.col("status").first())
 
 
-def sampled_asleep(joint: Joint, groups: Groups, tasks: pl.DataFrame) -> pl.DataFrame:
-    """Per group the time of ``tasks`` that the samples alone call asleep: ``value``, ``low``, ``high``."""
+def sampled_asleep(seen: Moments, groups: Groups) -> pl.DataFrame:
+    """Per group the time that the samples alone call asleep: ``value``, ``low``, ``high``."""
     told = pl.col("kind").is_in(["sleep", "unlabelled"])
-    rows = joint.seen.only(tasks).of("raw", {"told": told})
-    found = sums(rows, groups.members, ["told"])
-    shares = found.select(
-        "group",
-        "told",
-        value="value",
-        low=pl.col("p_low") * pl.col("whole"),
-        high=pl.col("p_high") * pl.col("whole"),
+    return _answered(sums(seen.of("raw", {"told": told}), groups, ["told"]), "group")
+
+
+def _answered(found: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """``value``, ``low``, ``high`` of what was ``told``; where nothing was, none, up to what so many samples
+    may have missed."""
+    found = found.sort("told", descending=True, maintain_order=True)
+    whole = pl.col("whole")
+    return found.unique(by, keep="first", maintain_order=True).select(
+        *by,
+        value=pl.when("told").then("value").otherwise(0.0),
+        low=pl.when("told").then(pl.col("p_low") * whole).otherwise(0.0 * whole),
+        high=pl.when("told").then("p_high").otherwise("p_unseen") * whole,
     )
-    never = found.filter(~pl.col("told")).join(found.filter("told"), on="group", how="anti")
-    nothing = never.select(
-        "group", told=pl.lit(True), value=0.0, low=0.0, high=pl.col("p_unseen") * pl.col("whole")
-    )
-    return pl.concat([shares.filter("told"), nothing]).drop("told")
 
 
 def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Tables) -> pl.DataFrame:
@@ -126,15 +127,9 @@ def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Table
     waited for one may lie in it, so the upper end is higher by that.
     """
     added = accounts.filter(pl.col("account").is_in(_SUMMED)).group_by("group").agg(added=pl.col("aas").sum())
-    over = pl.col("over_ns")
-    sampled = joint.tasks.filter(~pl.col("exact"))
-    loose = sampled.filter(~pl.col("ended") | pl.col("samples").is_not_null())  # else it is all asleep
-    off = groups.members.join(loose, on="task").group_by("group").agg(off=(pl.col("off_ns") / over).sum())
-    slept = sampled_asleep(joint, groups, sampled).drop("value")
-    traced = groups.members.join(_remainder(joint), on="task").group_by("group").agg(pl.col("rest").sum())
-    error = slack(joint.tasks, groups).select("group", error="off")
+    slept = sampled_asleep(joint.seen.sampled, groups).drop("value")
     base = groups.table.join(steal(cut), on="cell", how="left", maintain_order="left")
-    for frame in (added, off, slept, traced, error, _busy(joint, groups)):
+    for frame in (added, slept, groups.summed(**_left_off())):
         base = base.join(frame, on="group", how="left", maintain_order="left")
     base = base.with_columns(
         pl.col("added", "off", "low", "high", "rest", "error", "busy", "steal").fill_null(0.0)
@@ -154,20 +149,18 @@ def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Table
     )
 
 
-def _remainder(joint: Joint) -> pl.DataFrame:
-    """For exactly traced tasks, W less run, run queue and sleep by label."""
-    labelled = joint.waits.group_by("task").agg(labelled=pl.col("asleep").sum())
-    tasks = joint.tasks.filter("exact").join(labelled, on="task", how="left")
-    over = pl.col("over_ns")
-    slept = pl.coalesce("labelled", pl.col("slept_ns") / over)
-    return tasks.select("task", rest=pl.col("off_ns") / over - slept)
-
-
-def _busy(joint: Joint, groups: Groups) -> pl.DataFrame:
-    """Runnable time: what steal may be taken from."""
-    both = (pl.col("run_ns") + pl.col("runq_ns")) / pl.col("over_ns")
-    tasks = joint.tasks.filter("known")
-    return groups.members.join(tasks, on="task").group_by("group").agg(busy=both.sum())
+def _left_off() -> dict[str, pl.Expr]:
+    """Of a group, time ``off`` of sampled tasks; of exactly traced ones W less run, run queue and sleep by
+    label (``rest``); how wrong both may be (``error``); and what steal may be taken from (``busy``)."""
+    over, exact = pl.col("over_ns"), pl.col("exact")
+    loose = ~exact & (~pl.col("ended") | pl.col("samples").is_not_null())  # else it is all asleep
+    slept = pl.coalesce("label_sleep", pl.col("slept_ns") / over)
+    return {
+        "off": (pl.col("off_ns") / over).filter(loose).sum(),
+        "rest": (pl.col("off_ns") / over - slept).filter(exact).sum(),
+        "error": slack()["off"],
+        "busy": ((pl.col("run_ns") + pl.col("runq_ns")) / over).filter("known").sum(),
+    }
 
 
 _ENDS = ("", "_low", "_high")
@@ -192,7 +185,7 @@ def memos(joint: Joint, groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
     parts = (
         _wall(groups),
         *_raw(joint, groups),
-        _ran(joint, groups, labels),
+        _ran(groups, labels),
         *_states(joint, groups),
         *_workers(joint, groups),
         *_naive(joint, groups),
@@ -211,16 +204,14 @@ def _raw(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """Sampled run-queue or CPU time in all, and by the label of the wait that it hid behind."""
     names = {"runnable": pl.lit(None, pl.String), "label.runnable": wait_label()}
     rows = joint.seen.each("raw", {name: {"detail": detail} for name, detail in names.items()})
-    found = sums(rows, groups.members, ["kind", "detail"], apart=["account"])
+    found = sums(rows, groups, ["kind", "detail"], apart=["account"])
     runnable = (pl.col("kind") == "runnable") & pl.col("detail").ne_missing(NO_EVENT)
     yield _shares(found.filter(runnable).sort("account", descending=True, maintain_order=True), groups)
 
 
-def _ran(joint: Joint, groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
+def _ran(groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
     """CPU by label; without detail what no label was seen for."""
-    unseen = not_awake(joint, groups)
-    errors = slack(joint.tasks, groups).select("group", error="run")
-    unseen = unseen.join(errors, on="group", maintain_order="left")
+    unseen = groups.summed(**not_awake(), error=slack()["run"])
     value, error = pl.col("run") + pl.col("traced_run"), pl.col("error")
     rows = labels.drop_nulls("run").select("group", "detail", "source", **_named("run"))
     rest = groups.named(unseen.filter(value > 0), source=pl.coalesce("wait_source", "cpu_source"))
@@ -253,19 +244,17 @@ def _named(name: str) -> dict[str, str]:
 
 def _workers(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """The part that parallel workers have in their sessions' accounts."""
-    theirs = joint.tasks.filter("worker")
+    theirs = groups.tasks.filter("worker")
     if theirs.is_empty():
         return
-    members = groups.members.join(theirs.select("task"), on="task", how="semi")
-    some = Groups(groups.table.join(members.select("group"), on="group", how="semi"), members)
-    over = pl.col("over_ns")
-    known = members.join(theirs.filter("known"), on="task").group_by("group", maintain_order=True)
-    found = known.agg((pl.col(f"{n}_ns") / over).sum().alias(n) for n in ("run", "runq"))
-    found = found.join(slack(theirs, some), on="group", suffix="_error", maintain_order="left")
+    some = Groups(groups.table.join(theirs, on="group", how="semi", maintain_order="left"), theirs)
+    run, runq = ((pl.col(f"{n}_ns") / pl.col("over_ns")).sum() for n in ("run", "runq"))
+    error = slack()
+    found = some.where("known").summed(run=run, runq=runq, run_error=error["run"], runq_error=error["runq"])
     rows = groups.named(found, source="cpu_source")
     for name in ("run", "runq"):
-        value, error = pl.col(name), pl.col(f"{name}_error")
-        ends = {"low": (value - error).clip(0.0), "high": value + error}
+        value, error_of = pl.col(name), pl.col(f"{name}_error")
+        ends = {"low": (value - error_of).clip(0.0), "high": value + error_of}
         yield rows.select("group", "source", account=pl.lit(f"workers.{name}"), aas=value, **ends)
     slept = asleep(joint, some, {"one": pl.lit(1)})
     yield slept.select("group", "low", "high", "source", aas="value", account=pl.lit("workers.sleep"))
@@ -276,21 +265,19 @@ def _naive(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     active = (pl.col("state") == "active").fill_null(False)
     on_cpu = active & pl.col("wait_class").is_null()
     rows = joint.asked.each("y", {"naive.cpu": {"told": on_cpu}, "naive.active": {"told": active}})
-    found = sums(rows, groups.members, ["told"], apart=["account"])
-    seen = found.filter("told")
-    never = found.filter(~pl.col("told")).join(seen, on=["group", "account"], how="anti")
-    none = never.with_columns(value=0.0, p_low=0.0, p_high="p_unseen")
+    found = _answered(sums(rows, groups, ["told"], apart=["account"]), "group", "account")
     whole = groups.table.filter(pl.col("stateless") == 0)
-    both = pl.concat([seen, none]).join(whole, on="group", how="semi", maintain_order="left")
-    ordered = both.sort("account", descending=True, maintain_order=True)
-    yield _shares(ordered, groups).with_columns(source=pl.lit(ASKED))
+    found = found.join(whole, on="group", how="semi", maintain_order="left")
+    yield found.sort("account", descending=True, maintain_order=True).select(
+        "group", "account", "low", "high", aas="value", source=pl.lit(ASKED)
+    )
 
 
 def _shares(found: pl.DataFrame, groups: Groups) -> pl.DataFrame:
     return groups.named(found, "raw_source").select(
         "group",
         "account",
-        *(["detail"] if "detail" in found.columns else []),
+        "detail",
         aas="value",
         low=pl.col("p_low") * pl.col("whole"),
         high=pl.col("p_high") * pl.col("whole"),
@@ -300,15 +287,11 @@ def _shares(found: pl.DataFrame, groups: Groups) -> pl.DataFrame:
 
 def _margin(joint: Joint, groups: Groups) -> pl.DataFrame:
     """Time off by the margins less what the samples alone call asleep: how far the two disagree."""
-    tasks = joint.tasks.filter(pl.col("known") & pl.col("samples").is_not_null())
-    members = groups.members.join(tasks.select("task"), on="task", how="semi")
-    off = members.join(tasks, on="task").group_by("group", maintain_order=True)
-    margin = off.agg(off=(pl.col("off_ns") / pl.col("over_ns")).sum())
-    error = slack(tasks, Groups(groups.table, members)).select("group", error="off")
-    slept = sampled_asleep(joint, Groups(groups.table, members), tasks)
-    found = margin.join(slept, on="group", maintain_order="left").join(
-        error, on="group", maintain_order="left"
-    )
+    both = pl.col("known") & pl.col("samples").is_not_null()
+    some = groups.where(both)
+    found = some.summed(off=(pl.col("off_ns") / pl.col("over_ns")).sum(), error=slack()["off"])
+    slept = sampled_asleep(joint.seen.only(joint.tasks.filter(both)), some)
+    found = found.join(slept, on="group", maintain_order="left")
     return groups.named(found, "raw_source", "cpu_source").select(
         "group",
         account=pl.lit("margin.off"),

@@ -1,0 +1,135 @@
+"""Groups of tasks that accounts are made for: each session, each rung (all its sessions), each kind of
+helper, others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from dbdyno.account.ledger.margins import TASKS
+from dbdyno.account.ledger.samples import ASKED, READ, WORD_ALONE
+from dbdyno.model.brief import BRIEF, NAME
+from dbdyno.model.source import TRACE
+
+SCOPES = ("session", "brief", "rung", "helper", "beside")
+_BESIDE = ("other", "driver", "pooler", "dbdyno")
+_OBSERVED = pl.col("samples").is_not_null() | pl.col("exact") | pl.col("ended")
+
+
+@dataclass(frozen=True)
+class Groups:
+    """``table``: one row a group (``group``, ``cell``, ``scope``, ``session``, ``who``, ``total``: its W
+    over the window, ``tasks``, how many of them were ``heard`` (sampled or traced) and the W of the others,
+    how many are ``hidden`` from our role, or (``stateless``) their states alone, sources in words).
+    ``tasks``: ``group`` of each task, which may have several, beside all that is known of the task."""
+
+    table: pl.DataFrame
+    tasks: pl.DataFrame
+
+    @cached_property
+    def members(self) -> pl.DataFrame:
+        """``task``, ``group``."""
+        return self.tasks.select("task", "group")
+
+    @cached_property
+    def crowds(self) -> pl.DataFrame:
+        """``group``, ``bunch``: those of groups of several tasks."""
+        several = self.tasks.filter(pl.len().over("group") > 1)
+        return several.select("group", "bunch").unique(maintain_order=True)
+
+    def only(self, *scopes: str) -> Groups:
+        """The groups of these scopes."""
+        table = self.table.filter(pl.col("scope").is_in(scopes))
+        return Groups(table, self.tasks.join(table, on="group", how="semi", maintain_order="left"))
+
+    def where(self, mine: pl.Expr | str) -> Groups:
+        """The same groups without the other tasks."""
+        return Groups(self.table, self.tasks.filter(mine))
+
+    def summed(self, **figures: pl.Expr) -> pl.DataFrame:
+        """Per group that has tasks ``figures`` of these."""
+        return self.tasks.group_by("group", maintain_order=True).agg(**figures)
+
+    def named(self, rows: pl.DataFrame, *columns: str, **renamed: pl.Expr | str) -> pl.DataFrame:
+        """``rows`` with columns of their group's row in ``table``."""
+        return rows.join(self.table.select("group", *columns, **renamed), on="group", maintain_order="left")
+
+
+def groups(tasks: pl.DataFrame) -> Groups:
+    """Sessions (those too brief to be sampled as one), rungs, helpers by role, and who is beside."""
+    role, own = pl.col("role"), pl.col("role") == "session"
+    helper = pl.when(role.str.starts_with("helper:")).then(role.str.strip_prefix("helper:"))
+    beside = pl.when(role.is_in(_BESIDE)).then(role)
+    one = tasks.select(
+        "task",
+        "cell",
+        session=pl.when(own).then("session"),
+        scope=pl.when(own | (role == BRIEF))
+        .then(pl.when(own).then(pl.lit("session")).otherwise(pl.lit("brief")))
+        .when(helper.is_not_null())
+        .then(pl.lit("helper"))
+        .when(beside.is_not_null())
+        .then(pl.lit("beside")),
+        who=pl.when(own).then(pl.lit("session")).when(role == BRIEF).then(pl.lit(NAME)).otherwise(
+            pl.coalesce(helper, beside)
+        ),
+    )  # fmt: skip
+    all_of_rung = one.filter(pl.col("scope").is_in(["session", "brief"])).with_columns(
+        session=pl.lit(None, one.schema["session"]), scope=pl.lit("rung"), who=pl.lit("rung")
+    )
+    order = pl.col("scope").replace_strict({s: i for i, s in enumerate(SCOPES)})
+    parts = pl.concat([one.drop_nulls("scope"), all_of_rung]).sort(order, maintain_order=True)
+    return _grouped(parts, tasks, ["cell", "scope", "session", "who"])
+
+
+def each(tasks: pl.DataFrame) -> Groups:
+    """Every task for itself."""
+    return _grouped(tasks.select("task", "cell", pid_of="task"), tasks, ["cell", "pid_of"])
+
+
+def _grouped(parts: pl.DataFrame, tasks: pl.DataFrame, key: list[str]) -> Groups:
+    names = parts.select(key).unique(maintain_order=True).with_row_index("group")
+    members = parts.join(names, on=key, nulls_equal=True, maintain_order="left").select("task", "group")
+    mine = members.join(tasks.with_columns(*_source()), on="task", maintain_order="left")
+    sums = mine.group_by("group").agg(
+        total=(pl.col("wall_ns") / pl.col("over_ns")).sum(),
+        tasks=pl.len(),
+        sampled=pl.col("samples").is_not_null().sum(),
+        heard=_OBSERVED.sum(),
+        stateless=pl.col("stateless").sum(),
+        hidden=pl.col("hidden").sum(),
+        unheard=(pl.col("wall_ns") / pl.col("over_ns")).filter(~_OBSERVED).sum(),
+        known=pl.col("known").sum(),
+        whole=(_OBSERVED & (pl.col("known") | pl.col("word"))).sum(),
+        why=pl.col("status").filter(~pl.col("known")).min(),
+        sampled_source=_words(pl.col("wait_source").filter(~pl.col("exact"))),
+        raw_source=_words(pl.col("raw_source")),
+        wait_source=_words(pl.col("wait_source")),
+        cpu_source=_words(pl.when("traced").then(pl.lit(TRACE)).otherwise(pl.lit(TASKS))),
+    )
+    return Groups(names.join(sums, on="group", maintain_order="left"), mine)
+
+
+def _words(sources: pl.Expr) -> pl.Expr:
+    words = sources.drop_nulls().unique().sort().str.join("; ")
+    return pl.when(words != "").then(words)
+
+
+def _source() -> list[pl.Expr]:
+    seen = pl.col("samples").is_not_null()
+    sampler = pl.when(pl.col("via") == "memory").then(pl.lit(READ)).otherwise(pl.lit(ASKED))
+    sampled = (
+        pl.when("exact")
+        .then(pl.lit(TRACE))
+        .when(pl.col("samples").is_null())
+        .then(pl.when("ended").then(pl.when("traced").then(pl.lit(TRACE)).otherwise(pl.lit(TASKS))))
+        .when("word")
+        .then(pl.lit(WORD_ALONE))
+        .when("known")
+        .then(pl.concat_str(sampler, pl.lit(", estimated")))
+        .otherwise(sampler)
+    )
+    raw = pl.when("word").then(pl.lit(WORD_ALONE)).otherwise(sampler)
+    return [sampled.alias("wait_source"), pl.when(seen).then(raw).alias("raw_source")]
