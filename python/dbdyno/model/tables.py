@@ -67,15 +67,21 @@ def empty(table: str) -> pl.DataFrame:
     return pl.DataFrame(schema=schema(table))
 
 
-def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+def conform(table: str, frame: pl.DataFrame, key: Mapping[str, Any] | None = None) -> pl.DataFrame:
     """``frame`` with exactly the columns, order and types of ``table``; absent nullable columns become NULL.
+    ``key``: columns with the same value in all rows, none of them of ``frame``.
 
     Raises :class:`ValueError` on an unknown column, an absent one that may not be NULL, or a NULL in one
     that may not hold it.
     """
-    exprs = shaped(table, tuple(frame.columns))
-    _whole(table, frame.null_count().row(0, named=True))
-    return frame if list(frame.schema.items()) == list(schema(table).items()) else frame.select(exprs)
+    key, types = key or {}, schema(table)
+    exprs = shaped(table, (*key, *frame.columns))
+    nulls = {name: int(value is None) for name, value in key.items()}
+    _whole(table, nulls | frame.null_count().row(0, named=True))
+    if not key and list(frame.schema.items()) == list(types.items()):
+        return frame
+    fixed = {name: _constant(name, types[name], value) for name, value in key.items()}
+    return frame.select(fixed.get(name, expr) for name, expr in zip(types, exprs, strict=True))
 
 
 def conform_scanned(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
@@ -98,6 +104,12 @@ def shaped(table: str, names: tuple[str, ...]) -> list[pl.Expr]:
         (pl.col(c.name) if c.name in names else pl.lit(None)).cast(POLARS[c.type]).alias(c.name)
         for c in columns
     ]
+
+
+@lru_cache(maxsize=64)
+def _constant(name: str, kind: Any, value: Any) -> pl.Expr:
+    """The same for each of a cell's tables."""
+    return pl.lit(value, kind).alias(name)
 
 
 def _whole(table: str, nulls: Mapping[str, int]) -> None:

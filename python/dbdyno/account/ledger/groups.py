@@ -166,9 +166,22 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
 
 
 def _traced_runnable(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
-    mine = _traced(joint, groups, keys, "queued").drop("waits", "throttled")
-    mine = mine.rename({"value": "runq", "low": "runq_low", "high": "runq_high"})
-    return _with_run(mine, joint, groups, keys)
+    """What the trace wrote down: ``runq``, and ``run`` by shares of ticks, with their interval."""
+    runq, error, run = pl.col("queued").sum(), pl.col("slack").sum(), pl.col("run")
+    found = _written(joint.waits, groups, keys).group_by("group", *keys, maintain_order=True)
+    rows = found.agg(
+        runq=runq,
+        runq_low=(runq - error).clip(0.0),
+        runq_high=runq + error,
+        run=pl.when(run.count() > 0).then(run.sum()),
+        ticks=pl.col("ticks").filter(run.is_not_null()).sum(),
+        samples=pl.lit(None, pl.Float64),
+        source=pl.lit(TRACE),
+    )
+    rows = rows.with_columns(pl.col("ticks").sum().over("group"), whole=run.sum().over("group"))
+    low, high = interval(rows["run"] / rows["whole"], rows["ticks"])
+    whole = rows["whole"]
+    return rows.with_columns(run_low=low * whole, run_high=high * whole).drop("ticks", "whole")
 
 
 def _bounds(name: str, value: pl.Expr, least: pl.Expr, most: pl.Expr) -> dict[str, pl.Expr]:
@@ -234,33 +247,21 @@ def _written(waits: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:
     return groups.members.join(waits.with_columns(**keys), on="task", maintain_order="left_right")
 
 
-def _traced(joint: Joint, groups: Groups, keys: Keys, name: str = "asleep") -> pl.DataFrame:
-    value = pl.col(name).sum()
+def _traced(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
+    value, error = pl.col("asleep").sum(), pl.col("slack").sum()
     return (
         _written(joint.waits, groups, keys)
         .group_by("group", *keys, maintain_order=True)
         .agg(
             value=value,
-            low=(value - pl.col("slack").sum()).clip(0.0),
-            high=value + pl.col("slack").sum(),
+            low=(value - error).clip(0.0),
+            high=value + error,
             waits=pl.col("waits").sum(),
             throttled=pl.col("throttled").sum(),
             samples=pl.lit(None, pl.Float64),
             source=pl.lit(TRACE),
         )
     )
-
-
-def _with_run(traced: pl.DataFrame, joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
-    """``traced`` with ``run`` and its ends: shares of ticks, with their interval."""
-    rows = _written(joint.waits.drop_nulls("run"), groups, keys)
-    found = rows.group_by("group", *keys, maintain_order=True).agg(pl.col("run").sum())
-    whole = rows.group_by("group").agg(whole=pl.col("run").sum(), n=pl.col("ticks").sum())
-    ends = found.join(whole, on="group")
-    low, high = interval(ends["run"] / ends["whole"], ends["n"])
-    ends = ends.with_columns(run_low=low * pl.col("whole"), run_high=high * pl.col("whole"))
-    by = ["group", *keys]
-    return traced.join(ends.drop("whole", "n"), on=by, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _doubted(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:

@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model.column import CELL
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import conform, empty, rows, schema
+from dbdyno.model.tables import conform, empty, rows
 from dbdyno.model.units import NS_PER_S
 
 SHORTEST_NS = NS_PER_S
@@ -31,12 +31,8 @@ def for_each(
     table: str, cells: Iterable[RawCell], cut: Callable[[RawCell], pl.DataFrame | None]
 ) -> pl.DataFrame:
     """``cut`` of every cell, with the cell's key in front, as one conforming frame."""
-    made, types = [], schema(table)
-    for cell in cells:
-        frame = cut(cell)
-        if frame is not None and frame.height:
-            named = (pl.lit(v, types[k]).alias(k) for k, v in key(cell).items())
-            made.append(conform(table, frame.select(*named, pl.all())))
+    found = ((cell, cut(cell)) for cell in cells)
+    made = [conform(table, frame, key(cell)) for cell, frame in found if frame is not None and frame.height]
     return pl.concat(made) if made else empty(table)
 
 

@@ -63,9 +63,7 @@ def _over_time(cell: RawCell) -> pl.DataFrame:
         start_s=since.shift(1), end_s=since, calls=calls, errors=pl.col("errors").diff(),
         calls_per_s=calls / since.diff(), response_mean_ns=pl.when(calls > 0).then(spent / calls),
     )  # fmt: skip
-    named = [pl.lit(value).alias(name) for name, value in key(cell).items()]
-    kept = looks.filter(pl.col("end_s") > pl.col("start_s"))
-    return conform("over_time", kept.select(*named, pl.all()))
+    return conform("over_time", looks.filter(pl.col("end_s") > pl.col("start_s")), key(cell))
 
 
 def _response(bins: pl.DataFrame) -> float | None:
