@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from dbdyno.account.ledger.margins import UNREAD
 from dbdyno.account.ledger.pooled import QUEUE
-from dbdyno.model.ledger_rows import ALL, account_rows
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import UNLABELLED, in_call
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
-from dbdyno.model.tables import Tables
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 
@@ -62,21 +62,37 @@ def hidden(accounts: pl.DataFrame) -> bool:
     return bool(accounts["status"].str.contains(HIDDEN_STATUS).any())
 
 
+class OfCell(dict[str, pl.DataFrame]):
+    """The tables of one cell; rows that are asked for one by one are found by their keys."""
+
+    @cached_property
+    def levels(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
+        """Rows of ``cut_levels`` by origin and key."""
+        found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for row in self["cut_levels"].iter_rows(named=True):
+            found.setdefault((row["origin"], row["key"]), []).append(row)
+        return found
+
+    @cached_property
+    def rung_rates(self) -> dict[str, dict[str, Any]]:
+        """Rows of ``rates`` of the rung by name."""
+        rows = self["rates"].filter(pl.col("scope") == "rung")
+        return {row["name"]: row for row in rows.iter_rows(named=True)}
+
+    def level(self, origin: str, key: str, scope: str | None = None) -> dict[str, Any] | None:
+        """The row of one counter (the innermost group's)."""
+        rows = self.levels.get((origin, key), [])
+        return next((row for row in rows if scope in (None, row["scope"])), None)
+
+
 def level(
-    cut: Tables, origin: str, key: str, scope: str | None = None, absent: str = "off"
+    cut: OfCell, origin: str, key: str, scope: str | None = None, absent: str = "off"
 ) -> tuple[float | None, str]:
     """Growth per ns of wall time of one counter (the innermost group's)."""
-    mine = ALL if scope is None else pl.col("scope") == scope
-    found = cut["cut_levels"].filter((pl.col("origin") == origin) & (pl.col("key") == key) & mine)
-    if found.is_empty():
+    row = cut.level(origin, key, scope)
+    if row is None:
         return None, absent
-    row = found.row(0, named=True)
     return (None, row["status"]) if row["delta"] is None else (row["delta"] / row["wall_ns"], "ok")
-
-
-def rung_rate(cut: Tables, name: str) -> dict[str, Any] | None:
-    rows = cut["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == name))
-    return rows.row(0, named=True) if rows.height else None
 
 
 _UNIT = "seconds per second"
@@ -90,7 +106,7 @@ _NAMELESS = "the trace could not read the wait events: sleep for the client cann
 _STATE = "samples in state active: run-queue time under state idle is missing"
 
 
-def db_time(cut: Tables) -> Iterator[SourceReading]:
+def db_time(cut: OfCell) -> Iterator[SourceReading]:
     """How long sessions were served: driver, ledger, scheduler trace, the server's counters, samples."""
     window = cut["windows"].row(0, named=True)
     if window["sessions"]:
@@ -132,29 +148,29 @@ def db_time(cut: Tables) -> Iterator[SourceReading]:
     )
 
 
-def trips_of(cut: Tables) -> float:
+def trips_of(cut: OfCell) -> float:
     """Seconds per second that messages to the sessions and back may be on their way."""
-    rate, each = (rung_rate(cut, name) for name in ("calls_per_s", "round_trips_per_call"))
+    rate, each = (cut.rung_rates.get(name) for name in ("calls_per_s", "round_trips_per_call"))
     known = rate is not None and rate["value"] is not None
     return float(TRIP_S * rate["value"] * ((each and each["value"]) or 1.0)) if rate and known else 0.0
 
 
-def _late(cut: Tables, key: str, value: float | None) -> float:
+def _late(cut: OfCell, key: str, value: float | None) -> float:
     """What of a counter may not have been reported within the window, or too much."""
-    mine = cut["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == key))
-    exact = mine.filter(pl.col("own").is_not_null() & (pl.col("scope") == "server")).height > 0
+    rows = cut.levels.get(("engine", key), [])
+    exact = any(row["own"] is not None and row["scope"] == "server" for row in rows)
     wall_s = cut["windows"]["wall_s"][0]
     return 0.0 if exact or value is None else abs(value) * LAG_S / wall_s
 
 
-def _warm_up(cut: Tables, key: str, value: float | None) -> float:
+def _warm_up(cut: OfCell, key: str, value: float | None) -> float:
     """What of a counter was taken off for calls before the barrier."""
-    mine = cut["cut_levels"].filter((pl.col("key") == key) & (pl.col("scope") == "server"))
-    parts = mine["warm_up"].drop_nulls()
-    return 0.0 if value is None or parts.is_empty() else abs(value) * parts[0] / (1 - parts[0])
+    row = cut.level("engine", key, "server")
+    part = row["warm_up"] if row else None
+    return 0.0 if value is None or part is None else abs(value) * part / (1 - part)
 
 
-def _ledger(cut: Tables, trips: float) -> SourceReading:
+def _ledger(cut: OfCell, trips: float) -> SourceReading:
     """All accounts of the sessions but client and unaccounted."""
     sampled = rung(cut["ledger"], "client")
     if not sampled["aas"].drop_nulls().len() or hidden(sampled):
@@ -166,7 +182,7 @@ def _ledger(cut: Tables, trips: float) -> SourceReading:
     return SourceReading("db_time", "ledger", value, _UNIT, "ok", _LEDGER, trips, trips)
 
 
-def _traced(cut: Tables, queued: float, trips: float) -> Iterator[SourceReading]:
+def _traced(cut: OfCell, queued: float, trips: float) -> Iterator[SourceReading]:
     """Run and run queue of the sessions' tasks, and their sleeps other than at the client; a pool's queue is
     ``queued``."""
     tasks = cut["cut_traced"].filter(pl.col("role") == "session")
@@ -197,14 +213,14 @@ _STATEMENT_BLOCKS = 20.0
 """Catalog blocks that a statement of dbdyno's, or a connection, may read."""
 
 
-def executions(cut: Tables) -> Iterator[SourceReading]:
+def executions(cut: OfCell) -> Iterator[SourceReading]:
     """The driver's calls against the engine's, for sessions that both know, from the barrier on.
 
     The engine's are its own count where it keeps one for a session, else its count of work over the work
     of one call at calibration: equal only if every call was executed, once, with the same plan.
     """
     own = cut["cut_work"].filter(pl.col("name").is_in(["calls", "executions"]))
-    calibrated = rung_rate(cut, "work_per_call_calibrated")
+    calibrated = cut.rung_rates.get("work_per_call_calibrated")
     if own.height:
         counted, source = own.select("session", "status", counted="value"), "engine counters"
     elif calibrated is not None:
@@ -223,14 +239,14 @@ def executions(cut: Tables) -> Iterator[SourceReading]:
     yield SourceReading("executions", source, _total(both["counted"], known), "calls", status)
 
 
-def work(cut: Tables) -> Iterator[SourceReading]:
+def work(cut: OfCell) -> Iterator[SourceReading]:
     """Over the rung, its lowest and highest session, and at calibration."""
-    whole = rung_rate(cut, "work_per_call")
+    whole = cut.rung_rates.get("work_per_call")
     if whole is None:
         return
     mine = cut["rates"].filter((pl.col("name") == "work_per_call") & (pl.col("scope") == "session"))
     known = mine.filter(pl.col("source").str.starts_with("engine"))["value"].drop_nulls().sort()
-    calibrated = rung_rate(cut, "work_per_call_calibrated")
+    calibrated = cut.rung_rates.get("work_per_call_calibrated")
     free = ("", 0.0, 0.0) if calibrated is not None else (_VARIES, ANY, ANY)
     yield SourceReading("work_per_call", whole["source"], whole["value"], whole["unit"], whole["status"])
     if len(known):
@@ -241,11 +257,11 @@ def work(cut: Tables) -> Iterator[SourceReading]:
         yield SourceReading("work_per_call", "calibration", calibrated["value"], whole["unit"], "ok")
 
 
-def logical_reads(cut: Tables) -> Iterator[SourceReading]:
+def logical_reads(cut: OfCell) -> Iterator[SourceReading]:
     """Blocks a second, where the workload counts them: the sessions' probes against the server; behind a
     pooler, where there are none, the calls times what one did at calibration."""
     probed = cut["cut_work"].filter(pl.col("is_work") & (pl.col("name") == "lio")).height > 0
-    calls, each = (rung_rate(cut, name) for name in ("calls_per_s", "work_per_call"))
+    calls, each = (cut.rung_rates.get(name) for name in ("calls_per_s", "work_per_call"))
     if calls is None or each is None or not (probed or _calibrated_reads(cut)):
         return
     unit, source = "blocks per second", "engine counters of the sessions" if probed else "calls x calibration"
@@ -262,17 +278,15 @@ def logical_reads(cut: Tables) -> Iterator[SourceReading]:
     )
 
 
-def _own_statements(cut: Tables) -> float:
+def _own_statements(cut: OfCell) -> float:
     """Statements a second of dbdyno's own, samples included."""
-    rows = cut["cut_levels"].filter(
-        (pl.col("key") == "transactions_committed") & (pl.col("scope") == "server")
-    )
-    known = rows.drop_nulls(["own", "wall_ns"])
-    return float(known["own"][0] / known["wall_ns"][0] * NS_PER_S) if known.height else 0.0
+    row = cut.level("engine", "transactions_committed", "server")
+    known = row is not None and row["own"] is not None and row["wall_ns"] is not None
+    return float(row["own"] / row["wall_ns"] * NS_PER_S) if row and known else 0.0
 
 
-def _calibrated_reads(cut: Tables) -> bool:
-    work = rung_rate(cut, "work_per_call")
+def _calibrated_reads(cut: OfCell) -> bool:
+    work = cut.rung_rates.get("work_per_call")
     known = work is not None and work["source"] == "calibration" and work["unit"] == _READS
     return known and rung(cut["ledger"], QUEUE).height > 0
 

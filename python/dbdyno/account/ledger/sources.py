@@ -20,6 +20,7 @@ from dbdyno.account.ledger.source_readings import (
     ANY,
     TICK_S,
     TOLERANCE,
+    OfCell,
     SourceReading,
     db_time,
     executions,
@@ -63,7 +64,7 @@ class _Used(NamedTuple):
     reason: str = ""
 
 
-def cpu(cut: Tables) -> Iterator[SourceReading]:
+def cpu(cut: OfCell) -> Iterator[SourceReading]:
     """CPUs that the server used: tasks, their group, the machine, the scheduler trace."""
     shared = _shares_group(cut)
     used = _with_ended(cut, None if shared else _SERVER)
@@ -79,7 +80,7 @@ def cpu(cut: Tables) -> Iterator[SourceReading]:
     yield SourceReading("cpu_used", "engine counters", value, "cores", status)
 
 
-def sessions_cpu(cut: Tables) -> Iterator[SourceReading]:
+def sessions_cpu(cut: OfCell) -> Iterator[SourceReading]:
     """CPUs that the sessions used, and what samples without the task's state would have said."""
     value, status = _of_sessions(cut, "run_ns")
     yield SourceReading("cpu_sessions", "os tasks", value, "cores", status)
@@ -94,7 +95,7 @@ def sessions_cpu(cut: Tables) -> Iterator[SourceReading]:
     yield SourceReading("cpu_sessions", source, value, "cores", status, _NAIVE, ANY, ANY)
 
 
-def machine(cut: Tables) -> Iterator[SourceReading]:
+def machine(cut: OfCell) -> Iterator[SourceReading]:
     """CPUs that the machine used: the sum of all tasks we know against the whole."""
     used = _with_ended(cut, None)
     drives = cut["cut_tasks"]["role"].is_in(["driver"]).any()
@@ -106,12 +107,12 @@ def machine(cut: Tables) -> Iterator[SourceReading]:
     yield SourceReading("steal", "host", steal, "cores", status)
 
 
-def served(cut: Tables) -> Iterator[SourceReading]:
+def served(cut: OfCell) -> Iterator[SourceReading]:
     """How long sessions were served. The tasks of a tree serve at once: their time is not that of calls."""
     return iter(()) if _tree(cut) else db_time(cut)
 
 
-def runnable(cut: Tables) -> Iterator[SourceReading]:
+def runnable(cut: OfCell) -> Iterator[SourceReading]:
     """The sessions' time on a CPU or waiting for one."""
     (run, status), (runq, _) = (_of_sessions(cut, n) for n in ("run_ns", "runq_ns"))
     both = None if run is None or runq is None else run + runq
@@ -135,7 +136,7 @@ def runnable(cut: Tables) -> Iterator[SourceReading]:
     )
 
 
-def _of_sessions(cut: Tables, name: str) -> tuple[float | None, str]:
+def _of_sessions(cut: OfCell, name: str) -> tuple[float | None, str]:
     """Sum over the sessions' tasks by the operating system, per second."""
     if not _tree(cut):
         return _used(cut["cut_tasks"], ("session",), name)
@@ -166,14 +167,15 @@ def _stale(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> float:
     return float((2 * TICK_S * NS_PER_S / ran["over_ns"]).sum() or 0.0)
 
 
-def _ticks(cut: Tables, busy: float | None) -> float:
+def _ticks(cut: OfCell, busy: float | None) -> float:
     """Cores by which what ticks saw may be wrong, at 95 %: a share of so many looks."""
-    cpus = cut["cut_levels"].filter((pl.col("origin") == "host") & (pl.col("key") == "cpus"))["last"]
-    if busy is None or not len(cpus) or cpus[0] is None:
+    row = cut.level("host", "cpus")
+    cpus = row["last"] if row else None
+    if busy is None or cpus is None:
         return 0.0
-    share = min(1.0, max(0.0, busy / cpus[0]))
-    looks = _HERTZ * cpus[0] * cut["windows"]["wall_s"][0]
-    return float(2 * cpus[0] * math.sqrt(share * (1 - share) / looks))
+    share = min(1.0, max(0.0, busy / cpus))
+    looks = _HERTZ * cpus * cut["windows"]["wall_s"][0]
+    return float(2 * cpus * math.sqrt(share * (1 - share) / looks))
 
 
 def _of_roles(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> pl.DataFrame:
@@ -182,7 +184,7 @@ def _of_roles(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> pl.DataFram
     return tasks.filter(reduce(or_, (pl.col("role").str.starts_with(role) for role in roles)))
 
 
-def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
+def _with_ended(cut: OfCell, roles: tuple[str, ...] | None) -> _Used:
     """The tasks, and processes of the server that ended in the window: most of those were never read.
 
     The kernel adds a child's whole CPU time to the main process when it ends. A child that was read and
@@ -219,12 +221,12 @@ def _with_ended(cut: Tables, roles: tuple[str, ...] | None) -> _Used:
     return _Used(value - read + children, status, "os tasks, ended ones included")
 
 
-def _tree(cut: Tables) -> bool:
+def _tree(cut: OfCell) -> bool:
     """Sessions are trees of processes: tasks that ended are among the tasks."""
     return cut["cell_executions"].height > 0
 
 
-def _waited_for(cut: Tables) -> Iterator[SourceReading]:
+def _waited_for(cut: OfCell) -> Iterator[SourceReading]:
     """CPUs that executions of commands used, by wait4; of one at an end of the window, its part inside."""
     ran = cut["cell_executions"].drop_nulls(["user_ns", "system_ns"])
     if not _tree(cut):
@@ -241,7 +243,7 @@ def _waited_for(cut: Tables) -> Iterator[SourceReading]:
     yield SourceReading("cpu_sessions", "executions", value, "cores", status, reason, ANY, straddling)
 
 
-def _rest_of_machine(cut: Tables, shared_used: float | None) -> SourceReading:
+def _rest_of_machine(cut: OfCell, shared_used: float | None) -> SourceReading:
     """The whole machine less what is not the server's."""
     busy, status = _busy(cut)
     if shared_used is not None:
@@ -256,17 +258,17 @@ def _rest_of_machine(cut: Tables, shared_used: float | None) -> SourceReading:
     return SourceReading("cpu_used", name, busy - less, "cores", "ok", _TICKS, ticks, ANY)
 
 
-def _busy(cut: Tables) -> tuple[float | None, str]:
+def _busy(cut: OfCell) -> tuple[float | None, str]:
     parts = [level(cut, "host", f"cpu.{name}_ns") for name in _BUSY]
     bad = next((s for v, s in parts if v is None), None)
     return (None, bad) if bad else (sum(v for v, _ in parts if v is not None), "ok")
 
 
-def _of_trace(cut: Tables) -> pl.DataFrame:
+def _of_trace(cut: OfCell) -> pl.DataFrame:
     return cut["cut_traced"].filter(pl.col("run_ns").is_not_null())
 
 
-def _traced(cut: Tables, roles: tuple[str, ...] | None, quantity: str) -> Iterator[SourceReading]:
+def _traced(cut: OfCell, roles: tuple[str, ...] | None, quantity: str) -> Iterator[SourceReading]:
     """Only where the trace followed all the tasks that the sum is of."""
     trace = _of_trace(cut)
     if trace.is_empty():
@@ -280,15 +282,11 @@ def _traced(cut: Tables, roles: tuple[str, ...] | None, quantity: str) -> Iterat
     yield SourceReading(quantity, TRACE, value, "cores", status, _STALE, stale, stale)
 
 
-def _shares_group(cut: Tables) -> bool:
+def _shares_group(cut: OfCell) -> bool:
     """The driver runs in the server's group: then that counts both."""
-    places = {
-        scope: set(
-            cut["cut_levels"].filter((pl.col("origin") == "cgroup") & (pl.col("scope") == scope))["place"]
-        )
-        for scope in ("server", "driver")
-    }
-    return bool(places["server"] & places["driver"])
+    rows = [row for (origin, _), rows in cut.levels.items() if origin == "cgroup" for row in rows]
+    server, driver = ({r["place"] for r in rows if r["scope"] == scope} for scope in ("server", "driver"))
+    return bool(server & driver)
 
 
 _STOLEN = {
@@ -311,7 +309,7 @@ def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
     tables["cut_tasks"] = tables["cut_tasks"].filter(pl.col("pid") < OF_CLIENT)
     parts = ByCell({**tables, "ledger": ledger})
     for cell in cut["windows"]["cell"]:
-        mine = parts.of(cell)
+        mine = OfCell(parts.of(cell))
         window = mine["windows"].row(0, named=True)
         head = {name: window[name] for name in _CELL}
         heard = [t for hear in _OBSERVED for t in hear(mine)]
