@@ -30,30 +30,30 @@ _WHAT = ("kind", "state", *LABEL, "answers")
 @dataclass(frozen=True)
 class Moments:
     by_task: pl.DataFrame
-    """``task``, what was seen, and the sum of each measure and of ``part``."""
+    """``task``, what was seen, the sum of each measure and of its squares over the samples (``MEASURE_2``),
+    and of ``part``."""
     by_sample: pl.DataFrame
     """Sums of each measure by ``bunch``, ``instant`` and what was seen."""
-    squares: pl.DataFrame
-    """``task``, and of each measure the sum of squares over its samples."""
     bunches: pl.DataFrame
     """``task``, ``bunch``, ``exact``."""
 
     def of(self, measure: str, keys: Mapping[str, pl.Expr], *, exact: bool = True) -> Moments:
-        """With ``measure`` as ``y``, where it is above 0, by ``keys``. ``exact`` False: without tasks whose
-        waits are traced."""
+        """With ``measure`` as ``y``, its squares as ``yy``, where it is above 0, by ``keys``. ``exact``
+        False: without tasks whose waits are traced."""
         mine = self if exact else self.sampled
         if measure not in mine.measured:
-            some = (rows.filter(pl.col(measure) > 0) for rows in (mine.by_task, mine.by_sample))
-            mine.measured[measure] = (*some, mine.squares.select("task", yy=measure))
-        by_task, by_sample, squares = mine.measured[measure]
-        named = {"y": pl.col(measure), **keys}
-        return Moments(by_task.with_columns(**named), by_sample.with_columns(**named), squares, mine.bunches)
+            some = tuple(rows.filter(pl.col(measure) > 0) for rows in (mine.by_task, mine.by_sample))
+            mine.measured[measure] = some
+        by_task, by_sample = mine.measured[measure]
+        y, yy = pl.col(measure), pl.col(f"{measure}_2")
+        by_task, by_sample = by_task.with_columns(y=y, yy=yy, **keys), by_sample.with_columns(y=y, **keys)
+        return Moments(by_task, by_sample, mine.bunches)
 
     def each(self, measure: str, questions: Mapping[str, Mapping[str, pl.Expr]]) -> Moments:
         """:meth:`of` for several ``questions``, whose names are in the column ``account``."""
         parts = [self.of(measure, {"account": pl.lit(n), **keys}) for n, keys in questions.items()]
         rows = (pl.concat(p.by_task for p in parts), pl.concat(p.by_sample for p in parts))
-        return Moments(*rows, parts[0].squares, self.bunches)
+        return Moments(*rows, self.bunches)
 
     @cached_property
     def measured(self) -> dict[str, tuple[pl.DataFrame, ...]]:
@@ -72,12 +72,9 @@ class Moments:
         bunches = self.bunches.join(mine, on="task", how="semi")
         if bunches.height == self.bunches.height:
             return self
-        by_task, squares = (
-            rows.join(mine, on="task", how="semi", maintain_order="left")
-            for rows in (self.by_task, self.squares)
-        )
+        by_task = self.by_task.join(mine, on="task", how="semi", maintain_order="left")
         by_sample = self.by_sample.join(bunches, on="bunch", how="semi", maintain_order="left")
-        return Moments(by_task, by_sample, squares, bunches)
+        return Moments(by_task, by_sample, bunches)
 
 
 def moments(
@@ -94,14 +91,13 @@ def moments(
         *((pl.col(m) ** 2 * pl.col("weight_2") / pl.col("part")).sum().alias(f"{m}_2") for m in measures),
     )
     by_task = by_task.sort("first", "task", *what).drop("first")
-    squares = by_task.group_by("task").agg(pl.col(f"{m}_2").sum().alias(m) for m in measures)
     alike = ["bunch", *(n for n in what if n != "answers")]
     rows = seen.join(bunches.select("task", "bunch"), on="task", maintain_order="left")
     names = rows.select(alike).unique(maintain_order=True).with_row_index("alike")
     rows = rows.join(names, on=alike, nulls_equal=True, maintain_order="left")
     by_sample = _by_sample(rows.select("seen", "alike", "part", *measures), found, measures)
     by_sample = by_sample.join(names, on="alike", maintain_order="left").drop("alike")
-    return Moments(by_task.drop(f"{m}_2" for m in measures), by_sample, squares, bunches)
+    return Moments(by_task, by_sample, bunches)
 
 
 def _by_sample(seen: pl.DataFrame, found: Sampled, measures: Sequence[str]) -> pl.DataFrame:

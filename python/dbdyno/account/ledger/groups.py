@@ -34,21 +34,21 @@ def sums(
     of each other. The effective number of observations is that of independent ones with the same variance,
     at least the samples', at most the rows'; :func:`interval` with that number.
     """
-    members = groups.members
-    rows = members.join(seen.by_task, on="task", maintain_order="right")
+    rows = groups.members.join(seen.by_task, on="task", maintain_order="right")
     of, at = ["group", *apart], ["group", *apart, *keys]
-    counted = rows.group_by(at, maintain_order=True).agg(
-        *(pl.col(m).sum() for m in more), value=pl.col("y").sum(), samples=pl.col("part").sum()
+    found = rows.group_by(at, maintain_order=True).agg(
+        *(pl.col(m).sum() for m in more),
+        pl.col("yy").sum(),
+        value=pl.col("y").sum(),
+        samples=pl.col("part").sum(),
     )
-    if rows.is_empty():
+    if found.is_empty():
         ends = ("whole", "p_low", "p_high", "p_unseen")
-        return counted.with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
-    squares = members.join(seen.squares, on="task").group_by("group").agg(pl.col("yy").sum())
-    found = counted.join(squares, on="group", maintain_order="left")
+        return found.drop("yy").with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
     found = found.join(_crossed(groups.crowds, seen, of, at), on=at, how="left", nulls_equal=True)
-    whole, xa = pl.col("value").sum().over(of), pl.col("xa")
-    aa = pl.when(xa.is_not_null()).then(xa.sum().over(of))  # the sum of a^2: x adds up to a
-    found = found.with_columns(whole=whole, aa=pl.coalesce(aa, "yy")).sort("group", maintain_order=True)
+    whole, yy, xa = (pl.col(n).sum().over(of) for n in ("value", "yy", "xa"))
+    aa = pl.coalesce(pl.when(pl.col("xa").is_not_null()).then(xa), yy)  # the sum of a^2: x adds up to a
+    found = found.with_columns(whole=whole, aa=aa, yy=yy).sort("group", maintain_order=True)
     return found.drop("xx", "xa", "aa", "yy").hstack(_ends(found))
 
 
