@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-# Tails and quantiles of Student's t, chi-square and the binomial distribution, by ``scipy.special``.
+# Tails and quantiles of Student's t and the binomial distribution, by ``scipy.special``; chi-square's tail.
 #
-# It is loaded by the first call that needs it (0.2 s): most commands need none.
+# scipy is loaded by the first call that needs it (0.2 s): most commands need none.
 
 Z95 = 1.959963984540054
 """Two-sided 95 % quantile of the normal distribution."""
@@ -60,11 +60,14 @@ def students_tail(t: float, degrees: float) -> float:
     return 2 * float(stdtr(degrees, -abs(t)))
 
 
-def chi_square_tail(x: float, degrees: float) -> float:
-    """p of a chi-square at least as large as ``x``."""
-    from scipy.special import chdtrc
-
-    return float(chdtrc(degrees, x))
+def chi_square_tail(x: float, degrees: int) -> float:
+    """p of a chi-square at least as large as ``x`` (Abramowitz and Stegun 1964, 26.4.4 and 26.4.5)."""
+    half, odd = min(x / 2, 1e300), degrees % 2  # a finite sum: scipy, slow to load, is not needed
+    if half <= 0:
+        return 1.0
+    powers = (n + odd / 2 for n in range(degrees // 2))
+    terms = (math.exp(i * math.log(half) - half - math.lgamma(i + 1)) for i in powers)
+    return min(math.fsum((odd * math.erfc(math.sqrt(half)), *terms)), 1.0)
 
 
 def sign_tail(few: int, many: int) -> float:
