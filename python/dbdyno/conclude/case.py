@@ -64,7 +64,7 @@ def of_cell(ask: _Ask) -> _Ask:
             known[key] = _type_of(ask).dump_python(ask(case, cell, *more, **named), mode="json")
         value = known[key]
         plain = not value or type(value) in _PLAIN
-        return value if plain else _type_of(ask).validate_python(value)
+        return value if plain else _type_of(ask).validator.validate_python(value)
 
     return cast("_Ask", asked)
 

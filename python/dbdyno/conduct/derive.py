@@ -45,6 +45,7 @@ from dbdyno.conclude.cpu_wait import observed
 from dbdyno.conclude.findings import asked, findings
 from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.conduct.captures import fired_tables
+from dbdyno.conduct.joined import Joined, Packed, pack
 from dbdyno.conduct.polars_thread import on_polars_thread
 from dbdyno.conduct.rebuild import environment_of
 from dbdyno.conduct.schedule import sought
@@ -58,7 +59,7 @@ from dbdyno.model.raw import RawCell, labelled
 from dbdyno.model.results import Conclusions, Results, RunInfo
 from dbdyno.model.session_time import judged
 from dbdyno.model.tables import DERIVED, empty
-from dbdyno.store import DamagedCell, Derived, Parts, Run, conformed, parquet
+from dbdyno.store import DamagedCell, Derived, Parts, Run
 
 MANY_ROWS = 1_000_000
 """Cells are derived together up to so many samples: a few at a time cost less than each by itself."""
@@ -70,7 +71,9 @@ Tables = dict[str, pl.DataFrame]
 class Part:
     """What cells say by themselves."""
 
-    tables: Tables  # those of DERIVED that are made cell by cell, and of CUT and OF_CELL; no samples
+    tables: Mapping[
+        str, pl.DataFrame
+    ]  # those of DERIVED that are made cell by cell, and of CUT and OF_CELL; no samples
     facts: Facts
     seconds: dict[str, Seconds]  # by cell
     workloads: Mapping[str, Workload]
@@ -83,7 +86,8 @@ def derive(
     """All derived tables and findings of a run, or of a part of its cells. ``cells`` is read once.
     ``fired``: tables of triggers."""
     parts = [part_of(c, plan, environment) for c in batches(cells)]
-    return conclude(info, plan, environment, parts, fired=fired)
+    made = conclude(info, plan, environment, parts, fired=fired)
+    return replace(made, tables=dict(made.tables))
 
 
 def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> Part:
@@ -124,7 +128,9 @@ def conclude(
     fired: Tables | None = None,
 ) -> Results:
     """What all parts say together. ``load``: the tables of a cell, where a part has only a few of them."""
-    tables = _joined([p.tables for p in parts]) | (fired or {})
+    tables = Joined([p.tables for p in parts])
+    tables.update(fired or {})
+    tables["ledger"] = tables["ledger"]  # held: it takes longest to unpack, and is asked for often
     facts, spent = _merged(p.facts for p in parts), _merged(p.seconds for p in parts)
     workloads = _merged((info.workloads, *(p.workloads for p in parts)))
     tables["rungs"] = rungs(tables)
@@ -145,16 +151,17 @@ def conclude(
         "script_ledger": script_ledger_total(tables),
         "memory_figures": growth_between(tables),
     }
-    tables |= {name: pl.concat([tables[name], total]) for name, total in totals.items()}
+    for name, total in totals.items():
+        tables.append(name, total)
     tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
     tables["script_rates"] = with_work(tables)
     tables["wait_families"] = tables["wait_families"].unique(maintain_order=True)
     tables["wait_advice"] = wait_advice(environment.server.engine).table()
     found = findings(plan, environment, tables, workloads, facts, load)
-    shown = {name: tables.get(name, empty(name)) for name in DERIVED}
-    shown["sources"] = _sources(environment, tables["cell_sources"])
-    shown["histogram"] = tables["cell_histogram"]
-    shown["wait_families"] = tables["wait_families"]
+    tables["sources"] = _sources(environment, tables["cell_sources"])
+    tables["histogram"] = tables["cell_histogram"]
+    tables.update({t: empty(t) for t in DERIVED if t not in tables and t not in WHOLLY})
+    shown = tables.only((*DERIVED, "sources", "histogram", "wait_families"))
     return Results(info, worded(plan), environment, shown, found)
 
 
@@ -170,10 +177,6 @@ def batches(cells: Iterable[RawCell]) -> Iterator[list[RawCell]]:
             batch, samples = [], 0
     if batch or not full:
         yield batch
-
-
-def _joined(parts: Sequence[Tables]) -> Tables:
-    return dict(parts[0]) if len(parts) == 1 else {t: pl.concat([p[t] for p in parts]) for t in parts[0]}
 
 
 def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
@@ -233,7 +236,7 @@ class Making:
         """Takes what was derived before; where a part of it cannot be used, nothing of it is."""
         try:
             for part in map(_read, self._parts.read(HELD)):
-                self._packed.append(_packed([replace(part, tables=_small(part.tables))]))
+                self._packed.append(_packed([_held(part)]))
                 self._done |= set(part.tables["windows"]["cell"])
         except StoreError:
             self._packed, self._done = [], set()
@@ -255,13 +258,12 @@ class Making:
         self.more()
         record = Run(self.record.path)  # as it is by now
         held = [*_unpacked(self._packed), *self._recent.values()]
-        held = held or [part_of([], record.plan, self._environment)]
+        held = held or [_held(part_of([], record.plan, self._environment))]
         made = conclude(
             record.info, record.plan, environment_of(record), held, self._load, fired_tables(record)
         )
         made = with_claims(made, self._damaged)
-        kept = {name: table for name, table in made.tables.items() if name not in WHOLLY}
-        return concluded(replace(made, tables=Derived(kept, record.parts)))
+        return concluded(replace(made, tables=Derived(made.tables, record.parts)))
 
     def _new(self) -> Iterator[RawCell]:
         ids = self.record.cells()
@@ -273,7 +275,7 @@ class Making:
 
     def _hold(self, name: str, part: Part) -> None:
         self._done |= set(part.tables["windows"]["cell"])
-        self._recent[name] = replace(part, tables=_small(part.tables))
+        self._recent[name] = _held(part)
         self._rows += sum(part.tables[t].height for t in OF_SESSIONS)
         cells = sum(p.tables["windows"].height for p in self._recent.values())
         if cells >= TOGETHER or self._rows >= _TOGETHER_ROWS:
@@ -290,7 +292,7 @@ class Making:
     def _load(self, cell_id: str) -> Tables:
         """For a cell that has to be asked something new."""
         cells = list(cells_of(self.record, [], [cell_id]))
-        return part_of(cells, self.record.plan, self._environment).tables
+        return dict(part_of(cells, self.record.plan, self._environment).tables)
 
 
 class _Packed(NamedTuple):
@@ -302,16 +304,14 @@ class _Packed(NamedTuple):
 
 def _packed(parts: Sequence[Part]) -> _Packed:
     part = _joined_parts(parts)
-    return _Packed({t: parquet(frame) for t, frame in part.tables.items()}, replace(part, tables={}))
+    return _Packed(pack(part.tables), replace(part, tables={}))
 
 
 def _unpacked(packed: Sequence[_Packed]) -> list[Part]:
     """All as one part."""
     if not packed:
         return []
-    tables = {t: conformed(t, [p.tables[t] for p in packed]) for t in HELD}
-    rests = [p.rest for p in packed]
-    return [_merged_parts(tables, rests)]
+    return [_merged_parts(Packed([p.tables for p in packed]), [p.rest for p in packed])]
 
 
 def keep(record: Run, results: Results) -> None:
@@ -351,19 +351,19 @@ def _stored(part: Part) -> Tables:
     return {name: part.tables[name] for name in (*HELD, *WHOLLY)}
 
 
-def _small(tables: Mapping[str, pl.DataFrame]) -> Tables:
+def _held(part: Part) -> Part:
     """Without rows of single sessions; copies, so that nothing else is kept in memory."""
-    small = {name: tables[name] for name in HELD}
+    small = {name: part.tables[name] for name in HELD}
     for name in set(OF_SESSIONS) - set(WHOLLY):
         small[name] = small[name].filter(pl.col("who") != "session")
-    return {name: frame.clone() for name, frame in small.items()}
+    return replace(part, tables={name: frame.clone() for name, frame in small.items()})
 
 
 def _joined_parts(parts: Sequence[Part]) -> Part:
     return _merged_parts({name: pl.concat([p.tables[name] for p in parts]) for name in HELD}, parts)
 
 
-def _merged_parts(tables: Tables, parts: Sequence[Part]) -> Part:
+def _merged_parts(tables: Mapping[str, pl.DataFrame], parts: Sequence[Part]) -> Part:
     return Part(
         tables,
         _merged(p.facts for p in parts),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dbdyno.store.journal import FileJournal, LeftOver, left_over
     from dbdyno.store.listing import Listed, default_root, keep_shown, read_shown
     from dbdyno.store.overview import find_group, find_run
-    from dbdyno.store.parts import Derived, Parts, conformed
+    from dbdyno.store.parts import Derived, Parts, conformed, finite
     from dbdyno.store.run import DamagedCell, Run
     from dbdyno.store.runs import RunStore
     from dbdyno.store.snapshots import SnapshotStore
@@ -51,6 +51,7 @@ lazy(
         "default_root": "dbdyno.store.listing",
         "find_group": "dbdyno.store.overview",
         "find_run": "dbdyno.store.overview",
+        "finite": "dbdyno.store.parts",
         "keep_shown": "dbdyno.store.listing",
         "left_over": "dbdyno.store.journal",
         "parquet": "dbdyno.store.files",

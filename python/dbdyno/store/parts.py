@@ -225,7 +225,7 @@ def conformed(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
     Raises :class:`StoreError` where it is no Parquet, or would not fit into memory.
     """
     read = pl.scan_parquet(list[IO[bytes]](io.BytesIO(c) for c in contents), n_rows=_MOST_ROWS + 1)
-    rows = _guarded(_finite(read))
+    rows = _guarded(finite(read))
     if rows.height > _MOST_ROWS:
         raise StoreError(f"a table of more than {_MOST_ROWS:,} rows, which are the most that are read")
     return conform(table, rows)
@@ -253,7 +253,7 @@ def _readable() -> Iterator[None]:
         raise StoreError(f"a table cannot be read: {error}") from error
 
 
-def _finite(rows: pl.LazyFrame) -> pl.LazyFrame:
+def finite(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Without figures that are none; data sources by the names that they have now."""
     figures, source = pl.selectors.float(), pl.selectors.by_name("source", require_all=False)
     return rows.with_columns(
@@ -267,7 +267,7 @@ def _conforming(table: str, rows: pl.LazyFrame) -> pl.LazyFrame:
     there = rows.collect_schema().names()
     columns = schema(table)
     known = [pl.col(n) if n in there else pl.lit(None).alias(n) for n in columns]
-    return _finite(rows.select(c.cast(t) for c, t in zip(known, columns.values(), strict=True)))
+    return finite(rows.select(c.cast(t) for c, t in zip(known, columns.values(), strict=True)))
 
 
 def _rows(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
