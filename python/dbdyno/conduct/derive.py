@@ -71,9 +71,7 @@ Tables = dict[str, pl.DataFrame]
 class Part:
     """What cells say by themselves."""
 
-    tables: Mapping[
-        str, pl.DataFrame
-    ]  # those of DERIVED that are made cell by cell, and of CUT and OF_CELL; no samples
+    tables: Mapping[str, pl.DataFrame]  # of DERIVED, CUT and OF_CELL what is made cell by cell; no samples
     facts: Facts
     seconds: dict[str, Seconds]  # by cell
     workloads: Mapping[str, Workload]
