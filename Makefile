@@ -16,8 +16,9 @@ RUST := $(shell find crates python/dbdyno/engines -name '*.rs' -o -name 'Cargo.t
 # As many jobs as there are CPUs, whatever make has.
 APART := env -u MAKEFLAGS -u MFLAGS
 CARGO := $(APART) cargo
-# Clippy as the compiler: what is tested is linted and compiled in one pass, and dependencies are compiled once.
-LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTFLAGS="$(RUSTFLAGS) -D warnings" cargo
+# Clippy as the compiler: what is tested is linted and compiled in one pass. The profile shares the release's libraries.
+LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings cargo
+TESTED := --profile bench --workspace --locked --quiet
 
 .PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python compile-rust test-rust \
 	compile-tests test-python audit bench clean help
@@ -35,8 +36,8 @@ check: build     ## Lint, types, unit tests and laws, without a server: the loop
 	@echo "make test: whole experiments, real servers, and more examples of the laws"
 
 test:            ## The whole check
-	$(MAKE) --jobs=3 --output-sync=target build compile-rust compile-tests
-	$(MAKE) --jobs=2 --output-sync=target test-rust lint-python  # which leaves the Rust tests a CPU
+	$(MAKE) --jobs=3 --output-sync=target compile-rust build lint-python
+	$(MAKE) --jobs=2 --output-sync=target test-rust compile-tests  # which leaves the Rust tests a CPU
 	$(MAKE) test-python
 
 build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependencies, the Rust core, the agent for other hosts
@@ -81,10 +82,10 @@ lint-python: $(VENV)/.deps
 	PYTHONPATH=python $(BIN)/lint-imports  # before the package is built, too
 
 compile-rust: format-rust  # lints all that lint-rust does
-	$(LINTED) build --workspace --all-targets --locked --quiet
+	$(LINTED) build --all-targets $(TESTED)
 
 test-rust: compile-rust
-	$(LINTED) test --workspace --locked --quiet
+	$(LINTED) test $(TESTED)
 
 compile-tests: build  # once: each worker would compile all of them; without syrupy, to which all snapshots are unused
 	@said=$$($(BIN)/python -m pytest --collect-only -qq -p no:syrupy 2>&1) || { echo "$$said"; exit 1; }
