@@ -50,6 +50,10 @@ class Place:
     lock: Lock = field(default_factory=Lock)
     log: Log = field(default_factory=Log)
     io: IoWorkers = field(default_factory=IoWorkers)
+    parts: tuple[Wait | Burst, ...] = field(init=False)  # of each call
+
+    def __post_init__(self) -> None:
+        self.parts = _sized(self.law, self.size)
 
 
 def call(place: Place, me: Task, number: int, varied: Varied) -> Program:
@@ -57,12 +61,17 @@ def call(place: Place, me: Task, number: int, varied: Varied) -> Program:
     law = place.law
     if place.stalled_until_ns > place.machine.now_ns:
         yield Sleep(place.stalled_until_ns - place.machine.now_ns, Label("active", "IO", "DataFileRead"))
-    for i, part in enumerate(_sized(law, place.size)):
+    for i, part in enumerate(place.parts):
         if isinstance(part, Burst):
             ns = varied(part.ns)
-            unsaid_ns = 0 if i else round(ns * law.idle_cpu)
-            yield Cpu(unsaid_ns, IDLE)
-            yield from _cpu(place, me, ns - unsaid_ns)
+            if not i and law.idle_cpu:
+                unsaid_ns = round(ns * law.idle_cpu)
+                yield Cpu(unsaid_ns, IDLE)
+                ns -= unsaid_ns
+            if law.workers:
+                yield from _cpu(place, me, ns)
+            else:
+                yield Cpu(ns)
         elif part.wait_class == "IO":
             yield from _io(place, me, part, varied(part.ns))
         else:

@@ -174,9 +174,9 @@ class Machine:
 
     def _begin(self, task: Task, step: Step) -> bool:
         """True when the step takes time."""
+        if type(step) is Cpu:  # most are: a match takes four times as long
+            return self._want_cpu(task, step.ns, step.label)
         match step:
-            case Cpu(ns, label):
-                return self._want_cpu(task, ns, label)
             case Sleep(ns, label):
                 self._sleep(task, label)
                 self._later(task, ns, lambda: self._step(task))
@@ -256,7 +256,9 @@ class Machine:
         ns = min(self.quantum_ns, task.remaining_ns)
         task.slice_start_ns = self.now_ns
         over = self._steal if self._stolen else self._slice_over
-        self._later(task, ns, lambda: over(task, ns))
+        task.switches += 1
+        mine = task.switches  # as _later, with one call less: half of all events are these
+        self.at(self.now_ns + ns, lambda: over(task, ns) if task.switches == mine else None)
 
     def _slice_over(self, task: Task, ns: int) -> None:
         task.remaining_ns -= ns

@@ -6,20 +6,29 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
-from tests.unit.test_start import loaded
+from tests.unit.test_start import loaded_in_turn
 
 RUNS = ["20260101-000000-lio-0001", "20260102-000000-cpu-0002"]
+END = "(end of an answer)"
 SHELLS = {
-    "bash": """source <(dbdyno completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-        _dbdyno_completion dbdyno 2>/dev/null; printf '%s\\n' "${COMPREPLY[@]}" """,
-    "zsh": """autoload -U compinit; compinit -D; eval "$(dbdyno completion zsh)"; words=("$@"); CURRENT=$#
+    "bash": """source <(dbdyno completion bash)
+        for line in "$@"; do
+            read -ra COMP_WORDS <<< "$line"; COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
+            _dbdyno_completion dbdyno 2>/dev/null; printf '%s\\n' "${COMPREPLY[@]}" "$END"
+        done""",
+    "zsh": """autoload -U compinit; compinit -D; eval "$(dbdyno completion zsh)"
         compadd() { print -l -- "${(@P)@[-1]}" }; _path_files() { }
-        _describe() { print -l -- "${completions_with_descriptions[@]%%:*}" }; _dbdyno_completion""",
-    "fish": "dbdyno completion fish | source; complete -C (string join ' ' -- $argv)",
+        _describe() { print -l -- "${completions_with_descriptions[@]%%:*}" }
+        for line in "$@"; do
+            words=(${=line}); CURRENT=${#words}; _dbdyno_completion; print -- "$END"
+        done""",
+    "fish": """dbdyno completion fish | source
+        for line in $argv; complete -C $line; echo $END; end""",
 }
-"""A shell's own words: its completion function called with a command line, the last word unfinished."""
+"""A shell's own words: its completion function called with each command line, the last word unfinished."""
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +51,17 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-def completed(shell: str, env: dict[str, str], *words: str) -> list[str]:
-    """What the shell offers for the last of ``words``."""
+def completed(shell: str, env: dict[str, str], lines: Sequence[str]) -> list[set[str]]:
+    """What the shell offers for the last word of each of ``lines``."""
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     flags = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
-    script = [shell, *flags, "-c", SHELLS[shell], *(["test"] if shell != "fish" else []), *words]
-    done = subprocess.run(script, env=env, capture_output=True, text=True, check=False)
+    script = [shell, *flags, "-c", SHELLS[shell], *(["test"] if shell != "fish" else []), *lines]
+    done = subprocess.run(script, env=env | {"END": END}, capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    return [line.split("\t")[0] for line in done.stdout.splitlines() if line]
+    *answers, after = done.stdout.split(f"{END}\n")
+    assert after == ""
+    return [{line.split("\t")[0] for line in answer.splitlines() if line} for answer in answers]
 
 
 CASES = [
@@ -68,15 +79,15 @@ CASES = [
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("shell", "typed", "offered"),
-    [(shell, *case) for shell in SHELLS for case in (CASES if shell == "bash" else CASES[:5])],
-)
-def test_a_shell_completes(shell: str, typed: str, offered: set[str], env: dict[str, str]) -> None:
-    assert set(completed(shell, env, "dbdyno", *typed.split())) == offered
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes(shell: str, env: dict[str, str]) -> None:
+    offered = dict(CASES if shell == "bash" else CASES[:5])
+    found = completed(shell, env, [f"dbdyno {typed}" for typed in offered])
+    assert dict(zip(offered, found, strict=True)) == offered
 
 
-@pytest.mark.parametrize("words", ["dbdyno ", "dbdyno run --", "dbdyno show ", "dbdyno explain "])
-def test_an_answer_loads_no_large_library(words: str, env: dict[str, str]) -> None:
-    variables = {"_DBDYNO_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "9"}
-    assert loaded(**{**env, **variables}) == set()
+def test_an_answer_loads_no_large_library(env: dict[str, str]) -> None:
+    """Four answers of one process."""
+    typed = ["dbdyno ", "dbdyno run --", "dbdyno show ", "dbdyno explain "]
+    variables = {**env, "_DBDYNO_COMPLETE": "bash_complete", "COMP_CWORD": "9"}
+    assert loaded_in_turn(*(([], {**variables, "COMP_WORDS": words}) for words in typed)) == [set()] * 4

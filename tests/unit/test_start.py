@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -18,32 +18,35 @@ from dbdyno.store import RunStore
 
 LARGE = {"polars", "numpy", "scipy", "duckdb", "psycopg", "rich", "pydantic", "dbdyno._core"}
 _PROGRAM = """
-import json, sys
+import json, os, sys
 from dbdyno.cli.app import app
-try:
-    app(sys.argv[1:], prog_name="dbdyno")
-except SystemExit as end:
-    assert not end.code, end.code
-print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+for words, environment in json.loads(sys.argv[1]):
+    os.environ.update(environment)
+    try:
+        app(words, prog_name="dbdyno")
+    except SystemExit as end:
+        assert not end.code, (words, end.code)
+    print(json.dumps(sorted(sys.modules)), file=sys.stderr)
 """
 
 
-def loaded(*words: str, **environment: str) -> set[str]:
-    """Large libraries that are there after ``dbdyno WORDS`` in a process of its own."""
+def loaded_in_turn(*asked: tuple[Sequence[str], Mapping[str, str]]) -> list[set[str]]:
+    """Large libraries that are there after each of these in one process: words, variables."""
     done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *words],
-        env=os.environ | environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return LARGE & set(json.loads(done.stderr.splitlines()[-1]))
+        [sys.executable, "-c", _PROGRAM, json.dumps(asked)], capture_output=True, text=True, check=True
+    )
+    told = [line for line in done.stderr.splitlines() if line.startswith('["')]
+    assert len(told) == len(asked)
+    return [LARGE & set(json.loads(line)) for line in told]
 
 
 def test_help_loads_no_large_library() -> None:
-    assert loaded("--help") == set()
-
-
-@pytest.mark.parametrize("command", sorted(app.list_commands(click.Context(app))))
-def test_help_of_a_command_loads_no_large_library(command: str) -> None:
-    assert loaded(command, "--help") == set()
+    """Of ``dbdyno`` and of each command, one after another."""
+    commands = ["--help", *sorted(app.list_commands(click.Context(app)))]
+    found = loaded_in_turn(
+        *(([command, "--help"] if n else [command], {}) for n, command in enumerate(commands))
+    )
+    assert dict(zip(commands, found, strict=True)) == {command: set() for command in commands}
 
 
 @pytest.fixture(scope="module")
@@ -59,17 +62,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_listing_runs_loads_no_large_library(store: Path) -> None:
-    assert loaded("runs", DBDYNO_STORE=str(store)) == set()
-    assert loaded("runs", "--json", DBDYNO_STORE=str(store)) == set()
-    assert loaded("runs", DBDYNO_STORE=str(store / "none")) == set()
+    there, none = {"DBDYNO_STORE": str(store)}, {"DBDYNO_STORE": str(store / "none")}
+    asked = ((["runs"], there), (["runs", "--json"], there), (["runs"], none))
+    assert loaded_in_turn(*asked) == [set()] * 3
 
 
 def test_a_query_loads_duckdb_alone(store: Path) -> None:
-    assert loaded("sql", "from rungs", DBDYNO_STORE=str(store)) == {"duckdb"}
-    assert loaded("sql", "--tables") == set()
+    asked = ((["sql", "--tables"], {}), (["sql", "from rungs"], {"DBDYNO_STORE": str(store)}))
+    assert loaded_in_turn(*asked) == [set(), {"duckdb"}]
 
 
 def test_showing_a_run_loads_what_prints_alone(store: Path) -> None:
-    assert loaded("show", "last", DBDYNO_STORE=str(store)) == {"rich"}
-    some = loaded("show", "last", "--profile", DBDYNO_STORE=str(store))
+    there = {"DBDYNO_STORE": str(store)}
+    first, some = loaded_in_turn((["show", "last"], there), (["show", "last", "--profile"], there))
+    assert first == {"rich"}
     assert some.isdisjoint({"duckdb", "psycopg", "scipy"})
