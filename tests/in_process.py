@@ -11,14 +11,19 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from signal import SIGHUP, SIGTERM, getsignal, signal
+from typing import TextIO
 from unittest import mock
 
 from dbdyno.cli import main
 from dbdyno.model import errors
 
 
-def dbdyno(words: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """As :func:`subprocess.run` of the program returns it; what the program sets here is put back."""
+def dbdyno(
+    words: tuple[str, ...], env: Mapping[str, str], cwd: Path, terminal: TextIO | None = None
+) -> subprocess.CompletedProcess[str]:
+    """As :func:`subprocess.run` of the program returns it; what the program sets here is put back.
+
+    ``terminal``: where both outputs go instead."""
     out, err = io.StringIO(), io.StringIO()
     handlers = {s: getsignal(s) for s in (SIGTERM, SIGHUP)}
     code: object = 0
@@ -27,8 +32,8 @@ def dbdyno(words: tuple[str, ...], env: Mapping[str, str], cwd: Path) -> subproc
             mock.patch.dict(os.environ, env, clear=True),
             mock.patch.object(sys, "argv", ["dbdyno", *words]),
             contextlib.chdir(cwd),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
+            contextlib.redirect_stdout(terminal or out),
+            contextlib.redirect_stderr(terminal or err),
             warnings.catch_warnings(),
             mock.patch("dbdyno.cli.app.left_behind", return_value=False),  # which ends the process
         ):

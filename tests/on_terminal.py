@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -11,8 +12,12 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
+
+from tests import in_process
 
 STEERING = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r\x08\u202eabc\u2028"
 """A title, a cleared screen, a C1 sequence, DEL, CR, BS, a right-to-left override, a line separator."""
@@ -62,6 +67,29 @@ def on_terminal(
         written += part
     os.close(ours)
     return program.wait(timeout=60), written.decode("utf-8")
+
+
+def on_terminal_here(
+    *words: str, columns: int = 100, rows: int = 50, env: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """As :func:`on_terminal`, by the program in this process, which need not be started: its output goes to a
+    pseudo-terminal, whose size variables say."""
+    ours, theirs = pty.openpty()
+    written: list[bytes] = []
+
+    def read() -> None:
+        with contextlib.suppress(OSError):  # the writer has closed it
+            while part := os.read(ours, 1 << 16):
+                written.append(part)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    size = {"COLUMNS": str(columns), "LINES": str(rows), "TERM": "xterm-256color"}
+    with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
+        done = in_process.dbdyno(words, {**unset(), **size, **(env or {})}, Path.cwd(), terminal)
+    reader.join()
+    os.close(ours)
+    return done.returncode, b"".join(written).decode("utf-8")
 
 
 def obeyed(written: str) -> Sequence[str]:

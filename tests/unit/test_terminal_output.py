@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tests.fakery import climb, recorded
-from tests.on_terminal import STEERING, obeyed, on_terminal
+from tests.on_terminal import STEERING, obeyed, on_terminal, on_terminal_here
 
 from dbdyno.conduct.derive import derive
 from dbdyno.model.visible import one_line, shortened, visible
@@ -84,7 +84,7 @@ def _edit(path: Path) -> None:
     ],
 )
 def test_a_forged_store_does_not_steer(forged: Path, words: str) -> None:
-    _, written = on_terminal(*words.split(), env={"DBDYNO_STORE": str(forged)})
+    _, written = on_terminal_here(*words.split(), env={"DBDYNO_STORE": str(forged)})
     assert "Traceback" not in written
     assert obeyed(written) == []
     assert len(written) > 20
@@ -134,7 +134,8 @@ def test_a_server_s_error_does_not_steer_and_is_short(tmp_path: Path, command: s
 
     with scripted(refuse) as port:
         dsn = f"host=127.0.0.1 port={port} user=u dbname=d sslmode=disable gssencmode=disable"
-        code, written = on_terminal(*command.split(), "--dsn", dsn, env={"DBDYNO_STORE": str(tmp_path)})
+        program = on_terminal if command.startswith("run") else on_terminal_here
+        code, written = program(*command.split(), "--dsn", dsn, env={"DBDYNO_STORE": str(tmp_path)})
     assert code == 3
     assert obeyed(written) == []
     assert "more characters" in written

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,8 +11,9 @@ import pytest
 import report_results as made
 from rich.cells import cell_len
 from rich.text import Text
+from tests import in_process
 from tests.fakery import WITH_ENGINES
-from tests.on_terminal import on_terminal, screen, unset
+from tests.on_terminal import on_terminal, on_terminal_here, screen, unset
 
 from dbdyno.cli.live import _status_line
 from dbdyno.conduct.progress import Tick
@@ -26,14 +26,14 @@ from dbdyno.present.media.text import _some, lines
 FAKE = ("--engine", "fake", "--call-target", "10ms", "--measure", "2s", "--settle", "0s")
 LAW = "fake:cpus=2,cpu=10ms"
 COMMANDS = {
-    "ladder": ("run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1,2,4,8", "--repeats", "3"),
+    "ladder": ("run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1,2,4", "--repeats", "2"),
     "long ladder": ("run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1:16"),
     "variants": ("run", "recipe.toml", *FAKE, "--dsn", LAW),
     "observation": ("observe", "--engine", "fake", "--dsn", f"{LAW},foreign=3", "--for", "6s", "--quiet"),
 }
 RECIPE = """workload = "lio"
 sessions = "2,8"
-repeats = 3
+repeats = 2
 [variants.shared-tables]
 [variants.own-tables]
 params = { tables = "own" }
@@ -69,11 +69,13 @@ def ends(store: Path) -> Screens:
 
 
 def on_screen(root: Path, kind: str, *words: str, columns: int = 80) -> list[str]:
-    code, written = on_terminal(
-        *(str(root / w) if w == "recipe.toml" else w for w in words),
-        columns=columns, rows=24, seconds=240,
-        env={"DBDYNO_STORE": str(root / kind), "PYTHONPATH": WITH_ENGINES},
-    )  # fmt: skip
+    """What the program leaves, started for what a ladder shows and in this process for all else."""
+    command = [str(root / w) if w == "recipe.toml" else w for w in words]
+    env = {"DBDYNO_STORE": str(root / kind), "PYTHONPATH": WITH_ENGINES}
+    if kind == "ladder":
+        code, written = on_terminal(*command, columns=columns, rows=24, seconds=240, env=env)
+    else:
+        code, written = on_terminal_here(*command, columns=columns, rows=24, env=env)
     lines = screen(written, columns)
     assert code == 0, lines
     return lines
@@ -113,17 +115,23 @@ def test_a_comparison_is_shown_on_one_screen_and_keeps_its_verdict(
 
 
 @pytest.mark.whole
-def test_without_a_terminal_progress_goes_to_standard_error_and_the_table_is_whole(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "dbdyno", *COMMANDS["long ladder"]],
-        capture_output=True, text=True, check=True,
-        env={**unset(), "DBDYNO_STORE": str(tmp_path), "PYTHONPATH": WITH_ENGINES},
-    )  # fmt: skip
-    table = done.stdout[done.stdout.index("\nsess ") :].splitlines()
-    assert [int(x.split()[0]) for x in table[2:18]] == list(range(1, 17))
-    assert {"p50", "p99", "unac%"} <= set(table[1].split())
+def test_without_a_terminal_progress_goes_to_standard_error_and_the_table_is_whole(
+    store: Path, ends: Screens
+) -> None:
+    def piped(kind: str, *words: str) -> subprocess.CompletedProcess[str]:
+        env = {**unset(), "DBDYNO_STORE": str(store / kind), "PYTHONPATH": WITH_ENGINES}
+        return in_process.dbdyno(words, env, store)
+
+    done = piped("piped", "run", "lio", *FAKE, "--dsn", LAW, "--sessions", "1,2")
+    assert done.returncode == 0
     assert "\x1b" not in done.stdout + done.stderr
     assert len(heads(done.stdout.splitlines())) == len(heads(done.stderr.splitlines())) == 1
+    assert ends("long ladder")
+    shown = piped("long ladder", "show", "last")
+    table = shown.stdout[shown.stdout.index("\nsess ") :].splitlines()
+    assert [int(x.split()[0]) for x in table[2:18]] == list(range(1, 17))
+    assert {"p50", "p99", "unac%"} <= set(table[1].split())
+    assert "\x1b" not in shown.stdout
 
 
 @pytest.mark.parametrize("columns", [20, 40, 60, 80, 120, 200])
