@@ -18,9 +18,8 @@ import pytest
 from click.testing import CliRunner
 from tests.fakery import climb
 
-from dbdyno import conduct
 from dbdyno.cli.app import app
-from dbdyno.conduct.derive import derive
+from dbdyno.conduct.rebuild import conclude
 from dbdyno.model.derived import OF_SESSIONS
 from dbdyno.model.errors import DbdynoError, StoreError
 from dbdyno.store import Run, RunStore
@@ -30,14 +29,13 @@ pytestmark = pytest.mark.whole
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A complete run."""
+    """A complete run, with the parts that it was derived from."""
     made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
     run = RunStore(tmp_path_factory.mktemp("whole")).create(made.plan, workloads=made.info.workloads)
     run.write_environment(made.environment)
     for cell in made.cells:
         run.write_cell(cell)
-    results = derive(run.info, made.plan, made.environment, made.cells)
-    run.write_derived(results.tables, results.findings)
+    conclude(run)
     run.finish("complete")
     return run.path
 
@@ -159,7 +157,7 @@ DAMAGES = [fifo, zero, directory, huge, nested, other_bytes]
 def test_a_file_of_a_run_that_is_none(run: Path, name: str, damage: Callable[[Path], None]) -> None:
     damage(run / name)
     done = dbdyno("show", run.name)
-    assert done.exit_code == (0 if name.startswith("derived") else 4), done.output  # derived anew from cells
+    assert done.exit_code == (0 if name.startswith("derived") else 4), done.output  # made anew
     assert dbdyno("runs").exit_code == 0
     assert dbdyno("rm", "--yes", run.name).exit_code == 0
 
@@ -231,8 +229,7 @@ def test_forged_figures_with_a_checksum_that_fits(run: Path) -> None:
         signed(run, "derived", file.name, buffer.getvalue())
         if _no_nonsense("show", "last") == 0:
             sound.append((file.name, buffer.getvalue()))
-        shutil.rmtree(run / "parts", ignore_errors=True)  # it may have been derived anew
-        shutil.rmtree(run / "derived")
+        shutil.rmtree(run / "derived")  # it may have been made anew
         shutil.copytree(kept, run / "derived")
     for name, content in sound:  # a page takes ten times as long: all these at once
         signed(run, "derived", name, content)
@@ -245,7 +242,6 @@ NOT_ASKED_FOR = ("cpu_stacks", "sleep_code", "system_calls")
 @pytest.mark.parametrize("table", [t for t in OF_SESSIONS if t not in NOT_ASKED_FOR])
 def test_forged_parts_with_a_checksum_that_fits(run: Path, table: str) -> None:
     """Rows of single sessions are read when they are shown: such a table is damaged, or has no nonsense."""
-    conduct.rebuild(Run(run))
     (part,) = (run / "parts").iterdir()
     file = part / f"{table}.sessions.parquet"
     for content in _broken_parquet(file.read_bytes()).values():

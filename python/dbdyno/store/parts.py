@@ -143,7 +143,7 @@ class Parts:
 class Stored(Mapping[str, pl.DataFrame]):
     """Tables of Parquet files, of which each is parsed when it is asked for; their columns are looked at now.
 
-    Raises as :func:`conformed`.
+    Raises :class:`ValueError` where they are others, and :class:`StoreError` where rows cannot be read.
     """
 
     def __init__(self, contents: Mapping[str, bytes], known: Mapping[str, str]) -> None:
@@ -156,7 +156,10 @@ class Stored(Mapping[str, pl.DataFrame]):
 
     def __getitem__(self, table: str) -> pl.DataFrame:
         if table not in self._found:
-            self._found[table] = conformed(self._known[table], [self._contents[table]])
+            try:
+                self._found[table] = conformed(self._known[table], [self._contents[table]])
+            except (ValueError, pl.exceptions.PolarsError) as error:
+                raise StoreError(f"derived rows of {table} are damaged: {error}", _REBUILD) from error
         return self._found[table]
 
     def __contains__(self, table: object) -> bool:
