@@ -87,7 +87,7 @@ def test_a_clean_run_has_no_complaints(clean: Climb):
     assert {i for i, f in found.items() if f.severity == "note"} <= FACTS
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_calls_of_any_length_are_clean(seed: int):
     """Calls vary by half up and down: neither drift nor unequal sessions."""
     found = _law(f"fake:cpus=8,cpu=40ms,wait=IO/x:40ms,spread=0.5,seed={seed}", (8,))
@@ -163,7 +163,7 @@ def test_a_reset_outside_the_window_is_not(clean: Climb):
 
 def test_workers_that_come_and_go_are_no_foreign_load():
     """Two workers a call: no reads of theirs tell their CPU, the machine's counters hold it."""
-    found = _law("fake:cpus=4,cpu=10ms,workers=2")
+    found = _law("fake:cpus=4,cpu=30ms,workers=2")
     assert not [i for i in found if i == "foreign-load" or i.startswith("cpu-differs")]
 
 

@@ -54,7 +54,7 @@ def test_json_is_one_document_and_quiet_prints_the_end_only(run: Program) -> Non
     document = json.loads(run(*OBSERVE, "--for", "10s", "--json").stdout)
     assert [w["sessions"] for w in document["windows"]] == [0]
     assert document["observation"]["events"]
-    assert "CPU WAIT" not in run(*OBSERVE, "--for", "10s", "--quiet").stdout.splitlines()[0]
+    assert "CPU WAIT" not in run(*OBSERVE, "--for", "2s", "--quiet").stdout.splitlines()[0]
 
 
 def test_the_report_is_written_where_it_is_wanted(run: Program, tmp_path: Path) -> None:

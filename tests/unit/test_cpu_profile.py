@@ -25,7 +25,7 @@ AREAS = parsed("[access/heap]\nheap*\n[executor]\nExec* main\n[storage/lmgr]\nLW
 
 @pytest.fixture(scope="module")
 def climbed():
-    return climb("fake:cpus=4", [1, 4], repeats=2)
+    return climb("fake:cpus=4,cpu=10ms", [1, 4], repeats=2)
 
 
 @pytest.fixture(scope="module")

@@ -140,17 +140,17 @@ def test_of_a_long_run_parts_become_one_as_it_goes_on_and_the_end_reads_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     derive = sys.modules["dbdyno.conduct.derive"]
-    monkeypatch.setattr(derive, "TOGETHER", 3)
+    monkeypatch.setattr(derive, "TOGETHER", 2)
     read: list[str] = []
     real = Parts._documents
     monkeypatch.setattr(Parts, "_documents", lambda self: [read.append("parts"), real(self)][1])
-    plan = planned(duration="80s")
+    plan = planned(duration="50s")
     run = conduct.observe_server(
         plan, observe.host(), Target(dsn=LAW), RunStore(tmp_path), Told(), Interrupt()
     ).record
     cells = run.cells()
-    assert len(cells) == 8
-    assert run.parts.names() == [cells[0], cells[3], *cells[6:]]
+    assert len(cells) == 5
+    assert run.parts.names() == [cells[0], cells[2], cells[4]]
     assert read == []
     shown, anew = conduct.results_of(run), derived_anew(run)
     same(shown, anew)

@@ -129,7 +129,7 @@ def test_exports_hold_the_sleep_under_its_wait_event(results: Results, tmp_path:
 
 
 def test_the_page_has_a_section_and_a_run_without_says_how() -> None:
-    climbed = climb("fake:cpus=2", [1])
+    climbed = climb("fake:cpus=2,cpu=10ms", [1])
     plain = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
     with pytest.raises(UsageError) as caught:
         present.hot(plain, "wait", 5, off_cpu=True)

@@ -57,11 +57,11 @@ def _same(found: Snapshot, put: Snapshot) -> None:
         assert_frame_equal(found.tables[name].sort(key), put.tables[name].sort(key))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_was_put_in_comes_out(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "_TOGETHER", 4)
     draw, store, put = random.Random(seed), SnapshotStore(tmp_path), list[Snapshot]()
-    for minute in range(10):
+    for minute in range(9):  # two that were merged, and one alone
         put.append(_made(draw, minute, put[-1] if put else None))
         store.add(put[-1])
     infos = list(SnapshotStore(tmp_path).list())
@@ -270,7 +270,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     """Once there is room the next one is stored; what was there can be read all the time."""
     (place := tmp_path / "small").mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip(f"mounting a tmpfs needs root: {mounted.stderr.decode().strip()}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -87,31 +88,70 @@ def memo(frame: pl.DataFrame, account: str, detail: str | None = None) -> float:
     return float(rows["aas"].item())
 
 
-by_case = pytest.mark.parametrize(
-    "case",
-    [pytest.param(c, marks=[pytest.mark.whole] if i % 5 else [], id=c.name) for i, c in enumerate(CASES)],
+class Played(NamedTuple):
+    """A case, its truth, and its ledgers by the names of tier and series of samples as cells."""
+
+    case: Case
+    made: Climb
+    truths: dict[int, Truth]
+    ledgers: pl.DataFrame
+
+    @property
+    def truth(self) -> Accounts:
+        return summed(accounts_of(t) for t in self.truths.values())
+
+    def tier(self, name: str) -> list[pl.DataFrame]:
+        """The ledgers of five series of samples."""
+        return [self.ledgers.filter(cell=f"{name}-{seed}") for seed in SEEDS]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(c, marks=[pytest.mark.whole] if i % 5 else [], id=c.name) for i, c in enumerate(CASES)
+    ],
 )
+def load(request: pytest.FixtureRequest) -> Played:
+    """Played once, sampled five times, and cut at once with and without samples of the wait event word."""
+    case: Case = request.param
+    made = played(case.dsn, case.sessions)
+    cells = [named(made.cells[0], "exact")]
+    for seed in SEEDS:
+        dense = sampled(made, seed)
+        cells += [named(dense, f"word-{seed}"), named(without_word(dense), f"activity-{seed}")]
+    return Played(case, made, truths(made), ledger(cut(cells)))
 
 
-@by_case
-def test_the_machine_does_what_arithmetic_says(case: Case):
+def named(cell: RawCell, name: str) -> RawCell:
+    return RawCell(
+        cell.meta.model_copy(update={"cell": cell.meta.cell.model_copy(update={"id": name})}), cell.tables
+    )
+
+
+def without_word(cell: RawCell) -> RawCell:
+    """The activity samples alone."""
+    tables = {
+        **cell.tables,
+        **{n: cell.tables[n].filter(via="sql") for n in ("samples", "sampler")},
+    }
+    return RawCell(cell.meta, tables)
+
+
+def test_the_machine_does_what_arithmetic_says(load: Played):
     """The truth that all else is compared with, against figures that come from the law alone."""
-    truth = summed(accounts_of(t) for t in truths(played(case.dsn, case.sessions)).values())
-    found = {detail or account: value for (account, detail), value in truth.items()}
+    case = load.case
+    found = {detail or account: value for (account, detail), value in load.truth.items()}
     for name, value in case.parts().items():
         assert found.get(name, 0.0) == pytest.approx(value, abs=case.within * case.sessions), name
     assert sum(found.values()) == pytest.approx(case.sessions, abs=1e-9)
 
 
-@by_case
-def test_the_exact_tier_is_the_truth(case: Case):
-    made = played(case.dsn, case.sessions)
-    found = ledger(cut(made.cells))
-    told = truths(made)
-    for session, truth in told.items():
+def test_the_exact_tier_is_the_truth(load: Played):
+    found = load.ledgers.filter(cell="exact")
+    for session, truth in load.truths.items():
         mine = found.filter(scope="session", session=session)
         _is_exact(mine, accounts_of(truth))
-    _is_exact(found.filter(scope="rung"), summed(accounts_of(t) for t in told.values()))
+    _is_exact(found.filter(scope="rung"), load.truth)
 
 
 def _is_exact(rows: pl.DataFrame, truth: Mapping[tuple[str, str | None], float]) -> None:
@@ -124,13 +164,12 @@ def _is_exact(rows: pl.DataFrame, truth: Mapping[tuple[str, str | None], float])
     assert set(added.filter(account="sleep")["source"]) <= {EXACT}
 
 
-@by_case
-def test_sampled_accounts_are_within_two_per_cent_and_their_intervals(case: Case):
+def test_sampled_accounts_are_within_two_per_cent_and_their_intervals(load: Played):
     """Five series of samples of the wait event word: every account within 2 % of wall, nothing left over,
     at least 9 of 10 intervals hold."""
-    truth, slip, frames = _sampled_often(case, 100.0, WORD_NS)
+    case, truth, slip = load.case, load.truth, slip_of(load.made, WORD_NS)
     held = []
-    for frame in frames:
+    for frame in load.tier("word"):
         found = rung(frame)
         for account in {*truth, *found}:
             exact, row = truth.get(account, 0.0), found.get(account)
@@ -142,22 +181,12 @@ def test_sampled_accounts_are_within_two_per_cent_and_their_intervals(case: Case
     assert sum(held) >= 0.9 * len(held), f"{sum(held)} of {len(held)}"
 
 
-@by_case
-def test_ten_samples_a_second_hold_the_truth_too(case: Case):
+def test_ten_samples_a_second_hold_the_truth_too(load: Played):
     """Activity samples alone: wider intervals, as good a promise."""
-    truth, slip, frames = _sampled_often(case, 0.0, SKEW_NS)
-    rows = [(account, row) for frame in frames for account, row in rung(frame).items()]
+    truth, slip = load.truth, slip_of(load.made, SKEW_NS)
+    rows = [(account, row) for frame in load.tier("activity") for account, row in rung(frame).items()]
     held = [holds(row, truth.get(account, 0.0), slip) for account, row in rows]
     assert sum(held) >= 0.9 * len(held), f"{sum(held)} of {len(held)}"
-
-
-def _sampled_often(case: Case, memory_hz: float, skew_ns: int) -> tuple[Accounts, float, list[pl.DataFrame]]:
-    """The truth, the skew's part, and the ledgers of five series of samples."""
-    made = played(case.dsn, case.sessions)
-    cells = [sampled(made, seed, memory_hz) for seed in SEEDS]
-    found = ledger(cut(cells))
-    truth = summed(accounts_of(t) for t in truths(made).values())
-    return truth, slip_of(made, skew_ns), [found.filter(cell=cell.id) for cell in cells]
 
 
 # -- what others call CPU, and CPU WAIT ---------------------------------------------------------------
