@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
-from scipy import stats
+import scipy
 
 from dbdyno.conclude.scaling import scale
 from dbdyno.model.analyses import Ladder
@@ -117,7 +117,7 @@ def by_profile(world: World, made: list[Points]) -> Counter[tuple[str, str]]:
     That is one solution in place of the twenty that its edges need.
     """
     fits, told, truth = fitted(world, made), Counter[tuple[str, str]](), np.array(world.truth)
-    limit = 1 + stats.f.ppf(0.95, 1, fits[0].degrees) / fits[0].degrees
+    limit = 1 + scipy.stats.f.ppf(0.95, 1, fits[0].degrees) / fits[0].degrees
     for d in figures_of(MODELS[world.model], truth):
         starts_of = [f.minima if d.turned is None else _finite(d.turned(f.minima)) for f in fits]
         owner = np.repeat(np.arange(len(fits)), [len(q) for q in starts_of])

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+import scipy
 from benchmarks.aa_simulated import POPULATIONS, samples
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 from tests.examples import examples
 
 from dbdyno.conclude.compare import compare_samples
@@ -141,15 +141,17 @@ def test_another_implementation_agrees() -> None:
         a, b = [chance.random() for _ in range(n)], [chance.random() + 0.1 for _ in range(m)]
         test = rank_sum(a, b)
         assert test is not None
-        assert test.p == pytest.approx(stats.mannwhitneyu(a, b, method="exact").pvalue, rel=1e-9)
+        assert test.p == pytest.approx(scipy.stats.mannwhitneyu(a, b, method="exact").pvalue, rel=1e-9)
         e = effect_of_samples(a, b)
-        assert stats.t.ppf(0.975, e.degrees) == pytest.approx(students_quantile(e.degrees or 1), rel=1e-9)
+        assert scipy.stats.t.ppf(0.975, e.degrees) == pytest.approx(
+            students_quantile(e.degrees or 1), rel=1e-9
+        )
     a, b = [chance.gauss(0, 1) for _ in range(150)], [chance.gauss(0.2, 1) for _ in range(120)]
     normal = rank_sum(a, b)
     assert normal is not None
-    assert normal.p == pytest.approx(stats.mannwhitneyu(a, b, method="asymptotic").pvalue, rel=1e-9)
+    assert normal.p == pytest.approx(scipy.stats.mannwhitneyu(a, b, method="asymptotic").pvalue, rel=1e-9)
     pairs = [(x + 50, x + 50 + chance.gauss(0.1, 0.2)) for x in a[:9]]
-    t = stats.ttest_rel([math.log(y) for _, y in pairs], [math.log(x) for x, _ in pairs])
+    t = scipy.stats.ttest_rel([math.log(y) for _, y in pairs], [math.log(x) for x, _ in pairs])
     e, ends = effect_of_pairs(pairs), t.confidence_interval()
     assert e.p == pytest.approx(t.pvalue, rel=0.02)
     assert (e.low, e.high) == pytest.approx((math.exp(ends.low), math.exp(ends.high)), rel=1e-4)
@@ -196,7 +198,9 @@ def test_few_values_of_large_spread_against_many_get_welchs_degrees() -> None:
     assert effect_of_samples(few, [90.0, 110.0, 100.0]).degrees == pytest.approx(4)
     for a, b in ((few, many), (few, [95.0, 100.0, 106.0]), ([5.0, 5.1] * 2, [6.0, 7.0, 8.0])):
         logs = [np.asarray(s) / np.mean(s) for s in (a, b)]  # relative: at the ratio that is found
-        assert effect_of_samples(a, b).degrees == pytest.approx(stats.ttest_ind(*logs, equal_var=False).df)
+        assert effect_of_samples(a, b).degrees == pytest.approx(
+            scipy.stats.ttest_ind(*logs, equal_var=False).df
+        )
 
 
 def test_what_has_no_answer_says_why() -> None:
@@ -241,7 +245,7 @@ def test_a_mean_of_zero_leaves_the_difference() -> None:
     made = compare_samples([0.0] * 5, [3.0, 4.0, 3.0, 5.0, 4.0])
     e = made.effect
     assert e.ratio is None and made.median_change is None and made.verdict == "worse"
-    t = stats.ttest_1samp([3.0, 4.0, 3.0, 5.0, 4.0], 0)
+    t = scipy.stats.ttest_1samp([3.0, 4.0, 3.0, 5.0, 4.0], 0)
     ends = t.confidence_interval()
     assert (e.difference, e.p) == pytest.approx((3.8, t.pvalue))
     assert (e.difference_low, e.difference_high) == pytest.approx((ends.low, ends.high))
@@ -380,9 +384,9 @@ def test_studentised_permutation_is_that_of_scipy() -> None:
     a, b = [1.0, 2.0, 4.0, 8.0, 9.5], [3.0, 7.0, 16.0, 5.5]
 
     def t(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
-        return np.abs(stats.ttest_ind(x, y, axis=axis, equal_var=False).statistic)
+        return np.abs(scipy.stats.ttest_ind(x, y, axis=axis, equal_var=False).statistic)
 
-    made = stats.permutation_test((a, b), t, vectorized=True, alternative="greater", n_resamples=10_000)
+    made = scipy.stats.permutation_test((a, b), t, vectorized=True, alternative="greater", n_resamples=10_000)
     for one, other in ((a, b), (b, a), (a[::-1], b)):
         test = studentised(one, other)
         assert test is not None and test.p == pytest.approx(made.pvalue)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import scipy
 from observe_trees import BIG, golden
-from scipy import stats
 from tests.fakery import S, climb
 from tests.unit.placements import Siblings, article, simulated, slowed, table_of
 
@@ -203,8 +203,8 @@ def test_repeats_tell_what_one_alone_cannot() -> None:
     rows_of = placement(pl.concat(tables), cores)[1]
     assert rows_of["p_core"].to_list() == pytest.approx([0.1] * 3)
     assert rows_of["shared"].to_list() == ["core"] * 3
-    assert fisher([0.1] * 3) == pytest.approx(stats.combine_pvalues([0.1] * 3).pvalue)
-    assert fisher([0.3, 0.02]) == pytest.approx(stats.combine_pvalues([0.3, 0.02]).pvalue)
+    assert fisher([0.1] * 3) == pytest.approx(scipy.stats.combine_pvalues([0.1] * 3).pvalue)
+    assert fisher([0.3, 0.02]) == pytest.approx(scipy.stats.combine_pvalues([0.3, 0.02]).pvalue)
     assert fisher([0.028]) == pytest.approx(0.028) and fisher([1.0, 1.0]) == 1.0
 
 

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from dbdyno.stats.autocorrelation import durbin_watson
 from dbdyno.stats.estimates import Mean, chi_square_tail, students_quantile, students_tail
@@ -96,7 +96,7 @@ def test_equal_sessions_are_told_to_be_unequal_no_more_often_than_promised():
 
 def test_the_quantiles_kept_at_hand_are_those_of_scipy():
     for degrees in range(1, 40):
-        assert students_quantile(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-11)
+        assert students_quantile(degrees) == pytest.approx(scipy.stats.t.ppf(0.975, degrees), rel=1e-11)
     assert students_quantile(float("inf")) == pytest.approx(1.959963984540054)
     with pytest.raises(ValueError):
         students_quantile(0)
