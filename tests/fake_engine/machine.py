@@ -174,7 +174,7 @@ class Machine:
 
     def _begin(self, task: Task, step: Step) -> bool:
         """True when the step takes time."""
-        if type(step) is Cpu:  # most are: a match takes four times as long
+        if isinstance(step, Cpu):  # most are: a match takes four times as long
             return self._want_cpu(task, step.ns, step.label)
         match step:
             case Sleep(ns, label):
