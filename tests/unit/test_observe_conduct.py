@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -90,8 +91,13 @@ def windows_of(server: FakeServer, plan: Plan, listener: Told, interrupt: Interr
     return list(Windows(server, plan, clock_of(server), listener, interrupt).all())
 
 
-def test_windows_follow_one_another_without_a_hole_and_fill_the_time() -> None:
-    cells = windows_of(FakeServer(Target(dsn=LAW)), planned(duration="25s"), Told(), Interrupt())
+@pytest.fixture(scope="module")
+def cells() -> list[RawCell]:
+    """Of an observation of 25 s."""
+    return windows_of(FakeServer(Target(dsn=LAW)), planned(duration="25s"), Told(), Interrupt())
+
+
+def test_windows_follow_one_another_without_a_hole_and_fill_the_time(cells: list[RawCell]) -> None:
     assert [c.id for c in cells] == [f"000{n}-observed-base-s0-r{n}" for n in (1, 2, 3)]
     assert [(c.meta.t1_ns - c.meta.t0_ns) // S for c in cells] == [10, 10, 5]
     for before, after in pairwise(cells):
@@ -114,8 +120,7 @@ def test_a_rest_too_short_for_a_window_belongs_to_the_last_one() -> None:
     assert [(c.meta.t1_ns - c.meta.t0_ns) / S for c in cells] == [10.5]
 
 
-def test_sessions_keep_their_numbers_over_all_windows() -> None:
-    cells = windows_of(FakeServer(Target(dsn=LAW)), planned(duration="30s"), Told(), Interrupt())
+def test_sessions_keep_their_numbers_over_all_windows(cells: list[RawCell]) -> None:
     seen = [
         set(c.tables["tasks"].filter(pl.col("role") == "session").select("pid", "session").iter_rows())
         for c in cells
@@ -124,8 +129,8 @@ def test_sessions_keep_their_numbers_over_all_windows() -> None:
     assert seen[0] == seen[1] == seen[2]
 
 
-def test_each_window_has_counters_and_backends_of_both_its_ends() -> None:
-    for cell in windows_of(FakeServer(Target(dsn=LAW)), planned(duration="20s"), Told(), Interrupt()):
+def test_each_window_has_counters_and_backends_of_both_its_ends(cells: list[RawCell]) -> None:
+    for cell in cells:
         assert set(cell.tables["counters"]["phase"]) == {"t0", "t1"}
         assert cell.tables["backends"]["at_ns"].n_unique() == 2
         names = set(cell.tables["sources"]["name"])
@@ -184,15 +189,24 @@ def observed(tmp_path: Path, listener: Told, interrupt: Interrupt, **chosen: Any
     )
 
 
-def test_a_stored_observation_is_complete_and_derives(tmp_path: Path) -> None:
-    made = observed(tmp_path, Told(), Interrupt(), duration="20s")
-    assert made.record.info.status == "complete"
-    results, report = conduct.rebuild(made.record)
-    assert results.tables["windows"].height == 2
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of an observation of 30 s."""
+    root = tmp_path_factory.mktemp("stored")
+    observed(root, Told(), Interrupt(), duration="30s")
+    return root
+
+
+def test_a_stored_observation_is_complete_and_derives(stored: Path, tmp_path: Path) -> None:
+    record = RunStore(shutil.copytree(stored, tmp_path / "store")).open("last")
+    assert record.info.status == "complete"
+    results, report = conduct.rebuild(record)
+    assert results.tables["windows"].height == 3
     assert report.exists()
     run = results.tables["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "run"))
     assert run["aas"].min() > 0  # type: ignore[operator]
-    assert conduct.results_of(RunStore(tmp_path).open("last")).tables["windows"].height == 2
+    again = RunStore(tmp_path / "store").open("last")
+    assert conduct.results_of(again).tables["windows"].height == 3
 
 
 def test_an_end_before_the_time_asked_for_is_cut_short_and_without_such_a_time_complete(
@@ -200,7 +214,7 @@ def test_an_end_before_the_time_asked_for_is_cut_short_and_without_such_a_time_c
 ) -> None:
     for duration, status in (("60s", "cut short"), (None, "complete")):
         interrupt = Interrupt()
-        made = observed(tmp_path, Told({12.0: interrupt.request}), interrupt, duration=duration)
+        made = observed(tmp_path, Told({6.0: interrupt.request}), interrupt, duration=duration)
         assert made.record.info.status == status
 
 
@@ -223,12 +237,12 @@ def test_times_and_pids_that_cannot_be_are_refused_with_the_cure(chosen: dict[st
 
 
 def test_windows_with_very_many_samples_are_derived_apart_to_the_same_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = observed(tmp_path, Told(), Interrupt(), duration="30s")
-    whole = derived_anew(made.record)
+    record = RunStore(stored).open("last")
+    whole = derived_anew(record)
     monkeypatch.setattr(sys.modules["dbdyno.conduct.derive"], "MANY_ROWS", 100)
-    parts = derived_anew(made.record)
+    parts = derived_anew(record)
     for name, frame in whole.tables.items():
         assert_frame_equal(parts.tables[name], frame, check_row_order=False)
     assert parts.findings == whole.findings

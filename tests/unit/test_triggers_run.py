@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -175,8 +176,16 @@ def test_an_action_that_fails_says_so_once_and_the_observation_goes_on(
     assert "CAP_BPF" in {f.id: f for f in conduct.results_of(record).findings}["trigger-action-failed"].text
 
 
-def test_what_was_not_over_when_dbdyno_was_killed_is_listed(tmp_path: Path) -> None:
-    record, _, _ = observed(tmp_path, TriggerSpec(when="active >= 1", do="memory", cool_down="10min"))
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of one observation with one trigger that fired once."""
+    root = tmp_path_factory.mktemp("once")
+    observed(root, TriggerSpec(when="active >= 1", do="memory", cool_down="10min"))
+    return root
+
+
+def test_what_was_not_over_when_dbdyno_was_killed_is_listed(once: Path, tmp_path: Path) -> None:
+    record = RunStore(shutil.copytree(once, tmp_path / "store")).open("last")
     path = record.path / "triggers" / "0001.json"
     under_way = {"status": "under way", "capture": None, "action": "exec ./gather.sh"}
     path.write_text(json.dumps(json.loads(path.read_text()) | under_way))
@@ -188,11 +197,11 @@ def test_what_was_not_over_when_dbdyno_was_killed_is_listed(tmp_path: Path) -> N
     assert "--captures" in found["trigger-action-failed"].advice
 
 
-def test_the_marks_of_a_chart_of_time(tmp_path: Path) -> None:
-    record, fired, _ = observed(tmp_path, TriggerSpec(when="active >= 1", do="memory", cool_down="10min"))
+def test_the_marks_of_a_chart_of_time(once: Path) -> None:
+    record = RunStore(once).open("last")
     document = present.run_document(conduct.results_of(record))
     assert "a trigger fired" in json.dumps(document, default=lambda o: getattr(o, "__dict__", str(o)))
-    assert len(fired) == 1
+    assert len(read_fired(record)) == 1
 
 
 # -- commands, in real time --
