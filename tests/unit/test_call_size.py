@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dbdyno import present
 from dbdyno.cli.app import app
 
 pytestmark = pytest.mark.whole
@@ -21,7 +20,6 @@ Invoke = Callable[..., Result]
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(present, "write_report", lambda _, path: path)  # no test here reads a page
     return lambda *words: CliRunner().invoke(app, words)
 
 

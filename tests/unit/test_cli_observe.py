@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dbdyno import present
 from dbdyno.cli.app import app
 from dbdyno.model.errors import DbdynoError, UsageError
 
@@ -41,12 +40,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     return Program()
 
 
-@pytest.fixture
-def without_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests whose observation is one that another test draws the page of, and that do not read it."""
-    monkeypatch.setattr(present, "write_report", lambda _, path: path)
-
-
 def test_one_line_a_window_then_the_summary_and_what_it_cost(run: Program) -> None:
     output = run(*OBSERVE, "--for", "20s").stdout
     lines = [line.split() for line in output.splitlines() if line[2:3] == ":" and line[5:6] == ":"]
@@ -56,7 +49,6 @@ def test_one_line_a_window_then_the_summary_and_what_it_cost(run: Program) -> No
     assert "report.html" in output
 
 
-@pytest.mark.usefixtures("without_page")
 def test_json_is_one_document_and_quiet_prints_the_end_only(run: Program) -> None:
     document = json.loads(run(*OBSERVE, "--for", "10s", "--json").stdout)
     assert [w["sessions"] for w in document["windows"]] == [0]
@@ -69,7 +61,6 @@ def test_the_report_is_written_where_it_is_wanted(run: Program, tmp_path: Path) 
     assert (tmp_path / "r.html").read_text().startswith("<!")
 
 
-@pytest.mark.usefixtures("without_page")
 def test_a_filter_is_told_and_nobody_is_said(run: Program) -> None:
     result = run(*OBSERVE, "--for", "2s", "--only-user", "zoe")
     assert "only user zoe" in result.stdout
@@ -91,7 +82,6 @@ def test_stored_observations_show_profile_export_and_rebuild(run: Program, tmp_p
     assert "3 windows" not in run("show", "last").output
 
 
-@pytest.mark.usefixtures("without_page")
 def test_cells_of_a_climb_are_chosen_by_sessions_or_id(run: Program) -> None:
     run(*CLIMB, "--sessions", "1,2")
     assert "at 2 sessions" in run("show", "last", "--profile", "--sessions", "2").output
@@ -116,7 +106,6 @@ def test_the_exact_tier_is_demanded_or_refused_before_anything_is_started(run: P
     assert json.loads(run("runs", "--json").output) == []
 
 
-@pytest.mark.usefixtures("without_page")
 @pytest.mark.parametrize(("waits", "status"), [("exact", "ok"), ("sampled", "off"), ("auto", "ok")])
 def test_how_waits_are_measured_is_in_the_sources(run: Program, waits: str, status: str) -> None:
     words = (*OBSERVE, "--for", "2s", "--waits", waits, "--json")
@@ -132,7 +121,6 @@ def test_system_calls_are_counted_where_asked_for(run: Program) -> None:
         assert any(v is not None for v in known) == bool(expected)
 
 
-@pytest.mark.usefixtures("without_page")
 def test_a_recipe_can_observe_and_options_win_over_it(run: Program, tmp_path: Path) -> None:
     recipe = tmp_path / "watch.toml"
     recipe.write_text('name = "shop"\nengine = "fake"\n[observation]\nduration = "20s"\nuser = "zoe"\n')
