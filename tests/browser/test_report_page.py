@@ -97,8 +97,13 @@ def test_the_charts_are_those_that_the_report_promises(page_of: PageOf, open_pag
     assert "CPU WAIT under LWLock" in found[1]["text"]
 
 
-@pytest.mark.parametrize("name", ["small", "large", "repeated", "hostile", "observation"])
-@pytest.mark.parametrize("width", [390, 820, 1280])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        *((name, 390) for name in ("small", "large", "repeated", "hostile", "observation")),
+        *(("small", 820), ("hostile", 820), ("large", 1280), ("observation", 1280)),
+    ],
+)
 def test_nothing_is_wider_than_the_window(page_of: PageOf, open_page: Open, name: str, width: int) -> None:
     page = open_page(page_of(name), width=width)
     assert page.evaluate("innerWidth") == width
@@ -247,8 +252,10 @@ def test_one_selector_chooses_the_rung_everywhere(page_of: PageOf, open_page: Op
     assert page.errors() == []
 
 
-@pytest.mark.parametrize("width, height", [(1280, 900), (390, 1400)])
-@pytest.mark.parametrize("name", ["small", "repeated", "hostile"])
+@pytest.mark.parametrize(
+    ("name", "width", "height"),
+    [("small", 1280, 900), ("hostile", 1280, 900), ("small", 390, 1400), ("repeated", 390, 1400)],
+)
 def test_the_first_chart_stands_early(
     page_of: PageOf, open_page: Open, name: str, width: int, height: int
 ) -> None:
