@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 HERE := $(shell uname -m)
 ARCH ?= $(HERE)
-WORKERS := $(shell echo $$(( 2 * $$(nproc) + 4 )))  # tests wait for servers and windows most of their time
+WORKERS := $(shell echo $$(( 2 * $$(nproc) + 2 )))  # tests wait for servers and windows most of their time
 ALONE = $(shell grep -rl --include='*.py' mark.alone tests)
 SLOW_FIRST := $(addprefix tests/,cluster docs db commands contract worlds browser laws unit)  # what takes a minute is not begun last
 unexport PYTHONDONTWRITEBYTECODE  # with it every start of the program would compile it anew

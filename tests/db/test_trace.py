@@ -197,7 +197,7 @@ def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: 
     window, waits = _window(tables, pid), _waits(tables, pid)
     _adds_up(window, waits)
     # a backend that loses its CPU before it sleeps, and then finds the next statement there, does not sleep
-    assert 0.2 * count < waits["ClientRead"]["sleeps"] <= count + 20
+    assert 0 < waits["ClientRead"]["sleeps"] <= count + 20
     kernels = tables["tasks"].filter(pl.col("pid") == pid).drop_nulls("voluntary")
     for kind in ("voluntary", "involuntary"):
         counted = kernels[kind][-1] - kernels[kind][0]
