@@ -14,7 +14,7 @@ import polars as pl
 
 from dbdyno.account.ledger.apportion import joint
 from dbdyno.account.ledger.cpu import microstates_of, task_cpu
-from dbdyno.account.ledger.grouped import groups
+from dbdyno.account.ledger.groups import groups
 from dbdyno.account.ledger.sources import cross_check
 from dbdyno.account.ledger.tables import events_of, ledger_of, strips_of
 from dbdyno.model.tables import Tables

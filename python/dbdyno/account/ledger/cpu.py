@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.account.ledger.apportion import Joint
-from dbdyno.account.ledger.grouped import Groups, each
-from dbdyno.account.ledger.groups import asleep, not_asleep, slack
+from dbdyno.account.ledger.group_sums import asleep, not_asleep, slack
+from dbdyno.account.ledger.groups import Groups, each
 from dbdyno.account.ledger.margins import KEY
 from dbdyno.model.brief import BRIEF, NAME, STATUS, material
 from dbdyno.model.column import CELL

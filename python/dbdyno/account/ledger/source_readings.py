@@ -281,8 +281,9 @@ def logical_reads(cut: OfCell) -> Iterator[SourceReading]:
 def _own_statements(cut: OfCell) -> float:
     """Statements a second of dbdyno's own, samples included."""
     row = cut.level("engine", "transactions_committed", "server")
-    known = row is not None and row["own"] is not None and row["wall_ns"] is not None
-    return float(row["own"] / row["wall_ns"] * NS_PER_S) if row and known else 0.0
+    if row is None or row["own"] is None or row["wall_ns"] is None:
+        return 0.0
+    return float(row["own"] / row["wall_ns"] * NS_PER_S)
 
 
 def _calibrated_reads(cut: OfCell) -> bool:

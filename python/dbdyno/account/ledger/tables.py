@@ -6,14 +6,14 @@ import polars as pl
 
 from dbdyno.account.ledger.apportion import Joint
 from dbdyno.account.ledger.cpu import cpu_accounts, cpu_sums, halves, inside
-from dbdyno.account.ledger.grouped import SCOPES, Groups
-from dbdyno.account.ledger.groups import (
+from dbdyno.account.ledger.group_sums import (
     asleep,
     missed,
     not_asleep,
     not_awake,
     runnable,
 )
+from dbdyno.account.ledger.groups import SCOPES, Groups
 from dbdyno.account.ledger.margins import throttle_bracket
 from dbdyno.account.ledger.pooled import through_pool, with_pool
 from dbdyno.account.ledger.samples import LABEL

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.account.ledger.apportion import Joint, Moments
-from dbdyno.account.ledger.grouped import Groups
-from dbdyno.account.ledger.groups import asleep, missed, not_asleep, not_awake, runnable, slack, sums
+from dbdyno.account.ledger.group_sums import asleep, missed, not_asleep, not_awake, runnable, slack, sums
+from dbdyno.account.ledger.groups import Groups
 from dbdyno.account.ledger.margins import TASKS, steal
 from dbdyno.account.ledger.samples import ASKED, SOURCES
 from dbdyno.model.ledger_rows import divided
