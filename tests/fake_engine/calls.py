@@ -68,10 +68,7 @@ def call(place: Place, me: Task, number: int, varied: Varied) -> Program:
                 unsaid_ns = round(ns * law.idle_cpu)
                 yield Cpu(unsaid_ns, IDLE)
                 ns -= unsaid_ns
-            if law.workers:
-                yield from _cpu(place, me, ns)
-            else:
-                yield Cpu(ns)
+            yield from _cpu(place, me, ns)
         elif part.wait_class == "IO":
             yield from _io(place, me, part, varied(part.ns))
         else:

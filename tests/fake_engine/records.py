@@ -28,10 +28,7 @@ class Work(NamedTuple):
 
 
 def measured(session: Session, schedule: Schedule) -> list[Call]:
-    t0_ns, t1_ns = schedule.t0_ns, schedule.t1_ns
-    return [
-        c for c in session.calls if t0_ns <= (c.start_ns if c.due_ns is None else c.due_ns) < t1_ns
-    ]  # as since_ns, without a call for each
+    return [c for c in session.calls if schedule.t0_ns <= c.since_ns < schedule.t1_ns]
 
 
 def session(session: Session, schedule: Schedule) -> Row:
@@ -67,9 +64,7 @@ def histogram(sessions: Sequence[Session], schedule: Schedule) -> list[Row]:
 
 
 def _buckets(lengths: Iterable[int]) -> list[Row]:
-    buckets: Counter[tuple[int, int]] = Counter()
-    for ns, count in Counter(lengths).items():
-        buckets[_bucket(ns)] += count
+    buckets = Counter(map(_bucket, lengths))
     return [{"low_ns": low, "high_ns": high, "count": n} for (low, high), n in sorted(buckets.items())]
 
 

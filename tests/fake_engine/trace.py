@@ -94,11 +94,9 @@ class Sums:
 
     def __init__(self, timeline: Timeline) -> None:
         numbers: dict[Label, int] = {}
-        same = {id(label): label for label in timeline.labels}  # an object is hashed faster than what it says
-        known = {i: numbers.setdefault(label, len(numbers)) for i, label in same.items()}
         self.starts_ns: Ints = np.array(timeline.starts_ns, dtype=np.int64)
         self.doing = np.array(timeline.doing, dtype=np.int8)
-        self._label = np.array([known[id(label)] for label in timeline.labels], dtype=np.int64)
+        self._label = np.array([numbers.setdefault(n, len(numbers)) for n in timeline.labels], dtype=np.int64)
         self.labels = list(numbers)
 
     def are(self, *doing: Doing) -> Mask:

@@ -122,7 +122,7 @@ def conclude(
     plan: Plan,
     environment: Environment,
     parts: Sequence[Part],
-    load: Callable[[str], Tables] | None = None,
+    load: Callable[[str], Mapping[str, pl.DataFrame]] | None = None,
     fired: Tables | None = None,
 ) -> Results:
     """What all parts say together. ``load``: the tables of a cell, where a part has only a few of them."""
@@ -287,10 +287,10 @@ class Making:
             self._parts.merge(list(self._recent), _document(_joined_parts(recent)))
         self._recent, self._rows = {}, 0
 
-    def _load(self, cell_id: str) -> Tables:
+    def _load(self, cell_id: str) -> Mapping[str, pl.DataFrame]:
         """For a cell that has to be asked something new."""
         cells = list(cells_of(self.record, [], [cell_id]))
-        return dict(part_of(cells, self.record.plan, self._environment).tables)
+        return part_of(cells, self.record.plan, self._environment).tables
 
 
 class _Packed(NamedTuple):

@@ -85,12 +85,11 @@ class RawCell:
         self, table: str, *names: str, where: pl.Expr | None = None, rows: int = CHUNK_ROWS
     ) -> Iterator[pl.DataFrame]:
         """Columns of a table, ``rows`` at a time, in the order of reading."""
-        whole = self.tables.get(table)
+        whole = self.tables[table] if table in self.tables else self.long[table]
         for first in range(0, self.height(table), rows):
-            # what is held need not be planned as a query
-            part = self.long[table].slice(first, rows) if whole is None else whole.slice(first, rows)
+            part = whole.slice(first, rows)
             part = (part if where is None else part.filter(where)).select(names)
-            yield part if isinstance(part, pl.DataFrame) else part.collect()
+            yield part.collect() if isinstance(part, pl.LazyFrame) else part
 
     @cached_property
     def _heights(self) -> dict[str, int]:

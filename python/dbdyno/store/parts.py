@@ -132,7 +132,7 @@ class Parts:
             rows = pl.scan_parquet(there, glob=False) if there else empty(table).lazy()
             return _guarded(query(_conforming(table, rows)))
         except (StoreError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise StoreError(f"derived rows of {table} are damaged: {error}", _REBUILD) from error
+            raise _damaged(table, error) from error
 
     def _is_sound(self, path: Path) -> bool:
         if path not in self._sound:
@@ -159,7 +159,7 @@ class Stored(Mapping[str, pl.DataFrame]):
             try:
                 self._found[table] = conformed(self._known[table], [self._contents[table]])
             except (ValueError, pl.exceptions.PolarsError) as error:
-                raise StoreError(f"derived rows of {table} are damaged: {error}", _REBUILD) from error
+                raise _damaged(table, error) from error
         return self._found[table]
 
     def __contains__(self, table: object) -> bool:
@@ -216,6 +216,10 @@ class Derived(Mapping[str, pl.DataFrame]):
         """All rows of one cell."""
         kept = self.kept.get(table, empty(table)).filter(pl.col("cell") == cell)
         return pl.concat([kept, self._parts.of_sessions(table, cell)]) if table in OF_SESSIONS else kept
+
+
+def _damaged(table: str, error: BaseException) -> StoreError:
+    return StoreError(f"derived rows of {table} are damaged: {error}", _REBUILD)
 
 
 def _every(rows: pl.LazyFrame) -> pl.LazyFrame:
