@@ -97,7 +97,7 @@ def server_home() -> Iterator[Path]:
 def derived_here() -> Iterator[None]:
     """Programs that tests run in this process derive in it, too, once nothing is measured any more, as where
     no process can be started: one of their own loads for a second of CPU. Programs that tests start derive
-    beside."""
+    beside where they measure more than two cells."""
     with in_this_process():
         yield
 

@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 import pytest
 from polars.testing import assert_frame_equal
 from tests.fakery import WITH_ENGINES, Climb, climb
 from tests.unit.test_observe_conduct import LAW, Told, planned
+from tests.unit.test_plan import LIO
 
 from dbdyno import conduct, observe
 from dbdyno.cli import screen
@@ -25,9 +27,11 @@ from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.model.errors import Interrupted
+from dbdyno.model.plan import Experiment
 from dbdyno.model.protocols import Progress, Target
 from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
+from dbdyno.plan import resolve
 from dbdyno.store import Parts, Run, RunStore
 
 pytestmark = pytest.mark.whole
@@ -289,6 +293,27 @@ def test_where_that_process_dies_the_end_makes_the_rest(made: Climb, run: Run) -
 def test_an_engine_with_a_clock_of_its_own_is_derived_in_this_process(run: Run) -> None:
     with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:
         assert derived.tasks() == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "beside"),
+    [
+        ({"sessions": "1,2"}, False),
+        ({"sessions": "1:3"}, True),
+        ({"sessions": "1", "repeats": 3}, True),
+        ({"sessions": "1", "until": "5%"}, True),  # as often as it takes
+        ({"sessions": "auto:2"}, True),
+    ],
+)
+def test_a_process_beside_is_started_where_it_can_have_something_to_do(
+    asked: dict[str, Any], beside: bool, made: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbdyno.conduct.deriving._alone", [])  # as in a program that a user starts
+    plan = resolve(Experiment(engine="fake", workload="lio", **asked), LIO, 2, "")
+    found = RunStore(tmp_path).create(plan)
+    found.write_environment(made.environment)
+    with deriving(found, mock.Mock(world=None)) as derived:
+        assert bool(derived.tasks()) == beside
 
 
 def test_who_will_not_wait_for_the_results_is_told_that_the_measurements_are_kept(

@@ -1,8 +1,9 @@
 """What is derived while something is measured: cells that are saved, beside what is measured next.
 
-A process of its own does it, with low priority and one thread, so that samplers and driver keep their CPUs;
-while a load is measured it stands still. It knows the run's directory and nothing else: what it has made is
-there, whatever becomes of it, and what is missing is made at the end or by ``rebuild``.
+Runs of one or two cells are derived at their end. For longer ones a process of its own does it, with low
+priority and one thread, so that samplers and driver keep their CPUs; while a load is measured it stands
+still. It knows the run's directory and nothing else: what it has made is there, whatever becomes of it, and
+what is missing is made at the end or by ``rebuild``.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from typing import Any, Protocol
 from dbdyno.conduct.cell import OnTick
 from dbdyno.model.data_sources import BUILT_IN, SOURCES
 from dbdyno.model.errors import DbdynoError, Interrupted
+from dbdyno.model.plan import Plan
 from dbdyno.model.protocols import Server
 from dbdyno.store import Run
 
 NICE = 10
+_FEW = 2
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PROGRAM = f"""
 import ctypes, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}, 0, 0, 0)
@@ -85,7 +88,7 @@ def in_this_process() -> Iterator[None]:
 @contextlib.contextmanager
 def deriving(record: Run, server: Server) -> Iterator[Deriving]:
     """An engine with a world of its own has a clock of its own, too: nothing is disturbed there."""
-    made = _beside(record) if server.world is None else _in_a_world(record)
+    made = _of(record) if server.world is None else _in_a_world(record)
     try:
         yield made
     finally:
@@ -131,15 +134,21 @@ def _in_a_world(record: Run) -> Deriving:
     return _AtTheEnd(record) if record.plan.experiment.observation is None else _Here(record)
 
 
-def _beside(record: Run) -> Deriving:
-    """Where this user may start no process, and for sources of data that are registered in this one alone,
-    at the end."""
-    if _alone or tuple(SOURCES) != BUILT_IN:
+def _of(record: Run) -> Deriving:
+    """At the end where little could be done before it, where this user may start no process, and for sources
+    of data that are registered in this one alone."""
+    if _alone or _few_cells(record.plan) or tuple(SOURCES) != BUILT_IN:
         return _AtTheEnd(record)
     try:
         return _Beside(record)
     except OSError:
         return _AtTheEnd(record)
+
+
+def _few_cells(plan: Plan) -> bool:
+    """That all is soon measured: loading another process would take longer than it can derive meanwhile."""
+    more = plan.adaptive or plan.experiment.until or plan.experiment.observation
+    return not more and len(plan.cells) <= _FEW
 
 
 LITTLE_MEMORY = {"POLARS_MAX_THREADS": "1", "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
