@@ -49,7 +49,7 @@ $(AGENT)%: $(RUST) tools/build_agent.sh $(if $(filter $(HERE),$(ARCH)),,build/wh
 
 $(VENV)/.deps: requirements/dev.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/dev.lock
 	touch $@
 
 $(VENV)/.built: $(VENV)/.deps $(RUST) pyproject.toml tools/bundle_charts.py

@@ -118,7 +118,8 @@ class Installed:
         for file in (ROOT / "requirements" / "runtime.lock", wheel):
             shutil.copy(file, home)  # the user may not be able to read the checkout
         self.run(_python(), "-m", "venv", "a venv")
-        pip = (str(home / "a venv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-cache-dir")
+        pip = (str(home / "a venv" / "bin" / "python"), "-m", "pip", "install")
+        pip += ("--quiet", "--no-cache-dir", "--no-compile")  # most of the modules are never loaded
         self.run(*pip, "--require-hashes", "-r", "runtime.lock")
         self.run(*pip, "--no-deps", wheel.name)
 
