@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from html import escape
@@ -22,6 +21,7 @@ from dbdyno.model.interval import ALL
 from dbdyno.model.snapshot import Snapshot
 from dbdyno.present import snapshots as presenting
 from dbdyno.present.media import html, text
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.db
 
@@ -50,6 +50,14 @@ def four(any_dsn: str) -> Iterator[str]:
         admin.execute("select pg_reload_conf()")
 
 
+def alone(dsn: str, name: str) -> None:
+    """Once nobody is in that database any more: a session's last figures are there when it is gone."""
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        eventually(
+            lambda: not admin.execute("select from pg_stat_activity where datname = %s", [name]).fetchall()
+        )
+
+
 def load(dsn: str, name: str, rounds: int) -> int:
     """How many transactions it made."""
     own = make_conninfo(dsn, dbname=name)
@@ -69,10 +77,7 @@ def load(dsn: str, name: str, rounds: int) -> int:
                 c.execute("select 1 / 0")
             for _ in range(SCANS):
                 c.execute("select count(*) from customer where state = 0")
-        pid = c.info.backend_pid
-    with psycopg.connect(dsn, autocommit=True) as admin:
-        while admin.execute("select from pg_stat_activity where pid = %s", [pid]).fetchall():
-            time.sleep(0.01)
+    alone(dsn, name)
     return 2 + rounds * (5 + SCANS)  # to connect is a transaction, too
 
 
@@ -86,6 +91,7 @@ def test_the_articles_tables_from_a_load_of_known_counts(four: str) -> None:
     for name in NAMES:
         with psycopg.connect(make_conninfo(four, dbname=name), autocommit=True) as c:
             c.execute(SHAPE)
+        alone(four, name)
     first = taken(four)
     commits = {name: load(four, name, n) for n, name in enumerate(NAMES, start=1)}
     last = taken(four)
