@@ -36,8 +36,8 @@ check: build     ## Lint, types, unit tests and laws, without a server: the loop
 	@echo "make test: whole experiments, real servers, and more examples of the laws"
 
 test:            ## The whole check
-	$(MAKE) --jobs=3 --output-sync=target compile-rust build lint-python
-	$(MAKE) --jobs=2 --output-sync=target test-rust compile-tests  # which leaves the Rust tests a CPU
+	$(MAKE) --jobs=3 --output-sync=target compile-rust build
+	$(MAKE) --jobs=2 --output-sync=target test-rust compile-tests lint-python  # the Rust tests have a CPU
 	$(MAKE) test-python
 
 build: $(VENV)/.built $(AGENT)$(HERE)  ## Virtual environment, locked dependencies, the Rust core, the agent for other hosts
