@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.autovacuum import without_autovacuum
 from tests.contract import loads
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.contract.pooled import cell_of, measured
@@ -271,7 +272,7 @@ def test_counters_of_a_load_are_those_of_its_calls(any_dsn: str) -> None:
     """Before 18 the server hears of all calls, those before the barrier among them, when the session ends."""
     lio = loads.workload("lio")
     params = loads.defaults(lio, blocks=256)
-    with closing(PostgresServer(any_dsn)) as server:
+    with without_autovacuum(any_dsn), closing(PostgresServer(any_dsn)) as server:
         server.prepare(lio, params, 2)
         calibration = server.calibrate(lio, params, 20_000_000, "test")
         cell = cell_of(lio, Pool(2, "", 2, "prepared"), 1.5, params=params)
@@ -279,4 +280,4 @@ def test_counters_of_a_load_are_those_of_its_calls(any_dsn: str) -> None:
     cut = window.cut([made])
     found = cross_check(cut, ledger(cut)).filter(source="engine counters")
     verdicts = dict(found.select("quantity", "verdict").rows())
-    assert verdicts["logical_reads"] == "agrees" and verdicts["db_time"] != "differs"
+    assert verdicts["logical_reads"] == "agrees" and verdicts["db_time"] != "differs", str(found.to_dicts())

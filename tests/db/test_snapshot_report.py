@@ -21,6 +21,7 @@ from dbdyno.model.interval import ALL
 from dbdyno.model.snapshot import Snapshot
 from dbdyno.present import snapshots as presenting
 from dbdyno.present.media import html, text
+from tests.autovacuum import without_autovacuum
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.db
@@ -38,16 +39,12 @@ create table customer (id int primary key, state int) with (autovacuum_enabled =
 @pytest.fixture
 def four(any_dsn: str) -> Iterator[str]:
     """A server with the four databases, and no vacuum of its own."""
-    with psycopg.connect(any_dsn, autocommit=True) as admin:
-        admin.execute("alter system set autovacuum = off")
-        admin.execute("select pg_reload_conf()")
+    with without_autovacuum(any_dsn), psycopg.connect(any_dsn, autocommit=True) as admin:
         for name in NAMES:
             admin.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
         yield any_dsn
         for name in NAMES:
             admin.execute(sql.SQL("drop database {}").format(sql.Identifier(name)))
-        admin.execute("alter system reset autovacuum")
-        admin.execute("select pg_reload_conf()")
 
 
 def alone(dsn: str, name: str) -> None:

@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 from dbdyno.account.snapshots import interval
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.snapshot import Snapshot, SnapshotInfo
+from tests.autovacuum import without_autovacuum
 from tests.db.pgbench import program
 from tests.waiting import eventually
 
@@ -120,16 +121,6 @@ def texts_of(*snapshots: Snapshot) -> dict[int, str]:
     return {i: text for s in snapshots for i, text in s.texts.iter_rows()}
 
 
-@contextmanager
-def without_autovacuum(dsn: str) -> Iterator[None]:
-    """Whose workers commit, too, and change catalogs."""
-    do(dsn, "alter system set autovacuum = off", "select pg_reload_conf()")
-    try:
-        yield
-    finally:
-        do(dsn, "alter system reset autovacuum", "select pg_reload_conf()")
-
-
 @pytest.fixture
 def truth(any_dsn: str) -> Iterator[str]:
     """A database that no autovacuum looks at, on a server of each version."""
@@ -213,20 +204,6 @@ def check_statements(first: Snapshot, last: Snapshot) -> None:
     assert not [text for text in texts.values() if "dbdyno" in text]
 
 
-@pytest.fixture
-def unattended(any_dsn: str) -> Iterator[None]:
-    """No autovacuum, whose visit to a database is a commit there."""
-    at_work = "select 1 from pg_stat_activity where backend_type = 'autovacuum worker'"
-    with psycopg.connect(any_dsn, autocommit=True) as admin:
-        admin.execute("alter system set autovacuum = off")
-        admin.execute("select pg_reload_conf()")
-        eventually(lambda: not admin.execute(at_work).fetchall())
-        yield
-        admin.execute("alter system reset autovacuum")
-        admin.execute("select pg_reload_conf()")
-
-
-@pytest.mark.usefixtures("unattended")
 def test_transactions_of_pgbench_are_the_commits_less_dbdynos_own(truth: str, tmp_path: Path) -> None:
     script = tmp_path / "one.sql"
     script.write_text("begin;\nselect n from quiet where id = 5;\nend;\n")
