@@ -83,12 +83,6 @@ def close(cpu: float | None, cell: RawCell, *, read: bool = False) -> None:
     assert cpu is not None and low - slack <= cpu <= high + slack
 
 
-def run_queue_is_known(found: dict[str, float | None], cell: RawCell) -> None:
-    """Unless those that nobody met (on a busy machine) took too much CPU time to leave theirs out."""
-    missed = ledger(cell, "brief").get("run") or 0
-    assert found["runq"] is not None or material(missed, found["run"]), str((missed, found))
-
-
 @needs_root
 @pytest.mark.parametrize("tier", TIERS)
 def test_lives_of_a_millisecond_are_counted_and_the_ledger_closes(tool: str, tier: str) -> None:
@@ -98,7 +92,7 @@ def test_lives_of_a_millisecond_are_counted_and_the_ledger_closes(tool: str, tie
     assert cell.tables["executions"].height > 20
     found = ledger(cell)
     close(found["run"], cell)
-    run_queue_is_known(found, cell)
+    assert found["runq"] is not None
     if tier != "trace" or status(cell, "scheduler trace") != "ok":
         assert found["unaccounted"] == pytest.approx(0, abs=0.1)
 
@@ -113,7 +107,8 @@ def test_children_that_nobody_met_are_found_by_their_statistics_at_exit(tool: st
     assert children.height > 2 * executions.len()
     found = ledger(cell)
     close(found["run"], cell)
-    run_queue_is_known(found, cell)
+    missed = ledger(cell, "brief").get("run") or 0  # on a busy machine there are some
+    assert found["runq"] is not None or material(missed, found["run"]), str((missed, found))
 
 
 @needs_root
