@@ -38,7 +38,7 @@ class Found(NamedTuple):
 @pytest.fixture(scope="module")
 def all_of_them(server_home: Path) -> Iterator[Found]:  # noqa: ARG001
     done = subprocess.run(
-        [sys.executable, "-m", "dbdyno", "selftest", *CASES, "--measure", "2s", "--json"],
+        [sys.executable, "-m", "dbdyno", "selftest", *CASES, "--measure", "1s", "--json"],
         capture_output=True,
         text=True,
         timeout=300,

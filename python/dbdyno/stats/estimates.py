@@ -196,17 +196,28 @@ def interval(share: pl.Series, n: pl.Series) -> tuple[pl.Series, pl.Series]:
     Cai and DasGupta (Interval estimation for a binomial proportion, Statistical Science 16, 2001, 4.1.1).
     Effective numbers are no integers: between those of whole hits it is linear.
     """
-    import numpy as np
     import polars as pl
 
-    with np.errstate(all="ignore"):
-        p, size = share.cast(pl.Float64).to_numpy().clip(0.0, 1.0), n.cast(pl.Float64).to_numpy()
-        low, high = (end.clip(0.0, 1.0) for end in _wilson(p, size))
-        least, most = _rare(p * size) / size, 1 - _rare((1 - p) * size) / size
-        low = np.where(p * size <= 3, np.fmin(low, least), low)
-        high = np.where((1 - p) * size <= 3, np.fmax(high, most), high)
+    ends = interval_ends(share.cast(pl.Float64).to_numpy(), n.cast(pl.Float64).to_numpy())
+    low, high = (pl.Series(end) for end in ends)
+    if not share.null_count() and not n.null_count():
+        return low, high
     unknown = share.is_null() | n.is_null()
-    return pl.Series(low).set(unknown, None), pl.Series(high).set(unknown, None)
+    return low.set(unknown, None), high.set(unknown, None)
+
+
+def interval_ends(share: np.ndarray[Any, Any], n: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    """Both ends of :func:`interval`; NaN where the share or ``n`` is."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        p = share.clip(0.0, 1.0)
+        low, high = (end.clip(0.0, 1.0) for end in _wilson(p, n))
+        least, most = _rare(p * n) / n, 1 - _rare((1 - p) * n) / n
+        return [
+            np.where(p * n <= 3, np.fmin(low, least), low),
+            np.where((1 - p) * n <= 3, np.fmax(high, most), high),
+        ]
 
 
 def _rare(hits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -12,7 +12,7 @@ from dbdyno.account.ledger.groups import Groups
 from dbdyno.account.ledger.samples import LABEL
 from dbdyno.model.ledger_rows import ALL
 from dbdyno.model.source import TRACE
-from dbdyno.stats.estimates import interval, wilson
+from dbdyno.stats.estimates import interval, interval_ends, wilson
 
 
 def sums(
@@ -68,7 +68,7 @@ def _ends(found: pl.DataFrame) -> list[pl.Series]:
         variance = xx - 2 * p * xa + p * p * aa  # of a group of one task: not a number
         n_free = np.where(variance > 1e-12 * whole**2, p * (1 - p) * whole**2 / variance, least)
         n = np.fmax(np.fmin(n_free, whole**2 / yy), least)
-        low, high = (end.to_numpy() for end in interval(pl.Series(p), pl.Series(n)))
+        low, high = interval_ends(p, n)
         ends = {"p_low": np.fmin(low, p), "p_high": np.fmax(high, p), "p_unseen": wilson(0.0 * p, least)[1]}
     return [pl.Series(name, end) for name, end in ends.items()]
 
