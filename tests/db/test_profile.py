@@ -27,22 +27,29 @@ from tests.db.test_trace import sessions as sessions
 
 pytestmark = pytest.mark.db
 PROFILE = {"trace": "off", "profile": {"hz": 99.0}}
-ENOUGH, PATIENCE_S = 20, 30
+ENOUGH, FEW, PATIENCE_S = 20, 2, 30
 READ = "do $$ begin loop perform count(*) from pg_class a, pg_class b; end loop; end $$"
 """On a CPU, in the executor."""
+READ_AT_TIMES = READ.replace("end loop", "perform pg_sleep(0.03); end loop")
+"""The same for a fourth of its time: where its samples need not be many."""
 Tables = dict[str, pl.DataFrame]
 
 
-def profiled(spec: dict[str, Any], enough: int = ENOUGH) -> tuple[tuple[str, str], Tables]:
-    """Status of the profile, and tables with at least so many samples, if there are any to be had."""
+def profiled(spec: dict[str, Any], enough: int = ENOUGH, *also: pl.Expr) -> tuple[tuple[str, str], Tables]:
+    """Status of the profile, and tables with at least so many samples, if there are any to be had.
+
+    ``also`` chooses samples of which there are a few, too, where samples carry wait events.
+    """
     watch = _core.Watch(json.dumps(spec))
     end = time.monotonic() + PATIENCE_S
     now = _core.now_ns()
     watch.start(now, now + PATIENCE_S * 10**9)
     status = watch.source_status()["CPU profile"]
+    wanted = () if "samples have no wait event" in status[1] else also
     while time.monotonic() < end and status[0] == "ok":
-        time.sleep(1.0)
-        if frames(watch)["profile_samples"].filter(role="session").height >= enough:
+        time.sleep(0.2)
+        mine = frames(watch)["profile_samples"].filter(role="session")
+        if mine.height >= enough and all(mine.filter(which).height >= FEW for which in wanted):
             break
     watch.stop()
     return watch.source_status()["CPU profile"], frames(watch)
@@ -51,7 +58,7 @@ def profiled(spec: dict[str, Any], enough: int = ENOUGH) -> tuple[tuple[str, str
 def test_samples_of_sessions_have_functions_and_end_at_main(old_and_new: Waiting) -> None:
     busy = old_and_new.doing(READ)
     idle = old_and_new.doing("select pg_sleep(100)")
-    (status, detail), tables = profiled(_spec(old_and_new, [busy, idle], **PROFILE))
+    (status, detail), tables = profiled(_spec(old_and_new, [busy, idle], **PROFILE), 5 * ENOUGH)
     if status != "ok":
         assert (status, bool(detail)) == ("not permitted", True)
         return
@@ -115,7 +122,8 @@ def test_samples_carry_the_wait_event_and_the_statement_of_their_moment(old_and_
         old_and_new.control.execute(f"set {setting} to on")
     busy, sleeper = old_and_new.doing(READ), old_and_new.doing(SLEEPS)
     spec = _spec(old_and_new, [busy, sleeper], profile={"hz": 499.0})
-    (status, detail), tables = profiled(spec, 6 * ENOUGH)
+    woken_up = pl.col("wait_event") == "PgSleep"
+    (status, detail), tables = profiled(spec, 6 * ENOUGH, woken_up)
     if status != "ok":
         return
     samples = tables["profile_samples"]
@@ -149,10 +157,13 @@ def shares_agree(tables: Tables, pid: int, sleeping: pl.DataFrame) -> None:
 
 
 def test_a_read_from_the_page_cache_is_on_a_cpu_under_its_wait_event(old_and_new: Waiting) -> None:
-    """A table larger than the server's cache is read again and again: its CPU time in pread has the event."""
+    """A table is read again and again, and its CPU time in pread has the event.
+
+    It is larger than a fourth of the server's cache, so that a scan reads it through a ring of a few buffers.
+    """
     run = old_and_new.control.execute
     run("drop table if exists read_again")
-    run("create unlogged table read_again as select g, repeat('x', 900) x from generate_series(1, 300000) g")
+    run("create unlogged table read_again as select g, repeat('x', 900) x from generate_series(1, 60000) g")
     run("vacuum read_again")
     row = run("show server_version_num").fetchone()
     assert row is not None
@@ -198,7 +209,7 @@ def test_samples_of_two_statements_have_their_ids(sessions: Waiting) -> None:
 
 
 def test_a_profile_ends_at_its_time(sessions: Waiting) -> None:
-    busy = sessions.doing(SPIN)
+    busy = sessions.doing(READ_AT_TIMES)
     until = _core.now_ns() + 500_000_000
     spec = _spec(sessions, [busy], trace="off", profile={"hz": 99.0, "until_ns": until})
     watch = _core.Watch(json.dumps(spec))
@@ -215,8 +226,12 @@ from dbdyno import _core
 from dbdyno.observe import frames
 watch = _core.Watch(sys.stdin.read())
 now = _core.now_ns()
-watch.start(now, now + 10**9)
-time.sleep(3)
+end = now + 30 * 10**9
+watch.start(now, end)
+while watch.source_status()["CPU profile"][0] == "ok" and _core.now_ns() < end:
+    time.sleep(0.2)
+    if frames(watch)["profile_samples"].filter(role="session").height >= 20:
+        break
 watch.stop()
 found = frames(watch)
 told = found["profile_frames"].select("kind", "module", "function").rows()
@@ -241,7 +256,7 @@ def _told(command: list[str], spec: dict[str, Any]) -> dict[str, Any]:
 
 @needs_root
 def test_without_rights_it_says_how_to_get_them_and_with_some_what_is_missing(sessions: Waiting) -> None:
-    spec = _spec(sessions, [sessions.doing(READ)], **PROFILE)
+    spec = _spec(sessions, [sessions.doing(READ_AT_TIMES)], **PROFILE)
     told = _as_nobody(spec)
     if int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) > 0:
         assert told["status"][0] == "not permitted"
@@ -281,7 +296,7 @@ def test_where_a_filter_forbids_a_call_that_is_said(sessions: Waiting, forbidden
     numbers = NUMBERS.get(os.uname().machine)
     if numbers is None:
         pytest.skip("numbers of system calls are not known here")
-    spec = _spec(sessions, [sessions.doing(READ)], **PROFILE)
+    spec = _spec(sessions, [sessions.doing(READ_AT_TIMES)], **PROFILE)
     command = [sys.executable, "-c", FORBID + AS_SOMEBODY, str(numbers[forbidden])]
     told = _told(command, spec)
     if forbidden == "perf_event_open" or told["status"][0] != "ok":
