@@ -19,6 +19,7 @@ workload = "order-entry"
 sessions = "1"
 measure = "1s"
 settle = "100ms"
+think = "3ms"
 memory = false
 snapshots = false
 order = "ladder"
@@ -78,7 +79,7 @@ def test_ours_is_constant_and_a_range_without_a_limit_grows(bench: Bench, own: s
 
 def test_work_of_a_transaction_is_what_the_server_counted(bench: Bench, own: str) -> None:
     bench.ask("select pg_stat_statements_reset()", own)
-    words = ("mode=unbounded", "--sessions", "1", *QUICK, "--dsn", own, "--json")
+    words = ("mode=unbounded", "--sessions", "1", "--think", "3ms", *QUICK, "--dsn", own, "--json")
     done = bench.here("run", "order-entry", *words)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

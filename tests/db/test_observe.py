@@ -275,7 +275,11 @@ def test_not_a_server_at_the_other_end(bench: Bench) -> None:
 
 def test_the_live_view_and_its_keys(bench: Bench, tmp_path: Path) -> None:
     argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "2s", "--refresh", "0.5"]
-    with sleepers(bench, tmp_path, 2), load(bench.dsn, "-S", "-c", "1"), terminal(argv, bench.env) as screen:
+    with (
+        sleepers(bench, tmp_path, 2),
+        load(bench.dsn, "-S", "-c", "1", "-R", "100"),
+        terminal(argv, bench.env) as screen,
+    ):
         screen.until(lambda text: text.count("pgbench") >= 3 and "Timeout/PgSleep" in text)
         screen.until(lambda text: "sorted by DB time" in text)
         asleep = screen.until(lambda text: _pids(text) and "1 window stored" in text)
@@ -308,7 +312,7 @@ def test_the_live_view_and_its_keys(bench: Bench, tmp_path: Path) -> None:
 
 def test_q_ends_and_says_that_it_is_saving(bench: Bench) -> None:
     argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "3s", "--refresh", "0.5"]
-    with load(bench.dsn, "-S", "-c", "1"), terminal(argv, bench.env) as screen:
+    with load(bench.dsn, "-S", "-c", "1", "-R", "100"), terminal(argv, bench.env) as screen:
         screen.until(lambda text: "1 window stored" in text)
         screen.press("q")
         screen.until(lambda text: "saving" in text)

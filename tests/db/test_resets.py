@@ -122,7 +122,9 @@ def own(dsn18: str) -> Iterator[str]:
 
 
 def measured(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
-    done = bench.here("run", *words, *SHORT, "--no-memory", "--no-observe", "--dsn", dsn, "--json")
+    done = bench.here(
+        "run", *words, *SHORT, "--think", "3ms", "--no-memory", "--no-observe", "--dsn", dsn, "--json"
+    )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -157,7 +159,7 @@ def test_measurements_begin_with_the_same_data_and_record_what_they_left(bench: 
 def test_tables_of_others_are_left_alone(bench: Bench, own: str, tmp_path: Path) -> None:
     script = tmp_path / "mine.sql"
     script.write_text("update mine set n = n + 1;\n")
-    asked_for = (*QUICK, "--no-observe", "--sessions", "1", "--dsn", own)
+    asked_for = (*QUICK, "--think", "3ms", "--no-observe", "--sessions", "1", "--dsn", own)
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("create table mine as select 1 as n")
         done = bench.here("run", "-f", str(script), "--reset", "each", *asked_for)
@@ -183,7 +185,7 @@ def test_who_is_not_the_owner_resets_nothing(bench: Bench, own: str) -> None:
         connection.execute("grant all on all tables in schema resets to guest")
         try:
             guest = make_conninfo(own, user="guest")
-            short = (*QUICK, "--no-observe", "--sessions", "1", "--dsn", guest)
+            short = (*QUICK, "--think", "3ms", "--no-observe", "--sessions", "1", "--dsn", guest)
             refused = bench.here("run", "-N", "--reset", "each", *short)
             assert refused.returncode == 2 and "belong to" in refused.stderr, refused.stderr
             done = bench.here("run", "-N", *short)
