@@ -29,6 +29,8 @@ PROGRAM = str(Path(sys.executable).parent / "dbdyno")
 SHORT = ("--measure", "1s", "--settle", "100ms")
 QUICK = (*SHORT, "--no-memory", "--no-snapshots")
 """Where the test is about something else: they take 0.75 s of each measurement."""
+LIGHT = ("--think", "3ms")
+"""Where the test is not about CPU time: leaves the CPUs to the tests beside it."""
 
 
 @dataclass

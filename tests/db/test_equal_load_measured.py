@@ -11,7 +11,7 @@ import pytest
 
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.plan import PlannedScript
-from tests.db.conftest import QUICK, Bench
+from tests.db.conftest import LIGHT, QUICK, Bench
 
 pytestmark = pytest.mark.db
 RECIPE = """
@@ -79,7 +79,7 @@ def test_ours_is_constant_and_a_range_without_a_limit_grows(bench: Bench, own: s
 
 def test_work_of_a_transaction_is_what_the_server_counted(bench: Bench, own: str) -> None:
     bench.ask("select pg_stat_statements_reset()", own)
-    words = ("mode=unbounded", "--sessions", "1", "--think", "3ms", *QUICK, "--dsn", own, "--json")
+    words = ("mode=unbounded", "--sessions", "1", *QUICK, *LIGHT, "--dsn", own, "--json")
     done = bench.here("run", "order-entry", *words)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

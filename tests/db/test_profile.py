@@ -220,23 +220,23 @@ def test_a_profile_ends_at_its_time(sessions: Waiting) -> None:
     assert found.filter(pl.col("t_ns") > until + 400_000_000).is_empty()
 
 
-AS_SOMEBODY = """
+AS_SOMEBODY = f"""
 import json, sys, time
 from dbdyno import _core
 from dbdyno.observe import frames
 watch = _core.Watch(sys.stdin.read())
 now = _core.now_ns()
-end = now + 30 * 10**9
+end = now + {PATIENCE_S} * 10**9
 watch.start(now, end)
 while watch.source_status()["CPU profile"][0] == "ok" and _core.now_ns() < end:
     time.sleep(0.2)
-    if frames(watch)["profile_samples"].filter(role="session").height >= 20:
+    if frames(watch)["profile_samples"].filter(role="session").height >= {ENOUGH}:
         break
 watch.stop()
 found = frames(watch)
 told = found["profile_frames"].select("kind", "module", "function").rows()
 labels = found["profile_samples"]["label_status"].unique().to_list()
-print(json.dumps({"status": watch.source_status()["CPU profile"], "frames": told, "labels": labels}))
+print(json.dumps({{"status": watch.source_status()["CPU profile"], "frames": told, "labels": labels}}))
 """
 
 

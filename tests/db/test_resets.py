@@ -16,7 +16,7 @@ from dbdyno.drive import Interrupt
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.errors import DbdynoError, Interrupted, TargetError
 from dbdyno.model.resetting import Cache
-from tests.db.conftest import QUICK, SHORT, Bench, own_schema
+from tests.db.conftest import LIGHT, QUICK, SHORT, Bench, own_schema
 from tests.db.test_workload_tables import looked_at, prepared, schema  # noqa: F401
 
 pytestmark = pytest.mark.db
@@ -122,9 +122,7 @@ def own(dsn18: str) -> Iterator[str]:
 
 
 def measured(bench: Bench, dsn: str, *words: str) -> dict[str, Any]:
-    done = bench.here(
-        "run", *words, *SHORT, "--think", "3ms", "--no-memory", "--no-observe", "--dsn", dsn, "--json"
-    )
+    done = bench.here("run", *words, *SHORT, *LIGHT, "--no-memory", "--no-observe", "--dsn", dsn, "--json")
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -159,7 +157,7 @@ def test_measurements_begin_with_the_same_data_and_record_what_they_left(bench: 
 def test_tables_of_others_are_left_alone(bench: Bench, own: str, tmp_path: Path) -> None:
     script = tmp_path / "mine.sql"
     script.write_text("update mine set n = n + 1;\n")
-    asked_for = (*QUICK, "--think", "3ms", "--no-observe", "--sessions", "1", "--dsn", own)
+    asked_for = (*QUICK, *LIGHT, "--no-observe", "--sessions", "1", "--dsn", own)
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("create table mine as select 1 as n")
         done = bench.here("run", "-f", str(script), "--reset", "each", *asked_for)
@@ -185,7 +183,7 @@ def test_who_is_not_the_owner_resets_nothing(bench: Bench, own: str) -> None:
         connection.execute("grant all on all tables in schema resets to guest")
         try:
             guest = make_conninfo(own, user="guest")
-            short = (*QUICK, "--think", "3ms", "--no-observe", "--sessions", "1", "--dsn", guest)
+            short = (*QUICK, *LIGHT, "--no-observe", "--sessions", "1", "--dsn", guest)
             refused = bench.here("run", "-N", "--reset", "each", *short)
             assert refused.returncode == 2 and "belong to" in refused.stderr, refused.stderr
             done = bench.here("run", "-N", *short)

@@ -20,7 +20,7 @@ from dbdyno.engines.postgres.statements import Statements
 from dbdyno.model.data_sources.statements import active
 from tests.conftest import Servers
 from tests.contract.plain_server import PlainServer, plain_server
-from tests.db.conftest import QUICK, Bench, eventually
+from tests.db.conftest import LIGHT, QUICK, Bench, eventually
 from tests.db.pgbench import program
 
 pytestmark = pytest.mark.db
@@ -64,7 +64,7 @@ def found(tables: dict[str, pl.DataFrame], part: str) -> pl.DataFrame:
 def test_a_known_script_comes_out_exactly(at: Bench, tmp_path: Path) -> None:
     script = tmp_path / "known.sql"
     script.write_text(f"{SCAN};\n{INSERT};\n")
-    words = ("--sessions", "1,3", *QUICK, "--think", "3ms")
+    words = ("--sessions", "1,3", *QUICK, *LIGHT)
     done = at.here("run", "--script", str(script), "--dsn", at.dsn, *words)
     assert done.returncode == 0, done.stderr
     tables = exported(at, tmp_path)

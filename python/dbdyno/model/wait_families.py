@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import lru_cache, reduce
+from functools import reduce
 
 import polars as pl
 from pydantic import RootModel
@@ -50,7 +50,15 @@ class WaitFamilies(RootModel[dict[str, Family]]):
 
     def among(self, *families: Family) -> pl.Expr:
         """Whether a row's ``wait_class`` and ``wait_event`` are of one of these; false without a class."""
-        return _among(tuple(self.root.items()), families)
+        wait_class, wait_event = pl.col("wait_class"), pl.col("wait_event")
+        whole = [name for name, family in self.root.items() if "/" not in name and family in families]
+        found = wait_class.is_in(whole)
+        for name, family in self.root.items():
+            of, _, event = name.partition("/")
+            if event and (of in whole) != (family in families):
+                one = ((wait_class == of) & (wait_event == event)).fill_null(False)
+                found = found & ~one if of in whole else found | one
+        return found.fill_null(False)
 
     def hue(self, wait_class: str) -> str:
         """What a class is coloured as: its family, for the first class of it; further ones are themselves."""
@@ -64,20 +72,6 @@ class WaitFamilies(RootModel[dict[str, Family]]):
         return rows(
             TABLE, [{"wait_class": c, "wait_event": e or None, "family": str(f)} for c, _, e, f in labels]
         )
-
-
-@lru_cache(maxsize=64)
-def _among(root: tuple[tuple[str, Family], ...], families: tuple[Family, ...]) -> pl.Expr:
-    """The same for each of a run's cells."""
-    wait_class, wait_event = pl.col("wait_class"), pl.col("wait_event")
-    whole = [name for name, family in root if "/" not in name and family in families]
-    found = wait_class.is_in(whole)
-    for name, family in root:
-        of, _, event = name.partition("/")
-        if event and (of in whole) != (family in families):
-            one = ((wait_class == of) & (wait_event == event)).fill_null(False)
-            found = found & ~one if of in whole else found | one
-    return found.fill_null(False)
 
 
 def merged(maps: Iterable[WaitFamilies]) -> WaitFamilies:
