@@ -150,7 +150,7 @@ def _per(rows: pl.DataFrame, mine: Tables, wall_s: float) -> pl.DataFrame:
     counted = mine["cut_statements"].filter("toplevel").with_columns(calls=pl.col("calls") / longer)
     calls = counted.group_by("query_id").agg(pl.col("calls").sum())
     rates = mine["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == "work_per_s"))
-    work = float(rates["value"].drop_nulls().sum()) * wall_s
+    work = float(rates["value"].sum()) * wall_s
     seconds = pl.col("seconds")
     made = rows.join(calls.drop_nulls(), on="query_id", how="left", maintain_order="left")
     return made.with_columns(

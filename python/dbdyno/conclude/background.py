@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.conclude.case import Case, Row, at, ids, known_sum, listed, of_cell
+from dbdyno.conclude.case import Case, Row, at, ids, known_aas, listed, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.number_format import load
 from dbdyno.model.claim import Claim
@@ -51,10 +51,10 @@ def _io(case: Case, cell: str) -> dict[str, Any]:
     families, kinds = families_of(case.tables), case.environment.server.helpers
     rows = case.accounts(cell, "helper").filter(named("who", Helper.IO, kinds))
     delays = account_rows(case.table("ledger", cell), "block_io", scope="helper")
-    delay = known_sum(delays.filter(named("who", Helper.IO, kinds)))
+    delay = known_aas(delays.filter(named("who", Helper.IO, kinds)))
     asleep = case.accounts(cell).filter(pl.col("account") == "sleep").drop_nulls("aas")
     return {
-        "used": known_sum(rows.filter(pl.col("account") == "run")) or 0.0,
+        "used": known_aas(rows.filter(pl.col("account") == "run")) or 0.0,
         "waited": sum(a for d, a in asleep.select("detail", "aas").rows() if families.of(d) in STORAGE),
         "device": "unknown (delay accounting is off)" if delay is None else f"{significant(delay)} s/s",
     }
@@ -114,7 +114,7 @@ def _begun(case: Case, cell: str) -> tuple[int, float | None]:
     levels = case.levels(cell, "engine")
     counted = levels.filter(pl.col("key").str.starts_with(CHECKPOINTS) & (pl.col("delta") > 0))
     mine = named("who", Helper.CHECKPOINT, kinds) & (pl.col("account") == "run")
-    return int(counted["delta"].sum()), known_sum(case.accounts(cell, "helper").filter(mine))
+    return int(counted["delta"].sum()), known_aas(case.accounts(cell, "helper").filter(mine))
 
 
 def resets(case: Case) -> Iterator[Claim]:
@@ -220,4 +220,4 @@ def _size(case: Case, cell: str) -> str:
 def _own(case: Case, cell: str) -> dict[str, float]:
     """CPU and run queue of the pooler's process, seconds per second."""
     mine = case.accounts(cell, "beside").filter(pl.col("who") == "pooler")
-    return {a: known_sum(mine.filter(pl.col("account") == a)) or 0.0 for a in ("run", "runq")}
+    return {a: known_aas(mine.filter(pl.col("account") == a)) or 0.0 for a in ("run", "runq")}

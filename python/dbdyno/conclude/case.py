@@ -26,7 +26,7 @@ from dbdyno.model.analyses import Ladder
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import ALL, account_rows, top_level
 from dbdyno.model.session_time import UNLABELLED, hidden, is_limit
-from dbdyno.model.tables import ByCell, empty
+from dbdyno.model.tables import ByCell, empty, known_sum
 
 if TYPE_CHECKING:
     from dbdyno.model.environment import Environment
@@ -119,6 +119,10 @@ class Case:
     """Tables of a cell that are not among ``tables``; what is in ``facts`` needs none."""
 
     @cached_property
+    def _accounts(self) -> dict[tuple[str, str], pl.DataFrame]:
+        return {}
+
+    @cached_property
     def _memos(self) -> dict[str, list[Row]]:
         return {}
 
@@ -205,8 +209,11 @@ class Case:
 
     def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
         """The ledger's rows of a cell's rung, without parts of others; with scope ``memo`` its memos."""
-        rung = pl.col("who") == "rung" if scope == "memo" else ALL
-        return top_level(self._rows("ledger", cell), (pl.col("scope") == scope) & rung)
+        if (cell, scope) not in self._accounts:
+            rung = pl.col("who") == "rung" if scope == "memo" else ALL
+            mine = (pl.col("scope") == scope) & rung
+            self._accounts[cell, scope] = top_level(self._rows("ledger", cell), mine)
+        return self._accounts[cell, scope]
 
     def memo(self, cell: str, account: str) -> list[Row]:
         """Known memos of the rung under that account: for questions about a cell, which keep less of them."""
@@ -223,12 +230,12 @@ class Case:
     @of_cell
     def aas(self, cell: str, *accounts: str, scope: str = "rung") -> float:
         """Sum of the known rows under these accounts."""
-        return known_sum(account_rows(self._rows("ledger", cell), *accounts, scope=scope)) or 0.0
+        return known_aas(account_rows(self._rows("ledger", cell), *accounts, scope=scope)) or 0.0
 
     @of_cell
     def known(self, cell: str, account: str) -> float | None:
         """Sum of the rung's known rows of an account; None: there are none."""
-        return known_sum(account_rows(self._rows("ledger", cell), account))
+        return known_aas(account_rows(self._rows("ledger", cell), account))
 
     @of_cell
     def served(self, cell: str) -> float:
@@ -309,7 +316,6 @@ def many(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def known_sum(rows: pl.DataFrame) -> float | None:
-    """Sum of the known seconds per second (``aas``) of the ledger's rows; ``None``: none is known."""
-    values = rows["aas"].drop_nulls()
-    return float(values.sum()) if len(values) else None
+def known_aas(rows: pl.DataFrame) -> float | None:
+    """Sum of the known seconds per second of the ledger's rows; ``None``: none is known."""
+    return known_sum(rows["aas"])

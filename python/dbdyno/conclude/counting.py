@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.conclude.case import Case, Row, at, ids, known_sum, listed, of_cell
+from dbdyno.conclude.case import Case, Row, at, ids, known_aas, listed, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.criteria import writes_as_planned
 from dbdyno.model.claim import Claim, Estimate
@@ -261,7 +261,7 @@ def os_cached(case: Case) -> Iterator[Claim]:
 def _block_io(case: Case, cell: str) -> float | None:
     """Seconds per second of sessions and helpers; ``None`` where delay accounting is off."""
     mine = (pl.col("account") == "block_io") & pl.col("scope").is_in(["rung", "helper"])
-    return known_sum(case.table("ledger", cell).filter(mine))
+    return known_aas(case.table("ledger", cell).filter(mine))
 
 
 @of_cell

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.conclude.case import SESSION_LEDGER, Case, Row, at, ids, known_sum, listed, many, of_cell
+from dbdyno.conclude.case import SESSION_LEDGER, Case, Row, at, ids, known_aas, listed, many, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.brief import STATUS, met
 from dbdyno.model.claim import Claim, Estimate, Severity
@@ -58,7 +58,7 @@ def unseen(case: Case, cell: Row) -> int | None:
 
 @of_cell
 def _cpu(case: Case, cell: Row) -> float | None:
-    return known_sum(case.accounts(cell["cell"], "brief").filter(pl.col("account") == "run"))
+    return known_aas(case.accounts(cell["cell"], "brief").filter(pl.col("account") == "run"))
 
 
 @of_cell

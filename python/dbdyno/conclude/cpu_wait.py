@@ -11,7 +11,7 @@ import polars as pl
 
 from dbdyno.conclude import ladders
 from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.case import OF_MEMO, SESSION_LEDGER, Case, Row, at, ids, known_sum, of_cell
+from dbdyno.conclude.case import OF_MEMO, SESSION_LEDGER, Case, Row, at, ids, known_aas, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.criteria import CPU_WAIT, begins, waiting
 from dbdyno.conclude.ladders import Measured, cells_of, machine_of
@@ -254,7 +254,7 @@ def throttled(case: Case) -> Iterator[Claim]:
     ledger = case.table("ledger", cell["cell"])
     bracket = account_rows(ledger, "runq.throttled_bracket").drop_nulls("low")
     low, high = (float(bracket[c][0]) if bracket.height else None for c in ("low", "high"))
-    exact = known_sum(account_rows(ledger, "runq.throttled"))
+    exact = known_aas(account_rows(ledger, "runq.throttled"))
     parts = ["bracket"] if low is not None and high is not None else []
     if exact is not None:
         low, high, parts = exact, exact, ["exact"]

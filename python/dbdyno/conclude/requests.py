@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from dbdyno.conclude.case import Case, Row, ids, known_sum, of_cell
+from dbdyno.conclude.case import Case, Row, ids, known_aas, of_cell
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import account_rows
@@ -47,11 +47,11 @@ def _call(case: Case, cell: str) -> _Call | None:
     ledger = case.table("ledger", cell)
     parts = []
     for account in ("run.user", "run.system"):
-        own = known_sum(account_rows(ledger, account))
+        own = known_aas(account_rows(ledger, account))
         helpers = account_rows(ledger, account, scope="helper").filter(named("who", Helper.IO, kinds))
         if own is None:
             return None
-        parts.append((own + (known_sum(helpers) or 0.0)) / rate)
+        parts.append((own + (known_aas(helpers) or 0.0)) / rate)
     return _Call(requests, *parts)
 
 

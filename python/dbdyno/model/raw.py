@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
@@ -69,8 +69,7 @@ class RawCell:
         return self.meta.cell.id
 
     @cached_property
-    def held(self) -> dict[Callable[[RawCell], Any], Any]:
-        """What :func:`once_a_cell` has kept."""
+    def held(self) -> dict[Callable[..., Any], Any]:
         return {}
 
     def scan(self, table: str) -> pl.LazyFrame:
@@ -115,14 +114,23 @@ class RawCell:
 _T = TypeVar("_T")
 
 
-def once_a_cell(cut: Callable[[RawCell], _T]) -> Callable[[RawCell], _T]:
-    """``cut``, worked out once for each cell and held as long as that is."""
+class Holding(Protocol):
+    @property
+    def held(self) -> dict[Callable[..., Any], Any]:
+        """What :func:`once_each` has kept."""
 
-    @wraps(cut)
-    def held(cell: RawCell) -> _T:
-        if cut not in cell.held:
-            cell.held[cut] = cut(cell)
-        known: _T = cell.held[cut]
+
+_H = TypeVar("_H", bound=Holding)
+
+
+def once_each(made: Callable[[_H], _T]) -> Callable[[_H], _T]:
+    """``made``, worked out once for each cell, or what else it is of, and held as long as that is."""
+
+    @wraps(made)
+    def held(of: _H) -> _T:
+        if made not in of.held:
+            of.held[made] = made(of)
+        known: _T = of.held[made]
         return known
 
     return held

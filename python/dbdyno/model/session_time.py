@@ -18,7 +18,7 @@ import polars as pl
 from dbdyno.model.brief import STATUS, material
 from dbdyno.model.ledger_rows import account_rows, queue_labels, top_level
 from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.model.tables import ByCell, Tables, rows
+from dbdyno.model.tables import ByCell, Tables, known_sum, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import Family, WaitFamilies, families_of
 
@@ -121,14 +121,19 @@ def account(ledger: pl.DataFrame, name: str) -> Time:
     mine = account_rows(ledger, name)
     if mine.is_empty():
         return Time(None, "off", "")
-    known = mine["aas"].drop_nulls()
-    return Time(float(known.sum()) if len(known) else None, str(mine["status"][0]), str(mine["source"][0]))
+    return Time(known_sum(mine["aas"]), str(mine["status"][0]), str(mine["source"][0]))
+
+
+_HIDDEN = (
+    (pl.col("scope") == "rung")
+    & pl.col("account").is_in(["sleep", "client"])
+    & pl.col("status").str.contains(HIDDEN_STATUS, literal=True)
+).any()
 
 
 def hidden(ledger: pl.DataFrame) -> bool:
     """Whether sessions of a cell are hidden from our role: sums over all of them are unknown."""
-    rows = ledger.filter((pl.col("scope") == "rung") & pl.col("account").is_in(["sleep", "client"]))
-    return bool(rows["status"].str.contains(HIDDEN_STATUS).any())
+    return bool(ledger.select(_HIDDEN).item())
 
 
 def too_brief(ledger: pl.DataFrame) -> bool:
@@ -138,7 +143,7 @@ def too_brief(ledger: pl.DataFrame) -> bool:
         return True
     theirs = ledger.filter(pl.col("scope") == "brief")
     asleep = theirs.filter(pl.col("account") == "sleep")
-    if asleep.is_empty() or asleep["aas"].drop_nulls().len():
+    if asleep.is_empty() or known_sum(asleep["aas"]) is not None:
         return False
     unnamed = float(theirs.filter(pl.col("account") == "unaccounted")["aas"].sum())
     whole = unnamed + sum(account(ledger, name).aas or 0.0 for name in ("run", "runq", "sleep"))
@@ -187,7 +192,7 @@ def served(cell: Tables) -> Time:
     sampled = cell["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "client"))
     if hidden(cell["ledger"]):
         return Time(None, str(sampled["status"][0]), "ledger")
-    if not sampled["aas"].drop_nulls().len():
+    if known_sum(sampled["aas"]) is None:
         why = str(sampled["status"][0]) if sampled.height else "off"
         return Time(None, f"{why}: needs samples of the sessions", "ledger")
     total = sum(part.aas for name, part in found.items() if name != UNSEEN)

@@ -210,6 +210,11 @@ class ByCell:
         return {name: self.table(name, cell) for name in self._none}
 
 
+def known_sum(values: pl.Series) -> float | None:
+    """Sum of the known ones; ``None``: none is known."""
+    return float(values.sum()) if values.null_count() < len(values) else None
+
+
 # Quantiles of a table of buckets (columns ``low_ns``, ``high_ns``, ``count``).
 
 

@@ -47,14 +47,17 @@ def read_limited(path: Path, most_bytes: int = MOST_TEXT_BYTES, *, private: bool
         if private:
             check_private(os.fstat(descriptor), "it")
             check_private(path.parent.stat(), f"directory {path.parent}")
-        kind = stat.S_IFMT(os.fstat(descriptor).st_mode)
+        found = os.fstat(descriptor)
+        kind = stat.S_IFMT(found.st_mode)
         if kind == stat.S_IFIFO and str(path).startswith(_OPEN_PIPES):
             os.set_blocking(descriptor, True)
         elif kind != stat.S_IFREG:
             raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'no file')}, not a file")
-        elif os.fstat(descriptor).st_size > most_bytes:
+        elif found.st_size > most_bytes:
             raise _too_large(most_bytes)
-        content = file.read(most_bytes + 1)
+        content = file.read(found.st_size + 1)  # asked for the most, it makes room for that each time
+        if len(content) > found.st_size:  # a pipe, or it has grown
+            content += file.read(most_bytes + 1 - len(content))
     if len(content) > most_bytes:
         raise _too_large(most_bytes)
     return content

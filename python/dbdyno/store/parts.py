@@ -231,11 +231,21 @@ def conformed(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
 
     Raises :class:`StoreError` where it is no Parquet, or would not fit into memory.
     """
-    read = pl.scan_parquet(list[IO[bytes]](io.BytesIO(c) for c in contents), n_rows=_MOST_ROWS + 1)
-    rows = _guarded(finite(read))
-    if rows.height > _MOST_ROWS:
+    return all_conformed([(table, contents)])[0]
+
+
+def all_conformed(tables: Sequence[tuple[str, Sequence[bytes]]]) -> list[pl.DataFrame]:
+    """:func:`conformed` of several tables, which are read as one query."""
+    with _readable():
+        found = pl.collect_all([_read(contents) for _, contents in tables], engine="streaming")
+    if any(rows.height > _MOST_ROWS for rows in found):
         raise StoreError(f"a table of more than {_MOST_ROWS:,} rows, which are the most that are read")
-    return conform(table, rows)
+    return [conform(table, rows) for (table, _), rows in zip(tables, found, strict=True)]
+
+
+def _read(contents: Sequence[bytes]) -> pl.LazyFrame:
+    files = list[IO[bytes]](io.BytesIO(c) for c in contents)
+    return finite(pl.scan_parquet(files, n_rows=_MOST_ROWS + 1))
 
 
 def scanned(table: str, path: Path) -> pl.LazyFrame:
@@ -260,13 +270,16 @@ def _readable() -> Iterator[None]:
         raise StoreError(f"a table cannot be read: {error}") from error
 
 
+_FIGURES, _SOURCE = pl.selectors.float(), pl.selectors.by_name("source", require_all=False)
+_FINITE = (
+    pl.when(_FIGURES.abs() < files.MOST_NUMBER).then(_FIGURES).otherwise(None),
+    _SOURCE.str.replace_all(", raked", ", estimated", literal=True),
+)
+
+
 def finite(rows: pl.LazyFrame) -> pl.LazyFrame:
     """Without figures that are none; data sources by the names that they have now."""
-    figures, source = pl.selectors.float(), pl.selectors.by_name("source", require_all=False)
-    return rows.with_columns(
-        pl.when(figures.abs() < files.MOST_NUMBER).then(figures).otherwise(None),
-        source.str.replace_all(", raked", ", estimated", literal=True),
-    )
+    return rows.with_columns(*_FINITE)
 
 
 def _conforming(table: str, rows: pl.LazyFrame) -> pl.LazyFrame:

@@ -23,7 +23,7 @@ from dbdyno.model.results import RunInfo, RunStatus
 from dbdyno.model.tables import DERIVED, LABELS, RAW, conform, empty
 from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
-from dbdyno.store.parts import Derived, Parts, Stored, conformed, scanned
+from dbdyno.store.parts import Derived, Parts, Stored, all_conformed, conformed, scanned
 
 if TYPE_CHECKING:
     from dbdyno.model.results import Conclusions
@@ -232,10 +232,9 @@ def _written(table: str, rows: pl.DataFrame) -> bytes:
 def _tables(contents: Mapping[str, bytes], known: Mapping[str, str]) -> dict[str, pl.DataFrame]:
     """Half of a cell's tables have no rows: those are known by their bytes."""
     found = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
-    return {
-        t: empty(known[t]) if content == _without_rows(known[t]) else conformed(known[t], [content])
-        for t, content in found.items()
-    }
+    some = [t for t, content in found.items() if content != _without_rows(known[t])]
+    read = dict(zip(some, all_conformed([(known[t], [found[t]]) for t in some]), strict=True))
+    return {t: read.get(t, empty(known[t])) for t in found}
 
 
 def _read_model(path: Path, model: type[_M]) -> _M:

@@ -19,7 +19,7 @@ from dbdyno.account.ledger.margins import margins, with_stolen
 from dbdyno.account.ledger.samples import LABEL, Sampled, chosen, hidden, run_shares, sampled, with_states
 from dbdyno.model.column import CELL
 from dbdyno.model.source import TRACE
-from dbdyno.model.tables import Tables, conform
+from dbdyno.model.tables import Tables, conform, empty
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
 from dbdyno.stats.estimates import interval
 
@@ -37,27 +37,27 @@ class Moments:
     bunches: pl.DataFrame
     """``task``, ``bunch``, ``exact``."""
 
-    def of(self, measure: str, keys: Mapping[str, pl.Expr], *, exact: bool = True) -> Moments:
-        """With ``measure`` as ``y``, its squares as ``yy``, where it is above 0, by ``keys``. ``exact``
-        False: without tasks whose waits are traced."""
+    def of(self, measure: str, *, exact: bool = True) -> Moments:
+        """With ``measure`` as ``y``, its squares as ``yy``, where it is above 0. ``exact`` False: without
+        tasks whose waits are traced."""
         mine = self if exact else self.sampled
         if measure not in mine.measured:
-            some = tuple(rows.filter(pl.col(measure) > 0) for rows in (mine.by_task, mine.by_sample))
+            y, yy = pl.col(measure), pl.col(f"{measure}_2")
+            by_task, by_sample = (rows.filter(y > 0) for rows in (mine.by_task, mine.by_sample))
+            some = Moments(by_task.with_columns(y=y, yy=yy), by_sample.with_columns(y=y), mine.bunches)
             mine.measured[measure] = some
-        by_task, by_sample = mine.measured[measure]
-        y, yy = pl.col(measure), pl.col(f"{measure}_2")
-        by_task, by_sample = by_task.with_columns(y=y, yy=yy, **keys), by_sample.with_columns(y=y, **keys)
-        return Moments(by_task, by_sample, mine.bunches)
+        return mine.measured[measure]
 
     def each(self, measure: str, questions: Mapping[str, Mapping[str, pl.Expr]]) -> Moments:
-        """:meth:`of` for several ``questions``, whose names are in the column ``account``."""
-        parts = [self.of(measure, {"account": pl.lit(n), **keys}) for n, keys in questions.items()]
-        rows = (pl.concat(p.by_task for p in parts), pl.concat(p.by_sample for p in parts))
-        return Moments(*rows, self.bunches)
+        """:meth:`of` with further columns for several ``questions``, whose names are in the column
+        ``account``."""
+        of, more = self.of(measure), [{"account": pl.lit(n), **keys} for n, keys in questions.items()]
+        tasks, samples = (pl.concat(p.with_columns(**m) for m in more) for p in (of.by_task, of.by_sample))
+        return Moments(tasks, samples, self.bunches)
 
     @cached_property
-    def measured(self) -> dict[str, tuple[pl.DataFrame, ...]]:
-        """What :meth:`of` begins with, by measure."""
+    def measured(self) -> dict[str, Moments]:
+        """What :meth:`of` gave, by measure."""
         return {}
 
     @cached_property
@@ -208,6 +208,8 @@ def _binned(mine: pl.DataFrame, found: Sampled, cut: Tables) -> pl.DataFrame:
 def _served(found: Sampled, tasks: pl.DataFrame, cut: Tables) -> pl.DataFrame:
     """For observations: beside a load of our own the driver counts what was done."""
     observed = cut["windows"].join(cut["cell_sessions"], on="cell", how="anti").select(c.name for c in CELL)
+    if observed.is_empty():
+        return empty("served")
     asleep = families_of(cut).among(*AT_CLIENT) & (pl.col("kind") != "runnable")
     mine = found.totals.filter((pl.col("state") != "idle").fill_null(True) & ~asleep)
     sessions = tasks.filter(pl.col("role") == "session").join(observed, on="cell", how="semi")

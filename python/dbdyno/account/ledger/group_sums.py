@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
+from polars.dataframe.group_by import GroupBy
 
 from dbdyno.account.ledger.apportion import RUNS, Joint, Moments
 from dbdyno.account.ledger.groups import Groups
 from dbdyno.account.ledger.samples import LABEL
 from dbdyno.model.ledger_rows import ALL
+from dbdyno.model.raw import once_each
 from dbdyno.model.source import TRACE
 from dbdyno.stats.estimates import interval, interval_ends, wilson
+
+Keys = Mapping[str, pl.Expr]
+"""Columns to sum by, made of ``kind``, ``state``, ``wait_class``, ``wait_event``."""
+
+
+def _named(keys: Keys) -> Iterator[pl.Expr]:
+    return (value.alias(name) for name, value in keys.items())
 
 
 def sums(
     seen: Moments,
     groups: Groups,
-    keys: Sequence[str],
+    keys: Keys,
     more: Sequence[str] = (),
     apart: Sequence[str] = (),
 ) -> pl.DataFrame:
@@ -36,7 +45,7 @@ def sums(
     """
     rows = groups.members.join(seen.by_task, on="task", maintain_order="right")
     of, at = ["group", *apart], ["group", *apart, *keys]
-    found = rows.group_by(at, maintain_order=True).agg(
+    found = rows.group_by(*of, *_named(keys), maintain_order=True).agg(
         *(pl.col(m).sum() for m in more),
         pl.col("yy").sum(),
         value=pl.col("y").sum(),
@@ -45,19 +54,20 @@ def sums(
     if found.is_empty():
         ends = ("whole", "p_low", "p_high", "p_unseen")
         return found.drop("yy").with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
-    found = found.join(_crossed(groups.crowds, seen, of, at), on=at, how="left", nulls_equal=True)
+    found = found.join(_crossed(groups.crowds, seen, of, keys), on=at, how="left", nulls_equal=True)
     whole, yy, xa = (pl.col(n).sum().over(of) for n in ("value", "yy", "xa"))
     aa = pl.coalesce(pl.when(pl.col("xa").is_not_null()).then(xa), yy)  # the sum of a^2: x adds up to a
     found = found.with_columns(whole=whole, aa=aa, yy=yy).sort("group", maintain_order=True)
-    return found.drop("xx", "xa", "aa", "yy").hstack(_ends(found))
+    return found.select(pl.exclude("xx", "xa", "aa", "yy"), *_ends(found))
 
 
-def _crossed(crowds: pl.DataFrame, seen: Moments, of: list[str], at: list[str]) -> pl.DataFrame:
-    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``at``, of a key's sum x and the
+def _crossed(crowds: pl.DataFrame, seen: Moments, of: list[str], keys: Keys) -> pl.DataFrame:
+    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``keys``, of a key's sum x and the
     whole sum a. In a group of one task, its samples are its observations."""
-    parts = crowds.join(seen.by_sample, on="bunch").group_by(*at, "instant").agg(x=pl.col("y").sum())
+    mine = crowds.join(seen.by_sample, on="bunch")
+    parts = mine.group_by(*of, "instant", *_named(keys)).agg(x=pl.col("y").sum())
     parts = parts.with_columns(a=pl.col("x").sum().over(*of, "instant"))
-    return parts.group_by(at).agg(xx=(pl.col("x") ** 2).sum(), xa=(pl.col("x") * pl.col("a")).sum())
+    return parts.group_by(*of, *keys).agg(xx=(pl.col("x") ** 2).sum(), xa=(pl.col("x") * pl.col("a")).sum())
 
 
 def _ends(found: pl.DataFrame) -> list[pl.Series]:
@@ -71,10 +81,6 @@ def _ends(found: pl.DataFrame) -> list[pl.Series]:
         low, high = interval_ends(p, n)
         ends = {"p_low": np.fmin(low, p), "p_high": np.fmax(high, p), "p_unseen": wilson(0.0 * p, least)[1]}
     return [pl.Series(name, end) for name, end in ends.items()]
-
-
-Keys = Mapping[str, pl.Expr]
-"""Columns to sum by, made of ``kind``, ``state``, ``wait_class``, ``wait_event``."""
 
 
 def slack(among: pl.Expr = ALL) -> dict[str, pl.Expr]:
@@ -95,11 +101,11 @@ def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> 
 
     ``traced=False``: exactly traced tasks by their samples, too (fitted to the traced margins).
     """
-    rows = joint.seen.of("asleep", keys, exact=not traced)
+    rows = joint.seen.of("asleep", exact=not traced)
     written = _traced(joint, groups, keys) if traced else None
     if written is not None and rows.by_task.is_empty():
         return _summed(written, list(keys))
-    found = sums(rows, groups, ["kind", *keys])
+    found = sums(rows, groups, {"kind": pl.col("kind"), **keys})
     found = found.filter(pl.col("kind").is_in(["sleep", "unlabelled"])).drop("kind")
     found = found.join(_column(groups, traced=traced), on="group", how="left", maintain_order="left")
     found = _doubted(found, rows.by_task, groups, keys)
@@ -141,11 +147,11 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
     Their sum by label is sampled, and exact over all labels; how it divides is estimated: its interval holds
     the range over seeds. Of exactly traced tasks ``runq`` is traced by label, and ``run`` divided by ticks.
     """
-    rows = joint.seen.of("runnable", keys, exact=not traced)
+    rows = joint.seen.of("runnable", exact=not traced)
     written = _traced_runnable(joint, groups, keys) if traced and joint.waits.height else None
     if written is not None and rows.by_task.is_empty():
         return _summed(written, list(keys))
-    found = sums(rows, groups, list(keys), RUNS)
+    found = sums(rows, groups, keys, RUNS)
     error, unseen = slack(~pl.col("exact") if traced else ALL), not_awake(traced=traced)
     errors = groups.summed(
         slack_run=error["run"],
@@ -168,8 +174,7 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
 def _traced_runnable(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
     """What the trace wrote down: ``runq``, and ``run`` by shares of ticks, with their interval."""
     runq, error, run = pl.col("queued").sum(), pl.col("slack").sum(), pl.col("run")
-    found = _written(joint.waits, groups, keys).group_by("group", *keys, maintain_order=True)
-    rows = found.agg(
+    rows = _written(joint.waits, groups, keys).agg(
         runq=runq,
         runq_low=(runq - error).clip(0.0),
         runq_high=runq + error,
@@ -202,6 +207,7 @@ def _bounds(name: str, value: pl.Expr, least: pl.Expr, most: pl.Expr) -> dict[st
     }
 
 
+@once_each
 def not_asleep(groups: Groups) -> pl.DataFrame:
     """Per group: time asleep under no known label, because no sample (or no label of the trace) tells."""
     over = pl.col("over_ns")
@@ -228,6 +234,7 @@ def not_awake(*, traced: bool = True) -> dict[str, pl.Expr]:
     return found
 
 
+@once_each
 def missed(groups: Groups) -> pl.DataFrame:
     """Per group how much of its time asleep and runnable a label may have that was never seen so."""
     over, wall = pl.col("over_ns"), pl.col("wall_ns") / pl.col("over_ns")
@@ -242,25 +249,22 @@ def missed(groups: Groups) -> pl.DataFrame:
     )
 
 
-def _written(waits: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:
-    """What the trace wrote down by label, with ``keys``."""
-    return groups.members.join(waits.with_columns(**keys), on="task", maintain_order="left_right")
+def _written(waits: pl.DataFrame, groups: Groups, keys: Keys) -> GroupBy:
+    """What the trace wrote down, by group and ``keys``."""
+    mine = groups.members.join(waits, on="task", maintain_order="left_right")
+    return mine.group_by("group", *_named(keys), maintain_order=True)
 
 
 def _traced(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
     value, error = pl.col("asleep").sum(), pl.col("slack").sum()
-    return (
-        _written(joint.waits, groups, keys)
-        .group_by("group", *keys, maintain_order=True)
-        .agg(
-            value=value,
-            low=(value - error).clip(0.0),
-            high=value + error,
-            waits=pl.col("waits").sum(),
-            throttled=pl.col("throttled").sum(),
-            samples=pl.lit(None, pl.Float64),
-            source=pl.lit(TRACE),
-        )
+    return _written(joint.waits, groups, keys).agg(
+        value=value,
+        low=(value - error).clip(0.0),
+        high=value + error,
+        waits=pl.col("waits").sum(),
+        throttled=pl.col("throttled").sum(),
+        samples=pl.lit(None, pl.Float64),
+        source=pl.lit(TRACE),
     )
 
 
@@ -271,7 +275,7 @@ def _doubted(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys
     told_rows = rows.filter(told) if "state" in keys else rows.clear()
     if told_rows.is_empty():
         return found.with_columns(below=0.0, above=0.0)
-    answered = groups.members.join(told_rows, on="task")
+    answered = groups.members.join(told_rows.with_columns(**keys), on="task")
     at = list(dict.fromkeys(["group", *LABEL, "state", *keys]))
     parts = answered.group_by("task", *at).agg(v=pl.col("y").sum(), n=pl.col("answers").first())
     parts = parts.group_by(at).agg(pl.col("v", "n").sum())

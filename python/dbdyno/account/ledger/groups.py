@@ -3,8 +3,10 @@ helper, others."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -27,6 +29,8 @@ class Groups:
 
     table: pl.DataFrame
     tasks: pl.DataFrame
+    every: Groups | None = None
+    """Those that these are some scopes of."""
 
     @cached_property
     def members(self) -> pl.DataFrame:
@@ -39,10 +43,30 @@ class Groups:
         several = self.tasks.filter(pl.len().over("group") > 1)
         return several.select("group", "bunch").unique(maintain_order=True)
 
+    @cached_property
+    def held(self) -> dict[Callable[..., Any], Any]:
+        return {}
+
+    @cached_property
+    def scopes(self) -> tuple[str, ...]:
+        """Those that there are."""
+        return tuple(s for s in SCOPES if (self.table["scope"] == s).any())
+
     def only(self, *scopes: str) -> Groups:
-        """The groups of these scopes."""
-        table = self.table.filter(pl.col("scope").is_in(scopes))
-        return Groups(table, self.tasks.join(table, on="group", how="semi", maintain_order="left"))
+        """The groups of these scopes; asked for the same ones, the same."""
+        every, mine = self.every or self, tuple(s for s in self.scopes if s in scopes)
+        if mine == every.scopes:
+            return every
+        if mine not in every.subsets:
+            table = every.table.filter(pl.col("scope").is_in(mine))
+            tasks = every.tasks.join(table, on="group", how="semi", maintain_order="left")
+            every.subsets[mine] = Groups(table, tasks, every)
+        return every.subsets[mine]
+
+    @cached_property
+    def subsets(self) -> dict[tuple[str, ...], Groups]:
+        """What :meth:`only` gave."""
+        return {}
 
     def where(self, mine: pl.Expr | str) -> Groups:
         """The same groups without the other tasks."""

@@ -13,6 +13,7 @@ from dbdyno.account.ledger.pooled import QUEUE
 from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.session_time import UNLABELLED, in_call
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
+from dbdyno.model.tables import known_sum
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 
@@ -120,7 +121,7 @@ def db_time(cut: OfCell) -> Iterator[SourceReading]:
         yield SourceReading("db_time", "engine counters", None, _UNIT, _BEHIND)
         return
     value, status = level(cut, "engine", "db_time_ns", "server", absent="off")
-    waits = float(rung(cut["ledger"], "runq")["aas"].drop_nulls().sum())
+    waits = float(rung(cut["ledger"], "runq")["aas"].sum())
     late, warm = _late(cut, "db_time_ns", value), _warm_up(cut, "db_time_ns", value)
     yield SourceReading(
         "db_time",
@@ -132,8 +133,7 @@ def db_time(cut: OfCell) -> Iterator[SourceReading]:
         low_by=waits + trips + late + warm,
         high_by=trips + late + warm,
     )
-    active = rung(cut["ledger"], "naive.active", "memo")["aas"].drop_nulls()
-    value = float(active.sum()) if len(active) else None
+    value = known_sum(rung(cut["ledger"], "naive.active", "memo")["aas"])
     status = "ok" if value is not None else "off"
     yield SourceReading(
         "db_time",
@@ -173,12 +173,12 @@ def _warm_up(cut: OfCell, key: str, value: float | None) -> float:
 def _ledger(cut: OfCell, trips: float) -> SourceReading:
     """All accounts of the sessions but client and unaccounted."""
     sampled = rung(cut["ledger"], "client")
-    if not sampled["aas"].drop_nulls().len() or hidden(sampled):
+    if known_sum(sampled["aas"]) is None or hidden(sampled):
         return SourceReading(
             "db_time", "ledger", None, _UNIT, str(sampled["status"][0]) if sampled.height else "off"
         )
     rows = account_rows(cut["ledger"], *_SERVED, QUEUE)
-    value = float(rows["aas"].drop_nulls().sum())
+    value = float(rows["aas"].sum())
     return SourceReading("db_time", "ledger", value, _UNIT, "ok", _LEDGER, trips, trips)
 
 

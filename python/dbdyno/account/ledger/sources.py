@@ -35,7 +35,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.rawtables import OF_CLIENT
 from dbdyno.model.session_time import UNLABELLED
 from dbdyno.model.source import TRACE
-from dbdyno.model.tables import ByCell, Tables, empty, rows
+from dbdyno.model.tables import ByCell, Tables, empty, known_sum, rows
 from dbdyno.model.units import NS_PER_S
 
 _SERVER = ("session", "helper:", "other", BRIEF)
@@ -86,10 +86,9 @@ def sessions_cpu(cut: OfCell) -> Iterator[SourceReading]:
     yield SourceReading("cpu_sessions", "os tasks", value, "cores", status)
     yield from _waited_for(cut)
     yield from _traced(cut, ("session",), "cpu_sessions")
-    naive = rung(cut["ledger"], "naive.cpu", "memo")["aas"].drop_nulls()
-    if not len(naive):
-        naive = rung(cut["ledger"], UNLABELLED)["aas"].drop_nulls()
-    value = float(naive.sum()) if len(naive) else None
+    value = known_sum(rung(cut["ledger"], "naive.cpu", "memo")["aas"])
+    if value is None:
+        value = known_sum(rung(cut["ledger"], UNLABELLED)["aas"])
     status = "ok" if value is not None else "off"
     source = f"activity samples: {UNLABELLED}"
     yield SourceReading("cpu_sessions", source, value, "cores", status, _NAIVE, ANY, ANY)

@@ -103,7 +103,7 @@ def _why(cut: Tables) -> pl.DataFrame:
 def sampled_asleep(seen: Moments, groups: Groups) -> pl.DataFrame:
     """Per group the time that the samples alone call asleep: ``value``, ``low``, ``high``."""
     told = pl.col("kind").is_in(["sleep", "unlabelled"])
-    return _answered(sums(seen.of("raw", {"told": told}), groups, ["told"]), "group")
+    return _answered(sums(seen.of("raw"), groups, {"told": told}), "group")
 
 
 def _answered(found: pl.DataFrame, *by: str) -> pl.DataFrame:
@@ -204,7 +204,7 @@ def _raw(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     """Sampled run-queue or CPU time in all, and by the label of the wait that it hid behind."""
     names = {"runnable": pl.lit(None, pl.String), "label.runnable": wait_label()}
     rows = joint.seen.each("raw", {name: {"detail": detail} for name, detail in names.items()})
-    found = sums(rows, groups, ["kind", "detail"], apart=["account"])
+    found = sums(rows, groups, {n: pl.col(n) for n in ("kind", "detail")}, apart=["account"])
     runnable = (pl.col("kind") == "runnable") & pl.col("detail").ne_missing(NO_EVENT)
     yield _shares(found.filter(runnable).sort("account", descending=True, maintain_order=True), groups)
 
@@ -256,7 +256,7 @@ def _workers(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
         value, error_of = pl.col(name), pl.col(f"{name}_error")
         ends = {"low": (value - error_of).clip(0.0), "high": value + error_of}
         yield rows.select("group", "source", account=pl.lit(f"workers.{name}"), aas=value, **ends)
-    slept = asleep(joint, some, {"one": pl.lit(1)})
+    slept = asleep(joint, some, {})
     yield slept.select("group", "low", "high", "source", aas="value", account=pl.lit("workers.sleep"))
 
 
@@ -265,7 +265,7 @@ def _naive(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     active = (pl.col("state") == "active").fill_null(False)
     on_cpu = active & pl.col("wait_class").is_null()
     rows = joint.asked.each("y", {"naive.cpu": {"told": on_cpu}, "naive.active": {"told": active}})
-    found = _answered(sums(rows, groups, ["told"], apart=["account"]), "group", "account")
+    found = _answered(sums(rows, groups, {"told": pl.col("told")}, apart=["account"]), "group", "account")
     whole = groups.table.filter(pl.col("stateless") == 0)
     found = found.join(whole, on="group", how="semi", maintain_order="left")
     yield found.sort("account", descending=True, maintain_order=True).select(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.raw import RawCell, once_a_cell
+from dbdyno.model.raw import RawCell, once_each
 
 
-@once_a_cell
+@once_each
 def pooled(cell: RawCell) -> bool:
     """Whether a connection pooler stood in front of the server: then its counters were asked for."""
     return bool((cell.tables["counters"]["scope"] == "pooler").any())
 
 
-@once_a_cell
+@once_each
 def sessions_of(cell: RawCell) -> pl.DataFrame:
     """``session``, ``pid``, ``start_ticks`` (NULL: not known) of all sessions of a cell.
 
@@ -30,7 +30,7 @@ def sessions_of(cell: RawCell) -> pl.DataFrame:
     return known.unique(["session", "pid"], keep="first", maintain_order=True)
 
 
-@once_a_cell
+@once_each
 def workers(cell: RawCell) -> pl.DataFrame:
     """Parallel workers: ``pid``, ``start_ticks`` and ``leader``, the session they work for.
 

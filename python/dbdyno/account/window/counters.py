@@ -72,7 +72,7 @@ def _levels(cell: RawCell) -> pl.DataFrame | None:
         return None
 
     def nearest(name: str, to: int) -> pl.Expr:
-        return pl.col(name).sort_by((pl.col("at_ns") - to).abs(), maintain_order=True).first()
+        return pl.col(name).get((pl.col("at_ns") - to).abs().arg_min())
 
     ok = reads.filter((pl.col("status") == "ok") & pl.col("value").is_not_null()).sort("at_ns")
     inside = pl.col("at_ns").is_between(nearest("at_ns", t0), nearest("at_ns", t1))

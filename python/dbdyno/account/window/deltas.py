@@ -29,9 +29,12 @@ ENDS = ("from_ns", "to_ns")
 
 def nearest(reads: pl.DataFrame, key: Sequence[str], to: int | str) -> pl.DataFrame:
     """Of each ``key`` the read whose ``at_ns`` is nearest to ``to``: an instant, or a column of instants."""
+    return _ordered(reads, to).unique(key, keep="first", maintain_order=True)
+
+
+def _ordered(reads: pl.DataFrame, to: int | str) -> pl.DataFrame:
     instant = pl.lit(to) if isinstance(to, int) else pl.col(to)
-    order = (pl.col("at_ns") - instant).abs()
-    return reads.sort(order, maintain_order=True).unique(key, keep="first", maintain_order=True)
+    return reads.sort((pl.col("at_ns") - instant).abs(), maintain_order=True)
 
 
 def grown(
@@ -73,11 +76,14 @@ def grown(
 def _at(reads: pl.DataFrame, instant: int, some: Sequence[str]) -> pl.DataFrame:
     """The read of each task nearest to an instant; and of each of ``some`` figures, ``NAME_known`` and
     ``NAME_at`` of the nearest read that has it."""
-    ordered = reads.sort((pl.col("at_ns") - instant).abs(), maintain_order=True)
-    return ordered.group_by(TASK, maintain_order=True).agg(
-        pl.exclude(TASK).first(),
-        *(pl.col(n).drop_nulls().first().alias(f"{n}_known") for n in some),
-        *(pl.col("at_ns").filter(pl.col(n).is_not_null()).first().alias(f"{n}_at") for n in some),
+    return (
+        _ordered(reads, instant)
+        .group_by(TASK, maintain_order=True)
+        .agg(
+            pl.exclude(TASK).first(),
+            *(pl.col(n).drop_nulls().first().alias(f"{n}_known") for n in some),
+            *(pl.col("at_ns").filter(pl.col(n).is_not_null()).first().alias(f"{n}_at") for n in some),
+        )
     )
 
 
@@ -152,7 +158,11 @@ def labelled(
     ends = []
     for suffix, end in (("_a", "from_ns"), ("_b", "to_ns")):
         upto = mine.filter(pl.col("at_ns") <= pl.col(end) + SAME_NS)
-        ends.append(nearest(upto, key, end).select(*key, **{f"{n}{suffix}": n for n in figures}))
+        ends.append(
+            _ordered(upto, end)
+            .group_by(key, maintain_order=True)
+            .agg(pl.col(n).first().alias(f"{n}{suffix}") for n in figures)
+        )
     both = ends[1].join(ends[0], on=key, how="left", nulls_equal=True, maintain_order="left")
     growth = {
         n: pl.col(f"{n}_b") - pl.when(pl.col(f"{figures[0]}_a").is_null()).then(0).otherwise(f"{n}_a")

@@ -17,7 +17,7 @@ from dbdyno.account.window.cells import key
 from dbdyno.account.window.trees import is_tree
 from dbdyno.model.data_sources import files
 from dbdyno.model.raw import REPLAY_BEHIND, REPLAY_LAG, RawCell
-from dbdyno.model.tables import ByCell, Tables, conform, empty, quantiles_ns, rows
+from dbdyno.model.tables import ByCell, Tables, conform, empty, known_sum, quantiles_ns, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOG_BYTES, READ_CALLS, READ_REQUESTS, STORAGE_BYTES
 from dbdyno.stats.autocorrelation import correlated
@@ -193,9 +193,9 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
     measured = sessions.filter(pl.col("calls") > 0)
     calls, errors = int(sessions["calls"].sum()), int(sessions["errors"].sum())
     idle = "ok" if calls else "no measured calls"
-    rate = _known_sum(measured["rate"])
+    rate = known_sum(measured["rate"])
     known = sessions.filter(pl.col("work").is_not_null() & (pl.col("calls_total") > 0))
-    work, work_source = _work_per_call(cell, _known_sum(known["work"]), int(known["calls_total"].sum()))
+    work, work_source = _work_per_call(cell, known_sum(known["work"]), int(known["calls_total"].sum()))
     if 0 < known.height < sessions.height:
         work_source += f", {known.height} of {sessions.height} sessions"
     work_status = "ok" if work is not None else _first_bad(sessions["work_status"], "not supported")
@@ -206,7 +206,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("calls", "calls", float(calls), "ok", _DRIVER),
         ("errors", "calls", float(errors), "ok", _DRIVER),
         ("calls_per_s", "1/s", rate, idle, _DRIVER),
-        ("errors_per_s", "1/s", _known_sum(sessions["error_rate"]), idle, _DRIVER),
+        ("errors_per_s", "1/s", known_sum(sessions["error_rate"]), idle, _DRIVER),
         ("straddling_calls", "calls", float(straddling), "ok", _DRIVER),
         ("response_mean_ns", "ns", _over(float(sessions["in_call_ns"].sum()), calls), idle, _DRIVER),
         *((n, "ns", value, idle, _DRIVER) for n, value in _extremes(cell, cut["cell_histogram"], sessions)),
@@ -216,10 +216,7 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("cpu_per_call_ns", "ns", per_call, cpu_status, _cpu_source(cell)),
         ("cpu_per_work_ns", "ns", _over(per_call, work), cpu_status, _cpu_source(cell)),
         *within(cell),
-        _a_call(LOG_BYTES, "bytes", cut, sessions, rate),
-        _a_call(READ_REQUESTS, "requests", cut, sessions, rate),
-        _a_call(READ_CALLS, "system calls", cut, sessions, rate),
-        _a_call(STORAGE_BYTES, "bytes", cut, sessions, rate),
+        *_a_call(cut, sessions, rate),
         *_calibrated(cell),
         _round_trips(sessions),
         *_driver(cell, cut["cut_tasks"].filter(pl.col("role") == "driver"), rate),
@@ -264,20 +261,29 @@ def _round_trips(sessions: pl.DataFrame) -> Figure:
     return ("round_trips_per_call", "round trips", _over(counted, made), status, _DRIVER)
 
 
-_OFF = (None, None, "off")
+_A_CALL = {
+    LOG_BYTES: "bytes",
+    READ_REQUESTS: "requests",
+    READ_CALLS: "system calls",
+    STORAGE_BYTES: "bytes",
+}
 
 
-def _a_call(name: str, unit: str, cut: Tables, sessions: pl.DataFrame, rate: float | None) -> Figure:
+def _a_call(cut: Tables, sessions: pl.DataFrame, rate: float | None) -> Iterator[Figure]:
     """What a call added to a counter: of all the sessions' own calls, where the engine counts that; else all
     that the server did in the window, over the calls."""
-    own = cut["cut_work"].filter((pl.col("name") == name) & pl.col("value").is_not_null())
-    if own.height and (made := sessions.join(own, on="session")).height:
-        calls = float((made["calls_total"] + made["errors_total"]).sum())
-        return (f"{name}_per_call", unit, _over(float(made["value"].sum()), calls), "ok", _COUNTERS)
-    server = cut["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("key") == name))
-    grown, over_ns, status = (server[c][0] for c in ("delta", "wall_ns", "status")) if server.height else _OFF
-    per_s = _over(grown, over_ns, NS_PER_S)
-    return (f"{name}_per_call", unit, _over(per_s, rate), status, f"{_COUNTERS}, server-wide")
+    calls = pl.col("calls_total") + pl.col("errors_total")
+    counted = sessions.join(cut["cut_work"].drop_nulls("value"), on="session").group_by("name")
+    own = {name: sums for name, *sums in counted.agg(pl.col("value").sum(), calls.sum()).iter_rows()}
+    levels = cut["cut_levels"].filter(pl.col("origin") == "engine")
+    server = {key: read for key, *read in levels.select("key", "delta", "wall_ns", "status").rows()[::-1]}
+    for name, unit in _A_CALL.items():
+        if name in own:
+            yield (f"{name}_per_call", unit, _over(*own[name]), "ok", _COUNTERS)
+            continue
+        grown, over_ns, status = server.get(name, (None, None, "off"))
+        per_call = _over(_over(grown, over_ns, NS_PER_S), rate)
+        yield (f"{name}_per_call", unit, per_call, status, f"{_COUNTERS}, server-wide")
 
 
 def _driver(cell: RawCell, tasks: pl.DataFrame, rate: float | None) -> Iterator[Figure]:
@@ -288,7 +294,7 @@ def _driver(cell: RawCell, tasks: pl.DataFrame, rate: float | None) -> Iterator[
     known = tasks.height > 0 and not tasks["run_ns"].null_count() and not away
     status = "ok" if known else "not here" if away else _first_bad(tasks["status"], "off")
     # its threads live all the time: a read that came too late makes their brackets shorter, not their work
-    run, runq = (_known_sum(tasks[c] / tasks["wall_ns"]) if known else None for c in ("run_ns", "runq_ns"))
+    run, runq = (known_sum(tasks[c] / tasks["wall_ns"]) if known else None for c in ("run_ns", "runq_ns"))
     runnable = None if run is None or runq is None else run + runq
     starved = 0.0 if runnable == 0 else _over(runq, runnable)
     yield ("driver_threads", "threads", float(tasks.height) if known else None, status, _DRIVER_TASKS)
@@ -346,14 +352,8 @@ def _sum(expr: pl.Expr) -> pl.Expr:
     return pl.when(expr.is_null().any()).then(None).otherwise(expr.sum())
 
 
-def _known_sum(values: pl.Series) -> float | None:
-    known = values.drop_nulls()
-    return float(known.sum()) if len(known) else None
-
-
 def _first_bad(statuses: pl.Series, otherwise: str) -> str:
-    bad = statuses.drop_nulls().filter(statuses.drop_nulls() != "ok")
-    return str(bad[0]) if len(bad) else otherwise
+    return next((s for s in statuses.to_list() if s not in (None, "ok")), otherwise)
 
 
 def _over(value: float | None, by: float | None, scale: float = 1) -> float | None:

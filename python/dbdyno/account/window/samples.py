@@ -14,7 +14,7 @@ import polars as pl
 
 from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.cells import for_each
-from dbdyno.model.raw import CHUNK_ROWS, RawCell, once_a_cell
+from dbdyno.model.raw import CHUNK_ROWS, RawCell, once_each
 from dbdyno.model.tables import empty
 
 _SAMPLE = ["via", "sample"]
@@ -83,7 +83,7 @@ def _via() -> pl.Expr:
     return pl.col("via").fill_null("sql")
 
 
-@once_a_cell
+@once_each
 def spans_of(cell: RawCell) -> pl.DataFrame:
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     start = pl.col("start_ns")

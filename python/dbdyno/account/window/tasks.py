@@ -13,7 +13,7 @@ from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
 from dbdyno.account.window.trees import is_tree, outside, with_asides, with_ends, with_sessions
-from dbdyno.model.raw import RawCell, once_a_cell
+from dbdyno.model.raw import RawCell, once_each
 from dbdyno.model.units import TICK_NS
 
 AGAIN_NS = 500_000_000
@@ -29,7 +29,7 @@ def cut_tasks(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each("cut_tasks", cells, _cut)
 
 
-@once_a_cell
+@once_each
 def reads_of(cell: RawCell) -> pl.DataFrame:
     """All reads of tasks that tell run and run queue, workers folded, with their instant ``at_ns``."""
     tasks = fold(cell.tables["tasks"].with_columns(middle().alias("at_ns")), workers(cell))

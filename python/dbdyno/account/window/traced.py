@@ -13,7 +13,7 @@ from dbdyno.account.window.deltas import NEAR_NS, TASK, grown, labelled
 from dbdyno.account.window.trees import is_tree
 from dbdyno.model.brief import BRIEF
 from dbdyno.model.data_source import TaskCounts
-from dbdyno.model.raw import RawCell, once_a_cell
+from dbdyno.model.raw import RawCell, once_each
 from dbdyno.model.tables import empty
 
 SHORTEST_NS = 1
@@ -38,7 +38,7 @@ def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
     )
 
 
-@once_a_cell
+@once_each
 def traced_tasks(cell: RawCell) -> pl.DataFrame:
     """The tasks of a cell that the trace saw in its window, each by itself; empty without a trace."""
     if cell.tables["traced"].is_empty():
@@ -77,7 +77,7 @@ def _reads(cell: RawCell, table: str) -> pl.DataFrame:
     return told_apart(reads, cell)
 
 
-@once_a_cell
+@once_each
 def _tasks(cell: RawCell) -> pl.DataFrame:
     reads = _halved(cell)
     told = _lives(cell)
@@ -91,12 +91,12 @@ def _tasks(cell: RawCell) -> pl.DataFrame:
     )
 
 
-@once_a_cell
+@once_each
 def _halved(cell: RawCell) -> pl.DataFrame:
     return _reads(cell, "traced").with_columns(half_ns=(pl.col("after_ns") - pl.col("before_ns")) / 2)
 
 
-@once_a_cell
+@once_each
 def _lives(cell: RawCell) -> pl.DataFrame:
     return _whole_lives(_halved(cell).drop_nulls(_SURE), cell.meta.t0_ns, _alive(cell))
 
@@ -165,7 +165,7 @@ def _grown_labels(
     return found.join(whose, on=TASK, nulls_equal=True, maintain_order="left")
 
 
-@once_a_cell
+@once_each
 def _waits(cell: RawCell) -> pl.DataFrame:
     return _in_lives(cell, "waits")
 
@@ -179,7 +179,7 @@ def _in_lives(cell: RawCell, table: str) -> pl.DataFrame:
     return rows.with_columns(at_ns=pl.coalesce("its_ns", "at_ns"))
 
 
-@once_a_cell
+@once_each
 def _instants(cell: RawCell) -> pl.DataFrame:
     return _lives(cell).group_by(*TASK, "after_ns").agg(its_ns=pl.col("at_ns").max())  # no births
 

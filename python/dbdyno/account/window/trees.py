@@ -16,7 +16,7 @@ import polars as pl
 
 from dbdyno.account.window.deltas import ENDED, NEAR_NS, TASK
 from dbdyno.model.brief import BRIEF, MAIN, Children
-from dbdyno.model.raw import RawCell, once_a_cell
+from dbdyno.model.raw import RawCell, once_each
 from dbdyno.model.units import TICK_NS
 
 _BESIDE = ("driver", "pooler", "dbdyno")
@@ -27,7 +27,7 @@ _ANY = -1
 _FIRST = pl.col("pid") == pl.col("tid")
 
 
-@once_a_cell
+@once_each
 def is_tree(cell: RawCell) -> bool:
     """Whether the sessions of a cell are trees."""
     return cell.tables["executions"].height > 0

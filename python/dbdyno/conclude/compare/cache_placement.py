@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import polars as pl
 
 from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.case import known_sum
+from dbdyno.conclude.case import known_aas
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare.effects import BY_NAME, CellFigures, Cells, Key, cells_of, known
 from dbdyno.conclude.compare.table import Match, alpha_of, metric_table
@@ -202,7 +202,7 @@ def _modes(ledger: pl.DataFrame, cells: Mapping[int, CellFigures]) -> tuple[floa
     made: list[tuple[float, float]] = []
     for cell in cells.values():
         rows, rate = ledger.filter(pl.col("cell") == cell.cell), cell.rates.get(_RATE)
-        parts = [known_sum(account_rows(rows, account)) for account in ("run.user", "run.system")]
+        parts = [known_aas(account_rows(rows, account)) for account in ("run.user", "run.system")]
         if not rate or None in parts:
             return None
         made.append(tuple((p or 0.0) / rate * NS_PER_S for p in parts))  # type: ignore[arg-type]
