@@ -17,7 +17,7 @@ from dbdyno.account.window.cells import for_each
 from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.memory import DERIVED_MEMORY, GROWTH, PARTS, RAW_MEMORY, TOTAL
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import empty, rows
+from dbdyno.model.tables import empty, rows, sum_of_known
 
 NAMES = tuple(DERIVED_MEMORY)
 ENTRIES = 512
@@ -143,7 +143,7 @@ def _roles(processes: pl.DataFrame) -> list[_Row]:
         expression.alias(f"{name}_{kind}")
         for name in ("pss", "anonymous", "page_tables")
         for kind, expression in (
-            ("bytes", _sum(f"{name}_bytes")),
+            ("bytes", sum_of_known(f"{name}_bytes")),
             ("median", pl.col(f"{name}_bytes").median().cast(pl.Int64)),
             ("largest", pl.col(f"{name}_bytes").max()),
             ("known", pl.col(f"{name}_bytes").count()),
@@ -152,17 +152,11 @@ def _roles(processes: pl.DataFrame) -> list[_Row]:
     made = processes.group_by("role").agg(
         pl.len().alias("processes"),
         *spread,
-        _sum("swapped_bytes").alias("swapped_bytes"),
+        sum_of_known("swapped_bytes"),
         _worst().alias("status"),
     )
     first, next_ = pl.col("role") != "session", pl.col("role") != "other"
     return made.sort(first, next_, -pl.col("pss_bytes"), "role", nulls_last=True).to_dicts()
-
-
-def _sum(column: str) -> pl.Expr:
-    """NULL where none is known."""
-    value = pl.col(column)
-    return pl.when(value.null_count() < pl.len()).then(value.sum())
 
 
 def _worst() -> pl.Expr:
@@ -212,7 +206,9 @@ def _memory(host: Mapping[str, _Known], group: Mapping[str, _Known]) -> tuple[_K
 def _data(relations: pl.DataFrame) -> Iterator[_Row]:
     """Sums over relations: of those of which they are known, with the reason where some are not."""
     sums = (
-        relations.select(*(_sum(c) for c in _SUMS), _either().alias("either_bytes")).row(0, named=True)
+        relations.select(*(sum_of_known(c) for c in _SUMS), _either().alias("either_bytes")).row(
+            0, named=True
+        )
         if (relations.height)
         else dict.fromkeys((*_SUMS, "either_bytes"))
     )

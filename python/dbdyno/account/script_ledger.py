@@ -18,7 +18,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.scripted import DIVIDED, NO_ID, NO_LEDGER, NO_TEXT, ScriptPart
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.session_time import in_call
-from dbdyno.model.tables import ByCell, Tables, conform, empty
+from dbdyno.model.tables import ByCell, Tables, conform, empty, sum_of_known
 from dbdyno.model.units import NS_PER_S
 
 NAME = "script_ledger"
@@ -53,7 +53,7 @@ def script_ledger_total(tables: Tables) -> pl.DataFrame:
     for head, cells in groups(tables["windows"]):
         rows = tables[NAME].filter(pl.col("cell").is_in([w["cell"] for w in cells]))
         sums = rows.group_by(*_COMMAND, "part", "account", "detail", maintain_order=True).agg(
-            *(_known_sum(n) for n in _VALUES),
+            *(sum_of_known(n) for n in _VALUES),
             pl.col("status").filter(pl.col("status") != "ok").first().fill_null("ok"),
             pl.col("source").unique().sort().str.join("; "),
         )  # fmt: skip
@@ -215,7 +215,3 @@ def _with_shares(rows: pl.DataFrame, head: dict[str, Any]) -> pl.DataFrame:
     whole = pl.col("seconds").filter(pl.col("account") == "all").sum()
     named = {n: pl.lit(head[n]) for n in _CELL}
     return conform(NAME, rows.with_columns(share=pl.when(whole > 0).then(pl.col("seconds") / whole), **named))
-
-
-def _known_sum(name: str) -> pl.Expr:
-    return pl.when(pl.col(name).null_count() < pl.len()).then(pl.col(name).sum()).alias(name)

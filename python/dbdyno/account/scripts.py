@@ -14,7 +14,7 @@ from dbdyno.account.window.cells import key
 from dbdyno.model.column import CELL
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import Tables, conform, empty, quantiles_ns
+from dbdyno.model.tables import Tables, conform, empty, quantiles_ns, sum_of_known
 
 _CELL = [c.name for c in CELL]
 _BY = {
@@ -79,7 +79,7 @@ def _figures(head: Mapping[str, object], raw: Tables, rate: float | None) -> Tab
     for name, by in _BY.items():
         more = [pl.col("message").first()] if name == "script_failures" else []
         more += [pl.col("max_ns").max()] if name in ("script_rates", "command_rates") else []
-        known = [_known_sum(n) for n in _SUMS[name]]
+        known = [sum_of_known(n) for n in _SUMS[name]]
         made[name] = raw[name].group_by(by, maintain_order=True).agg(*known, *more).sort(by[0])
     commands = made["command_rates"].sort("script", "command")
     total = pl.col("total_ns")
@@ -111,11 +111,6 @@ def _rate(rates: pl.DataFrame, cells: Sequence[str]) -> float | None:
     of_cells = (pl.col("scope") == "rung") & (pl.col("name") == "calls_per_s")
     found = rates.filter(of_cells & pl.col("cell").is_in(cells))["value"].drop_nulls()
     return None if found.is_empty() else float(found.mean())  # type: ignore[arg-type]
-
-
-def _known_sum(name: str) -> pl.Expr:
-    """NULL where nothing is known."""
-    return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum()).alias(name)
 
 
 def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:

@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.account.table_scans import large_scans
 from dbdyno.model.interval import ALL, LOWER_BOUNDS, PER_S, STANDING, Interval, IntervalFigures
 from dbdyno.model.snapshot import TABLES
+from dbdyno.model.tables import sum_of_known
 
 _COUNTERS = [c.name for c in TABLES["databases"].counters]
 _LOWER = {
@@ -42,17 +43,12 @@ def databases(found: Interval) -> pl.DataFrame:
         pl.lit(ALL).alias("database"),
         pl.when(lower).then(pl.lit("reset")).otherwise(pl.lit("ok")).alias("status"),
         pl.lit(found.seconds).alias("seconds"),
-        *(known_sum(c) for c in sums),
+        *(sum_of_known(c) for c in sums),
         *(pl.col(c).max() for c in ("transaction_age", "multixact_age")),
     ).head(1)
     order = whole.sort("transactions", "logical_reads", descending=True, nulls_last=True)
     made = pl.concat([order, total] if len(order) else [order], how="diagonal_relaxed")
     return made.with_columns(hit_ratio=ratio("blocks_hit", "blocks_read"))
-
-
-def known_sum(name: str) -> pl.Expr:
-    """NULL only where nothing is known."""
-    return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
 
 
 def ratio(part: str, other: str) -> pl.Expr:
@@ -98,7 +94,7 @@ def relations(found: Interval) -> pl.DataFrame:
         parts.sum().alias("partitions"),
         worst.alias("status"),
         pl.col("seconds").min(),
-        *(known_sum(c) for c in dict.fromkeys([*counters, *sizes])),
+        *(sum_of_known(c) for c in dict.fromkeys([*counters, *sizes])),
         *(pl.col(c).max() for c in ("vacuumed_s", "analyzed_s", "transaction_age")),
         pl.col("sized").all(),
     )

@@ -17,7 +17,7 @@ from dbdyno.model.column import CELL
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.session_time import account, event_name
 from dbdyno.model.source import TRACE
-from dbdyno.model.tables import ByCell, Tables, conform, empty
+from dbdyno.model.tables import ByCell, Tables, conform, empty, sum_of_known
 from dbdyno.model.wait_families import Family, families_of
 from dbdyno.stats.estimates import wilson
 
@@ -170,7 +170,7 @@ def statement_ledger_total(tables: Tables) -> pl.DataFrame:
         per = ("per_call_s", "per_work_s")
         sums = rows.group_by(*_KEY, "account", "detail", maintain_order=True).agg(
             pl.col("seconds", "low", "high").sum(),
-            *(_known_sum(n) for n in ("waits", "run_samples")),
+            *(sum_of_known(n) for n in ("waits", "run_samples")),
             *((seconds.filter(pl.col(n) > 0) / pl.col(n).filter(pl.col(n) > 0)).sum().alias(n) for n in per),
             pl.col("source").unique().sort().str.join("; "),
         )  # fmt: skip
@@ -180,7 +180,3 @@ def statement_ledger_total(tables: Tables) -> pl.DataFrame:
             **{n: pl.lit(v) for n, v in head.items()},
         )))  # fmt: skip
     return pl.concat(made)
-
-
-def _known_sum(name: str) -> pl.Expr:
-    return pl.when(pl.col(name).null_count() < pl.len()).then(pl.col(name).sum()).alias(name)

@@ -16,7 +16,7 @@ from dbdyno.model.ledger_rows import groups
 from dbdyno.model.plan import Observation
 from dbdyno.model.session_time import account, event_name
 from dbdyno.model.source import TRACE
-from dbdyno.model.tables import ByCell, Tables, conform, empty
+from dbdyno.model.tables import ByCell, Tables, conform, empty, sum_of_known
 from dbdyno.model.wait_families import Family, families_of
 
 MOST, MOST_BY = 50, 10
@@ -138,12 +138,8 @@ def _sums() -> list[pl.Expr]:
     """NULL is left out, and no known value is NULL."""
     bad = pl.col("status").filter(~pl.col("status").is_in(["ok", SAMPLED]))
     longest = pl.col("source").sort_by(pl.col("source").str.len_chars()).last()
-    sums = [_known_sum(n) for n in (*_FIGURES, *_TIMES[:3])]
+    sums = [sum_of_known(n) for n in (*_FIGURES, *_TIMES[:3])]
     return [*sums, longest, bad.first().fill_null(pl.col("status").sort().first()).alias("status")]
-
-
-def _known_sum(name: str) -> pl.Expr:
-    return pl.when(pl.col(name).null_count() < pl.len()).then(pl.col(name).sum()).alias(name)
 
 
 def _ranked(rows: pl.DataFrame, head: dict[str, object]) -> pl.DataFrame:

@@ -196,10 +196,7 @@ class ByCell:
 
     def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
         self._none = {name: t.clear() for name, t in tables.items() if "cell" in t.columns}
-        self._parts = {
-            name: {str(part["cell"][0]): part for part in tables[name].partition_by("cell") if part.height}
-            for name in self._none
-        }
+        self._parts = {name: _by_cell(tables[name]) for name in self._none}
 
     def table(self, name: str, cell: str) -> pl.DataFrame:
         """The rows of one cell; empty where it has none."""
@@ -210,9 +207,21 @@ class ByCell:
         return {name: self.table(name, cell) for name in self._none}
 
 
+def _by_cell(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    if rows.height and (rows["cell"] == rows["cell"][0]).all():
+        return {str(rows["cell"][0]): rows}
+    return {str(part["cell"][0]): part for part in rows.partition_by("cell") if part.height}
+
+
 def known_sum(values: pl.Series) -> float | None:
     """Sum of the known ones; ``None``: none is known."""
     return float(values.sum()) if values.null_count() < len(values) else None
+
+
+def sum_of_known(column: str) -> pl.Expr:
+    """The same of a column, by group."""
+    values = pl.col(column)
+    return pl.when(values.null_count() < pl.len()).then(values.sum()).alias(column)
 
 
 # Quantiles of a table of buckets (columns ``low_ns``, ``high_ns``, ``count``).

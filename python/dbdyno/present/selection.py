@@ -12,7 +12,7 @@ from dbdyno.model.data_sources import process_rates
 from dbdyno.model.errors import UsageError
 from dbdyno.model.ledger_rows import TOGETHER, together_at
 from dbdyno.model.results import Results
-from dbdyno.model.tables import DERIVED, empty
+from dbdyno.model.tables import DERIVED, empty, sum_of_known
 from dbdyno.model.units import counted
 from dbdyno.present import figures
 from dbdyno.present.figures import clock
@@ -43,11 +43,11 @@ def events(results: Results) -> pl.DataFrame:
     figures = (*_EVENT, "waits_per_s")
     # A window may tell of a label twice: what samples saw of it, and what none saw.
     once = rows.group_by(*keys, "cell", maintain_order=True).agg(
-        *(_known_sum(c) for c in (*figures, "samples")),
+        *(sum_of_known(c) for c in (*figures, "samples")),
         pl.col("wall_s").first(), _first_not_ok(), pl.col("source").unique(maintain_order=True),
     ).with_columns(pl.col("source").list.join(", "))  # fmt: skip
     made = once.group_by(keys, maintain_order=True).agg(
-        *(_mean(c, whole) for c in figures), _known_sum("samples"), _first_not_ok(), _all("source")
+        *(_mean(c, whole) for c in figures), sum_of_known("samples"), _first_not_ok(), _all("source")
     )
     return _conforming("events", made)
 
@@ -107,11 +107,6 @@ def _mean(column: str, whole: pl.Expr) -> pl.Expr:
     value, wall = pl.col(column), pl.col("wall_s")
     asked = whole - pl.when(value.is_null()).then(wall).otherwise(0.0).sum()  # a filter is not streamed
     return pl.when(value.null_count() < pl.len()).then((value * wall).sum() / asked).alias(column)
-
-
-def _known_sum(column: str) -> pl.Expr:
-    value = pl.col(column)
-    return pl.when(value.null_count() < pl.len()).then(value.sum()).alias(column)
 
 
 def _first_not_ok() -> pl.Expr:

@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.model.raw import OWN, WARM_CALLS, RawCell
+from dbdyno.model.raw import OWN, WARM_CALLS, RawCell, once_each
 from dbdyno.model.session_time import in_call
 from dbdyno.model.wait_families import LOG_BYTES
 
@@ -126,7 +126,8 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     engine = cell.tables["counters"].filter(
         pl.col("scope").is_in(["server", "database"]) & (pl.col("status") == "ok")
     )
-    parts = _parts(cell, engine) if engine["name"].is_in([*OWN.values()]).any() else {}
+    names = set(engine["name"].to_list())
+    parts = _parts(cell, engine) if names & set(OWN.values()) else {}
     if not parts:
         return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("own", "warm_up"))
     values, made = _values(engine), []
@@ -144,7 +145,7 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     length = pl.when(whole).then(pl.lit(cell.meta.t1_ns - cell.meta.t0_ns)).otherwise("wall_ns")
     delta = pl.when(whole).then("by_calls").otherwise("delta")
     whole_sessions = pl.col("key").is_in(_TRANSACTIONS) & (pl.col("origin") == "engine")
-    if engine["name"].is_in([OWN["transactions_committed"]]).any():
+    if OWN["transactions_committed"] in names:
         whole_sessions = pl.lit(False)
     return joined.with_columns(
         delta=pl.when(~whole_sessions).then(delta),
@@ -208,15 +209,19 @@ def _own(cell: RawCell, values: _Values, name: str, part: _Part) -> float:
     """What dbdyno's own connections added to a counter: statements, samples and probes, each a transaction;
     blocks that a probe reads."""
     if name in OWN:
-        samples = cell.tables["sampler"].filter(
-            (pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok")
-        )
-        return sum(grown for _, grown in _growth(values, OWN[name], part)) + float(samples.height)
+        return sum(grown for _, grown in _growth(values, OWN[name], part)) + _answers(cell)
     probes = _work(cell) if name == "logical_reads" else None
     counted = probes.filter(pl.col("is_work")) if probes is not None else None
     if counted is not None and "lio" in counted["name"]:
         return 2 * float(counted["probe"].sum() or 0.0)
     return 0.0
+
+
+@once_each
+def _answers(cell: RawCell) -> float:
+    """How many times dbdyno asked the server what its sessions do."""
+    asked = (pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok")
+    return float(cell.tables["sampler"].select(asked.sum()).item())
 
 
 def _told_of_reset(found: pl.DataFrame) -> pl.Expr:

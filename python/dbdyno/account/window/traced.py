@@ -14,7 +14,7 @@ from dbdyno.account.window.trees import is_tree
 from dbdyno.model.brief import BRIEF
 from dbdyno.model.data_source import TaskCounts
 from dbdyno.model.raw import RawCell, once_each
-from dbdyno.model.tables import empty
+from dbdyno.model.tables import empty, sum_of_known
 
 SHORTEST_NS = 1
 """Measured at each switch: a life of any length has a difference."""
@@ -157,7 +157,7 @@ def _grown_labels(
     rows = _waits(cell) if table == "waits" else _in_lives(cell, table)
     if table == "waits" and label is _LABEL:  # a row a statement
         by = [n for n in rows.columns if n not in (*figures, *_OF_STATEMENTS)]
-        rows = rows.group_by(by, maintain_order=True).agg(_known_sum(n) for n in figures)
+        rows = rows.group_by(by, maintain_order=True).agg(sum_of_known(n) for n in figures)
     if table == "wait_times":
         rows = _none_under_way(rows)
     found = labelled(rows, _tasks(cell), label, figures, falls=falls)
@@ -196,10 +196,6 @@ def _none_under_way(rows: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([rows, none.with_columns(count=pl.lit(0, pl.Int64))], how="diagonal")
 
 
-def _known_sum(name: str) -> pl.Expr:
-    return pl.when(pl.col(name).null_count() < pl.len()).then(pl.col(name).sum()).alias(name)
-
-
 def _of_sessions(cell: RawCell, table: str, label: Sequence[str], figures: Sequence[str]) -> pl.DataFrame:
     mine = pl.col("role").is_in(["session", BRIEF])
     return _grown_labels(cell, table, label, figures, falls=True).filter(mine)
@@ -213,7 +209,7 @@ def _statement_waits(cell: RawCell) -> pl.DataFrame | None:
     over = pl.col("over_ns")
     return found.group_by("worker", *label, maintain_order=True).agg(
         *((pl.col(n) / over).sum().alias(n.removesuffix("_ns")) for n in (*_TIMES, *_SLICES)),
-        *(_known_sum(n) for n in ("sleeps", "preempted", "run_samples")),
+        *(sum_of_known(n) for n in ("sleeps", "preempted", "run_samples")),
     )
 
 

@@ -15,7 +15,7 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.enabling import OLDEST_STATEMENTS, STATEMENTS, version_of
 from dbdyno.model.data_source import Step
 from dbdyno.model.data_sources.statements import KEY, active
-from dbdyno.model.tables import conform, empty
+from dbdyno.model.tables import conform, empty, sum_of_known
 
 _OLD_IO = {"read_ms": "s.blk_read_time", "write_ms": "s.blk_write_time", "since": "null::timestamptz"}
 _NEW_IO = {
@@ -170,12 +170,9 @@ def by_key(read: pl.DataFrame) -> pl.DataFrame:
     kept = [c for c in read.columns if c not in (*key, *sums)]
     ends = ("before_ns", "after_ns")
     made = hidden.group_by(key, maintain_order=True).agg(
-        *(pl.col(c).first() if c in ends else _known_sum(c) for c in sums), *(pl.col(c).first() for c in kept)
+        *(pl.col(c).first() if c in ends else sum_of_known(c) for c in sums),
+        *(pl.col(c).first() for c in kept),
     )
     times = [c for c in kept if read.schema[c] == pl.Float64 and c != "reset_s"]
     made = made.with_columns(pl.lit(None, pl.Float64).alias(c) for c in times)
     return pl.concat([read.drop_nulls("query_id"), made.select(read.columns)])
-
-
-def _known_sum(column: str) -> pl.Expr:
-    return pl.when(pl.col(column).null_count() < pl.len()).then(pl.col(column).sum()).alias(column)
