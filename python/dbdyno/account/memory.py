@@ -205,13 +205,10 @@ def _memory(host: Mapping[str, _Known], group: Mapping[str, _Known]) -> tuple[_K
 
 def _data(relations: pl.DataFrame) -> Iterator[_Row]:
     """Sums over relations: of those of which they are known, with the reason where some are not."""
-    sums = (
-        relations.select(*(sum_of_known(c) for c in _SUMS), _either().alias("either_bytes")).row(
-            0, named=True
-        )
-        if (relations.height)
-        else dict.fromkeys((*_SUMS, "either_bytes"))
-    )
+    sums = dict.fromkeys((*_SUMS, "either_bytes"))
+    if relations.height:
+        figures = (*map(sum_of_known, _SUMS), _either().alias("either_bytes"))
+        sums = relations.select(*figures).row(0, named=True)
     status = {c: _why(relations, c) for c in _SUMS}
     found = {c: (sums[c], status[c]) for c in _SUMS}
     either = sums["either_bytes"], status["both_bytes"]

@@ -36,16 +36,15 @@ class Moments:
     """Sums of each measure by ``bunch``, ``instant`` and what was seen."""
     bunches: pl.DataFrame
     """``task``, ``bunch``, ``exact``."""
+    measure: str = ""
+    """The one that is asked for: all rows have something of it."""
 
     def of(self, measure: str, *, exact: bool = True) -> Moments:
-        """With ``measure`` as ``y``, its squares as ``yy``, where it is above 0. ``exact`` False: without
-        tasks whose waits are traced."""
+        """What there is of ``measure``. ``exact`` False: without tasks whose waits are traced."""
         mine = self if exact else self.sampled
         if measure not in mine.measured:
-            y, yy = pl.col(measure), pl.col(f"{measure}_2")
-            by_task, by_sample = (rows.filter(y > 0) for rows in (mine.by_task, mine.by_sample))
-            some = Moments(by_task.with_columns(y=y, yy=yy), by_sample.with_columns(y=y), mine.bunches)
-            mine.measured[measure] = some
+            tasks, samples = (rows.filter(pl.col(measure) > 0) for rows in (mine.by_task, mine.by_sample))
+            mine.measured[measure] = Moments(tasks, samples, mine.bunches, measure)
         return mine.measured[measure]
 
     def each(self, measure: str, questions: Mapping[str, Mapping[str, pl.Expr]]) -> Moments:
@@ -53,7 +52,7 @@ class Moments:
         ``account``."""
         of, more = self.of(measure), [{"account": pl.lit(n), **keys} for n, keys in questions.items()]
         tasks, samples = (pl.concat(p.with_columns(**m) for m in more) for p in (of.by_task, of.by_sample))
-        return Moments(tasks, samples, self.bunches)
+        return Moments(tasks, samples, self.bunches, measure)
 
     @cached_property
     def measured(self) -> dict[str, Moments]:

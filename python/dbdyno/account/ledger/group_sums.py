@@ -31,9 +31,9 @@ def sums(
     more: Sequence[str] = (),
     apart: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Per group and ``keys`` the sum of ``y`` over the rows of ``seen``, and its sampling error.
+    """Per group and ``keys`` the sum of a measure y over the rows of ``seen``, and its sampling error.
 
-    ``seen``: what a row stands for is its ``y``, and ``part`` how much of a row it is (1, if it is not
+    ``seen``: what a row stands for is its y, and ``part`` how much of a row it is (1, if it is not
     divided); the rows of a group are the whole that the keys divide. Gives ``value``, the ``whole``, the
     least and greatest share of it (``p_low``, ``p_high``), the greatest share of a key that was not seen
     (``p_unseen``), the number of ``samples``, and the sums of ``more``. By each value of the columns
@@ -47,8 +47,8 @@ def sums(
     of, at = ["group", *apart], ["group", *apart, *keys]
     found = rows.group_by(*of, *_named(keys), maintain_order=True).agg(
         *(pl.col(m).sum() for m in more),
-        pl.col("yy").sum(),
-        value=pl.col("y").sum(),
+        yy=pl.col(f"{seen.measure}_2").sum(),
+        value=pl.col(seen.measure).sum(),
         samples=pl.col("part").sum(),
     )
     if found.is_empty():
@@ -65,7 +65,7 @@ def _crossed(crowds: pl.DataFrame, seen: Moments, of: list[str], keys: Keys) -> 
     """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``keys``, of a key's sum x and the
     whole sum a. In a group of one task, its samples are its observations."""
     mine = crowds.join(seen.by_sample, on="bunch")
-    parts = mine.group_by(*of, "instant", *_named(keys)).agg(x=pl.col("y").sum())
+    parts = mine.group_by(*of, "instant", *_named(keys)).agg(x=pl.col(seen.measure).sum())
     parts = parts.with_columns(a=pl.col("x").sum().over(*of, "instant"))
     return parts.group_by(*of, *keys).agg(xx=(pl.col("x") ** 2).sum(), xa=(pl.col("x") * pl.col("a")).sum())
 
@@ -108,7 +108,7 @@ def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> 
     found = sums(rows, groups, {"kind": pl.col("kind"), **keys})
     found = found.filter(pl.col("kind").is_in(["sleep", "unlabelled"])).drop("kind")
     found = found.join(_column(groups, traced=traced), on="group", how="left", maintain_order="left")
-    found = _doubted(found, rows.by_task, groups, keys)
+    found = _doubted(found, rows, groups, keys)
     least, most = pl.col("whole") - pl.col("less"), pl.col("whole") + pl.col("more")
     low = pl.col("p_low") * least - pl.col("blur") - pl.col("below")
     high = pl.min_horizontal(pl.col("p_high") * most + pl.col("blur") + pl.col("above"), most)
@@ -160,7 +160,7 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
         hidden=unseen["run"] + unseen["runq"],
     )
     found = found.join(errors, on="group", how="left", maintain_order="left")
-    found = _doubted(found, rows.by_task, groups, keys).with_columns(
+    found = _doubted(found, rows, groups, keys).with_columns(
         **_bounds("run", pl.col("run"), pl.col("run_low"), pl.col("run_high")),
         **_bounds("runq", *(pl.col("value") - pl.col(n) for n in ("run", "run_high", "run_low"))),
     )
@@ -268,16 +268,16 @@ def _traced(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
     )
 
 
-def _doubted(found: pl.DataFrame, rows: pl.DataFrame, groups: Groups, keys: Keys) -> pl.DataFrame:
-    """``found`` with how much less (``below``) or more (``above``) than their ``y`` it may be because the
+def _doubted(found: pl.DataFrame, seen: Moments, groups: Groups, keys: Keys) -> pl.DataFrame:
+    """``found`` with how much less (``below``) or more (``above``) than its ``value`` it may be because the
     states come from other samples than the labels: Wilson's interval of a label's share in a state."""
     told = (pl.col("answers") > 0) & pl.col("state").is_not_null()
-    told_rows = rows.filter(told) if "state" in keys else rows.clear()
+    told_rows = seen.by_task.filter(told) if "state" in keys else seen.by_task.clear()
     if told_rows.is_empty():
         return found.with_columns(below=0.0, above=0.0)
     answered = groups.members.join(told_rows.with_columns(**keys), on="task")
     at = list(dict.fromkeys(["group", *LABEL, "state", *keys]))
-    parts = answered.group_by("task", *at).agg(v=pl.col("y").sum(), n=pl.col("answers").first())
+    parts = answered.group_by("task", *at).agg(v=pl.col(seen.measure).sum(), n=pl.col("answers").first())
     parts = parts.group_by(at).agg(pl.col("v", "n").sum())
     parts = parts.with_columns(label=pl.col("v").sum().over("group", *LABEL))
     share = parts["v"] / parts["label"]
