@@ -17,7 +17,7 @@ from dbdyno.account.window.cells import for_each
 from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.memory import DERIVED_MEMORY, GROWTH, PARTS, RAW_MEMORY, TOTAL
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import empty, rows, sum_of_known
+from dbdyno.model.tables import ByCell, empty, rows, sum_of_known
 
 NAMES = tuple(DERIVED_MEMORY)
 ENTRIES = 512
@@ -51,7 +51,7 @@ def figured(found: Tables) -> dict[str, pl.DataFrame]:
     """``found``, the tables that were read, with those that are computed of them."""
     parts, roles, figures = [], [], []
     for key, reads in _reads(found):
-        phases = {str(p[0]): f for p, f in reads["memory_held"].partition_by("phase", as_dict=True).items()}
+        phases = {str(part["phase"][0]): part for part in reads["memory_held"].partition_by("phase")}
         for phase, memory in phases.items():
             at = {
                 n: f if n == "memory_held" else f.filter(pl.col("phase") == phase) for n, f in reads.items()
@@ -69,10 +69,10 @@ def figured(found: Tables) -> dict[str, pl.DataFrame]:
 
 def _reads(found: Tables) -> Iterator[tuple[_Row, Tables]]:
     """Measurement by measurement."""
-    by_cell = {n: f.partition_by("cell", as_dict=True) for n, f in found.items()}
-    for cell, memory in by_cell["memory_held"].items():
-        key = memory.select(_KEY).row(0, named=True)
-        yield key, {n: parts.get(cell, found[n].clear()) for n, parts in by_cell.items()}
+    parts = ByCell(found)
+    for cell in dict.fromkeys(found["memory_held"]["cell"]):
+        reads = parts.of(cell)
+        yield reads["memory_held"].select(_KEY).row(0, named=True), reads
 
 
 def _values(memory: pl.DataFrame, scope: str) -> Mapping[str, _Known]:

@@ -69,13 +69,14 @@ def divided(totals: pl.DataFrame, parts: pl.DataFrame, key: str) -> pl.DataFrame
     whole = pl.col("whole")
     exceeds = (named.over(key) > 0) & (named.over(key) > whole - _ROUNDING)
     scale = pl.when(exceeds).then(whole / named.over(key)).otherwise(1.0)
-    fitted = mine.with_columns(pl.col("aas", "low", "high") * scale)
-    fitted = fitted.with_columns(high=pl.max_horizontal("aas", pl.min_horizontal("high", "most")))
+    aas, low, high = (pl.col(n) * scale for n in ("aas", "low", "high"))
+    fitted = mine.with_columns(aas, low, high=pl.max_horizontal(aas, pl.min_horizontal(high, "most")))
     rest = found.join(parts.group_by(key).agg(named=named), on=key, how="left", maintain_order="left")
-    rest = rest.with_columns(aas=whole - pl.col("named").fill_null(0.0)).filter(pl.col("aas") > _ROUNDING)
-    rest = rest.with_columns(
-        low=(pl.col("aas") - whole + pl.col("least")).clip(0.0),
-        high=pl.col("aas") + pl.col("most") - whole,
+    left = whole - pl.col("named").fill_null(0.0)
+    rest = rest.filter(left > _ROUNDING).with_columns(
+        aas=left,
+        low=(left - whole + pl.col("least")).clip(0.0),
+        high=left + pl.col("most") - whole,
         status=pl.lit(UNNAMED),
     )
     both = [fitted.drop("whole", "least", "most"), rest.drop("whole", "least", "most", "named")]

@@ -10,10 +10,10 @@ import polars as pl
 
 from dbdyno.account.ledger.margins import UNREAD
 from dbdyno.account.ledger.pooled import QUEUE
-from dbdyno.model.ledger_rows import account_rows
+from dbdyno.model.ledger_rows import BY_LABEL, account_rows
 from dbdyno.model.session_time import UNLABELLED, in_call
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
-from dbdyno.model.tables import known_sum
+from dbdyno.model.tables import empty, known_sum
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import AT_CLIENT, families_of
 
@@ -53,11 +53,6 @@ class SourceReading(NamedTuple):
     interval_of: str | None = None  # memo of the rung whose interval may hold the reference, too
 
 
-def rung(ledger: pl.DataFrame, account: str, scope: str = "rung") -> pl.DataFrame:
-    """Rows of an account (or, with scope ``memo``, of a memo) of the rung."""
-    return account_rows(ledger, account, scope=scope, where=pl.col("who") == "rung")
-
-
 def hidden(accounts: pl.DataFrame) -> bool:
     """Whether sessions that our role cannot see are missing in rows of the ledger."""
     return bool(accounts["status"].str.contains(HIDDEN_STATUS).any())
@@ -79,6 +74,18 @@ class OfCell(dict[str, pl.DataFrame]):
         """Rows of ``rates`` of the rung by name."""
         rows = self["rates"].filter(pl.col("scope") == "rung")
         return {row["name"]: row for row in rows.iter_rows(named=True)}
+
+    @cached_property
+    def _accounts(self) -> dict[tuple[str, str], pl.DataFrame]:
+        rows = self["ledger"].filter((pl.col("who") == "rung") & ~BY_LABEL)
+        return {
+            (part["scope"][0], part["account"][0]): part for part in rows.partition_by("scope", "account")
+        }
+
+    def rung(self, account: str, scope: str = "rung") -> pl.DataFrame:
+        """Rows of an account (or, with scope ``memo``, of a memo) of the rung; of one that is divided by
+        label its total alone."""
+        return self._accounts.get((scope, account), empty("ledger"))
 
     def level(self, origin: str, key: str, scope: str | None = None) -> dict[str, Any] | None:
         """The row of one counter (the innermost group's)."""
@@ -113,7 +120,7 @@ def db_time(cut: OfCell) -> Iterator[SourceReading]:
     if window["sessions"]:
         driven = in_call(cut["cell_sessions"], window["t0_ns"], window["t1_ns"])
         yield SourceReading("db_time", "driver", driven, _UNIT, "ok" if driven else "no measured calls")
-    queued = rung(cut["ledger"], QUEUE)["aas"]
+    queued = cut.rung(QUEUE)["aas"]
     trips = trips_of(cut)
     yield _ledger(cut, trips)
     yield from _traced(cut, float(queued.sum()), trips)
@@ -121,7 +128,7 @@ def db_time(cut: OfCell) -> Iterator[SourceReading]:
         yield SourceReading("db_time", "engine counters", None, _UNIT, _BEHIND)
         return
     value, status = level(cut, "engine", "db_time_ns", "server", absent="off")
-    waits = float(rung(cut["ledger"], "runq")["aas"].sum())
+    waits = float(cut.rung("runq")["aas"].sum())
     late, warm = _late(cut, "db_time_ns", value), _warm_up(cut, "db_time_ns", value)
     yield SourceReading(
         "db_time",
@@ -133,7 +140,7 @@ def db_time(cut: OfCell) -> Iterator[SourceReading]:
         low_by=waits + trips + late + warm,
         high_by=trips + late + warm,
     )
-    value = known_sum(rung(cut["ledger"], "naive.active", "memo")["aas"])
+    value = known_sum(cut.rung("naive.active", "memo")["aas"])
     status = "ok" if value is not None else "off"
     yield SourceReading(
         "db_time",
@@ -172,7 +179,7 @@ def _warm_up(cut: OfCell, key: str, value: float | None) -> float:
 
 def _ledger(cut: OfCell, trips: float) -> SourceReading:
     """All accounts of the sessions but client and unaccounted."""
-    sampled = rung(cut["ledger"], "client")
+    sampled = cut.rung("client")
     if known_sum(sampled["aas"]) is None or hidden(sampled):
         return SourceReading(
             "db_time", "ledger", None, _UNIT, str(sampled["status"][0]) if sampled.height else "off"
@@ -289,7 +296,7 @@ def _own_statements(cut: OfCell) -> float:
 def _calibrated_reads(cut: OfCell) -> bool:
     work = cut.rung_rates.get("work_per_call")
     known = work is not None and work["source"] == "calibration" and work["unit"] == _READS
-    return known and rung(cut["ledger"], QUEUE).height > 0
+    return known and cut.rung(QUEUE).height > 0
 
 
 def _total(values: pl.Series, known: bool) -> float | None:

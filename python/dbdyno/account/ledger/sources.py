@@ -26,7 +26,6 @@ from dbdyno.account.ledger.source_readings import (
     executions,
     level,
     logical_reads,
-    rung,
     trips_of,
     work,
 )
@@ -86,9 +85,9 @@ def sessions_cpu(cut: OfCell) -> Iterator[SourceReading]:
     yield SourceReading("cpu_sessions", "os tasks", value, "cores", status)
     yield from _waited_for(cut)
     yield from _traced(cut, ("session",), "cpu_sessions")
-    value = known_sum(rung(cut["ledger"], "naive.cpu", "memo")["aas"])
+    value = known_sum(cut.rung("naive.cpu", "memo")["aas"])
     if value is None:
-        value = known_sum(rung(cut["ledger"], UNLABELLED)["aas"])
+        value = known_sum(cut.rung(UNLABELLED)["aas"])
     status = "ok" if value is not None else "off"
     source = f"activity samples: {UNLABELLED}"
     yield SourceReading("cpu_sessions", source, value, "cores", status, _NAIVE, ANY, ANY)
@@ -123,7 +122,7 @@ def runnable(cut: OfCell) -> Iterator[SourceReading]:
         value = sum(known) if len(known) == 2 else None
         stale = 2 * _stale(cut["cut_tasks"], ("session",)) + trips_of(cut)  # run and run queue
         yield SourceReading("run_and_runq", TRACE, value, unit, traced[0][1], _BRIEFLY, stale, stale)
-    memo, client = rung(cut["ledger"], "runnable", "memo"), rung(cut["ledger"], "client")
+    memo, client = cut.rung("runnable", "memo"), cut.rung("client")
     sampled = client.height > 0 and client["aas"].null_count() == 0 and both is not None
     value = (float(memo["aas"].sum()) if memo.height else 0.0) if sampled else None
     status = "ok" if sampled else (str(client["status"][0]) if client.height else "off")
@@ -312,11 +311,11 @@ def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
         window = mine["windows"].row(0, named=True)
         head = {name: window[name] for name in _CELL}
         heard = [t for hear in _OBSERVED for t in hear(mine)]
-        made += [head | row for row in _judged(heard, mine["ledger"])]
+        made += [head | row for row in _judged(heard, mine)]
     return rows("data_sources", made)
 
 
-def _judged(heard: list[SourceReading], ledger: pl.DataFrame) -> Iterator[dict[str, Any]]:
+def _judged(heard: list[SourceReading], cut: OfCell) -> Iterator[dict[str, Any]]:
     references: dict[str, SourceReading] = {}
     steal = next((t.value for t in heard if t.quantity == "steal" and t.value is not None), 0.0)
     for t in heard:
@@ -334,7 +333,7 @@ def _judged(heard: list[SourceReading], ledger: pl.DataFrame) -> Iterator[dict[s
             row["verdict"] = "differs"
             by = {_clock(t), _clock(first)}
             stolen = steal if len(by) > 1 and t.quantity in _ON_CPU else 0.0
-            if abs(difference) <= allowed or _inside(t, reference, ledger):
+            if abs(difference) <= allowed or _inside(t, reference, cut):
                 row["verdict"] = "agrees"
             elif -t.low_by - allowed <= difference <= t.high_by + allowed:
                 row["verdict"] = "not comparable"
@@ -351,10 +350,10 @@ def _clock(t: SourceReading) -> str:
     return "trace" if TRACE in t.source else "ticks" if t.source.startswith("host") else "books"
 
 
-def _inside(t: SourceReading, reference: float, ledger: pl.DataFrame) -> bool:
+def _inside(t: SourceReading, reference: float, cut: OfCell) -> bool:
     """The samples' own interval holds the reference."""
     if t.interval_of is None:
         return False
-    memo = rung(ledger, t.interval_of, "memo")
+    memo = cut.rung(t.interval_of, "memo")
     low, high = memo["low"].min(), memo["high"].max()
     return isinstance(low, float) and isinstance(high, float) and low <= reference <= high

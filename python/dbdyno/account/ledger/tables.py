@@ -108,8 +108,8 @@ def _with_zeros(rows: pl.DataFrame, serving: Groups) -> pl.DataFrame:
         bounds = (pl.lit(0.0), pl.lit(0.0), pl.col(f"{column}_missed"))
         for end, value in zip(_ENDS, bounds, strict=True):
             filled[f"{name}{end}"] = pl.when(none).then(value).otherwise(f"{name}{end}")
-    hidden = {f"sleep{e}": pl.when(~pl.col("unlabelled")).then(f"sleep{e}") for e in _ENDS}
-    return rows.with_columns(**filled).with_columns(**hidden).drop("asleep_missed", "runnable_missed")
+    filled |= {f"sleep{e}": pl.when(~pl.col("unlabelled")).then(filled[f"sleep{e}"]) for e in _ENDS}
+    return rows.with_columns(**filled).drop("asleep_missed", "runnable_missed")
 
 
 def _status() -> pl.Expr:
@@ -151,15 +151,13 @@ def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
     if bins.is_empty():
         return empty("strips")
     keys = [c.name for c in CELL]
-    bins = bins.with_row_index("bin").with_columns(
-        length=(pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
-    )
-    read = pl.col("known_ns") > pl.col("length") / 2
-    scale = pl.col("length") / pl.col("known_ns")
-    bins = bins.with_columns(
-        run=pl.when(read).then(pl.col("run_ns") * scale), runq=pl.when(read).then(pl.col("runq_ns") * scale)
-    ).with_columns(off=(pl.col("length") - (pl.col("run") + pl.col("runq")).fill_null(0.0)).clip(0.0))
-    slept = _classes(found, bins)
+    length = (pl.col("end_ns") - pl.col("start_ns")).cast(pl.Float64)
+    read = pl.col("known_ns") > length / 2
+    run, runq = (pl.when(read).then(pl.col(n) * length / pl.col("known_ns")) for n in ("run_ns", "runq_ns"))
+    off = (length - (run + runq).fill_null(0.0)).clip(0.0)
+    bins = bins.with_row_index("bin").with_columns(length=length, run=run, runq=runq, off=off)
+    tasks = found.tasks.filter((pl.col("role") == "session") & ~pl.col("worker"))
+    slept = _classes(found, tasks, bins)
     parts = [bins.filter(pl.col(n) > 0).select("bin", part=pl.lit(n), time=n) for n in ("run", "runq")]
     rows = pl.concat([*parts, slept, _rest(bins, [*parts, slept])])
     rows = bins.select("bin", *keys, "session", "start_ns", "end_ns").join(
@@ -167,7 +165,6 @@ def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
     )
     t0 = cut["windows"].select("cell", "t0_ns")
     rows = rows.join(t0, on="cell", maintain_order="left")
-    tasks = found.tasks.filter((pl.col("role") == "session") & ~pl.col("worker"))
     processes = tasks.group_by("cell", "session").agg(pl.col("pid").min())
     rows = rows.join(processes, on=["cell", "session"], how="left", maintain_order="left")
     whole = pl.col("time").sum().over("bin")
@@ -185,9 +182,8 @@ def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
     )
 
 
-def _classes(found: Joint, bins: pl.DataFrame) -> pl.DataFrame:
+def _classes(found: Joint, tasks: pl.DataFrame, bins: pl.DataFrame) -> pl.DataFrame:
     """Time off of each bin by the wait classes of its samples asleep; without task reads by their words."""
-    tasks = found.tasks.filter((pl.col("role") == "session") & ~pl.col("worker"))
     rows = found.bins.join(tasks.select("task", "cell", "session"), on="task", maintain_order="left")
     named = bins.select("bin", "cell", "session", "start_ns", "off", read=pl.col("run").is_not_null())
     rows = rows.join(named, on=["cell", "session", "start_ns"], maintain_order="left")

@@ -35,12 +35,10 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
     hidden = not_asleep(groups).with_columns(account=pl.lit("sleep"), status=pl.lit("ok"))
     rows = pl.concat([rows, groups.named(hidden, source="wait_source")], how="diagonal")
     rows = _with_hidden(rows, groups)
-    whole, unseen = groups.only("session", "brief", "rung"), missed(groups)
-    filled = [
-        rows,
-        *(_absent(unseen, rows, g, name, cut) for g, name in ((groups, "sleep"), (whole, "client"))),
-    ]
-    return pl.concat(filled, how="diagonal").select(
+    whole = groups.only("session", "brief", "rung").table
+    none, why = missed(groups), _why(cut)
+    absent = (_absent(rows, g, name, none, why) for g, name in ((groups.table, "sleep"), (whole, "client")))
+    return pl.concat([rows, *absent], how="diagonal").select(
         "group", "account", "detail", "low", "high", "status", "source", aas="value"
     )
 
@@ -61,14 +59,12 @@ def _seen() -> pl.Expr:
 
 
 def _absent(
-    unseen: pl.DataFrame, rows: pl.DataFrame, groups: Groups, account: str, cut: Tables
+    rows: pl.DataFrame, groups: pl.DataFrame, account: str, unseen: pl.DataFrame, why: pl.DataFrame
 ) -> pl.DataFrame:
     """For groups without any: 0, up to what so many samples may have missed and unheard tasks slept; NULL and
     why where no task was heard, or its figures are unknown."""
-    empty = groups.table.filter(pl.col("scope") != "beside").join(
-        rows.filter(pl.col("account") == account), on="group", how="anti"
-    )
-    empty = empty.join(_why(cut), on="cell", how="left", maintain_order="left")
+    empty = groups.join(rows.filter(pl.col("account") == account), on="group", how="anti")
+    empty = empty.join(why, on="cell", how="left", maintain_order="left")
     hidden, all_told = pl.col("hidden") > 0, pl.col("heard") == pl.col("tasks")
     # without run and run queue none asleep is no account of a task that we could have read
     whole = pl.col("whole") > 0
@@ -127,13 +123,14 @@ def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Table
     waited for one may lie in it, so the upper end is higher by that.
     """
     added = accounts.filter(pl.col("account").is_in(_SUMMED)).group_by("group").agg(added=pl.col("aas").sum())
-    slept = sampled_asleep(joint.seen.sampled, groups).drop("value")
+    slept = sampled_asleep(joint.seen.sampled, groups)
     base = groups.table.join(steal(cut), on="cell", how="left", maintain_order="left")
     for frame in (added, slept, groups.summed(**_left_off())):
         base = base.join(frame, on="group", how="left", maintain_order="left")
     base = base.with_columns(
-        pl.col("added", "off", "low", "high", "rest", "error", "busy", "steal").fill_null(0.0)
-    ).with_columns(aas=pl.col("total") - pl.col("added"))
+        pl.col("off", "low", "high", "rest", "error", "busy", "steal").fill_null(0.0),
+        aas=pl.col("total") - pl.col("added").fill_null(0.0),
+    )
     stolen = pl.min_horizontal("steal", "busy")
     low = pl.col("off") + pl.col("rest") - pl.col("high") - pl.col("error")
     high = pl.col("off") + pl.col("rest") - pl.col("low") + pl.col("error") + stolen
@@ -224,10 +221,9 @@ def _states(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
     keys = {"detail": pl.col("state")}
     of_traced = pl.concat_str("raw_source", pl.lit(", estimated"))
     sampled = groups.table.select("group", source=pl.coalesce("sampled_source", of_traced))
-    awake = _of(sampled, runnable(joint, groups, keys, traced=False))
+    awake = _of(sampled, runnable(joint, groups, keys, traced=False).drop_nulls("detail"))
     for name in ("run", "runq"):
-        rows = awake.select("group", "detail", "source", account=pl.lit(f"state.{name}"), **_named(name))
-        yield rows.filter(pl.col("detail").is_not_null())
+        yield awake.select("group", "detail", "source", account=pl.lit(f"state.{name}"), **_named(name))
     slept = _of(sampled, asleep(joint, groups, {"state": pl.col("state")}, traced=False).drop_nulls("state"))
     yield slept.select(
         "group", "low", "high", "source", detail="state", aas="value", account=pl.lit("state.sleep")

@@ -12,7 +12,7 @@ import polars as pl
 from dbdyno.account.window.cells import key, middle
 from dbdyno.model.raw import RawCell
 from dbdyno.model.rawtables import OF_CLIENT
-from dbdyno.model.tables import rows
+from dbdyno.model.tables import ByCell, rows
 from dbdyno.model.topology import REGISTERS, CoreSeconds, Purr, PurrRead, cores_bracket, cores_met, purr_use
 from dbdyno.model.units import NS_PER_S
 
@@ -30,8 +30,8 @@ _SOURCE = "/proc/stat, CPU by CPU"
 
 def cores_of(cells: Sequence[RawCell], levels: pl.DataFrame, siblings: Siblings | None) -> pl.DataFrame:
     """Table ``cores``, one row a cell. ``levels``: table ``cut_levels``; ``siblings``: CPUs of each core."""
-    mine = levels.filter(pl.col("origin") == "host").partition_by("cell", as_dict=True)
-    found = [key(c) | _cell(c, mine.get((c.id,), levels.clear()), siblings) for c in cells]
+    mine = ByCell({"levels": levels.filter(pl.col("origin") == "host")})
+    found = [key(c) | _cell(c, mine.table("levels", c.id), siblings) for c in cells]
     return rows("cores", found)
 
 
