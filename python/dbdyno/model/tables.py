@@ -74,10 +74,10 @@ def conform(table: str, frame: pl.DataFrame, key: Mapping[str, Any] | None = Non
     Raises :class:`ValueError` on an unknown column, an absent one that may not be NULL, or a NULL in one
     that may not hold it.
     """
-    key, types = key or {}, schema(table)
-    exprs = shaped(table, (*key, *frame.columns))
+    key, types, names = key or {}, schema(table), frame.columns
+    exprs = shaped(table, (*key, *names))
     nulls = {name: int(value is None) for name, value in key.items()}
-    _whole(table, nulls | frame.null_count().row(0, named=True))
+    _whole(table, nulls | dict(zip(names, frame.null_count().row(0), strict=True)))
     if not key and list(frame.schema.items()) == list(types.items()):
         return frame
     fixed = {name: _constant(name, types[name], value) for name, value in key.items()}
@@ -113,21 +113,25 @@ def _constant(name: str, kind: Any, value: Any) -> pl.Expr:
 
 
 def _whole(table: str, nulls: Mapping[str, int]) -> None:
-    for c in TABLES[table]:
-        if not c.null and nulls[c.name]:
-            raise ValueError(f"table {table}: NULL in {c.name}")
+    for name in _needed(table):
+        if nulls[name]:
+            raise ValueError(f"table {table}: NULL in {name}")
+
+
+@cache
+def _needed(table: str) -> list[str]:
+    return [c.name for c in TABLES[table] if not c.null]
 
 
 def rows(table: str, records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """Records (dicts) as a conforming frame."""
     if not records:
         return empty(table)
-    names = [c.name for c in TABLES[table]]
-    unknown = {k for r in records for k in r} - set(names)
+    unknown = {k for r in records for k in r} - set(schema(table))
     if unknown:
         raise ValueError(f"table {table}: unknown columns {sorted(unknown)}")
-    data = {n: [r.get(n) for r in records] for n in names}
-    return conform(table, pl.DataFrame(data, schema=schema(table)))
+    columns = (pl.Series(name, [r.get(name) for r in records], kind) for name, kind in schema(table).items())
+    return conform(table, pl.DataFrame(columns))
 
 
 CoreColumn = tuple[str, Any, bytes | None]
