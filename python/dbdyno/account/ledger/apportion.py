@@ -15,8 +15,19 @@ from functools import cached_property
 
 import polars as pl
 
-from dbdyno.account.ledger.margins import margins, with_stolen
-from dbdyno.account.ledger.samples import LABEL, Sampled, chosen, hidden, run_shares, sampled, with_states
+from dbdyno.account.ledger.margins import TASKS, margins, with_stolen
+from dbdyno.account.ledger.samples import (
+    ASKED,
+    LABEL,
+    READ,
+    WORD_ALONE,
+    Sampled,
+    chosen,
+    hidden,
+    run_shares,
+    sampled,
+    with_states,
+)
 from dbdyno.model.column import CELL
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import Tables, conform, empty
@@ -136,7 +147,7 @@ class Joint:
     from our role), ``hidden`` (and nothing else tells its waits), ``slept`` and ``woken`` (the samples'
     weight asleep and runnable), ``off_low``, ``off_high`` (95 % of the time asleep, by the samples and the
     margins' errors) and ``asleep_ns``: what is apportioned to waits; ``blur_ns``: what may stand
-    under a wrong label."""
+    under a wrong label; ``wait_source`` tells its waits, ``raw_source`` sampled it (in words)."""
     seen: Moments
     """What each of the samples' rows stands for (seconds per second), asleep or runnable, by the margins
     (``asleep``, ``runnable`` of which ``run``, ``run_low``, ``run_high``), by the samples alone (``raw``)."""
@@ -168,12 +179,31 @@ def joint(cut: Tables, chunks: Iterable[pl.DataFrame] | None = None) -> Joint:
     tasks = _with_column(tasks, seen, mine)
     tasks = tasks.with_columns(hidden=pl.col("stateless") & pl.col("samples").is_null() & ~pl.col("exact"))
     waits = _waits(cut, tasks)
-    tasks = bunched(_with_labelled(tasks, waits))
+    tasks = bunched(_with_labelled(tasks, waits)).with_columns(*_told_by())
     bunches = tasks.select("task", "bunch", "exact")
     answers = moments(_asked(tasks, everything), found, bunches, ("y",), ())
     rows = moments(_apportioned(tasks, seen, families), found, bunches, ("asleep", "runnable", "raw"), RUNS)
     served = _served(found, tasks, cut)
     return Joint(tasks, rows, _binned(mine, found, cut), served, answers, waits, families)
+
+
+def _told_by() -> list[pl.Expr]:
+    """``wait_source``, what tells a task's waits, and ``raw_source``, who sampled it, in words."""
+    seen = pl.col("samples").is_not_null()
+    sampler = pl.when(pl.col("via") == "memory").then(pl.lit(READ)).otherwise(pl.lit(ASKED))
+    sampled = (
+        pl.when("exact")
+        .then(pl.lit(TRACE))
+        .when(pl.col("samples").is_null())
+        .then(pl.when("ended").then(pl.when("traced").then(pl.lit(TRACE)).otherwise(pl.lit(TASKS))))
+        .when("word")
+        .then(pl.lit(WORD_ALONE))
+        .when("known")
+        .then(pl.concat_str(sampler, pl.lit(", estimated")))
+        .otherwise(sampler)
+    )
+    raw = pl.when("word").then(pl.lit(WORD_ALONE)).otherwise(sampler)
+    return [sampled.alias("wait_source"), pl.when(seen).then(raw).alias("raw_source")]
 
 
 def _binned(mine: pl.DataFrame, found: Sampled, cut: Tables) -> pl.DataFrame:

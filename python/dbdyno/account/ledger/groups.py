@@ -11,7 +11,6 @@ from typing import Any
 import polars as pl
 
 from dbdyno.account.ledger.margins import TASKS
-from dbdyno.account.ledger.samples import ASKED, READ, WORD_ALONE
 from dbdyno.model.brief import BRIEF, NAME
 from dbdyno.model.source import TRACE
 
@@ -118,7 +117,7 @@ def each(tasks: pl.DataFrame) -> Groups:
 def _grouped(parts: pl.DataFrame, tasks: pl.DataFrame, key: list[str]) -> Groups:
     names = parts.select(key).unique(maintain_order=True).with_row_index("group")
     members = parts.join(names, on=key, nulls_equal=True, maintain_order="left").select("task", "group")
-    mine = members.join(tasks.with_columns(*_source()), on="task", maintain_order="left")
+    mine = members.join(tasks, on="task", maintain_order="left")
     sums = mine.group_by("group").agg(
         total=(pl.col("wall_ns") / pl.col("over_ns")).sum(),
         tasks=pl.len(),
@@ -141,21 +140,3 @@ def _grouped(parts: pl.DataFrame, tasks: pl.DataFrame, key: list[str]) -> Groups
 def _words(sources: pl.Expr) -> pl.Expr:
     words = sources.drop_nulls().unique().sort().str.join("; ")
     return pl.when(words != "").then(words)
-
-
-def _source() -> list[pl.Expr]:
-    seen = pl.col("samples").is_not_null()
-    sampler = pl.when(pl.col("via") == "memory").then(pl.lit(READ)).otherwise(pl.lit(ASKED))
-    sampled = (
-        pl.when("exact")
-        .then(pl.lit(TRACE))
-        .when(pl.col("samples").is_null())
-        .then(pl.when("ended").then(pl.when("traced").then(pl.lit(TRACE)).otherwise(pl.lit(TASKS))))
-        .when("word")
-        .then(pl.lit(WORD_ALONE))
-        .when("known")
-        .then(pl.concat_str(sampler, pl.lit(", estimated")))
-        .otherwise(sampler)
-    )
-    raw = pl.when("word").then(pl.lit(WORD_ALONE)).otherwise(sampler)
-    return [sampled.alias("wait_source"), pl.when(seen).then(raw).alias("raw_source")]

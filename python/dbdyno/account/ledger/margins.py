@@ -183,9 +183,10 @@ def throttle_bracket(cut: Tables) -> pl.DataFrame:
 
 def _waiting(cut: Tables) -> pl.DataFrame:
     """Per cell: run-queue time of the sessions, of others who may be in the group, and CPU of them all."""
-    drivers = cut["cut_levels"].filter(pl.col("scope") == "driver").select("cell", "place")
-    servers = cut["cut_levels"].filter(pl.col("scope") == "server").select("cell", "place")
-    shared = drivers.drop_nulls().join(servers, on=["cell", "place"], how="semi")["cell"].unique()
+    scope = pl.col("scope")
+    places = cut["cut_levels"].filter(scope.is_in(["driver", "server"]) & pl.col("place").is_not_null())
+    both = (scope == "driver").any() & (scope == "server").any()
+    shared = places.group_by("cell", "place").agg(both=both).filter("both")["cell"]
     session = pl.col("role") == "session"
     inside = ~pl.col("role").is_in(["driver", "pooler", "dbdyno"]) | pl.col("cell").is_in(shared.implode())
     runq, run = pl.col("runq_ns") / pl.col("over_ns"), pl.col("run_ns") / pl.col("over_ns")

@@ -141,20 +141,20 @@ def _with_falls(both: pl.DataFrame, reads: pl.DataFrame, figures: Sequence[str])
 
 def labelled(
     rows: pl.DataFrame,
-    tasks: pl.DataFrame,
+    brackets: pl.DataFrame,
     label: Sequence[str],
     figures: Sequence[str],
     *,
     falls: bool = False,
 ) -> pl.DataFrame:
-    """Growth of figures that each task has one row a ``label`` of, between the ends of ``tasks``, which are
-    instants of ``rows`` or, at its first, its birth.
+    """Growth of figures that each task has one row a ``label`` of, between its ends, which are instants of
+    ``rows`` or, at its first, its birth. ``brackets``: each task with its ``ENDS``.
 
     A label that has no row yet at the task's first read had nothing then; one whose rows are not repeated
     has not grown. A figure that went down is NULL, unless what is under way may change its label (``falls``).
     """
     key = [*TASK, *label]
-    mine = rows.join(tasks.select(*TASK, *ENDS), on=TASK, nulls_equal=True, maintain_order="left")
+    mine = rows.join(brackets, on=TASK, nulls_equal=True, maintain_order="left")
     ends = []
     for suffix, end in (("_a", "from_ns"), ("_b", "to_ns")):
         upto = mine.filter(pl.col("at_ns") <= pl.col(end) + SAME_NS)

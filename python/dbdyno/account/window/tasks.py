@@ -70,8 +70,10 @@ def _with_births(reads: pl.DataFrame, t0: int) -> pl.DataFrame:
     zeros = [
         pl.when(pl.col(n).is_not_null()).then(0).cast(reads.schema[n]).alias(n) for n in (*_SURE, *_MORE)
     ]
-    births = first.filter(fits).with_columns(*zeros, at_ns=birth, state=pl.lit("S"))
-    return pl.concat([births, reads])
+    births = first.filter(fits)
+    if births.is_empty():
+        return reads
+    return pl.concat([births.with_columns(*zeros, at_ns=birth, state=pl.lit("S")), reads])
 
 
 def _with_waits(reads: pl.DataFrame) -> pl.DataFrame:

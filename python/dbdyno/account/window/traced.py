@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.brief import folded, folded_labels, told_apart
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.account.window.deltas import NEAR_NS, TASK, grown, labelled
+from dbdyno.account.window.deltas import ENDS, NEAR_NS, TASK, grown, labelled
 from dbdyno.account.window.trees import is_tree
 from dbdyno.model.brief import BRIEF
 from dbdyno.model.data_source import TaskCounts
@@ -92,6 +92,11 @@ def _tasks(cell: RawCell) -> pl.DataFrame:
 
 
 @once_each
+def _brackets(cell: RawCell) -> pl.DataFrame:
+    return _tasks(cell).select(*TASK, *ENDS)
+
+
+@once_each
 def _halved(cell: RawCell) -> pl.DataFrame:
     return _reads(cell, "traced").with_columns(half_ns=(pl.col("after_ns") - pl.col("before_ns")) / 2)
 
@@ -160,7 +165,7 @@ def _grown_labels(
         rows = rows.group_by(by, maintain_order=True).agg(sum_of_known(n) for n in figures)
     if table == "wait_times":
         rows = _none_under_way(rows)
-    found = labelled(rows, _tasks(cell), label, figures, falls=falls)
+    found = labelled(rows, _brackets(cell), label, figures, falls=falls)
     whose = traced_tasks(cell).select(*TASK, *_WHOSE, "over_ns")
     return found.join(whose, on=TASK, nulls_equal=True, maintain_order="left")
 
