@@ -155,9 +155,16 @@ def _ranked(rows: pl.DataFrame, head: dict[str, object]) -> pl.DataFrame:
     places = {n: e.rank("ordinal", descending=True) for n, e in by.items()}
     kept = (places["time"] <= MOST) | (places["lio"] <= MOST_BY) | (places["calls"] <= MOST_BY)
     some = some.with_columns(kept=kept)
-    rest = pl.concat([some.filter(~pl.col("kept")).drop("kept"), rows.filter(pl.col("others").is_not_null())])
-    others = rest.group_by("toplevel", maintain_order=True).agg(*_sums(), pl.col("others").fill_null(1).sum())
-    made = pl.concat([some.filter("kept"), others], how="diagonal_relaxed").with_row_index("rank", offset=1)
+    made = some.filter("kept")
+    if made.height < rows.height:
+        rest = pl.concat(
+            [some.filter(~pl.col("kept")), rows.filter(pl.col("others").is_not_null())], how="diagonal"
+        )
+        others = rest.group_by("toplevel", maintain_order=True)
+        made = pl.concat(
+            [made, others.agg(*_sums(), pl.col("others").fill_null(1).sum())], how="diagonal_relaxed"
+        )
+    made = made.with_row_index("rank", offset=1)
     top, times = pl.col("exec_ns").filter("toplevel").sum(), pl.col("db_time_s").sum()
     made = made.with_columns(
         share=pl.when((top > 0) & pl.col("toplevel")).then(pl.col("exec_ns") / top),

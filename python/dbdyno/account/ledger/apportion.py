@@ -125,11 +125,9 @@ def bunched(tasks: pl.DataFrame) -> pl.DataFrame:
     are groups of several tasks by themselves."""
     own = tasks.filter(pl.col("role") == "session")
     led = own.group_by("cell", "session").len().filter(pl.col("len") > 1)
-    alike = tasks.join(
-        led.select("cell", "session", leads=pl.col("session")), on=["cell", "session"], how="left",
-        nulls_equal=False, maintain_order="left",
-    )  # fmt: skip
-    alike = alike.with_columns(heard=pl.col("samples").is_not_null())
+    led = led.select("cell", "session", leads="session")
+    alike = tasks.with_columns(heard=pl.col("samples").is_not_null())
+    alike = alike.join(led, on=["cell", "session"], how="left", maintain_order="left")
     names = alike.select(*_LIKE, "leads", "heard").unique(maintain_order=True).with_row_index("bunch")
     found = alike.join(names, on=[*_LIKE, "leads", "heard"], nulls_equal=True, maintain_order="left")
     return found.drop("leads", "heard")
@@ -170,10 +168,10 @@ def joint(cut: Tables, chunks: Iterable[pl.DataFrame] | None = None) -> Joint:
     tasks = with_stolen(margins(cut), cut)
     found = sampled(cut, tasks, chunks)
     inside = found.totals.filter("inside")
-    stateless = inside.filter(hidden()).select("task").unique().with_columns(stateless=True)
-    tasks = tasks.join(stateless, on="task", how="left", maintain_order="left")
-    tasks = tasks.with_columns(pl.col("stateless").fill_null(False))
     everything = inside.filter(~hidden())
+    some = everything.height < inside.height
+    unseen: list[int] = inside.filter(hidden())["task"].to_list() if some else []
+    tasks = tasks.with_columns(stateless=pl.col("task").is_in(unseen))
     mine = chosen(everything)
     seen = with_states(mine, everything)
     tasks = _with_column(tasks, seen, mine)

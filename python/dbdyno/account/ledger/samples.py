@@ -242,14 +242,15 @@ def with_states(mine: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
         return told
     asked = seen.filter(~read & (pl.col("there") > 0))
     labels = memory.select("task", "cell", *LABEL).unique(maintain_order=True)
-    by_task = _given(labels, asked, ["task", *LABEL])
-    rest = labels.join(by_task, on=["task", *LABEL], how="anti", nulls_equal=True)
-    by_cell = _given(rest, asked, ["cell", *LABEL])
-    parts = pl.concat([by_task, by_cell])
-    unknown = labels.join(parts, on=["task", *LABEL], how="anti", nulls_equal=True)
-    unknown = unknown.select("task", *LABEL, state=pl.lit(None, dtype=pl.String), part=1.0, answers=0.0)
-    parts = pl.concat([parts, unknown.select(parts.columns)])
-    split = memory.drop("state").join(parts, on=["task", *LABEL], nulls_equal=True, maintain_order="left")
+    key = ["task", *LABEL]
+    parts = _given(labels, asked, key)
+    rest = labels.join(parts, on=key, how="anti", nulls_equal=True)
+    if rest.height:
+        parts = pl.concat([parts, _given(rest, asked, ["cell", *LABEL])])
+        unknown = rest.join(parts, on=key, how="anti", nulls_equal=True)
+        unknown = unknown.select(*key, state=pl.lit(None, dtype=pl.String), part=1.0, answers=0.0)
+        parts = pl.concat([parts, unknown.select(parts.columns)])
+    split = memory.drop("state").join(parts, on=key, nulls_equal=True, maintain_order="left")
     return pl.concat([told, split.select(told.columns)])
 
 

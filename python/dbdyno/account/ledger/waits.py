@@ -64,6 +64,8 @@ def _absent(
     """For groups without any: 0, up to what so many samples may have missed and unheard tasks slept; NULL and
     why where no task was heard, or its figures are unknown."""
     empty = groups.join(rows.filter(pl.col("account") == account), on="group", how="anti")
+    if empty.is_empty():
+        return rows.clear()
     empty = empty.join(why, on="cell", how="left", maintain_order="left")
     hidden, all_told = pl.col("hidden") > 0, pl.col("heard") == pl.col("tasks")
     # without run and run queue none asleep is no account of a task that we could have read

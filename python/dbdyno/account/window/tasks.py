@@ -124,19 +124,17 @@ def _unread(cell: RawCell, read: pl.DataFrame) -> pl.DataFrame:
     missing = sessions_of(cell).join(read.filter(pl.col("role") == "session"), on="session", how="anti")
     if is_tree(cell):
         missing = missing.clear()  # its processes come and go: it may have had none
-    if missing.is_empty() and tries.is_empty():
+    others = tries.filter(pl.col("role") != "session").join(read, on="role", how="anti")
+    if missing.is_empty() and others.is_empty():
         return read.clear()
     why = tries.group_by("session").agg(pl.col("status").sort_by("before_ns").last())
     missing = missing.join(why, on="session", how="left").with_columns(role=pl.lit("session"))
-    others = tries.filter(pl.col("role") != "session").join(read, on="role", how="anti")
     others = others.group_by("role", maintain_order=True).agg(
         pl.col("pid", "session", "status", "start_ticks").first()
     )
     ours_alone = tasks["role"].is_in(["driver", "dbdyno"]).all()  # nothing of the server was to be read
     nobody = pl.lit("off" if ours_alone else "lost")
     both = pl.concat([missing, others.select(missing.columns)])
-    if both.is_empty():
-        return read.clear()
     seen = both.join(_lives(cell), on=["session", "pid"], how="left", maintain_order="left")
     return seen.select(
         pl.col("pid").fill_null(0),

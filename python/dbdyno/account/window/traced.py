@@ -131,8 +131,10 @@ def _whole_lives(reads: pl.DataFrame, t0: int, alive: pl.DataFrame) -> pl.DataFr
     zero = [pl.lit(0, dtype=pl.Int64).alias(n) for n in (*_SURE, "voluntary", "involuntary")]
     maybe = [pl.when(pl.col(n).is_not_null()).then(0).alias(n) for n in ("throttled_ns", "blocked_ns")]
     births = reads.sort("at_ns").unique(TASK, keep="first", maintain_order=True).filter(pl.col("met_ns") > t0)
-    births = births.with_columns(*zero, *maybe, at_ns="met_ns")
-    return pl.concat([reads, births], how="diagonal_relaxed").drop("met_ns", "alive_ns", "ended")
+    if births.height:
+        births = births.with_columns(*zero, *maybe, at_ns="met_ns")
+        reads = pl.concat([reads, births], how="diagonal_relaxed")
+    return reads.drop("met_ns", "alive_ns", "ended")
 
 
 def _with_missed(found: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
