@@ -78,7 +78,7 @@ def conform(table: str, frame: pl.DataFrame, key: Mapping[str, Any] | None = Non
     exprs = shaped(table, (*key, *names))
     nulls = {name: int(value is None) for name, value in key.items()}
     _whole(table, nulls | dict(zip(names, frame.null_count().row(0), strict=True)))
-    if not key and list(frame.schema.items()) == list(types.items()):
+    if not key and names == list(types) and frame.dtypes == list(types.values()):
         return frame
     fixed = {name: _constant(name, types[name], value) for name, value in key.items()}
     return frame.select(fixed.get(name, expr) for name, expr in zip(types, exprs, strict=True))
