@@ -19,7 +19,7 @@ from typing import Any
 
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars",
+    "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars", "--no-startup-window",
 )  # fmt: skip
 
 
@@ -29,7 +29,7 @@ _TOO_WIDE_TO_PRINT = """Array.from(document.querySelectorAll("body *")).filter(f
 
 
 class Chromium:
-    """One browser; :meth:`page` opens a page of its own in it."""
+    """One browser; :meth:`page` gives a page of its own in it."""
 
     def __init__(self, program: str, profile: Path) -> None:
         to_read, self._write = _pipe()
@@ -37,6 +37,7 @@ class Chromium:
         self._buffer = b""
         self._number = 0
         self.events: list[dict[str, Any]] = []
+        self._spare: list[Page] = []
         # A shell cannot name descriptors above 9, so a Python of our own puts them on 3 and 4.
         place = (
             f"import os,sys; os.dup2({to_read},3); os.dup2({to_write},4); os.execv(sys.argv[1],sys.argv[1:])"
@@ -67,6 +68,20 @@ class Chromium:
                 result: dict[str, Any] = answer["result"]
                 return result
 
+    def page(self, *, width: int, height: int, dark: bool) -> Page:
+        """One that a test is done with, where there is one: its process has the charts' code at hand."""
+        page = self._spare.pop() if self._spare else Page(self)
+        page.show(width=width, height=height, dark=dark)
+        return page
+
+    def done(self, page: Page) -> None:
+        """The next :meth:`page`, unless there may be more left in it than a document, which the next one
+        replaces."""
+        if page.acted_on or page.errors():
+            page.close()
+        else:
+            self._spare.append(page)
+
     def close(self) -> None:
         try:
             self.call("Browser.close")
@@ -89,15 +104,19 @@ class Chromium:
 
 
 class Page:
-    """A page with a window of its own size and colour scheme; remembers errors and requests."""
+    """A page with a window of its own size and colour scheme; remembers errors and requests.
 
-    def __init__(self, browser: Chromium, *, width: int, height: int, dark: bool) -> None:
-        self._browser = browser
+    ``acted_on``: by the mouse, or by what is shown on another medium."""
+
+    def __init__(self, browser: Chromium) -> None:
+        self._browser, self._since, self.acted_on = browser, 0, False
         target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self._target = target
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
+
+    def show(self, *, width: int, height: int, dark: bool) -> None:
         self._call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -109,6 +128,8 @@ class Page:
         self._call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, url: str) -> None:
+        self.evaluate("document.documentElement?.removeAttribute('data-ready')")  # of an earlier document
+        self._since = len(self._browser.events)
         self._call("Page.navigate", url=url)
 
     def evaluate(self, expression: str) -> Any:
@@ -128,15 +149,18 @@ class Page:
 
     def move(self, x: float, y: float) -> None:
         """The mouse to a place of the window, in its pixels."""
+        self.acted_on = True
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x - 1, y=y)
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def prefer(self, scheme: str) -> None:
         """Changes what the system prefers, while the page is open."""
+        self.acted_on = True
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def on_paper(self) -> None:
         """Shows the page as it is printed."""
+        self.acted_on = True
         self._call("Emulation.setEmulatedMedia", media="print")
 
     def printed(self) -> tuple[int, list[str]]:
@@ -178,7 +202,7 @@ class Page:
         self._browser.call("Target.closeTarget", targetId=self._target)
 
     def _events(self) -> list[Mapping[str, Any]]:
-        return [e for e in self._browser.events if e.get("sessionId") == self._session]
+        return [e for e in self._browser.events[self._since :] if e.get("sessionId") == self._session]
 
     def _call(self, method: str, **params: Any) -> dict[str, Any]:
         return self._browser.call(method, self._session, **params)

@@ -36,7 +36,7 @@ def open_page(browser: Chromium) -> Iterator[Open]:
     pages: list[Page] = []
 
     def opened(path: Path, *, width: int = 1280, dark: bool = False) -> Page:
-        page = Page(browser, width=width, height=900, dark=dark)
+        page = browser.page(width=width, height=900, dark=dark)
         pages.append(page)
         page.open(path.as_uri())
         page.wait("document.documentElement?.dataset.ready === 'yes'")
@@ -44,4 +44,4 @@ def open_page(browser: Chromium) -> Iterator[Open]:
 
     yield opened
     for page in pages:
-        page.close()
+        browser.done(page)

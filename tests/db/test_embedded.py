@@ -90,6 +90,16 @@ def test_never_runs_as_root(instance: tuple[Instance, Programs]) -> None:
     server.close()
 
 
+def test_signals_that_are_blocked_here_reach_the_servers_programs() -> None:
+    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        words = argv(server_account(), "0", "/bin/cat", "/proc/self/status")
+        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
+    assert int(said.partition("SigBlk:")[2].split()[0], 16) == 0
+
+
 def test_data_stays_unless_fresh(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
     server.open(programs, Wish())

@@ -2,20 +2,25 @@
 
 Run as ``python -I -S launch.py UID GID PARENT[:SIGNAL] [PROGRAM ...]``, standard library only. A process of
 its own, because a forked Python with threads must not do these things between fork and exec, and because what
-is done with the server's files must be done without root's rights.
+is done with the server's files must be done without root's rights. It loads little: each start of a server
+is several of it, and ``signal``, ``json`` and ``pathlib`` took two thirds of the time to become a program.
 """
 
+from __future__ import annotations
+
 import ctypes
-import importlib
-import json
 import os
-import signal
 import sys
-from collections.abc import Callable
-from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
+SIGINT = 2
+SIG_SETMASK = 2  # asm-generic/signal-defs.h
+_NO_SIGNALS = bytes(128)  # sigset_t of the C library
 
 
 def become(uid: int, gid: int, parent: int, sign: int) -> None:
@@ -29,7 +34,7 @@ def become(uid: int, gid: int, parent: int, sign: int) -> None:
             raise PermissionError(1, "root's rights do not end with the change of user")
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)  # else a server would be out of our sight
     os.umask(0o077)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    libc.sigprocmask(SIG_SETMASK, _NO_SIGNALS, None)
     if parent:
         # After the change of user, which clears it. The parent may be dead already: look again.
         libc.prctl(PR_SET_PDEATHSIG, sign, 0, 0, 0)
@@ -47,6 +52,8 @@ def _is_root_again() -> bool:
 
 def serve(functions: dict[str, Callable[..., object]]) -> None:
     """One request a line: [name, arguments]. One answer a line: {"done": ...} or {"failed": ...}."""
+    import json
+
     answer: dict[str, object] = {"done": None}
     while True:
         sys.stdout.write(json.dumps(answer) + "\n")
@@ -65,8 +72,11 @@ def main(uid: int, gid: int, parent: int, sign: int, program: list[str]) -> None
     if program:
         become(uid, gid, parent, sign)
         os.execv(program[0], program)
+    import json  # noqa: F401  what serves is loaded before root's rights end
+    from pathlib import Path
+
     sys.path.insert(0, str(Path(__file__).parent))
-    modules = [importlib.import_module(name) for name in ("files", "postmaster")]  # before root's rights end
+    modules = [__import__(name) for name in ("files", "postmaster")]
     become(uid, gid, parent, sign)
     os.chdir("/")
     serve({f"{m.__name__}.{name}": f for m in modules for name, f in vars(m).items() if callable(f)})
@@ -75,6 +85,6 @@ def main(uid: int, gid: int, parent: int, sign: int, program: list[str]) -> None
 if __name__ == "__main__":
     parent, _, sign = sys.argv[3].partition(":")
     try:
-        main(int(sys.argv[1]), int(sys.argv[2]), int(parent), int(sign or signal.SIGINT), sys.argv[4:])
+        main(int(sys.argv[1]), int(sys.argv[2]), int(parent), int(sign or SIGINT), sys.argv[4:])
     except OSError as e:
         sys.exit(f"dbdyno cannot start as user {sys.argv[1]}: {e}")
