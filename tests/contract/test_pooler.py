@@ -43,6 +43,7 @@ pytestmark = [
     ),
 ]
 SLEEP = "select pg_sleep(0.05)"
+THINK_NS = 20_000_000  # between calls that take the CPU: leaves it to the tests beside it
 
 
 @pytest.fixture(params=[15, 18], ids=lambda v: f"pg{v}")
@@ -115,7 +116,7 @@ def test_work_is_that_of_the_calibration_and_the_server_agrees(server: PostgresS
     calibration = server.calibrate(lio, params, 2_000_000, "test")
     pool = Pool(2, "transaction", 4, "extended")
     with through(server, pool):
-        made = measured(server, lio, cell_of(lio, pool, params=params), calibration)
+        made = measured(server, lio, cell_of(lio, pool, 1, params=params, think_ns=THINK_NS), calibration)
     rates = window.rates([made]).filter(scope="rung", name="work_per_call")
     assert rates.select("value", "source").row(0) == (calibration.work_per_call, "calibration")
     assert source(made, "engine counters, per session")[0] == "off"
@@ -132,7 +133,7 @@ def test_a_session_pool_keeps_sessions_as_they_are(server: PostgresServer) -> No
     calibration = server.calibrate(lio, params, 2_000_000, "test")
     pool = Pool(3, "session", 2)
     with through(server, pool):
-        made = measured(server, lio, cell_of(lio, pool, 1, params=params), calibration)
+        made = measured(server, lio, cell_of(lio, pool, 1, params=params, think_ns=THINK_NS), calibration)
     rates = window.rates([made]).filter(scope="rung", name="work_per_call")
     assert rates.select("value", "source").row(0) == (calibration.work_per_call, "engine counters")
     assert rung(made)["pool.queue"] == 0.0

@@ -31,6 +31,8 @@ QUICK = (*SHORT, "--no-memory", "--no-snapshots")
 """Where the test is about something else: they take 0.75 s of each measurement."""
 LIGHT = ("--think", "3ms")
 """Where the test is not about CPU time: leaves the CPUs to the tests beside it."""
+LIGHT_CALLS = ("--call-target", "1ms", "--think", "20ms")
+"""The same for a calibrated workload: its calls would take up to 50 ms in a window of 1 s."""
 
 
 @dataclass

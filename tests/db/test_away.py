@@ -20,7 +20,7 @@ from dbdyno.store import RunStore
 from tests.db.conftest import PROGRAM, Bench
 
 pytestmark = pytest.mark.db
-BRIEF = ("--call-target", "20ms", "--think", "100ms", "--measure", "1500ms")  # leaves others the CPUs
+BRIEF = ("--call-target", "1ms", "--think", "100ms", "--measure", "1500ms")  # leaves others the CPUs
 STOPPED_S = 2.0
 NS_PER_S = 1_000_000_000
 _STYLES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.errors import UsageError
 from tests.conftest import Servers
-from tests.db.conftest import SHORT, Bench
+from tests.db.conftest import LIGHT, SHORT, Bench
 from tests.db.test_workload_tables import prepared
 
 pytestmark = pytest.mark.db
@@ -82,7 +82,8 @@ def test_each_measurement_begins_cold_and_the_record_says_so(
     own = made(dsn18)
     recipe = tmp_path / "cold.toml"
     recipe.write_text('workload = "select-only"\nreset_cache = "dropped"\n')
-    words = ("run", str(recipe), "--sessions", "1,2", *SHORT, "--no-memory", "--no-observe", "--dsn", own)
+    words = ("run", str(recipe), "--sessions", "1,2", "--no-memory", "--no-observe", "--dsn", own)
+    words += (*SHORT, *LIGHT)
     assert prepared(own).returncode == 0
     with psycopg.connect(own, autocommit=True) as connection:
         connection.execute("drop extension if exists pg_buffercache")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dbdyno.model.data_sources import SOURCES
-from tests.db.conftest import Bench
+from tests.db.conftest import LIGHT, Bench
 from tests.unit.test_data_sources import PAGING
 
 pytestmark = pytest.mark.db
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.db
 def test_a_registered_file_is_read_in_a_run(bench: Bench, tmp_path: Path) -> None:
     script = tmp_path / "one.sql"
     script.write_text("select 1;\n")
-    words = ("--sessions", "1", "--settle", "0s", "--measure", "2s", "--json")
+    words = ("--sessions", "1", "--settle", "0s", "--measure", "2s", "--json", *LIGHT)
     SOURCES.append(PAGING)
     try:
         done = bench.here("run", "--script", str(script), "--dsn", bench.dsn, *words)

@@ -16,7 +16,7 @@ import pytest
 from dbdyno.engines.postgres.embedded import postmaster
 from dbdyno.engines.postgres.embedded.account import Account
 from dbdyno.engines.postgres.embedded.programs import find_programs
-from tests.db.conftest import PROGRAM, SHORT, Bench
+from tests.db.conftest import LIGHT_CALLS, PROGRAM, SHORT, Bench
 
 pytestmark = [
     pytest.mark.db,
@@ -74,7 +74,7 @@ def lives(bench: Bench, pid: int) -> None:
 
 
 def test_a_run_ends_with_dockers_capabilities(fresh_bench: Bench) -> None:
-    done = dbdyno(fresh_bench, DOCKER, "run", "lio", "--sessions", "1", *SHORT)
+    done = dbdyno(fresh_bench, DOCKER, "run", "lio", "--sessions", "1", *SHORT, *LIGHT_CALLS)
     assert done.returncode == 0, done.stderr
     assert fresh_bench.status()["running"] is False
     for words in (("start",), ("status",), ("stop",)):  # without CAP_KILL, too
@@ -89,7 +89,7 @@ def test_a_live_server_is_seen_and_kept_without_ptrace(staying: Bench) -> None:
     assert (seen["running"], seen["pid"]) == (True, pid)
     refused = dbdyno(staying, NO_PTRACE, "server", "start", "--fresh")
     assert refused.returncode == 3 and "is running" in refused.stderr
-    used = dbdyno(staying, NO_PTRACE, "run", "lio", "--sessions", "1", *SHORT)
+    used = dbdyno(staying, NO_PTRACE, "run", "lio", "--sessions", "1", *SHORT, *LIGHT_CALLS)
     assert used.returncode == 0, used.stderr
     lives(staying, pid)
     assert dbdyno(staying, NO_PTRACE, "server", "stop").returncode == 0

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.db.conftest import QUICK, Bench, eventually
+from tests.db.conftest import LIGHT_CALLS, QUICK, Bench, eventually
 from tests.windows import into_the_window
 
 pytestmark = pytest.mark.db
 LONG = ("--verbose", "--measure", "60s", "--settle", "300ms", "--no-memory", "--no-snapshots")
 THINKING = ("--call-target", "50ms", "--think", "50ms")  # leaves others the CPUs
+THREE = ("--sessions", "1,2,3", *QUICK, *LIGHT_CALLS)
 OURS = "state = 'active' and query ~ 'lio|pg_sleep.0.01' and pid <> pg_backend_pid()"
 CALLING = f"select count(*) from pg_stat_activity where {OURS}"
 TERMINATE = f"select pg_terminate_backend(pid) from pg_stat_activity where {OURS} limit 1"
@@ -52,7 +53,7 @@ def _saved(bench: Bench) -> int:
 
 def test_ctrl_c_keeps_what_was_measured(bench: Bench) -> None:
     before = _saved(bench)
-    with bench.background("run", "lio", "--dsn", bench.dsn, "--sessions", "1,2,3", *QUICK, *THINKING) as run:
+    with bench.background("run", "lio", "--dsn", bench.dsn, *THREE) as run:
         eventually(lambda: _saved(bench) > before)
         run.send_signal(signal.SIGINT)
         _, errors = run.communicate(timeout=120)
@@ -155,9 +156,7 @@ def test_network_cut(bench: Bench, brief: tuple[str, ...]) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
 def test_disk_full_in_the_store(bench: Bench, tmp_path: Path) -> None:
     with _small_tmpfs(tmp_path / "small") as store:
-        with bench.background(
-            "run", "lio", "--dsn", bench.dsn, "--sessions", "1,2,3", *QUICK, *THINKING, "--store", str(store)
-        ) as run:
+        with bench.background("run", "lio", "--dsn", bench.dsn, *THREE, "--store", str(store)) as run:
             eventually(lambda: list(store.glob("*/cells/[0-9]*")))
             with (store / "filler").open("wb", buffering=0) as f, contextlib.suppress(OSError):
                 while True:
@@ -195,11 +194,11 @@ def test_two_runs_at_once_on_one_server(bench: Bench) -> None:
 
 
 def test_no_orphan_survives_a_kill(fresh_bench: Bench) -> None:
-    with fresh_bench.background("run", "lio", "--sessions", "1", "--measure", "60s") as run:
+    with fresh_bench.background("run", "lio", "--sessions", "1", "--measure", "60s", *LIGHT_CALLS) as run:
         pid = eventually(lambda: fresh_bench.status().get("pid"))
         run.kill()
         run.wait()
-    words = ("run", "lio", "--sessions", "1", *QUICK)
+    words = ("run", "lio", "--sessions", "1", *QUICK, *LIGHT_CALLS)
     done = fresh_bench.here(*words)
     assert done.returncode == 0, done.stderr
     assert not Path(f"/proc/{pid}").exists()

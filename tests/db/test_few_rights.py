@@ -17,7 +17,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.conftest import Servers
-from tests.db.conftest import PROGRAM, eventually
+from tests.db.conftest import LIGHT_CALLS, PROGRAM, eventually
 from tests.db.limiting import NOBODY, needs_root
 
 pytestmark = [pytest.mark.db, pytest.mark.root]
@@ -272,7 +272,7 @@ def test_a_window_of_one_second_is_whole_for_an_ordinary_user(
     done = subprocess.run(
         ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", "--inh-caps=-all",
          PROGRAM, "run", "cpu", "--sessions", "2", "--measure", measure, "--settle", "200ms", "--json",
-         "--dsn", open_dsn],
+         *LIGHT_CALLS, "--dsn", open_dsn],
         env=os.environ | dict.fromkeys(PLACES, str(home)),
         cwd=home, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

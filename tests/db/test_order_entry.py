@@ -13,7 +13,7 @@ from dbdyno.engines.postgres.script_halves import script_half
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.checking import Check
 from dbdyno.model.tables import empty
-from tests.db.conftest import QUICK, Bench
+from tests.db.conftest import LIGHT, QUICK, Bench
 
 pytestmark = pytest.mark.db
 SIZE = {"scale": 1, "warehouses": 2, "mode": "read-write"}
@@ -33,7 +33,7 @@ def loaded(bench: Bench, kind_dsn: str) -> Iterator[str]:
 
 
 def measured(bench: Bench, dsn: str, *words: str, warehouses: int = 2) -> dict[str, Any]:
-    done = bench.here("run", "order-entry", f"warehouses={warehouses}", *QUICK, *words, "--dsn", dsn)
+    done = bench.here("run", "order-entry", f"warehouses={warehouses}", *QUICK, *LIGHT, *words, "--dsn", dsn)
     assert done.returncode == 0, done.stderr
     return bench.last()
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.db.conftest import Bench
+from tests.db.conftest import LIGHT, Bench
 
 pytestmark = pytest.mark.db
-BRIEF = ("--sessions", "1", "--measure", "1s", "--settle", "100ms")
+BRIEF = ("--sessions", "1", "--measure", "1s", "--settle", "100ms", *LIGHT)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_pgbench_without_its_tables_names_the_cure(bench: Bench) -> None:
 def test_a_timeout_that_the_connection_asks_for_holds_in_the_sessions(bench: Bench, tmp_path: Path) -> None:
     script = tmp_path / "own.sql"
     script.write_text("select pg_sleep(1);\n")
-    asked = bench.with_words(options="-c statement_timeout=5ms")
+    asked = bench.with_words(options="-c statement_timeout=50ms")
     done = bench.here("run", "-f", str(script), "--dsn", asked, "--json", *BRIEF)
     (rung,) = json.loads(done.stdout)["rungs"]
     assert rung["errors"] > 0 and "57014" in done.stdout
@@ -120,7 +120,7 @@ def test_a_mix_of_scripts_with_weights(bench: Bench, tmp_path: Path) -> None:
     write, read = tmp_path / "read_write.sql", tmp_path / "read.sql"
     write.write_text(READ_WRITE)
     read.write_text("\\set id random(1, :rows)\nselect c from sbtest where id = :id;\n")
-    words = ("-D", "rows=1000", "--max-tries", "9", "-c", "2", "-T", "1", "--settle", "100ms", "-r")
+    words = ("-D", "rows=1000", "--max-tries", "9", "-c", "2", "-T", "1", "--settle", "100ms", "-r", *LIGHT)
     done = bench.here("run", "-f", str(write), "-f", f"{read}@9", "--dsn", bench.dsn, *words)
     assert done.returncode == 0, done.stderr
     assert "By script at 2 sessions" in done.stdout and "By statement of read_write.sql" in done.stdout

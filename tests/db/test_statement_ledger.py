@@ -19,6 +19,7 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.query_id import OFFSETS, statement_spec
 from dbdyno.engines.postgres.wait_events import word_spec
 from dbdyno.model.tables import from_core
+from tests.conftest import KINDS, Servers
 
 pytestmark = pytest.mark.db
 SLEEP, BURN = "select pg_sleep(0.01)", "select count(*) from generate_series(1, 100000)"
@@ -66,6 +67,14 @@ class Traced:
         )
 
 
+@pytest.fixture(scope="module", params=KINDS, ids=lambda v: f"pg{v}")
+def traced(servers: Servers, request: pytest.FixtureRequest) -> Traced:
+    made = Traced(servers.dsn(request.param))
+    if not made.known:
+        pytest.skip(str(made.status))
+    return made
+
+
 def _session(dsn: str) -> psycopg.Connection[Any]:
     made = psycopg.connect(dsn, autocommit=True, prepare_threshold=None)
     made.execute("set compute_query_id = on")
@@ -107,17 +116,14 @@ def test_the_layout_is_that_of_this_version(any_dsn: str) -> None:
 
 
 @pytest.mark.root
-def test_each_statement_has_its_sleep_and_its_cpu_time(kind_dsn: str) -> None:
-    traced = Traced(kind_dsn)
-    if not traced.known:
-        pytest.skip(str(traced.status))
+def test_each_statement_has_its_sleep_and_its_cpu_time(traced: Traced) -> None:
     waits, of = traced.last("waits"), traced.ids
     sums = traced.last("traced")
     for figure in ("run_ns", "runq_ns", "sleep_ns"):
         assert waits[figure].sum() == sums[figure].sum()  # to the nanosecond
     slept = waits.filter(wait_event="PgSleep")
     assert set(slept["query_id"]) == {of["sleep"]}
-    assert slept["sleeps"].sum() == 2 * CALLS
+    assert slept["sleeps"].sum() == 2 * CALLS, waits.rows()
     assert slept["sleep_ns"].sum() >= 2 * CALLS * 10 * MS
     burnt = waits.filter(query_id=of["burn"])
     spent = burnt["run_ns"].sum() - burnt["came_ns"].sum(), burnt["run_ns"].sum() + burnt["left_ns"].sum()
@@ -127,10 +133,7 @@ def test_each_statement_has_its_sleep_and_its_cpu_time(kind_dsn: str) -> None:
 
 
 @pytest.mark.root
-def test_every_wait_is_in_one_bucket(kind_dsn: str) -> None:
-    traced = Traced(kind_dsn)
-    if not traced.known:
-        pytest.skip(str(traced.status))
+def test_every_wait_is_in_one_bucket(traced: Traced) -> None:
     times, key = traced.last("wait_times"), ["pid", "wait_event", "query_id"]
     counted = times.filter(part="sleep").group_by(key).agg(pl.col("count").sum())
     sleeps = traced.last("waits").filter(pl.col("sleeps") > 0).group_by(key).agg(pl.col("sleeps").sum())
@@ -143,7 +146,7 @@ def test_every_wait_is_in_one_bucket(kind_dsn: str) -> None:
     started = preempted["sleeps"] - queued["count"]
     assert started.is_between(0, 0).all(), (preempted, queued)
     slept = times.filter((pl.col("wait_event") == "PgSleep") & (pl.col("part") == "sleep"))
-    assert slept["count"].sum() == 2 * CALLS
+    assert slept["count"].sum() == 2 * CALLS, times.rows()
     assert (
         slept["from_ns"].min() == 8 << 20
     )  # 10 ms are in the bucket of 8.4 to 10.5 ms, or later on a busy machine

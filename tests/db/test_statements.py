@@ -139,7 +139,7 @@ def test_hostile_texts_are_escaped_and_whole(at: Bench, tmp_path: Path) -> None:
     script = tmp_path / "hostile.sql"
     long = " + ".join(["id"] * 2000)
     script.write_text(f"select 'it''s' /* {MARKUP}\n'\" */ from known;\nselect {long} from known;\n")
-    done = at.here("run", "--script", str(script), "--dsn", at.dsn, "--sessions", "1", *QUICK)
+    done = at.here("run", "--script", str(script), "--dsn", at.dsn, "--sessions", "1", *QUICK, *LIGHT)
     assert done.returncode == 0, done.stderr
     tables = exported(at, tmp_path)
     assert found(tables, MARKUP).height
@@ -160,7 +160,7 @@ def test_a_text_that_the_server_cannot_convert_is_said_with_the_cure(
         plain.ask("create database bytes template template0 encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'")
         with psycopg.connect(plain.dsn, dbname="bytes", client_encoding="SQL_ASCII", autocommit=True) as raw:
             raw.pgconn.exec_(b'select 1 as "caf\xe9"')
-        done = bench.here("run", "random-read", "--dsn", plain.dsn, "--sessions", "1", *QUICK)
+        done = bench.here("run", "random-read", "--dsn", plain.dsn, "--sessions", "1", *QUICK, *LIGHT)
         assert done.returncode == 0, done.stderr
         assert "condition-statement-texts" in {c["id"] for c in bench.last()["findings"]}
         shown = bench.here("show", "last", "--statements").stdout

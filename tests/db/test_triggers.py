@@ -12,7 +12,7 @@ import pytest
 
 from dbdyno import conduct
 from dbdyno.store import RunStore, read_fired
-from tests.db.conftest import PROGRAM, QUICK, Bench, eventually
+from tests.db.conftest import LIGHT_CALLS, PROGRAM, QUICK, Bench, eventually
 
 pytestmark = pytest.mark.db
 S = 1_000_000_000
@@ -76,7 +76,7 @@ def test_a_ladder_fires_once_at_each_number_of_sessions(bench: Bench) -> None:
         "snapshot",
     )
     store = bench.home / "ladder"
-    words = ("--sessions", "1,2,4", *QUICK, "--think", "20ms", "--measure", "2s", "--store", str(store))
+    words = ("--sessions", "1,2,4", *QUICK, *LIGHT_CALLS, "--measure", "2s", "--store", str(store))
     done = bench.here("run", "lio", "--dsn", bench.dsn, *words, *when)
     assert done.returncode == 0, done.stderr
     record = RunStore(store).open("last")

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.conftest import Servers
-from tests.db.conftest import Bench, eventually
+from tests.db.conftest import LIGHT_CALLS, Bench, eventually
 from tests.db.limiting import ours
 
 pytestmark = pytest.mark.db
@@ -55,11 +55,13 @@ def test_every_variant_is_in_force_and_nothing_stays(bench: Bench, servers: Serv
 sessions = "2"
 repeats = 1
 [variants.none]
+driver = { think = "100ms" }  # only limits need a load that meets them
 [variants.half]
 limits = { quota = 0.5 }
 [variants.one-cpu]
 limits = { cpus = "first:1", bind = "pack" }
 [variants.untimed]
+driver = { think = "100ms" }
 settings = { track_io_timing = false, work_mem = "5MB" }
 """,
     )
@@ -88,7 +90,7 @@ def test_what_a_killed_run_changed_is_put_back(bench: Bench, servers: Servers) -
         bench,
         'sessions = "1"\nlimits = { quota = 0.7 }\nsettings = { work_mem = "7MB", track_io_timing = false }',
     )
-    with bench.background("run", recipe, "--dsn", dsn, "--measure", "60s", "--sessions", "1") as run:
+    with bench.background("run", recipe, "--dsn", dsn, "--measure", "60s", *LIGHT_CALLS) as run:
         eventually(lambda: ours(run.pid))
         eventually(lambda: _asked(dsn, "show work_mem") == "7MB")
         eventually(lambda: bench.home.glob("data/dbdyno/*/cells"))
@@ -124,10 +126,10 @@ def test_a_run_stops_when_its_intervals_are_tight(bench: Bench) -> None:
 
 
 def test_a_budget_begins_no_repeat_that_would_end_later(bench: Bench) -> None:
-    recipe = _recipe(bench, 'sessions = "1"\nrepeats = 50\nbudget = "9s"\n')
-    done = bench.here("run", recipe, "--dsn", bench.dsn, "--json")
+    recipe = _recipe(bench, 'sessions = "1"\nrepeats = 50\nbudget = "7s"\n')
+    done = bench.here("run", recipe, "--dsn", bench.dsn, "--json", *LIGHT_CALLS)
     assert done.returncode == 0, done.stderr
-    assert "budget of 9.00 s" in json.loads(done.stdout)["run"]["stopped"]
+    assert "budget of 7.00 s" in json.loads(done.stdout)["run"]["stopped"]
 
 
 LEFT_OUT = """
@@ -155,7 +157,8 @@ def test_a_variant_that_cannot_be_had_here_is_left_out(bench: Bench, tmp_path: P
     insisted = bench.here("run", str(recipe), "--all-variants", **NO_POOLER)
     assert (insisted.returncode, "variant pooled" in insisted.stderr) == (2, True), insisted.stderr
     assert len(bench.runs()) == before
-    done = bench.here("run", str(recipe), **NO_POOLER)
+    thinking = ("--think", "150ms")  # of long calls: beside short ones a busy machine's driver is the limit
+    done = bench.here("run", str(recipe), *thinking, **NO_POOLER)
     assert done.returncode == 0, done.stderr
     assert "variant pooled is left out" in done.stderr
     plan = bench.last()["plan"]

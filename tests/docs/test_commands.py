@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests import in_process
 from tests.clusters import server_dir
+from tests.db.conftest import LIGHT_CALLS
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -31,6 +32,8 @@ _ALONE = ("observe", "server", "workload")
 """Commands that are more than what they say: processes of their own; and the first that runs."""
 _BRIEF = {"--measure": "1s", "--settle": "100ms", "--for": "1s"}
 """A reader's measurements may last longer."""
+_LOADED = re.compile(r"dbdyno run (?:lio|cpu|(order-entry|-f \S+)) (?!.*--dry-run)")
+"""With the CPUs for itself, as a reader's load is, each would keep them from the tests beside it."""
 
 
 def typed(
@@ -39,6 +42,8 @@ def typed(
     """As a shell runs it. Commands that only read are run in this process: to load it takes long."""
     for option, brief in _BRIEF.items():
         command = re.sub(rf"{option} \S+", f"{option} {brief}", command)
+    if loaded := _LOADED.match(command):
+        command = " ".join((command, *(LIGHT_CALLS[2:] if loaded[1] else LIGHT_CALLS)))
     words = shlex.split(command)
     if words[0] == "dbdyno" and words[1] not in alone and not set(command) & set("|<>$"):
         return in_process.dbdyno(tuple(words[1:]), env, cwd)

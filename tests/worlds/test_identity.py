@@ -22,6 +22,7 @@ from dbdyno.engines.postgres.presence import Presence, presence
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.errors import TargetError
 from dbdyno.model.plan import LimitSpec
+from tests.db.conftest import LIGHT_CALLS
 from tests.db.limiting import machine
 from tests.elsewhere import NAMELESS, Elsewhere, World, as_user, in_namespaces, needs, needs_root
 from tests.elsewhere import with_docker_capabilities as docker
@@ -311,7 +312,7 @@ def test_a_ladder_on_a_container_has_no_figure_of_a_stranger(
     contained: ServerElsewhere, theirs: Elsewhere
 ) -> None:
     words = ("run", "cpu", "--sessions", "1,2", "--measure", "1s", "--settle", "200ms", "--json")
-    done = theirs.dbdyno(*words, "--dsn", contained.tcp, world=as_user())
+    done = theirs.dbdyno(*words, *LIGHT_CALLS, "--dsn", contained.tcp, world=as_user())
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     check_unknown(document, "not here")

@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.db.conftest import LIGHT_CALLS
 from tests.elsewhere import Elsewhere, in_namespaces, needs_root
 from tests.elsewhere_server import Cluster, ServerElsewhere
 from tests.sshd import PORT, Sshd, needs_sshd, sshd
@@ -25,7 +26,8 @@ FAR = [*in_namespaces(pid=True, net=True), "sh", "-c", '"$@"; exit $?', "sh"]
 """With a shell for its first process: a server would take orphans of sshd for backends that crashed."""
 WATCHED = """select count(*) from pg_stat_activity
     where application_name ~ '^dbdyno activity [0-9]+$' and clock_timestamp() - backend_start > '1.5s'"""
-RUN = ("run", "lio", "--call-target", "20ms", "--measure", "1500ms", "--settle", "200ms", "--json")
+BRIEF = ("--measure", "1500ms", "--settle", "200ms", "--json")
+RUN = ("run", "lio", "--call-target", "20ms", "--think", "60ms", *BRIEF)
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +229,7 @@ def test_a_slow_way_is_used_where_the_clock_is_known_well_enough(
     for late_s, measure, code in ((0.03, "1500ms", 2), (0.02, "5s", 0)):
         command = host.command("-o", f"'ProxyCommand={sys.executable} {proxy} %h %p {late_s}'")
         given = [*words(far, host)[:-1], command]
-        asked = ["run", "lio", "--call-target", "20ms", "--think", "50ms", "--settle", "200ms", "--json"]
+        asked = ["run", "lio", *LIGHT_CALLS, "--settle", "200ms", "--json"]
         done = roots.dbdyno(*asked, "--measure", measure, "--sessions", "1", *given)
         assert done.returncode == code, done.stderr
         if code:
@@ -239,19 +241,8 @@ def test_a_slow_way_is_used_where_the_clock_is_known_well_enough(
 
 def started(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *options: str) -> subprocess.Popen[str]:
     """A run of several measurements, in the first of them."""
-    asked = [
-        "run",
-        "lio",
-        "--call-target",
-        "20ms",
-        "--think",
-        "50ms",
-        "--settle",
-        "100ms",
-        "--json",
-        *options,
-    ]
-    return watching(roots, far, host, *asked)
+    asked = ("run", "lio", *LIGHT_CALLS, "--settle", "100ms", "--json")
+    return watching(roots, far, host, *asked, *options)
 
 
 def watching(roots: Elsewhere, far: ServerElsewhere, host: Sshd, *asked: str) -> subprocess.Popen[str]:

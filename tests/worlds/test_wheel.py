@@ -151,7 +151,7 @@ def user(wheel: Path, server_home: Path) -> Installed:
 def test_an_unprivileged_user_installs_it_and_runs_lio(user: Installed) -> None:
     said = user.dbdyno(
         *("run", "lio", "--sessions", "1,2", "--measure", "1s", "--settle", "200ms"),
-        *("--call-target", "20ms", "--json", "-o", "a report.html"),
+        *("--call-target", "20ms", "--think", "60ms", "--json", "-o", "a report.html"),
     )
     assert [rung["sessions"] for rung in json.loads(said)["rungs"]] == [1, 2]
     assert "vega" in (user.home / "a report.html").read_text(encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.db.conftest import LIGHT_CALLS
 from tests.elsewhere import (
     Elsewhere,
     World,
@@ -18,7 +19,7 @@ from tests.elsewhere import (
 from tests.elsewhere_server import Cluster
 
 pytestmark = [pytest.mark.db, pytest.mark.root, needs_root]
-LADDER = ("run", "cpu", "--sessions", "2", "--measure", "1s", "--settle", "100ms")
+LADDER = ("run", "cpu", "--sessions", "2", "--measure", "1s", "--settle", "100ms", *LIGHT_CALLS)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_doctor_of_a_server_elsewhere(theirs: Elsewhere, cluster: Cluster) -> No
 
 def test_limits_that_are_not_permitted_are_left_out(theirs: Elsewhere) -> None:
     words = ("run", "--recipe", "limits", "--repeats", "1", "--sessions", "1", "--measure", "1s", "--json")
-    done = theirs.dbdyno(*words, world=as_user(), timeout_s=240)
+    done = theirs.dbdyno(*words, *LIGHT_CALLS, world=as_user(), timeout_s=240)
     assert done.returncode == 0, done.stderr[-3000:]
     document = json.loads(done.stdout)
     variants = {v["name"] for v in document["plan"]["variants"]}
