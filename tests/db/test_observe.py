@@ -252,9 +252,9 @@ def test_beside_a_run_of_dbdyno(bench: Bench) -> None:
         "--measure",
         "100s",
         "--call-target",
-        "20ms",
+        "50ms",
         "--think",
-        "30ms",
+        "50ms",
     ) as run:
         eventually(lambda: bench.ask(CALLING)[0][0] >= 2)
         document = observed(bench, "--for", "2s")
