@@ -21,6 +21,7 @@ import pytest
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before it is loaded: workers share the CPUs already
 import tests.examples  # noqa: F401  Hypothesis' profile, before any law is read
 from dbdyno.conduct.deriving import in_this_process
+from dbdyno.conduct.polars_thread import on_polars_thread
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
@@ -52,6 +53,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(50_000, 20, 50)  # else it takes a fifteenth of the time
     gc.enable()
     _of_ray.update(i.nodeid for i in session.items if i.nodeid.startswith(_OF_RAY))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    if pyfuncitem.get_closest_marker("queries"):
+        pyfuncitem.obj = on_polars_thread(pyfuncitem.obj)
 
 
 _OF_RAY = "tests/cluster/"

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.conduct.polars_thread import on_polars_thread
 from dbdyno.model.environment import Cpu, Environment, Host, Limits
 from dbdyno.model.plan import Calibration, Cell, Experiment, Plan, Workload
 from dbdyno.model.protocols import Target, Undo, Watch
@@ -133,6 +134,7 @@ class Climb:
     cells: list[RawCell]
 
 
+@on_polars_thread
 def climb(dsn: str, ladder: Sequence[int], *, repeats: int = 1, **options: Any) -> Climb:
     """A ladder on a fresh fake server. ``options`` as for :func:`climb_one`."""
     server = FakeServer(Target(dsn=dsn))

@@ -16,6 +16,8 @@ from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
 
+pytestmark = pytest.mark.queries
+
 STATES = st.sampled_from(["R", "S", "D", "Z", None])
 WAITS = st.sampled_from([None, "Client/ClientRead", "IO/DataFileRead", "LWLock/WALWrite", "Lock/tuple"])
 SERVER_STATES = st.sampled_from(["active", "idle", "idle in transaction", None])

@@ -14,6 +14,8 @@ from tests.fakery import S, made_cell, session_row
 from dbdyno.account.ledger import accounts
 from dbdyno.account.window import cut
 
+pytestmark = pytest.mark.queries
+
 MS = 1_000_000
 T0 = 10 * S
 _MAIN = {"pid": 50, "tid": 50, "start_ticks": 1, "role": "helper:main", "status": "ok", "state": "S"}

@@ -14,7 +14,7 @@ from dbdyno.model.tables import DERIVED, TABLES, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present import headline
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.queries]
 
 
 def _derive(made: Climb) -> Results:

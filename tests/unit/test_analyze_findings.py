@@ -15,7 +15,7 @@ from dbdyno.model.claim import Claim
 from dbdyno.model.plan import Observation
 from dbdyno.model.tables import rows
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.queries]
 
 CLEAN = "fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:5ms"
 FACTS = {"peak", "session-time", "one-repeat", "data-sources-used", "ledger-closes", "few-samples"}

@@ -14,6 +14,8 @@ from dbdyno.model.parallel_axes import counts_of
 from dbdyno.model.results import Results
 from dbdyno.present.media import text
 
+pytestmark = pytest.mark.queries
+
 DATABASES = re.compile(r"\b(?:sessions?|(?<!system )calls?|server|client|response)\b")
 
 

@@ -20,6 +20,8 @@ from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.amdahl import serial_share
 
+pytestmark = pytest.mark.queries
+
 
 def _claims(results: Results, id: str) -> list[Claim]:
     return [c for c in results.findings if c.id == id]

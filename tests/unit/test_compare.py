@@ -23,6 +23,8 @@ from dbdyno.model.tables import rows
 from dbdyno.stats.autocorrelation import correlated, integrated_time
 from dbdyno.stats.significance import holm
 
+pytestmark = pytest.mark.queries
+
 THREE = World(rungs=(1, 4), repeats=6, variants=("base", "second", "third"))
 
 

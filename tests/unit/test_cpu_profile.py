@@ -18,6 +18,8 @@ from dbdyno.model.raw import RawCell
 from dbdyno.model.results import Results
 from dbdyno.model.tables import rows
 
+pytestmark = pytest.mark.queries
+
 SHARES = {"scan": 0.5, "lock": 0.2, "copy": 0.1, "read": 0.15, "again": 0.05}
 KINDS = ("mode", "session", "wait", "statement", "stack", "function", "module")
 AREAS = parsed("[access/heap]\nheap*\n[executor]\nExec* main\n[storage/lmgr]\nLWLock*", "postgres")

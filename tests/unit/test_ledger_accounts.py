@@ -19,6 +19,8 @@ from dbdyno.model.ledger_rows import BY_LABEL, account_rows, queue_labels
 from dbdyno.model.raw import RawCell
 from dbdyno.stats.estimates import effective, interval, wilson
 
+pytestmark = pytest.mark.queries
+
 
 def _ledger(*cells: RawCell) -> pl.DataFrame:
     return ledger(cut(cells))

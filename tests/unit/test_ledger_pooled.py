@@ -29,6 +29,8 @@ from dbdyno.model.plan import Experiment, Plan
 from dbdyno.model.protocols import Target
 from dbdyno.model.raw import RawCell
 
+pytestmark = pytest.mark.queries
+
 KINDS = {"pool_waiting": "gauge", "pool_size": "gauge", "pool_read_ns": "gauge"}
 
 

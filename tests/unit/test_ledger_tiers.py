@@ -13,6 +13,8 @@ from dbdyno.account.window import cut
 from dbdyno.model.ledger_rows import BY_LABEL, queue_labels
 from dbdyno.model.raw import RawCell
 
+pytestmark = pytest.mark.queries
+
 Rows = list[dict[str, Any]]
 ME = {"pid": 100, "tid": 100, "start_ticks": 7, "role": "session", "session": 0}
 

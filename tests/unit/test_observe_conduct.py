@@ -25,7 +25,7 @@ from dbdyno.model.protocols import Target, Watch
 from dbdyno.model.raw import RawCell
 from dbdyno.store import RunStore
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.queries]
 
 S = 1_000_000_000
 LAW = "fake:cpus=2,foreign=3,cpu=2ms,think=5ms,wait=IO/DataFileRead:3ms"

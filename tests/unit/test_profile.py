@@ -15,7 +15,7 @@ from dbdyno.model.raw import RawCell
 from dbdyno.model.session_time import Part
 from dbdyno.model.tables import rows as rows_of
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.queries]
 
 CELL = [c.name for c in column.CELL]
 _KNOWN = st.floats(0, 1e6)

@@ -22,6 +22,8 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.stats.capacity import Delivered, capacity
 
+pytestmark = pytest.mark.queries
+
 LAW = "call=Timeout/PgSleep:20ms,exponential=on"  # two sessions deliver 100/s
 SESSIONS, WINDOW_S = 16, 10.0
 

@@ -20,6 +20,8 @@ from dbdyno.present import figures, processes, profile, selection, sources_used,
 from dbdyno.present.document import Block, Cell, Paragraph, Section, Table, Verbatim
 from dbdyno.present.report import DETAILS
 
+pytestmark = pytest.mark.queries
+
 
 def top(results: Results) -> selection.Pick:
     found = selection.pick_of(results)

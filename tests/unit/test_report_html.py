@@ -16,6 +16,8 @@ from dbdyno import present
 from dbdyno.model.errors import DbdynoError, StoreError, UsageError
 from dbdyno.present.page import charts_code, el, join
 
+pytestmark = pytest.mark.queries
+
 _LOADING = {"src", "href", "srcset", "data", "action", "poster"}
 
 

@@ -22,6 +22,8 @@ from dbdyno.present import accounts, figures, headline, processes, profile, repo
 from dbdyno.present import selection as combine
 from dbdyno.present.document import Paragraph, Table
 
+pytestmark = pytest.mark.queries
+
 FORBIDDEN = re.compile(r"\b(rungs?|ladder|throughput|scaling|calibration)\b", re.IGNORECASE)
 
 

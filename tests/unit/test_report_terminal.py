@@ -14,6 +14,8 @@ from dbdyno.present import rungs
 from dbdyno.present.document import Paragraph, Table
 from dbdyno.present.figures import ends, percent
 
+pytestmark = pytest.mark.queries
+
 
 def printed(renderable: object, width: int) -> str:
     console = Console(file=io.StringIO(), width=width)

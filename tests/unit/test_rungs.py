@@ -17,6 +17,8 @@ from dbdyno.conclude.scaling.scaled import scaled
 from dbdyno.model.analyses import POINTS, Ladder, Scaling
 from dbdyno.model.claim import Claim
 
+pytestmark = pytest.mark.queries
+
 
 def of(text: str, **more: Any) -> Ladder:
     """``1,100 2,190 4,350``, a load and a throughput each; a load that comes again is a repeat."""

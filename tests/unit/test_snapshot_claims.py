@@ -14,6 +14,8 @@ from dbdyno.conclude.snapshots import claims
 from dbdyno.model.claim import Claim
 from dbdyno.model.snapshot import TABLES, Snapshot
 
+pytestmark = pytest.mark.queries
+
 SHOP = {"database_id": 5, "database": "shop"}
 MIB = 1 << 20
 

@@ -17,9 +17,12 @@ from tests.unit.truth_cases import CASES, OLTP, SPIN_1X, SPIN_2X, Case
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
+from dbdyno.conduct.polars_thread import on_polars_thread
 from dbdyno.model.ledger_rows import account_rows, top_level
 from dbdyno.model.raw import RawCell
 from dbdyno.model.tables import empty
+
+pytestmark = pytest.mark.queries
 
 W_NS = 10 * S
 SKEW_NS = Law().skew
@@ -111,6 +114,7 @@ class Played(NamedTuple):
         pytest.param(c, marks=[pytest.mark.whole] if i % 5 else [], id=c.name) for i, c in enumerate(CASES)
     ],
 )
+@on_polars_thread
 def load(request: pytest.FixtureRequest) -> Played:
     """Played once, sampled five times, and cut at once with and without samples of the wait event word."""
     case: Case = request.param

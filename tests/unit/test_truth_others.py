@@ -12,6 +12,8 @@ from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
 from dbdyno.model.ledger_rows import queue_labels
 
+pytestmark = pytest.mark.queries
+
 
 def _value(frame: pl.DataFrame, **where: str) -> float:
     rows = frame.filter(**where).filter(pl.col("session").is_null())

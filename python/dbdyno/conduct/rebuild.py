@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno import present
+from dbdyno.conduct.polars_thread import on_polars_thread
 from dbdyno.conduct.shown import keep as keep_shown
 from dbdyno.engines import helpers, product, wait_families
 from dbdyno.model.environment import Environment
@@ -48,6 +49,7 @@ def labelled(record: Run, labels: Mapping[str, Any]) -> RunInfo:
     return info
 
 
+@on_polars_thread
 def reported(record: Run, results: Results) -> Path:
     """Writes what ``show`` prints, and the report; its path."""
     keep_shown(record.path, results)
