@@ -24,6 +24,9 @@ from tests.conftest import KINDS, Servers
 pytestmark = pytest.mark.db
 SLEEP, BURN = "select pg_sleep(0.01)", "select count(*) from generate_series(1, 100000)"
 CALLS = 40
+LATE = 3
+"""So many sleeps may be short or none: pg_sleep sleeps until an instant, and on a busy machine a session that
+is kept from its CPU comes to it after that."""
 MS = 1_000_000
 
 
@@ -123,8 +126,8 @@ def test_each_statement_has_its_sleep_and_its_cpu_time(traced: Traced) -> None:
         assert waits[figure].sum() == sums[figure].sum()  # to the nanosecond
     slept = waits.filter(wait_event="PgSleep")
     assert set(slept["query_id"]) == {of["sleep"]}
-    assert slept["sleeps"].sum() == 2 * CALLS, waits.rows()
-    assert slept["sleep_ns"].sum() >= 2 * CALLS * 10 * MS
+    assert 2 * CALLS - LATE <= slept["sleeps"].sum() <= 2 * CALLS, waits.rows()
+    assert slept["sleep_ns"].sum() >= (2 * CALLS - LATE) * 10 * MS
     burnt = waits.filter(query_id=of["burn"])
     spent = burnt["run_ns"].sum() - burnt["came_ns"].sum(), burnt["run_ns"].sum() + burnt["left_ns"].sum()
     truth = sum(traced.burnt_ns)
@@ -146,10 +149,9 @@ def test_every_wait_is_in_one_bucket(traced: Traced) -> None:
     started = preempted["sleeps"] - queued["count"]
     assert started.is_between(0, 0).all(), (preempted, queued)
     slept = times.filter((pl.col("wait_event") == "PgSleep") & (pl.col("part") == "sleep"))
-    assert slept["count"].sum() == 2 * CALLS, times.rows()
-    assert (
-        slept["from_ns"].min() == 8 << 20
-    )  # 10 ms are in the bucket of 8.4 to 10.5 ms, or later on a busy machine
+    whole = slept.filter(pl.col("from_ns") >= 8 << 20)  # 10 ms are in the bucket of 8.4 to 10.5 ms, or later
+    assert whole["from_ns"].min() == 8 << 20
+    assert 2 * CALLS - LATE <= whole["count"].sum() <= slept["count"].sum() <= 2 * CALLS, times.rows()
 
 
 @pytest.mark.root
