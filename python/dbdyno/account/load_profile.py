@@ -20,7 +20,7 @@ import polars as pl
 from dbdyno.model.column import CELL
 from dbdyno.model.ledger_rows import groups, of_cells
 from dbdyno.model.session_time import CPU_WAIT, DB_CPU, Part, Time, account, base, calls_per_s, db_time, parts
-from dbdyno.model.tables import Tables, rows
+from dbdyno.model.tables import Tables, rows, sum_if_all_known
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOG_BYTES
 
@@ -304,7 +304,7 @@ def time_model(profiles: pl.DataFrame, events: pl.DataFrame) -> tuple[float, pl.
         value.sum(),
         low=value.sum() - below,
         high=value.sum() + above,
-        waits=pl.when(pl.col("waits").null_count() == 0).then(pl.col("waits").sum()),
+        waits=sum_if_all_known("waits"),
         source=pl.col("source").unique(maintain_order=True).str.join("; ").str.slice(0, 120),
     )
     share = (pl.col("seconds") / total).alias("share") if total else pl.lit(None, pl.Float64).alias("share")

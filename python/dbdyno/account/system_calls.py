@@ -12,7 +12,7 @@ import polars as pl
 from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.syscalls import CALLS, SIZES
 from dbdyno.model.ledger_rows import groups, top_level
-from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.tables import Tables, conform, empty, sum_if_all_known
 from dbdyno.model.units import NS_PER_S
 
 _CELL = [c.name for c in CELL]
@@ -53,9 +53,11 @@ def together(tables: Tables) -> dict[str, pl.DataFrame]:
         calls, sizes = (tables[name].filter(mine) for name in made)
         if calls.height:
             each = calls.unique(["cell", "who"], maintain_order=True)
-            bases = each.group_by("who").agg(_whole_sum(n) for n in _BASES)
+            bases = each.group_by("who").agg(sum_if_all_known(n) for n in _BASES)
             sums = calls.group_by("session", "who", "name", maintain_order=True)
-            found = sums.agg(_whole_sum(n) for n in _FIGURES).join(bases, on="who", maintain_order="left")
+            found = sums.agg(sum_if_all_known(n) for n in _FIGURES).join(
+                bases, on="who", maintain_order="left"
+            )
             made["system_calls"].append(_with_shares(found.with_columns(named)))
         if sizes.height:
             by = ["who", "name", "size_bytes"]
@@ -74,7 +76,7 @@ def _by_scope(counted: pl.DataFrame, label: list[str], figures: list[str]) -> pl
         counted.filter(~of_sessions).with_columns(session=none, who="role"),
     )
     by = [*_CELL, "session", "who", *label]
-    made = pl.concat(scopes).group_by(by).agg(_whole_sum(n) for n in figures)
+    made = pl.concat(scopes).group_by(by).agg(sum_if_all_known(n) for n in figures)
     return made.sort(by, nulls_last=True)
 
 
@@ -113,7 +115,3 @@ def _with_shares(rows: pl.DataFrame) -> pl.DataFrame:
     }
     shares = {n: pl.when(whole > 0).then(part / whole) for n, (part, whole) in ratios.items()}
     return conform("system_calls", rows.with_columns(**shares, source=pl.lit("system calls")))
-
-
-def _whole_sum(name: str) -> pl.Expr:
-    return pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name)

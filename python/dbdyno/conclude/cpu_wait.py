@@ -21,6 +21,7 @@ from dbdyno.model.analyses import Estimate, Ladder, Machine
 from dbdyno.model.claim import Claim
 from dbdyno.model.ledger_rows import BY_LABEL, account_rows, queue_labels
 from dbdyno.model.session_time import NO_EVENT
+from dbdyno.model.tables import sum_if_all_known
 
 if TYPE_CHECKING:
     from dbdyno.model.results import Results
@@ -226,8 +227,7 @@ def _is(account: str, *scopes: str) -> pl.Expr:
 
 def _sums(rows: pl.DataFrame, cells: list[str]) -> list[float | None]:
     """Sum by cell; ``None`` where one of its rows is unknown, or it has none."""
-    known = pl.when(pl.col("aas").null_count() == 0).then(pl.col("aas").sum())
-    found = dict(rows.group_by("cell").agg(known).rows())
+    found = dict(rows.group_by("cell").agg(sum_if_all_known("aas")).rows())
     return [found.get(cell) for cell in cells]
 
 

@@ -228,6 +228,12 @@ def sum_of_known(column: str) -> pl.Expr:
     return pl.when(values.null_count() < pl.len()).then(values.sum()).alias(column)
 
 
+def sum_if_all_known(column: str) -> pl.Expr:
+    """Sum by group; NULL where one of its values is."""
+    values = pl.col(column)
+    return pl.when(values.null_count() == 0).then(values.sum()).alias(column)
+
+
 # Quantiles of a table of buckets (columns ``low_ns``, ``high_ns``, ``count``).
 
 

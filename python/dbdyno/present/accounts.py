@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.source import HIDDEN_STATUS
+from dbdyno.model.tables import sum_if_all_known
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
 from dbdyno.present.figures import Series, by_load, load_of, of_series
 
@@ -228,7 +229,7 @@ def _classes(rows: pl.DataFrame) -> pl.DataFrame:
     words = pl.when(by_class & (event != "") & (pl.col("aas") > 0)).then(
         pl.format("{} {}", event, pl.col("aas").round(3))
     )
-    known = [pl.when(pl.col(c).null_count() == 0).then(pl.col(c).sum()).alias(c) for c in _FIGURES]
+    known = [sum_if_all_known(c) for c in _FIGURES]
     return (
         rows.with_columns(pl.when(by_class).then(key).otherwise("account").alias("key"), words.alias("words"))
         .sort("aas", descending=True, nulls_last=True, maintain_order=True)

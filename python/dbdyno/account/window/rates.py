@@ -275,8 +275,8 @@ def _a_call(cut: Tables, sessions: pl.DataFrame, rate: float | None) -> Iterator
     calls = pl.col("calls_total") + pl.col("errors_total")
     counted = sessions.join(cut["cut_work"].drop_nulls("value"), on="session").group_by("name")
     own = {name: sums for name, *sums in counted.agg(pl.col("value").sum(), calls.sum()).iter_rows()}
-    levels = cut["cut_levels"].filter(pl.col("origin") == "engine")
-    server = {key: read for key, *read in levels.select("key", "delta", "wall_ns", "status").rows()[::-1]}
+    levels = cut["cut_levels"].filter(pl.col("origin") == "engine").unique("key", keep="first")
+    server = {key: read for key, *read in levels.select("key", "delta", "wall_ns", "status").iter_rows()}
     for name, unit in _A_CALL.items():
         if name in own:
             yield (f"{name}_per_call", unit, _over(*own[name]), "ok", _COUNTERS)
