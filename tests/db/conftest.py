@@ -23,6 +23,8 @@ from dbdyno.engines.postgres import embedded, timing
 from dbdyno.engines.postgres.embedded import postmaster
 from tests import in_process
 from tests.clusters import server_dir
+from tests.conftest import Servers
+from tests.db.forging import Stages
 from tests.db.limiting import main_of
 from tests.waiting import eventually as eventually
 
@@ -223,3 +225,11 @@ def home(server_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         process = instance.process()
         if process is not None:
             postmaster.end(process)
+
+
+@pytest.fixture(scope="session")
+def stages(tmp_path_factory: pytest.TempPathFactory, servers: Servers) -> Iterator[Stages]:  # noqa: ARG001
+    """Databases of a plain role, on whatever server."""
+    made = Stages(tmp_path_factory.mktemp("stages"))
+    yield made
+    made.close()

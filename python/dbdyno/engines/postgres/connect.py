@@ -39,6 +39,9 @@ from dbdyno.engines.postgres.errors import (
 from dbdyno.engines.postgres.traced import Traced, held, note
 from dbdyno.model.errors import Abandoned, TargetError, UsageError, requests
 
+OWN_SEARCH_PATH = "pg_catalog, pg_temp"
+"""Temporary objects last: where pg_temp is not named, it comes first for tables and types."""
+OWN_PATH = f"set search_path = {OWN_SEARCH_PATH}"
 PATIENCE_S = 30.0
 STOPPING_S = 5.0
 """After Ctrl-C: how long a statement that should be quick may still take, or one that puts things back."""
@@ -69,6 +72,8 @@ class Connection(Traced):
     """Sent so far; each is a transaction of its own where nothing else is said."""
     opened = used = 0.0
     """Seconds of the monotonic clock when it began to connect, and when a statement was last answered."""
+    _search_path: str | None = None
+    """The one that role, database and DSN give this connection; None: it is still in force."""
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -78,6 +83,30 @@ class Connection(Traced):
             yield
         finally:
             self._patience_s = before
+
+    def resolve_names_in_the_catalogue(self) -> None:
+        """Sets search_path to pg_catalog. Whoever may create functions or operators in a schema of the path,
+        or owns the database and with it the path, would else choose what runs with this role's rights. Behind a
+        pooler (another process answers than that of the start-up) it would become the path of other clients.
+        """
+        row = self.execute(sql.text("own_search_path").encode(), [self.info.backend_pid]).fetchone()
+        if row is not None and row[1] is not None:
+            self._search_path = str(row[0])
+
+    @contextmanager
+    def users_search_path(self, path: str | None = None) -> Iterator[None]:
+        """Within it, names without a schema lead where the user's do, or by ``path``; outside of transactions
+        only."""
+        if self._search_path is None:
+            yield
+            return
+        set_path = sql.text("set_search_path").encode()
+        self.execute(set_path, [path or self._search_path])
+        try:
+            yield
+        finally:
+            if self.info.transaction_status == pq.TransactionStatus.IDLE:
+                self.execute(set_path, [OWN_SEARCH_PATH])
 
     def take_text_as_it_is(self) -> None:
         """No conversion at the server, which refuses a row where a text is in another encoding than the
@@ -262,6 +291,7 @@ def connect(dsn: str) -> Connection:
     connection.prepare_threshold, connection.opened = None, opened
     _check_version(connection)
     try:
+        connection.resolve_names_in_the_catalogue()  # before any other statement of ours
         connection.execute(sql.text("no_timeouts").encode())
         connection.take_text_as_it_is()
     except psycopg.Error as e:

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql as pgsql
 from pydantic import BaseModel, ConfigDict, Field
 
-from dbdyno.engines.postgres import loader, sql
+from dbdyno.engines.postgres import loader, ownership, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import server_error
 from dbdyno.engines.postgres.script_halves import script_half
@@ -150,22 +150,24 @@ _DROPS_AT_ONCE = 200  # tables: a transaction may hold only so many locks
 
 
 def prepare(connection: Connection, name: str, params: Mapping[str, Any], sessions: int) -> int:
-    """Makes what ``sessions`` sessions of workload ``name`` need; what is there with the right stamp stays.
+    """Makes what ``sessions`` sessions of workload ``name`` need; what exists with the right stamp stays.
 
-    Returns the blocks of each table.
+    Returns the blocks of each table. Raises :class:`TargetError` where an object of one of these names is not
+    dbdyno's own.
     """
     half = half_of(name).with_params(params)
     blocks = blocks_of(connection, half, params, sessions)
     wanted = half.objects.names(sessions, params)
     own_schema(connection)
     stamp = f"dbdyno {name} v{half.version} blocks={blocks}"
-    there = {n: s for kind, n, s in _made(connection) if kind == half.objects.kind}
-    missing = [n for n in wanted if there.get(n) != stamp]
+    stamps = {n: s for kind, n, s in _stamped(connection) if kind == half.objects.kind}
+    ownership.check_relations(connection, SCHEMA, wanted)
+    missing = [n for n in wanted if stamps.get(n) != stamp]
     if missing and not _may_build(connection):
         raise NotPrivileged(f"schema {SCHEMA} belongs to another user", _foreign(connection.info.user))
     with _privileged(connection), connection.patient():
         for object_name in missing:
-            _build(connection, name, half, object_name, blocks, stamp)
+            _build(connection, name, half, object_name, blocks, stamp, replace=object_name in stamps)
     return blocks
 
 
@@ -239,30 +241,32 @@ def _foreign(user: str) -> str:
 
 
 def _ours(connection: Connection) -> bool:
-    """Whether our schema is there. Raises :class:`TargetError` where one of that name is not ours."""
-    found = connection.execute(sql.text("schema")).fetchone()
-    if found is None:
-        return False
-    owner, mark = found
-    if not mark.startswith(MARK):
-        raise TargetError(
-            f"there is a schema {SCHEMA} that dbdyno did not make (owner {owner})",
-            "rename or drop it, or use another database: dbdyno never touches what is not its own",
-        )
-    return True
+    """Whether our schema exists. Raises :class:`TargetError` where one of that name is not ours."""
+    return ownership.check_schema(connection, SCHEMA, MARK) is not None
 
 
-def _made(connection: Connection) -> list[tuple[str, str, str | None]]:
-    rows = connection.execute(sql.text("made")).fetchall()
+def check(connection: Connection, tables: Sequence[str]) -> None:
+    """Raises :class:`TargetError` where our schema, or one of these tables in it, is not dbdyno's own."""
+    if _ours(connection):
+        ownership.check_relations(connection, SCHEMA, tables)
+
+
+def _stamped(connection: Connection) -> list[tuple[str, str, str | None]]:
+    """Kind, name and stamp of each table and function in our schema that belongs to us or to a superuser."""
+    rows = connection.execute(sql.text("stamped").encode()).fetchall()
     return [(kind, name, stamp) for kind, name, stamp in rows]
 
 
-def _build(connection: Connection, name: str, half: Half, target: str, blocks: int, stamp: str) -> None:
-    """One object. Its stamp comes last: what has none is unfinished and made anew."""
+def _build(
+    connection: Connection, name: str, half: Half, target: str, blocks: int, stamp: str, *, replace: bool
+) -> None:
+    """Makes one object. Its stamp comes last: what has none is unfinished and made anew. Without ``replace``
+    one that another session made meanwhile is an error: it was not checked."""
     kind = pgsql.SQL(half.objects.kind)
     full = pgsql.Identifier(SCHEMA, target)
     with connection.transaction():
-        connection.execute(pgsql.SQL("drop {} if exists {}").format(kind, full))
+        if replace:
+            connection.execute(pgsql.SQL("drop {} {}").format(kind, full))
         for file in half.objects.build:
             connection.execute(statement_of(name, file, target, blocks).encode())
     for file in half.objects.after:
@@ -290,20 +294,27 @@ def relations(connection: Connection, names: Sequence[str]) -> dict[str, str]:
 
 
 def clean(connection: Connection) -> list[str]:
-    """Removes what we made; what that was, in words. An object that something else depends on stays."""
-    if not _ours(connection):
+    """Removes what we made, and returns what that was, in words.
+
+    An object that something else depends on stays, and so does one that others added to. Raises
+    :class:`TargetError` where the schema stays for them.
+    """
+    schema = ownership.check_schema(connection, SCHEMA, MARK, with_code=False)
+    if schema is None:
         return []
-    made = _made(connection)
-    loaded = _loaded({name for kind, name, stamp in made if kind == "table" and _prepared(stamp)})
-    ours = [(k, n) for k, n, s in made if (k == "table" and n in loaded) or _is_ours(k, n, s)]
+    stamped = _stamped(connection)
+    loaded = _loaded({name for kind, name, stamp in stamped if kind == "table" and _prepared(stamp)})
+    ours = [(k, n) for k, n, s in stamped if (k == "table" and n in loaded) or _is_ours(k, n, s)]
+    differ = ownership.differences(connection, SCHEMA, [n for k, n in ours if k == "table"])
+    kept = {d.name for d in differ if d.scope != "rows"}
     removed = []
     with _privileged(connection), connection.patient():
         for kind in ("function", "table"):
-            names = [n for k, n in ours if k == kind]
+            names = [n for k, n in ours if k == kind and n not in kept]
             for start in range(0, len(names), _DROPS_AT_ONCE):
                 _drop(connection, kind, names[start : start + _DROPS_AT_ONCE])
             removed += [f"{kind} {SCHEMA}.{n}" for n in names]
-        _drop_schema(connection)
+        _drop_schema(connection, schema.code)
     return [*removed, f"schema {SCHEMA}"]
 
 
@@ -312,12 +323,14 @@ def _drop(connection: Connection, kind: str, names: Sequence[str]) -> None:
     connection.execute(pgsql.SQL("drop {} {}").format(pgsql.SQL(kind), full))
 
 
-def _drop_schema(connection: Connection) -> None:
+def _drop_schema(connection: Connection, code: Sequence[str]) -> None:
+    """``code``: functions of others in it."""
     try:
         connection.execute(f"drop schema {SCHEMA}".encode())
     except psycopg.errors.DependentObjectsStillExist as e:
         raise TargetError(
-            f"schema {SCHEMA} stays, for it holds what dbdyno did not make: {e.diag.message_detail}",
+            f"schema {SCHEMA} stays, for it holds what is not dbdyno's: "
+            + (ownership.listed(code) or str(e.diag.message_detail)),
             "move or drop that yourself, then dbdyno clean again",
         ) from None
 

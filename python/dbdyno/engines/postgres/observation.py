@@ -18,8 +18,9 @@ from dbdyno.model.plan import Observation
 
 OBSERVER = f"dbdyno activity {os.getpid()}"
 """application_name of our connections that sample: never a session that is observed. Another dbdyno's are."""
-TO_BEGIN = {"transactions_committed": 3, "executions": 1}
-"""Of such a connection before its first sample: connecting, trying the query, preparing it."""
+TO_BEGIN = {"transactions_committed": 4, "executions": 2}
+"""Counted of such a connection before its first sample: it connects, sets search_path, tries the query, and
+prepares it."""
 _CLIENT = (
     "(backend_type = 'client backend' or backend_type is null and datid is not null"
     " and coalesce(leader_pid, pid) = pid)"  # a parallel worker that ends has no type any more

@@ -10,7 +10,7 @@ import polars as pl
 import psycopg
 
 from dbdyno.engines.postgres import script_check, script_halves
-from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.connect import OWN_SEARCH_PATH, Connection
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.plan import DriverSetup, PlannedScript
@@ -32,7 +32,12 @@ class Plans:
     ) -> pl.DataFrame:
         known = scripts or script_halves.scripts_of(workload, params)
         connection = self._site.connection()
-        with doing("asking for plans"), connection.transaction(force_rollback=True):
+        path = script_check.search_path_of(connection, known) if scripts else OWN_SEARCH_PATH
+        with (
+            doing("asking for plans"),
+            connection.users_search_path(path),
+            connection.transaction(force_rollback=True),
+        ):
             connection.execute("set local plan_cache_mode = force_generic_plan")
             found = [
                 row for number, script in enumerate(known) for row in _of_script(connection, number, script)

@@ -13,11 +13,20 @@ from typing import Any
 import psycopg
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import cache_drop, connect, loader, objects, script_halves, table_marks, warming
+from dbdyno.engines.postgres import (
+    cache_drop,
+    connect,
+    loader,
+    objects,
+    ownership,
+    script_halves,
+    table_marks,
+    warming,
+)
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.settings import Site
-from dbdyno.engines.postgres.table_making import Making
+from dbdyno.engines.postgres.table_making import PARTITIONED, Making
 from dbdyno.model.errors import TargetError, UsageError
 from dbdyno.model.resetting import Cache, CacheDrop, CacheWarming, DataSet, changes_rows
 from dbdyno.model.table_making import TableWish
@@ -33,13 +42,15 @@ join pg_catalog.pg_class c on c.oid = l.relation
 where l.granted and l.pid <> pg_catalog.pg_backend_pid() and l.relation = any(%s::regclass[])
 order by a.pid limit 1"""
 _INDEXES = """
-select i.indexrelid::regclass::text, i.indrelid::regclass::text, quote_ident(k.conname)
+select i.indexrelid::regclass::text, t.relname::text, quote_ident(k.conname)
 from pg_catalog.pg_index i
 join pg_catalog.pg_class c on c.oid = i.indexrelid
+join pg_catalog.pg_class t on t.oid = i.indrelid
 left join pg_catalog.pg_constraint k on k.conindid = i.indexrelid and k.contype in ('p', 'u')
 where i.indrelid = any(%s::regclass[]) and c.relname = any(%s)"""
 _FOREIGN_KEYS = """
-select conrelid::regclass::text, quote_ident(conname) from pg_catalog.pg_constraint
+select t.relname::text, quote_ident(conname) from pg_catalog.pg_constraint
+join pg_catalog.pg_class t on t.oid = conrelid
 where contype = 'f' and conparentid = 0
 and conrelid = any(%s::regclass[]) and confrelid = any(%s::regclass[])"""
 
@@ -78,7 +89,7 @@ class Resets:
             rows = sum(description.row_counts({**description.parameters, **parameters}).values())
             return DataSet(name, tables, rows, written=False)
         unfinished = table_marks.is_unfinished(name, stamp)
-        refused = _refusal(connection, name, description, there, stamp)
+        refused = _refusal(connection, name, description, schema, there, stamp)
         made = {} if stamp is None else table_marks.size_of(table_marks.complete(stamp))[1] or {}
         rows = sum(description.row_counts({**description.parameters, **made}).values())
         return DataSet(name, tables, rows, written=False, unfinished=unfinished, refused=refused)
@@ -97,9 +108,11 @@ class Resets:
         with doing(f"reading the tables of {workload} into the caches"):
             if workload in objects.names():
                 made = objects.half_of(workload).with_params(params).objects.names(sessions, params)
-                tables = [f"{objects.SCHEMA}.{name}" for name in made]
+                tables = [_quoted(objects.SCHEMA, name) for name in made]
             else:
-                tables = [t for s in self.data_sets(workload, params, texts) for t in s.tables]
+                described = [loader.description(s.name) for s in self.data_sets(workload, params, texts)]
+                connection = self._site.connection()
+                tables = [t for d in described for t in _qualified(table_marks.schema_of(connection, d), d)]
             return warming.warm(self._site, tables)
 
     def cache_bytes(self, settings: Mapping[str, str]) -> int | None:
@@ -125,9 +138,11 @@ def _refusal(
     connection: Connection,
     name: str,
     description: loader.Description,
+    schema: str,
     there: Sequence[str],
     stamp: str | None,
 ) -> str:
+    """Why the rows of these tables are not to be replaced; empty: they may be."""
     if stamp is None:
         return f"{', '.join(there)}: not made by dbdyno workload prepare"
     if not table_marks.complete(stamp).startswith(
@@ -136,17 +151,29 @@ def _refusal(
         return f"the tables of {name} were made by another version of dbdyno: make them with --replace"
     if missing := {t.name for t in description.tables} - set(there):
         return f"{', '.join(sorted(missing))}: no longer there"
+    if description.own_schema:
+        try:
+            objects.check(connection, ())
+        except TargetError as e:
+            return e.message
+    names = [t.name for t in description.tables]
+    if differ := ownership.differences(connection, schema, names):
+        return ownership.in_words(schema, differ)
     row = connection.execute(
         "select pg_catalog.pg_get_userbyid(c.relowner) from pg_catalog.pg_class c "
         "where c.oid = any(%s::regclass[]) and not pg_catalog.pg_has_role(c.relowner, 'usage') limit 1",
-        [_qualified(table_marks.schema_of(connection, description), description)],
+        [_qualified(schema, description)],
     ).fetchone()
     return "" if row is None else f"the tables of {name} belong to {row[0]}: run as that role"
 
 
 def _qualified(schema: str, description: loader.Description) -> list[str]:
     """Each table as it stands in SQL."""
-    return [pgsql.Identifier(schema, t.name).as_string() for t in description.tables]
+    return [_quoted(schema, t.name) for t in description.tables]
+
+
+def _quoted(schema: str, table: str) -> str:
+    return pgsql.Identifier(schema, table).as_string()
 
 
 class Reloading(Making):
@@ -168,32 +195,55 @@ class Reloading(Making):
 
     def _create(self) -> None:
         """In one transaction, on a connection that ends with it: so the server counts that the tables were
-        emptied before it counts the rows that follow."""
-        tables = _qualified(self._schema, self._description)
+        emptied before it counts the rows that follow.
+
+        What is emptied is listed, locked, and looked at again under the lock: nobody adds a child or a
+        trigger after that. TRUNCATE takes no ONLY for a partitioned table: its partitions stand in its place.
+        """
+        listed = [t.name for t in self._description.tables]
+        partitions = [f"{PARTITIONED}_{n}" for n, _ in enumerate(self._bounds(), 1)]
+        filled = [n for n in (*listed, *partitions) if not self._partitioned(n)]
         with (
             connect.connect(self._site.dsn) as connection,
             connection.patient(),
-            self._held(tables),
+            self._held([self._named(n) for n in listed]),
             connection.transaction(),
         ):
             connection.execute(f"set local lock_timeout = '{_LOCK_WAIT_S}s'".encode())
-            connection.execute(f"lock table {', '.join(tables)} in access exclusive mode".encode())
+            locked = ", ".join(f"only {self._named(n)}" for n in (*listed, *partitions))
+            connection.execute(f"lock table {locked} in access exclusive mode".encode())
+            self._check_still_own(connection)
             text = table_marks.unfinished(self._workload, self._stamp())
             table_marks.mark(connection, self._schema, self._description, text)
-            self._drop_indexes(connection, tables)
+            self._drop_indexes(connection)
             for table in self._description.tables:
                 self._set_defaults(connection, table)
-            connection.execute(f"truncate {', '.join(tables)} restart identity".encode())
+            emptied = ", ".join(f"only {self._named(n)}" for n in filled)
+            connection.execute(f"truncate {emptied} restart identity restrict".encode())
 
-    def _drop_indexes(self, connection: Connection, tables: list[str]) -> None:
+    def _check_still_own(self, connection: Connection) -> None:
+        """Raises :class:`TargetError` where the tables, now locked, are not as they were looked at before."""
+        stamp = table_marks.stamp_of(connection, self._schema, self._description)
+        there = table_marks.existing(connection, self._schema, self._description)
+        why = _refusal(connection, self._workload, self._description, self._schema, there, stamp)
+        if why:
+            raise TargetError(why, "--reset never")
+
+    def _drop_indexes(self, connection: Connection) -> None:
         """Those that are made after loading, and no other."""
+        tables = [self._named(t.name) for t in self._description.tables]
+        alone = {t.name: self._alone(t.name) for t in self._description.tables}
         for table, name in connection.execute(_FOREIGN_KEYS.encode(), [tables, tables]).fetchall():
             if self._wish.foreign_keys:
-                connection.execute(f"alter table {table} drop constraint {name}".encode())
+                connection.execute(f"alter table {alone[table]} drop constraint {name}".encode())
         names = [f"{t.name}_pkey" for t in self._description.tables]
         names += [file.removesuffix(".sql") for t in self._description.tables for file in t.after]
         for index, table, name in connection.execute(_INDEXES.encode(), [tables, names]).fetchall():
-            what = f"drop index {index}" if name is None else f"alter table {table} drop constraint {name}"
+            what = (
+                f"drop index {index}"
+                if name is None
+                else f"alter table {alone[table]} drop constraint {name}"
+            )
             connection.execute(what.encode())
 
     @contextmanager
@@ -213,15 +263,15 @@ class Reloading(Making):
 
     def _last_steps(self) -> list[dict[str, Any]]:
         """Each measurement begins with nothing left to write, and the same in the caches."""
-        names = [self._named(t.name) for t in self._description.tables]
-        steps = [{"name": "analyzing", "statements": [[f"analyze {n}"] for n in names]}]
+        names = [t.name for t in self._description.tables]
+        steps = [{"name": "analyzing", "statements": [[f"analyze {self._maintained(n)}"] for n in names]}]
         if self._may_checkpoint():
             steps.append({"name": "checkpoint", "statements": [["checkpoint"]]})
         if self._cache == "warm":
             steps.append(
                 {
                     "name": "warming the cache",
-                    "statements": [[warming.statement(self._connection, n)] for n in names],
+                    "statements": [[warming.statement(self._connection, self._named(n))] for n in names],
                 }
             )
         return steps

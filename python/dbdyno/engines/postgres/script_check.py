@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import pq
+from psycopg import sql as pgsql
 
 from dbdyno import _core
+from dbdyno.engines.postgres import loader, ownership
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.errors import ScriptError, UsageError
 from dbdyno.model.plan import DriverSetup, PlannedScript
@@ -37,8 +39,33 @@ def check(
             "pipeline: a script says itself which of its statements go in one",
             "put \\startpipeline before them and \\endpipeline after",
         )
+    path = search_path_of(connection, scripts)
     for script in scripts:
-        _check_one(connection, script, driver, given)
+        with connection.users_search_path(path):
+            _check_one(connection, script, driver, given)
+
+
+def search_path_of(connection: Connection, scripts: Sequence[PlannedScript]) -> str | None:
+    """Returns the search_path of sessions that run pgbench's own scripts and no others: the catalogue before
+    the schema of the tables, so that operators are the server's. None: the user's, for the user's scripts."""
+    if not scripts or not all(s.builtin for s in scripts):
+        return None
+    schema = _schema_of_tables(connection)
+    return None if schema is None else f"pg_catalog, {pgsql.Identifier(schema).as_string()}, pg_temp"
+
+
+def _schema_of_tables(connection: Connection) -> str | None:
+    """Returns the schema in which the user's search_path finds pgbench's tables; None: in no schema."""
+    with connection.users_search_path():
+        row = connection.execute(
+            "select pg_catalog.to_regclass('pgbench_branches')::pg_catalog.oid"
+        ).fetchone()
+    found = connection.execute(
+        "select n.nspname::text from pg_class as c join pg_namespace as n on n.oid = c.relnamespace "
+        "where c.oid = %s::oid",
+        [None if row is None else row[0]],
+    ).fetchone()
+    return None if found is None else str(found[0])
 
 
 def needs_simple(scripts: Sequence[PlannedScript], given: Sequence[str]) -> str | None:
@@ -71,10 +98,13 @@ def scale_of(connection: Connection, scripts: Sequence[PlannedScript]) -> tuple[
     Raises :class:`UsageError` where they are not there."""
     if not any(s.builtin for s in scripts):
         return None
-    there = connection.execute("select pg_catalog.to_regclass('pgbench_branches') is not null").fetchone()
-    if not (there and there[0]):
+    schema = _schema_of_tables(connection)
+    if schema is None:
         raise UsageError("pgbench's tables are not in this database", _PREPARE)
-    (counted,) = connection.execute("select count(*) from pgbench_branches").fetchone() or (0,)
+    tables = [t.name for t in loader.description("pgbench").tables]
+    ownership.check_code(connection, schema, tables)
+    branches = pgsql.Identifier(schema, "pgbench_branches").as_string()
+    (counted,) = connection.execute(f"select count(*) from {branches}".encode()).fetchone() or (0,)
     return int(counted), f"pgbench_branches has {counted} row{'' if counted == 1 else 's'}"
 
 

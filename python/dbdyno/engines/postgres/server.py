@@ -133,7 +133,7 @@ class PostgresServer:
         )
 
     def enable(self, statement: str) -> None:
-        with doing(statement):
+        with doing(statement), self._connection.users_search_path():
             self._connection.execute(statement.encode())
 
     def capacity(self) -> Capacity:

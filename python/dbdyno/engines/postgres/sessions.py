@@ -11,8 +11,8 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from dbdyno.engines import paced
-from dbdyno.engines.postgres import objects, script_check, script_halves, sql
-from dbdyno.engines.postgres.connect import APPLICATION, Connection
+from dbdyno.engines.postgres import loader, objects, script_check, script_halves, sql
+from dbdyno.engines.postgres.connect import APPLICATION, OWN_SEARCH_PATH, Connection
 from dbdyno.engines.postgres.objects import Half
 from dbdyno.engines.postgres.sql_tokens import tokens
 from dbdyno.model.data_size import SIZE
@@ -99,6 +99,8 @@ _NO_TIMEOUTS = (
     "lock_timeout",
 )
 _PLAIN = DriverSetup()
+_OWN_NAMES = {"search_path": OWN_SEARCH_PATH}
+"""Of sessions whose statements name dbdyno's schema: no schema of others has a say in what runs."""
 COLUMNS = (
     {"name": "lio", "kind": "counter", "unit": "blocks"},
     {"name": "blocks_read", "kind": "counter", "unit": "blocks"},
@@ -179,6 +181,8 @@ def own_recipe(
     scale = script_check.scale_of(connection, mix)
     script_check.check(connection, mix, variant.driver, tuple(variant.params))
     params = {**variant.params, **({} if scale is None else {"scale": scale[0]})}
+    path = script_check.search_path_of(connection, mix)
+    settings = dict(settings) if path is None else {**settings, "search_path": path}
     return Recipe(name, False, settings, tuple(mix), params=tuple(params.items()))
 
 
@@ -204,13 +208,15 @@ def recipe_of(connection: Connection, name: str, params: Mapping[str, Any], sess
     given = tuple(sorted(params.items()))
     if (scripted := script_halves.script_half(name)) is not None:
         mix = script_halves.scripts_of(name, params)
+        if name in loader.names():
+            objects.check(connection, [t.name for t in loader.description(name).tables])
         script_check.check(connection, mix, DriverSetup())
-        return Recipe(name, False, scripted.session, mix, params=given)
+        return Recipe(name, False, {**scripted.session, **_OWN_NAMES}, mix, params=given)
     half = objects.half_of(name).with_params(params)
     return Recipe(
         name=name,
         read_only=half.read_only,
-        settings=half.session,
+        settings={**half.session, **_OWN_NAMES},
         half=half,
         params=given,
         blocks=objects.prepare(connection, name, params, sessions),

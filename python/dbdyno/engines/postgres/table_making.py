@@ -17,8 +17,8 @@ from typing import Any
 from psycopg import sql as pgsql
 
 from dbdyno import _core
-from dbdyno.engines.postgres import loader, objects, sql, table_marks
-from dbdyno.engines.postgres.connect import Connection, driver_target
+from dbdyno.engines.postgres import loader, objects, ownership, sql, table_marks
+from dbdyno.engines.postgres.connect import OWN_PATH, Connection, driver_target
 from dbdyno.engines.postgres.errors import core_error, doing
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.errors import NotPrivileged, UsageError
@@ -31,6 +31,8 @@ _BIGINT_SINCE = 20_000
 _PARENTS_LOGGED_SINCE = 180_000
 _DEFAULTS = ("smallint", "integer", "bigint", "text")
 """Types whose constants stand in SQL as they stand in the description."""
+PARTITIONED = "pgbench_accounts"
+_MAINTAINS_CHILDREN_SINCE = 180_000
 _FEW = 2
 """Connections up to which one of them freezes a whole table, and each sorts the keys of an index alone."""
 _SORT_BYTES_PER_ROW = 80
@@ -71,6 +73,7 @@ class Tables:
                     f"{', '.join(there)} in schema {schema}: not made by dbdyno workload prepare",
                     "remove them yourself if they are not needed",
                 )
+            table_marks.check_own(connection, schema, description)
             table_marks.drop(connection, schema, there)
             return there
 
@@ -101,6 +104,8 @@ class Making:
         """Whether they are there, made with the same wish. Raises :class:`UsageError` for others."""
         there = table_marks.existing(self._connection, self._schema, self._description)
         stamp = table_marks.stamp_of(self._connection, self._schema, self._description)
+        if there and (stamp is not None or self._wish.replace):
+            table_marks.check_own(self._connection, self._schema, self._description)
         if not there or self._wish.replace or table_marks.is_unfinished(self._workload, stamp):
             return False
         if stamp == self._stamp():
@@ -137,6 +142,7 @@ class Making:
         """In one transaction with the removal of what is replaced: an error leaves all as it was."""
         connection, description = self._connection, self._description
         self._check_right()
+        ownership.check_place(connection, self._schema)
         with connection.patient(), connection.transaction():
             table_marks.drop(
                 connection, self._schema, table_marks.existing(connection, self._schema, description)
@@ -169,7 +175,7 @@ class Making:
             if column.name in free:
                 self._defaults.setdefault(table.name, []).append(column.name)
                 default = pgsql.SQL("alter table {} alter {} set default {}").format(
-                    pgsql.SQL(self._named(table.name)),  # quoted already
+                    pgsql.SQL(self._alone(table.name)),  # quoted already
                     pgsql.Identifier(column.name),
                     str(column.value) if column.type == "text" else column.value,
                 )
@@ -177,12 +183,12 @@ class Making:
 
     def _after(self, table: loader.Table) -> list[list[str]]:
         """What follows when a table is filled: the first entry, then the others beside each other."""
-        named = self._named(table.name)
         first = [
-            f'alter table {named} alter "{name}" drop default' for name in self._defaults.get(table.name, ())
+            f"alter table {self._alone(table.name)} alter {_quoted(name)} drop default"
+            for name in self._defaults.get(table.name, ())
         ]
         if self._wish.vacuum:
-            first.append(f"vacuum analyze {named}")
+            first.append(f"vacuum analyze {self._maintained(table.name)}")
         return [first, *([self._text(f)] for f in table.after)]
 
     def _check_options(self) -> None:
@@ -211,7 +217,7 @@ class Making:
 
     def _bounds(self) -> list[tuple[str, int, int]]:
         """Each partition of the accounts: its bounds, first and last row; by hash: no rows."""
-        count, rows = self._wish.partitions, self._counts.get("pgbench_accounts", 0)
+        count, rows = self._wish.partitions, self._counts.get(PARTITIONED, 0)
         if self._wish.partition_method == "hash":
             return [(f"for values with (modulus {count}, remainder {n})", 1, 0) for n in range(count)]
         size = -(-rows // count) if count else 0
@@ -263,7 +269,7 @@ class Making:
             sorts = ["set max_parallel_maintenance_workers = 0"]
             if row and row[0] < wanted_mb:
                 sorts.append(f"set maintenance_work_mem = '{wanted_mb}MB'")
-        return [sql.text("no_timeouts"), "set synchronous_commit = off", *sorts]
+        return [OWN_PATH, sql.text("no_timeouts"), "set synchronous_commit = off", *sorts]
 
     def _fills(self) -> list[dict[str, Any]]:
         """Partitions by range are frozen, each by one connection. So is any table where connections are few:
@@ -274,7 +280,7 @@ class Making:
             spec = table.core(self._named(table.name), (1, self._counts[table.name]), self._parameters)
             for column in spec["columns"]:
                 column["sent"] = column["name"] not in self._defaults.get(table.name, ())
-            parts = self._bounds() if table.name == "pgbench_accounts" else []
+            parts = self._bounds() if table.name == PARTITIONED else []
             if parts and self._wish.partition_method == "range":
                 for number, (_, first, last) in enumerate(parts, 1):
                     part = {
@@ -294,7 +300,19 @@ class Making:
         return text
 
     def _named(self, table: str) -> str:
-        return f"{self._words['schema']}.{table}"
+        return f"{self._words['schema']}.{_quoted(table)}"
+
+    def _partitioned(self, table: str) -> bool:
+        return bool(self._wish.partitions) and table == PARTITIONED
+
+    def _alone(self, table: str) -> str:
+        """The table in a statement that changes it: without children, but with its own partitions."""
+        return self._named(table) if self._partitioned(table) else f"only {self._named(table)}"
+
+    def _maintained(self, table: str) -> str:
+        """The table for VACUUM and ANALYZE: from version 18 on they go down to children and have ONLY."""
+        recurses = self._connection.info.server_version >= _MAINTAINS_CHILDREN_SINCE
+        return self._alone(table) if recurses else self._named(table)
 
     # -- as it goes on --------------------------------------------------------------------------
     def wait(self, timeout_s: float) -> bool:
@@ -339,6 +357,7 @@ class Making:
         self._loader.abort()
         with doing("removing what was made"), self._connection.patient():
             there = table_marks.existing(self._connection, self._schema, self._description)
+            table_marks.check_own(self._connection, self._schema, self._description)
             table_marks.drop(self._connection, self._schema, there)
             return there
 
@@ -353,24 +372,26 @@ def _workers() -> int:
     return max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0))))
 
 
+def _quoted(name: str) -> str:
+    return pgsql.Identifier(name).as_string()
+
+
 def _words(connection: Connection, schema: str, wish: TableWish) -> dict[str, str]:
     """What stands in the SQL files by name."""
-
-    def ident(name: str) -> str:
-        return pgsql.Identifier(name).as_string(connection)
 
     fill = f"with (fillfactor = {wish.fillfactor})"
     unlogged = "unlogged" if wish.unlogged else ""
     parent_logged = wish.partitions and connection.info.server_version >= _PARENTS_LOGGED_SINCE
     return {
-        "schema": ident(schema),
+        "schema": _quoted(schema),
+        "only_accounts": "" if wish.partitions else "only",
         "aid": "bigint" if wish.scale >= _BIGINT_SINCE else "int",
         "fillfactor": str(wish.fillfactor),
         "unlogged": unlogged,
         "unlogged_parent": "" if parent_logged else unlogged,
         "storage": f"partition by {wish.partition_method} (aid)" if wish.partitions else fill,
-        "tablespace": f"tablespace {ident(wish.tablespace)}" if wish.tablespace else "",
+        "tablespace": f"tablespace {_quoted(wish.tablespace)}" if wish.tablespace else "",
         "index_tablespace": (
-            f"using index tablespace {ident(wish.index_tablespace)}" if wish.index_tablespace else ""
+            f"using index tablespace {_quoted(wish.index_tablespace)}" if wish.index_tablespace else ""
         ),
     }

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import loader, objects
+from dbdyno.engines.postgres import loader, objects, ownership
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.errors import UsageError
+from dbdyno.model.table_making import TableWish
 
 _AGAIN = "; loading again: "
 
@@ -19,7 +21,8 @@ _AGAIN = "; loading again: "
 def schema_of(connection: Connection, description: loader.Description) -> str:
     if description.own_schema:
         return objects.SCHEMA
-    row = connection.execute("select current_schema()").fetchone()
+    with connection.users_search_path():
+        row = connection.execute("select pg_catalog.current_schema()").fetchone()
     if row is None or row[0] is None:
         raise UsageError(
             "search_path names no schema that exists", "--dsn 'options=-csearch_path=public ...'"
@@ -39,8 +42,18 @@ def existing(connection: Connection, schema: str, description: loader.Descriptio
     return [str(row[0]) for row in found]
 
 
+def check_own(connection: Connection, schema: str, description: loader.Description) -> None:
+    """Raises :class:`TargetError` where one of the tables, or our schema, is not dbdyno's own, whatever its
+    comment says."""
+    names = [table.name for table in description.tables]
+    if description.own_schema:
+        objects.check(connection, names)
+    else:
+        ownership.check_relations(connection, schema, names)
+
+
 def stamp_of(connection: Connection, schema: str, description: loader.Description) -> str | None:
-    """What the comment says; None: they were not made by us."""
+    """What the comment says; None: none of dbdyno's. It proves nothing: see :func:`check_own`."""
     row = connection.execute(
         "select pg_catalog.obj_description(c.oid, 'pg_class') from pg_catalog.pg_class c "
         "join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s",
@@ -51,14 +64,16 @@ def stamp_of(connection: Connection, schema: str, description: loader.Descriptio
 
 def size_of(stamp: str) -> tuple[str, Any]:
     """Workload and version, and the parameters, of a stamp."""
-    made, _, chosen = stamp.partition(": ")
-    return made, json.loads(chosen or "{}").get("parameters")
+    return stamp.partition(": ")[0], wish_of(stamp).get("parameters")
 
 
 def wish_of(stamp: str) -> dict[str, Any]:
-    """How the tables were asked for: fields of ``TableWish``; empty: the stamp is none."""
-    chosen: dict[str, Any] = json.loads(stamp.partition(": ")[2] or "{}")
-    return chosen
+    """How the tables were asked for: fields of ``TableWish``; empty: the stamp is none, or was edited."""
+    try:
+        chosen = json.loads(stamp.partition(": ")[2] or "{}")
+        return asdict(TableWish(**chosen)) if chosen else {}
+    except (ValueError, TypeError):
+        return {}
 
 
 def unfinished(workload: str, stamp: str = "") -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from psycopg import sql as pgsql
+
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import Site, values
 from dbdyno.model.errors import UsageError
@@ -25,13 +27,21 @@ _CACHE = "shared_buffers"
 
 
 def statement(connection: Connection, table: str) -> str:
-    """By the server's own function where it is installed, with indexes; else the table is read."""
+    """By the server's own function where it is installed, with indexes; else the table is read.
+
+    ``table``: as it stands in SQL. All arguments of the function are given, with its own types: whoever may
+    create functions in its schema could else make one that fits better.
+    """
     row = connection.execute(_SCHEMA.encode()).fetchone()
     if row is None:
         return f"select pg_catalog.count(*) from {table}"
-    parts = f"select relid from pg_catalog.pg_partition_tree('{table}') union select '{table}'::regclass"
+    name = pgsql.Literal(table).as_string()
+    parts = f"select relid from pg_catalog.pg_partition_tree({name}) union select {name}::regclass"
+    prewarm = (
+        f"{row[0]}.pg_prewarm(c.oid::regclass, 'buffer'::text, 'main'::text, null::bigint, null::bigint)"
+    )
     return (
-        f"with parts (id) as ({parts}) select pg_catalog.sum({row[0]}.pg_prewarm(c.oid)) "
+        f"with parts (id) as ({parts}) select pg_catalog.sum({prewarm}) "
         "from pg_catalog.pg_class c left join pg_catalog.pg_index i on i.indexrelid = c.oid "
         "where c.relkind in ('r', 'i') and coalesce(i.indrelid, c.oid) in (select id from parts)"
     )

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import connect, sql
+from dbdyno.engines.postgres import connect, ownership, sql
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.login_trace import action, log_lines, roles
 from dbdyno.engines.postgres.settings import Site
@@ -30,7 +30,9 @@ _LOCK = 1_684_170_860
 """Advisory locks: shared, of sessions in the trigger; the next one, of the process that watches over it."""
 _NUMBERS = 1_684_170_861
 """Class of advisory locks with two keys: a session's number in the order of logins."""
+SCHEMA, _TABLE = "dbdyno_logins", "caught"
 _STEPS = ("schema", "comment", "table", "action", "function", "revoke")
+_BODIES = ("action", "function")
 _ENDS_S = 2.0
 _POLL_S = 0.02
 _LOCK_WAIT_S = 5
@@ -116,7 +118,12 @@ class LoginTraces:
             "role_id": role_id,
             "marker": log_lines.MARKER,
         }
-        return [(step, sql.fill(f"login_trace_{step}", **values)) for step in (*_STEPS, "trigger")]
+        texts = []
+        for step in (*_STEPS, "trigger"):
+            if step in _BODIES:
+                values["body"] = sql.dollar_quoted(sql.fill(f"login_trace_{step}_body", **values))
+            texts.append((step, sql.fill(f"login_trace_{step}", **values)))
+        return texts
 
     # -- doing it -------------------------------------------------------------------------------
     def install(self, wish: LoginTrace, journal: Journal) -> None:
@@ -169,7 +176,7 @@ class LoginTraces:
     def _installed(self) -> str | None:
         if (found := self._there()) is None:
             return None
-        wish = json.loads(found[0].removeprefix(MARK) or "{}")
+        wish = _asked(found[0])
         counts = ", ".join(map(str, wish.get("counts", ())))
         sessions = "session" if counts == "1" else "sessions"
         broken = "" if found[1] else "; its trigger is gone"
@@ -178,14 +185,28 @@ class LoginTraces:
 
     def _there(self) -> tuple[str, bool] | None:
         """Comment of the schema, whether there is a trigger. Raises :class:`TargetError`: not our schema."""
-        found = self._site.connection().execute(sql.text("login_trace_there").encode()).fetchone()
-        if found is None:
+        connection = self._site.connection()
+        schema = ownership.check_schema(connection, SCHEMA, MARK)
+        trigger = self._trigger()
+        if schema is None:
             return None
-        if not (found[0] or "").startswith(MARK):
+        ownership.check_relations(connection, SCHEMA, [_TABLE])
+        return schema.comment, trigger
+
+    def _trigger(self) -> bool:
+        """Whether our trigger exists. Raises :class:`TargetError` where one of its name is not ours."""
+        row = self._site.connection().execute(sql.text("login_trace_there").encode()).fetchone()
+        if row is not None and row != (True, True):
             raise TargetError(
-                "there is a schema dbdyno_logins that dbdyno did not make", "rename it: it is not touched"
+                "the event trigger dbdyno_trace_logins is not dbdyno's: "
+                + (
+                    "it calls another function"
+                    if not row[0]
+                    else "it or its function belongs to no superuser"
+                ),
+                "rename or drop it: it is not touched",
             )
-        return str(found[0]), bool(found[1])
+        return row is not None
 
     # -- and undoing it -------------------------------------------------------------------------
     def remove(self, journal: Journal | None = None, *, watched: bool = True) -> Sequence[str]:
@@ -211,15 +232,20 @@ class LoginTraces:
         connection = self._site.connection()
         asking = (
             "select pg_catalog.pg_try_advisory_lock(%(lock)s) and pg_catalog.pg_advisory_unlock(%(lock)s) "
-            "and rolsuper and pg_catalog.starts_with(pg_catalog.obj_description("
-            "pg_catalog.to_regnamespace('dbdyno_logins'), 'pg_namespace'), %(mark)s) "
+            "and rolsuper and pg_catalog.to_regnamespace(%(schema)s) is not null "
             "from pg_catalog.pg_roles where rolname = current_user"
         )
-        row = connection.execute(asking, {"lock": _LOCK + 1, "mark": MARK}).fetchone()
+        row = connection.execute(asking, {"lock": _LOCK + 1, "schema": SCHEMA}).fetchone()
         return bool(row and row[0])
 
     def _drop(self) -> None:
-        """The trigger first: a login that has begun with it still finds its function."""
+        """The trigger first: a login that has begun with it still finds its function.
+
+        Raises :class:`TargetError` where something by these names is not ours, or others added to it: nothing
+        of theirs is dropped.
+        """
+        if self._there() is None:
+            return
         connection = self._site.connection()
         connection.execute(f"set lock_timeout = '{_LOCK_WAIT_S}s'".encode())
         try:
@@ -234,7 +260,13 @@ class LoginTraces:
         until = time.monotonic() + _ENDS_S
         while time.monotonic() < until and connection.execute(asking.encode()).fetchone() == (True,):
             time.sleep(_POLL_S)
-        connection.execute(sql.text("login_trace_drop_schema").encode())
+        try:
+            connection.execute(sql.text("login_trace_drop_schema").encode())
+        except psycopg.errors.DependentObjectsStillExist as e:
+            raise TargetError(
+                f"schema {SCHEMA} stays, for something else depends on it: {e.diag.message_detail}",
+                "move or drop that yourself, then dbdyno trace-logins --remove again",
+            ) from None
 
     def _key(self) -> str:
         return f"logins {self._site.identity.system} {self._site.connection().info.dbname}"
@@ -247,6 +279,15 @@ class LoginTraces:
             what=f"login trace of role {wish.role} at {connect.where(connection)}",
             data={"system": self._site.identity.system, "database": connection.info.dbname},
         )
+
+
+def _asked(comment: str) -> dict[str, Any]:
+    """The trace as the comment of its schema describes it; empty: the comment was edited."""
+    try:
+        found = json.loads(comment.removeprefix(MARK) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _literal(value: Any) -> str:

@@ -21,3 +21,15 @@ def text(name: str) -> str:
 def fill(name: str, **values: object) -> str:
     """The statement in ``NAME.sql`` with ``${value}`` put in: only for names and numbers of our own."""
     return Template(text(name)).substitute(values)
+
+
+def dollar_quoted(body: str) -> str:
+    """The body of a function as SQL writes it, between tags that do not occur in it, whatever names it holds.
+
+    >>> dollar_quoted("raise log '$body$'")
+    "$body_$raise log '$body$'$body_$"
+    """
+    tag = "body"
+    while f"${tag}$" in body:
+        tag += "_"
+    return f"${tag}${body}${tag}$"

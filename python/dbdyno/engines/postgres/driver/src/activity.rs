@@ -123,6 +123,9 @@ impl Activity {
         let mut client = Client::connect(target, tls.as_ref(), &breaker)?;
         let limit = target.connect_timeout();
         client.set_timeout(Some(limit))?;
+        if let Some(pid) = client.backend_pid {
+            client.simple_query(&own_search_path(pid))?;
+        }
         let columns = client.simple_query(sql)?.columns;
         let fields = columns
             .iter()
@@ -151,6 +154,16 @@ impl Activity {
     pub fn breaker(&self) -> Breaker {
         self.breaker.clone()
     }
+}
+
+/// Names and operators of the queries are the catalogue's, whatever search_path the role or the database has: whoever
+/// may create functions could else choose what runs with this role's rights. Not behind a pooler (another process
+/// answers than that of the start-up): the path would become that of other clients.
+fn own_search_path(pid: i64) -> String {
+    format!(
+        "select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false) \
+         where pg_catalog.pg_backend_pid() operator(pg_catalog.=) {pid}"
+    )
 }
 
 fn field(name: &str) -> Result<Field> {

@@ -1,1 +1,1 @@
-alter table ${table} add primary key (id)
+alter table only ${table} add primary key (id)

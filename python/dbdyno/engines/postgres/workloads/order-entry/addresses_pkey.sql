@@ -1,1 +1,1 @@
-alter table dbdyno.addresses add primary key (address_id)
+alter table only dbdyno.addresses add primary key (address_id)

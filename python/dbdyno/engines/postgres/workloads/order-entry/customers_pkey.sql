@@ -1,1 +1,1 @@
-alter table dbdyno.customers add primary key (customer_id)
+alter table only dbdyno.customers add primary key (customer_id)

@@ -1,1 +1,1 @@
-alter table dbdyno.inventories add primary key (warehouse_id, product_id)
+alter table only dbdyno.inventories add primary key (warehouse_id, product_id)

@@ -1,1 +1,1 @@
-alter table dbdyno.items add primary key (order_id, line)
+alter table only dbdyno.items add primary key (order_id, line)

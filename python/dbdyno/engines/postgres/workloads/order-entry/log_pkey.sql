@@ -1,1 +1,1 @@
-alter table dbdyno.log add primary key (log_id)
+alter table only dbdyno.log add primary key (log_id)

@@ -1,1 +1,1 @@
-alter table dbdyno.orders add primary key (order_id)
+alter table only dbdyno.orders add primary key (order_id)

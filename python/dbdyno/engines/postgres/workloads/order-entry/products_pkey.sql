@@ -1,1 +1,1 @@
-alter table dbdyno.products add primary key (product_id)
+alter table only dbdyno.products add primary key (product_id)

@@ -1,1 +1,1 @@
-alter table dbdyno.warehouses add primary key (warehouse_id)
+alter table only dbdyno.warehouses add primary key (warehouse_id)

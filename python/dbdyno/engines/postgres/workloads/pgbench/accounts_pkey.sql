@@ -1,1 +1,1 @@
-alter table ${schema}.pgbench_accounts add primary key (aid) ${index_tablespace}
+alter table ${only_accounts} ${schema}.pgbench_accounts add primary key (aid) ${index_tablespace}

@@ -1,1 +1,1 @@
-alter table ${schema}.pgbench_branches add primary key (bid) ${index_tablespace}
+alter table only ${schema}.pgbench_branches add primary key (bid) ${index_tablespace}

@@ -1,1 +1,1 @@
-alter table ${schema}.pgbench_tellers add primary key (tid) ${index_tablespace}
+alter table only ${schema}.pgbench_tellers add primary key (tid) ${index_tablespace}

@@ -1,0 +1,218 @@
+"""Tables that are emptied, loaded again and removed: what others made beside them stays whole."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from tests.db.conftest import LIGHT, QUICK, own_schema
+from tests.db.test_workload_tables import prepared
+from tests.in_process import dbdyno
+
+pytestmark = pytest.mark.db
+CALLS = (*QUICK, *LIGHT, "--no-observe", "--sessions", "1")
+ROWS = "insert into {} select n, 1, 0, 'theirs' from generate_series(700000, 700099) n"
+CHILD = ("create table kept () inherits (pgbench_accounts)", ROWS.format("kept"))
+BEYOND = 50_001
+"""The first row of the second of two partitions."""
+
+
+class Case(NamedTuple):
+    """What somebody made beside dbdyno's tables, what matters of it named ``kept``."""
+
+    made: tuple[str, ...]
+    prepared: tuple[str, ...] = ()
+    named: str = "kept"  # in the refusal
+    reset: bool = False  # the tables may be loaded again all the same
+    drop: bool = False  # and removed
+
+
+CASES = {
+    "child": Case(CHILD),
+    "child of a child": Case(
+        (
+            "create table between () inherits (pgbench_tellers)",
+            "create table kept () inherits (between)",
+            "insert into kept select n, 1, 0 from generate_series(700, 799) n",
+        ),
+        named="between",
+    ),
+    "child of the history": Case(
+        (
+            "create table kept (more text default 'x') inherits (pgbench_history)",
+            "insert into kept (tid, bid, aid, delta) select 1, 1, n, 0 from generate_series(1, 100) n",
+        )
+    ),
+    "partition": Case(
+        (
+            "alter table pgbench_accounts detach partition pgbench_accounts_2",
+            "create table kept (like pgbench_accounts including all)",
+            ROWS.format("kept"),
+            f"alter table pgbench_accounts attach partition kept for values from ({BEYOND}) to (maxvalue)",
+        ),
+        ("--partitions=2",),
+    ),
+    "partition of a partition's place": Case(
+        (
+            "alter table pgbench_accounts detach partition pgbench_accounts_2",
+            "create table between (like pgbench_accounts) partition by range (aid)",
+            "create table kept partition of between for values from (700000) to (800000)",
+            ROWS.format("kept"),
+            f"alter table pgbench_accounts attach partition between for values from ({BEYOND}) to (maxvalue)",
+        ),
+        ("--partitions=2",),
+        named="between",
+    ),
+    "foreign key": Case(
+        (
+            "create table kept (aid int references pgbench_accounts on delete cascade, note text)",
+            "insert into kept select n, 'theirs' from generate_series(1, 100) n",
+        )
+    ),
+    "view": Case(("create view kept as select bid, bbalance from pgbench_branches",), reset=True),
+    "materialized view": Case(
+        ("create materialized view kept as select bid, count(*) from pgbench_accounts group by 1",),
+        reset=True,
+    ),
+    "publication": Case(("create publication kept for table pgbench_accounts",), drop=True),
+    "trigger": Case(
+        (
+            "create table noted (what text)",
+            "create function kept() returns trigger language plpgsql as "
+            "$$ begin insert into others.noted values (tg_op); return null; end $$",
+            "create trigger kept after truncate on pgbench_history execute function kept()",
+        )
+    ),
+    "trigger on rows": Case(
+        (
+            "create table noted (what text)",
+            "create function kept() returns trigger language plpgsql as "
+            "$$ begin insert into others.noted values (tg_op); return null; end $$",
+            "create trigger kept after insert on pgbench_branches for each row execute function kept()",
+        )
+    ),
+    "rule": Case(
+        (
+            "create table noted (what text)",
+            "create rule kept as on insert to pgbench_history do also insert into others.noted values (1)",
+        )
+    ),
+}
+
+
+@pytest.fixture
+def own(kind_dsn: str) -> Iterator[str]:
+    with own_schema(kind_dsn, "others") as dsn:
+        yield dsn
+
+
+def ask(dsn: str, *statements: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        found: list[tuple[Any, ...]] = []
+        for statement in statements:
+            cursor = connection.execute(statement.encode())
+            found = cursor.fetchall() if cursor.description else []
+        return found
+
+
+_WHOLE = """
+select c.relname, c.relkind::text, c.relfilenode, a.attname, a.atthasdef, pg_get_expr(d.adbin, d.adrelid),
+    (select string_agg(pg_get_constraintdef(k.oid), ';' order by k.oid)
+        from pg_constraint k where conrelid = c.oid),
+    (select string_agg(indexrelid::text, ';' order by indexrelid) from pg_index where indrelid = c.oid)
+from pg_class c join pg_attribute a on a.attrelid = c.oid
+left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
+where c.relnamespace = 'others'::regnamespace and c.relkind in ('r', 'p', 'v', 'm') and attnum > 0
+order by 1, 4"""
+
+
+def whole(dsn: str) -> dict[str, Any]:
+    """Tables and views with their rows, each in order, and what is defined on them."""
+    tables = (
+        "select relname from pg_class where relnamespace = 'others'::regnamespace and relkind in ('r', 'm')"
+    )
+    found: dict[str, Any] = {"definitions": ask(dsn, _WHOLE)}
+    for (name,) in ask(dsn, tables):
+        found[name] = ask(dsn, f"select count(*), sum(hashtext(t::text)) from only {name} t")
+    found["publications"] = ask(dsn, "select prrelid::regclass::text from pg_publication_rel")
+    return found
+
+
+def called(dsn: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return dbdyno((*words, "--dsn", dsn), {"HOME": "/nonexistent"}, Path("/"))
+
+
+def refused(done: subprocess.CompletedProcess[str], name: str = "kept") -> None:
+    assert done.returncode not in (0, 1), (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert name in done.stderr, done.stderr
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are stored there."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("name", CASES)
+def test_what_others_made_beside_the_tables_stays_whole(own: str, name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    assert prepared(own, *case.prepared).returncode == 0
+    ask(own, *case.made)
+    before = whole(own)
+    words = ("run", "select-only", *CALLS, "--reset", "each", "--dsn", own)
+    done = dbdyno(words, {"HOME": str(tmp_path)}, tmp_path)
+    if case.reset:
+        assert done.returncode == 0, done.stderr
+        after = whole(own)
+        kept = [row for row in before["definitions"] if row[0] == "kept"]
+        assert [row for row in after["definitions"] if row[0] == "kept"] == kept
+        assert after.get("kept") == before.get("kept")
+    else:
+        assert whole(own) == before
+        refused(done, case.named)
+    before = whole(own)
+    for removing in (("workload", "prepare", "pgbench", "--replace"), ("workload", "drop", "pgbench")):
+        done = called(own, *removing)
+        if case.drop:
+            assert done.returncode == 0, done.stderr
+            continue
+        assert whole(own) == before
+        refused(done, case.named)
+
+
+def test_by_default_a_table_that_inherits_is_left_alone_and_it_is_said(own: str, tmp_path: Path) -> None:
+    assert prepared(own).returncode == 0
+    ask(own, *CHILD, "insert into pgbench_history (delta) values (424242)")
+    rows = "select count(*), sum(hashtext(t::text)) from only kept t"
+    before = ask(own, rows)
+    done = dbdyno(("run", "simple-update", *CALLS, "--dsn", own), {"HOME": str(tmp_path)}, tmp_path)
+    assert ask(own, rows) == before
+    assert ask(own, "select count(*) from pgbench_history where delta = 424242") == [(1,)]
+    output = done.stdout + done.stderr
+    assert done.returncode == 0 and "reset = never" in output and "kept" in output, output
+
+
+def test_statements_that_mean_one_table_say_so(own: str, tmp_path: Path) -> None:
+    """As the server counted them. Children that are made while a reset is under way are safe, too."""
+    counted = "public.pg_stat_statements"
+    if ask(own, f"select to_regclass('{counted}')") == [(None,)]:
+        pytest.skip("no pg_stat_statements beside this server")
+    assert prepared(own).returncode == 0
+    ask(own, f"select {counted}_reset()")
+    words = ("run", "select-only", *CALLS, "--reset", "each", "--dsn", own)
+    done = dbdyno(words, {"HOME": str(tmp_path)}, tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = [
+        str(q).lower()
+        for (q,) in ask(own, f"select query from {counted} where query ~* '^(truncate|lock|alter) '")
+        if "pgbench_" in str(q)
+    ]
+    assert any(q.startswith("truncate") for q in found), found
+    assert [q for q in found if q.count("pgbench_") > q.count("only ") and "alter index" not in q] == []
