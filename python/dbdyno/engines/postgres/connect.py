@@ -86,8 +86,8 @@ class Connection(Traced):
 
     def resolve_names_in_the_catalogue(self) -> None:
         """Sets search_path to pg_catalog. Whoever may create functions or operators in a schema of the path,
-        or owns the database and with it the path, would else choose what runs with this role's rights. Behind a
-        pooler (another process answers than that of the start-up) it would become the path of other clients.
+        or owns the database and with it the path, would else choose what runs with this role's rights.
+        Not behind a pooler (another process answers than that of the start-up): its clients share the path.
         """
         row = self.execute(sql.text("own_search_path").encode(), [self.info.backend_pid]).fetchone()
         if row is not None and row[1] is not None:
