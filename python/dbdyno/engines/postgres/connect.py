@@ -89,9 +89,9 @@ class Connection(Traced):
         or owns the database and with it the path, would else choose what runs with this role's rights.
         Not behind a pooler (another process answers than that of the start-up): its clients share the path.
         """
-        row = self.execute(sql.text("own_search_path").encode(), [self.info.backend_pid]).fetchone()
-        if row is not None and row[1] is not None:
-            self._search_path = str(row[0])
+        result = self.execute(sql.text("own_search_path").encode(), [self.info.backend_pid]).pgresult
+        if result is not None and result.nfields == 2 and result.get_value(0, 1) is not None:
+            self._search_path = (result.get_value(0, 0) or b"").decode(errors="replace")
 
     @contextmanager
     def users_search_path(self, path: str | None = None) -> Iterator[None]:

@@ -51,7 +51,7 @@ found as (
     where not w.granted and w.pid <> ${control}
 ),
 held as (
-    select f.pid, f.blocker, string_agg(distinct l.relation::regclass::text, ' or ') as tables
+    select f.pid, f.blocker, string_agg(distinct regexp_replace(l.relation::regclass::text, '^public\.', ''), ' or ') as tables
     from found f
     join locks l on l.pid = f.pid and l.locktype = 'relation' and l.relation >= 16384
         and l.mode in ('RowShareLock', 'RowExclusiveLock')
@@ -77,7 +77,7 @@ select f.pid,
        case
            when r.relation is null then h.tables
            when r.database not in (0, d.oid) then format('relation %s of database %s', r.relation, r.database)
-           when n.free then r.relation::regclass::text
+           when n.free then regexp_replace(r.relation::regclass::text, '^public\.', '')
            else format('relation %s', r.relation)
        end as relation,
        case when f.blocked then coalesce(f.blocker, 0) end as blocker,
