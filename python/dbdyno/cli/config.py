@@ -18,6 +18,7 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
+from dbdyno.kernel.private import NotPrivate
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.home import base_directory
 
@@ -139,7 +140,7 @@ class Config:
 def find_config() -> Config | None:
     """``$DBDYNO_CONFIG``, else ``dbdyno/config.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``, if it exists.
 
-    Raises :class:`UsageError` with file and line.
+    Raises :class:`UsageError` with file and line, or where another user may write it.
     """
     path = _path()
     if path is None:
@@ -147,11 +148,12 @@ def find_config() -> Config | None:
     from dbdyno.store.files import read_limited  # not every start needs it
 
     try:
-        text = read_limited(path).decode()
+        text = read_limited(path, by_hand=True).decode()  # it may name commands
         return Config(path, text, tomllib.loads(text))
     except (OSError, UnicodeDecodeError) as e:
         reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read the configuration file {path}: {reason or e}", _CURE) from e
+        cure = f"{e.cure}; or ignore it: {VARIABLE}= dbdyno ..." if isinstance(e, NotPrivate) else _CURE
+        raise UsageError(f"cannot read the configuration file {path}: {reason or e}", cure) from e
     except tomllib.TOMLDecodeError as e:
         from dbdyno.plan import syntax_error
 

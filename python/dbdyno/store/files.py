@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbdyno.kernel.private import NotPrivate, make_shared, open_private
 from dbdyno.model.errors import StoreError, StoreFull
 
 if TYPE_CHECKING:
@@ -35,21 +36,25 @@ _KINDS = {
 }
 
 
-def read_limited(path: Path, most_bytes: int = MOST_TEXT_BYTES, *, private: bool = False) -> bytes:
+def read_limited(
+    path: Path, most_bytes: int = MOST_TEXT_BYTES, *, private: bool = False, by_hand: bool = False
+) -> bytes:
     """The content of a regular file, or of a pipe that the shell opened.
 
-    ``private``: only if nobody but this user can have written it; a link is none. Raises :class:`OSError`
+    ``private``: only if nobody but this user can have written it; a link is none. ``by_hand``: the same of a
+    file that users make themselves (:func:`dbdyno.kernel.private.open_private`). Raises :class:`OSError`
     where that is not so, there is no such file, it is of another kind, or larger than ``most_bytes``.
     """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # no wait for a FIFO
-    descriptor = os.open(path, flags | (os.O_NOFOLLOW if private else 0))
+    pipe = str(path).startswith(_OPEN_PIPES)
+    if private or (by_hand and not pipe):
+        descriptor = open_private(path, by_hand=by_hand)
+    else:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # no wait for a FIFO
+        descriptor = os.open(path, flags)
     with os.fdopen(descriptor, "rb") as file:
-        if private:
-            check_private(os.fstat(descriptor), "it")
-            check_private(path.parent.stat(), f"directory {path.parent}")
         found = os.fstat(descriptor)
         kind = stat.S_IFMT(found.st_mode)
-        if kind == stat.S_IFIFO and str(path).startswith(_OPEN_PIPES):
+        if kind == stat.S_IFIFO and pipe:
             os.set_blocking(descriptor, True)
         elif kind != stat.S_IFREG:
             raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'no file')}, not a file")
@@ -61,15 +66,6 @@ def read_limited(path: Path, most_bytes: int = MOST_TEXT_BYTES, *, private: bool
     if len(content) > most_bytes:
         raise _too_large(most_bytes)
     return content
-
-
-def check_private(found: os.stat_result, what: str) -> None:
-    """Raises :class:`OSError` where a file or a directory is another user's, or others may write to it."""
-    if found.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, f"{what} belongs to another user (uid {found.st_uid})")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        mode = stat.S_IMODE(found.st_mode)
-        raise PermissionError(errno.EPERM, f"other users may write to {what} (mode {mode:04o})")
 
 
 def _too_large(most_bytes: int) -> OSError:
@@ -95,9 +91,10 @@ def guard(path: Path) -> Iterator[None]:
                 f"no space left for the run store at {path}: {error.strerror}",
                 "free some space, or name another place (--store DIR); what was saved before is readable",
             ) from error
+        first = error.cure if isinstance(error, NotPrivate) else "give yourself write permission there"
         raise StoreError(
             f"cannot use the run store at {path}: {error.strerror or error}",
-            "give yourself write permission there, or name another place: --store DIR or DBDYNO_STORE",
+            f"{first}; or name another place: --store DIR or DBDYNO_STORE",
         ) from error
 
 
@@ -107,9 +104,10 @@ def in_order(name: str) -> tuple[int, str]:
 
 
 def make_directory(path: Path) -> None:
-    """``path`` and its parents, readable by their owner alone."""
+    """``path`` and its parents, readable by their owner alone, whatever the umask is. Raises
+    :class:`StoreError`, also where everybody may write to one that is there."""
     with guard(path):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_shared(path)
 
 
 def write_synced(path: Path, content: bytes, *, synced: bool = True) -> None:

@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from dbdyno.kernel.private import NotPrivate, make_private
 from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.model.home import base_directory
 from dbdyno.model.protocols import Undo
 from dbdyno.store import files
-from dbdyno.store.files import check_private, read_limited
+from dbdyno.store.files import read_limited
 from dbdyno.store.listing import is_alive, start_ticks
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -73,9 +74,10 @@ class FileJournal:
         try:
             journal._file = _File.model_validate_json(read_limited(path, private=True))
         except OSError as e:
+            by_hand = "if it belongs to one of your runs, undo by hand what it lists; then remove it"
             raise StoreError(
                 f"the journal {path} is not used: {e.strerror or e}",
-                "if it belongs to one of your runs, undo by hand what it lists; then remove it",
+                f"{e.cure}; {by_hand}" if isinstance(e, NotPrivate) else by_hand,
             ) from e
         except ValidationError as e:
             raise StoreError(
@@ -125,8 +127,7 @@ class FileJournal:
         wanted = self._file.model_copy(update={"undos": undos})
         with _guard(self.path):
             if undos:
-                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                check_private(self.path.parent.stat(), "that directory")  # else nobody would follow it later
+                make_private(self.path.parent)  # else nobody would follow it later
                 files.write_atomic(self.path, wanted.model_dump_json(indent=1).encode())
             else:  # needs no room on a full disk
                 self.path.unlink(missing_ok=True)
@@ -186,8 +187,9 @@ def _guard(path: Path) -> Iterator[None]:
     except (OSError, StoreError) as error:
         cause = error.__cause__ if isinstance(error, StoreError) else error
         why = cause.strerror if isinstance(cause, OSError) else error
+        first = f"{cause.cure}; " if isinstance(cause, NotPrivate) else "make room there, "
         full = isinstance(error, StoreFull) or getattr(cause, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
         raise (StoreFull if full else StoreError)(
             f"cannot write down what is to be put back, in {path}: {why}",
-            "without that nothing is changed; make room there, or name another place with DBDYNO_STATE_DIR",
+            f"without that nothing is changed; {first}or name another place with DBDYNO_STATE_DIR",
         ) from error

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import __version__
+from dbdyno.kernel.private import check_private
 from dbdyno.model.column import DERIVED_VERSION, SCHEMA_VERSION
 from dbdyno.model.errors import SchemaTooNew, StoreError
 from dbdyno.model.home import base_directory
@@ -86,8 +87,13 @@ class Listed:
 
 
 def default_root() -> Path:
-    """``$XDG_DATA_HOME/dbdyno``, else ``~/.local/share/dbdyno`` (XDG Base Directory Specification 0.8)."""
-    return base_directory("XDG_DATA_HOME", ".local/share", "the run store", _STORE_CURE) / "dbdyno"
+    """``$XDG_DATA_HOME/dbdyno``, else ``~/.local/share/dbdyno`` (XDG Base Directory Specification 0.8).
+
+    Raises :class:`StoreError` where another user may write there."""
+    root = base_directory("XDG_DATA_HOME", ".local/share", "the run store", _STORE_CURE) / "dbdyno"
+    with files.guard(root):
+        check_private(root, missing=True)
+    return root
 
 
 def run_ids(root: Path) -> Sequence[str]:
