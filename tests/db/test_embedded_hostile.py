@@ -222,7 +222,7 @@ def test_a_place_that_its_user_could_replace_is_refused(
     loose.mkdir()
     os.chown(loose, account.uid, account.gid)
     monkeypatch.setenv("DBDYNO_SERVER_DIR", str(loose / "srv"))
-    with pytest.raises(UsageError, match="may write its parent"):
+    with pytest.raises(UsageError, match=rf"directory {loose} belongs to another user"):
         find_places(account)
 
 
@@ -236,19 +236,21 @@ def test_directories_above_that_do_not_exist_yet_are_no_obstacle(
     assert find_places(server_account()).data.is_dir()
 
 
-def test_a_link_on_the_way_is_followed_only_once(
-    open_dir: Path, monkeypatch: pytest.MonkeyPatch, victim: Path
+def test_a_link_on_the_way_that_another_user_may_turn_is_refused(
+    open_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another user's link leads to a good place while it is looked at, and elsewhere afterwards."""
-    account = server_account()
     good, loose = open_dir / "good", open_dir / "loose"
     good.mkdir()
-    loose.mkdir()
-    os.chown(loose, account.uid, account.gid)
+    loose.mkdir(mode=0o777)
+    loose.chmod(0o1777)
     as_account("/bin/ln", "-s", good, loose / "link")
     monkeypatch.setenv("DBDYNO_SERVER_DIR", str(loose / "link"))
-    found = find_places(account)
-    as_account("/bin/ln", "-sfn", victim.parent, loose / "link")
+    with pytest.raises(UsageError, match=rf"link {loose / 'link'} belongs to another user"):
+        find_places(server_account())
+    (loose / "link").unlink()
+    (loose / "link").symlink_to(good)  # root's own
+    found = find_places(server_account())
     assert found.data == good / "servers" and found.cache == good / "cache"
 
 

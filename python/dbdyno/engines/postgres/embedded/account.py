@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbdyno.kernel.private import NotPrivate
 from dbdyno.model.errors import TargetError, UsageError
 
 VARIABLE = "DBDYNO_SERVER_USER"
@@ -210,6 +211,9 @@ def explained() -> Iterator[None]:
     """The system's refusals as errors with a cure."""
     try:
         yield
+    except NotPrivate as e:
+        cure = f"{e.cure}; or set DBDYNO_SERVER_DIR to a directory of your own"
+        raise UsageError(f"the embedded server's files: {e.strerror}", cure) from e
     except OSError as e:
         what = f"{e.filename}: {e.strerror}" if e.filename else str(e)
         full = e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.account import Account, cure_of
+from dbdyno.engines.postgres.embedded.places import make_place
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
+from dbdyno.kernel.private import discard, is_sound
 from dbdyno.model.errors import DbdynoError, TargetError, UsageError
 
 ROLE = "dbdyno"  # superuser, named after nothing of the machine
@@ -44,17 +46,19 @@ def make_data(data: Path, programs: Programs, worker: Worker, cache: Path) -> No
 
 
 def _template(programs: Programs, worker: Worker, cache: Path) -> Path:
-    """The cluster for this version and these options, from the cache; made there the first time."""
+    """The cluster for this version and these options, from the cache; made there the first time, and anew
+    where others could write to it: what stands in its files may be commands of the server."""
     account = worker.account
     key = hashlib.sha256(f"{programs.bin_dir} {_INITDB}".encode()).hexdigest()[:12]
     name = f"{programs.version}-{key}" + (f"-{account.uid}" if account.switch else "")
     template = cache / "clusters" / name
-    if template.exists():
+    if not is_sound(template.parent):
+        discard(template.parent)
+        make_place(template.parent, account)
+    if is_sound(template, account.uid):
         return template
+    remove_directory(template)
     building = template.with_name(f"{template.name}.{os.getpid()}")
-    building.parent.mkdir(exist_ok=True)
-    if account.switch:
-        building.parent.chmod(0o755)
     remove_directory(building)
     make_directory(building, account)
     try:
@@ -65,7 +69,9 @@ def _template(programs: Programs, worker: Worker, cache: Path) -> Path:
         building.rename(template)
     except BaseException as e:
         remove_directory(building)
-        if not (isinstance(e, OSError) and template.exists()):  # else another process was quicker
+        if not (
+            isinstance(e, OSError) and is_sound(template, account.uid)
+        ):  # else another process was quicker
             raise
     return template
 

@@ -6,6 +6,8 @@ reads, writes and WAL. The README of this engine has what that costs.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dbdyno import _core
+from dbdyno.engines.postgres.embedded.account import explained
 from dbdyno.engines.postgres.embedded.programs import Programs
+from dbdyno.kernel.private import NotPrivate, open_private
 from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections, UsageError, did_you_mean
 
 _MB = 1 << 20
@@ -88,6 +92,19 @@ class Started:
     version: str
     base: dict[str, str] = field(default_factory=dict)  # all settings of its file, ours too
     locked: bool = False  # holds ``server.lock`` as long as it lives
+
+
+@explained()
+def last_started(file: Path) -> Started | None:
+    """From ``instance.json``; None: there is none, or it is damaged. Raises :class:`UsageError` where another
+    user may have written it: it names programs to be run."""
+    try:
+        with os.fdopen(open_private(file)) as opened:
+            return Started(**json.load(opened))
+    except NotPrivate:
+        raise
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def check_fits(last: Started, wish: Wish) -> None:

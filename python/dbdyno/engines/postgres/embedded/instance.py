@@ -24,11 +24,12 @@ from urllib.parse import quote
 
 from dbdyno.engines.postgres.embedded import cluster, defaults, files, postmaster
 from dbdyno.engines.postgres.embedded.account import Account, cure_of, explained, owner_of, refuse
-from dbdyno.engines.postgres.embedded.defaults import Started, Wish, check_fits, make_extension
-from dbdyno.engines.postgres.embedded.places import Places, alone, check_private, is_held, taken
+from dbdyno.engines.postgres.embedded.defaults import Started, Wish, check_fits, last_started, make_extension
+from dbdyno.engines.postgres.embedded.places import Places, alone, is_held, make_place, taken
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
+from dbdyno.kernel.private import check_private
 from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, UsageError
 
 _START_PATIENCE_S = 60.0
@@ -56,11 +57,8 @@ class Instance:
         self._worker = Worker(account)
 
     def started(self) -> Started | None:
-        """What was started last."""
-        try:
-            return Started(**json.loads((self.directory / "instance.json").read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
+        """What was started last. Raises :class:`UsageError` where another user may have written it."""
+        return last_started(self.directory / "instance.json")
 
     @explained()
     def process(self) -> Process | None:
@@ -122,10 +120,7 @@ class Instance:
     @contextmanager
     def deciding(self) -> Iterator[None]:
         """Nobody else starts or stops this server meanwhile."""
-        if not self.directory.exists():
-            self.directory.mkdir(exist_ok=True)
-            self.directory.chmod(0o755)
-        check_private(self.directory, writable_by=os.geteuid())
+        make_place(self.directory, self.account)
         with explained(), alone(self.directory / "start.lock"), self._worker:
             yield
 
@@ -267,6 +262,8 @@ class Instance:
                 self._belong_to(self._new_owner)
             cluster.make_data(self.data, programs, self._worker, self.places.cache)
         refuse(self.account, self._new_owner, self.data)
+        if not self.account.switch:
+            check_private(self.data.resolve())  # its files hold commands; a link to it is ours
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
         self._run_with_statistics(programs, wish)

@@ -6,19 +6,21 @@ import fcntl
 import hashlib
 import os
 import shlex
-import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbdyno.engines.postgres.embedded.account import Account
+from dbdyno.engines.postgres.embedded.account import Account, explained
+from dbdyno.kernel.private import NotPrivate, check_found, is_private, make_private
 from dbdyno.model.errors import ServerBusy, TargetError, UsageError
 from dbdyno.model.home import base_directory
 
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of unix(7) without its final zero
 SOCKET_NAME = ".s.PGSQL.5432"
+PASSABLE = 0o755
+"""Mode of root's directories that the server's user passes."""
 _FOR_ROOT = Path("/var/lib/dbdyno")
 
 
@@ -35,29 +37,22 @@ class Places:
         return self.runtime / hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
 
 
+@explained()
 def find_places(account: Account) -> Places:
     """The places of this user, made where they are not there.
 
-    ``DBDYNO_SERVER_DIR``, else XDG base directories; as root, where the server's user could not reach
-    these, ``/var/lib/dbdyno`` (for each XDG_DATA_HOME apart).
+    ``DBDYNO_SERVER_DIR``, else XDG base directories; as root, where the server's user could not reach these,
+    ``/var/lib/dbdyno`` (for each XDG_DATA_HOME apart). Raises :class:`UsageError`, also where another user
+    could exchange what is in them.
     """
     given = os.environ.get("DBDYNO_SERVER_DIR")
     data, cache = _given(Path(given)) if given else _usual(account)
     for place in (data, cache):
-        _make(place)
-    if account.switch:  # a link on the way may be another user's, who could turn it later
+        make_place(place, account)
+    if account.switch:  # the server's user need not be able to follow a link on the way
         data, cache = data.resolve(), cache.resolve()
     for place in (data, cache):
-        check_private(place, writable_by=os.geteuid())
-        if not account.switch:
-            continue
-        if (loose := _loose_parent(place)) is not None:
-            raise UsageError(
-                f"the embedded server's files would be in {place}, and users other than root may write its "
-                f"parent {loose}",
-                "set DBDYNO_SERVER_DIR to a directory below root's own, such as /var/lib/dbdyno",
-            )
-        if not account.can_reach(place):
+        if account.switch and not account.can_reach(place):
             raise UsageError(
                 f"the server's user {account.name} cannot reach {place}",
                 "let it pass: chmod a+rx on the directories above, or set DBDYNO_SERVER_DIR to another place",
@@ -65,25 +60,12 @@ def find_places(account: Account) -> Places:
     return Places(data, cache, runtime(account))
 
 
-def _make(directory: Path) -> None:
-    """With its parents. The server's user may pass those that root makes, whatever the umask is."""
-    missing = [p for p in (directory, *directory.parents) if not p.exists()]
-    for path in reversed(missing):
-        with suppress(FileExistsError):  # another process was quicker: it is not ours to change
-            path.mkdir(mode=0o755)
-            if os.geteuid() == 0:
-                path.chmod(0o755)
-
-
-def _loose_parent(path: Path) -> Path | None:
-    """The first directory above in which users other than root may replace entries of root; those that are
-    still to be made will be root's."""
-    for parent in filter(Path.exists, path.resolve().parents):
-        found = parent.stat()
-        group = 0o020 if found.st_gid else 0
-        if found.st_uid or (found.st_mode & (0o002 | group) and not found.st_mode & stat.S_ISVTX):
-            return parent
-    return None
+@explained()
+def make_place(directory: Path, account: Account) -> None:
+    """A directory of ours with its parents, if it is not there; the server's user may pass it and those that
+    root makes, whatever the umask is. Raises :class:`UsageError` where another user could exchange what is in
+    it."""
+    make_private(directory, PASSABLE if account.switch else 0o700)
 
 
 def _given(directory: Path) -> tuple[Path, Path]:
@@ -114,19 +96,10 @@ def _own(variable: str, below_home: str) -> Path:
 def _fits(account: Account, path: Path) -> bool:
     """Whether the account can reach it when it is made, and nobody but root can replace it."""
     existing = next(p for p in (path, *path.parents) if p.exists())
-    return account.can_reach(existing) and _loose_parent(path) is None
+    return account.can_reach(existing) and is_private(path)
 
 
-def check_private(directory: Path, writable_by: int) -> None:
-    """Raises :class:`TargetError` unless it is a directory that only user ``writable_by`` may write."""
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != writable_by or found.st_mode & 0o022:
-        raise TargetError(
-            f"{directory} is not a directory that only user {writable_by} may write",
-            f"look at it (ls -ld {shlex.quote(str(directory))}); remove it, or chmod go-w it if it is yours",
-        )
-
-
+@explained()
 def runtime(account: Account) -> Path:
     """Where sockets' directories are made: the first candidate to be had that leaves room for a name."""
     uid = os.geteuid()
@@ -139,7 +112,6 @@ def runtime(account: Account) -> Path:
         longest = os.fsencode(candidate / ("x" * 12) / SOCKET_NAME)
         usable = len(longest) <= MAX_SOCKET_PATH_BYTES and b"," not in longest  # libpq: a list of hosts
         if usable and _made(candidate, 0o711 if account.switch else 0o700):
-            check_private(candidate, writable_by=uid)
             return candidate
     raise TargetError(
         "no directory for the server's socket could be made: tried " + ", ".join(map(str, candidates)),
@@ -148,10 +120,11 @@ def runtime(account: Account) -> Path:
 
 
 def _made(directory: Path, mode: int) -> bool:
+    """Whether it could be made in a directory that is there. Raises :class:`NotPrivate`."""
     try:
-        with suppress(FileExistsError):
-            directory.mkdir(mode=mode)
-            directory.chmod(mode)
+        make_private(directory, mode, parents=False)
+    except NotPrivate:
+        raise
     except OSError:
         return False
     return os.access(directory, os.W_OK | os.X_OK)
@@ -169,7 +142,12 @@ _POLL_S = 0.01
 def opened(file: Path) -> int:
     """Its descriptor, made where it is not there. Raises :class:`OSError`."""
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    os.fchmod(fd, 0o600)
+    try:
+        check_found(os.fstat(fd), file, str(file))
+        os.fchmod(fd, 0o600)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 

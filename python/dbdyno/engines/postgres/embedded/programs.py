@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dbdyno.engines.postgres.embedded.account import Account
+from dbdyno.engines.postgres.embedded.places import make_place
+from dbdyno.kernel.private import discard, is_sound
 from dbdyno.model.errors import TargetError, UsageError
 
 MINIMUM_MAJOR = 14
@@ -98,7 +100,11 @@ def reachable(programs: Programs, account: Account, cache: Path) -> Programs:
     key = hashlib.sha256(f"{prefix} {stamp.st_size} {stamp.st_mtime_ns}".encode()).hexdigest()[:12]
     home = cache / "programs" / f"{programs.version}-{key}"
     copy = home / prefix.parent.name / prefix.name / programs.bin_dir.name
-    if not copy.exists():
+    if not is_sound(home.parent):
+        discard(home.parent)
+        make_place(home.parent, account)
+    if not is_sound(home):
+        discard(home)
         _copy(prefix, home)
     return Programs(copy, programs.version)
 
@@ -107,14 +113,14 @@ def _copy(prefix: Path, home: Path) -> None:
     """``prefix`` and the libraries a wheel keeps beside its package, renamed into place when complete."""
     building = home.with_name(f"{home.name}.{os.getpid()}")
     shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(mode=0o700)
     libraries = prefix.parent.with_name(prefix.parent.name + ".libs")
     shutil.copytree(prefix, building / prefix.parent.name / prefix.name, symlinks=True)
     if libraries.is_dir():
         shutil.copytree(libraries, building / libraries.name, symlinks=True)
-    for path in (building, *building.rglob("*")):
+    for path in (*building.rglob("*"), building):  # nobody passes it before all are closed to others
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
-    home.parent.chmod(0o755)
     try:
         building.rename(home)
     except OSError:  # another process was quicker
