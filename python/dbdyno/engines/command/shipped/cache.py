@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from dbdyno.kernel.private import NotPrivate, close_to_others, discard, is_sound, make_private
 from dbdyno.model.errors import NotAvailable, UsageError
 from dbdyno.model.home import base_directory
 
@@ -18,15 +19,11 @@ SOURCES = Path(__file__).parent
 
 
 def directory() -> Path:
-    """Where they are, of this user; made if it is not there."""
-    made = _place()
-    try:
-        made.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if made.stat().st_uid != os.geteuid():
-            raise UsageError(f"{made} is another user's", "set XDG_CACHE_HOME to a directory of your own")
-    except OSError as e:
-        raise UsageError(f"cannot make {made}: {e.strerror}", "set XDG_CACHE_HOME to another place") from e
-    return made
+    """Where they are, this user's alone; made if it is not there. Raises :class:`UsageError`."""
+    place = _place()
+    with _explained(place):
+        make_private(place)
+    return place
 
 
 def removed() -> list[str]:
@@ -40,21 +37,35 @@ def removed() -> list[str]:
 
 def kept(name: str, make: Callable[[Path], None]) -> Path:
     """The file or directory of this name, which ``make`` makes where there is none. Two processes may do so
-    at once: the first counts. Raises :class:`UsageError` where there is no room for it."""
+    at once: the first counts. One that others could write is made anew. Raises :class:`UsageError` where
+    there is no room for it, or another user's is in its place."""
     here = directory() / name
-    if here.exists():
-        return here
-    try:
-        with tempfile.TemporaryDirectory(dir=directory(), prefix="new-") as aside:
-            made = Path(aside, name)
-            make(made)
-            made.rename(here)
-    except OSError as e:
-        if not here.exists():
-            raise UsageError(
-                f"cannot write {here}: {e.strerror}", "set XDG_CACHE_HOME to another place"
-            ) from e
+    with _explained(here):
+        if is_sound(here):
+            return here
+        discard(here)
+        try:
+            with tempfile.TemporaryDirectory(dir=directory(), prefix="new-") as aside:
+                made = Path(aside, name)
+                make(made)
+                close_to_others(made)
+                made.rename(here)
+        except OSError:
+            if not is_sound(here):
+                raise
     return here
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """What an :class:`OSError` below ``path`` means, with the cure."""
+    try:
+        yield
+    except OSError as e:
+        first = f"{e.cure}; or " if isinstance(e, NotPrivate) else ""
+        raise UsageError(
+            f"cannot write {path}: {e.strerror}", f"{first}set XDG_CACHE_HOME to another place"
+        ) from e
 
 
 def compiled(source: str) -> Path:
