@@ -57,7 +57,7 @@ def write_atomic(path: Path, content: bytes) -> Path:
     with guard(path):
         try:
             temporary.unlink(missing_ok=True)  # also a link: nothing is written where one leads
-            with temporary.open("xb") as file:
+            with open(temporary, "xb", opener=_opened) as file:
                 file.write(content)
             temporary.replace(path)
         except BaseException:  # Ctrl-C, too
@@ -65,6 +65,11 @@ def write_atomic(path: Path, content: bytes) -> Path:
                 temporary.unlink(missing_ok=True)
             raise
     return path
+
+
+def _opened(path: str, flags: int) -> int:
+    """A page that others may write would be theirs when it is shown: not even an open umask makes it so."""
+    return os.open(path, flags, 0o644)
 
 
 def write(shown: Document, path: Path, data: dict[str, Any] | None = None) -> Path:
