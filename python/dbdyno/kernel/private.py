@@ -56,6 +56,9 @@ def check_private(directory: Path, *, missing: bool = False) -> None:
         for place, found, last in _way(directory):
             if not last:
                 _check_above(place, found)
+            elif stat.S_ISLNK(found.st_mode):
+                _check_above(place, found)
+                raise _of_another_kind(place, found)
             elif stat.S_ISDIR(found.st_mode):
                 check_found(found, place, f"directory {place}")
             else:
@@ -97,7 +100,11 @@ def open_private(path: Path, *, by_hand: bool = False) -> int:
     if by_hand:
         for place, found, _ in _way(path):
             _check_above(place, found)
-    descriptor = os.open(path, flags | (0 if by_hand else os.O_NOFOLLOW))
+    try:
+        descriptor = os.open(path, flags | (0 if by_hand else os.O_NOFOLLOW))
+    except PermissionError:
+        check_found(path.lstat(), path, "it")
+        raise
     try:
         found = os.fstat(descriptor)
         if by_hand:
