@@ -32,6 +32,14 @@ class _InOrder(click.Option):
 
 def trigger_options(f: _F) -> _F:
     f = click.option(
+        "--trigger-secret",
+        "trigger_secrets",
+        metavar="NAME",
+        multiple=True,
+        help="Hand this variable of the environment to the commands of exec, though dbdyno connects by it: "
+        "PGPASSWORD; repeatable.",
+    )(f)
+    f = click.option(
         "--trigger-cool-down",
         "trigger_cool_down",
         metavar="TIME",
@@ -63,6 +71,7 @@ def triggers_given(options: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | N
     """Fields of :class:`TriggerSpec`; None: none was given. Raises :class:`UsageError`."""
     given = click.get_current_context().meta.get(_ORDER, [])
     cool_down = options.get("trigger_cool_down")
+    secrets = options.get("trigger_secrets")
     made: list[dict[str, Any]] = []
     for name, text in given:
         if name == "when":
@@ -73,6 +82,12 @@ def triggers_given(options: Mapping[str, Any]) -> tuple[dict[str, Any], ...] | N
             made[-1]["do"] += (text,)
     if lacking := [m["when"] for m in made if not m["do"]]:
         raise UsageError(f"--when {lacking[0]!r} has no --do after it", f"for example {_EXAMPLE}")
-    if cool_down and not made:
-        raise UsageError("--trigger-cool-down without --when", f"for example {_EXAMPLE}")
+    for option, value in (("cool-down", cool_down), ("secret", secrets)):
+        if value and not made:
+            raise UsageError(f"--trigger-{option} without --when", f"for example {_EXAMPLE}")
+    for spec in made if secrets else ():
+        if any(text.split()[:1] == ["exec"] for text in spec["do"]):
+            spec["secrets"] = secrets
+    if secrets and not any("secrets" in spec for spec in made):
+        raise UsageError("--trigger-secret is for exec, and no --do has it", "--do 'exec COMMAND'")
     return tuple(made) or None

@@ -11,20 +11,19 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbdyno import observe
 from dbdyno.conduct.cell import NOTHING
 from dbdyno.conduct.memory import read_memory
 from dbdyno.conduct.observed import STOPPED, End, Numbers, Window, closed
 from dbdyno.conduct.snapshots import take_snapshot
-from dbdyno.engines import open_server
+from dbdyno.engines import open_server, run_beside, without_secrets
 from dbdyno.model.data_sources import SOURCES
 from dbdyno.model.data_sources.syscalls import SYSTEM_CALLS
 from dbdyno.model.errors import NotAvailable
@@ -37,15 +36,20 @@ from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.observe.watch import Waits
 from dbdyno.plan import OBSERVED, resolve_observation
 from dbdyno.plan.triggers import TIMED, Action
-from dbdyno.store import Run, RunStore, SnapshotStore
+from dbdyno.store import FileJournal, Run, RunStore, SnapshotStore
+
+if TYPE_CHECKING:
+    from dbdyno.engines.command.beside import Ended
 
 CAPTURES = "captures"
 ENDED = "the measurement ended"
 LEAD_NS = 200_000_000  # from opening a watch to what is captured: its first reads are taken
 STEP_NS = 100_000_000
 MEMORY_NS = 2 * NS_PER_S
-_KILLED_NS = NS_PER_S  # from the request to end to the end
+_READ_S = 1.0  # for what a command that has ended had printed
 _LINES, _TAIL = 20, 8192
+_WAY_SECRETS = ("SSHPASS", "DBDYNO_SSH_COMMAND")
+"""Variables that may hold the password of the way to another host."""
 _HZ = {"profile": 99.0}
 """A capture is short: more samples a second than of a whole run."""
 Work = Generator[int, bool, dict[str, Any]]
@@ -168,26 +172,44 @@ def snapshot(around: Around, _action: Action, fired: Fired) -> Work:
 
 
 def command(around: Around, action: Action, fired: Fired) -> Work:
-    """A command of the user, by ``sh -c``; its process group ends with it."""
-    from_ns = around.clock.now_ns()
-    with _started(action.command, _document(around, fired)) as (process, output):
-        end_ns, late, stopped = from_ns + action.ns, False, False
-        while process.poll() is None and not (late or stopped):
+    """A command of the user, by ``sh -c``; all that it started ends with it."""
+    given, environment = _document(around, fired), _environment(around, action)
+    began_ns = around.clock.now_ns()
+    with (
+        contextlib.closing(FileJournal(around.record.id)) as journal,
+        _read_output() as (descriptor, output),
+        run_beside(action.command, given, descriptor, environment, journal) as running,
+    ):
+        end_ns, late, stopped = around.clock.now_ns() + action.ns, False, False
+        while (ended := running.ended()) is None and not (late or stopped):
             stopped = yield around.clock.now_ns() + STEP_NS
             late = around.clock.now_ns() >= end_ns
-        running = process.poll() is None
-    ended = process.returncode
-    early = running and not late
-    why = f"ended after {format_ns(action.ns)}" if late and running else f"{ENDED} first" if early else ""
-    if not why and ended:
-        why = f"exit status {ended}" if ended > 0 else f"ended by {signal.Signals(-ended).name}"
+    early = ended is None and not late
     return {
-        "status": "short" if early else "failed" if why else "ok",
-        "detail": why,
-        "from_ns": from_ns,
+        "status": "short" if early else "ok" if ended is not None and ended.outcome == "ok" else "failed",
+        "detail": f"{ENDED} first" if early else _end_words(ended, action),
+        "from_ns": began_ns,
         "to_ns": around.clock.now_ns(),
         "lines": tuple(output.lines()),
     }
+
+
+def _end_words(ended: Ended | None, action: Action) -> str:
+    """Why a command is not well; empty: it is. None: it took too long."""
+    if ended is None:
+        return f"ended after {format_ns(action.ns)}"
+    if ended.outcome == "exit":
+        return f"exit status {ended.code}"
+    if ended.outcome == "signal":
+        return f"ended by {signal.Signals(ended.code or 0).name}"
+    return ended.detail
+
+
+def _environment(around: Around, action: Action) -> dict[str, str]:
+    """Ours without what dbdyno connects by, but for what was asked for."""
+    kept = without_secrets(around.plan.experiment.engine, os.environ)
+    asked = {name: value for name, value in os.environ.items() if name in action.secrets}
+    return {name: value for name, value in kept.items() if name not in _WAY_SECRETS} | asked
 
 
 def _document(around: Around, fired: Fired) -> bytes:
@@ -215,35 +237,18 @@ class _Output:
 
 
 @contextlib.contextmanager
-def _started(text: str, told: bytes) -> Iterator[tuple[subprocess.Popen[bytes], _Output]]:
-    """Left, all of its processes have ended."""
+def _read_output() -> Iterator[tuple[int, _Output]]:
+    """The end of a pipe for a command, and what comes out of the other. To be left when the command has
+    ended: it may have closed its output long before."""
     read, write = os.pipe()
     output = _Output()
-    try:
-        process = subprocess.Popen(
-            ["sh", "-c", text], stdin=subprocess.PIPE, stdout=write, stderr=write, start_new_session=True
-        )
-    except BaseException:
-        os.close(read)
-        raise
-    finally:
-        os.close(write)
     reader = threading.Thread(target=output.read, args=(read,), name="dbdyno-exec", daemon=True)
     reader.start()
     try:
-        with contextlib.suppress(OSError):  # it need not read it
-            assert process.stdin is not None
-            process.stdin.write(told)
-            process.stdin.close()
-        yield process, output
+        yield write, output
     finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_KILLED_NS / NS_PER_S)
-        process.wait()
-        reader.join(_KILLED_NS / NS_PER_S)
+        os.close(write)
+        reader.join(_READ_S)
 
 
 ACTIONS: dict[str, Callable[[Around, Action, Fired], Work]] = {

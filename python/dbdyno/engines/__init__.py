@@ -19,9 +19,10 @@ from dbdyno.model.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from dbdyno.engines.command.beside import Beside
     from dbdyno.model.code_areas import CodeAreas
     from dbdyno.model.jobs import BuiltinJob
-    from dbdyno.model.journal import Undo
+    from dbdyno.model.journal import Journal, Undo
     from dbdyno.model.plan import PlannedScript, Workload
     from dbdyno.model.protocols import Server, Target
     from dbdyno.model.snapshot import Snapshot
@@ -50,7 +51,8 @@ class Engine(Protocol):
     ``wait_advice()``: what to change where sessions wait for each other;
     ``put_back(undo)``: puts back what a killed run changed on this machine, as
     :meth:`dbdyno.model.protocols.Configuring.put_back`, but without a server;
-    ``secret_in(dsn)``: of a DSN that holds a password, where to keep that instead; else None."""
+    ``secret_in(dsn)``: of a DSN that holds a password, where to keep that instead; else None;
+    ``SECRET_VARIABLES``: names of environment variables that hold its passwords, or name files with them."""
 
     PRODUCT: str
     """The system's own name."""
@@ -208,6 +210,29 @@ def secret_in(engine: str, dsn: str) -> str | None:
     (ps). None: none does."""
     found = getattr(_engine(engine), "secret_in", None)
     return None if found is None else cast("str | None", found(dsn))
+
+
+def without_secrets(engine: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """``environment`` without what a server is connected to by: variables of passwords of this engine and of
+    those that come with dbdyno, and all that hold a DSN with one."""
+    every = dict.fromkeys((engine, *BUILT_IN))
+    names = {name for e in every for name in getattr(_engine(e), "SECRET_VARIABLES", ())}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in names and all(secret_in(e, value) is None for e in every)
+    }
+
+
+@contextmanager
+def run_beside(
+    text: str, given: bytes, output: int, environment: Mapping[str, str], journal: Journal
+) -> Iterator[Beside]:
+    """A command of the user's, which ends with all that it started; see :mod:`.command.beside`."""
+    from dbdyno.engines.command import beside
+
+    with beside.run_beside(text, given, output, environment, journal) as running:
+        yield running
 
 
 def network_address(engine: str, dsn: str) -> tuple[str, int] | None:

@@ -22,6 +22,9 @@ class TriggerSpec(Strict):
     """For how long the condition must hold; also at its end."""
     cool_down: str = "30s"
     """After it has fired, it does not fire again for so long; of = and in, for the same value."""
+    secrets: tuple[str, ...] = ()
+    """Variables of the environment that exec hands to its commands though they hold what dbdyno connects
+    by."""
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -32,7 +35,7 @@ class TriggerKeys(Strict):
     """Keys of a recipe."""
 
     triggers: tuple[TriggerSpec, ...] = ()
-    """[[triggers]]: gather detail when a condition holds: when, do, for, cool_down."""
+    """[[triggers]]: gather detail when a condition holds: when, do, for, cool_down, secrets."""
     trigger_actions: int = Field(default=10, ge=1, le=1000)
     """At most so many actions of triggers in a run."""
     trigger_budget: str = "256MB"

@@ -45,6 +45,7 @@ class Action(NamedTuple):
     name: str  # of ACTIONS
     ns: int = 0  # how long it lasts; of exec, after which time it is ended
     command: str = ""
+    secrets: tuple[str, ...] = ()  # of exec: variables that its command gets nevertheless
 
 
 class Trigger(NamedTuple):
@@ -89,7 +90,14 @@ def _trigger(number: int, spec: TriggerSpec, *, driven: bool) -> Trigger:
         raise UsageError(f"--when {spec.when!r} has no --do", f"what to do then: {_EXAMPLES}")
     for_ns = max(condition.for_ns, parse_duration_ns(spec.for_, "for"))
     cool_down_ns = parse_duration_ns(spec.cool_down, "cool_down")
-    return Trigger(number, condition, tuple(map(parse_action, spec.actions)), for_ns, cool_down_ns)
+    actions = tuple(map(parse_action, spec.actions))
+    if spec.secrets and not any(a.name == "exec" for a in actions):
+        raise UsageError(
+            f"--when {spec.when!r}: secrets are for exec, and it has none",
+            "leave them out, or --do 'exec COMMAND'",
+        )
+    actions = tuple(a._replace(secrets=spec.secrets) if a.name == "exec" else a for a in actions)
+    return Trigger(number, condition, actions, for_ns, cool_down_ns)
 
 
 def parse_action(text: str) -> Action:

@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,22 @@ _core.launch_commands(int(sys.argv[2]), last)
 
 
 class Launcher:
-    """Runs until :meth:`close`, or until this process has ended."""
+    """Runs until :meth:`close`, or until this process has ended.
 
-    def __init__(self, token: str) -> None:
+    ``environment``: of all commands; None: ours. ``descriptors``: those of ours that they inherit.
+    """
+
+    def __init__(
+        self, token: str, environment: Mapping[str, str] | None = None, descriptors: Sequence[int] = ()
+    ) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             place = str(Path(dbdyno.__file__).parents[1])
             try:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", "-c", _PROGRAM, place, str(theirs.fileno())],
-                    pass_fds=[theirs.fileno()],
+                    pass_fds=[theirs.fileno(), *descriptors],
+                    env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,

@@ -48,13 +48,16 @@ class CommandServer:
     truths = world = None
     machine: Machine = HERE
 
-    def __init__(self, target: Target) -> None:
+    def __init__(
+        self, target: Target, environment: Mapping[str, str] | None = None, descriptors: Sequence[int] = ()
+    ) -> None:
+        """``environment``, ``descriptors``: see :class:`Launcher`."""
         if target.dsn is not None:
             raise UsageError("commands run on this machine: they have no DSN", "leave out --dsn")
         if target.make_load is not None:
             raise UsageError("commands run on this machine alone", "leave out the other hosts' drivers")
         self._token = secrets.token_hex(8)
-        self._launcher = Launcher(self._token)
+        self._launcher = Launcher(self._token, environment, descriptors)
         self._contained: groups.Containment | None = None
         self._jobs: dict[tuple[str, str], tuple[tuple[PlannedJob, ...], int]] = {}  # by workload and variant
         self.commands = self
@@ -126,28 +129,48 @@ class CommandServer:
             words = next(iter(done["detail"].drop_nulls()), "it did not end")
             raise TargetError(f"{argv[0]}: {words}", "it must succeed, as what is measured relies on it")
 
-    def _at_once(self, job: PlannedJob, runs: int) -> pl.DataFrame:
-        """Its executions, one after another, not watched."""
+    def begin(self, job: PlannedJob, runs: int) -> Load:
+        """Its executions begin, one after another, not watched; to be aborted."""
         load = driving.here(NAME, self._spec((job,), 1, 0) | {"shared_calls": runs})
         try:
             load.connect()
             self._wait(load)
             now_ns = _core.now_ns()
             load.start(now_ns, now_ns, 2**62)
-            self._wait(load)
-            return from_core("executions", load.tables()["executions"])
-        finally:
+        except BaseException:
             load.abort()
+            raise
+        return load
 
-    def _wait(self, load: Load) -> None:
+    def is_over(self, load: Load, patience_s: float = 0.0) -> bool:
+        """Whether its executions have ended. Raises the product's errors."""
         try:
-            while not load.wait(_STEP_S):
-                self._launcher.check()
+            if load.wait(patience_s):
+                return True
         except _core.DriverError as e:
             kind, message = e.args[:2]
             wrong = kind == "statement"
             cure = "change the command" if wrong else "see that message"
             raise (UsageError if wrong else TargetError)(message, cure) from None
+        self._launcher.check()
+        return False
+
+    def executions(self, load: Load) -> pl.DataFrame:
+        """Once they have ended."""
+        return from_core("executions", load.tables()["executions"])
+
+    def _at_once(self, job: PlannedJob, runs: int) -> pl.DataFrame:
+        """Its executions, one after another, not watched."""
+        load = self.begin(job, runs)
+        try:
+            self._wait(load)
+            return self.executions(load)
+        finally:
+            load.abort()
+
+    def _wait(self, load: Load) -> None:
+        while not self.is_over(load, _STEP_S):
+            pass
 
     def load(
         self,

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from dbdyno.model.wait_families import Helper, WaitFamilies
 
 PRODUCT = "PostgreSQL"
+SECRET_VARIABLES = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
+"""Of libpq ("Environment Variables"): a password, and names of files that hold one or a key."""
 
 __all__ = [
     "PRODUCT",
+    "SECRET_VARIABLES",
     "PostgresServer",
     "code_areas",
     "embedded",
