@@ -337,7 +337,6 @@ def test_programs_that_are_none_say_where_to_look(tmp_path: Path) -> None:
     assert "pg_config --bindir" in str(caught.value.cure)
 
 
-
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root has to become somebody else")
 def test_programs_that_the_servers_user_cannot_reach_are_copied(
