@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import dbdyno
+from dbdyno import _core
 from dbdyno.kernel.machine import HERE, machine_of
 from dbdyno.remote.agent import Agent
 from dbdyno.remote.files import Files, tree
@@ -43,7 +44,7 @@ class FarHost:
         if request["op"] == "hello":
             return HELLO, b""
         if request["op"] == "clock":
-            return 0, b""
+            return _core.now_ns(), b""
         self.asked.append(request)
         read, body = [], b""
         for pattern in request["read"]:

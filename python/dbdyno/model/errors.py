@@ -99,10 +99,10 @@ class ServerLost(TargetError):
 
 
 class HostLost(TargetError):
-    """``host``: its name; ``why``: what was seen of it."""
+    """``host``: its name; ``why``: what was seen of it; ``cure``: where it is another than to look at it."""
 
-    def __init__(self, host: str, why: str) -> None:
-        super().__init__(f"host {host} is lost: {why}", "look whether it is up, and the way to it")
+    def __init__(self, host: str, why: str, cure: str = "look whether it is up, and the way to it") -> None:
+        super().__init__(f"host {host} is lost: {why}", cure)
         self.host, self.why = host, why
 
 

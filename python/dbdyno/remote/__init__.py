@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.remote.agent import Agent, Hello
+    from dbdyno.remote.agent import Agent
+    from dbdyno.remote.answers import Hello
     from dbdyno.remote.channels import Channel, ProcessChannel
     from dbdyno.remote.clocks import HostClock
     from dbdyno.remote.load import RemoteLoad
@@ -20,7 +21,7 @@ lazy(
     __name__,
     {
         "Agent": "dbdyno.remote.agent",
-        "Hello": "dbdyno.remote.agent",
+        "Hello": "dbdyno.remote.answers",
         "Channel": "dbdyno.remote.channels",
         "ProcessChannel": "dbdyno.remote.channels",
         "HostClock": "dbdyno.remote.clocks",

@@ -17,7 +17,7 @@ from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from dbdyno.model.errors import HostLost
-from dbdyno.remote.agent import Agent, Gathered, gather
+from dbdyno.remote.agent import Agent, Gathered, gather, pattern_of
 
 if TYPE_CHECKING:
     from dbdyno.model.machine import Machine
@@ -107,9 +107,7 @@ class _Layer:
 
 def _matching(patterns: Iterable[str]) -> re.Pattern[str]:
     starred = [p for p in patterns if "*" in p or "?" in p]
-    return re.compile(
-        "|".join(re.escape(p).replace(r"\*", "[^/]*").replace(r"\?", "[^/]") for p in starred) or r"(?!)"
-    )
+    return re.compile("|".join(map(pattern_of, starred)) or r"(?!)")
 
 
 class Unreadable(HostLost, OSError):
@@ -144,8 +142,11 @@ class _RemotePath(PosixPath):
     def read_text(
         self, encoding: str | None = None, errors: str | None = None, newline: str | None = None
     ) -> str:
-        found = io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding or "utf-8", errors, newline)
-        return found.read()
+        content = io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding or "utf-8", errors, newline)
+        try:
+            return content.read()
+        except UnicodeDecodeError as e:  # for those who read files, one that cannot be read
+            raise OSError(errno.EILSEQ, f"it holds no text: {e.reason}", str(self)) from None
 
     def iterdir(self) -> Generator[Any, None, None]:
         yield from (self / name for name in self.files.names(str(self)))

@@ -15,10 +15,9 @@ from dbdyno.kernel.processes import boot_id
 from dbdyno.model.errors import HostLost
 from dbdyno.model.protocols import Progress
 from dbdyno.model.tables import CoreColumn
-from dbdyno.remote.agent import ANSWER_S, Agent, Answer, spec_of
+from dbdyno.remote.agent import Agent, Answer, spec_of
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.instants import ours
-from dbdyno.remote.wire import tables
 
 
 class RemoteLoad:
@@ -73,10 +72,12 @@ class RemoteLoad:
         return Progress(*self._ask("progress"))
 
     def live_durations(self) -> Sequence[tuple[int, int]]:
-        return [(ns, count) for ns, count in self._ask("live_durations")]
+        found: Sequence[tuple[int, int]] = self._ask("live_durations")
+        return found
 
     def backends(self) -> Sequence[tuple[int, int, int]]:
-        return [(session, pid, tid) for session, pid, tid in self._ask("backends")]
+        found: Sequence[tuple[int, int, int]] = self._ask("backends")
+        return found
 
     def threads(self) -> Sequence[int]:
         """Tasks of this host: it has none here. See :meth:`threads_there`."""
@@ -97,8 +98,7 @@ class RemoteLoad:
     def read_threads(self) -> Sequence[Mapping[str, Any]]:
         """One read of each of them, as ``_core.read_task``."""
         tasks = [[self.agent.hello.pid, tid] for tid in self.threads_there()]
-        found: Sequence[Mapping[str, Any]] = self.agent.request("read_task", tasks=tasks).value
-        return found
+        return self.agent.request_each("read_task", len(tasks), tasks=tasks)
 
     def now_ns(self) -> int:
         return _core.now_ns()
@@ -110,8 +110,8 @@ class RemoteLoad:
         return self._tables("window_tables", window=window)
 
     def _tables(self, op: str, **arguments: Any) -> dict[str, dict[str, CoreColumn]]:
-        found = self.agent.request(f"load.{op}", of=self._of, answer_s=10 * ANSWER_S, **arguments)
-        return ours(tables(found.value, found.body), self.clock.mapping())
+        found = self.agent.request_tables(f"load.{op}", of=self._of, **arguments)
+        return ours(found, self.clock.mapping())
 
     def _ask(self, op: str, **arguments: Any) -> Any:
         return self.agent.request(f"load.{op}", of=self._of, **arguments).value

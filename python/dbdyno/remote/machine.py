@@ -76,27 +76,26 @@ class RemoteMachine:
         self, pid: int | None, root: Path, controllers: Sequence[str] | None = None
     ) -> Sequence[tuple[int, str]]:
         given = {"pid": pid, "root": str(root), "controllers": controllers}
-        return [(version, path) for version, path in self._ask("find_cgroups", **given)]
+        found: Sequence[tuple[int, str]] = self._ask("find_cgroups", **given)
+        return found
 
     def read_task(self, pid: int, tid: int) -> Mapping[str, Any]:
-        found: Sequence[Mapping[str, Any]] = self._ask("read_task", tasks=[[pid, tid]])
-        return found[0]
+        (found,) = self._agent.request_each("read_task", 1, tasks=[[pid, tid]])
+        read: Mapping[str, Any] = found
+        return read
 
     def read_behind(self, pid: int, program: str, symbol: str, offset: int) -> tuple[int | None, str, str]:
-        value, status, detail = self._ask(
-            "read_behind", pid=pid, program=program, symbol=symbol, offset=offset
-        )
-        return value, status, detail
+        asked = {"pid": pid, "program": program, "symbol": symbol, "offset": offset}
+        found: tuple[int | None, str, str] = self._ask("read_behind", **asked)
+        return found
 
     def page_cache(
         self, files: Sequence[tuple[str | Path, bytes, int]], block_bytes: int, budget_ns: int
     ) -> PageCounts:
         asked = [[str(path), len(blocks), first] for path, blocks, first in files]
         body = b"".join(blocks for _, blocks, _ in files)
-        answer = self._agent.request(
-            "page_cache", body, files=asked, block_bytes=block_bytes, budget_ns=budget_ns
-        )
-        return [(size, cached, within, status) for size, cached, within, status in answer.value]
+        how = {"block_bytes": block_bytes, "budget_ns": budget_ns}
+        return self._agent.request_each("page_cache", len(asked), body, files=asked, **how)
 
     def watch(self, spec: Mapping[str, Any]) -> LastingWatch:
         return LastingWatch(self._agent, self.clock, spec, self._ticks)

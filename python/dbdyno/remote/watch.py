@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbdyno.model.tables import CoreColumn
-from dbdyno.remote.agent import ANSWER_S, Agent, spec_of
+from dbdyno.remote.agent import Agent, spec_of
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.instants import ours
 from dbdyno.remote.merging import joined
-from dbdyno.remote.wire import Tables, tables, unpacked
+from dbdyno.remote.wire import Tables
 
 
 class RemoteWatch:
@@ -47,23 +47,18 @@ class RemoteWatch:
         return found
 
     def source_status(self) -> Mapping[str, tuple[str, str]]:
-        return {name: (status, detail) for name, (status, detail) in self._ask("source_status").items()}
+        found: Mapping[str, tuple[str, str]] = self._ask("source_status")
+        return found
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
         """In parts, as they lie on that host's disk."""
-        parts: list[Tables] = []
-        left = 1
-        while left:
-            answer = self._agent.request("watch.tables", of=self._of, part=len(parts), answer_s=10 * ANSWER_S)
-            parts.append(self._ours(unpacked(answer.body)))
-            left = answer.value - len(parts)
-        return joined(parts)
+        parts = self._agent.request_parts("watch.tables", of=self._of)
+        return joined([self._ours(part) for part in parts])
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
         """As far as it is not on the disk yet: of the last 10 s."""
         theirs_ns = self._clock.to_theirs(since_ns)
-        answer = self._agent.request("watch.recent", of=self._of, since_ns=theirs_ns, answer_s=10 * ANSWER_S)
-        return self._ours(tables(answer.value, answer.body))
+        return self._ours(self._agent.request_tables("watch.recent", of=self._of, since_ns=theirs_ns))
 
     def _ours(self, found: Tables) -> Tables:
         return ours(found, self._clock.mapping())

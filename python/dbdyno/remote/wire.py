@@ -1,22 +1,40 @@
-"""Frames and tables as they go over a channel: see crates/dyno-agent/README.md."""
+"""Frames and tables as they go over a channel: see crates/dyno-agent/README.md.
+
+All that is read here was written by another host: every length is bounded, and a table has the columns of the
+schema, with values for the same number of rows, before anything else reads it.
+"""
 
 from __future__ import annotations
 
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from dbdyno.model.column import Column
+from dbdyno.model.instants import instants
+from dbdyno.model.rawtables import RAW
 from dbdyno.model.tables import CoreColumn
 
 _LENGTHS = struct.Struct("<II")
-MOST_HEADER_BYTES = 64 << 20
+MOST_HEADER_BYTES = 16 << 20
+"""Of an answer. As Python's objects 400 MB at worst, of empty lists; the texts of a profile are some MB."""
 MOST_BODY_BYTES = 1 << 30
+MOST_RATIO, _SMALL_BYTES = 100, 16 << 20
+"""A part of a watch's tables is unpacked up to so many times its size, and some. Measured are 7 to 14 times,
+for 100 to 1000 tasks that work, sleep, or are traced; zlib can pack a thousandfold."""
+MOST_TABLES_BYTES = 2 << 30
+"""All parts of a watch together, unpacked: as much as one file of a run may have."""
+MOST_INSTANT_NS = 1 << 61
+"""73 years since the start: differences of two, and of their mappings, are 64-bit integers, too."""
 
 
-class NoFrame(Exception):
-    """What came is none."""
+class WrongAnswer(Exception):
+    """What came is none that an agent gives: in words that follow the name of the host."""
 
 
 class Frame(NamedTuple):
@@ -31,58 +49,170 @@ def packed(header: Mapping[str, Any], body: bytes = b"") -> bytes:
 
 
 class Frames:
-    """Takes bytes as they come, and has the frames that are whole."""
+    """Takes bytes as they come, and has the frames that are whole.
 
-    def __init__(self) -> None:
+    ``most_body_bytes``: how long a body may be behind this header; asked before any of it is kept.
+    """
+
+    def __init__(
+        self, most_body_bytes: Callable[[Mapping[str, Any]], int] = lambda _: MOST_BODY_BYTES
+    ) -> None:
+        self._most_body_bytes = most_body_bytes
         self._read = bytearray()
+        self._header: Mapping[str, Any] | None = None
+        self._body_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that ``data`` completes. Raises :class:`NoFrame`."""
+        """The frames that ``data`` completes. Raises :class:`WrongAnswer`."""
         self._read += data
-        while len(self._read) >= _LENGTHS.size:
+        while self._begun() and self._header is not None and len(self._read) >= self._body_bytes:
+            header, self._header = self._header, None
+            yield Frame(header, self._taken(self._body_bytes))
+
+    def _begun(self) -> bool:
+        """Whether the header of the next frame is read."""
+        if self._header is None and len(self._read) >= _LENGTHS.size:
             header, body = _LENGTHS.unpack_from(self._read)
-            if header > MOST_HEADER_BYTES or body > MOST_BODY_BYTES:
-                raise NoFrame(f"a frame of {header} + {body} bytes")
-            start, end = _LENGTHS.size + header, _LENGTHS.size + header + body
-            if len(self._read) < end:
-                return
-            yield Frame(_object(self._read[_LENGTHS.size : start]), bytes(self._read[start:end]))
-            del self._read[:end]
+            _check_lengths(header, body)
+            if len(self._read) >= _LENGTHS.size + header:
+                self._header = _object(self._taken(_LENGTHS.size + header)[_LENGTHS.size :])
+                self._body_bytes = body
+                if body > (most := self._most_body_bytes(self._header)):
+                    raise WrongAnswer(f"{body} bytes behind an answer that has {most} at most")
+        return self._header is not None
+
+    def _taken(self, length: int) -> bytes:
+        with memoryview(self._read) as read:
+            taken = bytes(read[:length])
+        del self._read[:length]
+        return taken
 
 
-def _object(text: bytes | bytearray) -> Mapping[str, Any]:
+def _check_lengths(header: int, body: int) -> None:
+    if header > MOST_HEADER_BYTES or body > MOST_BODY_BYTES:
+        raise WrongAnswer(f"no frame, or one of {header} + {body} bytes")
+
+
+def _object(text: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
+        found = from_json(text, allow_inf_nan=False)
+    except ValueError as e:
+        raise WrongAnswer(f"a header that is no JSON: {e}") from None
     if not isinstance(found, dict):
-        raise NoFrame("a header that is no JSON object")
+        raise WrongAnswer("a header that is no JSON object")
     return found
 
 
+# Tables.
+
 Tables = dict[str, dict[str, CoreColumn]]
+_Bytes = Annotated[int, Field(strict=True, ge=0, le=MOST_BODY_BYTES)]
+_Name = Annotated[str, Field(strict=True, max_length=100)]
+_Texts = Annotated[list[Annotated[str, Field(strict=True)]], Field(fail_fast=True)]
+_Described = tuple[_Name, _Name, _Bytes, _Bytes | None, _Texts | None]
+Description = Annotated[
+    list[tuple[_Name, Annotated[list[_Described], Field(fail_fast=True)]]],
+    Field(max_length=len(RAW), fail_fast=True),
+]
+"""What is said of tables before their values: ``(table, [(column, type, bytes, validity, texts), ...])``."""
+_DESCRIPTION = TypeAdapter[Any](Description)
+_WIDTH = {"i64": 8, "f64": 8, "bool": 1, "str": 4}
 
 
-def unpacked(body: bytes) -> Tables:
-    """Tables that come as a compressed frame."""
-    ((header, values),) = Frames().feed(zlib.decompress(body))
-    return tables(header["tables"], values)
+def unpacked(body: bytes, most_bytes: int = MOST_TABLES_BYTES) -> tuple[Tables, int]:
+    """Tables that come as a compressed frame, and its size. Raises :class:`WrongAnswer`, also where they are
+    larger than ``most_bytes``, or than honest ones of this size can be."""
+    content = _inflated(body, min(most_bytes, _SMALL_BYTES + MOST_RATIO * len(body)))
+    if len(content) < _LENGTHS.size:
+        raise WrongAnswer("a part of tables that is no frame")
+    header_bytes, body_bytes = _LENGTHS.unpack_from(content)
+    _check_lengths(header_bytes, body_bytes)
+    if len(content) != _LENGTHS.size + header_bytes + body_bytes:
+        raise WrongAnswer(f"a part of tables of {len(content)} bytes that is no frame")
+    values = memoryview(content)[_LENGTHS.size :]
+    header = _object(bytes(values[:header_bytes]))
+    try:
+        described = _DESCRIPTION.validate_python(header.get("tables"))
+    except ValidationError as e:
+        raise WrongAnswer(f"no description of tables: {first_fault(e)}") from None
+    return tables(described, values[header_bytes:]), len(content)
 
 
-def tables(described: Sequence[Any], body: bytes) -> Tables:
-    """Tables of an answer, as the core hands them over."""
+def _inflated(body: bytes, most_bytes: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        content = stream.decompress(body, most_bytes)
+    except zlib.error as e:
+        raise WrongAnswer(f"a part of tables that cannot be unpacked: {e}") from None
+    if stream.unconsumed_tail:
+        size, limit = len(body), most_bytes >> 20
+        raise WrongAnswer(f"a part of tables whose {size} bytes are more than {limit} MiB when unpacked")
+    if not stream.eof or stream.unused_data:
+        raise WrongAnswer("a part of tables that is cut off, or has more behind it")
+    return content
+
+
+def first_fault(error: ValidationError) -> str:
+    """Where a value is not of its type, and why; of several the first."""
+    fault = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    place = ".".join(str(part)[:40] for part in fault["loc"])
+    return f"{place}: {fault['msg']}" if place else fault["msg"]
+
+
+def tables(described: Sequence[Any], body: bytes | memoryview) -> Tables:
+    """Tables of an answer, as the core hands them over. ``described``: a :data:`Description`.
+
+    Raises :class:`WrongAnswer` where they do not fit the schema, or the values not what is said of them.
+    """
     made: Tables = {}
-    at = 0
-
-    def take(length: int) -> bytes:
-        nonlocal at
-        at += length
-        return body[at - length : at]
-
+    left = memoryview(body)
     for table, columns in described:
+        if table not in RAW or table in made:
+            raise WrongAnswer(f"table {table}, which it has not, or twice")
         made[table] = {}
-        for name, kind, length, known, texts in columns:
-            values = take(length)
-            validity = None if known is None else take(known)
-            made[table][name] = (kind, values if texts is None else (values, texts), validity)
+        known = {c.name: c for c in RAW[table]}
+        rows = None
+        for name, kind, length, validity, texts in columns:
+            column = known.pop(name, None)
+            if column is None or column.type != kind or (kind == "str") != (texts is not None):
+                raise WrongAnswer(f"column {name} of table {table}, which has none of that name and type")
+            values, left = left[:length], left[length:]
+            valid, left = (None, left) if validity is None else (bytes(left[:validity]), left[validity:])
+            rows = length // _WIDTH[kind] if rows is None else rows
+            if (
+                len(values) != rows * _WIDTH[kind]
+                or length != len(values)
+                or _number(valid) not in (None, rows)
+            ):
+                raise WrongAnswer(f"column {name} of table {table} with another number of values")
+            _check(table, column, values, valid, texts)
+            made[table][name] = (kind, values if texts is None else (values, texts), valid)
+        if missing := [name for name, c in known.items() if not c.null]:
+            raise WrongAnswer(f"table {table} without its column {missing[0]}")
+    if left:
+        raise WrongAnswer(f"{len(left)} bytes behind its tables")
     return made
+
+
+def _number(valid: bytes | None) -> int | None:
+    return None if valid is None else len(valid)
+
+
+def _check(
+    table: str, column: Column, values: memoryview, valid: bytes | None, texts: Sequence[str] | None
+) -> None:
+    """Raises :class:`WrongAnswer`: a NULL that may not be, a text that is not there, a time out of range."""
+    import numpy as np  # here, as where tables are made
+
+    null = valid is not None and 0 in valid
+    if texts is not None:
+        codes: Any = np.frombuffer(values, dtype="<i4")
+        if codes.size and codes.max() >= len(texts):
+            raise WrongAnswer(f"column {column.name} of table {table} with a text that is not there")
+        null = null or bool(codes.size and codes.min() < 0)
+    if null and not column.null:
+        raise WrongAnswer(f"NULL in column {column.name} of table {table}")
+    if column.name in instants(table) and values:
+        times: Any = np.frombuffer(values, dtype="<i8")
+        if times.min() < -MOST_INSTANT_NS or times.max() > MOST_INSTANT_NS:
+            raise WrongAnswer(f"column {column.name} of table {table} with a time out of range")
