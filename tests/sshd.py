@@ -36,7 +36,8 @@ PermitRootLogin yes
 
 @dataclass
 class Sshd:
-    """``user`` may log in with the key in ``place``; ``host``: its address."""
+    """``user`` may log in with the key in ``place``, and with ``mute``, for which no shell says a word;
+    ``host``: its address."""
 
     process: subprocess.Popen[bytes]
     place: Path
@@ -88,10 +89,11 @@ def sshd(server: ServerElsewhere, place: Path, within: Sequence[str] = ()) -> It
     commands that are executed there first."""
     user = pwd.getpwuid(test_user()[0]).pw_name
     place.chmod(0o755)
-    for name in ("host", "key", "other"):
+    for name in ("host", "key", "other", "mute"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place / name)]
         subprocess.run(words, check=True, capture_output=True)
-    (place / "keys").write_text((place / "key.pub").read_text())
+    mute = f'command="exec cat >/dev/null" {(place / "mute.pub").read_text()}'
+    (place / "keys").write_text((place / "key.pub").read_text() + mute)
     (place / "keys").chmod(0o644)
     (place / "known").write_text(f"[{server.host}]:{PORT} {(place / 'host.pub').read_text()}")
     (place / "config").write_text(_CONFIG.format(port=PORT, place=place))

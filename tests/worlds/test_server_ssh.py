@@ -15,6 +15,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from dbdyno.model.errors import Unreachable
+from dbdyno.remote import ssh
 from tests.db.conftest import LIGHT_CALLS
 from tests.elsewhere import Elsewhere, in_namespaces, needs_root
 from tests.elsewhere_server import Cluster, ServerElsewhere
@@ -203,6 +205,35 @@ def test_hosts_that_cannot_be_observed(roots: Elsewhere, tmp_path: Path, script:
     )
     assert done.returncode in (2, 3) and sign in done.stderr, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_shell_that_is_silent_has_a_time_limit(
+    far: ServerElsewhere, host: Sshd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh, "LOGIN_S", 3.0)
+    with pytest.raises(Unreachable, match="no shell answered within 3 s"):
+        ssh.machine(f"{host.user}@{host.host}", host.command(key="mute"))
+    eventually(lambda: nothing_stays(far, host))
+
+
+def test_the_first_ctrl_c_ends_the_wait_for_a_shell(
+    roots: Elsewhere, far: ServerElsewhere, host: Sshd
+) -> None:
+    process = subprocess.Popen(
+        roots.words("doctor", *words(far, host, key="mute")),
+        env=roots.env(),
+        cwd=roots.home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    eventually(lambda: process.poll() is not None or "cat" in host.names())
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in err, err
+    eventually(lambda: nothing_stays(far, host))
 
 
 DELAY = """

@@ -4,31 +4,44 @@
 before the other has spoken) it says what the host is, takes the agent's program where an installed one is not
 the same, checks its hash, opens it, removes it, and becomes it. Configuration, keys, agent, jump hosts and
 known hosts are the user's; ssh may ask for a password on the terminal.
+
+Each step has a time limit, and Ctrl-C ends it at once with all that ssh has started. Time in which ssh holds
+the terminal open, as it does while it asks, does not count: a human may look for a password.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
+import re
 import select
 import shlex
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import dbdyno
-from dbdyno.model.errors import NotAvailable, TargetError, Unreachable, UsageError
+from dbdyno.kernel import processes
+from dbdyno.model.errors import Abandoned, NotAvailable, TargetError, Unreachable, UsageError, requests
+from dbdyno.model.visible import shortened
 from dbdyno.remote.agent import Agent
-from dbdyno.remote.channels import ProcessChannel
+from dbdyno.remote.channels import STALL_S, ProcessChannel
 from dbdyno.remote.machine import RemoteMachine
 from dbdyno.remote.program import program
 
 _MARK = b"dbdyno "
 """Begins the lines of the script: what a shell's own start-up files print does not."""
 _MOST_NOISE = 64 << 10
+_KEPT_NOISE, _LONGEST_WORDS = 4096, 500
+LOGIN_S = 60.0
+"""From the start of ssh to the first line of the script, as far as nobody is asked at the terminal."""
+_TRANSFER_S, _START_S = 600.0, 120.0
+"""For the program of 8 MB (14 kB/s); from its last byte to its start, as ssh has up to 2 MB under way."""
+_STEP_S, _LOOK_S, _END_S = 0.1, 1.0, 5.0
 _QUIET = ("sh", "-c", 'trap "" INT QUIT HUP; exec "$@"', "sh")
 """Ctrl-C ends the measurement after its calls, and not the way to the host at once."""
 _SCRIPT = r"""
@@ -119,15 +132,39 @@ def _opened(command: Sequence[str], where: str, *, again: bool) -> Agent:
         way.begin()
         return Agent(way, login(where).host)
     except BaseException:
-        way.close()
+        way.kill()
         raise
+
+
+class _Patience:
+    """Time for one step: it begins anew with each look that finds somebody being asked at the terminal, and
+    stands still while dbdyno itself is stopped."""
+
+    def __init__(self, way: _Way, seconds: float, what: str) -> None:
+        self._way, self._seconds, self._what = way, seconds, what
+        self._left_s, self._before = seconds, requests()
+        self._last_s = self._looked_s = time.monotonic()
+
+    def check(self) -> None:
+        """Raises :class:`Unreachable` when it is over, :class:`Abandoned` after Ctrl-C."""
+        if requests() > self._before:
+            raise Abandoned
+        now_s = time.monotonic()
+        self._left_s -= min(now_s - self._last_s, 2 * _STEP_S)
+        self._last_s = now_s
+        if now_s - self._looked_s > _LOOK_S or self._left_s <= 0:
+            self._looked_s = now_s
+            if self._way.asks():
+                self._left_s = self._seconds
+        if self._left_s <= 0:
+            raise self._way.late(f"{self._what} within {self._seconds:g} s")
 
 
 class _Way(ProcessChannel):
     """The bytes of ssh; what ssh itself says is kept for messages."""
 
     def __init__(self, words: Sequence[str], where: str) -> None:
-        self._where, self._said, self._noise = where, bytearray(), b""
+        self._where, self._said, self._noise, self._ahead = where, b"", b"", b""
         if shutil.which(words[0]) is None:
             raise NotAvailable(f"{words[0]}: no such program", _NO_SSH)
         super().__init__([*_QUIET, *words], subprocess.PIPE)
@@ -137,32 +174,62 @@ class _Way(ProcessChannel):
 
     def begin(self) -> None:
         """Up to the agent, which then speaks. Raises what :func:`machine` raises."""
-        self._give(_SCRIPT.encode())
-        _, system, arch = [*self._line("host").split(), "?", "?"][:3]
+        login = _Patience(self, LOGIN_S, "no shell answered")
+        self._give(_SCRIPT.encode(), login)
+        _, system, arch = [*self._line(login, "host").split(), "?", "?"][:3]
         if system != "Linux":
             raise TargetError(
-                f"{self._where} runs {system}: dbdyno observes servers on Linux", "leave out --server-ssh"
+                f"{self._where} runs {shortened(system, 40)}: dbdyno observes servers on Linux",
+                "leave out --server-ssh",
+            )
+        if not re.fullmatch(r"\w{1,40}", arch, re.ASCII):
+            raise TargetError(
+                f"{self._where} has a processor called {shortened(arch, 40)}",
+                "uname -m there has to be a word",
             )
         content = Path(program(arch)).read_bytes()
-        self._give(f"take {hashlib.sha256(content).hexdigest()} {len(content)}\n".encode())
-        word, _, rest = self._line("installed", "send", "refused").partition(" ")
+        transfer = _Patience(self, _TRANSFER_S, "the agent was not taken")
+        self._give(f"take {hashlib.sha256(content).hexdigest()} {len(content)}\n".encode(), transfer)
+        word, _, rest = self._line(self._start(), "installed", "send", "refused").partition(" ")
         if word == "send":
-            self._give(content)
-            word, _, rest = self._line("starts", "full", "damaged", "refused").partition(" ")
+            self._give(content, transfer)
+            word, _, rest = self._line(self._start(), "starts", "full", "damaged", "refused").partition(" ")
         if word not in ("installed", "starts"):
-            raise NotAvailable(*_not_started(self._where, word, rest))
+            raise NotAvailable(*_not_started(self._where, word, shortened(rest, _LONGEST_WORDS)))
 
-    def _give(self, data: bytes) -> None:
+    def _start(self) -> _Patience:
+        return _Patience(self, _START_S, "the shell said no more")
+
+    def asks(self) -> bool:
+        """Whether ssh, or what it has started, has the terminal open by its name: it asks."""
+        for pid in processes.tree(self.pid):
+            with suppress(OSError):
+                if any(d.readlink() == Path("/dev/tty") for d in Path(f"/proc/{pid}/fd").iterdir()):
+                    return True
+        return False
+
+    def late(self, what: str) -> Unreachable:
+        lines = self._lines(self._said.rpartition(b"\n")[0] or self._said)
+        told = f"; ssh says: {lines[-1]}" if lines else ""
+        return Unreachable(
+            f"ssh {self._where}: {what}{told}",
+            f"ssh {self._where} /bin/sh -c true has to end by itself: look at the way there, at that host, "
+            "and at what its start-up files wait for",
+        )
+
+    def _give(self, data: bytes, patience: _Patience) -> None:
         try:
-            self.send(data)
+            self.write(data, patience.check)
+        except TimeoutError:
+            raise self.late(f"nothing of the agent was taken for {STALL_S:g} s") from None
         except OSError:  # ssh has ended
             raise self._failure() from None
 
-    def _line(self, *words: str) -> str:
+    def _line(self, patience: _Patience, *words: str) -> str:
         """The next line of the script, without the mark."""
         line, noise = b"", 0
         while noise < _MOST_NOISE:
-            byte = self._byte()
+            byte = self._byte(patience)
             if byte == b"":
                 raise self._failure()
             noise += 1
@@ -171,33 +238,55 @@ class _Way(ProcessChannel):
                 continue
             if line.startswith(_MARK) and line[len(_MARK) :].split(b" ")[0].decode(errors="replace") in words:
                 return line[len(_MARK) :].decode(errors="replace")
-            line, self._noise = b"", line.strip() or self._noise
+            line, self._noise = b"", line.strip()[:_KEPT_NOISE] or self._noise
         raise TargetError(
             f"the shell of {self._where} prints more than it should before its first command",
             "let its start-up files print nothing where standard output is no terminal",
         )
 
-    def _byte(self) -> bytes:
+    def _byte(self, patience: _Patience) -> bytes:
+        if not self._ahead:
+            while not self._readable(_STEP_S):
+                patience.check()
+            patience.check()
+            self._ahead = super().receive()
+        byte, self._ahead = self._ahead[:1], self._ahead[1:]
+        return byte
+
+    def receive(self) -> bytes:
+        """What came with the last line of the script first."""
+        ahead, self._ahead = self._ahead, b""
+        return ahead or super().receive()
+
+    def _readable(self, seconds: float) -> bool:
         assert self._process.stdout is not None
-        return self._process.stdout.read(1) or b""
+        poll = select.poll()
+        poll.register(self._process.stdout, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
     def _listen(self) -> None:
+        """Keeps the end of what ssh and the host print to standard error, however much that is."""
         assert self._process.stderr is not None
         while piece := self._process.stderr.read(1024):
-            self._said += piece
+            self._said = (self._said + piece)[-_KEPT_NOISE:]
 
     def _rest(self) -> bytes:
         """What was printed and not read yet, without waiting for more."""
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], 0)
-        return os.read(self._process.stdout.fileno(), _MOST_NOISE) if ready else b""
+        return (self.receive() if self._ahead or self._readable(0) else b"")[:_KEPT_NOISE]
+
+    @staticmethod
+    def _lines(text: bytes) -> list[str]:
+        lines = (line.strip() for line in text.decode(errors="replace").splitlines())
+        return [shortened(line, _LONGEST_WORDS) for line in lines if line]
 
     def _failure(self) -> TargetError:
         """Why ssh ended before the agent began, in its own words."""
-        status = self._process.wait()
+        try:
+            status = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:  # the shell has closed its output, and stays
+            return self.late("the shell closed its output")
         self._listening.join(1.0)
-        said = bytes(self._said) or self._noise + b"\n" + self._rest()  # a shell may refuse on either
-        lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+        lines = self._lines(self._said or self._noise + b"\n" + self._rest())  # a shell may refuse on either
         told = lines[-1] if lines else f"ssh ended with status {status}"
         for sign, cure in _CURES.items():
             if any(sign in line for line in lines):
