@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import lzma
+import os
 import re
 import tarfile
+import tracemalloc
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,7 +21,7 @@ from dbdyno import present
 from dbdyno.cli.app import app
 from dbdyno.model.errors import UsageError
 from dbdyno.model.topology import Topology
-from dbdyno.observe import opened, record, topology
+from dbdyno.observe import limits, opened, record, topology
 
 SVG = "{http://www.w3.org/2000/svg}"
 TREES = [
@@ -245,6 +249,48 @@ def test_a_hostile_tar_writes_nothing_outside(tmp_path: Path) -> None:
         assert [p.name for p in tree.rglob("*") if not p.is_dir()] == ["fine"]
         assert not (tree.parent / "escaped").exists()
     assert not Path("/tmp/dbdyno-escaped").exists()
+
+
+ZEROS = bytes(1 << 20)
+
+
+def _member(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.type = size, kind
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize("suffix", ["tar.gz", "tar.xz", "tar"])
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, b"S"])
+def test_a_tar_without_end_is_not_unpacked(
+    tmp_path: Path, suffix: str, kind: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files, and the names and headers of files, which tar keeps in memory; a limit of 8 MiB for the test."""
+    monkeypatch.setattr(limits, "_MOST_TREE_BYTES", 8 << 20)
+    file, content = tmp_path / f"bomb.{suffix}", _member("sys/x", 1 << 30, kind) + 9 * ZEROS
+    packed = {"tar.gz": gzip.compress, "tar.xz": lzma.compress, "tar": bytes}[suffix](content)
+    file.write_bytes(packed)
+    assert suffix == "tar" or len(packed) < 100_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(UsageError, match="larger than 8 MiB when unpacked"), opened(file):
+            pass
+        assert tracemalloc.get_traced_memory()[1] < 60 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_tar_of_many_files_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_MOST_FILES", 100)
+    (tmp_path / "many.tar").write_bytes(b"".join(_member(f"sys/{n}", 0) for n in range(200)) + bytes(1024))
+    with pytest.raises(UsageError, match="more than 100 files"), opened(tmp_path / "many.tar"):
+        pass
+
+
+def test_a_fifo_in_place_of_a_tar_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.tar")
+    with pytest.raises(UsageError, match="a FIFO"), opened(tmp_path / "m.tar"):
+        pass
 
 
 def test_a_tar_cut_short_is_said(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from dbdyno.kernel.numbers import number
 from dbdyno.model import cpu_lists
 
 ROOT = Path("/")
@@ -80,7 +81,7 @@ def mems_allowed(pid: int, root: Path = ROOT) -> frozenset[int]:
 def is_ours(pid: int, root: Path = ROOT) -> bool:
     """Whether it runs as our user (effective)."""
     uids = _status(pid, root).get("Uid", "").split()
-    return len(uids) > 1 and int(uids[1]) == os.geteuid()
+    return len(uids) > 1 and number(uids[1]) == os.geteuid()
 
 
 def may_place(pid: int, root: Path = ROOT) -> bool:
@@ -107,6 +108,8 @@ def _status(pid: int, root: Path) -> dict[str, str]:
 
 def _stat(path: Path) -> list[str] | None:
     try:
-        return path.read_text(errors="replace").rpartition(")")[2].split()
+        fields = path.read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return None  # it has ended, or is hidden from us
+    whole = len(fields) > _START and None not in (number(fields[_PPID]), number(fields[_START]))
+    return fields if whole else None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dbdyno.kernel.machine import groups_of, machine_of
+from dbdyno.kernel.numbers import first_number, number
 from dbdyno.model.condition import DirectFiles
 from dbdyno.model.machine_facts import Limit, MachineFacts, Steal
 from dbdyno.observe.cpus import CPU, fields, integer, numbered, online_cpus, text
@@ -83,13 +84,12 @@ def _direct(
 
 
 def _kb(memory: dict[str, str], key: str) -> int | None:
-    words = memory.get(key, "").split()
-    return int(words[0]) * 1024 if words else None
+    found = first_number(memory.get(key, ""))
+    return None if found is None else found * 1024
 
 
 def _number(memory: dict[str, str], key: str) -> int | None:
-    found = memory.get(key, "")
-    return int(found) if found.isdecimal() else None
+    return number(memory.get(key, ""))
 
 
 def _chosen(listed: str | None) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dbdyno.kernel.numbers import first_number, number
 from dbdyno.model import cpu_lists
 from dbdyno.model.environment import Cpu
 from dbdyno.model.errors import UsageError
@@ -29,11 +30,7 @@ def text(root: Path, path: str) -> str | None:
 
 def integer(root: Path, path: str) -> int | None:
     """A file that holds one integer; None also where it holds something else."""
-    found = text(root, path)
-    try:
-        return None if found is None else int(found)
-    except ValueError:
-        return None
+    return number(text(root, path) or "")
 
 
 def cpu_list(listed: str) -> tuple[int, ...]:
@@ -222,20 +219,20 @@ def _node(root: Path, n: int, listed: tuple[int, ...], online: frozenset[int]) -
     cpus = cpus_listed(root, f"{folder}/cpulist", masks=[f"{folder}/cpumap"])
     if cpus is None:
         return None
-    distances = (text(root, f"{folder}/distance") or "").split()
+    distances = [number(word) for word in (text(root, f"{folder}/distance") or "").split()]
     return Node(
         node=n,
         cpus=tuple(c for c in cpus if c in online),
         memory_bytes=_memory(root, n),
-        distances=dict(zip(listed, map(int, distances), strict=True))
+        distances={n: d for n, d in zip(listed, distances, strict=True) if d is not None}
         if len(distances) == len(listed)
         else {},
     )
 
 
 def _memory(root: Path, n: int) -> int | None:
-    total = fields(text(root, f"{NODE}/node{n}/meminfo")).get(f"Node {n} MemTotal", "").split()
-    return int(total[0]) * 1024 if total else None
+    total = first_number(fields(text(root, f"{NODE}/node{n}/meminfo")).get(f"Node {n} MemTotal", ""))
+    return None if total is None else total * 1024
 
 
 def caches(root: Path, cpus: Iterable[int]) -> tuple[Cache, ...]:
@@ -262,10 +259,11 @@ def _caches_of(root: Path, n: int) -> Iterable[Cache]:
 
 def _size(written: str | None) -> int | None:
     """``32K``; absent or 0 where the firmware does not say (POWER, ARM)."""
-    number = (written or "").rstrip("KMG")
-    if written is None or not number.isdecimal():
+    digits = (written or "").rstrip("KMG")
+    size = number(digits)
+    if written is None or size is None:
         return None
-    return int(number) * _FACTORS.get(written[len(number) :], 1) or None
+    return size * _FACTORS.get(written[len(digits) :], 1) or None
 
 
 def cpu(root: Path) -> Cpu:

@@ -20,6 +20,7 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno import _core
+from dbdyno.kernel.numbers import first_number
 from dbdyno.model.data_source import CounterFile
 from dbdyno.model.data_sources import files
 from dbdyno.model.environment import Host
@@ -136,7 +137,7 @@ CLOCKSOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 def host(root: Path = Path("/")) -> Host:
     """The machine below ``root`` (``/``, or a recorded tree). Needs no rights; raises nothing."""
-    memory = fields(text(root, "proc/meminfo")).get("MemTotal", "").split()
+    memory_kb = first_number(fields(text(root, "proc/meminfo")).get("MemTotal", ""))
     return Host(
         kernel=f"Linux {text(root, 'proc/sys/kernel/osrelease') or os.uname().release}",
         distribution=_distribution(root),
@@ -144,7 +145,7 @@ def host(root: Path = Path("/")) -> Host:
         clock_ticks_per_s=os.sysconf("SC_CLK_TCK"),
         cpu=cpu(root),
         limits=limits(root),
-        memory_bytes=int(memory[0]) * 1024 if memory else None,
+        memory_bytes=None if memory_kb is None else memory_kb * 1024,
         clocksource=text(root, CLOCKSOURCE),
         siblings=siblings(root),
         notes=tuple(_notes(root)),

@@ -3,22 +3,27 @@ machines recorded in a tar file, whose topology and limits are read elsewhere.""
 
 from __future__ import annotations
 
+import errno
+import gzip
 import io
+import lzma
 import os
 import re
 import resource
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import IO, NamedTuple, cast
 
 from dbdyno.kernel.machine import groups_of, machine_of
 from dbdyno.model.environment import Limits
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.model.topology import CpuQuota, Cpuset, Why
 from dbdyno.observe.cpus import cpu_list, cpus_listed, fields, integer, text, told_online
+from dbdyno.store.files import read_limited
 
 _UNLIMITED_BYTES = 1 << 60  # v1 says "no limit" with a number near 2^63
 
@@ -196,6 +201,8 @@ _LINES = {
 }
 _GROUP_FILES = ("cpuset.*", "cpu.max", "cpu.cfs_*_us")
 _LARGEST_BYTES = 16 << 20
+# 30 files for each CPU, most of them one block of 512 bytes behind another: 17 MiB for 512 CPUs
+_MOST_TREE_BYTES, _MOST_FILES = 256 << 20, 200_000
 
 
 def read_of_host() -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -236,11 +243,34 @@ def opened(tree: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="dbdyno-tree-") as folder:
         try:
-            with tarfile.open(tree) as tar:
+            stream = _Limited(_decompressed(io.BytesIO(read_limited(tree))))
+            with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|") as tar:
                 _unpack(tar, Path(folder))
-        except (OSError, EOFError, tarfile.TarError) as e:
+        except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError) as e:
             raise UsageError(f"{tree} is not a recorded machine: {e}", "--record FILE writes one") from None
         yield Path(folder)
+
+
+class _Limited:
+    """A stream of which only so much is read as recorded machines have: a compressed file may have no end."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._left_bytes = stream, _MOST_TREE_BYTES
+
+    def read(self, size: int) -> bytes:
+        """Raises OSError beyond the limit."""
+        content = self._stream.read(size)
+        self._left_bytes -= len(content)
+        if self._left_bytes < 0:
+            raise OSError(errno.EFBIG, f"it is larger than {_MOST_TREE_BYTES >> 20} MiB when unpacked")
+        return content
+
+
+def _decompressed(packed: io.BytesIO) -> IO[bytes]:
+    begin = packed.getvalue()[:6]
+    if begin.startswith(b"\x1f\x8b"):
+        return cast(IO[bytes], gzip.open(packed))
+    return cast(IO[bytes], lzma.open(packed)) if begin.startswith(b"\xfd7zXZ") else packed
 
 
 def _contents(root: Path) -> Iterator[tuple[str, bytes]]:
@@ -270,9 +300,12 @@ def _read(path: Path) -> bytes | None:
 
 def _unpack(tar: tarfile.TarFile, into: Path) -> None:
     """Ordinary files below ``into``, nothing else: a tree from elsewhere is not to be trusted."""
-    for member in tar:
+    for count, member in enumerate(tar):
+        if count >= _MOST_FILES:
+            raise OSError(errno.EFBIG, f"it has more than {_MOST_FILES:,} files")
         name = PurePosixPath(member.name)
-        if not member.isfile() or name.is_absolute() or ".." in name.parts or member.size > _LARGEST_BYTES:
+        plain = member.isfile() and not member.issparse()  # holes take nothing in the archive
+        if not plain or name.is_absolute() or ".." in name.parts or member.size > _LARGEST_BYTES:
             continue
         source = tar.extractfile(member)
         if source is None:

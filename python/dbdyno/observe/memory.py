@@ -15,6 +15,7 @@ from typing import Any
 
 from dbdyno import _core
 from dbdyno.kernel.machine import groups_of
+from dbdyno.kernel.numbers import number
 from dbdyno.observe.cpus import fields, integer, numbered, text
 
 Row = dict[str, Any]
@@ -44,9 +45,9 @@ def meminfo(printed: str) -> dict[str, int]:
     """Lines ``MemTotal: 24684096 kB`` or ``Node 0 MemTotal: ...`` in bytes; without a unit as they are."""
     found = {}
     for key, value in fields(re.sub(r"(?m)^Node \d+ ", "", printed)).items():
-        number, _, unit = value.partition(" ")
-        if number.isdecimal():
-            found[key] = int(number) * (1024 if unit == "kB" else 1)
+        digits, _, unit = value.partition(" ")
+        if (count := number(digits)) is not None:
+            found[key] = count * (1024 if unit == "kB" else 1)
     return found
 
 

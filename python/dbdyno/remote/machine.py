@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from dbdyno.remote.clocks import EXCHANGES, HostClock
 from dbdyno.remote.files import Files, tree
 from dbdyno.remote.load import RemoteLoad
 from dbdyno.remote.watch import RemoteWatch
-from dbdyno.remote.wire import Tables
+from dbdyno.remote.wire import Tables, WrongAnswer
 
 Opened = Callable[[bool], Agent]
 """Reaches the agent; ``True``: again, in the midst of a run, so that nobody may be asked for a password."""
@@ -67,7 +68,11 @@ class RemoteMachine:
 
     def boot_s(self) -> float:
         """``/proc/uptime`` counts from CLOCK_BOOTTIME, in hundredths of a second."""
-        return float((self.root / "proc/uptime").read_text().split()[0])
+        content = (self.root / "proc/uptime").read_text()
+        with self._agent.trusted():
+            if (found := re.match(r"[0-9]{1,15}(\.[0-9]{1,9})? ", content, re.ASCII)) is None:
+                raise WrongAnswer("no time since its boot in /proc/uptime")
+        return float(found[0])
 
     def ahead(self, paths: Iterable[Path], folders: Iterable[Path] = ()) -> AbstractContextManager[None]:
         return self._files.ahead(map(str, paths), map(str, folders))

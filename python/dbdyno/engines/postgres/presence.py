@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.kernel.machine import HERE
+from dbdyno.kernel.numbers import number
 from dbdyno.model.machine import Machine
 from dbdyno.model.source import Source
 
@@ -257,7 +258,7 @@ def _hidepid(root: Path) -> str | None:
     """How /proc hides processes ("hidepid=2"), in its mount's options (proc(5)); None: it does not."""
     for line in _read("self", "mountinfo", root).splitlines():
         words = line.split()
-        if words[4] == "/proc":
+        if words[4:5] == ["/proc"]:
             found = re.search(r"hidepid=(?!0|off)\w+", words[-1])
             if found:
                 return found[0]
@@ -296,13 +297,14 @@ def _stat(pid: int, root: Path) -> list[str]:
 
 def _parent(pid: int, root: Path) -> int | None:
     fields = _stat(pid, root)
-    return int(fields[1]) if fields else None
+    return number(fields[1]) if len(fields) > 1 else None
 
 
 def _start_s(pid: int, root: Path) -> float | None:
     """Seconds since boot."""
     fields = _stat(pid, root)
-    return int(fields[19]) / os.sysconf("SC_CLK_TCK") if fields else None
+    ticks = number(fields[19]) if len(fields) > 19 else None
+    return None if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
 
 
 def said_of(pid: int, root: Path = _ROOT) -> dict[str, str]:
@@ -351,7 +353,8 @@ def unseen_tasks(seen: Presence, known: Container[int], *, all_helpers: bool) ->
 
 def children(pid: int, root: Path = _ROOT) -> list[int]:
     """Empty where the kernel has no CONFIG_PROC_CHILDREN."""
-    return [int(child) for child in _read_file(root / f"proc/{pid}/task/{pid}/children").split()]
+    words = _read_file(root / f"proc/{pid}/task/{pid}/children").split()
+    return [child for word in words if (child := number(word)) is not None]
 
 
 def _read_file(path: Path) -> str:
