@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,8 @@ def rows() -> dict[str, list[dict[str, Any]]]:
     return made
 
 
-def export(text: bool = False) -> str:
-    tables = rows()
+def export(text: bool = False, tables: Mapping[str, Sequence[Any]] | None = None) -> str:
+    tables = rows() if tables is None else tables
     lines: list[tuple[int, Any]] = [(0, {"extension": "pg_profile", "version": "4.4", "tab_list_section": 1})]
     lines.append((1, [{"section_id": n, "relname": name} for n, name in enumerate(tables, 2)]))
     lines += [(n, row) for n, found in enumerate(tables.values(), 2) for row in found]
@@ -111,3 +112,24 @@ def test_what_is_no_export_is_said_with_the_cure() -> None:
     for kind in ("pgstatspack", "statspack"):
         with pytest.raises(UsageError):
             imported("", kind, "")
+
+
+@pytest.mark.parametrize(
+    "other", [None, "x", [], {}, 10**30, 10**400, -1, 1.5, True, float("nan")], ids=lambda v: str(v)[:9]
+)
+def test_a_forged_export_is_read_or_said_to_be_damaged(other: Any) -> None:
+    """One value of one row at a time, and whole rows."""
+    for table, made in rows().items():
+        for key in (*made[0], None):
+            changed = [other if key is None else {**made[0], key: other}, *made[1:]]
+            try:
+                found = imported("", "pg_profile", export(tables={**rows(), table: changed}))
+            except UsageError as e:
+                assert "export" in e.message and e.cure
+            else:
+                assert all(s.info.engine == "postgres" for s in found)
+
+
+def test_an_export_nested_too_deep_is_none() -> None:
+    with pytest.raises(UsageError, match="no export of pg_profile"):
+        imported("", "pg_profile", f"0\t{'[' * 100_000}\n")

@@ -87,7 +87,7 @@ class RunStore:
 
     def _call_sizes(self) -> dict[str, object]:
         try:
-            found = json.loads(read_limited(self.root / _CALL_SIZES))
+            found = files.from_json(read_limited(self.root / _CALL_SIZES))
         except (OSError, ValueError):  # none yet, or damaged: calls are calibrated anew
             return {}
         return found if isinstance(found, dict) else {}

@@ -99,7 +99,7 @@ class Catalog:
         if segment.name not in self._documents:
             content = files.read_one(self.path / segment.name, DOCUMENT)
             try:
-                told = json.loads(content or b"")
+                told = files.from_json(content or b"")
                 self._documents[segment.name] = [
                     Entry(s["seq"], SnapshotInfo.model_validate(s["info"]), s["rows"], segment)
                     for s in told["snapshots"]

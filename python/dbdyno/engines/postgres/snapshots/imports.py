@@ -16,15 +16,18 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from dbdyno import __version__
 from dbdyno.engines.postgres.statements import safe
 from dbdyno.model.errors import UsageError
 from dbdyno.model.snapshot import TABLES, TEXTS, Snapshot, SnapshotInfo
 from dbdyno.model.tables import POLARS
+from dbdyno.model.visible import shortened
 
 NOT_READ = {"pgstatspack": "pgstatspack has no export, and no format of its dumped tables is documented"}
 """What cannot be imported, and why."""
+_EXPORT = r"in psql: \copy (select * from export_data()) to 'export.csv' csv"
 _MS_NS = 1_000_000
 _Row = Mapping[str, Any]
 _SETTINGS = ("sample_settings", "v_sample_settings")
@@ -108,8 +111,13 @@ def pg_profile(content: str) -> Sequence[Snapshot]:
     """A snapshot of each server and sample, oldest first. Raises :class:`UsageError` where it is no such
     export."""
     tables = _tables(content)
-    servers = {row["server_id"]: row for row in tables["servers"]}
-    made = [s for number, row in servers.items() for s in _Server(tables, number, row).snapshots()]
+    try:
+        servers = {row["server_id"]: row for row in tables.get("servers", ())}
+        made = [s for number, row in servers.items() for s in _Server(tables, number, row).snapshots()]
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, PolarsError) as e:
+        raise UsageError(
+            f"this export of pg_profile is damaged: {type(e).__name__}: {shortened(str(e), 200)}", _EXPORT
+        ) from e
     if not made:
         raise UsageError("this export has no samples", "export_data() of a server that has samples")
     return sorted(made, key=lambda s: s.info.taken)
@@ -122,10 +130,10 @@ def _tables(content: str) -> Mapping[str, Sequence[_Row]]:
         if next(data for n, data in rows if n == 0)["extension"] != "pg_profile":
             raise ValueError("another extension")
         sections = {t["section_id"]: t["relname"] for t in names}
-    except (ValueError, KeyError, TypeError, StopIteration, csv.Error) as e:
+    except (ValueError, KeyError, TypeError, StopIteration, RecursionError, csv.Error) as e:
         raise UsageError(
-            f"this is no export of pg_profile: {e}",
-            r"in psql: \copy (select * from export_data()) to 'export.csv' csv",
+            f"this is no export of pg_profile: {shortened(str(e), 200)}",
+            _EXPORT,
         ) from e
     found: dict[str, list[_Row]] = defaultdict(list)
     for n, data in rows:
