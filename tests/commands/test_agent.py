@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -10,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -194,6 +196,26 @@ def test_a_length_alone_takes_no_memory() -> None:
         assert int(rss) < 40_000
         process.stdin.close()
         assert process.wait(60) == 2
+
+
+def test_one_that_never_reads_its_answers_is_silent() -> None:
+    """However much it asks: the agent reads no more than it can answer."""
+    with raw("--silence-s", "1") as process:
+        assert process.stdin is not None
+        asked = 1000 * packed({"id": 1, "op": "clock"})
+
+        def ask() -> None:
+            with contextlib.suppress(OSError, ValueError):
+                while True:
+                    os.write(process.stdin.fileno(), asked)  # type: ignore[union-attr]
+
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        try:
+            assert process.wait(60) == 3
+        finally:
+            process.kill()
+            asking.join(60)
 
 
 def test_it_ends_with_its_input_and_after_silence() -> None:

@@ -4,8 +4,10 @@ use std::io::{self, ErrorKind, Read};
 
 use serde_json::{Map, Value};
 
-/// Longest header, either way.
+/// Longest header of a request: a specification with its scripts.
 pub const MOST_HEADER_BYTES: u32 = 64 << 20;
+/// Longest header of an answer: what a client parses of a host that it need not trust.
+pub const MOST_ANSWER_HEADER_BYTES: u32 = 16 << 20;
 /// Longest body of a request.
 pub const MOST_REQUEST_BYTES: u32 = 64 << 20;
 /// Longest body of an answer.
@@ -69,7 +71,7 @@ pub fn start(header: &Value, body: &[u8]) -> io::Result<Vec<u8>> {
         _ => Err(io::Error::new(ErrorKind::InvalidInput, "an answer is too long")),
     };
     let (first, second) = (
-        length(start.len() - 8, MOST_HEADER_BYTES)?,
+        length(start.len() - 8, MOST_ANSWER_HEADER_BYTES)?,
         length(body.len(), MOST_ANSWER_BYTES)?,
     );
     start[..4].copy_from_slice(&first);
@@ -97,6 +99,12 @@ mod tests {
             (Some("clock"), &b"abc"[..])
         );
         assert_eq!(read(&mut stream).unwrap(), None);
+    }
+
+    #[test]
+    fn an_answer_s_header_is_bounded() {
+        let long = json!({"id": 1, "ok": "x".repeat(MOST_ANSWER_HEADER_BYTES as usize)});
+        assert_eq!(start(&long, b"").unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::pattern::{expanded, is_pattern};
+use crate::pattern::{MOST_PATHS, expanded, is_pattern};
 
 /// Bodies are not longer than that: further files have EFBIG.
 const MOST_BYTES: usize = 256 << 20;
@@ -68,9 +68,9 @@ pub fn gather(wanted: &Wanted) -> Answer {
         Ok((mut bytes, whole)) => {
             let length = bytes.len();
             body.append(&mut bytes);
-            json!([path, length, whole, null])
+            json!([path.to_string_lossy(), length, whole, null])
         }
-        Err(e) => json!([path, 0, false, told(&e)]),
+        Err(e) => json!([path.to_string_lossy(), 0, false, told(&e)]),
     };
     let value = json!({
         "read": each(&wanted.read, wanted.most, read),
@@ -90,7 +90,10 @@ fn each(patterns: &[String], most: usize, mut entry: impl FnMut(&Path) -> Value)
             vec![PathBuf::from(pattern)]
         }
     });
-    paths.take(most).map(|path| entry(&path)).collect()
+    paths
+        .take(most.min(MOST_PATHS))
+        .map(|path| entry(&path))
+        .collect()
 }
 
 fn two(path: &Path, found: io::Result<Value>) -> Value {
@@ -142,8 +145,9 @@ fn read(path: &Path, limit: usize, room: usize) -> io::Result<(Vec<u8>, bool)> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::from_raw_os_error(libc::EISDIR));
     }
+    let limit = limit.min(MOST_BYTES);
     let mut bytes = Vec::new();
-    file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(limit.min(room) as u64 + 1).read_to_end(&mut bytes)?;
     let whole = bytes.len() <= limit;
     bytes.truncate(limit);
     if bytes.len() > room {
@@ -213,6 +217,13 @@ mod tests {
         let wanted: Wanted = serde_json::from_value(wanted).unwrap();
         let answer = gather(&wanted);
         answer.value[part].as_array().unwrap().clone()
+    }
+
+    #[test]
+    fn a_limit_without_bounds_is_none() {
+        let wanted = json!({"read": ["/proc/self/stat"], "limit": usize::MAX, "most": usize::MAX});
+        let found = entries(wanted, "read");
+        assert!(found[0][1].as_u64() > Some(0) && found[0][2] == true);
     }
 
     fn error_of(path: &str) -> i64 {

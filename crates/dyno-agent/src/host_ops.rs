@@ -104,6 +104,13 @@ fn task(pid: i64, tid: i64) -> Value {
 
 fn cached(files: &[(PathBuf, usize, u64)], block_bytes: u64, budget_ns: i64, mut body: &[u8]) -> Outcome {
     let mut wanted = Vec::new();
+    // a file is shorter than 2^63 bytes: with that the number of its last block is one, too
+    if block_bytes == 0 || files.iter().any(|&(_, _, first)| first > i64::MAX as u64) {
+        return Err(Fault::agent(
+            "request",
+            "page_cache: blocks without bytes, or out of range",
+        ));
+    }
     for (path, length, first) in files {
         let parts = body.split_at_checked(*length);
         let (blocks, rest) = parts.ok_or_else(|| Fault::agent("request", "page_cache: the body is short"))?;

@@ -63,7 +63,7 @@ pub fn work(op: LoadOp, things: &Things) -> Outcome {
     Ok(match op {
         LoadOp::New { engine, spec } => {
             let load = dyno_core::load(&engine, spec).map_err(plain)?;
-            json!(things.add(Thing::Load(load.into()))).into()
+            json!(things.add(Thing::Load(load.into()))?).into()
         }
         LoadOp::Connect { of } => {
             things.load(of)?.connect().map_err(plain)?;

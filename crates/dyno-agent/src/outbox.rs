@@ -10,6 +10,10 @@ use serde_json::{Value, json};
 use crate::answer::{Answer, Fault, Outcome};
 use crate::frames;
 
+/// With more answers that wait to be read no more requests are.
+const MOST_WAITING: usize = 1024;
+const MOST_WAITING_BYTES: usize = 1 << 30;
+
 /// Where answers are handed in.
 pub struct Outbox<W> {
     state: Mutex<State<W>>,
@@ -66,6 +70,16 @@ impl<W: Write + Send + 'static> Outbox<W> {
             }
             None => state.waiting.push_front(parts),
         }
+    }
+
+    /// Waits while a peer leaves more answers unread than it may; who reads none for long has not been heard
+    /// either by then, and is silent.
+    pub fn wait_for_room(&self) {
+        let full = |state: &mut State<W>| {
+            let bytes = || state.waiting.iter().flatten().map(Vec::len).sum::<usize>();
+            !state.broken && (state.waiting.len() >= MOST_WAITING || bytes() >= MOST_WAITING_BYTES)
+        };
+        drop(self.changed.wait_while(self.state(), full));
     }
 
     /// Waits, at most so long, until all is written.

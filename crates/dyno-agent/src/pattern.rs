@@ -4,6 +4,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// More paths than that are not looked for.
+pub const MOST_PATHS: usize = 100_000;
+
 /// Whether it has wildcards.
 pub fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?'])
@@ -15,7 +18,8 @@ pub fn expanded(pattern: &str, may_look: impl Fn(&Path) -> bool) -> Vec<PathBuf>
     for component in pattern.split('/').filter(|c| !c.is_empty()) {
         found = if is_pattern(component) {
             let directories = found.iter().filter(|directory| may_look(directory));
-            directories.flat_map(|d| matching(d, component)).collect()
+            let all = directories.flat_map(|d| matching(d, component));
+            all.take(MOST_PATHS).collect()
         } else {
             found.iter().map(|path| path.join(component)).collect()
         };
@@ -34,14 +38,29 @@ fn matching(directory: &Path, pattern: &str) -> Vec<PathBuf> {
     names.into_iter().map(|name| directory.join(name)).collect()
 }
 
+/// In the product of both lengths at most: only the last `*` is ever tried with more characters.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        ([b'*', rest @ ..], _) => (0..=name.len()).any(|n| matches(rest, &name[n..])),
-        ([b'?', pattern @ ..], [_, name @ ..]) => matches(pattern, name),
-        ([a, pattern @ ..], [b, name @ ..]) => a == b && matches(pattern, name),
-        _ => false,
+    let (mut p, mut n) = (0, 0);
+    let mut star = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => {
+                let Some((at, taken)) = star else { return false };
+                star = Some((at, taken + 1));
+                p = at + 1;
+                n = taken + 1;
+            }
+        }
     }
+    pattern[p..].iter().all(|&c| c == b'*')
 }
 
 #[cfg(test)]
@@ -52,6 +71,8 @@ mod tests {
     fn wildcards_stand_for_characters_of_a_name() {
         let fits = |pattern: &str, name: &str| matches(pattern.as_bytes(), name.as_bytes());
         assert!(fits("cpu*", "cpu12") && fits("cpu?", "cpu1") && fits("*", "") && fits("a*b*c", "abbc"));
+        assert!(fits("*ab", "aab") && fits("a*", "a") && fits("**", "x") && !fits("*ab", "aba"));
+        assert!(!fits(&"*a".repeat(60), &"a".repeat(59)), "and ends");
         assert!(!fits("cpu?", "cpu12") && !fits("cpu", "cpu1") && !fits("a*b", "abc"));
     }
 

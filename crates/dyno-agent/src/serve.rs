@@ -64,6 +64,7 @@ impl Conversation {
     pub fn serve(self: &Arc<Self>, input: impl Read) -> io::Result<()> {
         let mut input = io::BufReader::new(Heard(input, &self.heard_ns));
         loop {
+            self.outbox.wait_for_room();
             match frames::read(&mut input) {
                 Ok(None) => return Ok(()),
                 Ok(Some(frame)) => self.take(frame),

@@ -10,6 +10,9 @@ use dyno_observe::pulse::Pulse;
 use crate::answer::Fault;
 use crate::spooled::Spooled;
 
+/// Each has threads of its own.
+const MOST: usize = 1000;
+
 /// What a client has made.
 #[derive(Clone)]
 pub enum Thing {
@@ -27,12 +30,20 @@ impl Things {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add(&self, thing: Thing) -> u64 {
+    pub fn add(&self, thing: Thing) -> Result<u64, Fault> {
         let mut inner = self.inner();
+        if inner.1.len() >= MOST {
+            drop(inner);
+            end(&thing);
+            return Err(Fault::agent(
+                "busy",
+                "too many loads, watches and pulses at a time",
+            ));
+        }
         inner.0 += 1;
         let number = inner.0;
         inner.1.insert(number, thing);
-        number
+        Ok(number)
     }
 
     fn get(&self, number: u64) -> Option<Thing> {

@@ -49,7 +49,7 @@ pub fn work(op: WatchOp, things: &Things) -> Outcome {
     Ok(match op {
         WatchOp::New { spec } => {
             let watch = dyno_core::watch(spec).map_err(plain)?;
-            json!(things.add(Thing::Watch(Arc::new(Spooled::new(watch))))).into()
+            json!(things.add(Thing::Watch(Arc::new(Spooled::new(watch))))?).into()
         }
         WatchOp::Start { of, t0_ns, t1_ns } => {
             things.watch(of)?.start(t0_ns, t1_ns).map_err(plain)?;
@@ -69,7 +69,7 @@ pub fn work(op: WatchOp, things: &Things) -> Outcome {
         WatchOp::Recent { of, since_ns } => Answer::tables(&things.watch(of)?.watch.recent(since_ns)),
         WatchOp::PulseNew {} => {
             let pulse = Pulse::new().map_err(plain)?;
-            json!(things.add(Thing::Pulse(Arc::new(pulse)))).into()
+            json!(things.add(Thing::Pulse(Arc::new(pulse)))?).into()
         }
         WatchOp::PulseHoles { of } => {
             let holes = things.pulse(of)?.holes();
