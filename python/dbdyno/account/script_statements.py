@@ -16,7 +16,7 @@ from dbdyno.model.data_sources.statements import LIO
 from dbdyno.model.tables import Tables
 
 _SEPARATOR = re.compile(r"\\;")
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _STRING = re.compile(r"\b[eExXbB]?'(?:[^']|'')*'|'(?:[^']|'')*'")
 _VARYING = re.compile(r"(?<![:\w]):\w+|\$\d+|(?<![\w.])\d+(?:\.\d*)?(?:e[+-]?\d+)?\b|(?<![\w.])\.\d+\b")
 _NAME = re.compile(r"\bas \w+")

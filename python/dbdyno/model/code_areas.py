@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 UNKNOWN_PART = "?"
-_CLONE = re.compile(r"(?:\.(?:isra|part|constprop|cold|lto_priv|llvm|localalias)(?:\.\d+)?|@.*)+$")
+_LONGEST = 200  # of a beginning of names: a program's own may be of any length
+_CLONE = re.compile(
+    r"(?:\.(?:isra|part|constprop|cold|lto_priv|llvm|localalias)(?:\.\d+)?)*+(?:@.*)?$", re.DOTALL
+)
 
 
 class CodeAreas(NamedTuple):
@@ -39,7 +42,7 @@ class CodeAreas(NamedTuple):
     def _of_name(self, function: str) -> str | None:
         if (whole := self.names.get(function)) is not None:
             return whole
-        lengths = range(len(function), 0, -1)
+        lengths = range(min(len(function), _LONGEST), 0, -1)
         return next((self.beginnings[b] for n in lengths if (b := function[:n]) in self.beginnings), None)
 
 

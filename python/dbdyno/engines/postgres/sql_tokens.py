@@ -32,7 +32,8 @@ _BLOCK = re.compile(r"/\*|\*/")
 _QUOTE = re.compile(r"'")
 _ESCAPED = re.compile(r"\\.|'", re.DOTALL)
 _NAME = re.compile(r'"')
-_CONTINUED = re.compile(r"[ \t\f\v]*(?:--[^\n\r]*)?[\n\r](?:[ \t\n\r\f\v]+|--[^\n\r]*[\n\r])*'")
+_CONTINUED = re.compile(r"[ \t\f\v]*+(?:--[^\n\r]*+)?+[\n\r](?:[ \t\n\r\f\v]++|--[^\n\r]*+[\n\r])*+'")
+"""Possessive: white space that no quote follows would be parted in all ways."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ _READS, _TEXTS = "statement_reads", "statement_texts"
 _ROOM, _SHORT = 16_000_000, 4_000
 """Bytes of texts that are asked for at once, and characters of those beyond."""
 _UNREADABLE = (psycopg.errors.CharacterNotInRepertoire, psycopg.errors.UntranslatableCharacter)
-_PASSWORD = re.compile(r"(\bpassword\s*=?\s*)(?:e|u&)?'(?:[^']|'')*'?", re.IGNORECASE)
+_PASSWORD = re.compile(r"(\bpassword\s*+(?:=\s*+)?)(?:e|u&)?'(?:[^']|'')*'?", re.IGNORECASE)
 _CONNECTION = re.compile(r"(\bpassword\s*=\s*|://[^:/@\s']*:)[^\s'@]+", re.IGNORECASE)
 
 

@@ -1,5 +1,8 @@
 //! What is wrong with a script, and where.
 
+/// Characters of a line of the script, and of a message, that are shown at most: either may be megabytes.
+const SHOWN: usize = 100;
+
 /// A script that cannot be run: where, why, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {message}\n{shown}\n{cure}")]
@@ -14,7 +17,7 @@ pub struct ScriptError {
     pub message: String,
     /// What to do about it, in one line.
     pub cure: String,
-    /// The line of the script, and below it a caret.
+    /// The line of the script around the mistake, and below it a caret.
     pub shown: String,
 }
 
@@ -42,16 +45,27 @@ impl Fault {
             .find(|&at| text.is_char_boundary(at))
             .unwrap_or(0);
         let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-        let line = text[begin..].lines().next().unwrap_or("").replace('\t', " ");
         let before = text[begin..at].chars().count();
+        let hidden = before.saturating_sub(SHOWN / 2);
+        let line = text[begin..].lines().next().unwrap_or("").replace('\t', " ");
+        let line: String = line.chars().skip(hidden).take(SHOWN).collect();
+        let indent = before - hidden;
         ScriptError {
             file: file.into(),
             line: line_of(text, at),
             column: before as u32 + 1,
-            message: self.message,
-            cure: self.cure,
-            shown: format!("{line}\n{:before$}^", ""),
+            message: shortened(self.message),
+            cure: shortened(self.cure),
+            shown: format!("{line}\n{:indent$}^", ""),
         }
+    }
+}
+
+/// A text up to five times [`SHOWN`] characters: names in it may be of any length.
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(5 * SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
     }
 }
 

@@ -17,10 +17,15 @@ mod value;
 pub use builtin::builtin;
 pub use error::ScriptError;
 pub use expression::{EvalError, Program};
-pub use names::{AUTOMATIC, Frame, Names, Slot, is_name};
+pub use names::{AUTOMATIC, Frame, Names, Prefixes, Slot, is_name};
 pub use read::read;
 pub use rng::Rng;
 pub use value::Value;
+
+/// Commands of a script, at most: each session counts and times every one of them.
+pub const MOST_COMMANDS: usize = 10_000;
+/// Bytes of a script's text, at most.
+pub const MOST_BYTES: usize = 16 << 20;
 
 /// How scripts are read.
 #[derive(Clone, Debug, Default)]

@@ -159,7 +159,8 @@ fn known() -> String {
 }
 
 fn unknown(at: usize, name: &str) -> Fault {
-    let near = COMMANDS.iter().map(|&known| (distance(name, known), known)).min();
+    let alike = COMMANDS.iter().filter(|known| name.len() <= known.len() + 2);
+    let near = alike.map(|&known| (distance(name, known), known)).min();
     let cure = match near {
         Some((1..=2, meant)) => format!("Did you mean \\{meant}?"),
         _ => known(),

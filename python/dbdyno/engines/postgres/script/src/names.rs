@@ -35,10 +35,10 @@ impl Names {
         self.slots.get(name).copied()
     }
 
-    /// The places of all variables whose names begin so.
-    pub fn beginning<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = Slot> + 'a {
+    /// The places of all variables whose names begin with one of these.
+    pub fn beginning<'a>(&'a self, prefixes: &'a Prefixes) -> impl Iterator<Item = Slot> + 'a {
         let each = self.slots.iter();
-        each.filter(move |(name, _)| name.starts_with(prefix))
+        each.filter(move |(name, _)| prefixes.begin(name))
             .map(|(_, &slot)| slot)
     }
 
@@ -55,6 +55,25 @@ impl Names {
     /// Whether there is no variable yet.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
+    }
+}
+
+/// What names of results begin with (`\gset PREFIX`).
+#[derive(Clone, Debug, Default)]
+pub struct Prefixes(Vec<String>);
+
+impl Prefixes {
+    /// Sorts them, and leaves out those that begin with another one.
+    pub fn new(mut all: Vec<String>) -> Self {
+        all.sort_unstable();
+        all.dedup_by(|next, before| next.starts_with(&**before));
+        Self(all)
+    }
+
+    /// Whether one of them begins this name. None begins another, so only the last one up to the name can.
+    pub fn begin(&self, name: &str) -> bool {
+        let after = self.0.partition_point(|prefix| &**prefix <= name);
+        after > 0 && name.starts_with(&self.0[after - 1])
     }
 }
 

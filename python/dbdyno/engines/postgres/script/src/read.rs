@@ -1,12 +1,20 @@
 //! A script's text to its commands: conditions become jumps, `\gset` goes to the statement before it.
 
-use crate::error::{Fault, line_of};
+use std::collections::HashSet;
+
+use crate::error::Fault;
 use crate::meta::{Line, Meta};
+use crate::names::Prefixes;
 use crate::sql::{End, Raw};
-use crate::{Action, Command, Into, Names, Operand, Options, Script, ScriptError, Slot, Sql, meta, sql};
+use crate::{
+    Action, Command, Into, MOST_BYTES, MOST_COMMANDS, Names, Operand, Options, Script, ScriptError, Slot,
+    Sql, meta, sql,
+};
 
 /// As many parameters as pgbench allows a statement.
 const MOST_PARAMETERS: usize = 255;
+/// `\if` within `\if`, at most.
+const DEEPEST: usize = 100;
 
 /// Reads a script. Names of variables are added to `names`: read all scripts of a run with the same ones, after
 /// the variables that are given or automatic.
@@ -18,6 +26,7 @@ pub fn read(name: &str, text: &str, options: &Options, names: &mut Names) -> Res
         text,
         options,
         given: names.len(),
+        counted: (0, 1),
         commands: Vec::new(),
         branches: Vec::new(),
         results: false,
@@ -57,6 +66,8 @@ struct Reader<'a> {
     options: &'a Options,
     /// So many names were known before.
     given: usize,
+    /// An offset, and its line from 1: that of the last command.
+    counted: (usize, u32),
     commands: Vec<Command>,
     branches: Vec<Branch>,
     /// Whether the last command is a statement without `\gset`.
@@ -68,6 +79,13 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read(&mut self, names: &mut Names) -> Result<(), Fault> {
+        if self.text.len() > MOST_BYTES {
+            let message = format!(
+                "the script has {} bytes; at most {MOST_BYTES} are allowed",
+                self.text.len()
+            );
+            return Err(Fault::new(0, message, "Split it into several scripts."));
+        }
         let mut at = 0;
         loop {
             let raw = sql::scan(self.text, at)?;
@@ -84,14 +102,18 @@ impl Reader<'_> {
         self.ended(names)
     }
 
-    fn push(&mut self, start: usize, text: &str, action: Action) {
+    fn push(&mut self, start: usize, text: &str, action: Action) -> Result<(), Fault> {
+        if self.commands.len() == MOST_COMMANDS {
+            let message = format!("the script has more than {MOST_COMMANDS} commands");
+            return Err(Fault::new(start, message, "Split it into several scripts."));
+        }
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         self.results = matches!(action, Action::Sql(_));
-        self.commands.push(Command {
-            line: line_of(self.text, start),
-            text,
-            action,
-        });
+        let (counted, line) = self.counted; // counting from the top each time would be quadratic
+        let line = line + self.text[counted..start].matches('\n').count() as u32;
+        self.counted = (start, line);
+        self.commands.push(Command { line, text, action });
+        Ok(())
     }
 
     fn sql(&mut self, raw: &Raw, names: &mut Names) -> Result<(), Fault> {
@@ -110,8 +132,7 @@ impl Reader<'_> {
             into: Into::Nothing,
             statements: raw.statements,
         };
-        self.push(raw.start, &raw.query, Action::Sql(sql));
-        Ok(())
+        self.push(raw.start, &raw.query, Action::Sql(sql))
     }
 
     fn pieces(&mut self, raw: &Raw, names: &mut Names) -> Result<Vec<Operand>, Fault> {
@@ -151,10 +172,15 @@ impl Reader<'_> {
         match meta::parse(&line, self.options, names)? {
             Meta::Do(action) => {
                 self.pipelined(at, &action)?;
-                self.push(at, &line.text, action);
+                self.push(at, &line.text, action)?;
             }
             Meta::Results(into) => self.results(at, into)?,
             Meta::If(program) => {
+                if self.branches.len() == DEEPEST {
+                    let message = format!("more than {DEEPEST} \\if are nested");
+                    let cure = "Use \\elif for alternatives, or close an \\if before the next.";
+                    return Err(Fault::new(at, message, cure));
+                }
                 self.branches.push(Branch {
                     at,
                     test: Some(self.commands.len()),
@@ -162,12 +188,12 @@ impl Reader<'_> {
                     pipeline: self.pipeline,
                     differs: false,
                 });
-                self.push(at, &line.text, Action::Unless(program, 0));
+                self.push(at, &line.text, Action::Unless(program, 0))?;
             }
             Meta::Elif(program) => {
                 self.branch_ends(at, "elif", &line)?;
                 self.branches.last_mut().expect("checked").test = Some(self.commands.len());
-                self.push(at, &line.text, Action::Unless(program, 0));
+                self.push(at, &line.text, Action::Unless(program, 0))?;
             }
             Meta::Else => self.branch_ends(at, "else", &line)?,
             Meta::Endif => self.endif(at)?,
@@ -188,7 +214,7 @@ impl Reader<'_> {
         branch.ends.push(here);
         branch.differs |= branch.pipeline != self.pipeline;
         self.pipeline = branch.pipeline;
-        self.push(at, &line.text, Action::Jump(0));
+        self.push(at, &line.text, Action::Jump(0))?;
         self.lead(test, here + 1);
         Ok(())
     }
@@ -300,17 +326,15 @@ impl Reader<'_> {
     /// Only the simple protocol replaces variables in quotes. What is none elsewhere stays as it is written; a
     /// result may have any column.
     fn unquote(&mut self, names: &Names) -> Result<(), Fault> {
-        let set = |slot: Slot, commands: &[Command]| {
-            (slot.0 as usize) < self.given
-                || commands.iter().any(|c| match &c.action {
-                    Action::Set(to, _) | Action::Shell(Some(to), _) => *to == slot,
-                    Action::Sql(sql) => match &sql.into {
-                        Into::Gset(prefix) | Into::Aset(prefix) => names.name(slot).starts_with(&**prefix),
-                        Into::Nothing => false,
-                    },
-                    _ => false,
-                })
-        };
+        let (mut set, mut prefixes) = (HashSet::<Slot>::new(), Vec::new());
+        for command in &self.commands {
+            match &command.action {
+                Action::Set(to, _) | Action::Shell(Some(to), _) => drop(set.insert(*to)),
+                Action::Sql(sql) if sql.into != Into::Nothing => prefixes.push(sql.into.prefix().to_owned()),
+                _ => {}
+            }
+        }
+        let prefixes = Prefixes::new(prefixes);
         for Quoted { command, piece, at } in std::mem::take(&mut self.quoted) {
             let Action::Sql(sql) = &self.commands[command].action else {
                 continue;
@@ -319,7 +343,7 @@ impl Reader<'_> {
                 continue;
             };
             let name = names.name(slot);
-            if set(slot, &self.commands) {
+            if (slot.0 as usize) < self.given || set.contains(&slot) || prefixes.begin(name) {
                 let message = format!("variable :{name} stands in quotes or in a comment");
                 let cure =
                     "Only the simple protocol (-M simple) replaces it there; otherwise join texts with ||.";

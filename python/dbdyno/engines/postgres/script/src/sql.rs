@@ -290,6 +290,7 @@ impl<'a> Scanner<'a> {
 pub(crate) fn variables(raw: &Raw) -> Vec<Use> {
     let bytes = raw.query.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
+    let mut quoted = raw.quoted.iter().peekable();
     while let Some(colon) = bytes[at..]
         .iter()
         .position(|&byte| byte == b':')
@@ -301,14 +302,11 @@ pub(crate) fn variables(raw: &Raw) -> Vec<Use> {
             .count();
         if length > 0 && starts_name(bytes[colon + 1]) {
             at = colon + 1 + length;
-            let quoted = raw
-                .quoted
-                .iter()
-                .any(|&(begin, end)| begin <= colon && colon < end);
+            while quoted.next_if(|&&(_, end)| end <= colon).is_some() {}
             found.push(Use {
                 at: colon,
                 end: at,
-                quoted,
+                quoted: quoted.peek().is_some_and(|&&(begin, _)| begin <= colon),
             });
         } else {
             at = colon + bytes[colon..].iter().take_while(|&&byte| byte == b':').count();

@@ -4,7 +4,10 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use dyno_model::{Error, Result};
-use dyno_script::{AUTOMATIC, Action, Command, Frame, Names, Operand, Options, Rng, Slot, Sql, Value, read};
+use dyno_script::{
+    AUTOMATIC, Action, Command, Frame, MOST_COMMANDS, Names, Operand, Options, Prefixes, Rng, Slot, Sql,
+    Value, read,
+};
 
 use crate::plan::Protocol;
 use crate::script::spec::{ScriptSessionSpec, ScriptsSpec};
@@ -73,6 +76,11 @@ impl Plan {
                 plan.commands.push(planned);
             }
             plan.places.push(first..plan.commands.len());
+            if plan.commands.len() > MOST_COMMANDS {
+                return Err(Error::Spec(format!(
+                    "the scripts have more than {MOST_COMMANDS} commands in all: use fewer or shorter ones"
+                )));
+            }
         }
         plan.bind();
         plan.add_validation()?;
@@ -83,16 +91,16 @@ impl Plan {
     fn bind(&mut self) {
         let frame = self.frame(0);
         let mut changing: HashSet<Slot> = self.names.find("client_id").into_iter().collect();
+        let mut prefixes = Vec::new();
         for planned in &self.commands {
             match &planned.command.action {
                 Action::Set(slot, _) | Action::Shell(Some(slot), _) => drop(changing.insert(*slot)),
                 // Whatever its columns are called.
-                Action::Sql(sql) if planned.wants_rows => {
-                    changing.extend(self.names.beginning(sql.into.prefix()));
-                }
+                Action::Sql(sql) if planned.wants_rows => prefixes.push(sql.into.prefix().to_owned()),
                 _ => {}
             }
         }
+        changing.extend(self.names.beginning(&Prefixes::new(prefixes)));
         for planned in &mut self.commands {
             if let Action::Set(_, program) | Action::Unless(program, _) = &mut planned.command.action {
                 program.bind(|slot| frame.get(slot).filter(|_| !changing.contains(&slot)).cloned());

@@ -144,7 +144,7 @@ impl Parser<'_> {
             let cure = "Split it into several \\set commands.";
             return Err(Fault::new(
                 self.peek().at,
-                "the expression is nested too deeply",
+                format!("the expression is nested more than {DEEPEST} levels deep"),
                 cure,
             ));
         }
