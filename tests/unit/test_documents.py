@@ -131,7 +131,7 @@ def test_a_choice_is_the_first_option_but_on_a_page() -> None:
 def test_details_are_where_there_is_room_and_the_terminal_says_where() -> None:
     terminal, marked = as_text(CHOSEN, 80), markdown.page(CHOSEN)
     assert terminal.endswith("the rest is there") and "select 2" not in terminal
-    assert "      select 2;" in marked and "the rest" not in marked
+    assert "```\nselect 1;\n  select 2;\n```" in marked and "the rest" not in marked
     assert "<pre>select 1;" in page(CHOSEN)
 
 

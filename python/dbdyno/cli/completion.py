@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem, ShellComplete, get_completion
 from dbdyno import engines, store
 from dbdyno.cli.app import app
 from dbdyno.cli.config import find_config
+from dbdyno.model.visible import one_line
 from dbdyno.store.listing import run_ids
 
 VARIABLE = "_DBDYNO_COMPLETE"
@@ -34,7 +35,8 @@ def _from(names: _Names, *, or_files: bool = False) -> _Completer:
     def complete(
         context: click.Context, _parameter: click.Parameter, typed: str
     ) -> list[CompletionItem[str]]:
-        found = [CompletionItem(name) for name in names(context) if name.startswith(typed)]
+        some = (n for n in names(context) if n.startswith(typed) and n == one_line(n))  # a shell prints them
+        found = [CompletionItem(name) for name in some]
         return [CompletionItem(typed, type="file"), *found] if or_files else found  # in this order for bash
 
     return complete

@@ -17,6 +17,7 @@ from dbdyno.cli.screen import aligned, width
 from dbdyno.engines import DEFAULT, checked, open_server
 from dbdyno.model.errors import UsageError
 from dbdyno.model.units import NS_PER_S, counted, parse_duration_ns
+from dbdyno.model.visible import visible
 
 if TYPE_CHECKING:
     from dbdyno.model.login_tracing import Caught, LoginTrace, LoginTracing, TraceLog, TracePlan
@@ -258,7 +259,7 @@ def _log_lines(caught: Sequence[Caught], log: TraceLog, full: Path | None) -> It
 def _write(path: Path, caught: Sequence[Caught], log: TraceLog) -> None:
     texts = (text for one in caught for text in log.lines.get(one.pid, ()))
     try:
-        path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        path.write_text("".join(f"{visible(text)}\n" for text in texts), encoding="utf-8")
     except OSError as e:
         click.echo(f"cannot write {path}: {e.strerror}", err=True)
 

@@ -2,6 +2,7 @@
 
 NULL stays empty (csv, xlsx) or null (parquet, json): an unknown figure never becomes 0. In csv a text that
 begins like a formula gets an apostrophe in front, because spreadsheets would run it; xlsx marks it as text.
+Control characters and marks of writing direction are made visible, but in parquet and json: those are data.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import polars as pl
 from dbdyno.model.cpu_profile import LABELS
 from dbdyno.model.errors import StoreError, StoreFull, UsageError
 from dbdyno.model.results import Results
+from dbdyno.model.visible import visible
 from dbdyno.present import jsondoc
 from dbdyno.present.document import Document
 
@@ -179,7 +181,8 @@ def _folder(
 
 def _csv(table: pl.DataFrame) -> bytes:
     names = [n for n, t in table.schema.items() if t == pl.String]
-    safe = table.with_columns(
+    shown = table.with_columns(_shown(table[n]) for n in names)
+    safe = shown.with_columns(
         pl.when(pl.any_horizontal([pl.col(n).str.starts_with(s) for s in FORMULA_STARTS]))
         .then(pl.concat_str(pl.lit("'"), pl.col(n)))
         .otherwise(pl.col(n))
@@ -187,6 +190,12 @@ def _csv(table: pl.DataFrame) -> bytes:
         for n in names
     )
     return safe.write_csv(quote_style="necessary").encode()
+
+
+def _shown(texts: pl.Series) -> pl.Series:
+    """With all that would steer a reader's terminal or mislead the reader made visible."""
+    changed = {t: v for t in texts.unique() if t is not None and (v := visible(t)) != t}
+    return texts.replace(changed) if changed else texts
 
 
 def _parquet(table: pl.DataFrame) -> bytes:

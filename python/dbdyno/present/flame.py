@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +12,10 @@ from dbdyno.model.cpu_profile import frame_of
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.results import Results
 from dbdyno.model.units import significant
+from dbdyno.model.visible import one_line
 from dbdyno.present import palette
 from dbdyno.present.document import Flame
+from dbdyno.present.page import escaped
 from dbdyno.present.selection import Pick
 
 LEAST = 2e-4
@@ -150,7 +151,7 @@ def svg(shown: Flame) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE:g} {_HIGH * (depth + 2):g}" '
         'font-family="DejaVu Sans,Verdana,sans-serif" font-size="11">'
     )
-    title = f'<title>{html.escape(shown.title)}</title><text x="4" y="13">{html.escape(shown.title)}</text>'
+    title = f'<title>{escaped(shown.title)}</title><text x="4" y="13">{escaped(shown.title)}</text>'
     return "\n".join([head, title, *rows, "</svg>", ""])
 
 
@@ -166,10 +167,10 @@ def _drawn(shown: Flame, raw: Sequence[Any], x: float, depth: int, whole: float,
     short = label if len(label) <= room else f"{label[: room - 2]}.." if room > 4 else ""
     y = _HIGH * (depth + 1)
     rows.append(
-        f'<g><title>{html.escape(title)}</title><rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" '
+        f'<g><title>{escaped(title)}</title><rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" '
         f'height="{_HIGH - 1:g}" fill="{_fill(shown, raw, frame.module)}" '
         f'fill-opacity="{_opacity(shown, raw, whole):.2f}" stroke="#fff" stroke-width="0.5"/>'
-        f'<text x="{x + 2:.2f}" y="{y + 13:g}">{html.escape(short)}</text></g>'
+        f'<text x="{x + 2:.2f}" y="{y + 13:g}">{escaped(short)}</text></g>'
     )
     deepest = depth
     for child in raw[3]:
@@ -201,7 +202,7 @@ def folded(rows: pl.DataFrame) -> str:
         frames = [frame_of(f) for f in stack.split(";")]
         texts = [f"{f.function}_[k]" if f.module.startswith("kernel") else f.function for f in frames]
         if count := round(aas * 1e6):
-            lines.append(f"{';'.join([whose(who), *texts])} {count}\n")
+            lines.append(f"{';'.join(map(one_line, [whose(who), *texts]))} {count}\n")
     return "".join(lines)
 
 

@@ -14,9 +14,10 @@ from hashlib import sha256
 from importlib.resources import files as resources
 
 from dbdyno.model.errors import DbdynoError
+from dbdyno.model.visible import visible
 from dbdyno.present import palette
 
-# HTML elements from Python values: every text is escaped unless it is :class:`Html` already.
+# HTML elements from Python values: every text is made visible and escaped unless it is :class:`Html` already.
 
 _VOID = frozenset({"meta", "link", "br", "hr", "col"})
 
@@ -49,14 +50,19 @@ def join(*children: Content) -> Html:
 def _text(child: Content) -> str:
     if child is None:
         return ""
-    return str(child) if isinstance(child, Html) else html.escape(child)
+    return str(child) if isinstance(child, Html) else escaped(child)
+
+
+def escaped(text: str) -> str:
+    """``text`` for markup, of HTML or SVG: nothing in it is markup, or steers the reader."""
+    return html.escape(visible(text))
 
 
 def _attribute(name: str, value: str | int | float | bool | None) -> str:
     if value is None or value is False:
         return ""
     key = "data-style" if name == "style" else name.rstrip("_").replace("_", "-")
-    return f" {key}" if value is True else f' {key}="{html.escape(str(value))}"'
+    return f" {key}" if value is True else f' {key}="{escaped(str(value))}"'
 
 
 _POLICY = "default-src 'none'; {}style-src {}; img-src {}; base-uri 'none'; form-action 'none'"

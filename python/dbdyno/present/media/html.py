@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
+from dbdyno.model.visible import visible_json
 from dbdyno.present import palette
 from dbdyno.present.document import (
     UNKNOWN,
@@ -326,8 +326,7 @@ def _section(shown: Section, depth: int) -> Html:
 
 
 def _data(name: str, value: Any) -> Html:
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    safe = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    safe = visible_json(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return Html(f'<script type="application/json" id="{name}">{safe}</script>')
 
 

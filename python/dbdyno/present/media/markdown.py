@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from dbdyno.model.visible import one_line
+from dbdyno.model.visible import lines, one_line
 from dbdyno.present.document import (
     Block,
     Choice,
@@ -18,7 +18,11 @@ from dbdyno.present.document import (
     Verbatim,
 )
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|#&~$]|:(?=//)|(?<=www)\.)")
+"""Marks, entities, formulas, and what makes a link of a bare address."""
+_MARKER = re.compile(r"\s*(\d*)([-+.)]+)(?=\s|$)")
+"""At its beginning makes a list or a rule of a paragraph."""
+_FENCE = re.compile(r"`+")
 _MOST = 8
 """Further options of a choice that are named."""
 
@@ -39,13 +43,13 @@ def _blocks(blocks: Iterable[Block], depth: int) -> Iterator[str]:
     for block in blocks:
         match block:
             case Paragraph():
-                yield _safe(block.text)
+                yield _begun(block.text)
             case Statements() if block.items:
                 yield "\n".join(map(_statement, block.items))
             case Table():
                 yield from _table(block.shown(sketches=False))
             case Verbatim():
-                yield "\n".join(f"    {one_line(line)}" for line in block.text.splitlines())
+                yield _fenced(block.text)
             case Choice() if block.options:
                 inner = list(_blocks(block.options[0].blocks, depth))
                 yield from inner
@@ -63,7 +67,7 @@ def _blocks(blocks: Iterable[Block], depth: int) -> Iterator[str]:
 def _statement(item: Statement) -> str:
     evidence = f" ({_safe(item.evidence)})" if item.evidence else ""
     advice = f" What to do: {_safe(item.advice)}" if item.advice else ""
-    return f"- {_safe(item.text)}{evidence}{advice}"
+    return f"- {_begun(item.text)}{evidence}{advice}"
 
 
 def _others(shown: Choice) -> str:
@@ -80,6 +84,17 @@ def _table(shown: Table) -> Iterator[str]:
     lines = [f"| {' | '.join(_safe(t) for t in row)} |" for row in rows]
     rule = "|".join("--:" if c.number else ":--" for c in shown.columns)
     yield "\n".join([lines[0], f"|{rule}|", *lines[1:]])
+
+
+def _fenced(text: str) -> str:
+    """Code between fences that are longer than any in it. Indented it would be text behind a list."""
+    fence = "`" * max(3, 1 + max(map(len, _FENCE.findall(text)), default=0))
+    return "\n".join([fence, *map(one_line, lines(text)), fence])
+
+
+def _begun(text: str) -> str:
+    """As :func:`_safe`, at the beginning of a paragraph."""
+    return _MARKER.sub(r"\1\\\2", _safe(text), count=1) if _MARKER.match(text) else _safe(text).lstrip()
 
 
 def _safe(text: str) -> str:

@@ -15,6 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from dbdyno.model.units import counted
+from dbdyno.model.visible import lines as lines_of
 from dbdyno.model.visible import one_line
 from dbdyno.present.document import (
     Block,
@@ -101,13 +102,15 @@ class Running:
     """A table whose rows are printed one by one, as they come: columns of fixed width."""
 
     def __init__(self, columns: Sequence[Column], width: int) -> None:
-        widths = [max(c.width, len(c.head)) for c in columns]
+        widths = [max(c.width, len(_filled(c.head))) for c in columns]
         self._kept = _kept(columns, widths, width)
         self._columns = [columns[n] for n in self._kept]
         self._widths = [widths[n] for n in self._kept]
 
     def head(self) -> Line:
-        return Line(next(_lines([c.head for c in self._columns], self._columns, self._widths)), "bold")
+        return Line(
+            next(_lines([_filled(c.head) for c in self._columns], self._columns, self._widths)), "bold"
+        )
 
     def row(self, row: Row) -> Line:
         texts = [_filled(row.cells[n].text) for n in self._kept]
@@ -154,7 +157,7 @@ def lines(blocks: Iterable[Block], width: int, room: Room = _ALL) -> Iterator[Li
                     yield Line("")
                 yield from _table(block, width, room.rows)
             case Verbatim():
-                yield from (Line(one_line(t)) for t in block.text.splitlines())
+                yield from (Line(one_line(t)) for t in lines_of(block.text))
             case Choice() if block.options:
                 yield from lines(block.options[0].blocks, width, room)
             case Section(folded=False, detail=False) if room.minor or not block.minor:
@@ -171,7 +174,7 @@ def lines(blocks: Iterable[Block], width: int, room: Room = _ALL) -> Iterator[Li
 def _wrapped(text: str, width: int, style: str = "", indent: str = "", first: str = "") -> Iterator[Line]:
     """Lines that end at a word."""
     indent = indent if width > 2 * len(indent) else ""
-    for paragraph in text.splitlines():
+    for paragraph in lines_of(text):
         joined = _UNITS.sub("\N{NO-BREAK SPACE}", _filled(paragraph))
         for part in wrap(
             joined, max(width, 1), initial_indent=first, subsequent_indent=indent,
@@ -204,7 +207,7 @@ def _table(shown: Table, width: int, most: int | None) -> Iterator[Line]:
     counting = [r for r in table.rows if not r.minor]
     major = _some(counting, most)
     rows = [[_filled(c.text) for c in r.cells] for r in major]
-    heads = [c.head for c in table.columns]
+    heads = [_filled(c.head) for c in table.columns]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)] if heads else []
     kept = _kept(table.columns, widths, width)
     fitted = _fitted([table.columns[n] for n in kept], [widths[n] for n in kept], width)

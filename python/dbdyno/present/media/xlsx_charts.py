@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dbdyno.model.visible import visible
 from dbdyno.present.document import Chart
 from dbdyno.present.palette import light
 
@@ -44,12 +45,12 @@ def add(book: Any, data: Any, top: int, chart: Chart, drawn: Sequence[Drawn]) ->
     stacked = drawn[0].mark == "bar"
     kind = {"type": "column", "subtype": "stacked"} if stacked else {"type": "scatter", "subtype": "straight"}
     made = book.add_chart(kind)
-    x, y = _titles(chart)
-    data.write_string(top, 0, chart.title)
+    title, x, y = map(visible, (chart.title, *_titles(chart)))
+    data.write_string(top, 0, title)
     for n, one in enumerate(drawn):
         at = 2 * n
         data.write_string(top + 1, at, x)
-        data.write_string(top + 1, at + 1, one.name)
+        data.write_string(top + 1, at + 1, visible(one.name))
         for row, values in enumerate(zip(one.xs, one.ys, strict=True), start=top + 2):
             for column, value in enumerate(values, start=at):
                 write(data, row, column, value)
@@ -62,7 +63,7 @@ def add(book: Any, data: Any, top: int, chart: Chart, drawn: Sequence[Drawn]) ->
                 **_look(one),
             }
         )
-    made.set_title({"name": chart.title, "name_font": {"size": 12}})
+    made.set_title({"name": title, "name_font": {"size": 12}})
     made.set_x_axis({"name": x, "label_position": "low"})
     made.set_y_axis({"name": y, "major_gridlines": _GRID})
     made.set_legend({"position": "bottom"})
@@ -162,4 +163,4 @@ def write(sheet: Any, row: int, column: int, value: Any) -> None:
     elif isinstance(value, int | float) and abs(value) <= _INT_EXACT:
         sheet.write_number(row, column, value)
     else:
-        sheet.write_string(row, column, str(value))
+        sheet.write_string(row, column, visible(str(value)))
