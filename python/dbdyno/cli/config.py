@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,13 +147,15 @@ def find_config() -> Config | None:
     from dbdyno.store.files import read_limited  # not every start needs it
 
     try:
+        from dbdyno.plan import read_toml
+
         text = read_limited(path, by_hand=True).decode()  # it may name commands
-        return Config(path, text, tomllib.loads(text))
+        return Config(path, text, read_toml(text))
     except (OSError, UnicodeDecodeError) as e:
         reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
         cure = f"{e.cure}; or ignore it: {VARIABLE}= dbdyno ..." if isinstance(e, NotPrivate) else _CURE
         raise UsageError(f"cannot read the configuration file {path}: {reason or e}", cure) from e
-    except tomllib.TOMLDecodeError as e:
+    except ValueError as e:
         from dbdyno.plan import syntax_error
 
         line, message = syntax_error(text, e)

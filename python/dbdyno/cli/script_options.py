@@ -145,7 +145,7 @@ def overrides_of(options: Mapping[str, Any]) -> dict[str, Any]:
             if options[name] is not None:
                 raise UsageError(f"both --{name} and {flag} were given", "give one of them")
             found[name] = options[alias]
-    if (found.get("measure") or "").isdigit():
+    if (found.get("measure") or "").isdecimal():
         found["measure"] += "s"
     if options["random_seed"] is not None:
         found["seed"] = _seed(options["random_seed"])
@@ -161,9 +161,9 @@ def driver_of(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _threads(given: str | None) -> int | None:
     """The driver's options; none where a file of jobs was given."""
-    if given is None or not given.isdigit():
+    if given is None or not given.isdecimal():
         return None
-    if not 1 <= int(given) <= 256:
+    if len(given) > 3 or not 1 <= int(given) <= 256:
         raise UsageError(f"-j {given}: not from 1 to 256", "threads of the driver; one a session is enough")
     return int(given)
 
@@ -180,7 +180,7 @@ def _weighted(text: str, kind: str, flag: str) -> dict[str, Any]:
     name, at, weight = text.rpartition("@")
     if not at:
         return {kind: text}
-    if not name or not weight.isdecimal():
+    if not name or not weight.isdecimal() or len(weight) > 10:
         raise UsageError(
             f"{flag} {text}: {weight!r} is no weight", f"{flag} {name or 'NAME'}@2: a whole number"
         )
@@ -199,6 +199,6 @@ def _seed(text: str) -> int:
         import secrets
 
         return secrets.randbits(31)
-    if not text.isdecimal():
-        raise UsageError(f"--random-seed {text}", "a whole number, time or rand")
+    if not text.isdecimal() or len(text) > 19:
+        raise UsageError(f"--random-seed {text}", "a whole number of at most 19 digits, time or rand")
     return int(text)

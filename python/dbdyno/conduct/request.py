@@ -27,6 +27,7 @@ from dbdyno.plan import (
     key_lines,
     line_of,
     parse_recipe,
+    read_toml,
     recipe_error,
     refusal,
     resolve,
@@ -197,6 +198,9 @@ def _validated(data: dict[str, Any]) -> Experiment:
         raise UsageError(*refusal(e)) from e
 
 
+_MOST_TRIED = 100  # keys, with a plan for each
+
+
 def planned(request: Request, host: Host) -> tuple[Plan, Workload]:
     """:func:`make_plan` of what was asked for. What is wrong in a recipe is said with its file and line."""
     try:
@@ -214,7 +218,9 @@ def _in_recipe(request: Request, host: Host, error: UsageError | None) -> Recipe
     if path.suffix != ".toml":
         return None
     text = read_text(path, "recipe")
-    lines, data, faults = key_lines(text), tomllib.loads(text), []
+    lines, data, faults = key_lines(text), read_toml(text), []
+    if len([*_keys(data)]) > _MOST_TRIED:
+        return None
 
     def attempt(tried: dict[str, Any]) -> UsageError | None:
         try:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dbdyno.model.errors import UsageError
 
 _PART = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6}))?)?")
+_MOST = 8192  # CPUs of the largest kernels (NR_CPUS, arch/x86/Kconfig)
 _CURE = "write numbers and ranges, parted by commas: 0-5,8 or 0-30:2 (every second)"
 
 
@@ -17,7 +18,10 @@ def parse(listed: str, what: str) -> tuple[int, ...]:
     Raises :class:`UsageError`.
     """
     found: set[int] = set()
-    for part in listed.split(","):
+    parts = listed.split(",")
+    if len(parts) > _MOST:
+        raise UsageError(f"{what}: a list of {len(parts):,} entries is too long", f"at most {_MOST:,}")
+    for part in dict.fromkeys(parts):
         match = _PART.fullmatch(part.strip())
         if match is None:
             raise UsageError(
@@ -28,6 +32,8 @@ def parse(listed: str, what: str) -> tuple[int, ...]:
         first, last, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
         if last < first or step == 0:
             raise UsageError(f"{what} = {listed!r}: {part.strip()!r} is not a range", _CURE)
+        if last >= _MOST:
+            raise UsageError(f"{what}: {part.strip()!r} is beyond CPU {_MOST - 1}", _CURE)
         found.update(range(first, last + 1, step))
     return tuple(sorted(found))
 

@@ -9,6 +9,14 @@ from pydantic import Field, model_validator
 from dbdyno.model.pacing import Strict
 
 Protocol = Literal["prepared", "extended", "simple"]
+MOST = 2**31 - 1
+"""Of tries, weights and the scale, as in pgbench."""
+MOST_SCRIPTS = 100
+"""Of an experiment or a variant."""
+MAX_VARIANTS = 1000
+"""Of variants, combinations of parameters, phases, and processes that are observed alone."""
+MOST_NAMES = 1000
+"""Of variables, parameters or settings."""
 
 
 class DriverSpec(Strict):
@@ -26,7 +34,7 @@ class DriverSpec(Strict):
     """Threads of the driver; at most one a session is of use."""
     rounds: bool | None = None
     """All sessions begin a call together, and the next when all have ended. Each call is kept."""
-    max_tries: int | None = Field(default=None, ge=0)
+    max_tries: int | None = Field(default=None, ge=0, le=MOST)
     """A call of a script that fails by a serialization failure or deadlock is tried so often in all; 0: until
     it succeeds or the measurement ends."""
     reconnect: bool | None = None
@@ -80,7 +88,7 @@ class ScriptSpec(Strict):
     """SQL file, relative to the recipe."""
     builtin: str | None = None
     """A script that comes with the engine: tpcb-like, simple-update, select-only; a unique prefix will do."""
-    weight: int = Field(default=1, ge=0)
+    weight: int = Field(default=1, ge=0, le=MOST)
     """How often it is chosen, relative to the others; 0: never."""
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dbdyno.model.journal import Journal
     from dbdyno.model.plan import Plan, Variant, Workload
 
+MOST_JOBS = 1000
+_MOST_AXES, _MOST_VALUES = 16, 1000
 Shell = Literal["none", "sh", "bash"]
 Arrangement = Literal["serial", "parallel", "concurrent", "both"]
 
@@ -56,15 +58,17 @@ class JobKeys(Strict):
 
     command: str | None = None
     """Command line; short for one of jobs."""
-    jobs: tuple[JobSpec, ...] = ()
+    jobs: tuple[JobSpec, ...] = Field(default=(), max_length=MOST_JOBS)
     """[[jobs]]: commands side by side; a session runs them in turn."""
-    axes: dict[str, tuple[str | int | float | bool, ...]] = Field(default_factory=dict)
+    axes: dict[str, Annotated[tuple[str | int | float | bool, ...], Field(max_length=_MOST_VALUES)]] = Field(
+        default_factory=dict, max_length=_MOST_AXES
+    )
     """Parameters of which each value is a variant; of several, each combination: threads = [1, 2, 4]."""
     once: bool = False
     """Each job is run exactly once in a measurement, by so many sessions side by side."""
     runs: int | None = Field(default=None, ge=1, le=1_000_000)
     """Each job is run exactly so often in a measurement: with 10, 10 executions of each."""
-    orders: tuple[Arrangement, ...] = ()
+    orders: tuple[Arrangement, ...] = Field(default=(), max_length=4)
     """With jobs that run once each, measure only these orders: serial (one job at a time, the least threads),
     parallel (one at a time, the most threads), concurrent (all at once, the least), both (all, the most)."""
     warmup: int | None = Field(default=None, ge=0, le=10_000)

@@ -22,7 +22,7 @@ LadderText = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str
 class Strict(BaseModel):
     """Unknown keys are errors; nothing changes after it was made. Texts below fields go to the schema."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Pacing(Strict):

@@ -15,13 +15,14 @@ from dbdyno.model.choice import Choice as Choice
 from dbdyno.model.cluster import HostKeys
 from dbdyno.model.data_source import MOST_HZ
 from dbdyno.model.data_sources import options
+from dbdyno.model.driving import MAX_VARIANTS, MOST, MOST_NAMES, MOST_SCRIPTS
 from dbdyno.model.driving import DriverSetup as DriverSetup
 from dbdyno.model.driving import DriverSpec as DriverSpec
 from dbdyno.model.driving import PlannedScript as PlannedScript
 from dbdyno.model.driving import Protocol as Protocol
 from dbdyno.model.driving import ScriptSpec as ScriptSpec
 from dbdyno.model.expecting import Expecting
-from dbdyno.model.jobs import JobKeys, JobSpec, PlannedJob
+from dbdyno.model.jobs import MOST_JOBS, JobKeys, JobSpec, PlannedJob
 from dbdyno.model.pacing import Arrivals, LadderText, Pacing, Think
 from dbdyno.model.pacing import Strict as Strict
 from dbdyno.model.parameter import Parameter as Parameter
@@ -45,13 +46,13 @@ class LimitSpec(Strict):
     """CPUs the server may use: 0-5,8 or first:2; by a cpuset control group, else by affinity."""
     mems: str | None = None
     """NUMA nodes its memory comes from: 0 or 0-1 (cpuset.mems)."""
-    quota: float | None = Field(default=None, gt=0)
+    quota: float | None = Field(default=None, gt=0, le=10_000)
     """So many CPUs' time: CFS bandwidth control (cpu.cfs_quota_us, cpu.max)."""
     period: str | None = None
     """Period of the quota, 1ms to 1s; the kernel's own is 100ms."""
     weight: int | None = Field(default=None, ge=1, le=10_000)
     """Share under pressure, against 100 of everybody else (cpu.weight, cpu.shares)."""
-    pool: int | None = Field(default=None, ge=1)
+    pool: int | None = Field(default=None, ge=1, le=10_000)
     """At most so many sessions active at once: a connection pooler in front."""
     pool_mode: PoolMode | None = None
     """When the pooler gives a connection to the next: after each transaction (the default), or session."""
@@ -69,17 +70,17 @@ class VariantSpec(Strict):
 
     doc: str = ""
     """What it stands for, in one line."""
-    scripts: tuple[ScriptSpec, ...] = ()
+    scripts: tuple[ScriptSpec, ...] = Field(default=(), max_length=MOST_SCRIPTS)
     """[[variants.NAME.scripts]]: scripts in place of the experiment's."""
-    jobs: tuple[JobSpec, ...] = ()
+    jobs: tuple[JobSpec, ...] = Field(default=(), max_length=MOST_JOBS)
     """[[variants.NAME.jobs]]: commands in place of the experiment's."""
-    variables: dict[str, Value] = Field(default_factory=dict)
+    variables: dict[str, Value] = Field(default_factory=dict, max_length=MOST_NAMES)
     """Variables of the scripts."""
-    scale: int | None = Field(default=None, ge=1)
+    scale: int | None = Field(default=None, ge=1, le=MOST)
     """Variable scale of the scripts, or the workload's parameter of that name."""
-    params: dict[str, Value] = Field(default_factory=dict)
+    params: dict[str, Value] = Field(default_factory=dict, max_length=MOST_NAMES)
     """Parameters of the workload."""
-    settings: dict[str, Value] = Field(default_factory=dict)
+    settings: dict[str, Value] = Field(default_factory=dict, max_length=MOST_NAMES)
     """Settings of the server, put back at the end."""
     driver: DriverSpec = DriverSpec()
     """How the driver sends calls."""
@@ -140,7 +141,7 @@ class Observation(Strict):
     """Only sessions in this database."""
     application: str | None = None
     """Only sessions with this application_name."""
-    pids: tuple[int, ...] = ()
+    pids: tuple[int, ...] = Field(default=(), max_length=MAX_VARIANTS)
     """Only these processes."""
 
     @property
@@ -179,11 +180,11 @@ class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """One of `dbdyno workloads`; not with script."""
     script: str | None = None
     """SQL file in pgbench's language, relative to the recipe; short for one of scripts."""
-    scripts: tuple[ScriptSpec, ...] = ()
+    scripts: tuple[ScriptSpec, ...] = Field(default=(), max_length=MOST_SCRIPTS)
     """[[scripts]]: a mix of scripts; each call is of one of them, by their weights."""
-    variables: dict[str, Value] = Field(default_factory=dict)
+    variables: dict[str, Value] = Field(default_factory=dict, max_length=MOST_NAMES)
     """Variables of the scripts."""
-    scale: int | None = Field(default=None, ge=1)
+    scale: int | None = Field(default=None, ge=1, le=MOST)
     """Variable scale of the scripts, or the workload's parameter of that name."""
     sessions: LadderText | None = None
     """Numbers of sessions: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2 (2cpus: twice the CPUs); auto; auto:64."""
@@ -203,7 +204,7 @@ class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """A ladder of rates: 100,200,400 or 100:2000:x1.5 or auto or auto:2000."""
     arrivals: Arrivals | None = None
     """Times between calls that become due: poisson (random, the default) or constant."""
-    phases: tuple[PhaseSpec, ...] = ()
+    phases: tuple[PhaseSpec, ...] = Field(default=(), max_length=MAX_VARIANTS)
     """[[phases]]: one measurement whose rate changes from phase to phase; each has its own figures."""
     latency_limit: str | None = None
     """With a rate: a call that is due for longer than this is dropped and counted: 50ms."""
@@ -213,15 +214,15 @@ class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """Duration of a call with one session; for workloads that are calibrated."""
     recalibrate: bool = False
     """Calibrate the size of a call anew; otherwise it is as in earlier runs on this machine."""
-    params: dict[str, Value] = Field(default_factory=dict)
+    params: dict[str, Value] = Field(default_factory=dict, max_length=MOST_NAMES)
     """Workload parameters."""
-    settings: dict[str, Value] = Field(default_factory=dict)
+    settings: dict[str, Value] = Field(default_factory=dict, max_length=MOST_NAMES)
     """Server settings, restored at the end."""
     driver: DriverSpec = DriverSpec()
     """Driver options."""
     limits: LimitSpec = LimitSpec()
     """Limits on the server's processes."""
-    variants: dict[str, VariantSpec] = Field(default_factory=dict)
+    variants: dict[str, VariantSpec] = Field(default_factory=dict, max_length=MAX_VARIANTS)
     """What is compared: [variants.NAME], each with its differences."""
     baseline: str | None = None
     """The variant to compare with; left out: the first."""
@@ -233,7 +234,7 @@ class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """2%: repeat until every 95 % interval is within this share."""
     budget: str | None = None
     """Total time budget: 30min."""
-    seed: int = 1
+    seed: int = Field(default=1, ge=0, le=2**63 - 1)
     """Random seed for order and sampling times."""
     sample_hz: float = Field(default=10.0, gt=0, le=100)
     """Activity samples per second."""

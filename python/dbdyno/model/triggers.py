@@ -34,7 +34,7 @@ class TriggerSpec(Strict):
 class TriggerKeys(Strict):
     """Keys of a recipe."""
 
-    triggers: tuple[TriggerSpec, ...] = ()
+    triggers: tuple[TriggerSpec, ...] = Field(default=(), max_length=100)
     """[[triggers]]: gather detail when a condition holds: when, do, for, cool_down, secrets."""
     trigger_actions: int = Field(default=10, ge=1, le=1000)
     """At most so many actions of triggers in a run."""

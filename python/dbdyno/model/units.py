@@ -19,6 +19,8 @@ FACTORS_NS = {
     "h": 3600 * NS_PER_S,
     "d": 24 * 3600 * NS_PER_S,
 }
+LONGEST_DAYS = 36_500
+"""Of a duration: beyond that a typing error is likelier, and sums of ns would leave 64 bits."""
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|ms|s|min|h|d)?\s*\Z")
 
 
@@ -30,7 +32,10 @@ def parse_duration_ns(text: str, option: str = "") -> int:
         raise UsageError(
             f"{named}not a duration: {text!r}", "write a number and a unit: 10s, 300ms, 50us, 2min"
         )
-    return round(float(match[1]) * FACTORS_NS[match[2] or "s"])
+    value_ns = float(match[1]) * FACTORS_NS[match[2] or "s"]
+    if value_ns > LONGEST_DAYS * FACTORS_NS["d"]:
+        raise UsageError(f"{option or 'duration'}: longer than {LONGEST_DAYS} days", "write a shorter time")
+    return round(value_ns)
 
 
 def format_ns(value_ns: float) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from dbdyno.plan.rates import fewer_sessions
     from dbdyno.plan.recipe import SCHEMA_FILE, parse_params, parse_recipe, recipe_schema, refusal, typed
-    from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, recipe_error, syntax_error
+    from dbdyno.plan.recipe_lines import Fault, key_lines, line_of, read_toml, recipe_error, syntax_error
     from dbdyno.plan.resets import supposed, with_resets
     from dbdyno.plan.variants import texts
 
@@ -69,6 +69,7 @@ lazy(
         "Fault": "dbdyno.plan.recipe_lines",
         "key_lines": "dbdyno.plan.recipe_lines",
         "line_of": "dbdyno.plan.recipe_lines",
+        "read_toml": "dbdyno.plan.recipe_lines",
         "recipe_error": "dbdyno.plan.recipe_lines",
         "syntax_error": "dbdyno.plan.recipe_lines",
         "parse_recipe": "dbdyno.plan.recipe",

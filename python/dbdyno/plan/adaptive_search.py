@@ -219,7 +219,7 @@ def _between(findings: Findings, throughputs: Mapping[int, Mean]) -> int | None:
 METRICS: tuple[str, ...] = get_args(Goal.model_fields["metric"].annotation)
 MOST_FAILED = 0.01
 """A rung with more calls that ended in an error does not meet a goal, however short they were."""
-_TEXT = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z/]*)\s*\Z")
+_TEXT = re.compile(r"\s*([a-z0-9_]+)\s*(<=|>=|<|>)\s*([0-9]{1,15}(?:\.[0-9]+)?)\s*([a-zA-Z/]*)\s*\Z")
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": float(NS_PER_S)}
 _PER_S = {"": 1.0, "/s": 1.0, "calls/s": 1.0, "k": 1e3, "k/s": 1e3}
 _FORMS = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -107,7 +106,7 @@ def _check_shell_words(text: str, found: Iterable[str], what: str) -> None:
         )
 
 
-_SIZE = re.compile(r"(\d+)\s*([kKMG]?)(i?)[bB]?\Z")
+_SIZE = re.compile(r"(\d{1,12})\s*([kKMG]?)(i?)[bB]?\Z")
 _FACTORS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3}
 
 
@@ -129,7 +128,9 @@ def values_of(text: str, name: str) -> tuple[Value, ...]:
     parts = [p.replace("\\,", ",").strip() for p in re.split(r"(?<!\\),", text)]
     if len(parts) > 1 and "" in parts:
         raise UsageError(f"{name}={text}: a value is empty", f"{name}=1,2,4, or a comma as \\,")
-    found = list(dict.fromkeys(v for p in parts for v in _range(p, f"{name}={text}")))
+    if len(parts) > MAX_VALUES:
+        raise UsageError(f"{name}: {len(parts):,} values are too many", f"at most {MAX_VALUES:,}")
+    found = list(dict.fromkeys(v for p in dict.fromkeys(parts) for v in _range(p, f"{name}={text}")))
     if len(found) > MAX_VALUES:
         raise UsageError(f"{name}={text}: {len(found):,} values are too many", f"at most {MAX_VALUES:,}")
     return tuple(found)
@@ -147,12 +148,12 @@ def _range(part: str, whole: str) -> list[Value]:
         raise UsageError(
             f"{whole}: {part} is no range", "FROM:TO, FROM:TO:STEP or FROM:TO:x2, from low to high"
         )
-    steps = math.log(high / low) / math.log(step) if match[3] else (high - low) / step
-    if steps > MAX_VALUES:
-        raise UsageError(f"{whole}: {part} is more than {MAX_VALUES:,} values", "give a larger step")
     at, found = low, [low]
     while at < high:
-        at = min(high, at * step if match[3] else at + step)
+        after = min(high, at * step if match[3] else at + step)
+        if after == at or len(found) > MAX_VALUES:  # a step that is lost among the digits leads nowhere
+            raise UsageError(f"{whole}: {part} is more than {MAX_VALUES:,} values", "give a larger step")
+        at = after
         found.append(at)
     whole_numbers = all(v == v.to_integral_value() for v in (low, high, step))
     return [int(v) if whole_numbers else number(f"{v.normalize():f}") for v in found]

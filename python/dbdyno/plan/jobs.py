@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from pathlib import PurePath
 from typing import NamedTuple
 
+from dbdyno.model.driving import MAX_VARIANTS
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.jobs import Arrangement, JobSpec, PlannedJob
 from dbdyno.model.plan import Choice, Experiment, Value, Variant, VariantSpec
@@ -18,7 +20,6 @@ from dbdyno.plan.ladder import Place
 
 ONCE_NS = 24 * 3600 * 10**9
 """The most that a measurement takes whose jobs run to their end."""
-MAX_VARIANTS = 1000
 REPEATS = 5
 """Where commands or parameters are compared, and nothing else is said."""
 _LONGEST_NAME, _LONGEST_VALUE = 40, 16
@@ -44,16 +45,18 @@ def spread(experiment: Experiment, accepted: Mapping[str, Collection[str]]) -> E
     axes = _axes(experiment)
     specs = experiment.variants or {"": VariantSpec()}
     made: dict[str, VariantSpec] = {}
+    combined = 0
     for name, spec in specs.items():
         used = _used(experiment, spec.jobs or experiment.job_set, accepted)
         own = {axis: values for axis, values in axes.items() if axis in used and axis not in spec.params}
+        combined += math.prod(map(len, own.values()))
+        if combined > MAX_VARIANTS:  # before they are listed
+            raise UsageError(f"{combined:,} combinations of parameters", f"at most {MAX_VARIANTS:,}")
         for values in product(*own.values()):
             point = dict(zip(own, values, strict=True))
             made[_free(_name(name, point, hide=experiment.hide_args), made)] = spec.model_copy(
                 update={"params": {**spec.params, **point}}
             )
-    if len(made) > MAX_VARIANTS:
-        raise UsageError(f"{len(made):,} combinations of parameters", f"at most {MAX_VARIANTS:,}")
     return experiment.model_copy(update={"variants": made} if list(made) != ["base"] else {})
 
 
@@ -136,10 +139,10 @@ def names(commands: Sequence[str], *, hide: bool = False) -> list[str]:
             if hide
             else [re.sub("-+", "-", slug(c.replace("/", "-")))[:_LONGEST_NAME].strip("-.") for c in commands]
         )
-    made: list[str] = []
+    made: dict[str, None] = {}  # in their order
     for name in found:
-        made.append(_free(name or "command", made))
-    return made
+        made[_free(name or "command", made)] = None
+    return [*made]
 
 
 def program(command: str) -> str:
@@ -235,11 +238,11 @@ def _alone(experiment: Experiment) -> bool:
 
 def planned(specs: Sequence[JobSpec], values: Mapping[str, Value], *, hide: bool) -> tuple[PlannedJob, ...]:
     """Each job with the values of a variant; jobs of one name get a number. Raises :class:`UsageError`."""
-    found: list[PlannedJob] = []
+    found: dict[str, PlannedJob] = {}
     for spec in specs:
-        name = _free(spec.name or program(spec.command), [j.name for j in found])
-        found.append(_planned(spec, name, {**values, "job": name}, hide=hide))
-    return tuple(found)
+        name = _free(spec.name or program(spec.command), found)
+        found[name] = _planned(spec, name, {**values, "job": name}, hide=hide)
+    return tuple(found.values())
 
 
 def _planned(spec: JobSpec, name: str, values: Mapping[str, Value], *, hide: bool) -> PlannedJob:

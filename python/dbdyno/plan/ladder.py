@@ -15,6 +15,7 @@ from dbdyno.model.plan import Choice, Experiment, LimitSpec, Order, cores_under,
 
 MAX_SESSIONS = 5000
 MAX_RUNGS = 1000
+_MOST_DIGITS = 9  # of a session count: int() refuses thousands of them with an error of its own
 _FORMS = "write 1,2,4,8 or FROM:TO (every count) or FROM:TO:STEP or FROM:TO:x2 (doubling) or auto"
 
 
@@ -40,8 +41,12 @@ def parse_ladder(text: str, cpus: float = 1.0, cores: float | None = None) -> tu
     Raises :class:`UsageError` for anything outside 1..5000 sessions or more than 1000 rungs.
     """
     there = {"cpus": max(1, math.ceil(cpus)), "cores": max(1, math.ceil(cores or cpus))}
-    said = _COUNTED.sub(lambda m: str(int(m[1] or 1) * there[m[2]]), text)
-    rungs = sorted({r for part in said.split(",") for r in _part(part.strip(), text)})
+    parts = _COUNTED.sub(lambda m: str(int(m[1] or 1) * there[m[2]]), text).split(",")
+    if len(parts) > MAX_RUNGS:
+        raise UsageError(
+            f"--sessions: a list of {len(parts):,} entries is too long", f"at most {MAX_RUNGS:,} entries"
+        )
+    rungs = sorted({r for part in parts for r in _part(part.strip(), text)})
     if len(rungs) > MAX_RUNGS:
         raise UsageError(
             f"--sessions {text}: {len(rungs)} load levels are too many",
@@ -88,7 +93,7 @@ def _geometric(low: int, high: int, factor_text: str, whole: str) -> list[int]:
 
 
 def _count(text: str, whole: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
         raise UsageError(f"--sessions {whole}: {text!r} is not a session count", _FORMS)
     value = int(text)
     if not 1 <= value <= MAX_SESSIONS:
@@ -149,7 +154,7 @@ def places(
 
 # -- CPUs as recipes may also name them: ``first:2`` of those that may be used here --
 
-_FIRST = re.compile(r"first:(\d+)\Z")
+_FIRST = re.compile(r"first:(\d{1,6})\Z")
 
 
 def first_of(text: str, allowed: Sequence[int], who: str) -> str:

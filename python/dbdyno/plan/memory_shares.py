@@ -9,7 +9,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Choice, Experiment, Value, VariantSpec, Workload
 from dbdyno.model.units import format_size
 
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*% of memory(?:,\s*at most (\d+)\s*(MB|GB))?")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*% of memory(?:,\s*at most (\d{1,15})\s*(MB|GB))?")
 _UNITS = {"MB": 1 << 20, "GB": 1 << 30}
 _FORM = 'write "8% of memory" or "8% of memory, at most 2GB"'
 

@@ -99,7 +99,7 @@ def check(experiment: Experiment) -> None:
     if experiment.variants:
         cure = "a recipe for each variant; then dbdyno compare pairs phases by their names"
         raise UsageError("variants with phases", cure)
-    if experiment.sessions is not None and not experiment.sessions.strip().isdigit():
+    if experiment.sessions is not None and not experiment.sessions.strip().isdecimal():
         raise UsageError(
             f"sessions {experiment.sessions} with phases: a ladder of both at once",
             'one number: sessions = "32"; or leave it out',

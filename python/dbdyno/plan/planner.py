@@ -22,7 +22,7 @@ from dbdyno.model.plan import (
     Workload,
     cpus_under,
 )
-from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, counted, format_ns, parse_duration_ns
 from dbdyno.plan import job_rules, jobs, phases, rates
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import Place, chosen_order, default_ladder, marks, parse_ladder, places
@@ -42,6 +42,7 @@ _DERIVE_NS = 80_000_000  # a cell, when all is over
 _REPORT_NS = 2 * NS_PER_S
 _CALIBRATION_NS = 3 * NS_PER_S
 _RELOAD_NS, _GROUP_NS, _POOL_NS = NS_PER_S // 2, NS_PER_S // 10, NS_PER_S // 2
+MOST_CELLS = 20_000  # of a plan: each lasts a second at least, and is a folder of its own
 MOST_REPEATS = 20  # of a run that may stop early, unless it says otherwise
 
 
@@ -88,10 +89,11 @@ def resolve(
     top = adaptive.top if adaptive is not None and searched else ladder[-1]
     target_ns = _call_target(experiment, workload, tightest, top, times[1], adaptive, choices)
     known = repeats if adaptive is None else 1
+    paces = [float(adaptive.first)] if adaptive is not None and not searched else rates.listed(experiment)
+    _check_cells(len(ladder), len(variants), known, len(experiment.phases) or len(paces))
     found = list(places(order, [v.name for v in variants], ladder, known, experiment.seed))
     found = jobs.wanted(experiment, found, {v.name: v for v in variants})
     job_rules.check_sessions(experiment, top)
-    paces = [float(adaptive.first)] if adaptive is not None and not searched else rates.listed(experiment)
     cells = _cells(experiment, workload, {v.name: v for v in variants}, found, paces, times)
     if experiment.phases:
         cells, variants = phases.cells(experiment, cells), phases.variants(experiment, variants[0])
@@ -109,6 +111,20 @@ def resolve(
         expected_ns=0,
     )
     return estimated(plan)
+
+
+def _check_cells(rungs: int, variants: int, repeats: int, paces: int) -> None:
+    """Raises :class:`UsageError` for more measurements than a run can have."""
+    count = rungs * variants * repeats * paces
+    if count > MOST_CELLS:
+        factors = (
+            counted(rungs, "load level"), counted(variants, "variant"), counted(repeats, "repeat"),
+            counted(paces, "rate or phase"),
+        )  # fmt: skip
+        raise UsageError(
+            f"{count:,} measurements ({' x '.join(factors)}) are too many",
+            f"at most {MOST_CELLS:,}: fewer load levels, variants or repeats, or several runs",
+        )
 
 
 def without(plan: Plan, refused: Mapping[str, str]) -> Plan:
@@ -342,7 +358,7 @@ def until_share(experiment: Experiment) -> float | None:
     """``until`` as a share: ``2%`` -> 0.02. Raises :class:`UsageError`."""
     if experiment.until is None:
         return None
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", experiment.until)
+    match = re.fullmatch(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*", experiment.until)
     share = float(match[1]) / 100 if match else 0.0
     if not 0 < share < 1:
         raise UsageError(f"--until {experiment.until}: not a share", "write 2%: half-width of every interval")

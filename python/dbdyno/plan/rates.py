@@ -40,7 +40,10 @@ def parse_rate(text: str, option: str = "--rate") -> float:
 def parse_rates(text: str) -> tuple[float, ...]:
     """Rates, ascending and without repeats; ``FROM`` and ``TO`` are always among them. Raises
     :class:`UsageError`."""
-    rates = sorted({r for part in text.split(",") for r in _part(part.strip(), text)})
+    parts = text.split(",")
+    if len(parts) > MAX_RATES:
+        raise UsageError(f"--rates: a list of {len(parts):,} entries is too long", f"at most {MAX_RATES:,}")
+    rates = sorted({r for part in parts for r in _part(part.strip(), text)})
     if len(rates) > MAX_RATES:
         raise UsageError(f"--rates {text}: {len(rates)} rates are too many", f"at most {MAX_RATES}")
     return tuple(rates)
@@ -63,6 +66,8 @@ def _part(part: str, whole: str) -> list[float]:
     found = [low]
     while found[-1] < high and len(found) <= MAX_RATES:
         found.append(min(high, found[-1] * step if by_factor else found[-1] + step))
+    if found[-1] < high:
+        raise UsageError(f"--rates {whole}: {part!r} is more than {MAX_RATES:,} rates", "give a larger step")
     return [float(f"{r:.4g}") if r not in (low, high) else r for r in found]
 
 
@@ -170,7 +175,7 @@ def pacing_of(experiment: Experiment, rate: float | None) -> Pacing | None:
     if rate is None:
         return None
     limit = experiment.latency_limit
-    if limit is not None and limit.isdigit():
+    if limit is not None and limit.isdecimal():
         limit += "ms"  # as in pgbench
     limit_ns = None if limit is None else parse_duration_ns(limit, "--latency-limit")
     if limit_ns == 0:
@@ -204,7 +209,7 @@ def think_of(experiment: Experiment, spec: VariantSpec) -> tuple[int, Think | No
 
 def parse_think(text: str) -> tuple[int, Think | None]:
     """``10ms`` | ``exponential 10ms`` | ``uniform 5ms 15ms``. Raises :class:`UsageError`."""
-    kind, *said = text.split()
+    kind, *said = text.split() or [""]
     if kind not in ("constant", "exponential", "uniform"):
         return parse_duration_ns(text, "--think"), None
     times = [parse_duration_ns(t, "--think") for t in said]

@@ -9,7 +9,6 @@ import ast
 import inspect
 import re
 import textwrap
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, get_args
@@ -17,10 +16,21 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from dbdyno.model.errors import RecipeError, UsageError, did_you_mean
+from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan import Experiment, Parameter, Strict, Workload
+from dbdyno.model.visible import shortened
 from dbdyno.plan import phases
-from dbdyno.plan.recipe_lines import Fault, Path, key_lines, line_of, recipe_error, syntax_error
+from dbdyno.plan.recipe_lines import (
+    MOST_FAULTS,
+    MOST_TOML_BYTES,
+    Fault,
+    Path,
+    key_lines,
+    line_of,
+    read_toml,
+    recipe_error,
+    syntax_error,
+)
 
 
 def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
@@ -30,12 +40,10 @@ def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
     """
     where = file or f"recipe {name}"
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as e:
+        data = read_toml(text)
+    except ValueError as e:
         line, words = syntax_error(text, e)
         raise recipe_error(where, [Fault(line, _toml_words(words), _toml_cure(words))]) from e
-    except RecursionError:
-        raise RecipeError(f"{where}: nested too deep", "a recipe needs at most four levels") from None
     lines = key_lines(text)
     _check_variants(where, data.get("variants", {}), lines)
     try:
@@ -57,7 +65,8 @@ def refusal(error: ValidationError) -> tuple[str, str]:
 
 def refusals(error: ValidationError) -> list[tuple[tuple[int | str, ...], tuple[str, str]]]:
     """By place: what is wrong in an experiment, and the cure; once where several types were tried."""
-    return list({_known_place(e["loc"]): _refusal(e) for e in reversed(error.errors())}.items())[::-1]
+    some = error.errors()[: 2 * MOST_FAULTS]  # each looks for the nearest key
+    return list({_known_place(e["loc"]): _refusal(e) for e in reversed(some)}.items())[::-1]
 
 
 def _known_place(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -72,7 +81,13 @@ def _refusal(e: ErrorDetails) -> tuple[str, str]:
         known = _fields_at(Experiment, e["loc"][:-1])
         return f"unknown key {where}", did_you_mean(str(e["loc"][-1]), known)
     words = e["msg"][:1].lower() + e["msg"][1:]
-    return f"{where}: {words.replace('input should be', 'must be')}", f"it is {e['input']!r}"
+    return f"{where}: {words.replace('input should be', 'must be')}", f"it is {_short(e['input'])}"
+
+
+def _short(value: Any) -> str:
+    """A value as it is written, up to what a message has room for."""
+    text = f"{len(value):,} entries" if isinstance(value, list | dict | tuple) else repr(value)
+    return shortened(text, 200)
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
@@ -99,6 +114,8 @@ def _toml_words(words: str) -> str:
 
 
 def _toml_cure(words: str) -> str:
+    if words.startswith("it "):
+        return f"a recipe is at most {MOST_TOML_BYTES >> 20} MiB, and needs four levels"
     if "twice" in words or "overwrite" in words:
         return "each name may be given once: rename one of them"
     return "the format is TOML: key = value, texts in quotes"

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dbdyno.model.errors import RecipeError
 
 Path = tuple[str, ...]
-_PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
-_KEYS = rf"{_PART}(?:\s*\.\s*{_PART})*"
-_HEADER = re.compile(rf"\s*\[\[?\s*({_KEYS})\s*\]")
-_KEY = re.compile(rf"\s*({_KEYS})\s*=\s*(.*)")
-_INLINE = re.compile(rf"[{{,]\s*({_KEYS})\s*=")
+MOST_TOML_BYTES = 1 << 20
+"""Of a recipe, a job list or a configuration: people write them."""
+_DEEPEST = 20  # keys within keys: TOML's reader takes the square of their number
+# Possessive: what fails fails at once, however long the line.
+_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_KEYS = rf"{_PART}(?:\s*+\.\s*+{_PART})*+"
+_HEADER = re.compile(rf"\s*+\[\[?\s*+({_KEYS})\s*+\]")
+_KEY = re.compile(rf"\s*+({_KEYS})\s*+=\s*+(.*)")
+_INLINE = re.compile(rf"[{{,]\s*+({_KEYS})\s*+=")
+_DEEP = re.compile(rf"(?:^|[{{,\[])[ \t]*+{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_DEEPEST}}}", re.MULTILINE)
+MOST_FAULTS = 20
+"""Of a recipe that are listed."""
 _LONG = re.compile(r"\"\"\"|'''")
 
 
@@ -23,6 +31,19 @@ class Fault(NamedTuple):
     line: int
     message: str
     cure: str | None
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """The document. Raises :class:`ValueError` (TOMLDecodeError or another) where it is none, or none that a
+    person writes."""
+    if len(text) > MOST_TOML_BYTES:
+        raise ValueError(f"it has {len(text):,} characters; at most {MOST_TOML_BYTES:,} are read")
+    if _DEEP.search(text):
+        raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def key_lines(text: str) -> dict[Path, int]:
@@ -46,8 +67,8 @@ def key_lines(text: str) -> dict[Path, int]:
             for end_of in range(len(table) + 1, len(path) + 1):  # a dotted key makes the tables above it
                 found.setdefault(path[:end_of], number)
             if key[2].startswith("{"):
-                inner = {(*path, *_path(m[1])): number for m in _INLINE.finditer(key[2])}
-                found = inner | found
+                for m in _INLINE.finditer(key[2]):
+                    found.setdefault((*path, *_path(m[1])), number)
             quotes = _LONG.findall(key[2])
             end = quotes[0] if len(quotes) == 1 else None
     return found
@@ -61,6 +82,8 @@ def line_of(lines: Mapping[Path, int], path: Sequence[int | str]) -> int:
 
 def syntax_error(text: str, error: Exception) -> tuple[int, str]:
     """Line and words of a TOMLDecodeError; what ends too early ends on the last line."""
+    if not isinstance(error, tomllib.TOMLDecodeError):  # it concerns the whole
+        return 1, str(error)
     place = re.search(r" ?\((?:at line (\d+), column \d+|at end of document)\)", str(error))
     line = int(place[1]) if place and place[1] else text.count("\n") + 1
     return line, str(error).replace(place[0] if place else "", "")
@@ -71,7 +94,11 @@ def recipe_error(name: str, faults: Iterable[Fault]) -> RecipeError:
     found = sorted(set(faults))
     if len(found) == 1:
         return RecipeError(f"{_place(name, found[0].line)}: {found[0].message}", found[0].cure)
-    listed = [f"{_place(name, f.line)}: {f.message}" + (f"; {f.cure}" if f.cure else "") for f in found]
+    listed = [
+        f"{_place(name, f.line)}: {f.message}" + (f"; {f.cure}" if f.cure else "")
+        for f in found[:MOST_FAULTS]
+    ]
+    listed += [f"and {len(found) - MOST_FAULTS} more"] if len(found) > MOST_FAULTS else []
     return RecipeError(f"{name}: {len(found)} errors", "\n  ".join(listed))
 
 

@@ -172,6 +172,7 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d*)?|\.\d+)(?:\s*(?P<unit>%|(?:ns|us|ms|min|s|h|d)\b)|(?![\w%]))|(?P<op>>=|<=|<>|!=|==|[<>=])"
     r"|(?P<paren>[(),])|(?P<word>[A-Za-z_][A-Za-z_0-9-]*))"
 )
+_LONGEST, _DEEPEST = 10_000, 20
 _EXAMPLE = (
     "for example: sessions in (10,20,30); cpu_wait > 30% for 3s; wait(CLASS/EVENT) >= 0.5 or active > 8"
 )
@@ -186,7 +187,11 @@ class _Token(NamedTuple):
 
 class _Parser:
     def __init__(self, text: str, where: str) -> None:
-        self._text, self._where, self._at = text, where, 0
+        self._text, self._where, self._at, self._depth = text, where, 0, 0
+        if len(text) > _LONGEST:
+            raise UsageError(
+                f"{where}: a condition of {len(text):,} characters is too long", f"at most {_LONGEST:,}"
+            )
         self._token = self._next()
 
     def condition(self) -> Condition:
@@ -209,13 +214,18 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Several(tuple(parts), every)
 
     def _one(self) -> Node:
+        if self._depth > _DEEPEST:
+            self._fail(f"more than {_DEEPEST} levels of not and parentheses", "make several triggers of it")
+        self._depth += 1
         if self._word("not"):
-            return self._one().negated()
-        if self._taken("paren", "("):
+            node = self._one().negated()
+        elif self._taken("paren", "("):
             node = self._any()
             self._expect(")", "a closing parenthesis is missing")
-            return node
-        return self._comparison()
+        else:
+            node = self._comparison()
+        self._depth -= 1
+        return node
 
     def _comparison(self) -> Compare:
         figure = self._figure()

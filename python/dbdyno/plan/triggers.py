@@ -36,7 +36,7 @@ SHORTEST_NS, LONGEST_NS = NS_PER_S, 600 * NS_PER_S
 COMMAND_NS = 60 * NS_PER_S
 """A command of ``exec`` that names no time is ended after so long."""
 _EXAMPLES = "profile 10s, off-cpu 10s, trace 10s, snapshot, memory, exec COMMAND"
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(k|M|G)i?B?\s*\Z", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d{1,9}(?:\.\d+)?)\s*(k|M|G)i?B?\s*\Z", re.IGNORECASE)
 _FACTORS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 

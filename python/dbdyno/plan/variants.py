@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from types import MappingProxyType
 
 from dbdyno.model.errors import UsageError, did_you_mean
@@ -28,6 +27,7 @@ from dbdyno.plan.ladder import first_of
 from dbdyno.plan.rates import think_of
 from dbdyno.plan.recipe import typed
 
+_MOST_TEXT = 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=,-]{0,39}\Z")  # of a directory, too
 
 
@@ -54,16 +54,29 @@ def variants_of(
         raise UsageError(
             f"the baseline {experiment.baseline!r} is no variant", did_you_mean(experiment.baseline, specs)
         )
-    thinks = {v: think_of(experiment, s) for v, s in specs.items()}
-    for a, b in combinations(found, 2):
-        if _bare(a) == _bare(b) and thinks[a.name] == thinks[b.name]:
-            why = "any difference between them is chance (an A/A test)"
-            choices.append(Choice(name="equal variants", value=f"{a.name}, {b.name}", reason=why))
+    _check_texts(found)
+    equal: dict[str, list[str]] = {}
+    for v in found:
+        key = f"{think_of(experiment, specs[v.name])} {_bare(v).model_dump_json()}"
+        equal.setdefault(key, []).append(v.name)
+    for names in (names for names in equal.values() if len(names) > 1):
+        why = "any difference between them is chance (an A/A test)"
+        choices.append(Choice(name="equal variants", value=", ".join(names), reason=why))
     for v in found:
         if v.limits.cpus is not None and v.limits.cpus != _merged(specs[v.name], experiment).cpus:
             why = f"{_merged(specs[v.name], experiment).cpus} of those that may be used here"
             choices.append(Choice(name=f"CPUs of {v.name}", value=v.limits.cpus, reason=why))
     return found
+
+
+def _check_texts(variants: Sequence[Variant]) -> None:
+    """Raises :class:`UsageError` where the plan, which has the scripts of each variant, would be too long."""
+    size = sum(len(s.text) for v in variants for s in v.scripts)
+    if size > _MOST_TEXT:
+        raise UsageError(
+            f"the scripts of {len(variants)} variants are {size:,} characters; at most {_MOST_TEXT:,}",
+            "fewer variants, or shorter scripts",
+        )
 
 
 def texts(settings: Mapping[str, Value]) -> dict[str, str]:

@@ -28,7 +28,7 @@ _MAGIC = {
     b"PK\x03\x04": "an Excel workbook or a ZIP archive", b"\xd0\xcf\x11\xe0": "an Excel workbook",
     b"\x1f\x8b": "compressed (gzip)", b"PAR1": "a Parquet file", b"%PDF": "a PDF",
 }  # fmt: skip
-_RULE = re.compile(r"[-+|:=\s]*[-=]{2}[-+|:=\s]*\Z")  # ----+---- under a header
+_RULE = re.compile(r"(?=[-+|:=\s]++\Z).*?[-=]{2}", re.DOTALL)  # ----+---- under a header
 _FOOT = re.compile(r"\(\d+ rows?\)\Z")
 
 

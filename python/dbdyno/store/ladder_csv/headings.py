@@ -71,6 +71,7 @@ _FAILED = frozenset(
     for word in ("error", "err", "failure", "failed", "retry", "retrie", "abort", "rollback", "deadlock")
     for s in ("", "s")
 )
+_LONGEST = 200  # characters of a heading
 _BYTES = re.compile(r"[kmgt]?i?(b|bit|bits|byte|bytes)\Z")
 _AVERAGE = frozenset({"mean", "avg", "average"})
 _RESPONSE = frozenset({"response", "latency", "lat", "rt", "resp", "responsetime", "r", "residence"})
@@ -211,7 +212,7 @@ def _folded(text: str) -> str:
 
 def _words(heading: str) -> tuple[list[str], str]:
     """``avgLatency (ms)`` -> ["avg", "latency"], "ms"."""
-    text = _folded(heading.strip())
+    text = _folded(heading.strip()[:_LONGEST])
     match = re.search(r"[(\[{]\s*([^)\]}]*?)\s*[)\]}]\s*\Z", text)
     bracket = match[1] if match else ""
     base = text[: match.start()] if match else text
