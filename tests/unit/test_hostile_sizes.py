@@ -127,7 +127,7 @@ def test_a_thousand_equal_variants_are_one_line_of_the_plan() -> None:
         ("seed = 99999999999999999999", "less than or equal to 9223372036854775807"),
         ("[limits]\nquota = inf", "finite"),
         ("[limits]\nquota = nan", "finite"),
-        ("[limits]\nquota = 1e30", "less than or equal to 10000"),
+        ("[limits]\nquota = 1e30", "less than or equal to 1000000"),
         ("[limits]\npool = 1000000000", "less than or equal to 10000"),
         ("[driver]\nmax_tries = 99999999999", "less than or equal to 2147483647"),
         (
@@ -181,6 +181,14 @@ def test_what_is_no_duration(text: str) -> None:
     for parse in (parse_duration_ns, parse_think):
         with pytest.raises(UsageError):
             parse(text)  # type: ignore[operator]
+
+
+def test_phases_that_last_ten_thousand_years() -> None:
+    phase = {"duration": "36500d", "rate": 1}
+    phases = [{"name": f"p{n}", **phase} for n in range(100)]
+    experiment = Experiment.model_validate({"workload": "lio", "phases": phases})
+    with pytest.raises(UsageError, match="all phases together"):
+        resolve(experiment, workloads()["lio"], 4.0, "test")
 
 
 def test_sizes_and_lists_of_cpus() -> None:
@@ -237,6 +245,11 @@ def test_configurations(tmp_path: Path, content: str, monkeypatch: pytest.Monkey
         "run -b simple -c ²",
         "run lio --think  ",
         f"hot last --against {DIGITS}",
+        "show last --sessions 99999999999999999999",
+        "show last --window 99999999999999999999",
+        "observe --only-pid 99999999999999999999",
+        "label last --note \udcff",
+        "run --command echo\udcff",
     ],
 )
 def test_options(tmp_path: Path, words: str, monkeypatch: pytest.MonkeyPatch) -> None:

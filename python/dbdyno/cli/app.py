@@ -187,6 +187,10 @@ def _unforeseen(e: Exception) -> int:
     """Exit code. A place that may not be written is the user's to choose; the rest is a defect."""
     if isinstance(e, OSError) and e.errno in (errno.EACCES, errno.EROFS) and e.filename is not None:
         return _said(f"cannot use {e.filename}: {e.strerror}", _PLACES_CURE, UsageError.exit_code)
+    if isinstance(e, OSError) and e.errno == errno.ENAMETOOLONG:
+        return _said(
+            f"{e.strerror}: {shortened(str(e.filename), 100)}", "give a shorter name", UsageError.exit_code
+        )
     import traceback
 
     sys.stderr.write(shortened(traceback.format_exc(), 20_000, 200) + "\n")

@@ -14,7 +14,7 @@ import click
 from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.completion import RUNS_OR_FILES
-from dbdyno.cli.options import json_option, open_store, print_json, store_option
+from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
 from dbdyno.model.errors import UsageError
 from dbdyno.store.samples import Numbers, read_pair, read_sample
@@ -124,7 +124,7 @@ class Share(click.ParamType[float]):
 @click.option("--baseline", metavar="NAME", help="Variant to compare with.")
 @click.option("--margin", type=Share(), default="2%", show_default=True, help="Equivalence margin.")
 @click.option("--metric", metavar="NAME", help="Compare this metric only: calls_per_s, response_p95_ns, ...")
-@click.option("--sessions", type=int, metavar="N", help="Only at N sessions.")
+@click.option("--sessions", type=NUMBER, metavar="N", help="Only at N sessions.")
 @click.option(
     "--across-sizes",
     is_flag=True,

@@ -39,7 +39,7 @@ def _against(
     from dbdyno.conclude.cpu_profile import between
 
     pick = present.pick_at(results, sessions)
-    if against.isdecimal():
+    if against.isdecimal() and len(against) < 10:
         other, base = results, present.pick_at(results, int(against))
         names = (base.label, pick.label)
     else:

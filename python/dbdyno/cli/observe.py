@@ -13,6 +13,7 @@ from dbdyno.cli import screen
 from dbdyno.cli.cluster_options import server_cluster_options
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.options import (
+    NUMBER,
     checked_output,
     engine_option,
     json_option,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     "--only-application", "application", metavar="NAME", help="Only sessions with this application_name."
 )
 @click.option(
-    "--only-pid", "pids", metavar="PID", type=int, multiple=True, help="Only this process; repeatable."
+    "--only-pid", "pids", metavar="PID", type=NUMBER, multiple=True, help="Only this process; repeatable."
 )
 @click.option(
     "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"

@@ -16,7 +16,7 @@ from dbdyno.engines import DEFAULT, secret_in
 from dbdyno.model.data_source import MOST_HZ
 from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.visible import one_line
+from dbdyno.model.visible import one_line, visible
 
 if TYPE_CHECKING:
     from dbdyno.store import RunStore
@@ -127,6 +127,19 @@ def bin_dir_option(f: _F) -> _F:
     )(f)
 
 
+class _Number(click.types.IntParamType):
+    """Of sessions, a process, a window or a capture, as tables hold it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not 0 <= found < 2**31:
+            self.fail(f"{found} is not from 0 to {2**31 - 1}", param, ctx)
+        return found
+
+
+NUMBER = _Number()
+
+
 class _Sampling(click.ParamType[float | str]):
     """``99`` samples a second, or ``30s`` of them."""
 
@@ -233,7 +246,9 @@ def labels_of(given: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(
             f"--name {name!r} could be taken for something else", "not last, no ~, no id of a run"
         )
-    if len(found.get("note", "")) > _LONGEST_NOTE:
+    if (note := found.get("note", "")) != visible(note):
+        raise UsageError("the note has characters that a terminal would obey, or not show", "write it anew")
+    if len(note) > _LONGEST_NOTE:
         raise UsageError("the note is too long", f"at most {_LONGEST_NOTE:,} characters")
     return found | ({"tags": tags} if tags else {})
 

@@ -11,7 +11,7 @@ import click
 
 from dbdyno import conduct, present
 from dbdyno.cli import completion, screen
-from dbdyno.cli.options import json_option, open_store, print_json, run_argument, store_option
+from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.outputs import show_outputs
 from dbdyno.model.errors import UsageError
 
@@ -26,12 +26,12 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def capture_option(f: _F) -> _F:
-    return click.option("--capture", type=int, metavar="N", help="What action N of a trigger captured.")(f)
+    return click.option("--capture", type=NUMBER, metavar="N", help="What action N of a trigger captured.")(f)
 
 
 def measurement_options(f: _F) -> _F:
-    f = click.option("--window", type=int, metavar="N", help="Window N of an observation.")(f)
-    f = click.option("--sessions", type=int, metavar="N", help="At N sessions.")(f)
+    f = click.option("--window", type=NUMBER, metavar="N", help="Window N of an observation.")(f)
+    f = click.option("--sessions", type=NUMBER, metavar="N", help="At N sessions.")(f)
     return click.option("--measurement", metavar="ID", help="One measurement, by its id.")(f)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from dbdyno import engines, limits, observe
 from dbdyno.conduct import job_specs, script_texts
@@ -193,9 +194,15 @@ def _check_engine(engine: str, workload: str | None, *, runs_jobs: bool) -> None
 def _validated(data: dict[str, Any]) -> Experiment:
     """Raises :class:`UsageError` for what an option says wrongly."""
     try:
-        return Experiment.model_validate(data)
+        found = Experiment.model_validate(data)
     except ValidationError as e:
         raise UsageError(*refusal(e)) from e
+    try:
+        found.model_dump_json()
+    except PydanticSerializationError as e:
+        cure = "a plan is stored as UTF-8: rename the file, or convert the text"
+        raise UsageError("a name or text of the experiment is not UTF-8", cure) from e
+    return found
 
 
 _MOST_TRIED = 100  # keys, with a plan for each

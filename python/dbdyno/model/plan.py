@@ -46,7 +46,7 @@ class LimitSpec(Strict):
     """CPUs the server may use: 0-5,8 or first:2; by a cpuset control group, else by affinity."""
     mems: str | None = None
     """NUMA nodes its memory comes from: 0 or 0-1 (cpuset.mems)."""
-    quota: float | None = Field(default=None, gt=0, le=10_000)
+    quota: float | None = Field(default=None, gt=0, le=1_000_000)
     """So many CPUs' time: CFS bandwidth control (cpu.cfs_quota_us, cpu.max)."""
     period: str | None = None
     """Period of the quota, 1ms to 1s; the kernel's own is 100ms."""

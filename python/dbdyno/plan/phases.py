@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dbdyno.model.errors import UsageError
 from dbdyno.model.phases import PhaseSpec
 from dbdyno.model.plan import Cell, Experiment, Goal, Variant
-from dbdyno.model.units import format_ns, parse_duration_ns
+from dbdyno.model.units import FACTORS_NS, LONGEST_DAYS, format_ns, parse_duration_ns
 from dbdyno.plan.adaptive_search import parse_goal
 from dbdyno.plan.observing import MIN_MEASURE_NS
 from dbdyno.plan.rates import parse_rate, renumbered
@@ -86,6 +86,8 @@ def check(experiment: Experiment) -> None:
     """Raises :class:`UsageError` for phases that cannot be, and for what does not go with them."""
     for fault in faults(experiment.phases):
         raise UsageError(fault.message, fault.cure)
+    if sum(parse_duration_ns(p.duration) for p in experiment.phases) > LONGEST_DAYS * FACTORS_NS["d"]:
+        raise UsageError(f"all phases together: longer than {LONGEST_DAYS} days", "write shorter times")
     for key, cure in (
         ("rate", "each phase says its own rate"),
         ("rates", "each phase says its own rate"),
