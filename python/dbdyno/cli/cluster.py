@@ -54,7 +54,7 @@ def status(context: click.Context, address: str, engine: str | None, dsn: str | 
         screen.say(shown.headline(found))
         for line in screen.aligned(shown.HEADS, shown.rows(found), shown.RIGHT, screen.width()):
             screen.say(line)
-        if (remark := shown.remark(found)) is not None:
+        for remark in shown.remarks(found):
             screen.say(remark)
     if any(n.problem for n in found.nodes):
         context.exit(_UNUSABLE)

@@ -119,7 +119,7 @@ def _in_words(key: str, value: Any) -> str:
 
 
 _OF_SYSTEM, _OF_SERVER = ("group", "affinity"), ("settings", "pooler", "login trace")
-_OF_ENGINES = ("commands",)
+_OF_ENGINES, _OF_CLUSTERS = ("commands",), ("cluster",)
 
 
 @click.command()
@@ -135,9 +135,10 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
     """Restore what killed runs changed; drop dbdyno's schema.
 
     A run restores everything when it ends, also after an error or Ctrl-C. A run that was killed leaves a
-    journal. clean ends the commands in it, restores control groups and affinities, and the settings, poolers
-    and login traces of the named server. Then it removes dbdyno's schema and its contents and a login trace
-    that nobody watches over from the database, and nothing else.
+    journal. clean ends the commands and the clusters on this machine (--cluster local:N) in it, restores
+    control groups and affinities, and the settings, poolers and login traces of the named server. Then it
+    removes dbdyno's schema and its contents and a login trace that nobody watches over from the database,
+    and nothing else.
     Runs in progress are not affected.
 
     With --cluster, actors are ended that no run is heard of any more, and nothing else. They also end by
@@ -158,6 +159,7 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
 
     work = _Work(store.left_over())
     work.put_back(_OF_ENGINES, put_back)  # first: a group with processes cannot be removed
+    work.put_back(_OF_CLUSTERS, conduct.end_own_cluster)
     work.put_back(_OF_SYSTEM, limits.undo)
     try:
         with open_server(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:

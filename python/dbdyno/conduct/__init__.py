@@ -7,6 +7,7 @@ from dbdyno.lazy import lazy
 if TYPE_CHECKING:
     from dbdyno.conduct.captures import capture_of
     from dbdyno.conduct.cluster import clean as clean_cluster
+    from dbdyno.conduct.cluster import end_own_cluster
     from dbdyno.conduct.cluster import status as cluster_status
     from dbdyno.conduct.crew import Crew, crew_of
     from dbdyno.conduct.derive import derive
@@ -83,6 +84,7 @@ lazy(
         "compared_intervals": "dbdyno.conduct.intervals:compared",
         "capture_of": "dbdyno.conduct.captures",
         "clean_cluster": "dbdyno.conduct.cluster:clean",
+        "end_own_cluster": "dbdyno.conduct.cluster",
         "cluster_status": "dbdyno.conduct.cluster:status",
         "cluster_of": "dbdyno.conduct.request",
         "Crew": "dbdyno.conduct.crew",

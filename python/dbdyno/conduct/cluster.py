@@ -7,16 +7,21 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dbdyno.engines import network_address
 from dbdyno.model.cluster import ClusterSpec, ClusterStatus, NodeStatus
 from dbdyno.model.errors import DbdynoError, HostLost, UsageError
+from dbdyno.model.journal import Undo
 from dbdyno.remote import Agent, HostClock
+from dbdyno.remote.cluster import folder
+from dbdyno.remote.cluster.address import is_own
 from dbdyno.remote.cluster.connect import Cluster, Node
 from dbdyno.remote.machine import RemoteMachine
+from dbdyno.store.journal import FileJournal
 
 _REACH_TIMES, _REACH_S = 5, 3.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost", "")
@@ -27,7 +32,7 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Host:
-    """A node with an agent on it. ``name``: its host name; its address where several nodes have that."""
+    """A node with an agent on it. ``name``: as :attr:`Hosts.names` has it."""
 
     node: Node
     name: str
@@ -41,8 +46,8 @@ class Hosts:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        names = [n.hostname for n in cluster.nodes]
-        self.names = {n.id: n.hostname if names.count(n.hostname) == 1 else n.address for n in cluster.nodes}
+        self.names = {n.id: _name(n, cluster.nodes) for n in cluster.nodes}
+        """By id: host name; where several nodes have that, address, then name in Ray."""
         found = cluster.open(cluster.nodes)
         self.facts: dict[str, Mapping[str, Any]] = {n: f["ok"] for n, f in found.items() if "ok" in f}
         self.problems: dict[str, str] = {n: f["error"] for n, f in found.items() if "error" in f}
@@ -81,11 +86,11 @@ class Hosts:
         return facts
 
     def named(self, name: str) -> Node:
-        """By address, host name or the beginning of its id. Raises :class:`UsageError`."""
+        """By address, host name, name in Ray, or id. Raises :class:`UsageError`."""
         nodes = self.nodes
-        found = [n for n in nodes if name in (n.address, n.hostname) or n.id == name]
+        found = [n for n in nodes if name in (n.address, n.hostname, n.name, n.id)]
         if len(found) != 1:
-            known = ", ".join(n.address for n in nodes)
+            known = ", ".join(self.names[n.id] for n in nodes)
             how = "no node" if not found else f"{len(found)} nodes"
             raise UsageError(f"the cluster has {how} named {name!r}", f"nodes: {known}")
         return found[0]
@@ -118,6 +123,15 @@ class Hosts:
         return list(able[:wanted])
 
 
+def _name(node: Node, nodes: Sequence[Node]) -> str:
+    """Returns the first of its names that no other node has."""
+    kinds = ((n.hostname for n in nodes), (n.address for n in nodes), (n.name for n in nodes))
+    own = (node.hostname, node.address, node.name)
+    return next(
+        (name for name, all_ in zip(own, kinds, strict=True) if [*all_].count(name) == 1), node.id[:12]
+    )
+
+
 def _numeric(host: str) -> list[str]:
     """Its addresses, without those that every host has."""
     with suppress(OSError):
@@ -129,23 +143,47 @@ def _numeric(host: str) -> list[str]:
 @contextmanager
 def hosts_of(address: str) -> Iterator[Hosts]:
     """The cluster at ``address``; its actors, and a cluster of our own, are ended at the end."""
-    cluster = Cluster(address, f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
-    try:
+    run = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    with _folder(address) as place, closing(Cluster(address, run, place)) as cluster:
         yield Hosts(cluster)
-    finally:
-        cluster.close()
+
+
+@contextmanager
+def _folder(address: str) -> Iterator[Path | None]:
+    """Where a cluster of dbdyno's own has its files, until all of it is ended. The journal knows of it."""
+    if not is_own(address):
+        yield None
+        return
+    place = folder.choose()
+    key = f"cluster {place}"
+    with closing(FileJournal("cluster")) as journal:
+        what = f"a cluster on this machine with its folder {place}"
+        journal.note(Undo(kind="cluster", key=key, what=what, data={"place": str(place)}))
+        try:
+            yield place
+        finally:
+            folder.remove(place)
+            journal.forget(key)
+
+
+def end_own_cluster(undo: Undo) -> str:
+    """Ends what a killed run left of a cluster of dbdyno's own; what was done, in words. Raises
+    :class:`StoreError`."""
+    place = Path(undo.data["place"])
+    return (
+        f"ended the cluster in {place}"
+        if folder.remove(place)
+        else f"the cluster in {place} was gone already"
+    )
 
 
 def clean(address: str) -> list[str]:
     """Ends what killed runs have left on a cluster: lines in words."""
-    cluster = Cluster(address, "clean")
-    try:
+    with _folder(address) as place, closing(Cluster(address, "clean", place)) as cluster:
         return [
             f"ended actor {name}" if ended else f"actor {name} is of a run under way: left alone"
             for name, ended in cluster.clean().items()
         ]
-    finally:
-        cluster.close()
 
 
 # Status.
@@ -162,7 +200,14 @@ def status(engine: str, address: str, dsn: str | None) -> ClusterStatus:
         reached = cluster.ask(hosts.nodes, "reach", *asked) if asked else {}
         found = [_node(hosts, n, owners, free.get(n.id), reached.get(n.id)) for n in cluster.nodes]
         where = None if server is None else f"{server[0]}:{server[1]}"
-        return ClusterStatus(address=cluster.address, ray=cluster.ray, server=where, nodes=tuple(found))
+        return ClusterStatus(
+            address=cluster.address,
+            ray=cluster.ray,
+            authenticated=cluster.authenticated,
+            warning=cluster.warning,
+            server=where,
+            nodes=tuple(found),
+        )
 
 
 def _free_cpus(hosts: Hosts) -> Mapping[str, float]:
@@ -178,6 +223,7 @@ def _node(
     own = node in owners
     known: dict[str, Any] = {
         "address": node.address,
+        "name": hosts.names[node.id],
         "hostname": node.hostname,
         "roles": tuple(dict.fromkeys([*node.roles, *(["server"] if own else [])])),
         "head": node.head,

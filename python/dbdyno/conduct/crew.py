@@ -93,6 +93,11 @@ class Crew:
         others += f". {niced}" if niced else ""
         return f"{counted(len(names), 'driver')} on the cluster: {shown}{others}"
 
+    @property
+    def warning(self) -> str | None:
+        """What is to be borne in mind about the cluster."""
+        return self._hosts.cluster.warning
+
 
 def lost_by(crew: Crew | None, listing: Listing | None) -> Callable[[HostLost], str]:
     """``Beside.lost``; sessions that such a driver left at the server are ended."""

@@ -94,7 +94,8 @@ def run(
             listener.opened(environment)
             if crew is not None:
                 crew.check_clocks(min((c.measure_ns for c in plan.cells), default=0))
-                listener.noted(crew.words())
+                for line in filter(None, (crew.words(), crew.warning)):
+                    listener.noted(line)
             derived = beside.enter_context(deriving(record, server))
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
                 plan = stage.check(all_variants=all_variants)

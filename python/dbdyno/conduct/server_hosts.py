@@ -58,6 +58,8 @@ def server_machines(
             return
         addresses = [None if dsn is None else network_address(engine, dsn) for dsn in dsns]
         found = stack.enter_context(hosts_of(hosts.cluster))
+        if (warning := found.cluster.warning) is not None:
+            say(warning)
         taken: list[Node] = []
         made: list[Machine] = []
         for number, address in enumerate(addresses):

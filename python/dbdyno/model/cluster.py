@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,6 +56,7 @@ class NodeStatus(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     address: str
+    name: str  # which no other node has: host name, address, or name in Ray
     hostname: str
     roles: tuple[str, ...]  # driver, server
     head: bool
@@ -79,8 +81,33 @@ class ClusterStatus(BaseModel):
 
     address: str
     ray: str
+    authenticated: bool | None  # whether it asks everybody for a token; None: not known
+    warning: str | None  # what is wrong with that, and the cure
     server: str | None  # host:port that nodes were asked to reach
     nodes: tuple[NodeStatus, ...]
+
+
+TOKENS_SINCE = "2.52"
+"""Version of Ray that began to ask for tokens (docs.ray.io, "Ray token authentication")."""
+
+
+def has_tokens(ray: str) -> bool:
+    """Returns whether that version can ask for tokens."""
+    numbers = [int(part) for part in re.findall(r"\d+", ray)[:2]]
+    return numbers >= [int(part) for part in TOKENS_SINCE.split(".")]
+
+
+def open_to_all(address: str, ray: str, authenticated: bool | None) -> str | None:
+    """Returns what it means that a cluster asks nobody for a token, with the cure; None: it asks."""
+    if authenticated:
+        return None
+    asks = "asks for no token" if authenticated is False else "does not say whether it asks for a token"
+    cure = "" if has_tokens(ray) else f"install Ray {TOKENS_SINCE} or newer on all nodes and here, then "
+    return (
+        f"the cluster at {address} {asks}: whoever reaches its ports can run programs on its nodes and read "
+        f"what passes through them, passwords too. {cure}set RAY_AUTH_MODE=token with a token on all nodes "
+        "and here (docs/cluster.md, Security)"
+    )
 
 
 def yielding(niceness: Sequence[tuple[str, int]]) -> str | None:

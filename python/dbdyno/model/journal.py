@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Kind = Literal["group", "affinity", "settings", "pooler", "login trace", "commands"]
+Kind = Literal["group", "affinity", "settings", "pooler", "login trace", "commands", "cluster"]
 
 
 class Undo(BaseModel):

@@ -33,20 +33,22 @@ def headline(status: ClusterStatus) -> str:
     return f"Ray {status.ray} at {status.address}: {counted(len(status.nodes), 'node')}{usable}"
 
 
-def remark(status: ClusterStatus) -> str | None:
+def remarks(status: ClusterStatus) -> list[str]:
     """Below the lines."""
-    return yielding([(n.hostname, n.nice) for n in status.nodes if n.nice is not None])
+    niced = yielding([(n.name, n.nice) for n in status.nodes if n.nice is not None])
+    return [remark for remark in (niced, status.warning) if remark is not None]
 
 
 def rows(status: ClusterStatus) -> list[Sequence[str]]:
     """A row for each node, of texts, as :data:`HEADS`."""
-    return [_row(n) for n in status.nodes]
+    addresses = [n.address for n in status.nodes]
+    return [_row(n, n.address if addresses.count(n.address) == 1 else n.name) for n in status.nodes]
 
 
-def _row(n: NodeStatus) -> Sequence[str]:
+def _row(n: NodeStatus, name: str) -> Sequence[str]:
     free = "?" if n.free_cpus is None else f"{n.free_cpus:g}"
     return (
-        n.address,
+        name,
         n.hostname + (" (head)" if n.head else ""),
         ", ".join(n.roles),
         f"{free} of {n.cpus:g}",

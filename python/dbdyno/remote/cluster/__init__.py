@@ -1,6 +1,6 @@
 """Agents on the nodes of a Ray cluster: actors that start them, and a child process in which Ray lives.
 
-Only :mod:`gateway` and :mod:`own` import Ray, and only that child process imports them.
+Only :mod:`gateway` and :mod:`own` import Ray, :mod:`access` gRPC; only that child process imports them.
 """
 
 from typing import TYPE_CHECKING
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
-    from dbdyno.remote.cluster.connect import Cluster, Node, SocketChannel, check_address
+    from dbdyno.remote.cluster.address import check_address
+    from dbdyno.remote.cluster.connect import Cluster, Node, SocketChannel
 
 lazy(
     __name__,
@@ -16,6 +17,6 @@ lazy(
         "Cluster": "dbdyno.remote.cluster.connect",
         "Node": "dbdyno.remote.cluster.connect",
         "SocketChannel": "dbdyno.remote.cluster.connect",
-        "check_address": "dbdyno.remote.cluster.connect",
+        "check_address": "dbdyno.remote.cluster.address",
     },
 )

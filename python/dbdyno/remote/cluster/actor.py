@@ -1,7 +1,8 @@
 """The actor on a node: starts the agent as its child and hands bytes to and fro, nothing else.
 
 The class travels by value and uses the standard library alone: a node needs Ray and Python, not dbdyno.
-The program comes as bytes, is checked by its hash, and leaves no file behind.
+The program comes as bytes, is checked by its hash, and leaves no file behind. All that its methods return is
+bytes: Ray would hand over anything else, and each exception, as a pickle, of which the gateway reads few.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import platform
 import select
@@ -48,13 +50,20 @@ def _niceness() -> int:
 
 
 class AgentProcess:
-    """Its methods are called by the gateway: ``write`` and ``read`` at the same time, each in turn."""
+    """The gateway calls ``answer`` and ``read``, also at the same time."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the actor
         self._heard_s = time.monotonic()
         threading.Thread(target=self._end_when_silent, daemon=True).start()
+
+    def answer(self, method: str, *arguments: Any) -> bytes:
+        """Calls a method; its value behind ``ok``, or words of its error behind ``error``, as JSON."""
+        try:
+            return json.dumps({"ok": getattr(self, method)(*arguments)}).encode()
+        except Exception as e:
+            return json.dumps({"error": str(e) or type(e).__name__}).encode()
 
     def facts(self) -> dict[str, Any]:
         """Of this node."""
@@ -97,7 +106,13 @@ class AgentProcess:
     def read(self) -> bytes | None:
         """What the agent has written; None: nothing for 2 s; empty: it has ended."""
         self._heard_s = time.monotonic()
-        out, size = self._pipes()[1], 0
+        try:
+            return self._read(self._pipes()[1])
+        except (OSError, ValueError):  # it was ended meanwhile
+            return b""
+
+    def _read(self, out: int) -> bytes | None:
+        size = 0
         parts: list[bytes] = []
         wait_s = READ_S
         while size < MOST_BYTES and select.select([out], [], [], wait_s)[0]:

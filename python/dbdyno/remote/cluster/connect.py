@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,18 +11,22 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from dbdyno.model.errors import DbdynoError, HostLost, NotAvailable, Unreachable, UsageError
-from dbdyno.remote.cluster import wire
+from dbdyno.model.cluster import TOKENS_SINCE, has_tokens, open_to_all
+from dbdyno.model.errors import AuthenticationFailed, DbdynoError, HostLost, NotAvailable, Unreachable
+from dbdyno.remote.cluster import answers, folder, wire
+from dbdyno.remote.cluster.address import CURE, check_address, check_reached, resolved
+from dbdyno.remote.cluster.environment import gateway_environment
 from dbdyno.remote.program import program
 
 EXTRA = "pip install 'dbdyno[cluster]'"
 _CONNECT_S = 150.0
 _ANSWER_S = 120.0
 _END_S = 15.0
-_REACH_S = 10.0
 _PIECE_BYTES = 1 << 20
 DRIVER, SERVER = "driver", "server"
 """Resources by which a cluster says what its nodes are for."""
@@ -40,15 +42,18 @@ class Node:
     cpus: float
     head: bool
     roles: tuple[str, ...]  # of driver and server
+    name: str = ""
+    """In Ray: its address, unless it was given another one."""
 
     @staticmethod
-    def of(said: Mapping[str, Any]) -> Node:
-        has = said["resources"]
+    def of(found: answers.FoundNode) -> Node:
+        has = found.resources
         return Node(
-            id=said["id"],
-            address=said["address"],
-            hostname=said["hostname"],
-            cpus=float(has.get("CPU", 0.0)),
+            id=found.id,
+            address=found.address,
+            hostname=found.hostname,
+            name=found.name,
+            cpus=has.get("CPU", 0.0),
             head="node:__internal_head__" in has,
             roles=tuple(r for r in (DRIVER, SERVER) if has.get(r, 0) > 0),
         )
@@ -75,21 +80,25 @@ class SocketChannel:
 class Cluster:
     """Connected by making it, left by :meth:`close`. ``run``: what its actors are named after.
 
-    Raises :class:`NotAvailable` without Ray, :class:`Unreachable` where no cluster answers.
+    ``place``: the folder of a cluster of dbdyno's own, of :func:`folder.choose`; it is made here, and for the
+    caller to remove. Raises :class:`NotAvailable` without Ray, :class:`Unreachable` where no cluster answers,
+    :class:`AuthenticationFailed` where it asks for a token that is not the one here.
     """
 
-    def __init__(self, address: str, run: str) -> None:
+    def __init__(self, address: str, run: str, place: Path | None = None) -> None:
         check_address(address)
         if find_spec("ray") is None:
             raise NotAvailable("a cluster needs Ray, which is not installed", EXTRA)
-        if not address.startswith("local:"):
-            _check_reached(address)
         self.address, self._run = address, run
+        at = resolved(address)
+        if place is None:
+            check_reached(at)
+        else:
+            _check_version()
+            folder.make(place)
         self._one_at_a_time = threading.Lock()
         ours, theirs = socket.socketpair()
         self._socket, self._said = ours, tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
-        own = address.startswith("local:")
-        self._place = tempfile.mkdtemp(prefix="dyno-ray-", dir="/tmp") if own else None
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "dbdyno.remote.cluster.gateway", str(theirs.fileno())],
@@ -98,28 +107,34 @@ class Cluster:
                 stdout=self._said,
                 stderr=self._said,
                 start_new_session=True,  # a Ctrl-C is ours to hear
-                env=_environment(),
+                env=gateway_environment(place),
             )
         try:
-            self.ray: str = self._ask("connect", _CONNECT_S, address=address, place=self._place)["ray"]
-            self.nodes = sorted(
-                (Node.of(n) for n in self._ask("nodes")), key=lambda n: (not n.head, n.address, n.id)
-            )
+            asked: dict[str, Any] = {"address": at, "place": place and str(place)}
+            found = answers.connected(self._ask("connect", _CONNECT_S, **asked))
+            self.ray, self.authenticated = found.ray, found.authenticated
+            nodes = [Node.of(n) for n in answers.nodes(self._ask("nodes"))]
+            self.nodes = sorted(nodes, key=lambda n: (not n.head, n.address, n.name, n.id))
+        except answers.NotUnderstood:
+            self.close()
+            raise self._not_understood() from None
         except BaseException:
             self.close()
             raise
+
+    @property
+    def warning(self) -> str | None:
+        """What is to be borne in mind before it is used, with the cure."""
+        return open_to_all(self.address, self.ray, self.authenticated)
 
     @property
     def gateway_pid(self) -> int:
         """The process in which Ray lives."""
         return self._process.pid
 
-    def open(self, nodes: Sequence[Node]) -> dict[str, Mapping[str, Any]]:
+    def open(self, nodes: Sequence[Node]) -> dict[str, dict[str, Any]]:
         """An actor on each of the nodes, by id: ``{"ok": facts}`` or ``{"error": words}``."""
-        found: dict[str, Mapping[str, Any]] = self._ask(
-            "open", nodes=[n.id for n in nodes], name=f"dbdyno-{self._run}"
-        )
-        return found
+        return self._of_nodes("open", nodes, "facts", name=f"dbdyno-{self._run}")
 
     def again(self, node: Node) -> Node:
         """One more actor's place on ``node``, for an agent of its own: to be opened."""
@@ -142,26 +157,23 @@ class Cluster:
     def _start(self, nodes: Sequence[Node], path: str, sha256: str) -> dict[str, SocketChannel]:
         pairs = [socket.socketpair() for _ in nodes]
         try:
-            asked: dict[str, Any] = {"nodes": [n.id for n in nodes], "program": path, "sha256": sha256}
+            asked: dict[str, Any] = {"program": path, "sha256": sha256, "arguments": []}
             files = [theirs.fileno() for _, theirs in pairs]
-            self._whole(nodes, self._ask("start", files=files, arguments=[], **asked))
+            self._whole(nodes, self._of_nodes("start", nodes, "start", files=files, **asked))
         finally:
             for _, theirs in pairs:
                 theirs.close()
         return {n.id: SocketChannel(ours) for n, (ours, _) in zip(nodes, pairs, strict=True)}
 
-    def ask(self, nodes: Sequence[Node], method: str, *arguments: Any) -> dict[str, Any]:
+    def ask(self, nodes: Sequence[Node], method: str, *arguments: Any) -> dict[str, dict[str, Any]]:
         """What the actors of these nodes answer, by id: ``{"ok": value}`` or ``{"error": words}``."""
-        found: dict[str, Any] = self._ask(
-            "ask", nodes=[n.id for n in nodes], method=method, arguments=arguments
-        )
-        return found
+        return self._of_nodes("ask", nodes, method, method=method, arguments=arguments)
 
     def why(self, node: Node) -> str | None:
         """Why its agent is gone; None: it is not, or nobody knows."""
         with suppress(DbdynoError):
-            found: str | None = self._ask("why", node=node.id)
-            return found
+            why = self._ask("why", node=node.id)
+            return None if why is None else answers.words(why)
         return "the connection to the cluster is lost"
 
     def end(self, nodes: Sequence[Node]) -> None:
@@ -170,11 +182,13 @@ class Cluster:
 
     def clean(self) -> dict[str, bool]:
         """Ends the actors that killed runs have left; by name, whether it was, or its run is under way."""
-        found: dict[str, bool] = self._ask("clean")
-        return found
+        try:
+            return answers.cleaned(self._ask("clean"))
+        except answers.NotUnderstood:
+            raise self._not_understood() from None
 
     def close(self) -> None:
-        """Ends the actors, and a cluster of our own."""
+        """Ends the actors, and a cluster of dbdyno's own."""
         self._socket.close()
         try:
             self._process.wait(_END_S)
@@ -182,8 +196,19 @@ class Cluster:
             self._process.kill()
             self._process.wait()
         self._said.close()
-        if self._place is not None:
-            shutil.rmtree(self._place, ignore_errors=True)
+
+    def _of_nodes(
+        self, op: str, nodes: Sequence[Node], returned_by: str, files: Sequence[int] = (), **arguments: Any
+    ) -> dict[str, dict[str, Any]]:
+        """Returns what a method returned on each of the nodes, or words of its error."""
+        ids = [n.id for n in nodes]
+        try:
+            return answers.by_node(self._ask(op, files=files, nodes=ids, **arguments), ids, returned_by)
+        except answers.NotUnderstood:
+            raise self._not_understood() from None
+
+    def _not_understood(self) -> Unreachable:
+        return Unreachable(f"cluster {self.address}: its answer is not understood", CURE)
 
     def _ask(self, op: str, answer_s: float = _ANSWER_S, files: Sequence[int] = (), **arguments: Any) -> Any:
         try:
@@ -191,21 +216,25 @@ class Cluster:
                 self._socket.settimeout(answer_s)
                 wire.send(self._socket, {"op": op, **arguments}, files)
                 answer, _ = wire.receive(self._socket)
+            if answer.keys() == {"ok"}:
+                return answer["ok"]
+            kind, lines = answers.error(answer["error"])
         except TimeoutError:
-            raise Unreachable(f"cluster {self.address}: no answer within {answer_s:.0f} s", _CURE) from None
+            raise Unreachable(f"cluster {self.address}: no answer within {answer_s:.0f} s", CURE) from None
         except (EOFError, OSError):
-            raise Unreachable(f"cluster {self.address}: {self._last_words()}", _CURE) from None
-        if "error" in answer:
-            kind, message = answer["error"]
-            raise Unreachable(f"cluster {self.address}: {_in_words(kind, message)}", _CURE)
-        return answer["ok"]
+            raise Unreachable(f"cluster {self.address}: {self._last_words()}", CURE) from None
+        except (answers.NotUnderstood, AttributeError, LookupError, TypeError, ValueError):
+            raise self._not_understood() from None
+        if kind == "Refused":
+            raise AuthenticationFailed(f"cluster {self.address}: {lines[0]}", _TOKEN_CURE)
+        raise Unreachable(f"cluster {self.address}: {_in_words(kind, lines)}", CURE)
 
     def _last_words(self) -> str:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(2)
         self._said.seek(0)
         lines = self._said.read().decode(errors="replace").strip().splitlines()
-        return f"Ray ended: {lines[-1]}" if lines else "Ray ended"
+        return f"Ray ended: {answers.words(lines[-1])}" if lines else "Ray ended"
 
     def _whole(self, nodes: Sequence[Node], found: Mapping[str, Any]) -> dict[str, Any]:
         for node in nodes:
@@ -214,40 +243,24 @@ class Cluster:
         return {n: f["ok"] for n, f in found.items()}
 
 
-_CURE = (
-    "ray status, run on the head, says whether the cluster is up; ray://HOST:10001 reaches it from "
-    "elsewhere, auto is the one that this machine is part of; both need the same versions of Ray and Python, "
-    "and RAY_USE_TLS with its certificates where the cluster has them"
+_TOKEN_CURE = (
+    "set what the cluster was started with: RAY_AUTH_MODE=token, and its token in RAY_AUTH_TOKEN, in the "
+    "file that RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token (docs/cluster.md, Security)"
 )
 
 
-def check_address(address: str) -> None:
-    """Raises :class:`UsageError`."""
-    kind, _, rest = address.partition(":")
-    if kind == "local" and not (rest.isdigit() and 1 <= int(rest) <= 64):
-        raise UsageError(f"cluster {address!r} is none", "local:3 is a cluster of 3 nodes on this machine")
-    if not address:
-        raise UsageError("the address of the cluster is empty", "ray://HOST:10001, auto, or local:3")
+def _check_version() -> None:
+    """Raises :class:`NotAvailable` where a cluster of dbdyno's own would be anybody's."""
+    ray = version("ray")
+    if not has_tokens(ray):
+        raise NotAvailable(
+            f"Ray {ray} has no tokens: every user of this machine could use the cluster",
+            f"pip install 'ray[client]>={TOKENS_SINCE}'",
+        )
 
 
-def _check_reached(address: str) -> None:
-    """At once, where Ray would try for minutes. Raises :class:`Unreachable`."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not (host and port.isdigit()):
-        return  # auto, or a name that Ray knows better
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _REACH_S).close()
-    except OSError as e:
-        raise Unreachable(f"cluster {address}: {e.strerror or e}", _CURE) from e
-
-
-def _environment() -> Mapping[str, str]:
-    quiet = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "PYTHONUNBUFFERED": "1"}
-    return quiet | os.environ
-
-
-def _in_words(kind: str, message: str) -> str:
+def _in_words(kind: str, lines: Sequence[str]) -> str:
     """The first line of what Ray says, with the last one where that alone is no answer."""
-    lines = [line.strip() for line in message.strip().splitlines() if line.strip()] or [kind]
+    lines = [line.strip() for line in lines] or [kind]
     first = lines[0].removesuffix(".")
     return f"{first} {lines[-1].removesuffix('.')}" if first.endswith(":") and len(lines) > 1 else first

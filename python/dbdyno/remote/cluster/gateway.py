@@ -3,15 +3,21 @@
 Ray in a process means threads, signal handlers, and an end of that process when the node below it dies;
 none of that may happen to the process that measures. So dbdyno talks to this one over a socket (:mod:`wire`):
 requests, and for each node a socket of its own whose bytes are handed to the agent there and back. When the
-socket of the requests is closed, by whatever end of dbdyno, the actors are ended and so is this process.
+socket of the requests is closed, by whatever end of dbdyno, the actors are ended and so is this process, and
+with it a cluster of dbdyno's own and its folder. This process alone reads what nodes answer, and of their
+pickles plain data alone (:mod:`unpickling`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import select
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +25,9 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from dbdyno.remote.cluster import actor, wire
+from dbdyno.remote.cluster import access, actor, folder, wire
 from dbdyno.remote.cluster.own import own_cluster
+from dbdyno.remote.cluster.unpickling import refuse_code
 
 NAMESPACE = "dbdyno"
 _CHUNK_BYTES = 1 << 20
@@ -30,6 +37,9 @@ _TRIES = 3
 _END_S = 8.0
 _SILENT_S = 6.0
 """A conductor that lives is heard each time that a read ends: every 2 s."""
+_LEAVE_S = 12.0
+"""Time to end in order; shorter than dbdyno waits for it."""
+_MOST_ANSWER_BYTES = 1 << 20
 
 
 class _Node:
@@ -49,7 +59,7 @@ class _Node:
     def _until_lost(self, body: Callable[[socket.socket], None], at: socket.socket) -> None:
         try:
             body(at)
-        except (ray.exceptions.RayError, OSError) as e:
+        except Exception as e:  # also what a node sends that is refused
             self.why = self.why or self._lost(self.node, e)
         finally:
             with contextlib.suppress(OSError):
@@ -57,24 +67,60 @@ class _Node:
 
     def _up(self, at: socket.socket) -> None:
         while data := at.recv(_CHUNK_BYTES):
-            ray.get(self.handle.write.remote(data))
+            _value(_answer(ray.get(self.ask("write", data))))
 
     def _down(self, at: socket.socket) -> None:
         while (data := ray.get(self.handle.read.remote())) != b"":
-            if data is not None:
+            if isinstance(data, bytes):
                 at.sendall(data)
+            elif data is not None:
+                raise ValueError(_NOT_UNDERSTOOD)
         self.why = self.why or self._said()
 
     def _said(self) -> str:
-        words = ray.get(self.handle.last_words.remote(), timeout=_END_S)
+        words = str(_value(_answer(ray.get(self.ask("last_words"), timeout=_END_S))))
         return "the agent ended" + (f": {words.splitlines()[-1]}" if words else "")
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """Returns where its answer will be."""
+        return self.handle.answer.remote(method, *arguments)
 
     def begin_end(self) -> Any:
         self.why = self.why or "the agent was ended"
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-        return self.handle.close.remote()
+        return self.ask("close")
+
+
+_NOT_UNDERSTOOD = "the node's answer is not understood"
+
+
+def _answer(data: object) -> dict[str, Any]:
+    """Returns ``{"ok": value}`` or ``{"error": words}``. Raises :class:`ValueError` for anything else."""
+    if isinstance(data, bytes) and len(data) <= _MOST_ANSWER_BYTES:
+        with contextlib.suppress(ValueError, RecursionError):
+            answer = json.loads(data)
+            if isinstance(answer, dict) and answer.keys() in ({"ok"}, {"error"}):
+                return answer
+    raise ValueError(_NOT_UNDERSTOOD)
+
+
+def _value(answer: Mapping[str, Any]) -> Any:
+    """Raises :class:`OSError` with the words of an error."""
+    if "error" in answer:
+        raise OSError(str(answer["error"]))
+    return answer["ok"]
+
+
+def _is_heard(handle: Any) -> bool:
+    """Returns whether the actor's conductor is."""
+    try:
+        return bool(_value(_answer(ray.get(handle.answer.remote("silent_s"), timeout=_END_S))) < _SILENT_S)
+    except AttributeError:
+        return True  # of another version, which ends by itself
+    except (ray.exceptions.GetTimeoutError, OSError, TypeError, ValueError):
+        return False
 
 
 def _init(address: str) -> None:
@@ -97,6 +143,8 @@ class Gateway:
 
     def __init__(self) -> None:
         self._own: Any = None
+        self._place: Path | None = None
+        self.connected = False
         self._nodes: dict[str, _Node] = {}
         ray.cloudpickle.register_pickle_by_value(actor)
         self._actor = ray.remote(actor.AgentProcess)
@@ -104,8 +152,12 @@ class Gateway:
     def connect(self, address: str, place: str | None) -> Mapping[str, Any]:
         """``address``: what Ray takes, or ``local:N``, whose files are below ``place``."""
         if place is not None:
-            self._own = own_cluster(int(address.removeprefix("local:")), place)
+            self._place = Path(place)
+            self._own = own_cluster(int(address.removeprefix("local:")))
             address = str(self._own.address)
+        authenticated = access.check(address)
+        if place is not None and not authenticated:
+            raise PermissionError(f"it is not used: this Ray ({ray.__version__}) keeps nobody out of it")
         for left in reversed(range(_TRIES)):
             try:
                 _init(address)
@@ -113,7 +165,8 @@ class Gateway:
             except ConnectionAbortedError:  # its server for us fails if a process that Ray looks at ends then
                 if not left:
                     raise
-        return {"ray": ray.__version__, "address": address}
+        self.connected = True
+        return {"ray": ray.__version__, "authenticated": authenticated}
 
     def nodes(self) -> list[Mapping[str, Any]]:
         return [
@@ -121,6 +174,7 @@ class Gateway:
                 "id": n["NodeID"],
                 "address": n["NodeManagerAddress"],
                 "hostname": n["NodeManagerHostname"],
+                "name": n.get("NodeName") or n["NodeManagerAddress"],
                 "resources": n["Resources"],
             }
             for n in ray.nodes()
@@ -142,9 +196,9 @@ class Gateway:
         self, files: Sequence[int], nodes: Sequence[str], program: str, sha256: str, arguments: list[str]
     ) -> Mapping[str, Any]:
         """An agent on each of the nodes, at the socket of its place in ``files``; errors of those without."""
+        sockets = [socket.socket(fileno=file) for file in files]
         found = self.ask(nodes, "start", [ray.put(Path(program).read_bytes()), sha256, arguments])
-        for node, file in zip(nodes, files, strict=True):
-            at = socket.socket(fileno=file)
+        for node, at in zip(nodes, sockets, strict=True):
             if "ok" in found[node]:
                 self._nodes[node].pump(at)
             else:
@@ -153,7 +207,7 @@ class Gateway:
 
     def ask(self, nodes: Sequence[str], method: str, arguments: list[Any]) -> Mapping[str, Any]:
         """What an actor's method returns, or its error, of each of the nodes."""
-        return self._each({n: getattr(self._nodes[n].handle, method).remote(*arguments) for n in nodes})
+        return self._each({n: self._nodes[n].ask(method, *arguments) for n in nodes})
 
     def why(self, node: str) -> str | None:
         """Why there is no agent any more."""
@@ -179,9 +233,8 @@ class Gateway:
     def _ended(self, name: str) -> bool:
         with contextlib.suppress(ValueError, ray.exceptions.RayError):
             handle = ray.get_actor(name, NAMESPACE)
-            with contextlib.suppress(ray.exceptions.GetTimeoutError):
-                if ray.get(handle.silent_s.remote(), timeout=_END_S) < _SILENT_S:
-                    return False
+            if _is_heard(handle):
+                return False
             ray.kill(handle, no_restart=True)
         return True
 
@@ -190,8 +243,16 @@ class Gateway:
             self.close()
         with contextlib.suppress(Exception):
             ray.shutdown()
-        if self._own is not None:
-            self._own.shutdown()
+        with contextlib.suppress(Exception):
+            if self._own is not None:
+                self._own.shutdown()
+        self.remove_folder()
+
+    def remove_folder(self) -> None:
+        """Of a cluster of dbdyno's own, with the processes that are left."""
+        if self._place is not None:
+            with contextlib.suppress(Exception):  # dbdyno itself says what stays
+                folder.remove(self._place)
 
     def _each(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -200,7 +261,7 @@ class Gateway:
             try:
                 if ref not in done:
                     raise TimeoutError(f"no answer within {_START_S:.0f} s")
-                found[node] = {"ok": ray.get(ref)}
+                found[node] = _answer(ray.get(ref))
             except Exception as e:
                 found[node] = {"error": self._lost(node, e)}
         return found
@@ -222,9 +283,10 @@ class Gateway:
 def serve(at: socket.socket) -> None:
     """Answers requests until the other side ends."""
     gateway = Gateway()
+    threading.Thread(target=_leave, args=(gateway, at), daemon=True).start()
     try:
         while True:
-            request, files = wire.receive(at)
+            request, files = wire.receive(at, wire.MOST_FILES)
             try:
                 passed = {"files": files} if files else {}
                 value = getattr(gateway, request.pop("op"))(**request, **passed)
@@ -238,5 +300,20 @@ def serve(at: socket.socket) -> None:
         gateway.end()
 
 
+def _leave(gateway: Gateway, at: socket.socket) -> None:
+    """Ends this process once the other side is gone, also where it is kept busy: at once while it is not yet
+    connected, else when it had the time to end in order."""
+    closed = select.poll()
+    closed.register(at, 0)  # POLLHUP comes unasked
+    closed.poll()
+    if gateway.connected:
+        time.sleep(_LEAVE_S)
+    gateway.remove_folder()
+    os._exit(1)
+
+
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    refuse_code()
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    requests.set_inheritable(False)  # what Ray starts would keep it open
+    serve(requests)

@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
-_FIRST = 2
-"""Ray takes 127.0.0.1 for this machine's address on its network."""
+_ADDRESS = "127.0.0.1"
+"""Of all nodes: with any other one Ray listens on all interfaces."""
 _STORE_BYTES = 80 << 20
 """Of each node: tables of a measurement pass through it."""
-_QUIET = {"RAY_enable_worker_prestart": "0", "RAY_enable_metrics_collection": "0"}
-"""Processes and traffic that nothing here is in need of."""
-_NICENESS = {"RAY_worker_niceness": "0"}
-"""Not 15, which a user without rights could not take back."""
 
 
-def own_cluster(nodes: int, place: str) -> Any:
-    """A ``ray.cluster_utils.Cluster``; each node has an address of its own on loopback. It ends with this
-    process, however that ends. ``place``: a directory with a short path (paths of sockets are limited)."""
-    os.environ.update(_QUIET | _NICENESS, RAY_TMPDIR=place)  # where `auto` of other programs does not look
-    Path(place, "ray").mkdir(exist_ok=True)
+def own_cluster(nodes: int) -> Any:
+    """Returns a ``ray.cluster_utils.Cluster``; its nodes are named ``node1`` and so on. It ends with this
+    process, however that ends. Its files lie in the private folder that the environment names."""
     from ray.cluster_utils import Cluster  # reads the environment
 
     common = {
+        "node_ip_address": _ADDRESS,
         "num_cpus": len(os.sched_getaffinity(0)),
         "object_store_memory": _STORE_BYTES,
         "include_dashboard": False,
         "include_log_monitor": False,
     }
     made = Cluster()
-    made.add_node(node_ip_address=f"127.0.0.{_FIRST}", temp_dir=place, no_monitor=True, **common)
-    for number in range(1, nodes):
-        made.add_node(wait=False, node_ip_address=f"127.0.0.{_FIRST + number}", **common)
+    made.add_node(node_name="node1", no_monitor=True, **common)
+    for number in range(2, nodes + 1):
+        made.add_node(wait=False, node_name=f"node{number}", **common)
     made.wait_for_nodes(timeout=120)
     return made

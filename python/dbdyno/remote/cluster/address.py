@@ -1,0 +1,72 @@
+"""Addresses of clusters: ``ray://HOST:10001``, ``HOST:PORT``, ``auto``, ``local:N``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+from pathlib import Path
+
+from dbdyno.model.errors import Unreachable, UsageError
+
+CURE = (
+    "ray status, run on the head, says whether the cluster is up; ray://HOST:10001 reaches it from "
+    "elsewhere, auto is the one that this machine is part of; both need the same versions of Ray and Python, "
+    "and RAY_USE_TLS with its certificates where the cluster has them"
+)
+_FORMS = "ray://HOST:10001, auto, or local:3"
+_REACH_S = 10.0
+_MOST_BYTES = 300
+
+
+def check_address(address: str) -> None:
+    """Raises :class:`UsageError`."""
+    kind, _, rest = address.partition(":")
+    if kind == "local" and not (rest.isdigit() and 1 <= int(rest) <= 64):
+        raise UsageError(f"cluster {address!r} is none", "local:3 is a cluster of 3 nodes on this machine")
+    if not address:
+        raise UsageError("the address of the cluster is empty", _FORMS)
+
+
+def is_own(address: str) -> bool:
+    """Returns whether it is a cluster of dbdyno's own, which begins and ends with its use."""
+    return address.startswith("local:")
+
+
+def resolved(address: str) -> str:
+    """Returns the address behind ``auto``, of the cluster that this machine is part of; others as they are.
+
+    Ray itself would take any process for that cluster that calls itself its server, whoever started it, and
+    an address that any user of this machine may have written. Raises :class:`Unreachable`.
+    """
+    if address != "auto":
+        return address
+    if named := os.environ.get("RAY_ADDRESS"):
+        return named
+    note = Path(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp", "ray/ray_current_cluster")
+    try:
+        descriptor = os.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as e:
+        raise Unreachable(f"cluster auto: this machine is part of none: {note}: {e.strerror}", CURE) from e
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        safe = found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not (safe and stat.S_ISREG(found.st_mode) and found.st_nlink == 1):
+            raise Unreachable(
+                f"cluster auto: {note} is not used: another user may have written it (uid {found.st_uid})",
+                "name the cluster: ray://HOST:10001, HOST:6379, or RAY_ADDRESS",
+            )
+        return file.read(_MOST_BYTES).decode(errors="replace").strip()
+
+
+def check_reached(address: str) -> None:
+    """At once, where Ray would try for minutes. Raises :class:`Unreachable`."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not (host and port.isdigit()):
+        return  # a name that Ray knows better
+    try:
+        with contextlib.closing(socket.create_connection((host.strip("[]"), int(port)), _REACH_S)):
+            pass
+    except OSError as e:
+        raise Unreachable(f"cluster {address}: {e.strerror or e}", CURE) from e
