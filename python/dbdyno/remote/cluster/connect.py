@@ -23,6 +23,7 @@ from dbdyno.remote.cluster.address import CURE, check_address, check_reached, re
 from dbdyno.remote.cluster.environment import gateway_environment
 from dbdyno.remote.program import program
 
+_GATEWAY = "dbdyno.remote.cluster.gateway"
 EXTRA = "pip install 'dbdyno[cluster]'"
 _CONNECT_S = 150.0
 _ANSWER_S = 120.0
@@ -101,7 +102,7 @@ class Cluster:
         self._socket, self._said = ours, tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dbdyno.remote.cluster.gateway", str(theirs.fileno())],
+                [sys.executable, "-m", _GATEWAY, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=self._said,

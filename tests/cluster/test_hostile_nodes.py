@@ -1,0 +1,78 @@
+"""Nodes that answer what they should not: nothing of it runs here, all of it becomes an error in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dbdyno.remote.cluster import Cluster, Node, connect
+from tests.ray_nodes import RayCluster
+from tests.waiting import eventually
+
+UNDERSTOOD_NOT = "the node's answer is not understood"
+
+
+@pytest.fixture(scope="module", params=["address", "client"])
+def hostile(request: pytest.FixtureRequest, ray_cluster: RayCluster) -> Iterator[Cluster]:
+    """With actors on two nodes; this module is where the gateway finds its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connect, "_GATEWAY", "tests.cluster.hostile_gateway")
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        made = Cluster(getattr(ray_cluster, request.param), f"hostile-{request.param}")
+    made.nodes = [n for n in made.nodes if n.address in ray_cluster.nodes][:2]
+    opened = made.open(made.nodes)
+    assert all("ok" in found for found in opened.values()), opened
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def traps(tmp_path: Path) -> Path:
+    """Where they leave their files; every user may write there."""
+    for place in (tmp_path, *tmp_path.parents[:2]):
+        place.chmod(0o777)
+    return tmp_path
+
+
+def answers(cluster: Cluster, kind: str, traps: Path) -> list[str]:
+    found = cluster.ask(cluster.nodes, "owns", [kind, str(traps)])
+    assert not any("ok" in answer for answer in found.values()), found
+    return [answer["error"] for answer in found.values()]
+
+
+def sprung(traps: Path) -> set[str]:
+    return {path.name for path in traps.iterdir()}
+
+
+@pytest.mark.parametrize("kind", ["trap", "carried", "error"])
+def test_a_pickle_that_would_run_code_is_refused(hostile: Cluster, kind: str, traps: Path) -> None:
+    assert len(answers(hostile, kind, traps)) == 2
+    assert str(hostile.gateway_pid) not in sprung(traps)  # the server of ray:// may have read it
+
+
+@pytest.mark.parametrize("kind", ["other", "text", "no JSON", "number", "both", "deep", "too long"])
+def test_another_form_is_an_error(hostile: Cluster, kind: str, traps: Path) -> None:
+    assert answers(hostile, kind, traps) == [UNDERSTOOD_NOT] * 2
+
+
+def test_words_are_one_line_of_bounded_length_that_steers_no_terminal(hostile: Cluster, traps: Path) -> None:
+    for words in answers(hostile, "endless", traps):
+        assert len(words) < 600
+    for words in answers(hostile, "steering", traps):
+        assert words.isprintable()
+        assert "second line" in words
+
+
+def test_a_pickle_in_place_of_an_agents_bytes_is_refused(
+    hostile: Cluster, traps: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "program", lambda _arch: Path("/bin/cat"))
+    node: Node = hostile.nodes[0]
+    kind = "carried" if hostile.address.startswith("ray://") else "trap"
+    hostile.ask([node], "owns", [f"read {kind}", str(traps)])
+    channel = hostile.start({node.id: hostile.ask([node], "facts")[node.id]["ok"]})[node.id]
+    assert channel.receive() == b""
+    assert eventually(lambda: hostile.why(node))
+    assert str(hostile.gateway_pid) not in sprung(traps)
