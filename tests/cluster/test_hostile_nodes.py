@@ -73,6 +73,7 @@ def test_a_pickle_in_place_of_an_agents_bytes_is_refused(
     kind = "carried" if hostile.address.startswith("ray://") else "trap"
     hostile.ask([node], "owns", [f"read {kind}", str(traps)])
     channel = hostile.start({node.id: hostile.ask([node], "facts")[node.id]["ok"]})[node.id]
+    channel._socket.settimeout(60)
     assert channel.receive() == b""
     assert eventually(lambda: hostile.why(node))
     assert str(hostile.gateway_pid) not in sprung(traps)
