@@ -30,6 +30,8 @@ def test_status_of_each_node(bench: Bench, servers: Servers, ray_cluster: RayClu
         done = bench.dbdyno("cluster", "status", getattr(ray_cluster, way), "--dsn", dsn, "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     found = json.loads(done.stdout)
+    assert found["authenticated"] is False
+    assert "asks for no token" in found["warning"]
     nodes = {n["address"]: n for n in found["nodes"]}
     assert {ray_cluster.host, *ray_cluster.nodes} <= nodes.keys()
     for address in ray_cluster.nodes:
@@ -57,6 +59,7 @@ def test_a_node_that_cannot_reach_the_server_is_said(
     assert done.stdout.count("cannot reach the server: [Errno 111] Connection refused") == len(
         ray_cluster.nodes
     )
+    assert f"the cluster at {ray_cluster.address} asks for no token" in done.stdout
 
 
 def test_clean_says_what_it_did(bench: Bench, ray_cluster: RayCluster) -> None:

@@ -172,6 +172,7 @@ def ladders(
 
 
 def test_one_run_by_three_hosts(ladders: Ladders, ray_cluster: RayCluster) -> None:
+    assert f"the cluster at {ray_cluster.address} asks for no token" in ladders.said
     calls = dict.fromkeys(ray_cluster.nodes, 0)
     for tables in cells(ladders.three):
         drivers = tables["drivers"]

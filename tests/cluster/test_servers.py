@@ -127,6 +127,7 @@ def test_a_primary_and_its_standby_side_by_side(bench: Bench, pair: Pair, ray_cl
     first = [(w["t0_ns"], w["t1_ns"]) for w in (s["windows"][0] for s in (primary, standby))]
     assert first[0] == first[1] and first[0][1] - first[0][0] == 1_000_000_000
     _shown_and_kept(bench, record["group"], [s["run"] for s in (primary, standby)])
+    assert f"the cluster at {ray_cluster.address} asks for no token" in done.stderr
     texts = [done.stdout.encode(), done.stderr.encode()]
     places = (Path(ray_cluster.temp), Path(bench.env["XDG_DATA_HOME"]))
     texts += [p.read_bytes() for place in places for p in place.rglob("*") if p.is_file()]

@@ -95,11 +95,14 @@ def by_node(value: object, asked: Collection[str], method: str) -> dict[str, dic
     return {node: _answer(value[node], _VALUES[method]) for node in asked}
 
 
-def error(value: object) -> tuple[str, list[str]]:
+def error(answer: object) -> tuple[str, list[str]]:
     """Returns kind and lines of an error of the gateway's own."""
-    if not isinstance(value, list) or len(value) != 2:
+    if not isinstance(answer, dict) or answer.keys() != {"error"}:
         raise NotUnderstood
-    return words(value[0]), [words(line) for line in str(value[1]).strip().splitlines() if line.strip()]
+    found = answer["error"]
+    if not isinstance(found, list) or len(found) != 2:
+        raise NotUnderstood
+    return words(found[0]), [words(line) for line in str(found[1]).strip().splitlines() if line.strip()]
 
 
 def words(value: object) -> str:

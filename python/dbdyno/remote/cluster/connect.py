@@ -217,14 +217,14 @@ class Cluster:
                 self._socket.settimeout(answer_s)
                 wire.send(self._socket, {"op": op, **arguments}, files)
                 answer, _ = wire.receive(self._socket)
-            if answer.keys() == {"ok"}:
+            if isinstance(answer, dict) and answer.keys() == {"ok"}:
                 return answer["ok"]
-            kind, lines = answers.error(answer["error"])
+            kind, lines = answers.error(answer)
         except TimeoutError:
             raise Unreachable(f"cluster {self.address}: no answer within {answer_s:.0f} s", CURE) from None
         except (EOFError, OSError):
             raise Unreachable(f"cluster {self.address}: {self._last_words()}", CURE) from None
-        except (answers.NotUnderstood, AttributeError, LookupError, TypeError, ValueError):
+        except (answers.NotUnderstood, ValueError):
             raise self._not_understood() from None
         if kind == "Refused":
             raise AuthenticationFailed(f"cluster {self.address}: {lines[0]}", _TOKEN_CURE)
