@@ -1,11 +1,10 @@
 //! What the threads of a load and their master share.
 
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use dyno_model::now_ns;
+use dyno_model::{Breaker, now_ns};
 
 use crate::histogram::LiveLatency;
 use crate::queue::{Behind, Lookout};
@@ -70,27 +69,27 @@ pub struct Progress {
 struct State {
     schedule: Option<Schedule>,
     threads_done: usize,
-    /// Descriptors of the sessions while those belong to the threads; then they may be shut down.
-    descriptors: Vec<RawFd>,
+    /// Of the sessions, while those belong to the threads.
+    breakers: Vec<Breaker>,
     /// A paced load's, once it has started.
     lookout: Option<Lookout>,
 }
 
 impl Control {
-    /// For sessions with these descriptors.
-    pub fn new(descriptors: Vec<RawFd>, threads: usize, spec: &Spec) -> Self {
+    /// For sessions with these breakers.
+    pub fn new(breakers: Vec<Breaker>, threads: usize, spec: &Spec) -> Self {
         Self {
             deadline_ns: AtomicI64::new(i64::MAX),
             aborted: AtomicBool::new(false),
             grace_ms: spec.grace_ms,
             shared_calls: spec.shared_calls.map(AtomicU64::new),
-            sessions: descriptors.iter().map(|_| SessionFlags::default()).collect(),
+            sessions: breakers.iter().map(|_| SessionFlags::default()).collect(),
             threads: (0..threads).map(|_| ThreadProgress::default()).collect(),
             durations: OnceLock::new(),
             state: Mutex::new(State {
                 schedule: None,
                 threads_done: 0,
-                descriptors,
+                breakers,
                 lookout: None,
             }),
             changed: Condvar::new(),
@@ -126,7 +125,7 @@ impl Control {
     pub fn abort(&self) {
         self.aborted.store(true, Relaxed);
         self.stop();
-        self.state().descriptors.iter().for_each(|&fd| shut_down(fd));
+        self.state().breakers.iter().for_each(Breaker::abort);
     }
 
     /// Waits until all threads are done; sessions whose call is still out when the grace is over are cut.
@@ -148,7 +147,7 @@ impl Control {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        state.descriptors.clear();
+        state.breakers.clear();
     }
 
     fn grace_end_ns(&self) -> i64 {
@@ -159,10 +158,10 @@ impl Control {
     }
 
     fn cut(&self, state: &State) {
-        for (flags, &fd) in self.sessions.iter().zip(&state.descriptors) {
+        for (flags, breaker) in self.sessions.iter().zip(&state.breakers) {
             if !flags.ended.load(Relaxed) {
                 flags.cut.store(true, Relaxed);
-                shut_down(fd);
+                breaker.abort();
             }
         }
     }
@@ -308,17 +307,6 @@ impl Control {
         })
     }
 
-    /// A session has a new descriptor. Orders that came meanwhile met the old one.
-    pub fn replace_descriptor(&self, session: usize, fd: RawFd) {
-        let mut state = self.state();
-        if let Some(known) = state.descriptors.get_mut(session) {
-            *known = fd;
-        }
-        if self.is_aborted() || self.sessions[session].cut.load(Relaxed) {
-            shut_down(fd);
-        }
-    }
-
     /// A session has ended.
     pub fn session_ended(&self, session: usize) {
         self.sessions[session].ended.store(true, Relaxed);
@@ -347,10 +335,4 @@ impl Control {
         self.state().threads_done += 1;
         self.changed.notify_all();
     }
-}
-
-/// Ends a connection under whoever waits on it; on one that is closed already it does nothing.
-fn shut_down(fd: RawFd) {
-    // SAFETY: the descriptor is open: sessions are not closed while the threads have them.
-    unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
 }

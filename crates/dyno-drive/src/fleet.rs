@@ -86,8 +86,8 @@ impl<S: Session + 'static> Fleet<S> {
         spec.check()?;
         let count = sessions.len();
         let threads = threads(spec, count);
-        let descriptors = sessions.iter().map(Session::fd).collect();
-        let control = Arc::new(Control::new(descriptors, threads, spec));
+        let breakers = sessions.iter().map(Session::breaker).collect();
+        let control = Arc::new(Control::new(breakers, threads, spec));
         let (tell, told) = mpsc::channel();
         let mut fleet = Self {
             control,

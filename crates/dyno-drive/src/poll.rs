@@ -1,7 +1,7 @@
 //! epoll(7), edge-triggered: after the set-up one system call for many ready sessions.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use dyno_model::{Error, Result};
 
@@ -51,7 +51,7 @@ impl Poll {
     ///
     /// # Errors
     /// When the operating system refuses.
-    pub fn add(&self, fd: RawFd, number: usize) -> Result<()> {
+    pub fn add(&self, fd: BorrowedFd<'_>, number: usize) -> Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, number, Interest::Read)
     }
 
@@ -59,11 +59,17 @@ impl Poll {
     ///
     /// # Errors
     /// When the operating system refuses.
-    pub fn change(&self, fd: RawFd, number: usize, interest: Interest) -> Result<()> {
+    pub fn change(&self, fd: BorrowedFd<'_>, number: usize, interest: Interest) -> Result<()> {
         self.control(libc::EPOLL_CTL_MOD, fd, number, interest)
     }
 
-    fn control(&self, what: libc::c_int, fd: RawFd, number: usize, interest: Interest) -> Result<()> {
+    fn control(
+        &self,
+        what: libc::c_int,
+        fd: BorrowedFd<'_>,
+        number: usize,
+        interest: Interest,
+    ) -> Result<()> {
         let write = if interest == Interest::Write {
             libc::EPOLLOUT
         } else {
@@ -75,7 +81,7 @@ impl Poll {
             u64: number as u64,
         };
         // SAFETY: `event` is valid for reading.
-        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, fd, &raw mut event) } {
+        match unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), what, fd.as_raw_fd(), &raw mut event) } {
             0 => Ok(()),
             _ => Err(failed()),
         }

@@ -3,7 +3,6 @@
 use dyno_model::{Progress, Result, Session, SplitMix64, Start, now_ns};
 
 use crate::call_log::CpuProbe;
-use crate::control::Control;
 use crate::pace::Claim;
 use crate::script::ScriptTally;
 use crate::tally::{Durations, Times};
@@ -80,7 +79,7 @@ struct Part {
 
 /// A session, its state and its counts.
 pub struct Seat<S> {
-    /// The connection. It stays open until all threads are done, so that it can be shut down from outside.
+    /// The connection.
     pub session: S,
     /// 0..N-1
     pub number: usize,
@@ -161,16 +160,6 @@ impl<S: Session> Seat<S> {
     #[inline]
     pub fn free_ns(&self, end_ns: i64) -> i64 {
         self.session.started_ns().map_or(end_ns, |_| now_ns())
-    }
-
-    /// True if the session has a new descriptor, which then may be shut down from outside in place of the old one.
-    #[inline]
-    pub fn watch_descriptor(&mut self, control: &Control) -> bool {
-        let changed = self.session.fd_changed();
-        if changed {
-            control.replace_descriptor(self.number, self.session.fd());
-        }
-        changed
     }
 
     /// What is counted from now on belongs to the next window.

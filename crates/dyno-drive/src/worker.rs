@@ -194,16 +194,13 @@ impl<S: Session> Worker<S> {
             let start = self.counts.call(now, due_ns, self.limit_ns());
             let mut step = self.seats[0].begin(start, due_ns)?;
             self.mark(&[0]);
-            let seat = &mut self.seats[0];
-            seat.watch_descriptor(&self.counts.control);
             let end = loop {
                 match step {
                     Step::Done(end) => break end,
                     Step::Sleep(until_ns) => self.counts.control.pause_until(until_ns),
                     Step::Read | Step::Write => {}
                 }
-                step = seat.session.advance(&mut self.buffer)?;
-                seat.watch_descriptor(&self.counts.control);
+                step = self.seats[0].session.advance(&mut self.buffer)?;
             };
             now = self.seats[0].end_ns();
             self.ended(0, now, end);
@@ -313,7 +310,7 @@ impl<S: Session> Worker<S> {
     #[inline]
     fn watch(&mut self, i: usize, poll: &Poll) -> Result<()> {
         let seat = &mut self.seats[i];
-        if !seat.watch_descriptor(&self.counts.control) {
+        if !seat.session.fd_changed() {
             return Ok(());
         }
         seat.writing = false;

@@ -2,19 +2,23 @@
 //! Knows no engine and no room.
 
 mod activity;
+mod breaker;
 mod clock;
 mod engine;
 mod error;
 mod rng;
 mod session;
 mod table;
+mod thread;
 
 pub use activity::{
     ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, EndedTask, TaskId,
 };
+pub use breaker::{Breakable, Breaker};
 pub use clock::{Bracket, now_ns};
 pub use engine::{Counter, Engine, Reading};
 pub use error::{Error, Refusal, Result};
 pub use rng::SplitMix64;
 pub use session::{CallEnd, Progress, Session, Start};
 pub use table::{Coded, Column, Table};
+pub use thread::spawn;

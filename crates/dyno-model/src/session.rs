@@ -1,8 +1,8 @@
 //! What the driver asks of an engine: a connected session whose next call is a matter of bytes.
 
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
-use crate::{Result, TaskId};
+use crate::{Breaker, Result, TaskId};
 
 /// How a call ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,9 @@ pub struct Start {
 /// [`Progress::Write`] only after it was filled: the driver waits for edges, not levels.
 pub trait Session: Send {
     /// The descriptor to wait on.
-    fn fd(&self) -> RawFd;
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// Breaks off from another thread whatever the session waits on, on each of its connections.
+    fn breaker(&self) -> Breaker;
     /// Puts the descriptor into blocking or non-blocking mode.
     ///
     /// # Errors

@@ -2,13 +2,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dyno_model::{CallEnd, Counter, Engine, Error, Progress, Reading, Result, Session, Start, TaskId};
+use dyno_model::{
+    Breaker, CallEnd, Counter, Engine, Error, Progress, Reading, Result, Session, Start, TaskId,
+};
 
 /// What the other end does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub enum Answer {
 /// The behaviour of session `.0` at its request `.1` (from 0).
 pub type Behaviour = dyn Fn(usize, u64) -> Answer + Send + Sync;
 
+pub type Closed = dyn Fn(RawFd) + Send + Sync;
+
 /// Counts what the other end answered, session by session.
 #[derive(Clone)]
 pub struct Peers {
@@ -32,6 +36,8 @@ pub struct Peers {
     pub scripts: usize,
     /// Each session connects again before each of its calls.
     pub reconnect: bool,
+    /// Called after each reconnection with the number of the descriptor that was closed.
+    pub closed: Option<Arc<Closed>>,
 }
 
 impl Peers {
@@ -42,6 +48,7 @@ impl Peers {
             behaviour: Arc::new(behaviour),
             scripts: 0,
             reconnect: false,
+            closed: None,
         }
     }
 
@@ -49,16 +56,20 @@ impl Peers {
         self.served[session].load(SeqCst)
     }
 
-    fn connection(&self, number: usize) -> UnixStream {
+    fn connection(&self, number: usize, breaker: &Breaker) -> Result<Arc<UnixStream>> {
         let (ours, theirs) = UnixStream::pair().unwrap();
+        let ours = Arc::new(ours);
+        breaker.watch(&ours)?;
         let peers = self.clone();
         std::thread::spawn(move || peers.serve(number, theirs));
-        ours
+        Ok(ours)
     }
 
     pub fn session(&self, number: usize) -> FakeSession {
+        let breaker = Breaker::default();
         FakeSession {
-            socket: self.connection(number),
+            socket: self.connection(number, &breaker).unwrap(),
+            breaker,
             again: self.reconnect.then(|| self.clone()),
             blocking: true,
             new: false,
@@ -97,7 +108,8 @@ impl Peers {
 
 /// Sends one byte, reads two: a word and a full stop.
 pub struct FakeSession {
-    socket: UnixStream,
+    socket: Arc<UnixStream>,
+    breaker: Breaker,
     number: usize,
     word: u8,
     scripts: usize,
@@ -108,8 +120,12 @@ pub struct FakeSession {
 }
 
 impl Session for FakeSession {
-    fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn breaker(&self) -> Breaker {
+        self.breaker.clone()
     }
 
     fn fd_changed(&mut self) -> bool {
@@ -126,11 +142,15 @@ impl Session for FakeSession {
     fn begin(&mut self, _start: Start) -> Result<Progress> {
         self.begun += 1;
         if let Some(peers) = &self.again {
-            self.socket = peers.connection(self.number);
+            let number = self.socket.as_raw_fd();
+            self.socket = peers.connection(self.number, &self.breaker)?;
+            if let Some(closed) = &peers.closed {
+                closed(number);
+            }
             self.new = true;
             self.set_blocking(self.blocking)?;
         }
-        self.socket
+        (&*self.socket)
             .write_all(b"?")
             .map(|()| Progress::Read)
             .map_err(|e| Error::Lost(e.to_string()))
@@ -138,7 +158,7 @@ impl Session for FakeSession {
 
     fn advance(&mut self, buffer: &mut [u8]) -> Result<Progress> {
         loop {
-            match self.socket.read(&mut buffer[..1]) {
+            match (&*self.socket).read(&mut buffer[..1]) {
                 Ok(0) => return Err(Error::Lost("hung up".into())),
                 Ok(_) if buffer[0] == b'.' => return Ok(Progress::Done(end(self.word))),
                 Ok(_) => self.word = buffer[0],

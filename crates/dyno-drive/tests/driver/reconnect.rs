@@ -1,5 +1,9 @@
 //! Sessions that connect again: the driver waits on the new descriptor, and can cut it.
 
+use std::io::Read;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use crate::peer::{Answer, Peers};
@@ -65,4 +69,57 @@ fn a_new_connection_is_the_one_that_is_cut_and_broken_off() {
             assert!(outcome.records.iter().all(|r| r.end.reason() == reason));
         }
     }
+}
+
+/// A socket of this process, of no session, with that number where that is free; and its other end.
+fn witness_at(number: RawFd) -> (UnixStream, UnixStream) {
+    let (one, other) = UnixStream::pair().unwrap();
+    if other.as_raw_fd() == number {
+        (other, one)
+    } else {
+        (one, other)
+    }
+}
+
+/// While a session connects again, its old number may be another socket's already.
+#[test]
+fn another_socket_with_the_old_number_is_neither_cut_nor_broken_off() {
+    let mut reused = 0;
+    for abort in [false, true].repeat(10) {
+        let (ended, wait_for_end) = mpsc::channel::<()>();
+        let (connected, wait_for_connection) = mpsc::channel();
+        let wait_for_end = Mutex::new(wait_for_end);
+        let mut peers = peers(1, |_, _| Answer::Never);
+        peers.closed = Some(Arc::new(move |number| {
+            connected.send((number, witness_at(number))).unwrap();
+            let _ = wait_for_end.lock().unwrap().recv();
+        }));
+        let fleet = Fleet::park(peers.sessions(), &spec(1)).unwrap();
+        let control = fleet.control().clone();
+        let now = now_ns();
+        let end = if abort { i64::MAX } else { now + 20 * MS };
+        let running = std::thread::spawn(move || fleet.run(Schedule::new(now, now, end).unwrap()).unwrap());
+        let (number, (witness, mut peer)) = wait_for_connection.recv().unwrap();
+        if abort {
+            control.abort();
+        } else {
+            while control.cut_reason(0).is_none() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        // Cut and abort hold a lock until the last session is broken off.
+        control.progress();
+        reused += usize::from(witness.as_raw_fd() == number);
+        peer.set_nonblocking(true).unwrap();
+        let read = peer.read(&mut [0]).map_err(|e| e.kind());
+        assert_eq!(
+            read,
+            Err(std::io::ErrorKind::WouldBlock),
+            "the witness was shut down"
+        );
+        drop(ended);
+        let outcome = running.join().unwrap();
+        assert!(!outcome.records[0].end.is_usable());
+    }
+    assert!(reused > 0, "no number was used again");
 }

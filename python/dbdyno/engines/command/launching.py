@@ -18,6 +18,7 @@ from dbdyno.model.errors import ServerLost, TargetError
 _PATIENCE_S = 15.0
 """The launcher kills what is left, and removes groups, within this time."""
 _PROGRAM = """\
+import os
 import sys
 sys.path.insert(0, sys.argv[1])
 from dbdyno import _core
@@ -26,7 +27,9 @@ def last(pattern, text):
     found = None
     for found in re.finditer(pattern, text): pass
     return found and found[1]
-_core.launch_commands(int(sys.argv[2]), last)
+control = int(sys.argv[2])
+os.set_inheritable(control, False)
+_core.launch_commands(control, last)
 """
 """Nothing of dbdyno is imported besides the core, so that the process is small; paths are not those of -I."""
 

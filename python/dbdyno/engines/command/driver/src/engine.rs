@@ -1,16 +1,16 @@
 //! Commands as an engine of the driver.
 
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use dyno_model::{Counter, Engine, Error, Reading, Refusal, Result, Table};
+use dyno_model::{Breaker, Counter, Engine, Error, Reading, Refusal, Result, Table};
 use serde::Deserialize;
 
-use crate::launcher::send_descriptor;
+use crate::launcher::{control_socket, send_descriptor};
 use crate::protocol::{Frames, Hello, Job, Printed, frame};
 use crate::session::CommandSession;
 use crate::tables;
@@ -74,25 +74,19 @@ pub struct Commands {
     control: OwnedFd,
     plan: Arc<Plan>,
     spec: CommandSpec,
-    aborted: AtomicBool,
+    breaker: Breaker,
 }
 
 impl Commands {
     /// Nothing is started yet.
     ///
     /// # Errors
-    /// [`Error::Spec`] for a load without sessions or jobs, or a closed control socket.
+    /// [`Error::Spec`] for a load without sessions or jobs, or a number that is no control socket.
     pub fn new(spec: CommandSpec) -> Result<Self> {
-        if spec.sessions == 0 || spec.jobs.is_empty() || spec.control < 0 {
-            return Err(Error::Spec(
-                "commands: no sessions, no jobs or no launcher".to_owned(),
-            ));
+        if spec.sessions == 0 || spec.jobs.is_empty() {
+            return Err(Error::Spec("commands: no sessions or no jobs".to_owned()));
         }
-        // SAFETY: it is open in this call: whoever made the specification has it.
-        let control = unsafe { BorrowedFd::borrow_raw(spec.control) };
-        let control = control
-            .try_clone_to_owned()
-            .map_err(|e| Error::Spec(format!("control socket of the launcher: {e}")))?;
+        let control = control_socket(spec.control)?;
         let plan = Plan {
             jobs: spec.jobs.clone(),
             in_turn: spec.in_turn,
@@ -103,7 +97,7 @@ impl Commands {
             control,
             plan: Arc::new(plan),
             spec,
-            aborted: AtomicBool::new(false),
+            breaker: Breaker::default(),
         })
     }
 
@@ -119,20 +113,18 @@ impl Commands {
             .map_err(|e| Error::Spec(e.to_string()))
     }
 
-    /// A socket at whose other end the launcher is.
-    fn reach(&self, session: usize) -> std::io::Result<UnixStream> {
-        let (ours, theirs) = UnixStream::pair()?;
-        send_descriptor(self.control.as_raw_fd(), &theirs)?;
+    /// Hands the other end of a session's socket to the launcher.
+    fn reach(&self, session: usize, ours: &UnixStream, theirs: UnixStream) -> std::io::Result<()> {
+        send_descriptor(self.control.as_fd(), &theirs)?;
         drop(theirs);
         ours.set_read_timeout(Some(PATIENCE))?;
         ours.set_write_timeout(Some(PATIENCE))?;
-        (&ours).write_all(&self.hello(session).map_err(std::io::Error::other)?)?;
-        Ok(ours)
+        (&*ours).write_all(&self.hello(session).map_err(std::io::Error::other)?)
     }
 }
 
 /// The answer to a hello.
-fn answer(socket: &mut UnixStream) -> Result<Vec<u8>> {
+fn answer(mut socket: &UnixStream) -> Result<Vec<u8>> {
     let (mut frames, mut buffer) = (Frames::default(), [0; 4096]);
     loop {
         if let Some(body) = frames.next()? {
@@ -167,11 +159,16 @@ impl Engine for Commands {
     }
 
     fn connect(&self, session: usize) -> Result<CommandSession> {
-        if self.aborted.load(Relaxed) {
-            return Err(Error::Aborted);
-        }
-        let mut socket = self.reach(session).map_err(|e| unreachable(Some(&e)))?;
-        let words = answer(&mut socket)?;
+        let breaker = self.breaker.child()?;
+        let (ours, theirs) = UnixStream::pair().map_err(|e| unreachable(Some(&e)))?;
+        let socket = Arc::new(ours);
+        breaker.watch(&socket)?;
+        let reached = self
+            .reach(session, &socket, theirs)
+            .map_err(|e| unreachable(Some(&e)));
+        let words = reached
+            .and_then(|()| answer(&socket))
+            .map_err(|e| if breaker.is_broken() { Error::Aborted } else { e })?;
         if !words.is_empty() {
             return Err(refused(String::from_utf8_lossy(&words).into_owned()));
         }
@@ -179,7 +176,7 @@ impl Engine for Commands {
             .set_read_timeout(None)
             .and_then(|()| socket.set_write_timeout(None));
         patient.map_err(|e| unreachable(Some(&e)))?;
-        Ok(CommandSession::new(socket, self.plan.clone(), session))
+        Ok(CommandSession::new(socket, breaker, self.plan.clone(), session))
     }
 
     fn prepare(&self, _session: usize, _connection: &mut CommandSession) -> Result<()> {
@@ -207,6 +204,6 @@ impl Engine for Commands {
     }
 
     fn abort(&self) {
-        self.aborted.store(true, Relaxed);
+        self.breaker.abort();
     }
 }

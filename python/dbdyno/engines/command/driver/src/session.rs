@@ -1,11 +1,11 @@
 //! A session of the driver: an order to the launcher is a call, its report is the answer.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use dyno_model::{CallEnd, Error, Progress, Result, Session, Start, TaskId, now_ns};
+use dyno_model::{Breaker, CallEnd, Error, Progress, Result, Session, Start, TaskId, now_ns};
 
 use crate::engine::Plan;
 use crate::protocol::{Frames, Order, Outcome, Report};
@@ -23,7 +23,8 @@ pub struct Execution {
 
 /// A session that executes commands one after another.
 pub struct CommandSession {
-    socket: UnixStream,
+    socket: Arc<UnixStream>,
+    breaker: Breaker,
     frames: Frames,
     plan: Arc<Plan>,
     number: usize,
@@ -38,9 +39,10 @@ pub struct CommandSession {
 }
 
 impl CommandSession {
-    pub(crate) fn new(socket: UnixStream, plan: Arc<Plan>, number: usize) -> Self {
+    pub(crate) fn new(socket: Arc<UnixStream>, breaker: Breaker, plan: Arc<Plan>, number: usize) -> Self {
         Self {
             socket,
+            breaker,
             frames: Frames::default(),
             plan,
             number,
@@ -119,8 +121,12 @@ fn lost(error: Option<&io::Error>) -> Error {
 }
 
 impl Session for CommandSession {
-    fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn breaker(&self) -> Breaker {
+        self.breaker.clone()
     }
 
     fn set_blocking(&mut self, blocking: bool) -> Result<()> {
@@ -137,7 +143,7 @@ impl Session for CommandSession {
         self.orders += 1;
         self.under_way = Some((order.job, start.now_ns));
         // Some tens of bytes into an empty socket: it never blocks.
-        (&self.socket)
+        (&*self.socket)
             .write_all(&order.encode())
             .map_err(|e| lost(Some(&e)))?;
         Ok(Progress::Read)
@@ -148,7 +154,7 @@ impl Session for CommandSession {
             if let Some(body) = self.frames.next()? {
                 return Ok(Progress::Done(self.take(Report::decode(&body)?)));
             }
-            match self.socket.read(buffer) {
+            match (&*self.socket).read(buffer) {
                 Ok(0) => return Err(lost(None)),
                 Ok(n) => self.frames.feed(&buffer[..n]),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::Read),

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use dyno_model::{
-    ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, Error, Result, TaskId,
+    ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, Breaker, Error, Result, TaskId,
 };
 use serde::Deserialize;
 
-use crate::breaker::Breaker;
 use crate::client::{Client, column_names, values};
 use crate::target::TargetSpec;
 use crate::tls::TlsSetup;

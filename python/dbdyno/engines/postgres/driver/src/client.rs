@@ -1,18 +1,18 @@
 //! A blocking client for what is not measured: set-up, preparing, probes, activity.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use dyno_model::{Error, Result};
+use dyno_model::{Breaker, Error, Result};
 use postgres_protocol::message::frontend;
 
 use crate::collector::Collector;
 use crate::frame::Message;
 use crate::server_error::ServerError;
 use crate::wire::Wire;
-use crate::{breaker::Breaker, socket, startup};
+use crate::{socket, startup};
 use crate::{target::TargetSpec, tls::TlsSetup};
 
 const CHUNK_BYTES: usize = 16 * 1024;
@@ -24,6 +24,8 @@ pub struct Client {
     /// How long an answer may take.
     limit: Option<Duration>,
     deadline: Option<Instant>,
+    /// Breaks this connection off, and others of the same user.
+    pub(crate) breaker: Breaker,
     /// The server's process id for this session.
     pub backend_pid: Option<i64>,
     /// What a request to cancel must say: process id and secret, as the server sent them.
@@ -57,13 +59,14 @@ impl Client {
             incoming: Collector::default(),
             limit: None,
             deadline: None,
+            breaker: Breaker::default(),
             backend_pid: None,
             key: Vec::new(),
         }
     }
 
     /// Descriptor of the socket.
-    pub fn fd(&self) -> RawFd {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.wire.fd()
     }
 

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use dyno_model::Error;
+use dyno_model::{Breaker, Error};
 use proptest::prelude::*;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use sha2::{Digest, Sha256};
 
-use crate::breaker::Breaker;
 use crate::client::{Client, column_names, values};
 use crate::messages::message;
 use crate::server_error::ServerError;

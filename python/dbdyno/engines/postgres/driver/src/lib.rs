@@ -2,7 +2,6 @@
 
 mod activity;
 mod authentication;
-mod breaker;
 mod client;
 mod collector;
 mod engine;
@@ -28,7 +27,6 @@ mod wire;
 mod x509;
 
 pub use activity::{Activity, ActivitySpec};
-pub use breaker::Breaker;
 pub use client::{Client, Rows};
 pub use engine::Postgres;
 pub use loader::{ColumnSpec, Content, LoadProgress, Loader, LoaderSpec, StepSpec, Sum, TableSpec};

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use dyno_model::{Counter, Error, Reading, Result};
+use dyno_model::{Breaker, Counter, Error, Reading, Result};
 
-use crate::breaker::Breaker;
 use crate::client::{Client, Rows};
 use crate::link::Link;
 use crate::plan::{CounterSpec, ProbeSpec};
@@ -45,8 +44,14 @@ impl Server {
         })
     }
 
+    /// The first connection of a session.
     pub fn connect(&self) -> Result<Client> {
-        Client::connect(&self.target, self.tls.as_ref(), &self.breaker)
+        self.connect_again(&self.breaker.child()?)
+    }
+
+    /// Another one of the session that has this breaker.
+    pub fn connect_again(&self, breaker: &Breaker) -> Result<Client> {
+        Client::connect(&self.target, self.tls.as_ref(), breaker)
     }
 
     /// What a connection complains of that was broken off is not the reason.

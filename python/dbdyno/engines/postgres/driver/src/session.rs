@@ -1,10 +1,10 @@
 //! The hot path: bytes built before, an answer of which only the headers are read.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use dyno_model::{CallEnd, Error, Progress, Result, Session, Start, TaskId};
+use dyno_model::{Breaker, CallEnd, Error, Progress, Result, Session, Start, TaskId};
 
 use crate::client::{COPY, Client};
 use crate::link::{Link, ROLLBACK, failed};
@@ -126,8 +126,12 @@ impl PgSession {
 }
 
 impl Session for PgSession {
-    fn fd(&self) -> RawFd {
+    fn fd(&self) -> BorrowedFd<'_> {
         self.link.client.fd()
+    }
+
+    fn breaker(&self) -> Breaker {
+        self.link.client.breaker.clone()
     }
 
     fn set_blocking(&mut self, blocking: bool) -> Result<()> {

@@ -2,7 +2,7 @@
 //! time.
 
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,7 +73,7 @@ fn error(severity: &str, code: &str) -> Vec<u8> {
 /// Waits as the driver does.
 fn wait(session: &PgSession, events: i16) {
     let mut poll = libc::pollfd {
-        fd: session.fd(),
+        fd: session.fd().as_raw_fd(),
         events,
         revents: 0,
     };

@@ -6,10 +6,9 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dyno_model::{Error, Result};
+use dyno_model::{Breaker, Error, Result};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
-use crate::breaker::Breaker;
 use crate::target::{TargetSpec, TcpSpec};
 
 /// A connected, blocking socket whose reads and writes give up at `deadline`.

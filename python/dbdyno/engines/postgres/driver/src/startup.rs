@@ -3,11 +3,10 @@
 use std::time::Instant;
 
 use bytes::BytesMut;
-use dyno_model::{Error, Result};
+use dyno_model::{Breaker, Error, Result};
 use postgres_protocol::message::frontend;
 
 use crate::authentication::{authenticate, unexpected};
-use crate::breaker::Breaker;
 use crate::client::{Client, lost};
 use crate::collector::LONGEST_IN_STARTUP;
 use crate::frame::{LONGEST_HELD, Message};
@@ -29,6 +28,7 @@ pub fn connect(target: &TargetSpec, tls: Option<&TlsSetup>, breaker: &Breaker) -
         wire = encrypt(wire, setup, deadline)?;
     }
     let mut client = Client::new(wire);
+    client.breaker = breaker.clone();
     client.set_deadline(Some(deadline))?;
     client.set_longest(LONGEST_IN_STARTUP);
     client.send(&startup_message(target)?)?;

@@ -1,7 +1,7 @@
 //! TLS with rustls (provider `ring`), buffered: works on blocking and non-blocking sockets alike.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -171,15 +171,15 @@ pub struct TlsStream {
 }
 
 /// The socket as rustls wants it.
-struct Below(RawFd);
+struct Below<'a>(BorrowedFd<'a>);
 
-impl Read for Below {
+impl Read for Below<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         wire::recv(self.0, buffer)
     }
 }
 
-impl Write for Below {
+impl Write for Below<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         wire::send(self.0, bytes)
     }
@@ -233,17 +233,12 @@ impl TlsStream {
         if let Some(deadline) = self.deadline {
             socket::arm(&self.socket, deadline)?;
         }
-        let mut below = self.below();
-        self.connection.read_tls(&mut below)
+        self.connection.read_tls(&mut Below(self.socket.as_fd()))
     }
 
     /// The socket below.
     pub fn socket(&self) -> &Arc<Socket> {
         &self.socket
-    }
-
-    fn below(&self) -> Below {
-        Below(self.socket.as_raw_fd())
     }
 
     /// Reads plain text; 0 is the end of the stream.
@@ -273,7 +268,7 @@ impl TlsStream {
 
     /// Sends what is still to be sent.
     pub fn flush(&mut self) -> io::Result<()> {
-        let mut below = self.below();
+        let mut below = Below(self.socket.as_fd());
         while self.connection.wants_write() {
             self.connection.write_tls(&mut below)?;
         }

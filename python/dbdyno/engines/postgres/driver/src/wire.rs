@@ -1,7 +1,7 @@
 //! The byte stream below the protocol: a plain socket, or TLS over one.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,15 +28,15 @@ impl Wire {
     }
 
     /// Descriptor to wait on.
-    pub fn fd(&self) -> RawFd {
-        self.socket().as_raw_fd()
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket().as_fd()
     }
 
     /// Reads what is there; 0 is the end of the stream.
     #[inline]
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(socket) => recv(socket.as_raw_fd(), buffer),
+            Self::Plain(socket) => recv(socket.as_fd(), buffer),
             Self::Tls(tls) => tls.recv(buffer),
         }
     }
@@ -45,7 +45,7 @@ impl Wire {
     #[inline]
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(socket) => send(socket.as_raw_fd(), bytes),
+            Self::Plain(socket) => send(socket.as_fd(), bytes),
             Self::Tls(tls) => tls.send(bytes),
         }
     }
@@ -81,10 +81,20 @@ impl Wire {
 
 /// recv(2), again after a signal.
 #[inline]
-pub(crate) fn recv(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn recv(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         // SAFETY: the buffer is valid for writing `len` bytes; no address is asked for.
-        let done = unsafe { syscall!(Sysno::recvfrom, fd, buffer.as_mut_ptr(), buffer.len(), 0, 0, 0) };
+        let done = unsafe {
+            syscall!(
+                Sysno::recvfrom,
+                fd.as_raw_fd(),
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                0,
+                0,
+                0
+            )
+        };
         match done {
             Err(Errno::EINTR) => {}
             done => return done.map_err(error),
@@ -94,11 +104,21 @@ pub(crate) fn recv(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
 
 /// send(2) without SIGPIPE, again after a signal.
 #[inline]
-pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     loop {
         let flags = libc::MSG_NOSIGNAL;
         // SAFETY: the buffer is valid for reading `len` bytes; no address is given.
-        let done = unsafe { syscall!(Sysno::sendto, fd, bytes.as_ptr(), bytes.len(), flags, 0, 0) };
+        let done = unsafe {
+            syscall!(
+                Sysno::sendto,
+                fd.as_raw_fd(),
+                bytes.as_ptr(),
+                bytes.len(),
+                flags,
+                0,
+                0
+            )
+        };
         match done {
             Err(Errno::EINTR) => {}
             done => return done.map_err(error),
@@ -108,9 +128,9 @@ pub(crate) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 
 /// Sleeps until there is something to read or the connection is at its end; a signal may end it early.
 #[inline]
-pub(crate) fn wait_until_readable(fd: RawFd) {
+pub(crate) fn wait_until_readable(fd: BorrowedFd<'_>) {
     let mut poll = libc::pollfd {
-        fd,
+        fd: fd.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };

@@ -1,6 +1,6 @@
 //! One process from its start to its end: what it prints is taken, and it is killed where it has to be.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use dyno_model::now_ns;
 
@@ -14,17 +14,17 @@ const PATIENCE_NS: i64 = 2_000_000_000;
 
 /// What the executions of a session share.
 #[derive(Debug)]
-pub struct Bench {
+pub struct Bench<'a> {
     /// Starts processes.
     pub spawner: Spawner,
     /// `/dev/null`.
-    pub null: RawFd,
+    pub null: BorrowedFd<'a>,
     /// Standard output, where it is read.
     pub output: Option<Tail>,
     /// Error output.
     pub errors: Tail,
     /// The session's socket: if that is closed, all ends.
-    pub session: RawFd,
+    pub session: BorrowedFd<'a>,
     /// `DBDYNO_SESSION=n`.
     pub mark: String,
 }
@@ -41,7 +41,7 @@ pub enum Killed {
 /// How an execution ended: by itself, or why it was killed.
 pub type End = (used::Ended, Option<Killed>);
 
-impl Bench {
+impl Bench<'_> {
     /// Runs a program to its end. Its times, and what it used, go into `report`.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Bench {
     pub fn run(
         &mut self,
         program: &Program,
-        input: Option<RawFd>,
+        input: Option<BorrowedFd<'_>>,
         timeout_ns: Option<i64>,
         report: &mut Report,
     ) -> Result<End, Refused> {
@@ -110,17 +110,16 @@ impl Bench {
 
     /// Waits until something happens: the process has ended, the session is closed.
     fn look(&self, child: &Child, until_ns: Option<i64>, session: bool) -> (bool, bool) {
-        let watched = |fd: RawFd, events| libc::pollfd {
-            fd,
+        let watched = |fd: Option<BorrowedFd<'_>>, events| libc::pollfd {
+            fd: fd.map_or(-1, |fd| fd.as_raw_fd()), // ppoll(2) passes over -1
             events,
             revents: 0,
         };
-        let none = -1; // passed over by ppoll(2)
         let mut all = [
-            watched(child.pidfd.as_raw_fd(), libc::POLLIN),
-            watched(if session { self.session } else { none }, libc::POLLRDHUP),
-            watched(self.errors.reader(), libc::POLLIN),
-            watched(self.output.as_ref().map_or(none, Tail::reader), libc::POLLIN),
+            watched(Some(child.pidfd.as_fd()), libc::POLLIN),
+            watched(Some(self.session).filter(|_| session), libc::POLLRDHUP),
+            watched(Some(self.errors.reader()), libc::POLLIN),
+            watched(self.output.as_ref().map(Tail::reader), libc::POLLIN),
         ];
         let left = until_ns.map(|at_ns| timespec((at_ns - now_ns()).max(0)));
         let timeout = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

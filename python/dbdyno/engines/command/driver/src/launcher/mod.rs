@@ -17,12 +17,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use dyno_model::{Error, Result};
+use dyno_model::{Breaker, Error, Result};
 
 use attendant::{Attendant, Crowd};
-pub use handing::send as send_descriptor;
+pub use handing::{own as control_socket, send as send_descriptor};
 
 /// The first group of a pattern's last match in a text.
 pub type Find = dyn Fn(&str, &str) -> Option<String> + Send + Sync;
@@ -43,13 +43,13 @@ pub struct Shared {
 }
 
 /// Serves sessions until the other end of `control` is closed or we are to end; then nothing that we started is left.
+/// `control` is a descriptor's number; the descriptor stays its owner's.
 ///
 /// # Errors
-/// When the system refuses what a launcher needs.
+/// [`Error::Spec`] where that is no control socket; when the system refuses what a launcher needs.
 pub fn launch(control: RawFd, find: Box<Find>) -> Result<()> {
-    // SAFETY: the descriptor was handed to this process for this.
-    let control = unsafe { OwnedFd::from_raw_fd(control) };
-    let endings = become_launcher(&control).map_err(|e| refused(&e))?;
+    let control = handing::own(control)?;
+    let endings = become_launcher().map_err(|e| refused(&e))?;
     let null = File::options()
         .read(true)
         .write(true)
@@ -60,47 +60,29 @@ pub fn launch(control: RawFd, find: Box<Find>) -> Result<()> {
         crowd: Arc::default(),
         descriptors: raise_descriptors(),
     };
-    let open = Mutex::new(Vec::new());
+    let sessions = Breaker::default();
     let mut attendant = Attendant::new(shared.crowd.clone());
     std::thread::scope(|scope| {
-        while let Some(socket) = next_session(&control, &endings, &mut attendant, &open) {
-            let (null, shared, open) = (&null, &shared, &open);
-            remember(open, &socket);
+        while let Some(socket) = next_session(&control, &endings, &mut attendant, &sessions) {
+            let (null, shared) = (&null, &shared);
+            let socket = Arc::new(socket);
+            // Nobody has broken them off before this loop ends.
+            let _ = sessions.watch(&socket);
             // A session that gets no thread finds its socket closed.
             let _ = std::thread::Builder::new()
                 .stack_size(STACK_BYTES)
-                .spawn_scoped(scope, move || {
-                    worker::serve(&socket, null, shared);
-                    forget(open, &socket);
-                });
+                .spawn_scoped(scope, move || worker::serve(&socket, null, shared));
         }
-        let open = lock(&open);
-        // SAFETY: they are open as long as they are in the list.
-        open.iter().for_each(|&fd| unsafe {
-            libc::shutdown(fd, libc::SHUT_RDWR);
-        });
+        sessions.abort();
     });
     attendant.end();
     Ok(())
 }
 
-fn lock(open: &Mutex<Vec<RawFd>>) -> std::sync::MutexGuard<'_, Vec<RawFd>> {
-    open.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn remember(open: &Mutex<Vec<RawFd>>, socket: &UnixStream) {
-    lock(open).push(socket.as_raw_fd());
-}
-
-fn forget(open: &Mutex<Vec<RawFd>>, socket: &UnixStream) {
-    lock(open).retain(|&other| other != socket.as_raw_fd());
-}
-
 /// Orphans come to us; signals have their default actions, but are blocked: those that ask us to end are read.
-fn become_launcher(control: &OwnedFd) -> io::Result<OwnedFd> {
+fn become_launcher() -> io::Result<OwnedFd> {
     // SAFETY: changes attributes of this process alone; the sets are valid.
     unsafe {
-        libc::fcntl(control.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC);
         if libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -143,7 +125,7 @@ fn next_session(
     control: &OwnedFd,
     endings: &OwnedFd,
     attendant: &mut Attendant,
-    open: &Mutex<Vec<RawFd>>,
+    sessions: &Breaker,
 ) -> Option<UnixStream> {
     loop {
         let watched = |fd: &OwnedFd| libc::pollfd {
@@ -154,7 +136,7 @@ fn next_session(
         let mut both = [watched(control), watched(endings)];
         // SAFETY: `both` is valid.
         unsafe { libc::poll(both.as_mut_ptr(), 2, REAPING_MS) };
-        attendant.look(lock(open).is_empty());
+        attendant.look(!sessions.is_in_use());
         if both[1].revents != 0 {
             return None;
         }

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use dyno_model::now_ns;
 
@@ -26,7 +26,7 @@ pub struct Program {
 
 /// Standard input, output and error output. None of them is 0, 1 or 2.
 #[derive(Debug, Clone, Copy)]
-pub struct Streams(pub [RawFd; 3]);
+pub struct Streams<'a>(pub [BorrowedFd<'a>; 3]);
 
 /// A process that was started.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ struct Shared<'a> {
     argv: &'a [*const c_char],
     env: &'a [*const c_char],
     directory: *const c_char,
-    streams: [RawFd; 3],
+    streams: Streams<'a>,
     descriptors: libc::rlimit,
     /// The step that failed, and its errno.
     failed: Option<(&'static str, i32)>,
@@ -83,7 +83,7 @@ impl Spawner {
     ///
     /// # Errors
     /// When the system refuses.
-    pub fn start(&mut self, program: &Program, streams: Streams) -> Result<Child, Refused> {
+    pub fn start(&mut self, program: &Program, streams: Streams<'_>) -> Result<Child, Refused> {
         let (argv, env) = (pointers(&program.argv), pointers(&program.env));
         let mut shared = Shared {
             path: program.path.as_ptr(),
@@ -93,7 +93,7 @@ impl Spawner {
                 .directory
                 .as_deref()
                 .map_or(std::ptr::null(), CStr::as_ptr),
-            streams: streams.0,
+            streams,
             descriptors: self.descriptors,
             failed: None,
         };
@@ -163,8 +163,8 @@ unsafe fn become_program(shared: &Shared) -> &'static str {
         if !shared.directory.is_null() && libc::chdir(shared.directory) != 0 {
             return "enter its directory";
         }
-        for (place, &fd) in shared.streams.iter().enumerate() {
-            if libc::dup2(fd, place as RawFd) < 0 {
+        for (place, fd) in shared.streams.0.iter().enumerate() {
+            if libc::dup2(fd.as_raw_fd(), place as RawFd) < 0 {
                 return "open its standard streams";
             }
         }

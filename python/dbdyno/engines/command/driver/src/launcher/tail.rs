@@ -1,7 +1,7 @@
 //! What a command prints: read so that it never waits for us, counted, and the end of it kept.
 
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use crate::protocol::Printed;
 
@@ -40,13 +40,13 @@ impl Tail {
     }
 
     /// What to wait on.
-    pub fn reader(&self) -> RawFd {
-        self.reader.as_raw_fd()
+    pub fn reader(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
     }
 
     /// What commands write to.
-    pub fn writer(&self) -> RawFd {
-        self.writer.as_raw_fd()
+    pub fn writer(&self) -> BorrowedFd<'_> {
+        self.writer.as_fd()
     }
 
     /// Takes what is there. True: there may be more.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ const DETAIL_BYTES: usize = 2048;
 const SEARCHED_BYTES: usize = 64 * 1024;
 
 /// A session and its jobs.
-struct Worker {
+struct Worker<'a> {
     jobs: Vec<Prepared>,
     keep: usize,
-    bench: Bench,
+    bench: Bench<'a>,
     find: Arc<Find>,
     crowd: Arc<Crowd>,
 }
@@ -78,16 +78,16 @@ fn receive(mut socket: &UnixStream, frames: &mut Frames) -> Result<Option<Vec<u8
     }
 }
 
-type Made = (Vec<Prepared>, usize, Bench);
+type Made<'a> = (Vec<Prepared>, usize, Bench<'a>);
 
-impl Worker {
+impl<'a> Worker<'a> {
     /// Its parts; words for jobs that cannot be such.
     fn made(
         hello: &Hello,
-        null: &File,
+        null: &'a File,
         shared: &Shared,
-        socket: &UnixStream,
-    ) -> std::result::Result<Made, String> {
+        socket: &'a UnixStream,
+    ) -> std::result::Result<Made<'a>, String> {
         name_thread(&format!("session-{}", hello.session));
         let jobs = hello.jobs.iter().map(|job| Prepared::new(job, hello));
         let jobs = jobs.collect::<std::result::Result<Vec<_>, _>>()?;
@@ -96,10 +96,10 @@ impl Worker {
         let pipe = |most| Tail::new(most).map_err(|e| format!("no pipe for its output: {e}"));
         let bench = Bench {
             spawner: Spawner::new(shared.descriptors),
-            null: null.as_raw_fd(),
+            null: null.as_fd(),
             output: (most > 0).then(|| pipe(most)).transpose()?,
             errors: pipe(DETAIL_BYTES.max(hello.keep_output))?,
-            session: socket.as_raw_fd(),
+            session: socket.as_fd(),
             mark: format!("DBDYNO_SESSION={}", hello.session),
         };
         Ok((jobs, hello.keep_output, bench))
@@ -164,7 +164,7 @@ impl Worker {
 }
 
 /// The command itself.
-fn measured(bench: &mut Bench, prepared: &Prepared, report: &mut Report) {
+fn measured(bench: &mut Bench<'_>, prepared: &Prepared, report: &mut Report) {
     let input = match prepared.input.as_deref().map(File::open).transpose() {
         Ok(file) => file,
         Err(e) => {
@@ -173,7 +173,7 @@ fn measured(bench: &mut Bench, prepared: &Prepared, report: &mut Report) {
             return *report = failed(std::mem::take(report), Outcome::NotStarted, words);
         }
     };
-    let fd = input.as_ref().map(AsRawFd::as_raw_fd);
+    let fd = input.as_ref().map(AsFd::as_fd);
     match bench.run(&prepared.program, fd, prepared.job.timeout_ns, report) {
         Err(refused) => {
             report.outcome = Outcome::NotStarted;
@@ -208,7 +208,7 @@ fn judge(end: End, prepared: &Prepared, report: &mut Report) {
 
 /// Its work, and whether what it made is right.
 fn check(
-    bench: &mut Bench,
+    bench: &mut Bench<'_>,
     prepared: &Prepared,
     output: &str,
     find: &Find,
@@ -238,7 +238,11 @@ fn check(
 }
 
 /// A command that is not measured. Its output is not read.
-fn besides(bench: &mut Bench, program: &Program, timeout_ns: Option<i64>) -> std::result::Result<(), String> {
+fn besides(
+    bench: &mut Bench<'_>,
+    program: &Program,
+    timeout_ns: Option<i64>,
+) -> std::result::Result<(), String> {
     let output = bench.output.take();
     let done = bench.run(program, None, timeout_ns, &mut Report::default());
     bench.output = output;

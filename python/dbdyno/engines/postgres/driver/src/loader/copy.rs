@@ -1,5 +1,7 @@
 //! One COPY of one chunk over a blocking connection.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 use bytes::BytesMut;
 use dyno_model::{Error, Result};
 use postgres_protocol::message::frontend;
@@ -69,9 +71,9 @@ fn send(client: &mut Client, out: &mut [u8]) -> Result<()> {
     client.send(out).or_else(|e| until(client, b'Z').and(Err(e)))
 }
 
-fn readable(fd: i32) -> bool {
+fn readable(fd: BorrowedFd<'_>) -> bool {
     let mut poll = libc::pollfd {
-        fd,
+        fd: fd.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dyno_model::{Error, Result};
+use dyno_model::{Breaker, Error, Result};
 
 use super::copy::copy;
 use super::table::{Chunk, Sum, Table, TableSpec};
 use super::{LoadProgress, LoaderSpec, StepSpec};
-use crate::breaker::Breaker;
 use crate::client::Client;
 use crate::startup;
 use crate::target::TargetSpec;

@@ -1,10 +1,10 @@
 //! A session that runs scripts. One message is sent and one answer read a statement, as for constant calls.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-use dyno_model::{CallEnd, Error, Progress, Result, Session, Start, TaskId, now_ns};
+use dyno_model::{Breaker, CallEnd, Error, Progress, Result, Session, Start, TaskId, now_ns};
 use dyno_script::{Action, Frame, Rng};
 
 use crate::client::{COPY, Client};
@@ -14,7 +14,7 @@ use crate::script::engine;
 use crate::script::out::Out;
 use crate::script::plan::Plan;
 use crate::script::rows::Results;
-use crate::server::Server;
+use crate::server::{SETUP_TIMEOUT, Server};
 use crate::server_error::ServerError;
 
 /// `ReadyForQuery`'s word where no transaction is open.
@@ -227,10 +227,12 @@ impl ScriptSession {
             return Ok(());
         };
         let begin = now_ns();
-        let mut client = engine::lost(server.connect())?;
+        let mut client = engine::lost(server.connect_again(&self.link.client.breaker))?;
+        engine::lost(client.set_timeout(Some(SETUP_TIMEOUT)))?;
         for sql in &self.plan.session.setup {
             engine::lost(client.execute(sql))?;
         }
+        client.set_timeout(None)?;
         let trips = self.link.round_trips;
         let old = std::mem::replace(&mut self.link, Link::new(client));
         old.client.close();
@@ -249,10 +251,10 @@ impl ScriptSession {
 }
 
 /// Until the descriptor is readable or writable.
-fn wait_for_either(fd: RawFd) {
+fn wait_for_either(fd: BorrowedFd<'_>) {
     let events = libc::POLLIN | libc::POLLOUT;
     let mut poll = libc::pollfd {
-        fd,
+        fd: fd.as_raw_fd(),
         events,
         revents: 0,
     };
@@ -261,8 +263,12 @@ fn wait_for_either(fd: RawFd) {
 }
 
 impl Session for ScriptSession {
-    fn fd(&self) -> RawFd {
+    fn fd(&self) -> BorrowedFd<'_> {
         self.link.client.fd()
+    }
+
+    fn breaker(&self) -> Breaker {
+        self.link.client.breaker.clone()
     }
 
     fn set_blocking(&mut self, blocking: bool) -> Result<()> {
