@@ -12,6 +12,7 @@ mod link;
 mod loader;
 mod messages;
 mod plan;
+mod resolve;
 mod script;
 mod server;
 mod server_error;

@@ -1,7 +1,6 @@
 //! Sockets: connecting until a deadline, breakable from another thread.
 
 use std::io;
-use std::net::ToSocketAddrs;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,12 +8,13 @@ use std::time::{Duration, Instant};
 use dyno_model::{Breaker, Error, Result};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
+use crate::resolve;
 use crate::target::{TargetSpec, TcpSpec};
 
 /// A connected, blocking socket whose reads and writes give up at `deadline`.
 pub fn connect(target: &TargetSpec, deadline: Instant, breaker: &Breaker) -> Result<Arc<Socket>> {
     let mut last = Error::Unreachable(format!("{}: the name has no address", target.place()));
-    for address in addresses(target)? {
+    for address in addresses(target, deadline, breaker)? {
         match open(target, &address, deadline, breaker) {
             Ok(socket) => return Ok(socket),
             Err(Error::Aborted) => return Err(Error::Aborted),
@@ -24,7 +24,7 @@ pub fn connect(target: &TargetSpec, deadline: Instant, breaker: &Breaker) -> Res
     Err(last)
 }
 
-fn addresses(target: &TargetSpec) -> Result<Vec<SockAddr>> {
+fn addresses(target: &TargetSpec, deadline: Instant, breaker: &Breaker) -> Result<Vec<SockAddr>> {
     let wrong = |e: io::Error| Error::Unreachable(format!("{}: {e}", target.place()));
     if let Some(path) = target.socket_path() {
         // A leading @ is an abstract socket, written with a zero byte.
@@ -33,10 +33,8 @@ fn addresses(target: &TargetSpec) -> Result<Vec<SockAddr>> {
             .map_or(path.clone(), |name| format!("\0{name}"));
         return Ok(vec![SockAddr::unix(path).map_err(wrong)?]);
     }
-    let found = (target.host.as_str(), target.port)
-        .to_socket_addrs()
-        .map_err(wrong)?;
-    Ok(found.map(SockAddr::from).collect())
+    let found = resolve::addresses(&target.host, target.port, deadline, breaker)?;
+    Ok(found.map_err(wrong)?.into_iter().map(SockAddr::from).collect())
 }
 
 /// The send time limit bounds connect(2) too: for TCP the handshake, for unix sockets a full backlog.
