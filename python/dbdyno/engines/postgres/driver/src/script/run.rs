@@ -74,7 +74,7 @@ impl ScriptSession {
                 }
                 Err(words) => Err(words),
             },
-            Action::Shell(slot, words) => match self.shell(*slot, &words.clone()) {
+            Action::Shell(slot, words) => match self.shell(*slot, &words.clone())? {
                 Ok(()) => {
                     self.timed();
                     self.at = next;
@@ -194,13 +194,17 @@ impl ScriptSession {
     }
 
     #[cold]
-    fn shell(&mut self, slot: Option<Slot>, words: &[Operand]) -> std::result::Result<(), String> {
-        let line = shell::line(words, &self.frame, &self.plan.names)?;
-        let value = shell::run(&line, slot.is_some())?;
-        if let (Some(slot), Some(value)) = (slot, value) {
-            self.frame.set(slot, value);
-        }
-        Ok(())
+    fn shell(&mut self, slot: Option<Slot>, words: &[Operand]) -> Result<std::result::Result<(), String>> {
+        let line = match shell::line(words, &self.frame, &self.plan.names) {
+            Ok(line) => line,
+            Err(words) => return Ok(Err(words)),
+        };
+        let value = shell::run(&line, slot.is_some(), &self.link.client.breaker)?;
+        Ok(value.map(|value| {
+            if let (Some(slot), Some(value)) = (slot, value) {
+                self.frame.set(slot, value);
+            }
+        }))
     }
 
     // -- ends -------------------------------------------------------------------------------------
