@@ -7,7 +7,7 @@ use dyno_model::{
 };
 use serde::Deserialize;
 
-use crate::client::{Client, column_names, values};
+use crate::client::{Client, ROW_BYTES, column_names, values};
 use crate::target::TargetSpec;
 use crate::tls::TlsSetup;
 
@@ -79,6 +79,9 @@ enum Field {
     LeaderPid,
     Chosen,
 }
+
+// What a sample takes in memory has a limit that reckons with rows of this size.
+const _: () = assert!(size_of::<ActivityRow>() <= ROW_BYTES && size_of::<BlockedRow>() <= ROW_BYTES);
 
 const PREPARED: &str = "dbdyno_activity";
 const BLOCKING: &str = "dbdyno_blocking";

@@ -1,6 +1,7 @@
 //! A blocking client for what is not measured: set-up, preparing, probes, activity.
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,13 @@ use crate::{socket, startup};
 use crate::{target::TargetSpec, tls::TlsSetup};
 
 const CHUNK_BYTES: usize = 16 * 1024;
+/// What one answer may take in memory, all its rows together. Rows that are dropped do not count.
+const MOST_HELD: usize = 64 << 20;
+/// What a row, and a value of it, take at most besides the bytes of the message.
+pub(crate) const ROW_BYTES: usize = 512;
+const VALUE_BYTES: usize = size_of::<Option<String>>() + 16;
+/// Shown of a statement whose answer is too large.
+const SHOWN_CHARACTERS: usize = 200;
 
 /// One connection, its socket blocking.
 pub struct Client {
@@ -129,7 +137,7 @@ impl Client {
     pub(crate) fn query(&mut self, sql: &str, see: impl FnMut(Message<'_>)) -> Result<()> {
         let mut bytes = BytesMut::new();
         frontend::query(sql, &mut bytes).map_err(|e| Error::Spec(e.to_string()))?;
-        self.round_trip(&bytes, see)
+        self.round_trip(sql, &bytes, see)
     }
 
     /// Prepares `sql` under `name` for `parameters` parameters, their types left to the server.
@@ -145,7 +153,7 @@ impl Client {
             .map_err(|e| Error::Spec(e.to_string()))?;
         frontend::sync(&mut bytes);
         let mut wanted = None;
-        self.round_trip(&bytes, |message| {
+        self.round_trip(sql, &bytes, |message| {
             if message.tag == b't' {
                 wanted = message
                     .body
@@ -162,15 +170,23 @@ impl Client {
         }
     }
 
-    /// Sends, and shows each answer up to ReadyForQuery to `see`; the first error is returned after it.
-    fn round_trip(&mut self, bytes: &[u8], mut see: impl FnMut(Message<'_>)) -> Result<()> {
+    /// Sends, and shows each answer up to ReadyForQuery to `see`; the first error is returned after it. A connection whose
+    /// answer is too large is shut down: what else it says would be taken for the next answer.
+    fn round_trip(&mut self, sql: &str, bytes: &[u8], mut see: impl FnMut(Message<'_>)) -> Result<()> {
         if let Some(limit) = self.limit {
             self.set_deadline(Some(Instant::now() + limit))?;
         }
         self.send(bytes)?;
-        let mut failure = None;
+        let (mut failure, mut held) = (None, 0_usize);
         loop {
             let message = self.receive()?;
+            if matches!(message.tag, b'T' | b'D' | b't') {
+                held += size_in_memory(message.body);
+                if held > MOST_HELD {
+                    let _ = self.wire.socket().shutdown(Shutdown::Both); // closed already: nothing to shut down
+                    return Err(too_large(sql));
+                }
+            }
             match message.tag {
                 b'Z' => return failure.map_or(Ok(()), Err),
                 b'E' => {
@@ -229,6 +245,23 @@ impl Client {
         // Nobody is left to tell if this fails.
         let _ = self.wire.send_all(&bytes);
     }
+}
+
+/// Of a row, or of its description: both begin with the number of columns.
+fn size_in_memory(body: &[u8]) -> usize {
+    let columns = body
+        .first_chunk()
+        .map_or(0, |n| usize::from(u16::from_be_bytes(*n)));
+    ROW_BYTES + body.len() + columns * VALUE_BYTES
+}
+
+#[cold]
+fn too_large(sql: &str) -> Error {
+    let shown: String = sql.trim().chars().take(SHOWN_CHARACTERS).collect();
+    Error::Lost(format!(
+        "the server's answer takes more than {} MiB, the limit for what is asked beside the calls: {shown}",
+        MOST_HELD >> 20
+    ))
 }
 
 pub(crate) const COPY: &str = "COPY cannot be a call: its data would have to come from dbdyno or go there; \

@@ -2,8 +2,10 @@
 //! hostile` tries longer.
 
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ use crate::client::{Client, column_names, values};
 use crate::messages::message;
 use crate::server_error::ServerError;
 use crate::target::TargetSpec;
+use crate::wire::Wire;
 use crate::x509;
 
 fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
@@ -152,6 +155,67 @@ proptest! {
         let said = format!("{made:?}");
         prop_assert!(!said.contains("hush-secret"));
         prop_assert!(began.elapsed() < Duration::from_secs(19));
+    }
+}
+
+/// How a question ends, and how many bytes were taken, where the server says `beginning` and then the same for ever.
+fn flooded(
+    beginning: &[u8],
+    again: &[u8],
+    ask: impl FnOnce(&mut Client) -> Result<(), Error>,
+) -> (Result<(), Error>, usize) {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    std::thread::scope(|scope| {
+        let server = scope.spawn(move || {
+            let mut taken = 0;
+            let again = again.repeat(64 * 1024 / again.len() + 1);
+            let _ = theirs.write_all(beginning);
+            while theirs.write_all(&again).is_ok() {
+                taken += again.len();
+            }
+            taken
+        });
+        let mut client = Client::new(Wire::Plain(Arc::new(OwnedFd::from(ours).into())));
+        let done = ask(&mut client);
+        // After an answer that was too large there is no other.
+        if matches!(&done, Err(Error::Lost(words)) if words.contains("MiB")) {
+            assert!(matches!(client.simple_query("select 1"), Err(Error::Lost(_))));
+        }
+        drop(client);
+        (done, server.join().unwrap())
+    })
+}
+
+#[test]
+fn an_answer_has_a_limit_of_all_its_rows_together() {
+    let nulls = [&600_u16.to_be_bytes()[..], &[0xff; 4 * 600]].concat();
+    let text = [&b"\0\x01\0\x01\0\0"[..], &[b'x'; 65_536]].concat();
+    for row in [&b"\0\0"[..], &nulls, &text] {
+        let (done, taken) = flooded(&message(b'T', b"\0\0"), &message(b'D', row), |client| {
+            client.simple_query("select everything").map(drop)
+        });
+        let words = done.unwrap_err().to_string();
+        assert!(
+            words.contains("64 MiB") && words.contains("select everything"),
+            "{words}"
+        );
+        assert!(taken < 66 << 20, "{taken}");
+    }
+}
+
+#[test]
+fn floods_of_what_is_not_kept_end_in_time() {
+    let notice = message(b'N', b"SNOTICE\0C00000\0Mwords\0\0");
+    let told = message(b'A', b"\0\0\0\x01channel\0words\0");
+    let parameter = message(b'S', b"name\0value\0");
+    let row = message(b'D', b"\0\x01\0\0\0\x01x");
+    for again in [notice, told, parameter, row] {
+        let (done, _) = flooded(b"", &again, |client| {
+            client.set_timeout(Some(Duration::from_millis(50)))?;
+            client.execute("select everything")
+        });
+        let words = done.unwrap_err().to_string();
+        assert!(words.contains("did not answer in time"), "{words}");
     }
 }
 
