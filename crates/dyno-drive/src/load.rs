@@ -12,6 +12,9 @@ use crate::probe::{ProbeRow, finish_all};
 use crate::tables::{self, Setup};
 use crate::{Fleet, Outcome, Schedule, Spec, limits, thread};
 
+/// How long a load that is dropped waits for what it breaks off.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+
 /// A load of engine `E`. Dropping it breaks what is still running.
 pub struct Load<E: Engine>(Arc<Shared<E>>);
 
@@ -308,12 +311,16 @@ impl<E: Engine> Phases for Load<E> {
 impl<E: Engine> Drop for Load<E> {
     fn drop(&mut self) {
         self.abort();
-        // The phase's thread ends soon: nothing answers any more.
-        let mut state = self.0.state();
-        while matches!(state.stage, Stage::Busy) {
-            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        // The phase's thread ends soon: nothing answers any more. If it does not, it is left behind with what it needs.
+        let busy = |state: &mut State<_>| matches!(state.stage, Stage::Busy);
+        let waited = self
+            .0
+            .changed
+            .wait_timeout_while(self.0.state(), END_PATIENCE, busy);
+        let (mut state, late) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !late.timed_out() {
+            // A fleet that is still parked goes home.
+            state.stage = Stage::Failed;
         }
-        // A fleet that is still parked goes home.
-        state.stage = Stage::Failed;
     }
 }

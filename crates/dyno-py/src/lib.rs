@@ -1,5 +1,6 @@
 //! The cdylib `dbdyno._core`: conversions and the error map around `dyno-core`. No logic of its own.
 
+mod apart;
 mod commands;
 mod convert;
 mod errors;

@@ -1,12 +1,11 @@
 //! `_core.Load`: specifications in, phases, tables out.
 
-use std::time::Duration;
-
 use dyno_drive::{Failure, Phases};
 use dyno_model::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::apart::{self, Apart};
 use crate::{convert, errors};
 
 fn plain(error: &Error) -> PyErr {
@@ -15,35 +14,35 @@ fn plain(error: &Error) -> PyErr {
 
 /// See `dbdyno.model.protocols.Load`.
 #[pyclass(name = "Load", frozen)]
-struct PyLoad(Box<dyn Phases>);
+struct PyLoad(Apart<Box<dyn Phases>>);
 
 #[pymethods]
 impl PyLoad {
     #[new]
-    fn new(engine: &str, spec: &str) -> PyResult<Self> {
-        serde_json::from_str(spec)
-            .map_err(|e| Error::Spec(e.to_string()))
-            .and_then(|spec| dyno_core::load(engine, spec))
-            .map(Self)
+    fn new(py: Python<'_>, engine: &str, spec: &str) -> PyResult<Self> {
+        let made = py.detach(|| {
+            let spec = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()))?;
+            dyno_core::load(engine, spec)
+        });
+        made.map(Apart::new).map(Self).map_err(|e| plain(&e))
+    }
+
+    fn connect(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.connect()).map_err(|e| plain(&e))
+    }
+
+    fn start(&self, py: Python<'_>, start_ns: i64, t0_ns: i64, t1_ns: i64) -> PyResult<()> {
+        py.detach(|| self.0.start(start_ns, t0_ns, t1_ns))
             .map_err(|e| plain(&e))
     }
 
-    fn connect(&self) -> PyResult<()> {
-        self.0.connect().map_err(|e| plain(&e))
-    }
-
-    fn start(&self, start_ns: i64, t0_ns: i64, t1_ns: i64) -> PyResult<()> {
-        self.0.start(start_ns, t0_ns, t1_ns).map_err(|e| plain(&e))
-    }
-
-    fn finish(&self) -> PyResult<()> {
-        self.0.finish().map_err(|e| plain(&e))
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.finish()).map_err(|e| plain(&e))
     }
 
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
-        let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0)).unwrap_or(Duration::MAX);
-        py.detach(|| self.0.wait(timeout))
-            .map_err(|Failure { error, session }| errors::driver(&error, session))
+        let failed = |Failure { error, session }| errors::driver(&error, session);
+        apart::wait(py, timeout_s, |limit| self.0.wait(limit).map_err(failed))
     }
 
     fn stop(&self, py: Python<'_>) {
@@ -55,8 +54,8 @@ impl PyLoad {
     }
 
     /// As a plain tuple: (calls, errors, live, `in_call_ns`, waiting, `oldest_ns`).
-    fn progress(&self) -> (u64, u64, u64, u64, u64, u64) {
-        let p = self.0.progress();
+    fn progress(&self, py: Python<'_>) -> (u64, u64, u64, u64, u64, u64) {
+        let p = py.detach(|| self.0.progress());
         let (waiting, oldest_ns) = (p.behind.waiting, p.behind.oldest_ns);
         (p.calls, p.errors, p.live, p.in_call_ns, waiting, oldest_ns)
     }
@@ -67,13 +66,13 @@ impl PyLoad {
     }
 
     /// (session, pid, tid).
-    fn backends(&self) -> Vec<(usize, i64, i64)> {
-        let all = self.0.backends();
+    fn backends(&self, py: Python<'_>) -> Vec<(usize, i64, i64)> {
+        let all = py.detach(|| self.0.backends());
         all.into_iter().map(|(n, task)| (n, task.pid, task.tid)).collect()
     }
 
-    fn threads(&self) -> Vec<i64> {
-        self.0.threads()
+    fn threads(&self, py: Python<'_>) -> Vec<i64> {
+        py.detach(|| self.0.threads())
     }
 
     #[expect(

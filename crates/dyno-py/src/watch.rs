@@ -7,11 +7,12 @@ use dyno_observe::Status;
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
+use crate::apart::Apart;
 use crate::{convert, errors};
 
 /// See `dbdyno.model.protocols.Watch`.
 #[pyclass(frozen, module = "dbdyno._core")]
-struct Watch(dyno_observe::Watch);
+struct Watch(Apart<dyno_observe::Watch>);
 
 #[pymethods]
 impl Watch {
@@ -21,11 +22,16 @@ impl Watch {
             let spec = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()))?;
             dyno_core::watch(spec)
         })
+        .map(Apart::new)
         .map(Self)
         .map_err(|e| errors::observer(&e))
     }
 
     fn start(&self, py: Python<'_>, t0_ns: i64, t1_ns: i64) -> PyResult<()> {
+        if !(0 <= t0_ns && t0_ns <= t1_ns) {
+            let words = format!("0 <= t0 {t0_ns} <= t1 {t1_ns} does not hold");
+            return Err(errors::observer(&Error::Spec(words)));
+        }
         py.detach(|| self.0.start(t0_ns, t1_ns))
             .map_err(|e| errors::observer(&e))
     }
@@ -52,7 +58,7 @@ impl Watch {
     }
 
     fn source_status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.0.source_status().into_py_dict(py)
+        py.detach(|| self.0.source_status()).into_py_dict(py)
     }
 
     fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -84,7 +90,7 @@ impl Pulse {
 /// One read of a task: see `_core.pyi`.
 #[pyfunction]
 fn read_task(py: Python<'_>, pid: i64, tid: i64) -> PyResult<Bound<'_, PyDict>> {
-    let read = dyno_observe::once::read_once(pid, tid);
+    let read = py.detach(|| dyno_observe::once::read_once(pid, tid));
     let values = PyDict::new(py);
     values.set_item("run_ns", read.sched.map(|s| s.run_ns))?;
     values.set_item("runq_ns", read.sched.map(|s| s.runq_ns))?;

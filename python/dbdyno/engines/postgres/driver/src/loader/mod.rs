@@ -12,13 +12,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dyno_model::{Error, Result};
+use dyno_model::{Error, Result, spawn};
 use serde::Deserialize;
 
 use crate::target::TargetSpec;
 pub use column::{ColumnSpec, Content};
 pub use table::{Sum, TableSpec};
-use work::Work;
+use work::{Work, Worker};
 
 /// What is to be done.
 #[derive(Deserialize)]
@@ -67,10 +67,12 @@ pub struct LoadProgress {
 }
 
 /// A load under way; dropped, it is broken off.
-pub struct Loader {
-    work: Arc<Work>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
+pub struct Loader(Arc<Work>);
+
+/// More connections than any server takes.
+const MOST_WORKERS: usize = 10_000;
+/// How long a loader that is dropped waits for its connections to end.
+const END_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Loader {
     /// Checks the specification, and begins.
@@ -78,21 +80,16 @@ impl Loader {
     /// # Errors
     /// [`Error::Spec`], [`Error::Tls`], [`Error::Io`] where no thread can be started.
     pub fn start(spec: LoaderSpec) -> Result<Self> {
-        if spec.workers == 0 {
-            return Err(Error::Spec("no workers".to_owned()));
+        if !(1..=MOST_WORKERS).contains(&spec.workers) {
+            return Err(Error::Spec(format!(
+                "workers must be between 1 and {MOST_WORKERS}"
+            )));
         }
         let workers = spec.workers;
-        let work = Arc::new(Work::new(spec)?);
-        let mut loader = Self {
-            work,
-            threads: Vec::new(),
-        };
-        for number in 0..workers {
-            let work = loader.work.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("loader {number}"))
-                .spawn(move || work.run(number));
-            loader.threads.push(thread.map_err(|e| Error::Io(e.to_string()))?);
+        let loader = Self(Arc::new(Work::new(spec)?));
+        let workers: Vec<_> = (0..workers).map(|_| Worker::new(loader.0.clone())).collect();
+        for (number, worker) in workers.into_iter().enumerate() {
+            spawn(&format!("loader {number}"), move || worker.run(number))?;
         }
         Ok(loader)
     }
@@ -102,36 +99,42 @@ impl Loader {
     /// # Errors
     /// The first that a connection met; the others were broken off then.
     pub fn wait(&self, limit: Duration) -> Result<bool> {
-        self.work.wait(limit)
+        self.0.wait(limit)
     }
 
     /// Rows of all tables, as they will be.
     pub fn total_rows(&self) -> u64 {
-        self.work.total_rows
+        self.0.total_rows
     }
 
     /// What has been done.
     pub fn progress(&self) -> LoadProgress {
-        self.work.progress()
+        self.0.progress()
     }
 
     /// By table: rows, bytes and checksum, as far as they are loaded.
     pub fn sums(&self) -> Vec<(String, Sum)> {
-        self.work.sums()
+        self.0.sums()
     }
 
-    /// Cancels all statements and ends all connections. Returns when their threads have ended.
-    pub fn abort(&mut self) {
-        self.work.abort();
-        for thread in self.threads.drain(..) {
-            // A thread that panicked has ended, too.
-            let _ = thread.join();
+    /// Begins to cancel all statements and to end all connections.
+    pub fn abort(&self) {
+        let work = self.0.clone();
+        // Without another thread this one waits for the server.
+        if spawn("loader abort", move || work.abort()).is_err() {
+            self.0.abort();
         }
+    }
+
+    /// True when all connections have ended, false after `limit`.
+    pub fn has_ended(&self, limit: Duration) -> bool {
+        self.0.has_ended(limit)
     }
 }
 
 impl Drop for Loader {
     fn drop(&mut self) {
         self.abort();
+        self.has_ended(END_PATIENCE);
     }
 }

@@ -17,6 +17,8 @@ use crate::tls::TlsSetup;
 
 /// Rows of one COPY: a few seconds at most, so that the last ones end together.
 const CHUNK_ROWS: i64 = 100_000;
+/// For the requests to cancel, all together.
+const CANCELLING: Duration = Duration::from_secs(2);
 
 enum Job {
     Copy(Arc<Filling>, Chunk),
@@ -116,25 +118,6 @@ impl Work {
         })
     }
 
-    /// What a worker does, from its connection to the last job.
-    pub fn run(&self, number: usize) {
-        let done = self.work(number);
-        let mut state = self.state();
-        state.workers -= 1;
-        state.keys[number] = None;
-        if let Err(error) = done {
-            let first = state.failure.is_none() && !state.stopped;
-            if first {
-                state.failure = Some(error);
-            }
-            drop(state);
-            self.abort();
-        } else {
-            drop(state);
-        }
-        self.changed.notify_all();
-    }
-
     fn work(&self, number: usize) -> Result<()> {
         let mut client = Client::connect(&self.target, self.tls.as_ref(), &self.breaker)?;
         self.state().keys[number] = Some(client.key.clone());
@@ -196,16 +179,17 @@ impl Work {
         }
     }
 
+    pub fn has_ended(&self, limit: Duration) -> bool {
+        let working = |state: &mut State| state.workers > 0;
+        let waited = self.changed.wait_timeout_while(self.state(), limit, working);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
     pub fn wait(&self, limit: Duration) -> Result<bool> {
-        let deadline = Instant::now() + limit;
-        let mut state = self.state();
-        while state.workers > 0 {
-            let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                return Ok(false);
-            };
-            let waited = self.changed.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if !self.has_ended(limit) {
+            return Ok(false);
         }
+        let mut state = self.state();
         match state.failure.take() {
             Some(error) => Err(error),
             None if state.stopped => Err(Error::Aborted),
@@ -231,16 +215,53 @@ impl Work {
         state.stopped = true;
         let keys: Vec<_> = state.keys.iter_mut().filter_map(Option::take).collect();
         drop(state);
-        for key in keys {
-            // A server that is gone has nothing to cancel.
-            let _ = startup::cancel(&self.target, self.tls.as_ref(), &key);
-        }
+        let until = Instant::now() + CANCELLING;
+        // A server that does not take one request has nothing to cancel, or takes no other either.
+        let _ = keys
+            .iter()
+            .take_while(|_| Instant::now() < until)
+            .try_for_each(|key| startup::cancel(&self.target, self.tls.as_ref(), key));
         self.breaker.abort();
         self.changed.notify_all();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread's part: counted until it is dropped, so that one that panics has ended, too.
+pub struct Worker(Arc<Work>);
+
+impl Worker {
+    /// One of those that [`Work`] counts.
+    pub fn new(work: Arc<Work>) -> Self {
+        Self(work)
+    }
+
+    /// What a worker does, from its connection to the last job.
+    pub fn run(self, number: usize) {
+        let done = self.0.work(number);
+        let mut state = self.0.state();
+        state.keys[number] = None;
+        let Err(error) = done else { return };
+        if state.failure.is_none() && !state.stopped {
+            state.failure = Some(error);
+        }
+        drop(state);
+        self.0.abort();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.workers -= 1;
+        if std::thread::panicking() && state.failure.is_none() {
+            state.failure = Some(Error::Io("the loader panicked".to_owned()));
+        }
+        drop(state);
+        self.0.changed.notify_all();
     }
 }
 
