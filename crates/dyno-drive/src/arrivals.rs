@@ -11,6 +11,11 @@ use serde::Deserialize;
 
 use crate::think::{exponential, stream};
 
+/// More than any driver begins: every thread goes through all arrivals.
+const MOST_A_SECOND: f64 = 1e9;
+/// A century.
+const LONGEST_S: f64 = 3.2e9;
+
 /// How the arrivals of a load come.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
@@ -81,11 +86,13 @@ impl ArrivalSpec {
     /// [`Error::Spec`] otherwise.
     pub fn check(&self) -> Result<()> {
         let fits = |&(s, from, to): &(f64, f64, f64)| {
-            [s, from, to].iter().all(|v| v.is_finite()) && s > 0.0 && from >= 0.0 && to >= 0.0
+            let rates = 0.0..=MOST_A_SECOND;
+            s > 0.0 && s <= LONGEST_S && rates.contains(&from) && rates.contains(&to)
         };
         if let Some(piece) = self.rate.iter().find(|piece| !fits(piece)) {
             return Err(Error::Spec(format!(
-                "arrivals: {piece:?} is not a piece of a rate; give (seconds above 0, from, to) with rates from 0 on"
+                "arrivals: {piece:?} is not a piece of a rate; give (seconds above 0, from, to) with rates from 0 to \
+                 {MOST_A_SECOND} a second"
             )));
         }
         if self.part.is_some_and(|p| p.first >= p.end || p.end > p.of) {

@@ -19,7 +19,7 @@ impl Schedule {
     /// # Errors
     /// [`Error::Spec`] when they are not.
     pub fn new(start_ns: i64, t0_ns: i64, t1_ns: i64) -> Result<Self> {
-        if start_ns <= t0_ns && t0_ns <= t1_ns {
+        if 0 <= start_ns && start_ns <= t0_ns && t0_ns <= t1_ns {
             return Ok(Self {
                 start_ns,
                 t0_ns,
@@ -27,7 +27,7 @@ impl Schedule {
             });
         }
         Err(Error::Spec(format!(
-            "start {start_ns} <= t0 {t0_ns} <= t1 {t1_ns} does not hold"
+            "0 <= start {start_ns} <= t0 {t0_ns} <= t1 {t1_ns} does not hold"
         )))
     }
 

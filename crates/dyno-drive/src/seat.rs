@@ -127,7 +127,7 @@ impl<S: Session> Seat<S> {
             session,
             number,
             times: Times::default(),
-            rng: stream(spec.seed, spec.first_session + number as u64),
+            rng: stream(spec.seed, spec.first_session.wrapping_add(number as u64)),
             claim: None,
             calls_left: spec.max_calls.unwrap_or(u64::MAX),
             writing: false,

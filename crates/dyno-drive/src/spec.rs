@@ -5,6 +5,11 @@ use serde::Deserialize;
 
 use crate::{ArrivalSpec, Think};
 
+/// Each thread keeps counts for each.
+const MOST_WINDOWS: usize = 10_000;
+/// Of 48 bytes each, taken before the load starts.
+const MOST_LOGGED: usize = 100_000_000;
+
 /// How to drive.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -82,6 +87,14 @@ impl Spec {
         }
         if self.windows_ns.iter().any(|&length_ns| length_ns <= 0) {
             return refuse("windows_ns: give lengths above 0");
+        }
+        if self.windows_ns.len() > MOST_WINDOWS {
+            return Err(Error::Spec(format!("windows_ns: give at most {MOST_WINDOWS}")));
+        }
+        if self.log_calls && self.log_limit > MOST_LOGGED {
+            return Err(Error::Spec(format!(
+                "log_limit: give at most {MOST_LOGGED} calls"
+            )));
         }
         self.think.as_ref().map_or(Ok(()), Think::check)?;
         self.arrivals.as_ref().map_or(Ok(()), ArrivalSpec::check)

@@ -1,6 +1,22 @@
 //! What the driver asks of an engine outside the hot path: connecting, preparing, probing.
 
-use crate::{Result, Session, Table};
+use crate::{Error, Result, Session, Table};
+
+/// Sessions that a load may have: more than any server takes.
+const MOST_SESSIONS: usize = 1_000_000;
+
+/// The number of a load's sessions, from those of its groups.
+///
+/// # Errors
+/// [`Error::Spec`] where there are none, or too many to keep.
+pub fn count_sessions(groups: impl IntoIterator<Item = usize>) -> Result<usize> {
+    let sum = groups.into_iter().fold(0, usize::saturating_add);
+    if (1..=MOST_SESSIONS).contains(&sum) {
+        return Ok(sum);
+    }
+    let words = format!("a load has between 1 and {MOST_SESSIONS} sessions, not {sum}");
+    Err(Error::Spec(words))
+}
 
 /// A counter that can be read of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]

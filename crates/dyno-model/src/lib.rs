@@ -16,7 +16,7 @@ pub use activity::{
 };
 pub use breaker::{Breakable, Breaker};
 pub use clock::{Bracket, now_ns};
-pub use engine::{Counter, Engine, Reading};
+pub use engine::{Counter, Engine, Reading, count_sessions};
 pub use error::{Error, Refusal, Result};
 pub use rng::SplitMix64;
 pub use session::{CallEnd, Progress, Session, Start};

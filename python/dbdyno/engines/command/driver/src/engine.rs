@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use dyno_model::{Breaker, Counter, Engine, Error, Reading, Refusal, Result, Table};
+use dyno_model::{Breaker, Counter, Engine, Error, Reading, Refusal, Result, Table, count_sessions};
 use serde::Deserialize;
 
 use crate::launcher::{control_socket, send_descriptor};
@@ -83,8 +83,9 @@ impl Commands {
     /// # Errors
     /// [`Error::Spec`] for a load without sessions or jobs, or a number that is no control socket.
     pub fn new(spec: CommandSpec) -> Result<Self> {
-        if spec.sessions == 0 || spec.jobs.is_empty() {
-            return Err(Error::Spec("commands: no sessions or no jobs".to_owned()));
+        count_sessions([spec.sessions])?;
+        if spec.jobs.is_empty() {
+            return Err(Error::Spec("commands: no jobs".to_owned()));
         }
         let control = control_socket(spec.control)?;
         let plan = Plan {

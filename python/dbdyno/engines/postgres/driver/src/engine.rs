@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_model::{CallEnd, Counter, Engine, Error, Reading, Result};
+use dyno_model::{CallEnd, Counter, Engine, Error, Reading, Result, count_sessions};
 
 use crate::plan::{LoadSpec, Plan};
 use crate::server::{SETUP_TIMEOUT, Server};
@@ -24,14 +24,12 @@ impl Postgres {
     /// # Errors
     /// [`Error::Spec`], [`Error::Tls`].
     pub fn new(spec: LoadSpec) -> Result<Self> {
+        count_sessions(spec.sessions.iter().map(|group| group.count))?;
         let mut plans = Vec::new();
         for group in spec.sessions {
             let count = group.count;
             let plan = Arc::new(Plan::new(group)?);
             plans.extend(std::iter::repeat_n(plan, count));
-        }
-        if plans.is_empty() {
-            return Err(Error::Spec("no sessions".to_owned()));
         }
         let server = Server::new(spec.target, spec.probe)?;
         Ok(Self { server, plans })

@@ -8,6 +8,11 @@ use super::binary::{self, Type};
 use super::expression::{Expression, Row, Stream, Variables};
 use super::hash;
 
+/// Of a numeric behind the point (PostgreSQL documentation, "Numeric Types").
+const MOST_DIGITS: u32 = 16_383;
+/// Words or characters of a text.
+const MOST_PIECES: i64 = 10_000_000;
+
 /// A column.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ColumnSpec {
@@ -80,6 +85,9 @@ impl Column {
     /// Its expressions may use the columns before it.
     pub fn new(spec: &ColumnSpec, table: &str, seed: u64, variables: &mut Variables) -> Result<Self> {
         let place = format!("{table}.{}", spec.name);
+        if spec.scale > MOST_DIGITS {
+            return Err(Error::Spec(format!("{place}: a scale is at most {MOST_DIGITS}")));
+        }
         let mut read = |text: &str| variables.read(table, &spec.name, text);
         Ok(Self {
             kind: spec.kind,
@@ -200,7 +208,7 @@ impl Column {
 }
 
 fn between(random: &mut Rng, low: i64, high: i64) -> i64 {
-    low + random.up_to((high - low).max(0) as u64) as i64
+    low + random.up_to((high - low) as u64) as i64
 }
 
 fn made(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) -> Result<Made> {
@@ -226,6 +234,12 @@ fn made(column: &ColumnSpec, read: &mut impl FnMut(&str) -> Result<Expression>) 
             Made::Choice(each.collect())
         }
         Content::Words(words, ..) if words.is_empty() => return empty("words"),
+        Content::Words(_, low, high) | Content::Characters(_, low, high)
+            if !(0 <= *low && low <= high && *high <= MOST_PIECES) =>
+        {
+            let words = format!("give from 0 to {MOST_PIECES} words or characters, the smaller number first");
+            return Err(Error::Spec(words));
+        }
         Content::Words(words, low, high) => Made::Words(words.iter().map(bytes).collect(), *low, *high),
         Content::Characters(all, ..) if all.is_empty() || !all.is_ascii() => {
             return empty("ASCII characters");

@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use dyno_model::Result;
+use dyno_model::{Error, Result};
 use serde::Deserialize;
 
 use super::column::{Column, ColumnSpec};
 use super::expression::{Expression, Row, Stream, Variables};
+
+/// Numbers of rows; parts of the work are made for all of them beforehand.
+const MOST_ROWS: i64 = 100_000_000_000;
+/// PostgreSQL documentation, "PostgreSQL Limits".
+const MOST_COLUMNS: usize = 1600;
 
 /// A table, or a partition with some of its rows.
 #[derive(Clone, Debug, Deserialize)]
@@ -72,6 +77,13 @@ impl Table {
     /// # Errors
     /// [`Error::Spec`] with the column.
     pub fn new(spec: &TableSpec, seed: u64) -> Result<Self> {
+        let refuse = |words: String| Err(Error::Spec(format!("{}: {words}", spec.name)));
+        if spec.rows.0 < 1 || spec.rows.1 > MOST_ROWS {
+            return refuse(format!("rows are numbered from 1 to {MOST_ROWS}"));
+        }
+        if spec.columns.len() > MOST_COLUMNS {
+            return refuse(format!("a table has at most {MOST_COLUMNS} columns"));
+        }
         let mut variables = Variables::new(&spec.parameters, seed);
         let per_parent = match &spec.per_parent {
             Some(text) => {
@@ -103,7 +115,7 @@ impl Table {
                 first_row,
             });
             if self.per_parent.is_some() {
-                row += self.count(from..to)?;
+                row = within(row + self.count(from..to)?)?;
             }
             from = to;
         }
@@ -122,7 +134,7 @@ impl Table {
 
     fn count(&self, mut parents: Range<i64>) -> Result<i64> {
         let mut row = self.variables.row();
-        parents.try_fold(0, |sum, parent| Ok(sum + self.children(parent, &mut row)?))
+        parents.try_fold(0, |sum, parent| within(sum + self.children(parent, &mut row)?))
     }
 
     /// How many rows belong to that one; where there are no parents, each row is one.
@@ -131,7 +143,7 @@ impl Table {
             return Ok(1);
         };
         row.begin([0, parent, 0, 0]);
-        Ok(expression.number(stream.at(parent), row)?.max(0))
+        within(expression.number(stream.at(parent), row)?.max(0))
     }
 
     /// Rows of the chunk, one after the other, into `out`; `full` after each.
@@ -178,6 +190,16 @@ impl Table {
         }
         Ok(hashed)
     }
+}
+
+/// A number of rows, or of one.
+fn within(number: i64) -> Result<i64> {
+    if number > MOST_ROWS {
+        return Err(Error::Spec(format!(
+            "per_parent: a table has at most {MOST_ROWS} rows"
+        )));
+    }
+    Ok(number)
 }
 
 #[cfg(test)]

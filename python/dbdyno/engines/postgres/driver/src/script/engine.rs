@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_model::{Column, Counter, Engine, Error, Reading, Result, Table};
+use dyno_model::{Column, Counter, Engine, Error, Reading, Result, Table, count_sessions};
 
 use crate::client::Client;
 use crate::plan::Protocol;
@@ -28,14 +28,12 @@ impl ScriptedPostgres {
     /// # Errors
     /// [`Error::Spec`], [`Error::Tls`].
     pub fn new(spec: ScriptLoadSpec) -> Result<Self> {
+        count_sessions(spec.sessions.iter().map(|group| group.count))?;
         let mut plans = Vec::new();
         for group in spec.sessions {
             let count = group.count;
             let plan = Arc::new(Plan::new(spec.scripts.clone(), group)?);
             plans.extend(std::iter::repeat_n(plan, count));
-        }
-        if plans.is_empty() {
-            return Err(Error::Spec("no sessions".to_owned()));
         }
         let server = Arc::new(Server::new(spec.target, spec.probe)?);
         Ok(Self { server, plans })
