@@ -136,6 +136,22 @@ def test_each_statement_has_its_sleep_and_its_cpu_time(traced: Traced) -> None:
 
 
 @pytest.mark.root
+def test_the_labels_of_every_read_add_up_to_its_sums(traced: Traced) -> None:
+    """To the nanosecond, what is under way included; and what is open is part of the queue of one label."""
+    figures, key = ("run_ns", "runq_ns", "sleep_ns"), ["pid", "start_ticks", "after_ns"]
+    reads = traced.tables["traced"].filter((pl.col("status") == "ok") & (pl.col("role") == "session"))
+    sums = traced.tables["waits"].group_by(key).agg(pl.col(figures).sum())
+    both = reads.join(sums, on=key, how="left", suffix="_labels", maintain_order="left")
+    assert both.height >= 4
+    for name in figures:
+        assert both[name].to_list() == both[f"{name}_labels"].fill_null(0).to_list()
+    waits = traced.tables["waits"]
+    assert waits.filter((pl.col("open_ns") > pl.col("runq_ns")) | (pl.col("open_ns") < 0)).is_empty()
+    elsewhere = (pl.col("open_ns") > 0) & (pl.col("wait_event").ne_missing(pl.lit("ClientRead")))
+    assert waits.filter(elsewhere).is_empty()
+
+
+@pytest.mark.root
 def test_every_wait_is_in_one_bucket(traced: Traced) -> None:
     times, key = traced.last("wait_times"), ["pid", "wait_event", "query_id"]
     counted = times.filter(part="sleep").group_by(key).agg(pl.col("count").sum())

@@ -99,16 +99,17 @@ def _window(tables: Tables, pid: int) -> dict[str, int]:
 
 
 def _waits(tables: Tables, pid: int) -> dict[str | None, dict[str, int]]:
-    """By wait event, first to last read."""
-    found: dict[str | None, dict[str, int]] = {}
+    """By wait event, first to last read. An event may have several rows a read: one for each status."""
     columns = ("sleep_ns", "runq_ns", "sleeps", "preempted")
-    first_read = tables["traced"].filter(pl.col("pid") == pid)["after_ns"][0]
+    reads = tables["traced"].filter(pl.col("pid") == pid)["after_ns"]
     rows = tables["waits"].filter(pl.col("pid") == pid)
-    for (event,), of in rows.group_by("wait_event", maintain_order=True):
-        first, last = of.row(0, named=True), of.row(-1, named=True)
-        born = first["after_ns"] > first_read
-        found[event] = {c: last[c] - (0 if born else first[c]) for c in columns}
-    return found
+    sums = rows.group_by("wait_event", "after_ns", maintain_order=True).agg(pl.col(columns).sum())
+    of = {(r["wait_event"], r["after_ns"]): r for r in sums.to_dicts()}
+    none = dict.fromkeys(columns, 0)
+    ends = {
+        event: [of.get((event, reads[n]), none) for n in (0, -1)] for event in sums["wait_event"].unique()
+    }
+    return {event: {c: last[c] - first[c] for c in columns} for event, (first, last) in ends.items()}
 
 
 def _adds_up(window: dict[str, int], waits: dict[str | None, dict[str, int]]) -> None:

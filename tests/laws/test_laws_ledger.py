@@ -59,12 +59,25 @@ def samples(draw: st.DrawFn, sessions: int, via: str) -> tuple[list[dict[str, An
 
 @st.composite
 def traces(draw: st.DrawFn, session: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows of traced and waits: sums that grow, or fall, or were lost."""
+    """Rows of traced and waits: sums that grow, or fall, or were lost; where ``whole``, labels add up."""
     pid = 100 + session
     who = {"pid": pid, "tid": pid, "start_ticks": 7, "role": "session", "session": session}
     traced, waits = [], []
+    whole = draw(st.booleans())
+    grown = {wait: dict.fromkeys(("sleep_ns", "runq_ns"), 0) for wait in draw(st.sets(WAITS, max_size=3))}
+    ran_ns = 0
     for at in sorted(draw(st.lists(st.integers(9 * S, 21 * S), max_size=4, unique=True))):
         read = who | {"before_ns": at - 1000, "after_ns": at + 1000}
+        if whole:
+            for wait, times in grown.items():
+                times |= {n: before + draw(st.integers(0, S)) for n, before in times.items()}
+                wait_class, _, event = (wait or "").partition("/")
+                label = {"wait_class": wait_class or None, "wait_event": event or None}
+                waits.append(read | label | times | {"sleeps": 3, "preempted": 1, "status": "ok"})
+            ran_ns += draw(st.integers(0, S))
+            sums = {n: sum(times[n] for times in grown.values()) for n in ("sleep_ns", "runq_ns")}
+            traced.append(read | sums | {"run_ns": ran_ns, "status": "ok"})
+            continue
         sums = {n: draw(st.integers(0, 3 * S)) for n in ("run_ns", "runq_ns", "sleep_ns")}
         traced.append(read | sums | {"status": draw(st.sampled_from(["ok", "ok", "ok", "lost"]))})
         for wait in draw(st.lists(WAITS, max_size=3, unique=True)):

@@ -56,10 +56,9 @@ def test_statements_of_one_wait_event_are_told_apart_and_add_up() -> None:
     assert whole == (8 * S, 800)
 
 
-def test_durations_count_what_ended_and_all_counts_are_the_sleeps() -> None:
+def test_durations_count_what_ended() -> None:
     cut = {"cut_wait_times": cut_wait_times([CELL]), "cut_statement_waits": cut_statement_waits([CELL])}
-    assert cut["cut_wait_times"]["count"].sum() == 800
-    assert cut["cut_wait_times"].filter(pl.col("low_ns").is_null())["count"].to_list() == [-1]
+    assert cut["cut_wait_times"]["count"].to_list() == [400, 1, 400], "not the one that was under way"
     cut |= {"windows": windows([CELL]), "wait_histogram": wait_histogram(cut)}
     found = wait_durations(cut)
     (every,) = found.filter((pl.col("query_status") == "all") & (pl.col("part") == "sleep")).to_dicts()

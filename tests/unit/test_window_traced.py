@@ -92,7 +92,8 @@ def test_waits_of_labels_that_come_later_or_stand_still():
         _wait(20, "Client/ClientRead", 8, 1.5, 80),
         _wait(20, None, 0, 0.25, 0),
     ]
-    cell = made_cell({"traced": READS, "waits": waits, "sessions": [session_row()]})
+    reads = [_traced(10, 1, 1.5, 7), _traced(15, 3, 1.6, 8.5), _traced(20, 5.15, 2.6, 11.75)]
+    cell = made_cell({"traced": reads, "waits": waits, "sessions": [session_row()]})
     rows = {r["wait_event"]: r for r in cut_waits([cell]).to_dicts()}
     found = {e: (r["sleep_ns"] / S, r["runq_ns"] / S, r["sleeps"]) for e, r in rows.items()}
     assert found == {
@@ -113,7 +114,8 @@ def test_a_label_that_fell_is_unknown_and_calls_that_fell_are_left_out():
     ]
     cell = made_cell({"traced": READS, "waits": waits, "syscalls": calls, "sessions": [session_row()]})
     row = _one(cut_waits([cell]))
-    assert (row["sleep_ns"], row["runq_ns"], row["sleeps"]) == (None, 0, None)
+    assert (row["sleep_ns"], row["runq_ns"], row["sleeps"], row["status"]) == (None, None, None, "reset")
+    assert _one(cut_traced([cell]))["status"] == "reset"
     assert cut_counts(SYSTEM_CALLS.counts[0], [cell]).select("name", "calls").rows() == [("read", 250)]
 
 

@@ -49,8 +49,10 @@ pub struct Label {
     pub sleep_ns: i64,
     /// In the run queue, throttled time included.
     pub runq_ns: i64,
-    /// Of which throttled.
+    /// Part of `runq_ns` that was throttled.
     pub throttled_ns: i64,
+    /// Part of `runq_ns` after a wait for the next statement, whose id is not known yet: it moves to that one.
+    pub open_ns: i64,
     /// How often it fell asleep so.
     pub sleeps: i64,
     /// How often it lost its CPU so while runnable.
@@ -87,8 +89,8 @@ impl Seed {
     }
 }
 
-/// The sums of a slot at `now_ns`, with what is under way. `throttled_now_ns`: how much of the wait in the
-/// queue that is under way was throttled.
+/// The sums of a slot at `now_ns`, with what is under way; those of its labels add up to those of the task.
+/// `throttled_now_ns`: how much of the wait in the queue that is under way was throttled.
 pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sums, Vec<Label>) {
     let mut sums = Sums {
         run_ns: slot.run_ns as i64,
@@ -103,6 +105,7 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
     };
     let mut waits = slot.waits;
     let wait = slot.wait as usize % waits.len();
+    let mut open_ns = slot.owed_ns;
     waits[wait].runq_ns += slot.owed_ns;
     waits[wait].throttled_ns += slot.owed_throttled_ns;
     let ns = now_ns.saturating_sub(slot.since_ns);
@@ -131,6 +134,9 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
             wait.sleep_ns += asleep_ns;
             wait.runq_ns += queued_ns;
             wait.throttled_ns += throttled_ns;
+            if slot.query != 0 && wait.label == slot.idle {
+                open_ns += queued_ns;
+            }
         }
         (doing::UNKNOWN, _) => {
             sums.sleep_ns += ns as i64;
@@ -139,7 +145,27 @@ pub fn sums(slot: &Slot, seed: Seed, now_ns: u64, throttled_now_ns: u64) -> (Sum
         }
         _ => {} // ended
     }
-    (sums, waits.iter().filter_map(label).collect())
+    let of_wait = |(n, w): (usize, &Wait)| label(w, if n == wait { open_ns } else { 0 });
+    (sums, waits.iter().enumerate().filter_map(of_wait).collect())
+}
+
+/// Whether a copy of a slot is whole: all time since the task was first watched is in one of three sums, and under
+/// one label. The program writes both in the same event, so they are equal to the nanosecond.
+pub fn adds_up(slot: &Slot) -> bool {
+    let of_labels = |part: fn(&Wait) -> u64| slot.waits.iter().map(part).fold(0, u64::wrapping_add);
+    let all = slot.run_ns.wrapping_add(slot.runq_ns).wrapping_add(slot.sleep_ns);
+    all == slot.since_ns.wrapping_sub(slot.first_ns)
+        && of_labels(|w| w.sleep_ns) == slot.sleep_ns
+        && of_labels(|w| w.runq_ns).wrapping_add(slot.owed_ns) == slot.runq_ns
+        // a slice whose end was not seen has no label, and is counted as lost
+        && (slot.lost > 0 || of_labels(|w| w.run_ns) == slot.run_ns)
+}
+
+/// Whether a task was ready to run when it was first watched and has been met by no event and no clock tick since: it
+/// may be on a CPU or in the run queue.
+pub fn undecided(slot: &Slot, seed: Seed) -> bool {
+    let met = || slot.waits.iter().any(|w| w.run_samples > 0);
+    slot.doing == doing::UNKNOWN && seed == Seed::Runnable && !met()
 }
 
 fn at_seed(waits: &mut [Wait], slot: &Slot, add: impl FnOnce(&mut Wait)) {
@@ -161,7 +187,7 @@ fn name(wait: &Wait) -> Name {
     }
 }
 
-fn label(wait: &Wait) -> Option<Label> {
+fn label(wait: &Wait, open_ns: u64) -> Option<Label> {
     let time_ns = wait.sleep_ns + wait.runq_ns + wait.run_ns + wait.left_ns;
     let something = time_ns + wait.sleeps + wait.preempted + wait.run_samples > 0;
     (wait.used != 0 && something).then(|| Label {
@@ -169,6 +195,7 @@ fn label(wait: &Wait) -> Option<Label> {
         sleep_ns: wait.sleep_ns as i64,
         runq_ns: wait.runq_ns as i64,
         throttled_ns: wait.throttled_ns as i64,
+        open_ns: open_ns as i64,
         sleeps: wait.sleeps as i64,
         preempted: wait.preempted as i64,
         run_samples: wait.run_samples as i64,

@@ -122,11 +122,61 @@ fn a_queue_that_is_owed_is_in_the_last_label_until_its_statement_is_known() {
     (owing.owes, owing.owed_ns, owing.runq_ns) = (1, 40, 140);
     let (sums, labels) = sums(&owing, Seed::Runnable, 2_000, 0);
     assert_eq!((sums.runq_ns, labels[0].runq_ns), (140, 140));
+    assert_eq!(labels[0].open_ns, 40);
     let under_way: Vec<_> = durations(&owing)
         .iter()
         .map(|d| (d.queue, d.from_ns, d.count))
         .collect();
     assert_eq!(under_way, [(true, None, 1)]);
+}
+
+#[test]
+fn a_queue_under_way_is_open_only_after_a_wait_for_the_next_statement() {
+    let mut queued = slot(doing::QUEUED, 2_000);
+    let open = |slot: &Slot| sums(slot, Seed::Runnable, 2_050, 0).1[0].open_ns;
+    (queued.query, queued.idle) = (1, CLIENT_READ);
+    assert_eq!(open(&queued), 50);
+    queued.query = 0; // ids of statements are not read
+    assert_eq!(open(&queued), 0);
+    (queued.query, queued.idle) = (1, CLIENT_READ + 1);
+    assert_eq!(open(&queued), 0);
+}
+
+#[test]
+fn a_copy_whose_labels_do_not_add_up_to_its_sums_is_not_whole() {
+    let whole = slot(doing::ASLEEP, 2_000);
+    assert!(adds_up(&whole));
+    let wait = whole.wait as usize;
+    let spoil: [fn(&mut Slot, usize); 5] = [
+        |slot, wait| slot.waits[wait] = Wait::default(), // its labels are missing whole
+        |slot, wait| slot.waits[wait].sleep_ns -= 1,
+        |slot, wait| slot.waits[wait].runq_ns += 1,
+        |slot, wait| slot.waits[wait].run_ns += 1,
+        |slot, _| slot.since_ns += 1,
+    ];
+    for of in spoil {
+        let mut torn = whole;
+        of(&mut torn, wait);
+        assert!(!adds_up(&torn));
+    }
+    let mut owing = whole;
+    (owing.owed_ns, owing.waits[wait].runq_ns) = (40, 60);
+    assert!(adds_up(&owing));
+    let mut lost = whole;
+    (lost.lost, lost.run_ns, lost.since_ns) = (1, 350, 2_050); // a slice that has no label
+    assert!(adds_up(&lost));
+}
+
+#[test]
+fn a_task_that_no_event_and_no_tick_has_met_may_run_or_wait_for_a_cpu() {
+    let mut fresh = Slot::zeroed();
+    assert!(undecided(&fresh, Seed::Runnable));
+    assert!(!undecided(&fresh, Seed::Asleep));
+    fresh.waits[3].run_samples = 1;
+    assert!(!undecided(&fresh, Seed::Runnable));
+    fresh.waits[3].run_samples = 0;
+    fresh.doing = doing::QUEUED;
+    assert!(!undecided(&fresh, Seed::Runnable));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 
 use aya::maps::{MapData, Queue};
 
+use crate::account::adds_up;
 use crate::layout::{Calls, Control, Places, Plain, Slot, TIDS, UNREAD, Wait, first_index};
 use crate::memory::Shared;
 use crate::statements::Statement;
@@ -198,10 +199,4 @@ impl Book {
         // SAFETY: mapped and aligned; 16 bits are read and written at once.
         Some(unsafe { AtomicU16::from_ptr(&raw mut (*places).slot[tid as usize % TIDS]) })
     }
-}
-
-/// All time since it was first watched is in one of three sums. A copy that was torn does not add up.
-fn adds_up(slot: &Slot) -> bool {
-    let sums = slot.run_ns.wrapping_add(slot.runq_ns).wrapping_add(slot.sleep_ns);
-    sums == slot.since_ns.wrapping_sub(slot.first_ns)
 }

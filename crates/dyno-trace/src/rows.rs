@@ -148,6 +148,7 @@ impl Rows {
         let parts = self.parts(&self.labels, since_ns);
         let number = |of: fn(&Label) -> i64| Column::known(parts.iter().map(|p| of(&p.value)));
         let throttled = |p: &Part<Label>| known.throttle.then_some(p.value.throttled_ns);
+        let open = |p: &Part<Label>| (known.statements == Status::Ok.as_str()).then_some(p.value.open_ns);
         let samples = |p: &Part<Label>| known.clock.then_some(p.value.run_samples);
         let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
         columns.extend(named(parts.iter().map(|p| p.value.name), known, names));
@@ -155,6 +156,7 @@ impl Rows {
             ("sleep_ns", number(|l| l.sleep_ns)),
             ("runq_ns", number(|l| l.runq_ns)),
             ("throttled_ns", Column::I64(parts.iter().map(throttled).collect())),
+            ("open_ns", Column::I64(parts.iter().map(open).collect())),
             ("sleeps", number(|l| l.sleeps)),
             ("preempted", number(|l| l.preempted)),
             ("run_samples", Column::I64(parts.iter().map(samples).collect())),

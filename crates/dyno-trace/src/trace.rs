@@ -8,7 +8,7 @@ use dyno_observe::parse::ns_per_tick;
 use dyno_observe::task::Task;
 use dyno_observe::{Granted, Names, Refusal, Status, Tracer, Word, WordFinder, WordSpec};
 
-use crate::account::{Seed, durations, sums};
+use crate::account::{Seed, durations, sums, undecided};
 use crate::book::{FEWEST_SLOTS, MOST_SLOTS, Newcomer};
 use crate::layout::{Slot, UNREAD, doing};
 use crate::load::{Lease, Wanted, load};
@@ -243,24 +243,25 @@ impl Trace {
         };
         let throttled_ns = self.throttled_now_ns(number, &slot);
         let after_ns = now_ns();
-        let known = match self.known[number].take() {
-            Some(known) => known,
-            None => self.newborn(&slot),
-        };
-        let (sums, labels) = sums(&slot, known.seed, after_ns as u64, throttled_ns);
-        // of a tree's tasks many come and go between two reads: when one ended
-        let ended_ns = (self.tree && slot.doing == doing::ENDED).then_some(slot.since_ns as i64);
-        let (from_ns, to_ns) = ended_ns.map_or((before_ns, after_ns), |ns| (ns, ns));
-        self.rows.read(from_ns, to_ns, known.key, Some(sums));
+        let known = self.known[number].take();
+        let known = known.unwrap_or_else(|| self.newborn(&slot));
+        let ended = slot.doing == doing::ENDED || known.task.as_ref().is_some_and(|t| t.gone());
+        // read as of its start, while CPU time may turn out to be run queue; in a tree, where many come and go, of its end
+        let undecided = !ended && self.loaded.clock.is_ok() && undecided(&slot, known.seed);
+        let as_of_ns = if undecided { slot.since_ns } else { after_ns as u64 };
+        let (sums, labels) = sums(&slot, known.seed, as_of_ns, throttled_ns);
+        let stands = undecided || (self.tree && slot.doing == doing::ENDED);
+        let when = |ns| if stands { slot.since_ns as i64 } else { ns };
+        self.rows
+            .read(when(before_ns), when(after_ns), known.key, Some(sums));
         self.rows.labels(labels, known.unread);
         if self.syscalls {
             if let Some(made) = self.loaded.book.read_calls(number) {
-                let now = Now::of(&slot, &sums, after_ns as u64, &self.client_waits);
+                let now = Now::of(&slot, &sums, as_of_ns, &self.client_waits);
                 let (calls, sizes) = (system_calls::up_to(&made, now), system_calls::sizes(&made));
                 self.rows.calls(calls, sizes, made.lost > 0);
             }
         }
-        let ended = slot.doing == doing::ENDED || known.task.as_ref().is_some_and(|t| t.gone());
         if ends || ended {
             self.rows
                 .durations(durations(&slot), known.unread, slot.unplaced > 0);

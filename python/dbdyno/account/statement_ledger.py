@@ -1,11 +1,13 @@
 """Table ``statement_ledger``: each statement's CPU time, CPU WAIT and sleep by wait event, per cell. Pure.
 
-Traced: sleep and run queue are exact, and so is CPU time but for slices in which the statement changed: a
+Traced: sleep and run queue are exact (but for the queue under way when the window began, where several
+statements may have had it since), and so is CPU time but for slices in which the statement changed: a
 slice belongs to the statement at its end; a tick of the clock ends one, too. Its interval is from none of the
 slices that began in another statement to all that began in this one. Where the clock's ticks contradict that
 (a statement that came and went inside slices), CPU time is divided by ticks instead, with Wilson's interval.
 Sampled: the exact time on a CPU and in the run queue is divided by samples; sleeps are what they stand for.
-All seconds add up to those of the ledger (in the sampled tier, of CPU and run queue).
+All seconds add up to those of the ledger (in the sampled tier, of CPU and run queue). Those of sessions that
+the trace did not follow whole are rows of their own, status lost.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from dbdyno.model.brief import BRIEF
 from dbdyno.model.column import CELL
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.session_time import account, event_name
@@ -21,7 +24,7 @@ from dbdyno.model.tables import ByCell, Tables, conform, empty, sum_of_known
 from dbdyno.model.wait_families import Family, families_of
 from dbdyno.stats.estimates import wilson
 
-SAMPLES, TICKS = "activity samples", "scheduler trace, by clock ticks"
+SAMPLES, TICKS, OS_TASKS = "activity samples", "scheduler trace, by clock ticks", "os tasks"
 _KEY = ("query_id", "query_status", "worker")
 _STRICT = (1.96 / 3.5) ** 2
 """A contradiction is one of 3.5 standard errors: there are many statements."""
@@ -35,7 +38,7 @@ def statement_ledger(tables: Tables) -> pl.DataFrame:
     parts = ByCell({name: tables[name] for name in _NEEDED})
     for window in tables["windows"].to_dicts():
         mine = parts.of(window["cell"])
-        rows = _traced(mine["cut_statement_waits"], client) if knows(mine) else _sampled(mine, window, client)
+        rows = _traced(mine, client) if knows(mine) else _sampled(mine, window, client)
         if rows.height:
             key = [pl.lit(window[c.name]).alias(c.name) for c in CELL]
             rows = _with_halves(rows, mine["ledger"], window["wall_s"])
@@ -43,7 +46,10 @@ def statement_ledger(tables: Tables) -> pl.DataFrame:
     return pl.concat(made)
 
 
-_NEEDED = ("ledger", "rates", "cut_statement_waits", "cut_statement_samples", "cut_statements")
+_NEEDED = (
+    *("ledger", "rates", "cut_tasks", "cut_traced"),
+    *("cut_statement_waits", "cut_statement_samples", "cut_statements"),
+)
 
 
 def knows(tables: Tables) -> bool:
@@ -66,21 +72,40 @@ def statement_times(rows: pl.DataFrame) -> pl.DataFrame:
     return made.filter(pl.col("query_id").is_not_null() | (pl.col("db_time_s") > 0))
 
 
-def _traced(waits: pl.DataFrame, client: pl.Expr) -> pl.DataFrame:
+def _traced(mine: Tables, client: pl.Expr) -> pl.DataFrame:
     """Seconds per second."""
+    waits = mine["cut_statement_waits"]
     slept = waits.with_columns(account=pl.when(client).then(pl.lit("client")).otherwise(pl.lit("sleep")))
     slept = slept.group_by(*_KEY, "account", detail=event_name(), maintain_order=True).agg(
         value=pl.col("sleep").sum(), waits=pl.col("sleeps").sum()
     )
     slept = slept.filter((pl.col("value") != 0) | (pl.col("waits") != 0))
-    queued = waits.group_by(_KEY, maintain_order=True).agg(value=pl.col("runq").sum())
+    queue = {"value": "runq", "low": "runq_low", "high": "runq_high"}
+    queued = waits.group_by(_KEY, maintain_order=True).agg(pl.col(c).sum().alias(n) for n, c in queue.items())
     parts = [_slices(waits), queued.with_columns(account=pl.lit("runq")), slept]
     rows = pl.concat(parts, how="diagonal")
+    rows = pl.concat([rows, _not_followed(rows, mine)], how="diagonal")
     value = pl.col("value")
     return rows.with_columns(
         low=pl.coalesce("low", value), high=pl.coalesce("high", value),
         source=pl.coalesce("source", pl.lit(TRACE)),
     )  # fmt: skip
+
+
+def _not_followed(rows: pl.DataFrame, mine: Tables) -> pl.DataFrame:
+    """What the ledger has beyond ``rows``, where the trace did not follow all sessions whole."""
+    key = ["pid", "tid", "start_ticks"]
+    of_sessions = pl.col("role").is_in(["session", BRIEF])
+    sessions = mine["cut_tasks"].filter(of_sessions)
+    followed = mine["cut_traced"].filter(of_sessions & (pl.col("status") == "ok"))
+    if sessions.join(followed, on=key, how="anti", nulls_equal=True).is_empty():
+        return rows.clear()
+    told = dict(rows.group_by("account").agg(pl.col("value").sum()).iter_rows())
+    whole = {n: account(mine["ledger"], n).aas for n in ("run", "runq", "sleep", "client")}
+    left = {n: aas - told.get(n, 0.0) for n, aas in whole.items() if aas is not None}
+    made = [{"account": n, "value": v} for n, v in left.items() if v > _ROUNDING]
+    found = pl.DataFrame(made, schema={"account": pl.String, "value": pl.Float64})
+    return found.with_columns(query_status=pl.lit("lost"), source=pl.lit(OS_TASKS))
 
 
 def _slices(waits: pl.DataFrame) -> pl.DataFrame:

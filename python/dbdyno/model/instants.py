@@ -58,6 +58,7 @@ DURATIONS = frozenset(
         "low_ns",
         "max_ns",
         "min_ns",
+        "open_ns",
         "plan_ns",
         "prepare_ns",
         "round_trip_ns",

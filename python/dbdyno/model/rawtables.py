@@ -220,6 +220,12 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("sleep_ns", "i64", "asleep under this label"),
         _c("runq_ns", "i64", "runnable without a CPU under this label, throttled time included"),
         _c("throttled_ns", "i64", "of which throttled", null=True),
+        _c(
+            "open_ns",
+            "i64",
+            "part of runq_ns after a wait for the next statement, whose id is not known yet: it moves there",
+            null=True,
+        ),
         _c("sleeps", "i64", "how often it fell asleep so"),
         _c("preempted", "i64", "how often it lost its CPU while runnable"),
         _c("run_samples", "i64", "ticks of a clock on each CPU (199 a second) that met it so", null=True),

@@ -153,6 +153,8 @@ CUT: dict[str, tuple[Column, ...]] = {
             _c(name, "f64", f"growth of {name}_ns of the table waits, seconds per second", null=True)
             for name in ("sleep", "runq", "throttled", "run", "came", "left")
         ),
+        _c("runq_low", "f64", "lower end of runq; equal where its statement is known", null=True),
+        _c("runq_high", "f64", "upper end", null=True),
         *(
             _c(name, "i64", f"growth of {name} of the table waits", null=True)
             for name in ("sleeps", "preempted", "run_samples")
@@ -165,9 +167,9 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("wait_class", "str", "NULL: none", null=True),
         _c("wait_event", "str", "NULL: none", null=True),
         _c("part", "str", "sleep | runq"),
-        _c("low_ns", "i64", "least duration of the bucket; NULL: under way", null=True),
-        _c("count", "i64", "growth; of waits under way it may be negative"),
-        _c("status", "str", "of the reads"),
+        _c("low_ns", "i64", "least duration of the bucket"),
+        _c("count", "i64", "growth: waits that ended"),
+        _c("status", "str", "of the reads; lost: there were more"),
     ),
     **{
         f"cut_{c.table}": (

@@ -20,6 +20,7 @@ MOST = 40
 _Row = dict[str, Any]
 _Cells = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
 _NO_STATEMENT = {"query_id": None, "user": None, "text": None}
+_UNNAMED = {"others": "(further statements)", "lost": "(sessions not followed)"}
 _RESOLUTION = (
     "Percentiles and maximum are upper ends of buckets, at most 25 % too high; a mean is time divided by "
     "waits. Waits: those that ended in the measurement."
@@ -40,7 +41,7 @@ def durations(results: Results, pick: Pick) -> list[Block]:
     left = len(rows) - MOST
     notes = [f"{counted(left, 'smaller row')} left out; the export holds them."] if left > 0 else []
     if any(r["status"] == "lost" for r in rows):
-        notes.append("Some durations found no room in the trace: counts are lower bounds.")
+        notes.append("The trace lost some durations: counts are lower bounds.")
     title = f"How long waits lasted {pick.at}{pick.which}"
     return [table(title, _DURATIONS, rows[:MOST], named=True), *remarks([_RESOLUTION, *notes])]
 
@@ -119,7 +120,7 @@ def _interval(row: _Row) -> Cell:
 def _statement(row: _Row) -> Cell:
     if row["query_id"] is not None:
         return word(statement({**_NO_STATEMENT, **row}), f"Query id {row['query_id']}")
-    return word("(further statements)" if row["query_status"] == "others" else "(no statement)")
+    return word(_UNNAMED.get(row["query_status"] or "", "(no statement)"))
 
 
 def _event(row: _Row) -> Cell:

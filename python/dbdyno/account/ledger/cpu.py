@@ -217,6 +217,7 @@ def _labelless(rows: pl.DataFrame) -> pl.DataFrame:
     plain = pl.col("role").is_in(_LABELLESS) & pl.col("known")
     off = pl.col("off_ns") / pl.col("over_ns")
     error = (pl.col("stale_run_ns") + pl.col("stale_runq_ns") + pl.col("switch_ns")) / pl.col("over_ns")
+    off = off.clip(0.0)  # figures read a tick late may exceed the time between the reads
     sleep = {"sleep": off, "sleep_low": (off - error).clip(0.0), "sleep_high": off + error}
     return rows.with_columns(
         pl.when(plain).then(value).otherwise(name).alias(name) for name, value in sleep.items()

@@ -63,7 +63,7 @@ def through_pool(events: pl.DataFrame, cut: Tables) -> pl.DataFrame:
         wait_class=pl.lit("Pool"),
         wait_event=pl.lit("Queue"),
         sleep="queue",
-        sleep_low=pl.col("queue") - pl.col("queue_slack"),
+        sleep_low=(pl.col("queue") - pl.col("queue_slack")).clip(0.0),
         sleep_high=pl.col("queue") + pl.col("queue_slack"),
         status="queue_status",
         source=pl.lit(_SOURCE),
@@ -246,7 +246,7 @@ def _memos(pools: pl.DataFrame) -> pl.DataFrame:
     figures = {
         "wall": (whole, "driver"),
         "pool.connections": (pl.col("connections"), "os tasks"),
-        "pool.idle": (pl.col("idle") - pl.col("waited"), "os tasks; pooler"),
+        "pool.idle": ((pl.col("idle") - pl.col("waited")).clip(0.0), "os tasks; pooler"),
         "client.between": (pl.col("between"), "driver"),
         "client.in_transaction": (pl.col("waited"), _SOURCE),
     }

@@ -203,9 +203,10 @@ def _traced(cut: OfCell, queued: float, trips: float) -> Iterator[SourceReading]
         yield SourceReading("db_time", TRACE, None, _UNIT, str(refused["status"][0]), _NAMELESS)
         return
     slept = waits.join(over, on=["pid", "tid", "start_ticks"], nulls_equal=True)
-    known = tasks.drop_nulls(["run_ns", "runq_ns"])
+    known = tasks.filter(pl.col("status") == "ok").drop_nulls(["run_ns", "runq_ns"])
     if known.height < tasks.height:
-        yield SourceReading("db_time", TRACE, None, _UNIT, str(tasks["status"][0]))
+        why = tasks.filter(pl.col("status") != "ok")["status"]
+        yield SourceReading("db_time", TRACE, None, _UNIT, str(why[0]) if why.len() else "lost")
         return
     runnable = float(((known["run_ns"] + known["runq_ns"]) / known["over_ns"]).sum())
     asleep = float((slept["sleep_ns"] / slept["over_ns"]).sum() or 0.0)

@@ -253,7 +253,7 @@ def _rest_of_machine(cut: OfCell, shared_used: float | None) -> SourceReading:
     if busy is None or not here:
         return SourceReading("cpu_used", "host", None, "cores", status if busy is None else "not here")
     name, ticks = "host: whole machine less driver and dbdyno", _ticks(cut, busy)
-    return SourceReading("cpu_used", name, busy - less, "cores", "ok", _TICKS, ticks, ANY)
+    return SourceReading("cpu_used", name, max(0.0, busy - less), "cores", "ok", _TICKS, ticks, ANY)
 
 
 def _busy(cut: OfCell) -> tuple[float | None, str]:

@@ -146,14 +146,16 @@ def labelled(
     figures: Sequence[str],
     *,
     falls: bool = False,
+    levels: Sequence[str] = (),
 ) -> pl.DataFrame:
     """Growth of figures that each task has one row a ``label`` of, between its ends, which are instants of
     ``rows`` or, at its first, its birth. ``brackets``: each task with its ``ENDS``.
 
     A label that has no row yet at the task's first read had nothing then; one whose rows are not repeated
-    has not grown. A figure that went down is NULL, unless what is under way may change its label (``falls``).
+    has not grown. A figure that went down is NULL, unless the caller judges falls itself (``falls``).
+    ``levels``: figures that are given as they were at both ends (``NAME_a``, ``NAME_b``).
     """
-    key = [*TASK, *label]
+    key, some = [*TASK, *label], (*figures, *levels)
     mine = rows.join(brackets, on=TASK, nulls_equal=True, maintain_order="left")
     ends = []
     for suffix, end in (("_a", "from_ns"), ("_b", "to_ns")):
@@ -161,11 +163,14 @@ def labelled(
         ends.append(
             _ordered(upto, end)
             .group_by(key, maintain_order=True)
-            .agg(pl.col(n).first().alias(f"{n}{suffix}") for n in figures)
+            .agg(pl.col(n).first().alias(f"{n}{suffix}") for n in some)
         )
     both = ends[1].join(ends[0], on=key, how="left", nulls_equal=True, maintain_order="left")
-    growth = {
-        n: pl.col(f"{n}_b") - pl.when(pl.col(f"{figures[0]}_a").is_null()).then(0).otherwise(f"{n}_a")
-        for n in figures
-    }
-    return both.select(*key, **{n: g if falls else pl.when(g >= 0).then(g) for n, g in growth.items()})
+    first = {n: pl.when(pl.col(f"{figures[0]}_a").is_null()).then(0).otherwise(f"{n}_a") for n in some}
+    growth = {n: pl.col(f"{n}_b") - first[n] for n in figures}
+    return both.select(
+        *key,
+        **{n: g if falls else pl.when(g >= 0).then(g) for n, g in growth.items()},
+        **{f"{n}_a": first[n] for n in levels},
+        **{f"{n}_b": pl.col(f"{n}_b") for n in levels},
+    )

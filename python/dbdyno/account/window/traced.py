@@ -10,8 +10,9 @@ from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.brief import folded, folded_labels, told_apart
 from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import ENDS, NEAR_NS, TASK, grown, labelled
+from dbdyno.account.window.label_sums import EVENT, MOVES, OPEN, STAYS, by_event, by_statement, doubted
 from dbdyno.account.window.trees import is_tree
-from dbdyno.model.brief import BRIEF
+from dbdyno.model.brief import BRIEF, SHORT_HELPER
 from dbdyno.model.data_source import TaskCounts
 from dbdyno.model.raw import RawCell, once_each
 from dbdyno.model.tables import empty, sum_of_known
@@ -20,18 +21,17 @@ SHORTEST_NS = 1
 """Measured at each switch: a life of any length has a difference."""
 _SURE = ("run_ns", "runq_ns", "sleep_ns")
 _MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
+_BRIEF = (BRIEF, SHORT_HELPER)
 _WHOSE = ("role", "session", "worker")
 _BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
-_LABEL = ("wait_class", "wait_event", "status")
 _STATEMENT = ("query_id", "query_status")
-_TIMES = ("sleep_ns", "runq_ns", "throttled_ns")
-_SLICES = ("run_ns", "came_ns", "left_ns")
-_OF_STATEMENTS = (*_STATEMENT, *_SLICES)
-_WAITS = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
+_TIMES = ("sleep_ns", "runq_ns", "throttled_ns", "run_ns", "came_ns", "left_ns", "runq_low", "runq_high")
+_COUNTS = ("sleeps", "preempted", "run_samples")
 
 
 def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_traced``. Where events were missed between a task's two reads, its status says lost."""
+    """Table ``cut_traced``. Status lost: events were missed between a task's two reads, or one of them does
+    not add up (:func:`doubted`)."""
     figures = [*_SURE, *_MORE]
     return for_each(
         "cut_traced", cells, lambda c: folded(_tasks(c), figures, c) if c.tables["traced"].height else None
@@ -47,15 +47,14 @@ def traced_tasks(cell: RawCell) -> pl.DataFrame:
 
 
 def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_waits``: per task and wait event, between the ends of its row in ``cut_traced``."""
-    return for_each("cut_waits", cells, lambda c: _labelled(c, "waits", _LABEL, _WAITS))
+    """Table ``cut_waits``: per task and wait event, between the ends of its row in ``cut_traced``; NULL, with
+    its status, where that is not ok."""
+    return for_each("cut_waits", cells, _waits)
 
 
 def cut_statement_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_statement_waits``: all sessions' time by statement and wait event.
-
-    What was under way at a read may have moved to another statement since: a growth may be negative.
-    """
+    """Table ``cut_statement_waits``: time by statement and wait event, of all sessions that ``cut_traced``
+    has with status ok."""
     return for_each("cut_statement_waits", cells, _statement_waits)
 
 
@@ -79,6 +78,12 @@ def _reads(cell: RawCell, table: str) -> pl.DataFrame:
 
 @once_each
 def _tasks(cell: RawCell) -> pl.DataFrame:
+    measured = _measured(cell)
+    return measured if cell.tables["waits"].is_empty() else doubted(measured, _label_growth(cell))
+
+
+@once_each
+def _measured(cell: RawCell) -> pl.DataFrame:
     reads = _halved(cell)
     told = _lives(cell)
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
@@ -93,7 +98,7 @@ def _tasks(cell: RawCell) -> pl.DataFrame:
 
 @once_each
 def _brackets(cell: RawCell) -> pl.DataFrame:
-    return _tasks(cell).select(*TASK, *ENDS)
+    return _measured(cell).select(*TASK, *ENDS)
 
 
 @once_each
@@ -154,27 +159,35 @@ def _labelled(
     """``known``: figures without which a row is left out."""
     if cell.tables[table].is_empty():
         return None
-    found = _grown_labels(cell, table, label, figures).drop("worker", "over_ns")
+    found = labelled(_in_lives(cell, table), _brackets(cell), label, figures)
+    found = _with_whose(found, cell).drop("worker", "over_ns", "its_status")
     return folded_labels(found.drop_nulls(known) if known else found, list(label))
 
 
-def _grown_labels(
-    cell: RawCell, table: str, label: Sequence[str], figures: Sequence[str], *, falls: bool = False
-) -> pl.DataFrame:
-    rows = _waits(cell) if table == "waits" else _in_lives(cell, table)
-    if table == "waits" and label is _LABEL:  # a row a statement
-        by = [n for n in rows.columns if n not in (*figures, *_OF_STATEMENTS)]
-        rows = rows.group_by(by, maintain_order=True).agg(sum_of_known(n) for n in figures)
-    if table == "wait_times":
-        rows = _none_under_way(rows)
-    found = labelled(rows, _brackets(cell), label, figures, falls=falls)
-    whose = traced_tasks(cell).select(*TASK, *_WHOSE, "over_ns")
-    return found.join(whose, on=TASK, nulls_equal=True, maintain_order="left")
+def _with_whose(rows: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    whose = traced_tasks(cell).select(*TASK, *_WHOSE, "over_ns", its_status="status")
+    return rows.join(whose, on=TASK, nulls_equal=True, maintain_order="left")
 
 
 @once_each
-def _waits(cell: RawCell) -> pl.DataFrame:
-    return _in_lives(cell, "waits")
+def _label_growth(cell: RawCell) -> pl.DataFrame:
+    """Growth of the table ``waits`` by task, wait event and statement, and what was open at its ends."""
+    rows, label = _in_lives(cell, "waits"), (*_STATEMENT, *EVENT)
+    return labelled(rows, _brackets(cell), label, (*STAYS, *MOVES), falls=True, levels=[OPEN])
+
+
+def _waits(cell: RawCell) -> pl.DataFrame | None:
+    if cell.tables["waits"].is_empty():
+        return None
+    found = _with_whose(by_event(_label_growth(cell)), cell)
+    ok = pl.col("its_status") == "ok"
+    found = found.filter(ok | ~pl.col("role").is_in(_BRIEF))  # some of many may be lost
+    figures = ("sleep_ns", "runq_ns", "throttled_ns", *_COUNTS)
+    found = found.with_columns(
+        *(pl.when(ok).then(n).alias(n) for n in figures),
+        status=pl.when(ok).then("status").otherwise("its_status"),
+    )
+    return folded_labels(found.drop("worker", "over_ns", "its_status"), list(EVENT))
 
 
 def _in_lives(cell: RawCell, table: str) -> pl.DataFrame:
@@ -191,38 +204,44 @@ def _instants(cell: RawCell) -> pl.DataFrame:
     return _lives(cell).group_by(*TASK, "after_ns").agg(its_ns=pl.col("at_ns").max())  # no births
 
 
-def _none_under_way(rows: pl.DataFrame) -> pl.DataFrame:
-    """With a count of 0 where a wait that was under way at one read of a task is not at another."""
-    when = ["before_ns", "after_ns", "at_ns", "its_ns"]
-    mine = rows.filter(pl.col("low_ns").is_null())
-    reads = rows.select(*TASK, *(n for n in when if n in rows.columns)).unique(maintain_order=True)
-    each = mine.drop("count", *when, strict=False).unique(maintain_order=True)
-    every = each.join(reads, on=TASK, nulls_equal=True, maintain_order="left")
-    key = [n for n in every.columns if n != "its_ns"]
-    none = every.join(mine, on=key, how="anti", nulls_equal=True, maintain_order="left")
-    return pl.concat([rows, none.with_columns(count=pl.lit(0, pl.Int64))], how="diagonal")
-
-
-def _of_sessions(cell: RawCell, table: str, label: Sequence[str], figures: Sequence[str]) -> pl.DataFrame:
-    mine = pl.col("role").is_in(["session", BRIEF])
-    return _grown_labels(cell, table, label, figures, falls=True).filter(mine)
+def _of_sessions(rows: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    return _with_whose(rows, cell).filter(pl.col("role").is_in(["session", BRIEF]))
 
 
 def _statement_waits(cell: RawCell) -> pl.DataFrame | None:
     if cell.tables["waits"].is_empty() or cell.tables["waits"]["run_ns"].null_count():
         return None  # of a version that knew no statements
-    label = (*_STATEMENT, *_LABEL)
-    found = _of_sessions(cell, "waits", label, (*_WAITS, *_SLICES))
+    found = _of_sessions(by_statement(_label_growth(cell)), cell).filter(pl.col("its_status") == "ok")
     over = pl.col("over_ns")
-    return found.group_by("worker", *label, maintain_order=True).agg(
-        *((pl.col(n) / over).sum().alias(n.removesuffix("_ns")) for n in (*_TIMES, *_SLICES)),
-        *(sum_of_known(n) for n in ("sleeps", "preempted", "run_samples")),
+    return found.group_by("worker", *_STATEMENT, *EVENT, maintain_order=True).agg(
+        *((pl.col(n) / over).sum().alias(n.removesuffix("_ns")) for n in _TIMES),
+        *(sum_of_known(n) for n in _COUNTS),
     )
 
 
 def _wait_times(cell: RawCell) -> pl.DataFrame | None:
+    """Waits that ended. A task whose sums, or counts at one of its ends, are lost has counts of 0 (lost)."""
     if cell.tables["wait_times"].is_empty():
         return None
-    label = (*_STATEMENT, "part", "low_ns", *_LABEL)
-    found = _of_sessions(cell, "wait_times", label, ("count",))
-    return found.group_by(label, maintain_order=True).agg(pl.col("count").sum()).filter(pl.col("count") != 0)
+    label = (*_STATEMENT, "part", "low_ns", *EVENT)
+    rows = _in_lives(cell, "wait_times")
+    ended = labelled(rows.drop_nulls("low_ns"), _brackets(cell), label, ("count",))
+    found = _of_sessions(ended, cell).join(_uncounted(cell, rows), on=TASK, how="left", nulls_equal=True)
+    good = (pl.col("its_status") == "ok") & pl.col("uncounted").is_null() & pl.col("count").is_not_null()
+    found = found.with_columns(
+        pl.when(good).then("count").otherwise(0),
+        status=pl.when(good).then("status").otherwise(pl.lit("lost")),
+    )
+    sums = found.group_by(label, maintain_order=True).agg(pl.col("count").sum())
+    return sums.filter((pl.col("count") > 0) | (pl.col("status") == "lost"))
+
+
+def _uncounted(cell: RawCell, counted: pl.DataFrame) -> pl.DataFrame:
+    """Tasks that had waited by an end of the window whose read has no counts of these waits: the read that
+    has them was lost, and the one in its place leaves out what is long."""
+    waited = _in_lives(cell, "waits").filter(pl.col("sleeps") + pl.col("preempted") > 0)
+    waited = waited.select(*TASK, "at_ns").unique(maintain_order=True)
+    without = waited.join(counted, on=[*TASK, "at_ns"], how="anti", nulls_equal=True, maintain_order="left")
+    ends = without.join(_brackets(cell), on=TASK, nulls_equal=True, maintain_order="left")
+    lost = ends.filter((pl.col("at_ns") == pl.col("from_ns")) | (pl.col("at_ns") == pl.col("to_ns")))
+    return lost.select(*TASK, uncounted=True).unique(maintain_order=True)

@@ -75,7 +75,12 @@ def active(first: pl.DataFrame, last: pl.DataFrame) -> pl.DataFrame:
 
 STATEMENT = (
     _c("query_id", "i64", "the statement that ran, or ran last; NULL: none, or see query_status", null=True),
-    _c("query_status", "str", "ok | others: found no room in the trace | why ids are not known", null=True),
+    _c(
+        "query_status",
+        "str",
+        "ok | others: found no room in the trace | lost: sessions not followed whole | why ids are unknown",
+        null=True,
+    ),
 )
 """Of what a session did for a statement."""
 STATEMENT_LEDGER = (
