@@ -127,4 +127,6 @@ def page_cache(
 
     By cachestat(2), else mincore(2). ``not permitted``: the file may not be read, or is neither ours nor ours
     to write; ``lost``: ``budget_ns`` was over. The first file is always read.
+
+    Raises ValueError where ``block_bytes`` is 0.
     """

@@ -200,6 +200,17 @@ def test_a_file_that_is_read_in_part_as_fincore_counts_it(file: Path) -> None:
     assert half is not None and abs(half - cached / 2) <= 2 * 8192
 
 
+def test_blocks_without_bytes_are_refused(file: Path) -> None:
+    with pytest.raises(ValueError, match="zero"):
+        _core.page_cache([(file, numbers(0), 0)], 0, 10**9)
+
+
+def test_numbers_of_blocks_beyond_all_files_are_of_none(file: Path) -> None:
+    last = 2**64 - 1
+    ((size, _, within, status),) = _core.page_cache([(file, numbers(last), last - 1)], 8192, 10**9)
+    assert (size, status) == (16 * MIB, "ok") and within is not None and within <= 8192
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_a_file_of_somebody_else_has_no_figure(file: Path) -> None:
     file.chmod(0o644)

@@ -1,5 +1,6 @@
 //! What is read of the host: one function an operation.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use dyno_observe::page_cache::{self, Wanted};
@@ -38,7 +39,7 @@ pub enum HostOp {
     #[serde(rename = "page_cache")]
     PageCache {
         files: Vec<(PathBuf, usize, u64)>,
-        block_bytes: u64,
+        block_bytes: NonZero<u64>,
         budget_ns: i64,
     },
     #[serde(rename = "gather")]
@@ -102,7 +103,12 @@ fn task(pid: i64, tid: i64) -> Value {
     })
 }
 
-fn cached(files: &[(PathBuf, usize, u64)], block_bytes: u64, budget_ns: i64, mut body: &[u8]) -> Outcome {
+fn cached(
+    files: &[(PathBuf, usize, u64)],
+    block_bytes: NonZero<u64>,
+    budget_ns: i64,
+    mut body: &[u8],
+) -> Outcome {
     let mut wanted = Vec::new();
     // a file is shorter than 2^63 bytes: with that the number of its last block is one, too
     if block_bytes == 0 || files.iter().any(|&(_, _, first)| first > i64::MAX as u64) {

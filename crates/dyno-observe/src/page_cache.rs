@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::io;
+use std::num::NonZero;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -63,8 +64,8 @@ pub struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// Numbers within a file of `size` bytes, in ascending order.
-    fn within(&self, block_bytes: u64, size: u64) -> Vec<u64> {
-        let here = self.first..self.first + size.div_ceil(block_bytes);
+    fn within(&self, block_bytes: NonZero<u64>, size: u64) -> Vec<u64> {
+        let here = self.first..self.first.saturating_add(size.div_ceil(block_bytes.get()));
         let number = |b: &[u8]| b.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
         let all = self.blocks.chunks_exact(size_of::<u64>()).map(number);
         let mut found: Vec<u64> = all.filter(|n| here.contains(n)).map(|n| n - self.first).collect();
@@ -74,7 +75,7 @@ impl Wanted<'_> {
 }
 
 /// The files in their order. After `budget_ns` the rest is lost; the first is always read, whatever it takes.
-pub fn page_cache(files: &[Wanted<'_>], block_bytes: u64, budget_ns: i64) -> Vec<Cached> {
+pub fn page_cache(files: &[Wanted<'_>], block_bytes: NonZero<u64>, budget_ns: i64) -> Vec<Cached> {
     let end_ns = now_ns().saturating_add(budget_ns);
     let read = |(n, wanted): (usize, &Wanted<'_>)| {
         if n > 0 && now_ns() >= end_ns {
@@ -85,7 +86,7 @@ pub fn page_cache(files: &[Wanted<'_>], block_bytes: u64, budget_ns: i64) -> Vec
     files.iter().enumerate().map(read).collect()
 }
 
-fn one(wanted: &Wanted<'_>, block_bytes: u64) -> Cached {
+fn one(wanted: &Wanted<'_>, block_bytes: NonZero<u64>) -> Cached {
     let opened = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -170,11 +171,11 @@ fn may_look(file: &File, path: &Path) -> bool {
 }
 
 /// Ranges [from, to) in bytes of adjacent blocks, within the file.
-fn ranges(blocks: &[u64], block_bytes: u64, size: u64) -> Vec<(u64, u64)> {
+fn ranges(blocks: &[u64], block_bytes: NonZero<u64>, size: u64) -> Vec<(u64, u64)> {
     let mut found: Vec<(u64, u64)> = Vec::new();
     for block in blocks {
-        let from = block * block_bytes;
-        let to = (from + block_bytes).min(size);
+        let from = block * block_bytes.get();
+        let to = from.saturating_add(block_bytes.get()).min(size);
         match found.last_mut() {
             Some(last) if last.1 == from => last.1 = to,
             _ if from < to => found.push((from, to)),
@@ -271,6 +272,9 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::FileExt;
 
+    const TEN: NonZero<u64> = NonZero::new(10).unwrap();
+    const BLOCK: NonZero<u64> = NonZero::new(8192).unwrap();
+
     fn written(name: &str, pages: u64) -> (std::path::PathBuf, File) {
         let path = std::env::temp_dir().join(format!("dyno-page-cache-{}-{name}", std::process::id()));
         let mut file = File::create(&path).unwrap();
@@ -282,8 +286,8 @@ mod tests {
 
     #[test]
     fn adjacent_blocks_are_one_range_that_ends_with_the_file() {
-        assert_eq!(ranges(&[0, 1, 3, 4, 9], 10, 48), vec![(0, 20), (30, 48)]);
-        assert_eq!(ranges(&[], 10, 48), vec![]);
+        assert_eq!(ranges(&[0, 1, 3, 4, 9], TEN, 48), vec![(0, 20), (30, 48)]);
+        assert_eq!(ranges(&[], TEN, 48), vec![]);
     }
 
     #[test]
@@ -297,7 +301,22 @@ mod tests {
             blocks: &sent,
             first: 10,
         };
-        assert_eq!(wanted.within(10, 35), vec![0, 2, 3]);
+        assert_eq!(wanted.within(TEN, 35), vec![0, 2, 3]);
+    }
+
+    #[test]
+    fn numbers_beyond_all_files_are_of_none() {
+        let sent: Vec<u8> = [0, u64::MAX - 1, u64::MAX]
+            .iter()
+            .flat_map(|n| n.to_be_bytes())
+            .collect();
+        let wanted = Wanted {
+            path: Path::new("/"),
+            blocks: &sent,
+            first: u64::MAX - 1,
+        };
+        assert_eq!(wanted.within(TEN, 35), vec![0]);
+        assert_eq!(ranges(&[0], NonZero::<u64>::MAX, 48), vec![(0, 48)]);
     }
 
     #[test]
@@ -330,7 +349,7 @@ mod tests {
             blocks: &[],
             first: 0,
         });
-        let found = page_cache(&wanted, 8192, 0);
+        let found = page_cache(&wanted, BLOCK, 0);
         assert_eq!(found[0].cached_bytes, Some(2 * *PAGE_BYTES));
         assert_eq!(found[1], Cached::unknown(None, Status::Lost));
         std::fs::remove_file(path).unwrap();
@@ -344,7 +363,7 @@ mod tests {
             first: 0,
         }];
         assert_eq!(
-            page_cache(&wanted, 8192, 0),
+            page_cache(&wanted, BLOCK, 0),
             vec![Cached::unknown(None, Status::Vanished)]
         );
     }

@@ -1,5 +1,6 @@
 //! `_core.page_cache`.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 
 use dyno_observe::page_cache::{self, Wanted};
@@ -15,7 +16,7 @@ type Counts = (Option<u64>, Option<u64>, Option<u64>, String);
 fn of_files(
     py: Python<'_>,
     files: Vec<(PathBuf, PyBackedBytes, u64)>,
-    block_bytes: u64,
+    block_bytes: NonZero<u64>,
     budget_ns: i64,
 ) -> Vec<Counts> {
     let found = py.detach(|| {
