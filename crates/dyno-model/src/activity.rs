@@ -100,6 +100,11 @@ pub trait ActivityProbe: Send {
         rows.clear();
     }
 
+    /// Status and reason if the ends of some tasks were lost since they are followed.
+    fn ends_lost(&self) -> Option<(&'static str, String)> {
+        None
+    }
+
     /// Whether a row of a sample waits for a lock whose holders can be asked for.
     fn waits_for_lock(&self, _row: &ActivityRow) -> bool {
         false

@@ -72,6 +72,9 @@ impl Sampler {
             let mut rows = lock(&self.shared.tasks);
             self.ended.iter().for_each(|task| rows.ended(task));
         }
+        if let Some(lost) = self.ask.ends_lost() {
+            self.shared.follows_ends(Err(lost));
+        }
     }
 
     fn read_states(&mut self) {

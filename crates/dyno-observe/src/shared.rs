@@ -52,8 +52,8 @@ pub struct Shared {
     /// By name of the data source.
     profilers: Mutex<Vec<Named>>,
     trouble: OnceLock<String>,
-    /// Whether ends of tasks are followed; empty: not asked for.
-    ends: OnceLock<(String, String)>,
+    /// Whether ends of tasks are followed, and how far; `None`: not asked for.
+    ends: Mutex<Option<(String, String)>>,
 }
 
 impl Shared {
@@ -77,7 +77,7 @@ impl Shared {
             tracer: Mutex::default(),
             profilers: Mutex::default(),
             trouble: OnceLock::new(),
-            ends: OnceLock::new(),
+            ends: Mutex::default(),
             spec,
         }
     }
@@ -92,10 +92,10 @@ impl Shared {
         matches!(*lock(&self.tracer), Some(Ok(_)))
     }
 
-    /// How following the ends of tasks went.
+    /// How following the ends of tasks goes; the latest word counts.
     pub fn follows_ends(&self, went: Result<(), (&'static str, String)>) {
         let (status, detail) = went.map_or_else(|e| e, |()| (Status::Ok.as_str(), String::new()));
-        let _ = self.ends.set((status.to_owned(), detail));
+        *lock(&self.ends) = Some((status.to_owned(), detail));
     }
 
     /// What that was.
@@ -234,7 +234,7 @@ impl Shared {
         if let Some(detail) = lock(&self.roster).short_of_files() {
             told.insert("open files", (Status::NotPermitted.as_str().to_owned(), detail));
         }
-        if let Some(ends) = self.ends.get() {
+        if let Some(ends) = &*lock(&self.ends) {
             told.insert("task statistics at exit", ends.clone());
         }
         if let Some(raised) = &*lock(&self.priority) {

@@ -108,4 +108,9 @@ impl ActivityProbe for Activity {
             }
         }
     }
+
+    fn ends_lost(&self) -> Option<(&'static str, String)> {
+        let listener = self.listener.as_ref()?;
+        listener.losses().state().or_else(|| self.tree.forgotten())
+    }
 }

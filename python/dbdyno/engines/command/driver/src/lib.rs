@@ -4,6 +4,7 @@ mod activity;
 pub mod contain;
 mod engine;
 mod launcher;
+mod netlink;
 mod proc;
 mod protocol;
 mod session;

@@ -5,33 +5,26 @@
 //! its memory: the rest is in the CPU time of ended children of its parents.
 
 use std::io;
-use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use dyno_model::{EndedTask, now_ns};
 
+use crate::netlink::{HEADER, MESSAGE, Message, attributes, drops, receive, subscribe};
+
 const CURE: &str = "give dbdyno CAP_NET_ADMIN, outside of containers; without it tasks that end between two samples \
                     are known by the CPU time of their parents' ended children";
-const NETLINK_GENERIC: libc::c_int = 16;
-const HEADER: usize = 20; // of netlink, and of the generic family
-const CONTROL: u16 = 16;
-const GET_FAMILY: u8 = 3;
-const FAMILY_ID: u16 = 1;
-const FAMILY_NAME: u16 = 2;
-const TASKSTATS_GET: u8 = 1;
-const REGISTER_CPUMASK: u16 = 3;
 const AGGREGATE_OF_TASK: u16 = 4;
+const TID: u16 = 1;
 const STATS: u16 = 3;
-const ERROR: u16 = 2;
 /// Statistics of some 6000 ends.
 const BUFFER: libc::c_int = 8 << 20;
-const PATIENCE_MS: i64 = 100;
 /// `AGROUP`: the last task of its process.
 const LAST: u8 = 0x20;
-/// Room for `ac_tgid`, which version 12 has.
+/// First version of the statistics that has `ac_tgid` (Linux 5.19), and the bytes up to its end.
+const NAMES_THE_PROCESS: u16 = 12;
 const SHORTEST: usize = 372;
 
 /// What the kernel says of a task that has ended.
@@ -108,11 +101,63 @@ impl Exit {
     }
 }
 
+/// Statistics that the kernel sent and that are in no [`Exit`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Messages that found no room in the socket's buffer, each about a task or two: ENOBUFS.
+    pub dropped: u64,
+    /// Messages that are cut off or not as the kernel writes them.
+    pub malformed: u64,
+    /// The version of the kernel's statistics, if it is too old to name the process.
+    pub outdated: Option<u16>,
+    /// The error that ended the reception.
+    pub broken: Option<String>,
+}
+
+impl Losses {
+    /// Status and reason; `None` if nothing was lost.
+    pub fn state(&self) -> Option<(&'static str, String)> {
+        if let Some(error) = &self.broken {
+            return Some(("lost", format!("the kernel's messages ended early: {error}")));
+        }
+        if let Some(version) = self.outdated {
+            let detail = format!(
+                "this kernel's statistics, version {version}, do not name the process: it takes Linux 5.19"
+            );
+            return Some(("not supported", detail));
+        }
+        let counted = [
+            (
+                self.dropped,
+                "messages about tasks that ended were lost, of all tasks of this machine: they came faster than they \
+                 were read; leave dbdyno a CPU",
+            ),
+            (
+                self.malformed,
+                "messages about tasks that ended could not be read",
+            ),
+        ];
+        let reasons: Vec<String> = counted
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("{n} {what}"))
+            .collect();
+        (!reasons.is_empty()).then(|| ("limited", reasons.join("; ")))
+    }
+}
+
 /// A thread that takes statistics in as they come: the end of a task is when they do.
 #[derive(Debug)]
 pub struct Listener {
-    ended: Arc<Mutex<Vec<Exit>>>,
+    received: Arc<Mutex<Received>>,
     stop: Arc<AtomicBool>,
+}
+
+/// The thread's results.
+#[derive(Debug, Default)]
+struct Received {
+    exits: Vec<Exit>,
+    losses: Losses,
 }
 
 impl Drop for Listener {
@@ -134,23 +179,13 @@ impl Listener {
                 format!("task statistics of the kernel (CONFIG_TASKSTATS): {e}"),
             ),
         };
-        let socket = subscribe().map_err(|e| told(&e))?;
+        let socket = subscribe(BUFFER).map_err(|e| told(&e))?;
         let listener = Self {
-            ended: Arc::default(),
+            received: Arc::default(),
             stop: Arc::default(),
         };
-        let (ended, stop) = (Arc::clone(&listener.ended), Arc::clone(&listener.stop));
-        let run = move || {
-            let mut buffer = vec![0; 1 << 16];
-            while !stop.load(Ordering::Relaxed) {
-                let Ok(length) = receive(&socket, &mut buffer) else {
-                    continue;
-                };
-                let end_ns = now_ns();
-                let exits = exits(&buffer[..length], end_ns);
-                ended.lock().unwrap_or_else(PoisonError::into_inner).extend(exits);
-            }
-        };
+        let (received, stop) = (Arc::clone(&listener.received), Arc::clone(&listener.stop));
+        let run = move || listen(&socket, &received, &stop);
         let named = thread::Builder::new().name("dbdyno-ends".to_owned());
         named.spawn(run).map_err(|e| told(&e))?;
         Ok(listener)
@@ -158,204 +193,100 @@ impl Listener {
 
     /// What has come since this was asked last.
     pub fn take(&self) -> Vec<Exit> {
-        std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.received).exits)
+    }
+
+    /// What was lost since the beginning.
+    pub fn losses(&self) -> Losses {
+        lock(&self.received).losses.clone()
     }
 }
 
-fn subscribe() -> io::Result<OwnedFd> {
-    // SAFETY: a plain call; the descriptor is ours.
-    let socket = unsafe {
-        let fd = libc::socket(
-            libc::AF_NETLINK,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-            NETLINK_GENERIC,
-        );
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    option(&socket, libc::SO_RCVBUFFORCE, &BUFFER).or_else(|_| option(&socket, libc::SO_RCVBUF, &BUFFER))?;
-    let patience = libc::timeval {
-        tv_sec: 0,
-        tv_usec: PATIENCE_MS * 1000,
-    };
-    option(&socket, libc::SO_RCVTIMEO, &patience)?;
-    send(
-        &socket,
-        CONTROL,
-        GET_FAMILY,
-        &attribute(FAMILY_NAME, b"TASKSTATS\0"),
-    )?;
-    let mut buffer = vec![0; 1 << 16];
-    let length = receive(&socket, &mut buffer)?;
-    refusal(&buffer[..length])?;
-    let answer = attributes(buffer[..length].get(HEADER..).unwrap_or_default());
-    let family = answer.into_iter().find(|(kind, _)| *kind == FAMILY_ID);
-    let family = family.and_then(|(_, data)| Some(u16::from_ne_bytes(data.get(..2)?.try_into().ok()?)));
-    let family = family.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
-    let cpus = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    let mut mask = cpus.trim().as_bytes().to_vec();
-    mask.push(0);
-    send(
-        &socket,
-        family,
-        TASKSTATS_GET,
-        &attribute(REGISTER_CPUMASK, &mask),
-    )?;
-    loop {
-        // the family's own acknowledgement comes first
-        let length = receive(&socket, &mut buffer)?;
-        let ours = buffer[..length].get(8..12) == Some(&2_u32.to_ne_bytes());
-        if refusal(&buffer[..length])? && ours {
-            return Ok(socket);
+fn lock(received: &Mutex<Received>) -> MutexGuard<'_, Received> {
+    received.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes messages in until `stop`, or until the socket breaks.
+fn listen(socket: &OwnedFd, received: &Mutex<Received>, stop: &AtomicBool) {
+    let mut buffer = vec![0; MESSAGE];
+    while !stop.load(Ordering::Relaxed) {
+        match receive(socket, &mut buffer) {
+            Ok(Message::Of(length)) => {
+                let mut reader = Reader {
+                    end_ns: now_ns(),
+                    ..Reader::default()
+                };
+                let whole = reader.read(&buffer[..length]);
+                let mut received = lock(received);
+                received.exits.append(&mut reader.exits);
+                received.losses.malformed += u64::from(whole.is_none());
+                received.losses.outdated = received.losses.outdated.or(reader.outdated);
+            }
+            Ok(Message::Cut) => lock(received).losses.malformed += 1,
+            Ok(Message::Foreign) => {}
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::EAGAIN) => {}
+                Some(libc::ENOBUFS) => {
+                    let dropped = drops(socket);
+                    let losses = &mut lock(received).losses;
+                    losses.dropped = dropped.unwrap_or(0).max(losses.dropped + 1);
+                }
+                _ => {
+                    lock(received).losses.broken = Some(error.to_string());
+                    return;
+                }
+            },
         }
     }
 }
 
-fn option<T>(socket: &OwnedFd, name: libc::c_int, value: &T) -> io::Result<()> {
-    let (at, size) = ((&raw const *value).cast(), size_of::<T>() as libc::socklen_t);
-    // SAFETY: a value of this size.
-    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, at, size) };
-    if done == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+/// Tasks of the kernel's messages.
+#[derive(Debug, Default)]
+struct Reader {
+    end_ns: i64,
+    exits: Vec<Exit>,
+    outdated: Option<u16>,
 }
 
-/// With an acknowledgement; its sequence is the command's: 1 of the family, 2 of the subscription.
-fn send(socket: &OwnedFd, family: u16, command: u8, attributes: &[u8]) -> io::Result<()> {
-    const REQUEST_AND_ACK: u16 = 5;
-    let sequence: u32 = if family == CONTROL { 1 } else { 2 };
-    let mut message = Vec::new();
-    message.extend(((HEADER + attributes.len()) as u32).to_ne_bytes());
-    message.extend(family.to_ne_bytes());
-    message.extend(REQUEST_AND_ACK.to_ne_bytes());
-    message.extend(sequence.to_ne_bytes());
-    message.extend(0_u32.to_ne_bytes());
-    message.extend([command, 1, 0, 0]);
-    message.extend(attributes);
-    // SAFETY: bytes of this length.
-    let sent = unsafe { libc::send(socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
-    if sent < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: room of this length.
-    let length = unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-    usize::try_from(length).map_err(|_| io::Error::last_os_error())
-}
-
-/// Whether a message is an acknowledgement; its error if it is one.
-fn refusal(message: &[u8]) -> io::Result<bool> {
-    let kind = message.get(4..6).map(|b| u16::from_ne_bytes([b[0], b[1]]));
-    if kind != Some(ERROR) {
-        return Ok(false);
-    }
-    match message
-        .get(16..20)
-        .map(|b| i32::from_ne_bytes([b[0], b[1], b[2], b[3]]))
-    {
-        Some(0) => Ok(true),
-        Some(code) => Err(io::Error::from_raw_os_error(-code)),
-        None => Ok(false),
-    }
-}
-
-fn attribute(kind: u16, data: &[u8]) -> Vec<u8> {
-    let mut bytes = ((4 + data.len()) as u16).to_ne_bytes().to_vec();
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(data);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
-}
-
-/// Kind and data of each attribute.
-fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
-    let mut found = Vec::new();
-    while let Some(&[a, b, c, d]) = bytes.first_chunk() {
-        let (length, kind) = (
-            usize::from(u16::from_ne_bytes([a, b])),
-            u16::from_ne_bytes([c, d]),
-        );
-        let Some(data) = bytes.get(4..length) else { break };
-        found.push((kind & 0x3fff, data));
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    found
-}
-
-/// The tasks of a message.
-fn exits(message: &[u8], end_ns: i64) -> Vec<Exit> {
-    let mut found = Vec::new();
-    let body = message.get(HEADER..).unwrap_or_default();
-    for (_, inner) in attributes(body)
-        .into_iter()
-        .filter(|(kind, _)| *kind == AGGREGATE_OF_TASK)
-    {
-        let inner = attributes(inner);
-        let tid = inner.iter().find(|(kind, _)| *kind == 1);
-        let tid = tid.and_then(|(_, data)| Some(i32::from_ne_bytes(data.get(..4)?.try_into().ok()?)));
-        let stats = inner.iter().find(|(kind, _)| *kind == STATS);
-        if let (Some(tid), Some((_, stats))) = (tid, stats) {
-            found.extend(Exit::parse(stats, i64::from(tid), end_ns));
+impl Reader {
+    /// Reads the messages of a datagram. `None`: a part of it is not as the kernel writes it.
+    fn read(&mut self, mut datagram: &[u8]) -> Option<()> {
+        if datagram.is_empty() {
+            return None;
         }
+        let mut whole = Some(());
+        while !datagram.is_empty() {
+            let length = u32::from_ne_bytes(datagram.get(..4)?.try_into().ok()?) as usize;
+            let message = datagram.get(..length).filter(|m| m.len() >= HEADER)?;
+            whole = whole.and(self.message(message));
+            datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+        whole
     }
-    found
+
+    fn message(&mut self, message: &[u8]) -> Option<()> {
+        let (outer, mut whole) = attributes(&message[HEADER..]);
+        for (_, aggregate) in outer.iter().filter(|(kind, _)| *kind == AGGREGATE_OF_TASK) {
+            let (inner, filled) = attributes(aggregate);
+            whole &= filled && self.task(&inner).is_some();
+        }
+        whole.then_some(())
+    }
+
+    fn task(&mut self, attributes: &[(u16, &[u8])]) -> Option<()> {
+        let of = |wanted: u16| Some(attributes.iter().find(|(kind, _)| *kind == wanted)?.1);
+        let (tid, stats) = (of(TID)?.get(..4)?, of(STATS)?);
+        let version = u16::from_ne_bytes(stats.get(..2)?.try_into().ok()?);
+        if version < NAMES_THE_PROCESS {
+            self.outdated = Some(version);
+            return Some(());
+        }
+        let tid = i64::from(i32::from_ne_bytes(tid.try_into().ok()?));
+        self.exits.push(Exit::parse(stats, tid, self.end_ns)?);
+        Some(())
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_come_back_as_they_were_written() {
-        let mut bytes = attribute(7, b"abc");
-        bytes.extend(attribute(9, b""));
-        assert_eq!(attributes(&bytes), [(7, &b"abc"[..]), (9, &b""[..])]);
-        assert_eq!(attributes(&bytes[..6]), []);
-    }
-
-    #[test]
-    fn a_structure_whose_task_lies_elsewhere_is_not_read() {
-        let mut stats = vec![0; 400];
-        stats[128..132].copy_from_slice(&77_u32.to_ne_bytes());
-        stats[144..152].copy_from_slice(&5_u64.to_ne_bytes());
-        assert_eq!(Exit::parse(&stats, 78, 0), None);
-        assert_eq!(Exit::parse(&stats[..300], 77, 0), None);
-        assert_eq!(
-            Exit::parse(&stats, 77, 9000).map(|e| e.task(None).life_ns),
-            Some((4000, 9000))
-        );
-    }
-
-    #[test]
-    fn a_child_that_lives_a_moment_is_told_of_where_that_is_permitted() {
-        let listener = match Listener::open() {
-            Ok(listener) => listener,
-            Err((status, detail)) => {
-                assert!(matches!(status, "not permitted" | "not supported"), "{detail}");
-                return;
-            }
-        };
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = i64::from(child.id());
-        child.wait().unwrap();
-        let mut met = Vec::new();
-        for _ in 0..200 {
-            met.extend(listener.take().into_iter().filter(|e| e.pid == pid));
-            if !met.is_empty() {
-                break;
-            }
-            thread::sleep(std::time::Duration::from_millis(20));
-        }
-        let exit = met[0];
-        assert_eq!((exit.tid, exit.parent), (pid, i64::from(std::process::id())));
-        assert!(exit.last && exit.slices > 0 && exit.lived_ns >= exit.run_ns + exit.runq_ns);
-    }
-}
+#[path = "taskstats_tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
 //! Whose each process is: its session, known from the first process of an execution on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use dyno_model::EndedTask;
 
@@ -8,9 +8,11 @@ use crate::contain::SESSION;
 use crate::proc;
 use crate::taskstats::Exit;
 
-/// Ends of tasks of parents that are not known yet: they may turn out to be ours when those end. More are
-/// of other commands.
+/// Ends of tasks of parents that are not known yet: they may turn out to be ours when those end.
 const MOST_WAITING: usize = 1 << 16;
+/// A parent that lives longer after such an end is met by a sample. An end that has waited longer is of another
+/// command.
+const PATIENCE_NS: i64 = 10_000_000_000;
 
 /// The processes met so far.
 #[derive(Debug)]
@@ -19,8 +21,12 @@ pub struct Tree {
     /// Session by process; `None`: ours, not known which.
     known: HashMap<i64, Met>,
     /// By parent.
-    waiting: HashMap<i64, Vec<Exit>>,
+    waiting: HashMap<i64, VecDeque<Exit>>,
     waits: usize,
+    /// Parent and end of those that wait, and of some that no longer do, in the order of ends.
+    order: VecDeque<(i64, i64)>,
+    /// Ends that found no room, and may have been ours.
+    forgotten: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +43,21 @@ impl Tree {
             known: HashMap::new(),
             waiting: HashMap::new(),
             waits: 0,
+            order: VecDeque::new(),
+            forgotten: 0,
         }
+    }
+
+    /// Status and reason if ends of tasks found no room.
+    pub fn forgotten(&self) -> Option<(&'static str, String)> {
+        (self.forgotten > 0).then(|| {
+            let reason = format!(
+                "{} tasks ended whose parents were not known, more than there is room for: other programs of this \
+                 machine start very many",
+                self.forgotten
+            );
+            ("limited", reason)
+        })
     }
 
     /// A process that was found as a child of `parent`; its session, where that is known. It has its parent's,
@@ -65,10 +85,7 @@ impl Tree {
         let mut ours = vec![exit];
         while let Some(exit) = ours.pop() {
             let Some(Met { session, .. }) = self.whose(&exit) else {
-                if self.waits < MOST_WAITING {
-                    self.waits += 1;
-                    self.waiting.entry(exit.parent).or_default().push(exit);
-                }
+                self.wait(exit);
                 continue;
             };
             if exit.last {
@@ -89,6 +106,28 @@ impl Tree {
             }
             rows.push(exit.task(session));
         }
+    }
+
+    /// Keeps the end of a task whose parent is not known, in place of the oldest if there are too many.
+    fn wait(&mut self, exit: Exit) {
+        while self.waits >= MOST_WAITING || self.order.len() >= 2 * MOST_WAITING {
+            let Some((parent, end_ns)) = self.order.pop_front() else {
+                break;
+            };
+            let siblings = self.waiting.get_mut(&parent);
+            let Some(siblings) = siblings.filter(|s| s.front().is_some_and(|e| e.end_ns == end_ns)) else {
+                continue;
+            };
+            siblings.pop_front();
+            self.waits -= 1;
+            self.forgotten += u64::from(exit.end_ns - end_ns < PATIENCE_NS);
+            if siblings.is_empty() {
+                self.waiting.remove(&parent);
+            }
+        }
+        self.order.push_back((exit.parent, exit.end_ns));
+        self.waiting.entry(exit.parent).or_default().push_back(exit);
+        self.waits += 1;
     }
 
     /// `None`: nobody's that is known.
@@ -161,6 +200,30 @@ mod tests {
     #[test]
     fn a_child_of_the_launcher_that_nobody_met_is_ours_of_no_known_session() {
         assert_eq!(ended(&mut tree(), &[exit(500, 500, 100)]), [(500, None)]);
+    }
+
+    #[test]
+    fn ends_of_other_commands_make_room_and_recent_ones_are_counted() {
+        let (mut tree, mut rows) = (tree(), Vec::new());
+        let at = |n: i64, end_ns: i64, parent: i64| Exit {
+            end_ns,
+            ..exit(n, n, parent)
+        };
+        for n in 0..2 * MOST_WAITING as i64 {
+            tree.end(at(1_000_000 + n, n * PATIENCE_NS / 1000, 1), &mut rows);
+        }
+        assert_eq!((tree.forgotten(), rows.len()), (None, 0));
+        let now = 3 * MOST_WAITING as i64 * PATIENCE_NS / 1000;
+        tree.end(at(400, now, 300), &mut rows);
+        tree.end(at(300, now, 200), &mut rows);
+        assert_eq!(rows.len(), 2, "a grandchild's end is kept");
+        for n in 0..=MOST_WAITING as i64 {
+            tree.end(at(9_000_000 + n, now + n, 1), &mut rows);
+        }
+        assert_eq!(tree.waits, MOST_WAITING);
+        assert_eq!(tree.forgotten().unwrap().0, "limited");
+        assert!(tree.forgotten().unwrap().1.starts_with("1 tasks"));
+        assert!(tree.order.len() <= 2 * MOST_WAITING);
     }
 
     #[test]
