@@ -9,10 +9,10 @@ import pytest
 from tests.fake_engine import FakeServer
 
 from dbdyno.model.protocols import Server, Target
-from dbdyno.model.source import Source
+from dbdyno.model.source import TRACE, Source
 from dbdyno.model.tables import RAW, empty, rows
 from dbdyno.observe import frames, sources
-from dbdyno.observe.sources import Said
+from dbdyno.observe.sources import EXITS, Said
 from dbdyno.observe.watch import How, open_watch
 
 Tables = dict[str, pl.DataFrame]
@@ -134,6 +134,17 @@ def test_a_witness_that_was_refused_says_why_itself() -> None:
     said = Said(states={"wait event word": ("not permitted", "another uid")})
     word = judged(tables(tasks=tasks({}), sampler=refused), said=said)["wait event word"]
     assert (word["status"], word["detail"]) == ("not permitted", "another uid")
+
+
+def test_a_witness_that_lost_a_part_is_limited_and_its_figures_count() -> None:
+    read = {"before_ns": 1, "after_ns": 2, "pid": 3, "tid": 3, "role": "session", "status": "ok"}
+    traced = tables(tasks=tasks({}), traced=rows("traced", [read, {**read, "status": "lost"}]))
+    states = {TRACE: ("limited", "3 processes found no room"), EXITS: ("limited", "9 messages")}
+    found = judged(traced, said=Said(states=states))
+    assert found[TRACE]["status"] == "limited"
+    assert found[TRACE]["detail"] == "3 processes found no room; 1 lost of 2 reads"
+    assert (found[EXITS]["status"], found[EXITS]["detail"]) == ("limited", "9 messages")
+    assert judged(traced, said=Said(states={TRACE: ("ok", "")}))[TRACE]["status"] == "ok"
 
 
 def test_memory_samples_and_activity_samples_are_counted_apart() -> None:

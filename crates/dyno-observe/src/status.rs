@@ -16,6 +16,8 @@ pub enum Status {
     NotSupported,
     /// Switched off.
     Off,
+    /// Read in part: some of it was lost, and the detail says how much.
+    Limited,
     /// The source broke off, or said something we do not understand.
     Lost,
     /// The task (or group) is gone.
@@ -31,6 +33,7 @@ impl Status {
             Self::NotPermitted => "not permitted",
             Self::NotSupported => "not supported",
             Self::Off => "off",
+            Self::Limited => "limited",
             Self::Lost => "lost",
             Self::Vanished => "vanished",
         }

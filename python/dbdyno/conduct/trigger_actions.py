@@ -30,7 +30,7 @@ from dbdyno.model.errors import NotAvailable
 from dbdyno.model.plan import Experiment, Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Target, Watch
 from dbdyno.model.raw import RawCell
-from dbdyno.model.source import TRACE
+from dbdyno.model.source import READ, TRACE
 from dbdyno.model.triggers import Fired
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.observe.watch import Waits
@@ -97,7 +97,7 @@ def _refused(watch: Watch, name: str) -> str:
     said = watch.source_status()
     asked = name if name in said or name != SYSTEM_CALLS.name else TRACE
     status, detail = said.get(asked, ("ok", ""))
-    return "" if status == "ok" else f"{asked}: {status}: {detail}".rstrip(": ")
+    return "" if status in READ else f"{asked}: {status}: {detail}".rstrip(": ")
 
 
 def _cell(around: Around, window: Window, *, stopped: bool) -> RawCell:

@@ -8,11 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dbdyno.model.data_source import NO_ENABLING, Enabling
 
-Status = Literal["ok", "not here", "not permitted", "not supported", "off", "lost", "vanished"]
-"""``ok``; ``not here`` (the server's processes are not seen here); ``not permitted`` (a right is missing);
+Status = Literal["ok", "limited", "not here", "not permitted", "not supported", "off", "lost", "vanished"]
+"""``ok``; ``limited`` (read, and a part of it was lost: the detail says how much); ``not here`` (the server's
+processes are not seen here); ``not permitted`` (a right is missing);
 ``not supported`` (kernel or server version); ``off`` (switched off); ``lost`` (the source broke off);
 ``vanished`` (the task ended while it was read)."""
 
+READ = ("ok", "limited")
+"""Statuses of a source whose figures can be used."""
 HIDDEN = "hidden"
 """State of a session in a sample: our role may see neither what it does nor what it waits for."""
 HIDDEN_STATUS = "hidden from this role"

@@ -12,7 +12,7 @@ from dbdyno.model.data_source import NO_ENABLING, Enabling, Step, with_rights
 from dbdyno.model.data_sources import SOURCES, files
 from dbdyno.model.data_sources.blocking import LOCK_WAITS
 from dbdyno.model.protocols import Server, Watch
-from dbdyno.model.source import TRACE, Source, Status
+from dbdyno.model.source import READ, TRACE, Source, Status
 from dbdyno.model.tables import Tables, rows
 from dbdyno.observe.watch import TRACED_EVENTS, TRACED_STATEMENTS
 
@@ -310,7 +310,9 @@ def _judged(spec: _Spec, tables: Tables, told: Source | None, enabled: bool, sai
         )
     status = _verdict(counts)
     detail = _cure(spec, status) if status != "ok" else _exceptions(counts, spec.noun)
-    if spec.name == TRACE and status == "ok":
+    if announced is not None and (status, announced[0]) == ("ok", "limited"):
+        status, detail = "limited", "; ".join(d for d in (announced[1], detail) if d)
+    if spec.name == TRACE and status in READ:
         detail = "; ".join(d for d in (detail, *_without(said)) if d)
     if said.trouble and spec.name == "activity samples" and "lost" in counts:
         detail = f"{detail}: {said.trouble}"

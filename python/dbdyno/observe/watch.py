@@ -19,7 +19,7 @@ from dbdyno.model.machine import Machine
 from dbdyno.model.plan import Experiment, Observation
 from dbdyno.model.protocols import Load, Server, Watch, needed
 from dbdyno.model.rawtables import OF_CLIENT
-from dbdyno.model.source import TRACE
+from dbdyno.model.source import READ, TRACE
 from dbdyno.model.tables import CoreColumn, empty, from_core
 
 Waits = Literal["auto", "sampled", "exact"]
@@ -235,10 +235,10 @@ def _demand(watch: Watch) -> None:
     told = watch.source_status()
     status, detail = told.get(TRACE, ("not supported", "this engine has none"))
     what = f"the {TRACE} is"
-    if status == "ok":
+    if status in READ:
         status, detail = told.get(TRACED_EVENTS, ("ok", ""))
         what = f"the {TRACED_EVENTS} are"
-    if status != "ok":
+    if status not in READ:
         watch.stop()
         raise TargetError(
             f"--waits exact: {what} {status}: {detail}",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
-from dbdyno.model.source import TRACE
+from dbdyno.model.source import READ, TRACE
 from dbdyno.model.units import significant
 from dbdyno.present import figures
 from dbdyno.present.accounts import POOLER
@@ -52,6 +52,7 @@ _WORDS = {
     "not permitted": "a right is missing",
     "not supported": "this kernel or server version does not offer it",
     "off": "it was switched off",
+    "limited": "a part of it was lost",
     "lost": "the source broke off",
     "vanished": "the process ended while it was read",
     "too brief": "many sessions were too brief to be sampled",
@@ -188,7 +189,7 @@ def _rate(results: Results, source: str) -> str:
     if source.startswith(_SAMPLES):
         return f" at {results.plan.experiment.sample_hz:g} Hz"
     name = _READS.get(source, "")
-    reads = results.tables["sources"].filter((pl.col("name") == name) & (pl.col("status") == "ok"))
+    reads = results.tables["sources"].filter((pl.col("name") == name) & pl.col("status").is_in(READ))
     told: list[str] = reads["provenance"].str.extract(r"(\d[\d.]*) ?Hz").drop_nulls().to_list()
     return f" at {told[0]} Hz" if told else ""
 
