@@ -115,19 +115,20 @@ impl Shared {
     /// Tells the tracer and the profilers of tasks that came; `fresh` is room for them.
     pub fn tell_tracer(&self, fresh: &mut Vec<Arc<Task>>) {
         lock(&self.roster).take_fresh(fresh);
-        if fresh.is_empty() {
-            return;
-        }
-        if let Some(Ok(tracer)) = &mut *lock(&self.tracer) {
-            for task in fresh.iter() {
-                tracer.watch(task);
+        if !fresh.is_empty() {
+            // first: the tracer's program takes stacks of a task as soon as it is told of it
+            for (_, profiler) in &mut *lock(&self.profilers) {
+                if let Ok(profiler) = profiler {
+                    for task in fresh.iter() {
+                        profiler.watch(task);
+                    }
+                }
             }
         }
-        for (_, profiler) in &mut *lock(&self.profilers) {
-            if let Ok(profiler) = profiler {
-                for task in fresh.iter() {
-                    profiler.watch(task);
-                }
+        if let Some(Ok(tracer)) = &mut *lock(&self.tracer) {
+            tracer.make_room();
+            for task in fresh.iter() {
+                tracer.watch(task);
             }
         }
     }

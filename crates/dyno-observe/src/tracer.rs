@@ -22,6 +22,9 @@ pub trait Tracer: Send {
     /// between; the others may leave out what is long.
     fn read(&mut self, ends: bool);
 
+    /// Makes room for tasks to come, where it runs short: some times a second.
+    fn make_room(&mut self) {}
+
     /// `traced`, `waits`, `wait_times` and, where they are counted, `syscalls` and `syscall_sizes`: rows whose `after_ns`
     /// is at or after
     /// `since_ns`.
