@@ -20,8 +20,8 @@ def now_ns() -> int:
 
 def launch_commands(control: int, find: Callable[[str, str], str | None]) -> None:
     """What the launcher process of the engine ``command`` runs, until the other end of the socket ``control``
-    is closed. ``find``: of a pattern and a text, the first group of the last match. The descriptor ``control``
-    is duplicated. Raises :class:`DriverError` where it is no such socket."""
+    is closed. ``find``: of a pattern and a text, the first group of the last match. The descriptor
+    ``control`` is duplicated. Raises :class:`DriverError` where it is no such socket."""
 
 def read_script(
     name: str, text: str, allow_shell: bool = False, protocol: str = "simple", given: Sequence[str] = ()
