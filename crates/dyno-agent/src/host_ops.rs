@@ -111,7 +111,7 @@ fn cached(
 ) -> Outcome {
     let mut wanted = Vec::new();
     // a file is shorter than 2^63 bytes: with that the number of its last block is one, too
-    if block_bytes == 0 || files.iter().any(|&(_, _, first)| first > i64::MAX as u64) {
+    if files.iter().any(|&(_, _, first)| first > i64::MAX as u64) {
         return Err(Fault::agent(
             "request",
             "page_cache: blocks without bytes, or out of range",

@@ -1,7 +1,7 @@
 """Decides what in a database is dbdyno's own: the one place that does, for every command.
 
-A comment says what dbdyno would have made. That it did is known only from the owner (the current role or a
-superuser), the kind of the object, and from what is attached to it: whoever may put a trigger, a rule, a
+A comment says what dbdyno would have made. That it did is known only from the owner (the role that logged in,
+or a superuser), the kind of the object, and from what is attached to it: whoever may put a trigger, a rule, a
 policy, an expression or a function there chooses what runs with the rights of dbdyno's role.
 PostgreSQL: "Privileges" (5.8), "Row Security Policies" (5.9), "Function Security" (38.8).
 
@@ -38,7 +38,7 @@ class Schema(NamedTuple):
     """A schema by one of dbdyno's names; columns of ``ownership_schema.sql``."""
 
     comment: str
-    owner: str | None  # None: the current role or a superuser
+    owner: str | None  # None: the role that logged in, or a superuser
     code: Sequence[str]  # functions, operators and types in it that belong to others
 
 
@@ -64,9 +64,14 @@ def check_schema(connection: Connection, name: str, mark: str, *, with_code: boo
     return found
 
 
-def differences(connection: Connection, schema: str, names: Sequence[str]) -> list[Difference]:
-    """Returns what keeps these relations from being dbdyno's own; those that do not exist have none."""
-    values = {"schema": schema, "names": list(names)}
+def differences(
+    connection: Connection, schema: str, names: Sequence[str], partitions: int | None = None
+) -> list[Difference]:
+    """Returns what keeps these relations from being dbdyno's own; those that do not exist have none.
+
+    ``partitions``: how many the loader made, numbered from 1; None: as many as there are.
+    """
+    values = {"schema": schema, "names": list(names), "partitions": partitions}
     rows = connection.execute(sql.text("ownership_relations").encode(), values).fetchall()
     return [Difference(*row) for row in rows]
 
@@ -83,11 +88,13 @@ def in_words(schema: str, found: Sequence[Difference]) -> str:
 
 
 def check_relations(
-    connection: Connection, schema: str, names: Sequence[str], *, without: Sequence[Scope] = ("rows",)
+    connection: Connection, schema: str, names: Sequence[str], partitions: int | None = None
 ) -> None:
-    """Raises :class:`TargetError` where one of these relations is not dbdyno's own, differences of the scopes
-    ``without`` apart."""
-    found = [d for d in differences(connection, schema, names) if d.scope not in without]
+    """Raises :class:`TargetError` where one of these relations is not dbdyno's own; others may see its rows.
+
+    ``partitions``: see :func:`differences`.
+    """
+    found = [d for d in differences(connection, schema, names, partitions) if d.scope != "rows"]
     if found:
         raise TargetError(in_words(schema, found), _ITS_OWNER)
 

@@ -157,7 +157,7 @@ def _refusal(
         except TargetError as e:
             return e.message
     names = [t.name for t in description.tables]
-    if differ := ownership.differences(connection, schema, names):
+    if differ := ownership.differences(connection, schema, names, table_marks.partitions_of(stamp)):
         return ownership.in_words(schema, differ)
     row = connection.execute(
         "select pg_catalog.pg_get_userbyid(c.relowner) from pg_catalog.pg_class c "

@@ -49,7 +49,8 @@ def check_own(connection: Connection, schema: str, description: loader.Descripti
     if description.own_schema:
         objects.check(connection, names)
     else:
-        ownership.check_relations(connection, schema, names)
+        stamp = stamp_of(connection, schema, description)
+        ownership.check_relations(connection, schema, names, partitions_of(stamp))
 
 
 def stamp_of(connection: Connection, schema: str, description: loader.Description) -> str | None:
@@ -74,6 +75,12 @@ def wish_of(stamp: str) -> dict[str, Any]:
         return asdict(TableWish(**chosen)) if chosen else {}
     except (ValueError, TypeError):
         return {}
+
+
+def partitions_of(stamp: str | None) -> int | None:
+    """How many partitions the tables of this stamp were made with; None: not known."""
+    chosen = {} if stamp is None else wish_of(complete(stamp))
+    return int(chosen["partitions"]) if chosen else None
 
 
 def unfinished(workload: str, stamp: str = "") -> str:

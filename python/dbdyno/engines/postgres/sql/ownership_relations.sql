@@ -1,13 +1,13 @@
 -- What about these relations of a schema, and the partitions that the loader makes of them, is not as dbdyno makes it.
--- Trusted are the current role and superusers; pg_database_owner (oid 6171) is whoever owns this database.
+-- Trusted are the role that logged in (a database may be set to begin with another role) and superusers; pg_database_owner (oid 6171) is whoever owns this database.
 -- scope: kind; owner; code (runs with the rights of whoever uses the table); link (another object that goes or changes
 -- with it); rows (others see it when the rows are replaced). trusted: whether those who could bring it about are.
 with trusted (id) as (
-    select oid from pg_roles where rolsuper or rolname = current_user
+    select oid from pg_roles where rolsuper or rolname = session_user
     union all
     select 6171::oid
     from pg_database as d join pg_roles as r on r.oid = d.datdba
-    where d.datname = current_database() and (r.rolsuper or r.rolname = current_user)
+    where d.datname = current_database() and (r.rolsuper or r.rolname = session_user)
 ),
 named as (
     select c.oid, c.relname::text as name, c.relowner, c.relkind, c.relrowsecurity, c.relnamespace
@@ -21,7 +21,9 @@ tables as (
     from named as n
          join pg_inherits as i on i.inhparent = n.oid and n.relkind = 'p'
          join pg_class as p on p.oid = i.inhrelid and p.relnamespace = n.relnamespace and p.relkind = 'r'
-    where p.relname::text ~ ('^' || n.name || '_[0-9]+$')
+    where p.relname::text ~ ('^' || n.name || '_[1-9][0-9]{0,4}$')
+          and substr(p.relname::text, length(n.name) + 2)::bigint <= coalesce(
+              %(partitions)s::bigint, (select count(*) from pg_inherits as a where a.inhparent = n.oid))
 ),
 -- Expressions and types: stored with the table, evaluated by whoever reads or changes rows.
 parts (id, name, relowner, class, object, what, written) as (
@@ -78,7 +80,7 @@ differences (name, scope, what, trusted) as (
     from tables as t join pg_namespace as n on n.oid = t.relnamespace
          join pg_database as d on d.datname = current_database()
     where n.nspowner not in (select id from trusted)
-          and (select rolsuper from pg_roles where rolname = current_user)
+          and (select rolsuper from pg_roles where rolname = session_user)
     union all
     select name, 'code', 'has row security', relowner in (select id from trusted) from tables where relrowsecurity
     union all
@@ -87,6 +89,12 @@ differences (name, scope, what, trusted) as (
            p.relowner in (select id from trusted) and not exists (select from pg_trigger as g where g.oid = p.object and g.tgqual is not null)
     from parts as p
     where p.class in ('pg_trigger'::regclass, 'pg_rewrite'::regclass, 'pg_policy'::regclass)
+    union all
+    select t.name, 'code',
+           'lets ' || case a.grantee when 0 then 'everybody' else quote_ident(pg_get_userbyid(a.grantee)) end || ' make triggers',
+           false
+    from tables as t join pg_class as c on c.oid = t.oid cross join aclexplode(c.relacl) as a
+    where a.privilege_type = 'TRIGGER' and a.grantee not in (select id from trusted)
     union all
     select p.name, 'code', 'has ' || p.what || ' with an expression', false
     from parts as p

@@ -1,7 +1,7 @@
 -- A schema that dbdyno uses: its comment, and whom it and the functions in it belong to, as far as that is neither the
 -- current role nor a superuser. No row: there is no such schema.
 with trusted (id) as (
-    select oid from pg_roles where rolsuper or rolname = current_user
+    select oid from pg_roles where rolsuper or rolname = session_user
 ),
 schema as (
     select oid, nspowner, coalesce(obj_description(oid, 'pg_namespace'), '') as comment

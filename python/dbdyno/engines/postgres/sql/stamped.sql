@@ -9,5 +9,5 @@ from (
     from pg_proc as p
     where p.pronamespace = to_regnamespace('dbdyno')
 ) as o
-join pg_roles as r on r.oid = o.owner and (r.rolsuper or r.rolname = current_user)
+join pg_roles as r on r.oid = o.owner and (r.rolsuper or r.rolname = session_user)
 order by o.kind, o.name

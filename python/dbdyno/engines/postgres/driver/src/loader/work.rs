@@ -297,7 +297,7 @@ fn jobs(
             number,
             table,
             sql: statement(&spec),
-            freeze: spec.freeze.then(|| format!("truncate {}", spec.sql)),
+            freeze: spec.freeze.then(|| format!("truncate only {}", spec.sql)),
         });
         jobs.extend(chunks.into_iter().map(|chunk| Job::Copy(filling.clone(), chunk)));
     }
