@@ -158,8 +158,8 @@ impl Activity {
     }
 }
 
-/// Names and operators of the queries are the catalogue's, whatever search_path the role or the database has: whoever
-/// may create functions could else choose what runs with this role's rights. Not behind a pooler (another process
+/// Names and operators of the queries are the catalogue's, whatever `search_path` the role or the database has:
+/// whoever may create functions could else choose what runs with this role's rights. Not behind a pooler (another process
 /// answers than that of the start-up): the path would become that of other clients.
 fn own_search_path(pid: i64) -> String {
     format!(

@@ -39,20 +39,20 @@ fn by(
     breaker: &Breaker,
     look_up: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
 ) -> Result<io::Result<Vec<SocketAddr>>> {
-    let lookup = Arc::new(Lookup::default());
-    breaker.watch(&lookup)?;
+    let waiting = Arc::new(Lookup::default());
+    breaker.watch(&waiting)?;
     let Some(room) = room(deadline, breaker) else {
         let words = format!("{MOST} look-ups of host names are not answered: check the system's resolver");
         return aborted(breaker).map(|()| Err(io::Error::other(words)));
     };
-    let answered = lookup.clone();
+    let answered = waiting.clone();
     spawn("dyno-resolve", move || {
         let answer = look_up();
         answered.state().answer = Some(answer);
         answered.changed.notify_all();
         drop(room);
     })?;
-    let answer = lookup.wait(deadline);
+    let answer = waiting.wait(deadline);
     aborted(breaker)?;
     let late = || io::Error::other("its name was not resolved in time: check the system's resolver");
     Ok(answer.unwrap_or_else(|| Err(late())))
