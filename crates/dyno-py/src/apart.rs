@@ -39,7 +39,7 @@ impl<T: Send> Drop for Apart<T> {
 /// Waits until `done` is true, at most `timeout_s`. Each wait takes as long as it is told, or less.
 ///
 /// # Errors
-/// ValueError for a time that is none; those of `done`; what a signal's handler raises.
+/// `ValueError` for a time that is none; those of `done`; what a signal's handler raises.
 pub fn wait(
     py: Python<'_>,
     timeout_s: f64,
