@@ -189,7 +189,7 @@ fn flooded(
 #[test]
 fn an_answer_has_a_limit_of_all_its_rows_together() {
     let nulls = [&600_u16.to_be_bytes()[..], &[0xff; 4 * 600]].concat();
-    let text = [&b"\0\x01\0\x01\0\0"[..], &[b'x'; 65_536]].concat();
+    let text = [&b"\0\x01\0\x01\0\0"[..], &vec![b'x'; 65_536]].concat();
     for row in [&b"\0\0"[..], &nulls, &text] {
         let (done, taken) = flooded(&message(b'T', b"\0\0"), &message(b'D', row), |client| {
             client.simple_query("select everything").map(drop)
