@@ -32,7 +32,7 @@ def hostile(request: pytest.FixtureRequest, ray_cluster: RayCluster) -> Iterator
 def traps(tmp_path: Path) -> Path:
     """Where they leave their files; every user may write there."""
     for place in (tmp_path, *tmp_path.parents[:2]):
-        place.chmod(0o777)
+        place.chmod(0o1777)
     return tmp_path
 
 
