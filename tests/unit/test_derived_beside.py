@@ -21,8 +21,10 @@ from tests.unit.test_plan import LIO
 
 from dbdyno import conduct, observe
 from dbdyno.cli import screen
+from dbdyno.cli.observe import _end
 from dbdyno.conduct.derive import Part
 from dbdyno.conduct.deriving import Deriving, deriving, finish
+from dbdyno.conduct.observed import Cost
 from dbdyno.conduct.rebuild import derived_anew
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
@@ -257,6 +259,35 @@ def test_a_process_beside_derives_cells_and_concludes(made: Climb, run: Run) -> 
     shown, anew = conduct.results_of(run), derived_anew(run)
     same(shown, anew)
     assert [s.fits for s in shown.scaling] == [s.fits for s in anew.scaling]
+
+
+def test_an_end_in_time_leaves_the_rest_to_who_shows_the_run_first(
+    made: Climb, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was derived by then is used, and all is as if it had been derived at the end."""
+    derived = beside(run)
+    try:
+        run.write_cell(made.cells[0])
+        derived.more()
+        until(lambda: bool(run.parts.names()))
+        for cell in made.cells[1:]:
+            run.write_cell(cell)
+        assert not finish(derived, run, print, patience_s=0.0)
+        assert derived.tasks() == [], "it has ended"
+    finally:
+        derived.close()
+    run.finish("complete")
+    assert run.read_derived() is None
+    options = {"as_json": False, "output": None}
+    _end(conduct.Observed(run, Cost(0.0, None, None), derived=False), options, Interrupt())
+    assert f"dbdyno show {run.id}" in " ".join(capsys.readouterr().out.split())
+    said: list[str] = []
+    shown = conduct.results_of(run, said.append)
+    assert run.id in said[0]
+    same(shown, derived_anew(run))
+    said.clear()
+    same(conduct.results_of(run, said.append), shown)
+    assert said == [], "once"
 
 
 def test_it_stands_still_while_a_cell_is_measured(run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from dbdyno.cli.options import (
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
+from dbdyno.model.units import counted
 
 if TYPE_CHECKING:
     from dbdyno.cli.observe_listeners import LiveObservation, ObservationLines
@@ -172,11 +174,13 @@ def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) 
         listener.on_quit(lambda: None if interrupt.stopping else interrupt.request())
     elif not plan.expected_ns and not is_quiet():
         listener.on_unread(lambda: None if interrupt.stopping else interrupt.request())
+    shown = options["as_json"] or options["output"] is not None
     with interrupt.caught(), listener:
         try:
             made = conduct.observe_server(
-                plan, host, target, open_store(options["store"]), listener, interrupt, labels
-            )
+                plan, host, target, open_store(options["store"]), listener, interrupt, labels,
+                patience_s=math.inf if shown else _PATIENCE_S,
+            )  # fmt: skip
         except drive.Interrupted as e:
             screen.interrupted(e, "the first second was over")
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
@@ -194,14 +198,26 @@ def _listener(options: dict[str, Any], chosen: Observation) -> LiveObservation |
     return ObservationLines(out, screen.err(), whom)
 
 
+_PATIENCE_S = 10.0
+"""So long what is left is derived after the last window, where no document of it is asked for."""
+
+
 def _end(made: conduct.Observed, options: dict[str, Any], interrupt: drive.Interrupt) -> None:
-    results = conduct.results_of(made.record)
-    if options["as_json"]:
-        print_json(present.document(results))
+    if made.derived:
+        results = conduct.results_of(made.record)
+        if options["as_json"]:
+            print_json(present.document(results))
+        else:
+            screen.summary(results)
+            screen.out().print(f"cost: {cost_in_words(made.cost)}")
+        screen.places(made.record, results, options["output"], quiet=options["as_json"])
     else:
-        screen.summary(results)
+        stored = counted(len(made.record.cells()), "window")
+        screen.out().print(
+            f"{stored} stored. Not all are derived yet; "
+            f"the rest is derived at the first look: dbdyno show {made.record.id}"
+        )
         screen.out().print(f"cost: {cost_in_words(made.cost)}")
-    screen.places(made.record, results, options["output"], quiet=options["as_json"])
     if made.record.info.status != "complete":
         screen.error(f"the observation was cut short: {made.record.info.reason}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)

@@ -3,7 +3,7 @@
 Runs of one or two cells are derived at their end. For longer ones a process of its own does it, with low
 priority and one thread, so that samplers and driver keep their CPUs; while a load is measured it stands
 still. It knows the run's directory and nothing else: what it has made is there, whatever becomes of it, and
-what is missing is made at the end or by ``rebuild``.
+what is missing is made at the end, or when the run is shown first.
 """
 
 from __future__ import annotations
@@ -56,16 +56,17 @@ class Deriving(Protocol):
     def cpu_s(self) -> float:
         """CPU time that it has used."""
 
-    def finish(self, say: Callable[[str], None]) -> None:
-        """Derives what is left and concludes; ``say`` is told how far it is where that takes long."""
+    def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
+        """Derives what is left and concludes; ``say`` is told how far it is where that takes long. False: it
+        took longer than ``patience_s``, and the rest is derived when the run is shown first."""
 
     def close(self) -> None: ...
 
 
-def finish(derived: Deriving, record: Run, say: Callable[[str], None]) -> None:
-    """Once all is measured. Raises :class:`Interrupted` with the run that is kept."""
+def finish(derived: Deriving, record: Run, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
+    """:meth:`Deriving.finish`, once all is measured. Raises :class:`Interrupted` with the kept run."""
     try:
-        derived.finish(say)
+        return derived.finish(say, patience_s)
     except Interrupted:
         raise Interrupted(kept=record.id) from None
 
@@ -115,11 +116,12 @@ class _Here:
     def cpu_s(self) -> float:
         return 0.0  # in that of this process
 
-    def finish(self, say: Callable[[str], None]) -> None:  # noqa: ARG002
+    def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:  # noqa: ARG002
         from dbdyno.conduct.derive import keep
 
         if self._record.cells():
             keep(self._record, self._making.conclude())
+        return True
 
     def close(self) -> None: ...
 
@@ -203,16 +205,20 @@ class _Beside:
         user, system = stat.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
-    def finish(self, say: Callable[[str], None]) -> None:
+    def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
         """In this process where the other one failed: whoever looks is told why."""
         if not self._record.cells():
-            return
+            return True
         self._rest(False)
         self._hurry()
         assert self._process.stdin is not None
         self._process.stdin.close()
-        said_s, said = time.monotonic(), ""
+        began_s = said_s = time.monotonic()
+        said = ""
         while self._process.poll() is None:
+            if time.monotonic() - began_s > patience_s:
+                self.close()
+                return False
             time.sleep(_LOOK_S)
             words = self._how_far()
             if time.monotonic() - said_s > _SAID_S and words != said:
@@ -222,6 +228,7 @@ class _Beside:
             from dbdyno.conduct.rebuild import conclude
 
             conclude(self._record, say)
+        return True
 
     def _how_far(self) -> str:
         """A part is called by its first cell."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,8 @@ class Observed:
 
     record: Run
     cost: Cost
+    derived: bool = True
+    """False: not all windows were derived in time; the rest is when the run is shown first."""
 
 
 def observation_of(overrides: Mapping[str, Any], recipe: str | None = None, **chosen: Any) -> Experiment:
@@ -86,6 +89,7 @@ def observe_server(
     interrupt: Interrupt,
     labels: Mapping[str, Any] | None = None,
     together: Together | None = None,
+    patience_s: float = math.inf,
 ) -> Observed:
     """Observes until the time is over or an end is asked for; every window is saved as soon as it is over,
     and derived while the next one is under way.
@@ -93,6 +97,7 @@ def observe_server(
     A fault after the first saved window leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
     ``labels``: fields of :class:`dbdyno.model.results.Labels`. ``together``: with other servers.
+    ``patience_s``: so long it derives what is left after the last window.
     """
     ready()
     with open_server(plan.experiment.engine, target) as server:
@@ -145,8 +150,8 @@ def observe_server(
                 if interrupt.stopping and (plan.expected_ns or not record.cells()):
                     raise Interrupted  # before the time asked for was over
             cost = windows.costing.cost(derived.cpu_s())
-            finish(derived, record, listener.notice)
-    return Observed(record, cost)
+            whole = finish(derived, record, listener.notice, patience_s)
+    return Observed(record, cost, whole)
 
 
 def _check_capacity(server: Server) -> None:
