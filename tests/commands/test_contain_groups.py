@@ -122,7 +122,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_clean_ends_what_a_killed_run_left(way: str, open_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = as_user() if way == "as a user" else []
     if world:
-        open_dir.chmod(0o777)
+        open_dir.chmod(0o1777)
         monkeypatch.setenv("DBDYNO_STATE_DIR", str(open_dir / "state"))
     token = f"{TOKEN}-clean"
     killed = subprocess.run(

@@ -142,7 +142,7 @@ def test_where_no_cpuset_can_be_made_affinity_does_and_says_so(
                 assert [processes.cpus_allowed(pid) for pid in mine] == [{0}] * 4
                 kill(process)
                 assert left_over().dead == [] and "another user" in str(left_over().damaged[0])
-                for part in (undo_dir := Path(place, "undo"), *undo_dir.iterdir()):
+                for part in (Path(place), undo_dir := Path(place, "undo"), *undo_dir.iterdir()):
                     os.chown(part, 0, 0)  # for root follows its own journals alone
                 (journal,) = left_over().dead
                 (undo,) = journal.undos
