@@ -158,6 +158,22 @@ def test_a_plain_role_is_not_taken_in_by_another(schema_of_kind: Stage) -> None:
     refused(done, "dbdyno", MALLORY)
 
 
+def test_a_role_that_the_database_sets_makes_nothing_ones_own(schema_of_kind: Stage) -> None:
+    """Sessions then begin with that role, and its code can go back to the one that logged in."""
+    schema_of_kind.ask(f"grant pg_monitor to {MALLORY}")  # else the run ends before it comes to that
+    schema_of_kind.plant(
+        "create or replace function dbdyno.spin(iterations bigint) returns bigint language plpgsql volatile "
+        "as $$ begin set role none; perform evil.act('spin'); return iterations; end $$",
+        f"alter database {schema_of_kind.name} set role = {MALLORY}",
+    )
+    try:
+        done = schema_of_kind.dbdyno("run", "cpu", *CALIBRATED)
+    finally:
+        schema_of_kind.ask(f"set role none; revoke pg_monitor from {MALLORY}")
+    assert schema_of_kind.proof() == []
+    refused(done, "dbdyno", MALLORY)
+
+
 def test_what_a_role_made_itself_is_its_own(schema_of_kind: Stage) -> None:
     """The other side: nothing is refused that is right."""
     done = schema_of_kind.dbdyno("run", "cpu", *CALIBRATED, role=MALLORY)
