@@ -89,7 +89,8 @@ class Connection(Traced):
         or owns the database and with it the path, would else choose what runs with this role's rights.
         Not behind a pooler (another process answers than that of the start-up): its clients share the path.
         """
-        result = self.execute(sql.text("own_search_path").encode(), [self.info.backend_pid]).pgresult
+        values = {"pid": self.info.backend_pid, "path": OWN_SEARCH_PATH}
+        result = self.execute(sql.text("own_search_path").encode(), values).pgresult
         if result is not None and result.nfields == 2 and result.get_value(0, 1) is not None:
             self._search_path = (result.get_value(0, 0) or b"").decode(errors="replace")
 

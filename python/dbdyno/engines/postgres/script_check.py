@@ -30,18 +30,21 @@ _Command = Mapping[str, Any]
 
 
 def check(
-    connection: Connection, scripts: Sequence[PlannedScript], driver: DriverSetup, given: Sequence[str] = ()
+    connection: Connection,
+    scripts: Sequence[PlannedScript],
+    driver: DriverSetup,
+    given: Sequence[str] = (),
+    path: str | None = None,
 ) -> None:
     """Raises :class:`ScriptError` with file, line and column of the first mistake. ``given``: names of
-    variables."""
+    variables. ``path``: the search_path of the sessions; None: the user's."""
     if driver.pipeline:
         raise UsageError(
             "pipeline: a script says itself which of its statements go in one",
             "put \\startpipeline before them and \\endpipeline after",
         )
-    path = search_path_of(connection, scripts)
-    for script in scripts:
-        with connection.users_search_path(path):
+    with connection.users_search_path(path):
+        for script in scripts:
             _check_one(connection, script, driver, given)
 
 

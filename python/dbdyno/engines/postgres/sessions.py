@@ -179,9 +179,9 @@ def own_recipe(
 ) -> Recipe:
     """A recipe of scripts that a user chose, checked. Raises :class:`dbdyno.model.errors.ScriptError`."""
     scale = script_check.scale_of(connection, mix)
-    script_check.check(connection, mix, variant.driver, tuple(variant.params))
-    params = {**variant.params, **({} if scale is None else {"scale": scale[0]})}
     path = script_check.search_path_of(connection, mix)
+    script_check.check(connection, mix, variant.driver, tuple(variant.params), path)
+    params = {**variant.params, **({} if scale is None else {"scale": scale[0]})}
     settings = dict(settings) if path is None else {**settings, "search_path": path}
     return Recipe(name, False, settings, tuple(mix), params=tuple(params.items()))
 
@@ -210,7 +210,7 @@ def recipe_of(connection: Connection, name: str, params: Mapping[str, Any], sess
         mix = script_halves.scripts_of(name, params)
         if name in loader.names():
             objects.check(connection, [t.name for t in loader.description(name).tables])
-        script_check.check(connection, mix, DriverSetup())
+        script_check.check(connection, mix, DriverSetup(), path=OWN_SEARCH_PATH)
         return Recipe(name, False, {**scripted.session, **_OWN_NAMES}, mix, params=given)
     half = objects.half_of(name).with_params(params)
     return Recipe(
