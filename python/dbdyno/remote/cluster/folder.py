@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from dbdyno.kernel import processes
+from dbdyno.kernel.private import is_private
 from dbdyno.model.errors import NotAvailable, StoreError
 
 VARIABLE = "RAY_TMPDIR"
@@ -33,7 +34,7 @@ def choose() -> Path:
     :class:`NotAvailable`."""
     for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):
         place = Path(parent, f"dyno-ray-{secrets.token_hex(6)}")
-        if len(os.fsencode(place)) <= _MOST_BYTES and _keeps_names(place.parent):
+        if len(os.fsencode(place)) <= _MOST_BYTES and _keeps_names(place):
             return place
     raise NotAvailable(
         "no directory for the files of a cluster: neither the temporary directory nor /tmp can be used",
@@ -112,11 +113,9 @@ def _processes(place: Path) -> set[int]:
     return {pid for pid in found if pid != os.getpid() and processes.is_ours(pid)}
 
 
-def _keeps_names(directory: Path) -> bool:
+def _keeps_names(place: Path) -> bool:
     """Returns whether nobody else can put something in the place of what this user makes there."""
     try:
-        found = directory.stat()
+        return is_private(place) and os.access(place.parent, os.W_OK | os.X_OK)
     except OSError:
         return False
-    shared = bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)) and not found.st_mode & stat.S_ISVTX
-    return found.st_uid in (0, os.geteuid()) and not shared and os.access(directory, os.W_OK | os.X_OK)
