@@ -112,10 +112,7 @@ fn cached(
     let mut wanted = Vec::new();
     // a file is shorter than 2^63 bytes: with that the number of its last block is one, too
     if files.iter().any(|&(_, _, first)| first > i64::MAX as u64) {
-        return Err(Fault::agent(
-            "request",
-            "page_cache: blocks without bytes, or out of range",
-        ));
+        return Err(Fault::agent("request", "page_cache: blocks out of range"));
     }
     for (path, length, first) in files {
         let parts = body.split_at_checked(*length);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::answer::{Answer, Fault, Outcome};
 use crate::frames;
 
-/// With more answers that wait to be read no more requests are.
+/// Unread answers from which on no more requests are read.
 const MOST_WAITING: usize = 1024;
 const MOST_WAITING_BYTES: usize = 1 << 30;
 
@@ -72,8 +72,8 @@ impl<W: Write + Send + 'static> Outbox<W> {
         }
     }
 
-    /// Waits while a peer leaves more answers unread than it may; who reads none for long has not been heard
-    /// either by then, and is silent.
+    /// Waits while too many answers are unread. No requests are read meanwhile, so a peer that reads no answers is
+    /// taken for a silent one in the end.
     pub fn wait_for_room(&self) {
         let full = |state: &mut State<W>| {
             let bytes = || state.waiting.iter().flatten().map(Vec::len).sum::<usize>();

@@ -69,7 +69,7 @@ pub struct Progress {
 struct State {
     schedule: Option<Schedule>,
     threads_done: usize,
-    /// Of the sessions, while those belong to the threads.
+    /// One per session, while the sessions belong to the threads.
     breakers: Vec<Breaker>,
     /// A paced load's, once it has started.
     lookout: Option<Lookout>,

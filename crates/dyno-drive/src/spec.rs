@@ -7,7 +7,7 @@ use crate::{ArrivalSpec, Think};
 
 /// Each thread keeps counts for each.
 const MOST_WINDOWS: usize = 10_000;
-/// Of 48 bytes each, taken before the load starts.
+/// Calls in a log: it has 48 bytes for each, reserved before the load starts.
 const MOST_LOGGED: usize = 100_000_000;
 
 /// How to drive.

@@ -116,7 +116,7 @@ impl Shared {
     pub fn tell_tracer(&self, fresh: &mut Vec<Arc<Task>>) {
         lock(&self.roster).take_fresh(fresh);
         if !fresh.is_empty() {
-            // first: the tracer's program takes stacks of a task as soon as it is told of it
+            // first: the tracer's program takes stacks of a task as soon as the tracer knows it
             for (_, profiler) in &mut *lock(&self.profilers) {
                 if let Ok(profiler) = profiler {
                     for task in fresh.iter() {

@@ -1,4 +1,4 @@
-//! What the core does must not hold Python up: other threads run meanwhile, and signals are heard.
+//! Keeps Python responsive while the core works: other threads run, and signals are handled.
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// How long Python may be deaf to signals.
-const DEAF: Duration = Duration::from_millis(100);
+/// Longest time without a look for signals.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// Something that takes a while to end: dropped while other threads of Python run.
 pub struct Apart<T: Send>(ManuallyDrop<T>);
@@ -31,15 +31,15 @@ impl<T: Send> Drop for Apart<T> {
     fn drop(&mut self) {
         // SAFETY: it is not used again.
         let mut inner = Some(unsafe { ManuallyDrop::take(&mut self.0) });
-        // An interpreter that is going away lets nobody in: what is left is dropped as it is.
+        // A finalizing interpreter cannot be attached to: then the value is dropped without it.
         Python::try_attach(|py| py.detach(|| drop(inner.take())));
     }
 }
 
-/// Waits until `done` is true, at most `timeout_s`. Each wait takes as long as it is told, or less.
+/// Waits until `done` returns true, at most `timeout_s` seconds. `done` may wait for the time that it is given.
 ///
 /// # Errors
-/// `ValueError` for a time that is none; those of `done`; what a signal's handler raises.
+/// `ValueError` if `timeout_s` is not a number; errors of `done`; exceptions of signal handlers.
 pub fn wait(
     py: Python<'_>,
     timeout_s: f64,
@@ -50,16 +50,16 @@ pub fn wait(
             "timeout_s must be a number of seconds, not nan",
         ));
     }
-    // One that does not fit has no end.
+    // A timeout that does not fit is unlimited.
     let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0)).ok();
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
-        let left = deadline.map_or(DEAF, |at| at.saturating_duration_since(Instant::now()));
-        if py.detach(|| done(left.min(DEAF)))? {
+        let left = deadline.map_or(LONGEST_WAIT, |at| at.saturating_duration_since(Instant::now()));
+        if py.detach(|| done(left.min(LONGEST_WAIT)))? {
             return Ok(true);
         }
         py.check_signals()?;
-        if left <= DEAF && deadline.is_some() {
+        if left <= LONGEST_WAIT && deadline.is_some() {
             return Ok(false);
         }
     }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::apart::{self, Apart};
 use crate::errors;
 
-/// What is cancelled and broken off ends long before that.
+/// Longest wait for the end of an aborted load, whose connections are cancelled and broken off.
 const ENDING_S: f64 = 10.0;
 
 /// See `dbdyno._core.Loader`.

@@ -37,12 +37,12 @@ def statement_ledger(tables: Tables) -> pl.DataFrame:
     client = families_of(tables).among(Family.CLIENT)
     parts = ByCell({name: tables[name] for name in _NEEDED})
     for window in tables["windows"].to_dicts():
-        mine = parts.of(window["cell"])
-        rows = _traced(mine, client) if knows(mine) else _sampled(mine, window, client)
+        cut = parts.of(window["cell"])
+        rows = _traced(cut, client) if knows(cut) else _sampled(cut, window, client)
         if rows.height:
             key = [pl.lit(window[c.name]).alias(c.name) for c in CELL]
-            rows = _with_halves(rows, mine["ledger"], window["wall_s"])
-            made.append(conform("statement_ledger", _per(rows, mine, window["wall_s"]).with_columns(key)))
+            rows = _with_halves(rows, cut["ledger"], window["wall_s"])
+            made.append(conform("statement_ledger", _per(rows, cut, window["wall_s"]).with_columns(key)))
     return pl.concat(made)
 
 
@@ -72,9 +72,9 @@ def statement_times(rows: pl.DataFrame) -> pl.DataFrame:
     return made.filter(pl.col("query_id").is_not_null() | (pl.col("db_time_s") > 0))
 
 
-def _traced(mine: Tables, client: pl.Expr) -> pl.DataFrame:
+def _traced(cut: Tables, client: pl.Expr) -> pl.DataFrame:
     """Seconds per second."""
-    waits = mine["cut_statement_waits"]
+    waits = cut["cut_statement_waits"]
     slept = waits.with_columns(account=pl.when(client).then(pl.lit("client")).otherwise(pl.lit("sleep")))
     slept = slept.group_by(*_KEY, "account", detail=event_name(), maintain_order=True).agg(
         value=pl.col("sleep").sum(), waits=pl.col("sleeps").sum()
@@ -84,7 +84,7 @@ def _traced(mine: Tables, client: pl.Expr) -> pl.DataFrame:
     queued = waits.group_by(_KEY, maintain_order=True).agg(pl.col(c).sum().alias(n) for n, c in queue.items())
     parts = [_slices(waits), queued.with_columns(account=pl.lit("runq")), slept]
     rows = pl.concat(parts, how="diagonal")
-    rows = pl.concat([rows, _not_followed(rows, mine)], how="diagonal")
+    rows = pl.concat([rows, _not_followed(rows, cut)], how="diagonal")
     value = pl.col("value")
     return rows.with_columns(
         low=pl.coalesce("low", value), high=pl.coalesce("high", value),
@@ -92,17 +92,17 @@ def _traced(mine: Tables, client: pl.Expr) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _not_followed(rows: pl.DataFrame, mine: Tables) -> pl.DataFrame:
+def _not_followed(rows: pl.DataFrame, cut: Tables) -> pl.DataFrame:
     """What the ledger has beyond ``rows``, where the trace did not follow all sessions whole."""
     key = ["pid", "tid", "start_ticks"]
     of_sessions = pl.col("role").is_in(["session", BRIEF])
-    sessions = mine["cut_tasks"].filter(of_sessions)
-    followed = mine["cut_traced"].filter(of_sessions & (pl.col("status") == "ok"))
+    sessions = cut["cut_tasks"].filter(of_sessions)
+    followed = cut["cut_traced"].filter(of_sessions & (pl.col("status") == "ok"))
     if sessions.join(followed, on=key, how="anti", nulls_equal=True).is_empty():
         return rows.clear()
-    told = dict(rows.group_by("account").agg(pl.col("value").sum()).iter_rows())
-    whole = {n: account(mine["ledger"], n).aas for n in ("run", "runq", "sleep", "client")}
-    left = {n: aas - told.get(n, 0.0) for n, aas in whole.items() if aas is not None}
+    followed_aas = dict(rows.group_by("account").agg(pl.col("value").sum()).iter_rows())
+    whole = {n: account(cut["ledger"], n).aas for n in ("run", "runq", "sleep", "client")}
+    left = {n: aas - followed_aas.get(n, 0.0) for n, aas in whole.items() if aas is not None}
     made = [{"account": n, "value": v} for n, v in left.items() if v > _ROUNDING]
     found = pl.DataFrame(made, schema={"account": pl.String, "value": pl.Float64})
     return found.with_columns(query_status=pl.lit("lost"), source=pl.lit(OS_TASKS))
@@ -124,10 +124,10 @@ def _slices(waits: pl.DataFrame) -> pl.DataFrame:
     return made.hstack([pl.Series("value", value), pl.Series("low", low), pl.Series("high", high)])
 
 
-def _sampled(mine: Tables, window: dict[str, float], client: pl.Expr) -> pl.DataFrame:
+def _sampled(cut: Tables, window: dict[str, float], client: pl.Expr) -> pl.DataFrame:
     """The same by samples; nothing where they know no statement, or no states of tasks."""
-    met = mine["cut_statement_samples"].filter(~((pl.col("doing") == "wait") & client))
-    exact = {n: account(mine["ledger"], n).aas for n in ("run", "runq")}
+    met = cut["cut_statement_samples"].filter(~((pl.col("doing") == "wait") & client))
+    exact = {n: account(cut["ledger"], n).aas for n in ("run", "runq")}
     blind = (met["doing"] == "?").any() or None in exact.values()
     if blind or met["query_id"].null_count() == met.height:
         return pl.DataFrame()
@@ -168,13 +168,13 @@ def _with_halves(rows: pl.DataFrame, ledger: pl.DataFrame, wall_s: float) -> pl.
     return found.with_columns(pl.col("value", "low", "high") * wall_s).rename({"value": "seconds"})
 
 
-def _per(rows: pl.DataFrame, mine: Tables, wall_s: float) -> pl.DataFrame:
+def _per(rows: pl.DataFrame, cut: Tables, wall_s: float) -> pl.DataFrame:
     """Beside each statement's seconds: their share, and what they are per call and per unit of work."""
     busy = pl.col("account").is_in(["run", "runq", "sleep"])
     longer = pl.col("wall_s") / wall_s  # calls are counted from before the window to after it
-    counted = mine["cut_statements"].filter("toplevel").with_columns(calls=pl.col("calls") / longer)
+    counted = cut["cut_statements"].filter("toplevel").with_columns(calls=pl.col("calls") / longer)
     calls = counted.group_by("query_id").agg(pl.col("calls").sum())
-    rates = mine["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == "work_per_s"))
+    rates = cut["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == "work_per_s"))
     work = float(rates["value"].sum()) * wall_s
     seconds = pl.col("seconds")
     made = rows.join(calls.drop_nulls(), on="query_id", how="left", maintain_order="left")

@@ -16,9 +16,9 @@ OPEN = "open_ns"
 _ADDS_UP = ("sleep_ns", "runq_ns", "run_ns")
 
 
-def doubted(tasks: pl.DataFrame, growth: pl.DataFrame) -> pl.DataFrame:
-    """``tasks`` (growth of each task's sums) with status lost where ``growth`` by label does not add up to
-    it, and reset where a part of it went down that cannot.
+def check_label_sums(tasks: pl.DataFrame, growth: pl.DataFrame) -> pl.DataFrame:
+    """Returns ``tasks`` (growth of each task's sums) with status lost where ``growth`` by label does not add
+    up to it, and reset where a figure went down that only grows.
 
     A task and its labels are read in one copy, with what is under way in both, so there is no distance
     between the two reads: their sums differ by 0 ns, and by anything where labels are missing in a read.
@@ -30,15 +30,16 @@ def doubted(tasks: pl.DataFrame, growth: pl.DataFrame) -> pl.DataFrame:
             *(pl.col(n).sum() < 0 for n in MOVES[:2]),
             (_booked() < 0).any(),
         ),
-        told=pl.col("run_ns").is_not_null().any(),
+        has_run=pl.col("run_ns").is_not_null().any(),
     )
     by_label = events.group_by(TASK, maintain_order=True).agg(
-        *(pl.col(n).sum().alias(f"{n}_labels") for n in _ADDS_UP), pl.col("fell", "told").any()
+        *(pl.col(n).sum().alias(f"{n}_labels") for n in _ADDS_UP), pl.col("fell", "has_run").any()
     )
     both = tasks.join(by_label, on=TASK, how="left", nulls_equal=True, maintain_order="left")
     labels = {n: pl.col(f"{n}_labels").fill_null(0) for n in _ADDS_UP}
     apart = pl.any_horizontal(
-        (labels[n] != pl.col(n)) & (pl.lit(n != "run_ns") | pl.col("told").fill_null(False)) for n in _ADDS_UP
+        (labels[n] != pl.col(n)) & (pl.lit(n != "run_ns") | pl.col("has_run").fill_null(False))
+        for n in _ADDS_UP
     )
     known, fell = pl.col("status") == "ok", pl.col("fell").fill_null(False)
     why = pl.when(known & fell).then(pl.lit("reset")).when(known & apart).then(pl.lit("lost"))
@@ -81,7 +82,7 @@ def _booked() -> pl.Expr:
 def _with_queue(growth: pl.DataFrame) -> pl.DataFrame:
     label = [*TASK, *EVENT]
     rows = growth.with_columns(
-        was=_open("a"), still=_open("b"), booked=_booked(), told=pl.col(f"{OPEN}_b").is_not_null()
+        was=_open("a"), still=_open("b"), booked=_booked(), has_open=pl.col(f"{OPEN}_b").is_not_null()
     )
     moved, booked = pl.col("was").sum().over(label), pl.col("booked")
     rows = rows.with_columns(moved=moved, may=(booked >= moved) & (moved > 0))
@@ -97,9 +98,9 @@ def _with_queue(growth: pl.DataFrame) -> pl.DataFrame:
     taken = pl.when(may).then(pl.col("moved") * (booked / room)).otherwise(0.0)
     rest = pl.when((ones == 0) & (pl.col("still") > 0)).then(pl.col("still") - pl.col("moved"))
     value = booked - taken + rest.otherwise("still")
-    unsure = may & ((ones > 1) | ~pl.col("told"))
-    least = pl.when("told").then(booked - pl.col("moved")).otherwise(0.0).clip(0.0) + pl.col("still")
-    unseen = ~pl.col("told") & (pl.col("was") > 0)
+    unsure = may & ((ones > 1) | ~pl.col("has_open"))
+    least = pl.when("has_open").then(booked - pl.col("moved")).otherwise(0.0).clip(0.0) + pl.col("still")
+    unseen = ~pl.col("has_open") & (pl.col("was") > 0)
     queue = {
         "runq_ns": value.clip(0.0),
         "runq_low": pl.when(unsure).then(pl.min_horizontal(least, value)).otherwise(value).clip(0.0),
@@ -111,7 +112,7 @@ def _with_queue(growth: pl.DataFrame) -> pl.DataFrame:
         .clip(0.0),
         "throttled_ns": _kept("throttled_ns", label),
     }
-    return rows.with_columns(**queue).drop("was", "still", "booked", "told", "moved", "may")
+    return rows.with_columns(**queue).drop("was", "still", "booked", "has_open", "moved", "may")
 
 
 def _with_run(growth: pl.DataFrame) -> pl.DataFrame:

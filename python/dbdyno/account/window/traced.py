@@ -10,7 +10,15 @@ from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.brief import folded, folded_labels, told_apart
 from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import ENDS, NEAR_NS, TASK, grown, labelled
-from dbdyno.account.window.label_sums import EVENT, MOVES, OPEN, STAYS, by_event, by_statement, doubted
+from dbdyno.account.window.label_sums import (
+    EVENT,
+    MOVES,
+    OPEN,
+    STAYS,
+    by_event,
+    by_statement,
+    check_label_sums,
+)
 from dbdyno.account.window.trees import is_tree
 from dbdyno.model.brief import BRIEF, SHORT_HELPER
 from dbdyno.model.data_source import TaskCounts
@@ -31,7 +39,7 @@ _COUNTS = ("sleeps", "preempted", "run_samples")
 
 def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``cut_traced``. Status lost: events were missed between a task's two reads, or one of them does
-    not add up (:func:`doubted`)."""
+    not add up (:func:`check_label_sums`)."""
     figures = [*_SURE, *_MORE]
     return for_each(
         "cut_traced", cells, lambda c: folded(_tasks(c), figures, c) if c.tables["traced"].height else None
@@ -79,7 +87,7 @@ def _reads(cell: RawCell, table: str) -> pl.DataFrame:
 @once_each
 def _tasks(cell: RawCell) -> pl.DataFrame:
     measured = _measured(cell)
-    return measured if cell.tables["waits"].is_empty() else doubted(measured, _label_growth(cell))
+    return measured if cell.tables["waits"].is_empty() else check_label_sums(measured, _label_growth(cell))
 
 
 @once_each
