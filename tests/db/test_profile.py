@@ -62,7 +62,7 @@ def test_samples_of_sessions_have_functions_and_end_at_main(old_and_new: Waiting
     if status != "ok":
         assert (status, bool(detail)) == ("not permitted", True)
         return
-    samples, stacks, told = (tables[t] for t in PROFILED)
+    samples, stacks, told, _ = (tables[t] for t in PROFILED)
     assert set(samples.filter(role="session")["session"]) == {0}, "who sleeps is never on a CPU"
     assert set(samples["pid"]) <= {busy, *samples.filter(pl.col("role") != "session")["pid"]}
     mine = samples.filter(session=0).join(stacks, on="stack").join(told, on="frame", how="left")

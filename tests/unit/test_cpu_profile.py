@@ -205,6 +205,62 @@ def test_lost_samples_are_a_claim(climbed):
     assert found.value is not None and found.value.value == pytest.approx(0.1)
 
 
+def with_losses(cell: RawCell, lost: int, from_ns: int, to_ns: int) -> RawCell:
+    row = {"start_ns": from_ns, "end_ns": to_ns, "reason": "lost", "lost": lost}
+    return RawCell(cell.meta, {**cell.tables, "profile_losses": rows("profile_losses", [row])})
+
+
+def test_intervals_hold_missing_samples_wherever_they_belong(climbed):
+    """Samples of one function are taken away: its truth stays inside, and so does that of all others."""
+    cell = with_profile(climbed.cells[-1], SHARES, 4000)
+    whole = derived(climbed, [cell]).tables["cpu_profile"]
+    samples = cell.tables["profile_samples"]
+    kept = samples.filter((pl.col("stack") != 0) | (pl.int_range(pl.len()) % 2 == 0))
+    gone = samples.height - kept.height
+    t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
+    less = RawCell(cell.meta, {**cell.tables, "profile_samples": kept})
+    known = derived(climbed, [with_losses(less, gone, t0, t1)]).tables["cpu_profile"]
+    unknown = derived(climbed, [less]).tables["cpu_profile"]
+    by = ["by", "name", "module"]
+
+    def misses(found: pl.DataFrame) -> int:
+        """Functions whose time, seen in all samples, is outside."""
+        mine = (pl.col("by") == "function") & (pl.col("status") == "ok") & (pl.col("cell") != "all")
+        both = found.filter(mine).join(whole.filter(mine).select(*by, truth="aas"), on=by, nulls_equal=True)
+        return both.filter(~pl.col("truth").is_between(pl.col("low") * 0.999, pl.col("high") * 1.001)).height
+
+    assert misses(unknown) > 0 and misses(known) == 0
+    share = gone / samples.height
+    assert known.filter(status="ok")["lost"].unique().to_list() == pytest.approx([share])
+    assert set(whole.filter(status="ok")["lost"]) == {0.0}
+
+
+def test_losses_outside_the_window_do_not_count(climbed):
+    cell = with_profile(climbed.cells[-1], SHARES)
+    t0, n = cell.meta.t0_ns, cell.tables["profile_samples"].height
+    before = derived(climbed, [with_losses(cell, 1000, t0 - 100, t0)]).tables["cpu_profile"]
+    assert set(before.filter(status="ok")["lost"]) == {0.0}
+    half = derived(climbed, [with_losses(cell, 1000, t0 - 100, t0 + 100)]).tables["cpu_profile"]
+    assert half.filter(status="ok")["lost"].unique().to_list() == pytest.approx([500 / (n + 500)])
+
+
+def test_a_difference_that_missing_samples_could_make_is_none(dearer: Results):
+    """The costs of a function differ beyond chance, unless the other's missing samples may all be of it."""
+    frames = [
+        dearer.tables["cpu_profile"].filter(pl.col("cell") == c) for c in dearer.tables["windows"]["cell"]
+    ]
+    sides = [frames[0]], [frames[-1]]
+    sure = unit_cost(*sides, "per_work_ns")
+    losing = [[f.with_columns(lost=pl.lit(0.9)) for f in side] for side in sides]
+    doubtful = unit_cost(*losing, "per_work_ns")
+    assert sure is not None and doubtful is not None
+    assert min(c.p_holm for c in sure[2] if c.p_holm is not None) < 0.05
+    assert all(c.p_holm is None or c.p_holm > 0.05 for c in doubtful[2])
+    by_name = {(c.name, c.module): c for c in sure[2]}
+    for c in doubtful[2]:
+        assert c.low_ns < by_name[c.name, c.module].low_ns and c.high_ns > by_name[c.name, c.module].high_ns
+
+
 @pytest.mark.whole
 def test_equal_profiles_name_no_function(climbed):
     """Of 40 comparisons at most 5 may: all functions together have 5 %."""

@@ -116,6 +116,32 @@ def test_time_goes_by_length_over_chance_and_not_by_number(results: Results) -> 
     assert event.text.startswith("wait`")
 
 
+def test_intervals_hold_the_sleep_of_missing_stacks() -> None:
+    """The stacks of half of the longer sleeps are missing: their truth stays inside."""
+    climbed = climb("fake:cpus=8,cpu=10ms,wait=IO/DataFileRead:4ms", [4])
+    plain = derive(climbed.info, climbed.plan, climbed.environment, climbed.cells)
+    [cell] = [with_sleeps(c, plain.tables["events"]) for c in climbed.cells]
+    samples, t0, t1 = cell.tables["sleep_samples"], cell.meta.t0_ns, cell.meta.t1_ns
+    missing = (pl.col("stack") == 0) & (pl.int_range(pl.len()) % 2 == 0)
+    gone, kept = samples.filter(missing), samples.filter(~missing)
+    asleep_ns = int((gone["slept_ns"] / gone["chance"]).sum())
+    loss = {"start_ns": t0, "end_ns": t1, "reason": "lost", "lost": gone.height, "asleep_ns": asleep_ns}
+
+    def long(tables: dict[str, pl.DataFrame]) -> dict[str, Any]:
+        raw = [replace(cell, tables={**cell.tables, **tables})]
+        found = derive(climbed.info, climbed.plan, climbed.environment, raw).tables["sleep_profile"]
+        return found.filter((pl.col("name") == "WaitLong") & (pl.col("cell") != "all")).row(0, named=True)
+
+    truth = long({})
+    unknown = long({"sleep_samples": kept})
+    known = long({"sleep_samples": kept, "sleep_losses": conform("sleep_losses", pl.DataFrame([loss]))})
+    assert unknown["total_high"] < truth["total"]
+    assert known["total_low"] < truth["total"] < known["total_high"]
+    share = asleep_ns / (samples["slept_ns"] / samples["chance"]).sum()
+    assert known["lost"] == pytest.approx(share, rel=0.01)
+    assert (truth["lost"], unknown["lost"]) == (0.0, 0.0)
+
+
 def test_exports_hold_the_sleep_under_its_wait_event(results: Results, tmp_path: Path) -> None:
     [path] = present.export(results, None, "folded", tmp_path / "x", off_cpu=True)
     lines = path.read_text().splitlines()

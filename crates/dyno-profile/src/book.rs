@@ -86,6 +86,8 @@ pub struct Counts {
     pub lost: u64,
     /// Times that the kernel held a clock back.
     pub throttled: u64,
+    /// How long it did, nanoseconds of all clocks, of the times that are over.
+    pub held_ns: u64,
     /// Stacks whose outer frames are missing.
     pub cut: u64,
     /// Stacks with a frame that was unwound by frame pointers.
@@ -109,8 +111,10 @@ pub struct Book {
     tasks: HashMap<u32, u32>,
     /// Tasks that ended in this round.
     ending: Vec<(u32, u32)>,
-    /// By CPU: the label whose sample comes next.
+    /// By ring: the label whose sample comes next.
     labels: HashMap<usize, Label>,
+    /// By ring: since when its clock is held back.
+    held: HashMap<usize, u64>,
     /// The server's tasks.
     pub lives: Vec<Life>,
     spaces: Vec<Space>,
@@ -197,10 +201,26 @@ impl Book {
                 self.labels.insert(ring, *label);
             }
             Record::Lost(n) => self.counts.lost += n,
-            Record::Throttled => self.counts.throttled += 1,
+            &Record::Throttled(t_ns) => {
+                self.counts.throttled += 1;
+                self.held.insert(ring, t_ns);
+            }
+            &Record::Unthrottled(t_ns) => {
+                let since_ns = self.held.remove(&ring).unwrap_or(t_ns);
+                self.counts.held_ns += t_ns.saturating_sub(since_ns);
+            }
             &Record::Exit { pid, tid } => self.ending.push((pid, tid)),
             Record::Fork { .. } | Record::Other => {}
         }
+    }
+
+    /// How long clocks were held back up to `now_ns`, nanoseconds of all of them.
+    pub fn held_ns(&self, now_ns: i64) -> u64 {
+        let under_way = self
+            .held
+            .values()
+            .map(|&since_ns| (now_ns as u64).saturating_sub(since_ns));
+        self.counts.held_ns + under_way.sum::<u64>()
     }
 
     /// After the records of all CPUs: tasks whose end was among them are no more; the processes of these.
@@ -225,7 +245,7 @@ impl Book {
         let life = self.life(sample.pid, sample.tid);
         let mut stack = Vec::new();
         for (number, address) in sample.kernel_chain.iter().enumerate() {
-            let inside = address - u64::from(number > 0); // a caller's is after its call
+            let inside = address.wrapping_sub(u64::from(number > 0)); // a caller's is after its call
             stack.push(self.frames.of((Place::Kernel, inside)));
         }
         let mut cut = sample.kernel_chain.len() >= CHAIN;

@@ -72,15 +72,29 @@ fn refuses(error: &io::Error) -> bool {
 }
 
 fn event(cpu: i32, hz: f64) -> io::Result<OwnedFd> {
-    let mut attributes = attributes(hz);
+    open_event(&mut attributes(hz), cpu)
+}
+
+/// An event of all tasks of a CPU, which counts what its ring had no room for where the kernel can (6.0).
+///
+/// # Errors
+/// What `perf_event_open(2)` says.
+pub fn open_event(attributes: &mut perf::perf_event_attr, cpu: i32) -> io::Result<OwnedFd> {
     let flags = libc::c_ulong::from(perf::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: valid attributes; all tasks of one CPU, no group.
-    let fd = unsafe { sys::perf_event_open(&raw mut attributes, -1, cpu, -1, flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+    let mut open = |format: perf::perf_event_read_format| {
+        attributes.read_format = u64::from(format);
+        // SAFETY: valid attributes; all tasks of one CPU, no group.
+        let fd = unsafe { sys::perf_event_open(&raw mut *attributes, -1, cpu, -1, flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor of ours.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    match open(perf::PERF_FORMAT_LOST) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open(0),
+        other => other,
     }
-    // SAFETY: a new descriptor of ours.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn attributes(hz: f64) -> perf::perf_event_attr {

@@ -85,7 +85,11 @@ fn a_task_without_user_space_has_no_registers_and_no_stack() {
         panic!("no sample")
     };
     assert_eq!((sample.registers, sample.stack.len()), (None, 0));
-    assert!(records::parse(&record(9, 4, &body)).is_none(), "of a guest");
+    assert_eq!(
+        records::parse(&record(9, 4, &body)),
+        Some(Record::Other),
+        "of a guest"
+    );
 }
 
 #[test]
@@ -95,9 +99,15 @@ fn what_was_lost_and_held_back_is_counted_and_tasks_begin_and_end() {
         Some(Record::Lost(42))
     );
     assert_eq!(
-        records::parse(&record(5, 0, &words(&[1, 2, 3]))),
-        Some(Record::Throttled)
+        records::parse(&record(13, 0, &words(&[6]))),
+        Some(Record::Lost(6))
     );
+    for (kind, expected) in [(5, Record::Throttled(1)), (6, Record::Unthrottled(1))] {
+        assert_eq!(
+            records::parse(&record(kind, 0, &words(&[1, 2, 3]))),
+            Some(expected)
+        );
+    }
     let task = words(&[two(10, 9), two(10, 9), 77]);
     let (pid, parent, tid) = (10, 9, 10);
     assert_eq!(
@@ -111,21 +121,81 @@ fn what_was_lost_and_held_back_is_counted_and_tasks_begin_and_end() {
     assert_eq!(records::parse(&record(3, 0, &task)), Some(Record::Other));
 }
 
+const RING: usize = 4096;
+
+/// A ring with these bytes from position `at` on.
+fn filled(at: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut data = vec![0xff_u8; RING];
+    for (n, byte) in bytes.iter().enumerate() {
+        data[(at as usize + n) % RING] = *byte;
+    }
+    data
+}
+
+/// Whether all of it is well-formed, and the records up to where it is not.
+fn walked(data: &[u8], filled: std::ops::Range<u64>) -> (bool, Vec<Vec<u8>>) {
+    let word = |at: usize| u64::from_ne_bytes(data[at..at + 8].try_into().unwrap());
+    let (mut room, mut records) = (Vec::new(), Vec::new());
+    let whole = ring::walk(
+        word,
+        data.len(),
+        filled,
+        &mut room,
+        |_| true,
+        |r| records.push(r.to_vec()),
+    );
+    (whole, records)
+}
+
 #[test]
 fn a_record_over_the_end_of_the_ring_is_put_together() {
     let bytes = golden();
-    let mut data = vec![0_u8; 4096];
-    let at = 3 * 4096 - 24;
-    for (n, byte) in bytes.iter().enumerate() {
-        data[(at + n) % 4096] = *byte;
+    let at = 3 * RING as u64 - 24;
+    let end = at + bytes.len() as u64;
+    assert_eq!(walked(&filled(at, &bytes), at..end), (true, vec![bytes]));
+    assert_eq!(walked(&filled(at, &[]), at..at), (true, vec![]));
+}
+
+#[test]
+fn a_record_of_an_impossible_size_ends_the_walk() {
+    let first = record(3, 0, &words(&[1]));
+    let at = 2 * RING as u64 - 8;
+    for size in [0_u16, 4, 7, 12, 24, u16::MAX] {
+        let mut bytes = first.clone();
+        bytes.extend(record(3, 0, &words(&[2])));
+        bytes[first.len() + 6..first.len() + 8].copy_from_slice(&size.to_ne_bytes());
+        let end = at + bytes.len() as u64;
+        let found = walked(&filled(at, &bytes), at..end);
+        assert_eq!(found, (false, vec![first.clone()]), "size {size}");
     }
-    let mut whole = Vec::new();
-    assert_eq!(ring::record(&data, at as u64, &mut whole), bytes);
-    data[4096 - 24 + 6..4096 - 24 + 8].copy_from_slice(&[0, 0]);
-    assert!(
-        ring::record(&data, at as u64, &mut whole).is_empty(),
-        "of no size"
-    );
+}
+
+#[test]
+fn positions_that_cannot_be_are_not_followed() {
+    let data = filled(0, &record(3, 0, &words(&[1])));
+    for (tail, head) in [(0, RING as u64 + 8), (16, 0), (4, 16), (0, 12), (u64::MAX, 0)] {
+        assert_eq!(walked(&data, tail..head), (false, vec![]), "{tail} to {head}");
+    }
+    let whole = filled(0, &record(3, 0, &vec![0; RING - 8]));
+    assert_eq!(walked(&whole, 0..RING as u64).1[0].len(), RING);
+}
+
+#[test]
+fn only_records_of_a_wanted_type_are_copied() {
+    let bytes = [record(3, 0, &words(&[1])), record(7, 0, &words(&[2]))].concat();
+    let data = filled(0, &bytes);
+    let word = |at: usize| u64::from_ne_bytes(data[at..at + 8].try_into().unwrap());
+    let (mut room, mut kinds) = (Vec::new(), Vec::new());
+    let each = |r: &[u8]| kinds.push(r[0]);
+    assert!(ring::walk(
+        word,
+        RING,
+        0..bytes.len() as u64,
+        &mut room,
+        |kind| kind == 7,
+        each
+    ));
+    assert_eq!(kinds, [7]);
 }
 
 const MAPS: &str = "\
@@ -205,6 +275,14 @@ proptest! {
         let _ = records::parse(&bytes);
         let _ = maps::parse(&text);
         let _ = Kallsyms::parse(&text);
+    }
+
+    #[test]
+    fn no_ring_breaks_the_walk(
+        bytes in proptest::collection::vec(any::<u8>(), RING..=RING), tail in 0..3 * RING as u64, more in 0..2 * RING as u64
+    ) {
+        let (_, records) = walked(&bytes, tail..tail + more);
+        prop_assert!(records.iter().map(Vec::len).sum::<usize>() <= RING);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! of the others what they wait for and which statement they work for.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use aya::maps::{HashMap, Map, MapData};
 use aya::programs::perf_event::PerfEvent;
@@ -12,7 +12,8 @@ use dyno_trace::{Statement, Statements, kernel_types, of_loading, of_program};
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
-use crate::ring::Ring;
+use crate::events::open_event;
+use crate::ring::{self, Ring};
 
 /// The compiled program, at a place aligned as its parser wants it.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/label.bpf.o");
@@ -40,7 +41,7 @@ unsafe impl Pod for Process {}
 struct Loaded {
     _programs: Ebpf,
     /// They write the labels into the rings.
-    _outputs: Vec<OwnedFd>,
+    outputs: Vec<OwnedFd>,
     processes: HashMap<MapData, u32, Process>,
 }
 
@@ -117,6 +118,12 @@ impl Labels {
         }
     }
 
+    /// How many labels, and their samples, found no room in the ring `n`.
+    pub fn lost(&self, n: usize) -> u64 {
+        let output = self.loaded.as_ref().ok().and_then(|l| l.outputs.get(n));
+        output.and_then(ring::lost).unwrap_or(0)
+    }
+
     /// Why there are no labels; of a sample that has none although there are: it could not be read.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.loaded.as_ref().err().or(self.word.as_ref().err())
@@ -184,7 +191,7 @@ fn load(rings: &[Ring], main_pid: Option<i64>) -> Granted<Loaded> {
     }
     Ok(Loaded {
         _programs: programs,
-        _outputs: outputs,
+        outputs,
         processes,
     })
 }
@@ -201,14 +208,8 @@ fn output(ring: &Ring, map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     };
     attributes.__bindgen_anon_1.sample_period = 1;
     attributes.set_use_clockid(1);
-    let flags = libc::c_ulong::from(perf::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: valid attributes; all tasks of one CPU, no group.
-    let fd = unsafe { sys::perf_event_open(&raw mut attributes, -1, ring.cpu(), -1, flags) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor of ours.
-    let event = unsafe { OwnedFd::from_raw_fd(fd) };
+    let event = open_event(&mut attributes, ring.cpu())?;
+    let fd = event.as_raw_fd();
     // SAFETY: descriptors of ours.
     if unsafe { sys::ioctls::SET_OUTPUT(fd, ring.event().as_raw_fd()) } != 0 {
         return Err(io::Error::last_os_error());

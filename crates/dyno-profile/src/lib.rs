@@ -13,6 +13,7 @@ mod events;
 mod golden_tests;
 mod kallsyms;
 mod labels;
+mod losses;
 mod maps;
 mod objects;
 mod profile;

@@ -10,7 +10,8 @@ use crate::book::{Book, Counts};
 use crate::events::{self, CLOCK};
 use crate::kallsyms::Kallsyms;
 use crate::labels::Labels;
-use crate::records;
+use crate::losses::{Losses, Lost};
+use crate::records::{self, kind};
 use crate::rights;
 use crate::ring::Ring;
 use crate::tables::tables;
@@ -33,6 +34,11 @@ pub struct Options {
 /// Samples a second.
 const MOST_HZ: f64 = 1000.0;
 
+/// Reasons of losses.
+const LOST: &str = "lost";
+const MALFORMED: &str = "malformed";
+const MISSED: &str = "missed ticks";
+
 struct Profile {
     options: Options,
     rings: Vec<Ring>,
@@ -41,6 +47,9 @@ struct Profile {
     labels: Labels,
     /// How often rings were read.
     round: u64,
+    /// Records that are not as they should be.
+    malformed: u64,
+    losses: Losses,
 }
 
 /// Starts the clocks.
@@ -65,6 +74,8 @@ pub fn open(options: Options) -> Granted<Box<dyn Profiler>> {
         options,
         labels,
         round: 0,
+        malformed: 0,
+        losses: Losses::new(),
     }))
 }
 
@@ -86,26 +97,40 @@ impl Profiler for Profile {
         while begun != book.lives.len() {
             begun = book.lives.len();
             for ring in &mut self.rings {
-                ring.look(|record| records::parse(record).iter().for_each(|r| book.begin(r)));
+                ring.look(kind::FORK, |record| {
+                    if let Some(record) = records::parse(record) {
+                        book.begin(&record);
+                    }
+                });
             }
         }
         for (n, ring) in self.rings.iter_mut().enumerate() {
-            ring.drain(|record| records::parse(record).iter().for_each(|r| book.take(r, n, round)));
+            let malformed = &mut self.malformed;
+            let whole = ring.drain(|record| match records::parse(record) {
+                Some(record) => book.take(&record, n, round),
+                None => *malformed += 1,
+            });
+            *malformed += u64::from(!whole);
         }
         for pid in book.finish() {
             self.labels.end(pid);
         }
+        self.count_losses();
         if self.options.until_ns.is_some_and(|until_ns| now_ns() >= until_ns) {
             self.rings.clear(); // the clocks stop
         }
     }
 
     fn tables(&self) -> Vec<Table> {
-        tables(&self.book, kernel_symbols(), &self.labels)
+        let mut tables = tables(&self.book, kernel_symbols(), &self.labels);
+        tables.push(self.losses.table("profile_losses", false));
+        tables
     }
 
     fn status(&self) -> (String, String) {
-        let detail = detail(&self.options, self.cpus, self.book.rows.len(), &self.book.counts);
+        let taken = self.book.rows.len();
+        let detail = self.detail(taken);
+        let (status, limited) = self.losses.status(taken);
         let hidden = kernel_symbols()
             .is_none()
             .then(|| rights::KERNEL_HIDDEN.to_owned());
@@ -116,15 +141,74 @@ impl Profiler for Profile {
                 unopened.join(", ")
             )
         });
-        let words: Vec<String> = [Some(detail), self.unlabelled(), hidden, closed]
+        let words: Vec<String> = [Some(detail), limited, self.unlabelled(), hidden, closed]
             .into_iter()
             .flatten()
             .collect();
-        (Status::Ok.as_str().to_owned(), words.join("; "))
+        (status.as_str().to_owned(), words.join("; "))
     }
 }
 
 impl Profile {
+    /// Ends a round of the losses.
+    fn count_losses(&mut self) {
+        let (rings, labels) = (&self.rings, &self.labels);
+        let counted = rings
+            .iter()
+            .enumerate()
+            .filter_map(|(n, ring)| Some(ring.lost()? + labels.lost(n)));
+        // the kernel writes a record of a loss with the next one that finds room: the last ones are not in it
+        let unrecorded = counted.sum::<u64>();
+        let missed_ticks = self.book.held_ns(now_ns()) as f64 * self.options.hz / 1e9;
+        self.losses.count([
+            (LOST, Lost::of(self.book.counts.lost.max(unrecorded))),
+            (MALFORMED, Lost::of(self.malformed)),
+            (MISSED, Lost::of(missed_ticks as u64)),
+        ]);
+    }
+
+    /// The real clock, how stacks were unwound, and what is missing.
+    fn detail(&self, samples: usize) -> String {
+        let (options, cpus) = (&self.options, self.cpus);
+        let Counts {
+            throttled,
+            cut,
+            pointers,
+            user,
+            ending,
+            ended,
+            closed,
+            ..
+        } = self.book.counts;
+        let lost = self.losses.total();
+        let mut words = vec![
+            format!("{CLOCK}, {} Hz on each of {cpus} CPUs", options.hz),
+            format!("{samples} samples, {lost} lost"),
+            format!(
+                "user stacks: {} by DWARF (.eh_frame), {pointers} with frame pointers; {cut} cut",
+                user - pointers.min(user)
+            ),
+        ];
+        let told = [
+            (
+                throttled,
+                "times held back by the kernel (kernel.perf_event_max_sample_rate)",
+            ),
+            (ending, "samples of processes that were ending"),
+            (ended, "processes had ended before their memory map was read"),
+            (
+                closed,
+                "processes whose memory map may not be read: give dbdyno CAP_SYS_PTRACE",
+            ),
+        ];
+        words.extend(
+            told.iter()
+                .filter(|(n, _)| *n > 0)
+                .map(|(n, what)| format!("{n} {what}")),
+        );
+        words.join("; ")
+    }
+
     /// What samples do not tell, and why.
     fn unlabelled(&self) -> Option<String> {
         if let Some(refusal) = self.labels.refusal() {
@@ -140,44 +224,4 @@ pub fn kernel_symbols() -> Option<&'static Kallsyms> {
     static SYMBOLS: OnceLock<Option<Kallsyms>> = OnceLock::new();
     let read = || Kallsyms::parse(&std::fs::read_to_string("/proc/kallsyms").ok()?);
     SYMBOLS.get_or_init(read).as_ref()
-}
-
-/// The real clock, how stacks were unwound, and what is missing.
-fn detail(options: &Options, cpus: usize, samples: usize, counts: &Counts) -> String {
-    let Counts {
-        lost,
-        throttled,
-        cut,
-        pointers,
-        user,
-        ending,
-        ended,
-        closed,
-    } = *counts;
-    let mut words = vec![
-        format!("{CLOCK}, {} Hz on each of {cpus} CPUs", options.hz),
-        format!("{samples} samples, {lost} lost"),
-        format!(
-            "user stacks: {} by DWARF (.eh_frame), {pointers} with frame pointers; {cut} cut",
-            user - pointers.min(user)
-        ),
-    ];
-    let told = [
-        (
-            throttled,
-            "times held back by the kernel (kernel.perf_event_max_sample_rate)",
-        ),
-        (ending, "samples of processes that were ending"),
-        (ended, "processes had ended before their memory map was read"),
-        (
-            closed,
-            "processes whose memory map may not be read: give dbdyno CAP_SYS_PTRACE",
-        ),
-    ];
-    words.extend(
-        told.iter()
-            .filter(|(n, _)| *n > 0)
-            .map(|(n, what)| format!("{n} {what}")),
-    );
-    words.join("; ")
 }

@@ -1,12 +1,14 @@
 //! Records of a ring of samples: `perf_event_open(2)`, "MMAP layout". Pure: bytes to values.
 
 /// Type of a record, and flags of its `misc`.
-mod kind {
+pub mod kind {
     pub const LOST: u32 = 2;
     pub const EXIT: u32 = 4;
     pub const THROTTLE: u32 = 5;
+    pub const UNTHROTTLE: u32 = 6;
     pub const FORK: u32 = 7;
     pub const SAMPLE: u32 = 9;
+    pub const LOST_SAMPLES: u32 = 13;
 }
 const CPU_MODE: u16 = 7;
 const KERNEL_MODE: u16 = 1;
@@ -31,8 +33,10 @@ pub enum Record<'r> {
     Label(Label),
     /// So many records found no room.
     Lost(u64),
-    /// The kernel held the clock back.
-    Throttled,
+    /// The kernel stopped the clock then, `CLOCK_MONOTONIC` nanoseconds.
+    Throttled(u64),
+    /// The clock runs again since then.
+    Unthrottled(u64),
     /// A task began.
     Fork {
         /// Its process.
@@ -100,12 +104,15 @@ pub fn parse(record: &[u8]) -> Option<Record<'_>> {
     let (misc, size) = ((word & 0xffff) as u16, word >> 16);
     Some(match kind {
         kind::SAMPLE if size == LABEL => Record::Label(label(rest)?),
+        kind::SAMPLE if !matches!(misc & CPU_MODE, KERNEL_MODE | USER_MODE) => Record::Other, // a hypervisor or its guest
         kind::SAMPLE => Record::Sample(sample(misc, rest)?),
         kind::LOST => {
             rest.u64()?; // the event's number
             Record::Lost(rest.u64()?)
         }
-        kind::THROTTLE => Record::Throttled,
+        kind::LOST_SAMPLES => Record::Lost(rest.u64()?),
+        kind::THROTTLE => Record::Throttled(rest.u64()?),
+        kind::UNTHROTTLE => Record::Unthrottled(rest.u64()?),
         kind::FORK | kind::EXIT => {
             let (pid, parent, tid) = (rest.u32()?, rest.u32()?, rest.u32()?);
             if kind == kind::EXIT {
@@ -129,11 +136,7 @@ fn label(mut rest: Cursor<'_>) -> Option<Label> {
 /// Fields in the order of `PERF_SAMPLE_TID | TIME | CPU | CALLCHAIN | REGS_USER | STACK_USER`.
 fn sample(misc: u16, mut rest: Cursor<'_>) -> Option<Sample<'_>> {
     let mut sample = Sample {
-        kernel: match misc & CPU_MODE {
-            KERNEL_MODE => true,
-            USER_MODE => false,
-            _ => return None, // a hypervisor or its guest
-        },
+        kernel: misc & CPU_MODE == KERNEL_MODE,
         pid: rest.u32()?,
         tid: rest.u32()?,
         t_ns: rest.u64()?,

@@ -1,6 +1,7 @@
 //! The ring that the kernel writes records of one CPU into: `perf_event_open(2)`, "MMAP layout".
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
 use crate::records::HEADER;
+
+/// Of a record: positions and sizes are multiples of this.
+const WORD: usize = size_of::<u64>();
 
 /// A mapped ring. Its event ends when it is dropped.
 #[derive(Debug)]
@@ -19,11 +23,11 @@ pub struct Ring {
     /// Where the data begin in the mapping, and how many bytes they are: a power of two.
     data: usize,
     size: usize,
-    /// A record that goes over the end of the ring, in one piece.
-    whole: Vec<u8>,
+    /// A copy of the record that is read.
+    record: Vec<u8>,
 }
 
-// SAFETY: an address and a descriptor; positions are read and written atomically.
+// SAFETY: an address and a descriptor; all memory behind the address is read and written atomically.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -60,44 +64,57 @@ impl Ring {
             mapped,
             data: page_size,
             size,
-            whole: Vec::new(),
+            record: Vec::new(),
         })
     }
 
-    /// Gives `each` the records that were written since the last time, and makes room for new ones.
-    pub fn drain(&mut self, each: impl FnMut(&[u8])) {
-        let end = self.look(each);
-        // SAFETY: the mapped page; the kernel only reads this position.
-        let tail = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_tail) };
-        tail.store(end, Ordering::Release);
+    /// Gives `each` the records that were written since the last time, and makes room for new ones. Returns whether all
+    /// were well-formed: behind one that is not there is nothing to go by, so the rest is skipped.
+    pub fn drain(&mut self, each: impl FnMut(&[u8])) -> bool {
+        let filled = self.filled();
+        let end = filled.end;
+        let whole = self.read(filled, |_| true, each);
+        self.tail().store(end, Ordering::Release);
+        whole
     }
 
-    /// Gives `each` these records and keeps them; the position after the last.
-    pub fn look(&mut self, mut each: impl FnMut(&[u8])) -> u64 {
-        // SAFETY: the mapped page; the kernel writes the one position, we the other.
-        let (head, tail) = unsafe {
-            let page = self.page.as_ptr();
-            (
-                AtomicU64::from_ptr(&raw mut (*page).data_head),
-                AtomicU64::from_ptr(&raw mut (*page).data_tail),
-            )
-        };
-        let end = head.load(Ordering::Acquire);
-        let mut at = tail.load(Ordering::Relaxed);
-        // SAFETY: the data lie behind the first page; between tail and head the kernel does not write.
-        let data = unsafe {
-            let first = self.page.as_ptr().cast::<u8>().add(self.data);
-            std::slice::from_raw_parts(first, self.size)
-        };
-        while at < end {
-            let taken = record(data, at, &mut self.whole);
-            if taken.is_empty() {
-                return end;
-            }
-            each(taken);
-            at += taken.len() as u64;
-        }
-        at
+    /// Gives `each` the records of this type among them and keeps them all.
+    pub fn look(&mut self, kind: u32, each: impl FnMut(&[u8])) {
+        let filled = self.filled();
+        self.read(filled, |other| other == kind, each);
+    }
+
+    fn read(&mut self, filled: Range<u64>, wanted: impl Fn(u32) -> bool, each: impl FnMut(&[u8])) -> bool {
+        let mut record = std::mem::take(&mut self.record);
+        let whole = walk(|at| self.word(at), self.size, filled, &mut record, wanted, each);
+        self.record = record;
+        whole
+    }
+
+    /// Positions from the first byte not read yet to the first not written yet.
+    fn filled(&self) -> Range<u64> {
+        // SAFETY: the mapped page.
+        let head = unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_head) };
+        self.tail().load(Ordering::Relaxed)..head.load(Ordering::Acquire)
+    }
+
+    /// The position that the kernel writes up to, a ring further.
+    fn tail(&self) -> &AtomicU64 {
+        // SAFETY: the mapped page; the kernel only reads this position.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.page.as_ptr()).data_tail) }
+    }
+
+    /// The word at this offset of the data. Atomic, as the kernel may write it whatever the positions are.
+    fn word(&self, at: usize) -> u64 {
+        assert!(at + WORD <= self.size && at.is_multiple_of(WORD));
+        // SAFETY: inside the mapping and aligned, as just checked; the data lie behind the first page.
+        let word = unsafe { AtomicU64::from_ptr(self.page.as_ptr().byte_add(self.data + at).cast()) };
+        word.load(Ordering::Relaxed)
+    }
+
+    /// How many records the kernel had no room for since the event was opened. `None`: a kernel before 6.0.
+    pub fn lost(&self) -> Option<u64> {
+        lost(&self.event)
     }
 
     /// The CPU.
@@ -118,22 +135,49 @@ impl Drop for Ring {
     }
 }
 
-/// The record at position `at` of a ring; put together in `whole` if it goes over the end. Empty: none.
-pub fn record<'r>(data: &'r [u8], at: u64, whole: &'r mut Vec<u8>) -> &'r [u8] {
-    let start = (at % data.len() as u64) as usize;
-    // records are multiples of 8 bytes, so a header is never divided
-    let Some(size) = data.get(start + HEADER - 2..start + HEADER) else {
-        return &[];
-    };
-    let size = usize::from(u16::from_ne_bytes([size[0], size[1]]));
-    if !(HEADER..=data.len()).contains(&size) {
-        return &[];
+/// As [`Ring::lost`], of an event that was opened with `PERF_FORMAT_LOST` alone.
+pub fn lost(event: &OwnedFd) -> Option<u64> {
+    let mut answer = [0_u64; 2]; // value, lost
+    let bytes = size_of_val(&answer);
+    // SAFETY: room of this size.
+    let read = unsafe { libc::read(event.as_raw_fd(), answer.as_mut_ptr().cast(), bytes) };
+    (read == bytes as isize).then_some(answer[1])
+}
+
+/// Gives `each` copies of the records of wanted types in the filled part of a ring of `size` bytes. `word`: the word at
+/// an offset. Returns false at a record that is malformed, and if the positions are.
+pub fn walk(
+    word: impl Fn(usize) -> u64,
+    size: usize,
+    filled: Range<u64>,
+    record: &mut Vec<u8>,
+    wanted: impl Fn(u32) -> bool,
+    mut each: impl FnMut(&[u8]),
+) -> bool {
+    let mut at = filled.start;
+    let mut left = filled.end.wrapping_sub(at);
+    let words = |n: u64| n.is_multiple_of(WORD as u64);
+    if left > size as u64 || !words(at) || !words(left) {
+        return false;
     }
-    if let Some(piece) = data.get(start..start + size) {
-        return piece;
+    while left > 0 {
+        let header = word((at % size as u64) as usize).to_ne_bytes();
+        let (kind, rest) = (&header[..4], &header[6..]);
+        let kind = u32::from_ne_bytes([kind[0], kind[1], kind[2], kind[3]]);
+        let bytes = u64::from(u16::from_ne_bytes([rest[0], rest[1]]));
+        if bytes < HEADER as u64 || bytes > left || !words(bytes) {
+            return false;
+        }
+        if wanted(kind) {
+            record.clear();
+            record.extend_from_slice(&header);
+            for next in (HEADER as u64..bytes).step_by(WORD) {
+                record.extend_from_slice(&word((at.wrapping_add(next) % size as u64) as usize).to_ne_bytes());
+            }
+            each(record);
+        }
+        at = at.wrapping_add(bytes);
+        left -= bytes;
     }
-    whole.clear();
-    whole.extend_from_slice(&data[start..]);
-    whole.extend_from_slice(&data[..start + size - data.len()]);
-    whole
+    true
 }

@@ -100,9 +100,9 @@ fn compiled(directory: &Path, flags: &[&str]) -> PathBuf {
 }
 
 /// `None`: the profile is not permitted here.
-fn profiler() -> Option<Box<dyn Profiler>> {
+fn profiler(hz: f64) -> Option<Box<dyn Profiler>> {
     let options = Options {
-        hz: 499.0,
+        hz,
         until_ns: None,
         main_pid: None,
         tree: false,
@@ -118,13 +118,22 @@ fn profiler() -> Option<Box<dyn Profiler>> {
     }
 }
 
+fn watch(profiler: &mut dyn Profiler, running: &Running) {
+    let pid = i64::from(running.0.id());
+    let who = Who {
+        role: Arc::from("session"),
+        session: Some(7),
+    };
+    profiler.watch(&Arc::new(Task::open(pid, pid, who, true, true, Proof::default())));
+}
+
 fn rows(tables: &[Table]) -> usize {
     tables[0].columns[0].1.len()
 }
 
 /// Tables of a profile of such a program, with [`SAMPLES`] samples or more.
 fn profiled(name: &str, flags: &[&str]) -> Option<(Vec<Table>, String)> {
-    let mut profiler = profiler()?;
+    let mut profiler = profiler(499.0)?;
     let directory = std::env::temp_dir().join(format!("dyno-profile-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("writable");
     let running = Running(
@@ -132,12 +141,7 @@ fn profiled(name: &str, flags: &[&str]) -> Option<(Vec<Table>, String)> {
             .spawn()
             .expect("started"),
     );
-    let pid = i64::from(running.0.id());
-    let who = Who {
-        role: Arc::from("session"),
-        session: Some(7),
-    };
-    profiler.watch(&Arc::new(Task::open(pid, pid, who, true, true, Proof::default())));
+    watch(&mut *profiler, &running);
     let patience = Instant::now() + Duration::from_secs(120);
     while rows(&profiler.tables()) < SAMPLES && Instant::now() < patience {
         for _ in 0..100 {
@@ -266,4 +270,35 @@ fn user_and_kernel() {
         "{through} of {} stacks in the kernel are of second",
         kernel.len()
     );
+}
+
+/// Whoever empties the rings gets no CPU for longer than they have room for.
+#[test]
+fn samples_without_room_are_counted_and_the_profile_is_limited() {
+    let Some(mut profiler) = profiler(999.0) else {
+        return;
+    };
+    let running = Running(
+        Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .expect("started"),
+    );
+    watch(&mut *profiler, &running);
+    let patience = Instant::now() + Duration::from_secs(60);
+    let lost = |tables: &[Table]| -> i64 { numbers(&tables[3], "lost").iter().flatten().sum() };
+    while lost(&profiler.tables()) == 0 && Instant::now() < patience {
+        std::thread::sleep(Duration::from_secs(4));
+        profiler.drain();
+    }
+    let tables = profiler.tables();
+    let (status, detail) = profiler.status();
+    assert_eq!(tables[3].name, "profile_losses");
+    assert!(lost(&tables) > 0 && rows(&tables) > 0);
+    assert_eq!(status, "limited", "{detail}");
+    assert!(told(&detail, " lost") as i64 >= lost(&tables), "{detail}");
+    let times = numbers(&tables[3], "start_ns")
+        .iter()
+        .zip(numbers(&tables[3], "end_ns"));
+    assert!(times.into_iter().all(|(from, to)| from < to));
 }

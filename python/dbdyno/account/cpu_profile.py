@@ -4,7 +4,8 @@ Samples of a task stand for its exact time on a CPU, so the rows of each kind ad
 ``run.system`` of the ledger: counts of samples by task and mode are fitted to both (raking). Time of tasks
 that no sample met, and of a mode that no sample met, is a row of its own, "not sampled".
 
-Intervals are those of a share seen in so many samples of unequal weight (Kish), of the sampled time.
+Intervals are those of a share seen in so many samples of unequal weight (Kish), of the sampled time. Missing
+samples may belong to any row: each interval holds all of them, and none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from dbdyno.account.losses import inside, lost_samples
 from dbdyno.account.window.cells import key
 from dbdyno.model.code_areas import CodeAreas, parsed, plain_name
 from dbdyno.model.cpu_profile import KERNEL, LABELS, NOT_SAMPLED, OTHERS, UNKNOWN, frame_text, labels
@@ -51,6 +53,7 @@ def cpu_profile(
 
 def _of_cell(cell: RawCell, cut: Tables, areas: CodeAreas) -> dict[str, pl.DataFrame]:
     samples = _weighted(_samples(cell, cut["task_cpu"]), cut)
+    samples = samples._replace(whole=samples.whole.with_columns(lost=pl.lit(lost_samples(cell), pl.Float64)))
     code = code_of(cell, samples.seen, areas)
     rows = pl.concat([bounded(rows_by(samples, code), samples.whole), not_sampled(samples)], how="diagonal")
     whole = pl.concat([stacks(samples.seen, code), _not_sampled_stacks(samples)], how="diagonal")
@@ -63,16 +66,15 @@ def _of_cell(cell: RawCell, cut: Tables, areas: CodeAreas) -> dict[str, pl.DataF
 class Weighted(NamedTuple):
     seen: pl.DataFrame  # a row a task, mode, label, stack: group, session, n, cuts, aas
     rest: pl.DataFrame  # not sampled: group, mode, aas
-    whole: pl.DataFrame  # per group: sampled (aas), effective
+    whole: pl.DataFrame  # per group: sampled (aas), effective, lost (share)
 
 
 def _samples(cell: RawCell, tasks: pl.DataFrame) -> pl.DataFrame:
     """Counted, with their tasks; those of tasks without a known CPU time are left out."""
-    inside = (pl.col("t_ns") >= cell.meta.t0_ns) & (pl.col("t_ns") < cell.meta.t1_ns)
     by = ["pid", "tid", "mode", *LABELS, "stack"]
     counted = (
         cell.scan("profile_samples")
-        .filter(inside)
+        .filter(inside(cell))
         .with_columns(**labels())
         .group_by(by)
         .agg(n=pl.len().cast(pl.Int64), cuts=pl.col("cut").cast(pl.Int64).sum())
@@ -265,12 +267,14 @@ def _fewer(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def bounded(rows: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
-    """With 95 % intervals."""
+    """With 95 % intervals, which hold what is missing."""
     rows = rows.join(whole, on=_GROUP, how="left", maintain_order="left")
     ends: dict[str, pl.Expr] = {}
     for column, before in (("aas", ""), ("total", "total_")):
         low, high = interval(rows[column] / rows["sampled"], rows["effective"])
-        ends |= {f"{before}low": low * pl.col("sampled"), f"{before}high": high * pl.col("sampled")}
+        kept = pl.col("sampled") * (1 - pl.col("lost"))
+        missing = pl.col("sampled") * pl.col("lost")
+        ends |= {f"{before}low": low * kept, f"{before}high": high * kept + missing}
     ends = {n: pl.when(pl.col("sampled") > 0).then(e).fill_nan(None) for n, e in ends.items()}
     return rows.with_columns(**ends, status=pl.lit("ok"))
 
@@ -360,12 +364,13 @@ def _together(rows: pl.DataFrame, whole_s: float) -> pl.DataFrame:
     part = pl.col("wall_s") / whole_s
     each = rows.filter(pl.col("by") == "stack").with_columns(part=part, ok=pl.col("status") == "ok")
     sampled = each.filter("ok").group_by("cell", *_GROUP).agg(
-        pl.col("aas").sum(), pl.col("effective").first(), pl.col("part").first()
+        pl.col("aas").sum(), pl.col("effective", "lost", "part").first()
     )  # fmt: skip
     mass = pl.col("aas") * pl.col("part")
     whole = sampled.group_by(_GROUP).agg(
-        sampled=mass.sum(), effective=mass.sum() ** 2 / (mass**2 / pl.col("effective")).sum()
-    )
+        sampled=mass.sum(), effective=mass.sum() ** 2 / (mass**2 / pl.col("effective")).sum(),
+        lost=(mass * pl.col("lost").fill_null(0.0)).sum() / mass.sum(),
+    )  # fmt: skip
     by = [*_GROUP, "by", "name", "module", "status"]
     per = [_mean(n, part) for n in _RATES]
     summed = [(pl.col(n) * part).sum().alias(n) for n in _SUMMED if n in rows.columns]

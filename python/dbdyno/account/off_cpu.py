@@ -3,6 +3,7 @@
 A sleep was chosen with a known chance, so its time stands for 1/chance of such time (Horvitz and Thompson,
 1952, J. Am. Stat. Assoc. 47:663): sums over the chosen ones have the right mean. They are scaled to the exact
 sleep of each wait event in the ledger. Of wait events that no chosen sleep was in, all time is "not sampled".
+Missing stacks may belong to any row: each interval holds all of them, and none.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.account import cpu_profile as code
+from dbdyno.account.losses import lost_sleep
 from dbdyno.account.window.cells import key
 from dbdyno.model.code_areas import CodeAreas
 from dbdyno.model.cpu_profile import LABELS, NOT_SAMPLED, UNKNOWN, WAIT, as_text, labels
@@ -49,7 +51,9 @@ def _conform(name: str, frame: pl.DataFrame, head: dict[str, Any]) -> pl.DataFra
 
 
 def _of_cell(cell: RawCell, cut: Tables, areas: CodeAreas) -> dict[str, pl.DataFrame]:
-    found = _weighted(_samples(cell, cut["task_cpu"]), _asleep(cut["events"]))
+    samples = _samples(cell, cut["task_cpu"])
+    found = _weighted(samples, _asleep(cut["events"]))
+    found = found._replace(whole=found.whole.with_columns(lost=pl.lit(lost_sleep(cell, samples), pl.Float64)))
     named = {f"profile_{part}": cell.tables[f"sleep_{part}"] for part in ("stacks", "frames")}
     met = code.code_of(replace(cell, tables=named), found.seen, areas)
     rows = code.bounded(code.rows_by(found, met), found.whole)

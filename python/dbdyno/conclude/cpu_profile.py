@@ -71,6 +71,7 @@ def unit_cost(
 class _Costs(NamedTuple):
     whole: float
     effective: float
+    lost: float  # share of the samples that is missing, and may be of any function
     of: Mapping[tuple[str, str | None], float]
 
 
@@ -81,7 +82,8 @@ def _costs(frame: pl.DataFrame, column: str, by: str) -> _Costs | None:
         return None
     some = rows.filter(~pl.col("name").is_in([NOT_SAMPLED, OTHERS]))
     of = {(name, module): value for name, module, value in some.select(*_KEY, column).iter_rows()}
-    return _Costs(float(rows[column].sum()), float(effective[0]), of)
+    lost = rows["lost"].drop_nulls().max() if "lost" in rows.columns else None
+    return _Costs(float(rows[column].sum()), float(effective[0]), float(lost or 0.0), of)  # type: ignore[arg-type]
 
 
 def _part(
@@ -91,13 +93,20 @@ def _part(
     difference = second.mean - first.mean
     error = math.sqrt(first.variance + second.variance)
     degrees = min(first.degrees, second.degrees)
-    half = error * students_quantile(degrees)
-    p = students_tail(difference / error, min(degrees, 1e9)) if error > 0 else None
+    missing = _missing(a) + _missing(b)
+    half = error * students_quantile(degrees) + missing
+    sure = max(0.0, abs(difference) - missing)
+    p = students_tail(sure / error, min(degrees, 1e9)) if error > 0 else None
     made = CodeCost(
         name=name[0], module=name[1], baseline_ns=first.mean, variant_ns=second.mean,
         difference_ns=difference, low_ns=difference - half, high_ns=difference + half,
     )  # fmt: skip
     return made, p
+
+
+def _missing(side: Sequence[_Costs]) -> float:
+    """How much of the mean cost the missing samples may be."""
+    return sum(c.lost * c.whole for c in side) / len(side)
 
 
 def _mean(name: tuple[str, str | None], side: Sequence[_Costs]) -> _Sum:

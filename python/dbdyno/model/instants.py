@@ -32,6 +32,7 @@ EXCEPT = frozenset({("statement_reads", "exec_ns")})
 """Durations of the same name."""
 DURATIONS = frozenset(
     {
+        "asleep_ns",
         "backlog_age_max_ns",
         "backlog_age_sum_ns",
         "blk_read_ns",

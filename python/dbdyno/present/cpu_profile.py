@@ -14,6 +14,7 @@ from dbdyno.model.data_sources.profile import CPU_PROFILE
 from dbdyno.model.data_sources.sleeps import OFF_CPU
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
+from dbdyno.model.source import READ
 from dbdyno.model.tables import empty
 from dbdyno.model.units import counted, format_ns, significant
 from dbdyno.model.visible import visible
@@ -197,11 +198,15 @@ def notes(results: Results, frame: pl.DataFrame, of: Sampled = CPU) -> list[str]
     stacks = {r["name"]: r for r in frame.filter(pl.col("by") == "stack").to_dicts()}
     count = sum(r["samples"] for r in stacks.values())
     whole = sum(r["aas"] for r in stacks.values())
-    told = results.tables["sources"].filter((pl.col("name") == _named(of)) & (pl.col("status") == "ok"))
+    told = results.tables["sources"].filter((pl.col("name") == _named(of)) & pl.col("status").is_in(READ))
     how = f" ({str(told['detail'][0]).partition(';')[0]})" if told.height and told["detail"][0] else ""
     made = [
         f"{counted(count, 'sample')}{how}, scaled to {of.scaled}. Intervals are 95 %; total includes callees."
     ]
+    if lost := max((r["lost"] or 0.0 for r in stacks.values()), default=0.0):
+        made.append(
+            f"{percent(lost, 1.0, 1)} % of the samples are missing: intervals hold them wherever they belong."
+        )
     cut, missing = stacks.get("cut"), stacks.get(NOT_SAMPLED)
     if cut is not None and whole:
         made.append(

@@ -6,6 +6,16 @@ from dbdyno.model.column import CELL, Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_source import DataSource, Enabling, Option, SampledStacks, with_rights
 
+LOSSES: tuple[Column, ...] = (
+    _c("start_ns", "i64", "samples that are missing: between this"),
+    _c("end_ns", "i64", "and this"),
+    _c(
+        "reason",
+        "str",
+        "lost: no room in the kernel's buffer | malformed | missed ticks: the clock was held back",
+    ),
+    _c("lost", "i64", "how many"),
+)
 PROFILE: dict[str, tuple[Column, ...]] = {
     "profile_samples": (
         _c("t_ns", "i64", "when the sample was taken"),
@@ -47,6 +57,7 @@ PROFILE: dict[str, tuple[Column, ...]] = {
         _c("source", "str", "source file of the function, where known", null=True),
         _c("kind", "str", "user | kernel"),
     ),
+    "profile_losses": LOSSES,
 }
 
 # As it is derived.
@@ -83,6 +94,12 @@ DERIVED_PROFILE: tuple[Column, ...] = (
     _c("per_work_ns", "f64", "CPU time per unit of work, without callees", null=True),
     _c("samples", "i64", "samples, without callees"),
     _c("effective", "f64", "how many samples of equal weight all samples of who are worth", null=True),
+    _c(
+        "lost",
+        "f64",
+        "share of the samples that is missing: intervals hold it wherever it belongs",
+        null=True,
+    ),
     _c("status", "str", "ok | not sampled"),
 )
 DERIVED_STACKS: tuple[Column, ...] = (

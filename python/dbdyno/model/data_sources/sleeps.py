@@ -5,8 +5,12 @@ from __future__ import annotations
 from dbdyno.model.column import Column
 from dbdyno.model.column import column as _c
 from dbdyno.model.data_source import DataSource, Enabling, Option, SampledStacks, with_rights
-from dbdyno.model.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS, PROFILE
+from dbdyno.model.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS, LOSSES, PROFILE
 
+_LOST = {
+    "start_ns": "stacks that are missing: between this",
+    "reason": "lost: no room in the trace's buffer | malformed | of tasks not known yet",
+}
 SLEEPS: dict[str, tuple[Column, ...]] = {
     "sleep_samples": (
         _c("t_ns", "i64", "when the sleep began"),
@@ -26,6 +30,10 @@ SLEEPS: dict[str, tuple[Column, ...]] = {
     ),
     "sleep_stacks": PROFILE["profile_stacks"],
     "sleep_frames": PROFILE["profile_frames"],
+    "sleep_losses": (
+        *(c._replace(doc=_LOST.get(c.name, c.doc)) for c in LOSSES),
+        _c("asleep_ns", "i64", "about so much sleep they stood for"),
+    ),
 }
 
 # As it is derived: columns as those of the CPU profile.
@@ -35,6 +43,7 @@ _DOC = {
     "by": "module | function | session | wait | statement | stack: rows of a kind add up to the sleep",
     "name": "function, module, session, class/event, statement, whole or cut stack; not sampled; others",
     "aas": "seconds asleep per second, without callees",
+    "lost": "share of the chosen sleep whose stacks are missing: intervals hold it wherever it belongs",
     "per_call_ns": "sleep per call of the driver, without callees",
     "per_work_ns": "sleep per unit of work, without callees",
     "stack": "the wait event, then frames, root first, separated by semicolons: module`function",

@@ -1,0 +1,160 @@
+//! Samples that are missing: how many, when and why.
+
+use dyno_model::{Column, Table, now_ns};
+use dyno_observe::{Status, Texts};
+
+/// From this share of samples on a profile is limited.
+const SMALL: f64 = 0.01;
+
+/// So many between two instants.
+#[derive(Debug, PartialEq, Eq)]
+struct Loss {
+    from_ns: i64,
+    to_ns: i64,
+    reason: &'static str,
+    lost: Lost,
+}
+
+/// Samples that are missing, and about how much sleep they stood for, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    pub count: u64,
+    pub asleep_ns: u64,
+}
+
+impl Lost {
+    /// Without a length.
+    pub fn of(count: u64) -> Self {
+        Self { count, asleep_ns: 0 }
+    }
+
+    /// One more.
+    pub fn add(&mut self, asleep_ns: u64) {
+        self.count += 1;
+        self.asleep_ns += asleep_ns;
+    }
+}
+
+/// All of a profile, by rounds.
+#[derive(Debug)]
+pub struct Losses {
+    /// The round under way began then, `CLOCK_MONOTONIC`.
+    since_ns: i64,
+    /// By reason, up to the latest round.
+    counted: Vec<(&'static str, Lost)>,
+    rows: Vec<Loss>,
+}
+
+impl Losses {
+    /// Counts from now on.
+    pub fn new() -> Self {
+        Self {
+            since_ns: now_ns(),
+            counted: Vec::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Ends a round. `totals`: by reason, since the beginning.
+    pub fn count(&mut self, totals: impl IntoIterator<Item = (&'static str, Lost)>) {
+        let now = now_ns();
+        for (reason, total) in totals {
+            let at = self.counted.iter().position(|(r, _)| *r == reason);
+            let at = at.unwrap_or_else(|| {
+                self.counted.push((reason, Lost::default()));
+                self.counted.len() - 1
+            });
+            let before = &mut self.counted[at].1;
+            if total.count > before.count {
+                self.rows.push(Loss {
+                    from_ns: self.since_ns,
+                    to_ns: now,
+                    reason,
+                    lost: Lost {
+                        count: total.count - before.count,
+                        asleep_ns: total.asleep_ns.saturating_sub(before.asleep_ns),
+                    },
+                });
+                *before = total;
+            }
+        }
+        self.since_ns = now;
+    }
+
+    /// The number of those missing.
+    pub fn total(&self) -> u64 {
+        self.counted.iter().map(|(_, lost)| lost.count).sum()
+    }
+
+    /// Status of a profile of `taken` samples, and the reason where it is limited.
+    pub fn status(&self, taken: usize) -> (Status, Option<String>) {
+        let lost = self.total() as f64;
+        let share = lost / (lost + taken as f64);
+        if lost == 0.0 || share < SMALL {
+            return (Status::Ok, None);
+        }
+        let parts = self.counted.iter().filter(|(_, lost)| lost.count > 0);
+        let parts: Vec<String> = parts
+            .map(|(reason, lost)| format!("{} {reason}", lost.count))
+            .collect();
+        let reason = format!(
+            "{:.1} % are missing ({}), so shares are less certain: leave dbdyno a CPU, or ask for fewer",
+            share * 100.0,
+            parts.join(", ")
+        );
+        (Status::Limited, Some(reason))
+    }
+
+    /// A row for each reason in each round that lost some. `slept`: with the sleep they stood for.
+    pub fn table(&self, name: &'static str, slept: bool) -> Table {
+        let rows = || self.rows.iter();
+        let reasons: Texts = rows().map(|r| Some(r.reason)).collect();
+        let mut columns = vec![
+            ("start_ns", Column::known(rows().map(|r| r.from_ns))),
+            ("end_ns", Column::known(rows().map(|r| r.to_ns))),
+            ("reason", Column::Coded(reasons.into())),
+            ("lost", Column::known(rows().map(|r| r.lost.count as i64))),
+        ];
+        if slept {
+            columns.push((
+                "asleep_ns",
+                Column::known(rows().map(|r| r.lost.asleep_ns as i64)),
+            ));
+        }
+        Table::new(name, columns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_has_what_came_since_the_one_before() {
+        let mut losses = Losses::new();
+        losses.count([("a", Lost::of(3)), ("b", Lost::of(0))]);
+        losses.count([("a", Lost::of(3)), ("b", Lost::of(2))]);
+        losses.count([("a", Lost::of(2)), ("b", Lost::of(7))]); // an estimate may go back
+        let rows: Vec<_> = losses.rows.iter().map(|r| (r.reason, r.lost.count)).collect();
+        assert_eq!(rows, [("a", 3), ("b", 2), ("b", 5)]);
+        assert!(losses.rows.is_sorted_by_key(|r| r.from_ns));
+        assert!(losses.rows.iter().all(|r| r.from_ns <= r.to_ns));
+        assert_eq!(losses.total(), 10);
+    }
+
+    #[test]
+    fn a_small_share_is_ok_and_a_larger_one_is_limited_with_its_reasons() {
+        let mut losses = Losses::new();
+        assert_eq!(losses.status(0), (Status::Ok, None));
+        losses.count([("lost", Lost::of(9))]);
+        assert_eq!(losses.status(1000).0, Status::Ok);
+        losses.count([("lost", Lost::of(9)), ("malformed", Lost::of(1))]);
+        let (status, reason) = losses.status(90);
+        assert_eq!(status, Status::Limited);
+        assert!(
+            reason
+                .unwrap()
+                .starts_with("10.0 % are missing (9 lost, 1 malformed)")
+        );
+    }
+}
