@@ -74,7 +74,7 @@ def sampled(
     begun = _core.now_ns()
     watch.start(begun, begun + PATIENCE_S * 10**9)
     end = time.monotonic() + PATIENCE_S
-    while watch.source_status()[OFF_CPU.name][0] == "ok" and time.monotonic() < end:
+    while watch.source_status()[OFF_CPU.name][0] not in REFUSED and time.monotonic() < end:
         time.sleep(1.0)
         if enough(frames(watch)):
             break
@@ -164,6 +164,15 @@ def test_sleep_by_wait_event_is_that_of_the_trace(waiting: dict[str, Any]) -> No
     }
     assert "pg_sleep" in code["Timeout/PgSleep"] and "pg_sleep" not in code["Lock/relation"]
     assert "ProcSleep" in code["Lock/relation"]
+
+
+@pytest.mark.parametrize("hz", [0.0, -1.0, 1e300])
+def test_a_rate_that_cannot_be_is_refused_and_the_trace_goes_on(hz: float) -> None:
+    watch = _core.Watch(json.dumps({"os": True, "host": False, "off_cpu": {"hz": hz}}))
+    status, detail = watch.source_status()[OFF_CPU.name]
+    trace = watch.source_status()["scheduler trace"][0]
+    assert trace in ("ok", *REFUSED)
+    assert (status, "at most" in detail) == ("not supported", True)
 
 
 def test_without_the_trace_it_says_why(sessions: Waiting) -> None:

@@ -404,5 +404,5 @@ def test_room_that_runs_out_is_told(sessions: Waiting) -> None:
     if status in {"not permitted", "not supported"}:
         assert not _traced(watch, tables)
         return
-    assert status == "lost"
+    assert status == "limited"
     assert "found no room" in detail

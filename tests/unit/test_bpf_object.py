@@ -15,8 +15,9 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 CRATE = ROOT / "crates" / "dyno-trace"
 OBJECT = CRATE / "bpf" / "sched.bpf.o"
+WEAK = CRATE / "bpf" / "sched-weakly-ordered.bpf.o"
 LABEL = ROOT / "crates" / "dyno-profile" / "bpf" / "label.bpf.o"
-OBJECTS = pytest.mark.parametrize("committed", [OBJECT, LABEL], ids=["sched", "label"])
+OBJECTS = pytest.mark.parametrize("committed", [OBJECT, WEAK, LABEL], ids=["sched", "weak", "label"])
 SHARED = ("wait", "slot", "call", "calls", "places", "control")
 PROGRAMS = {
     "sched_switch", "sched_wakeup", "sched_process_fork", "sys_enter", "sys_exit", "look_throttled",
@@ -39,13 +40,22 @@ def _text(strings: bytes, at: int) -> str:
     return strings[at : strings.index(b"\0", at)].decode()
 
 
-def read(data: bytes) -> Object:
-    """ELF-64, little-endian: elf(5)."""
+def _sections(data: bytes) -> tuple[list[str], list[tuple[int, ...]], list[bytes]]:
+    """Names, headers and bodies. ELF-64, little-endian: elf(5)."""
     assert data[:6] == b"\x7fELF\x02\x01"
     start, size, count, names_at = *struct.unpack_from("<40xQ", data), *struct.unpack_from("<58xHHH", data)
     headers = [struct.unpack_from("<IIQQQQIIQQ", data, start + n * size) for n in range(count)]
     bodies = [data[h[4] : h[4] + h[5]] for h in headers]
-    names = [_text(bodies[names_at], h[0]) for h in headers]
+    return [_text(bodies[names_at], h[0]) for h in headers], headers, bodies
+
+
+def section(data: bytes, name: str) -> bytes:
+    names, _, bodies = _sections(data)
+    return bodies[names.index(name)]
+
+
+def read(data: bytes) -> Object:
+    names, headers, bodies = _sections(data)
     by_name = dict(zip(names, bodies, strict=True))
     symbols = list(struct.iter_unpack("<IBBHQQ", by_name[".symtab"]))
     strings = bodies[headers[names.index(".symtab")][6]]
@@ -116,6 +126,28 @@ def test_the_object_has_these_programs_and_maps() -> None:
         for p in PROGRAMS - {"look_throttled", "on_tick", "find_wait", "add_duration", "queue_of", "note_end"}
     } < found.sections
     assert set(found.structs) == set(SHARED)
+
+
+def _atomics(program: bytes) -> tuple[int, int]:
+    """How many atomic operations of 32 bits give their result, and so order all accesses, and how many not.
+
+    An instruction has 8 bytes: operation, registers, offset, operand (linux/bpf.h)."""
+    atomic, fetch = 0xC3, 1  # BPF_STX | BPF_ATOMIC | BPF_W; BPF_FETCH
+    found = [
+        i for op, _, _, i in struct.iter_unpack("<BBhi", program[: len(program) // 8 * 8]) if op == atomic
+    ]
+    return sum(i & fetch for i in found), sum(not i & fetch for i in found)
+
+
+def test_sequence_numbers_order_all_stores_where_processors_do_not() -> None:
+    weak, strong = (read(o.read_bytes()) for o in (WEAK, OBJECT))
+    assert weak == strong, "the same programs, maps and layouts"
+    writers = ("tp_btf/sched_switch", "tp_btf/sched_wakeup", "tp_btf/sched_process_fork", "tp_btf/sys_enter",
+               "tp_btf/sys_exit", "perf_event")  # fmt: skip
+    for name in writers:
+        ordered, loose = _atomics(section(WEAK.read_bytes(), name))
+        assert ordered >= 2 and loose == 0, name
+        assert _atomics(section(OBJECT.read_bytes(), name)) == (0, 0), f"{name}: not before Linux 5.12"
 
 
 def test_the_object_of_the_profile_has_one_program() -> None:

@@ -134,8 +134,14 @@ impl Unseen {
 /// `None`: not asked for.
 type MaybeProfiler = Option<Granted<Box<dyn Profiler>>>;
 
-/// How many tasks the trace has room for, where there are not more sessions.
-const TRACE_ROOM: u32 = 4096;
+/// Tasks of a server that the trace has room for besides twice those that it has now: some come and go between two
+/// samples.
+const SPARE: usize = 256;
+/// The same of a server whose sessions are not ours: more may come.
+const SPARE_OF_OBSERVED: usize = 768;
+/// The same of commands, and for each of them: what it starts may start others.
+const SPARE_OF_TREE: usize = 1024;
+const STARTED: usize = 64;
 
 fn default_memory_hz() -> f64 {
     100.0
@@ -184,12 +190,36 @@ impl WatchSpec {
     }
 }
 
+/// Stacks of sleeps a second: more would not find room.
+const MOST_STACKS: f64 = 10_000.0;
+
+fn is_rate(hz: f64) -> bool {
+    hz > 0.0 && hz <= MOST_STACKS
+}
+
+/// Slots of the trace for so many tasks. A power of two, so that windows of similar loads share a program.
+fn room_for(tasks: usize, spare: usize) -> u32 {
+    u32::try_from((2 * tasks + spare).next_power_of_two()).unwrap_or(u32::MAX)
+}
+
+/// How many processes this one has started that live; 0 where the kernel does not tell.
+fn children(pid: i64) -> usize {
+    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    listed.map_or(0, |l| l.split_ascii_whitespace().count())
+}
+
 impl WatchSpec {
     fn room(&self) -> u32 {
-        match self.trace_room {
-            0 => TRACE_ROOM.max(2 * self.sessions.len() as u32),
-            room => room,
+        if self.trace_room > 0 {
+            return self.trace_room;
         }
+        let now = self.sessions.len().max(self.main_pid.map_or(0, children));
+        let spare = match (self.tree, self.adopt) {
+            (true, _) => SPARE_OF_TREE + STARTED * now,
+            (_, true) => SPARE_OF_OBSERVED,
+            _ => SPARE,
+        };
+        room_for(now, spare)
     }
 
     /// The trace, and the stacks of sleeps; `None`: not asked for.
@@ -203,7 +233,7 @@ impl WatchSpec {
                 word: self.word.clone(),
                 syscalls: self.syscalls,
                 slots: self.room(),
-                stacks: self.off_cpu.is_some(),
+                stacks: self.off_cpu.is_some_and(|asked| is_rate(asked.hz)),
             });
             let sleeps = |ProfileSpec { hz, until_ns }, stacks| -> Box<dyn Profiler> {
                 Box::new(dyno_profile::Sleeps::new(
@@ -214,11 +244,17 @@ impl WatchSpec {
                     self.tree,
                 ))
             };
-            let stacks = self.off_cpu.zip(stacks);
-            return (
-                tracer,
-                stacks.map(|(asked, stacks)| stacks.map(|s| sleeps(asked, s))),
-            );
+            let profiler = self.off_cpu.map(|asked| match stacks {
+                Some(stacks) => stacks.map(|s| sleeps(asked, s)),
+                None => Err(Refusal::new(
+                    Status::NotSupported,
+                    format!(
+                        "{} stacks a second: more than 0 and at most {MOST_STACKS}",
+                        asked.hz
+                    ),
+                )),
+            });
+            return (tracer, profiler);
         } else {
             Refusal::new(self.unseen.status(), dyno_observe::UNSEEN)
         };
@@ -240,5 +276,19 @@ impl WatchSpec {
             tree: self.tree,
             word: self.word.clone(),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trace_has_room_by_the_number_of_tasks() {
+        assert_eq!(room_for(0, SPARE), 256);
+        assert_eq!(room_for(8, SPARE), 512);
+        assert_eq!(room_for(128, SPARE), 512);
+        assert_eq!(room_for(129, SPARE), 1024);
+        assert_eq!(room_for(10_000, SPARE), 32_768);
     }
 }

@@ -9,6 +9,7 @@ use dyno_observe::{Profiler, Status, Texts};
 use dyno_trace::{Asleep, Event, OTHERS, PAGE, Stacks, UNREAD, Woken};
 
 use crate::book::Book;
+use crate::losses::{Losses, Lost};
 use crate::profile::kernel_symbols;
 use crate::records::{Record, Sample};
 use crate::registers::registers;
@@ -25,6 +26,9 @@ const ROUND_NS: i64 = 250_000_000;
 const FIRST: f64 = 5_000.0;
 const LEAST: f64 = 1.0;
 const MOST: f64 = 1e9;
+const UNIT_NS: f64 = 1024.0;
+/// It grows by no more in a round.
+const FASTEST: f64 = 1024.0;
 
 /// Reads the ring, and chooses what a stack stands for so that there are as many as wanted.
 pub struct Sleeps {
@@ -39,9 +43,16 @@ pub struct Sleeps {
     open: HashMap<(u32, u64), usize>,
     round: u64,
     since_ns: i64,
-    /// Stacks up to then.
-    before: usize,
+    /// Stacks that were chosen since, if no chance had been halved.
+    chosen: f64,
+    /// Sleep that was lost up to then, nanoseconds.
+    lost_before_ns: u64,
     every: f64,
+    losses: Losses,
+    /// Records that are not as they should be.
+    malformed: Lost,
+    /// Of tasks that nobody told us of yet.
+    unknown: Lost,
 }
 
 /// What is known beside the stack.
@@ -67,8 +78,12 @@ impl Sleeps {
             open: HashMap::new(),
             round: 0,
             since_ns: now_ns(),
-            before: 0,
+            chosen: 0.0,
+            lost_before_ns: 0,
             every: FIRST,
+            losses: Losses::new(),
+            malformed: Lost::default(),
+            unknown: Lost::default(),
         };
         sleeps.stacks.pace(sleeps.every);
         sleeps
@@ -82,9 +97,11 @@ impl Sleeps {
             return;
         }
         let wanted = self.hz * ns as f64 / 1e9;
-        let ratio = (self.rows.len() - self.before) as f64 / wanted;
-        self.every = (self.every * ratio.clamp(0.5, 4.0)).clamp(LEAST, MOST);
-        (self.since_ns, self.before) = (now, self.rows.len());
+        let (_, lost_ns) = self.stacks.lost();
+        let lost = (lost_ns - self.lost_before_ns) as f64 / (self.every * UNIT_NS);
+        let ratio = (self.chosen + lost) / wanted;
+        self.every = (self.every * ratio.clamp(0.5, FASTEST)).clamp(LEAST, MOST);
+        (self.since_ns, self.chosen, self.lost_before_ns) = (now, 0.0, lost_ns);
         self.stacks.pace(self.every);
     }
 
@@ -95,7 +112,13 @@ impl Sleeps {
         {
             return;
         }
-        let Some(sample) = sample(raw) else { return };
+        let halvings = 2f64.powi(raw.halved.min(63) as i32);
+        self.chosen += halvings;
+        let stands_ns = (self.every * UNIT_NS * halvings) as u64;
+        let Some(sample) = sample(raw) else {
+            self.malformed.add(stands_ns);
+            return;
+        };
         if let Some(main) = self.main_pid.filter(|&main| main != raw.tgid) {
             let (pid, tid) = (raw.tgid, raw.tgid);
             self.book.begin(&Record::Fork {
@@ -106,7 +129,8 @@ impl Sleeps {
         }
         self.book.take(&Record::Sample(sample), 0, self.round);
         if self.book.rows.len() == self.rows.len() {
-            return; // of a process that nobody told us of
+            self.unknown.add(stands_ns);
+            return;
         }
         self.open.insert((raw.tid, raw.began_ns), self.rows.len());
         self.rows.push(Sleep {
@@ -203,6 +227,14 @@ impl Profiler for Sleeps {
             }
         }
         self.pace();
+        let (count, asleep_ns) = self.stacks.lost();
+        let mut malformed = self.malformed;
+        malformed.count += self.stacks.malformed();
+        self.losses.count([
+            ("lost", Lost { count, asleep_ns }),
+            ("malformed", malformed),
+            ("of tasks not known yet", self.unknown),
+        ]);
     }
 
     fn tables(&self) -> Vec<Table> {
@@ -210,13 +242,14 @@ impl Profiler for Sleeps {
             self.samples(),
             stacks("sleep_stacks", &self.book),
             frames("sleep_frames", &self.book, kernel_symbols()),
+            self.losses.table("sleep_losses", true),
         ]
     }
 
     fn status(&self) -> (String, String) {
         let counts = &self.book.counts;
-        let lost = self.stacks.left_out();
-        let taken = self.rows.len();
+        let (lost, taken) = (self.losses.total(), self.rows.len());
+        let (status, limited) = self.losses.status(taken);
         let cut = counts.cut;
         let detail = format!(
             "sleeps chosen by their expected length, about {} a second; {taken} stacks, {lost} lost; user stacks by \
@@ -230,8 +263,11 @@ impl Profiler for Sleeps {
                 counts.closed
             )
         });
-        let words: Vec<String> = [Some(detail), hidden, closed].into_iter().flatten().collect();
-        (Status::Ok.as_str().to_owned(), words.join("; "))
+        let words: Vec<String> = [Some(detail), limited, hidden, closed]
+            .into_iter()
+            .flatten()
+            .collect();
+        (status.as_str().to_owned(), words.join("; "))
     }
 }
 
@@ -261,6 +297,10 @@ fn chain(addresses: &[u64], bytes: i32) -> &[u64] {
 
 /// How many frames at the leaf are the trace's own.
 fn ours(kernel: &[u64]) -> usize {
-    let named = |address: &u64| kernel_symbols()?.find(address - 1).map(|s| s.name == SCHEDULER);
+    let named = |address: &u64| {
+        kernel_symbols()?
+            .find(address.wrapping_sub(1))
+            .map(|s| s.name == SCHEDULER)
+    };
     kernel.iter().position(|a| named(a) == Some(true)).unwrap_or(0)
 }

@@ -62,17 +62,33 @@ static __always_inline struct slot *slot_at(__u32 number)
 	return number ? bpf_map_lookup_elem(&slots, &number) : 0;
 }
 
+/*
+ * Adds to `seq`, with all stores before it seen before those after it. On x86 a processor keeps their order, so it is the
+ * compiler alone that has to. Elsewhere an atomic addition whose result is used orders them: kernels know it since 5.12, those
+ * of 64-bit ARM since 5.18. Older ones refuse a program that has one, so these processors have an object of their own.
+ */
+static __always_inline void ordered_add(__u32 *seq, __u32 n)
+{
+#ifdef WEAKLY_ORDERED
+	__u32 before = __sync_fetch_and_add(seq, n);
+
+	asm volatile("" : : "r"(before) : "memory"); /* unused, it would be an addition that orders nothing */
+#else
+	barrier();
+	*(volatile __u32 *)seq += n;
+	barrier();
+#endif
+}
+
 /* The reader takes what it copied between two equal even values of `seq`. */
 static __always_inline void begin(struct slot *s)
 {
-	*(volatile __u32 *)&s->seq = s->seq + 1;
-	barrier();
+	ordered_add(&s->seq, 1);
 }
 
 static __always_inline void end(struct slot *s)
 {
-	barrier();
-	*(volatile __u32 *)&s->seq = s->seq + 1;
+	ordered_add(&s->seq, 1);
 }
 
 #endif

@@ -36,6 +36,16 @@ static __always_inline void first_event(struct slot *s, __u32 doing)
 	s->doing = doing;
 }
 
+/* A task that has ended is nobody's number any more; its sums stay until they are read. */
+static __always_inline void forget(__u32 tid)
+{
+	__u32 block = tid / TIDS;
+	struct places *p = bpf_map_lookup_elem(&places, &block);
+
+	if (p)
+		p->slot[tid % TIDS] = 0;
+}
+
 static __always_inline void switch_out(void *ctx, struct slot *s, struct task_struct *p, bool preempt, __u64 now)
 {
 	/*
@@ -60,7 +70,8 @@ static __always_inline void switch_out(void *ctx, struct slot *s, struct task_st
 	w = add_run(s, ns, label_now(s), query_now(s));
 	if (asleep && state & TASK_DEAD) {
 		s->doing = ENDED;
-		end(s);
+		forget(p->pid);
+		end(s); /* last: now the reader may give the slot to another task */
 		return;
 	}
 	if (asleep) {
@@ -122,16 +133,6 @@ static __always_inline int wake_up(struct task_struct *p)
 	return 0;
 }
 
-/* A task that has ended is nobody's number any more; its sums stay until they are read. */
-static __always_inline void forget(__u32 tid)
-{
-	__u32 block = tid / TIDS;
-	struct places *p = bpf_map_lookup_elem(&places, &block);
-
-	if (p)
-		p->slot[tid % TIDS] = 0;
-}
-
 SEC("tp_btf/sched_switch")
 int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
 {
@@ -143,11 +144,8 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct *prev, struct task_s
 		return 0;
 	now = bpf_ktime_get_ns();
 	s = slot_at(out);
-	if (s) {
+	if (s)
 		switch_out(ctx, s, prev, preempt, now);
-		if (s->doing == ENDED)
-			forget(prev->pid);
-	}
 	s = slot_at(in);
 	if (s)
 		switch_in(s, next, now);
@@ -197,9 +195,11 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	s->wait = wait_of(s, c->word ? 0 : UNREAD, 0);
 	s->seeded = 1;
 	s->doing = QUEUED; /* it is woken for the first time at once */
-	barrier();
-	s->tid = tid; /* last: from now on the reader sees it */
-	p->slot[tid % TIDS] = n;
+	__sync_fetch_and_add(&c->born, 1);
+	ordered_add(&s->seq, 0);
+	s->tid = tid; /* from now on the reader sees it, */
+	ordered_add(&s->seq, 0);
+	p->slot[tid % TIDS] = n; /* and the program its events */
 	return 0;
 }
 

@@ -99,7 +99,7 @@ struct slot {
 	__u32 seed_label; /* read by whoever told to watch it: its label if it was off the CPU then */
 	__u32 seed_blocked;
 	__u64 seed_query;
-	__u64 unused;
+	__u64 stands_ns; /* the sleep whose stack was taken stands for about so much */
 
 	struct wait waits[WAITS];
 
@@ -152,6 +152,8 @@ struct asleep {
 	__s32 kernel_bytes; /* of `kernel`; negative: none */
 	__s32 user_bytes;
 	__u32 pages; /* of `memory` */
+	__u32 halved; /* so often was the chance halved, as the ring had been filled so far */
+	__u32 spare;
 	__u64 registers[4]; /* frame pointer, link register, stack pointer, instruction pointer; all 0: none */
 	__u64 kernel[CHAIN]; /* leaf first */
 	__u64 user[CHAIN]; /* by frame pointers */
@@ -176,14 +178,17 @@ struct control {
 	__u64 lost; /* children that found no slot */
 	__u64 throttled_now_ns; /* what look_throttled found */
 	__u64 every; /* square of the time asleep that a stack is to stand for, in 2^10 ns; 0: none is left out */
+	__u64 every_ns; /* that time itself */
 	__u64 lost_stacks; /* and ends of sleeps, that found no room in the ring */
+	__u64 lost_asleep_ns; /* about so much sleep they stood for */
+	__u64 born; /* children that found a slot */
 };
 
 _Static_assert(sizeof(struct wait) == 96, "wait");
 _Static_assert(sizeof(struct slot) == 256 + WAITS * 96 + CELLS * 6, "slot");
 _Static_assert(sizeof(struct calls) == 48 + CALLS * 72 + SIZED * SIZES * 8, "calls");
-_Static_assert(sizeof(struct asleep) == 88 + 2 * CHAIN * 8 + PAGES * PAGE, "asleep");
+_Static_assert(sizeof(struct asleep) == 96 + 2 * CHAIN * 8 + PAGES * PAGE, "asleep");
 _Static_assert(sizeof(struct woken) == 24, "woken");
-_Static_assert(sizeof(struct control) == 64, "control");
+_Static_assert(sizeof(struct control) == 88, "control");
 
 #endif

@@ -5,7 +5,8 @@
  * A sleep is chosen when it begins, at random, with a chance that is known: so each that was chosen stands for
  * 1 / chance of its kind, whatever the chance was, and sums over them have the right mean. The chance is in
  * proportion to the root mean square of how long the task slept under that label before, which makes the
- * scatter of sums of time smallest for so many stacks; and at least 1 / (number of such sleeps).
+ * scatter of sums of time smallest for so many stacks; and at least 1 / (number of such sleeps). While the reader gets
+ * no CPU the ring fills up, and chances become smaller with it: those that are taken stand for more, and few are lost.
  */
 #ifndef DBDYNO_STACKS_H
 #define DBDYNO_STACKS_H
@@ -17,7 +18,11 @@
 #define LONGEST (1U << 24) /* of 2^10 ns: squares of longer ones would not find room in a sum */
 #define SELDOM 6 /* waits for the client are most of the time, and their stacks are one: by 2^-3 */
 
-const volatile __u32 stacks; /* set by the reader before the program is loaded */
+#define PARTS 16 /* of the ring: with each one that is filled the chance is halved; the last is for ends of sleeps */
+#define AVAILABLE 0 /* of bpf_ringbuf_query: bytes not read yet */
+
+const volatile __u32 stacks; /* set by the reader before the program is loaded, */
+const volatile __u32 ring_bytes = 4096; /* and this */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -85,27 +90,39 @@ static __always_inline void note_memory(struct asleep *r)
 	}
 }
 
+/* A stack, or the end of a sleep, found no room. */
+static __always_inline void note_lost(struct control *c, struct slot *s)
+{
+	__sync_fetch_and_add(&c->lost_stacks, 1);
+	__sync_fetch_and_add(&c->lost_asleep_ns, s->stands_ns);
+}
+
 /* The task on this CPU has just begun to sleep. */
 static __always_inline void note_sleep(void *ctx, struct slot *s, struct task_struct *p, struct wait *w)
 {
 	__u32 zero = 0, random = bpf_get_prandom_u32();
 	struct control *c = bpf_map_lookup_elem(&control, &zero);
-	struct asleep *r;
+	__u32 halved = bpf_ringbuf_query(&ring, AVAILABLE) / (ring_bytes / PARTS);
+	struct asleep *r = 0;
 	__u64 chance;
 
 	if (!c)
 		return;
+	halved = halved < PARTS ? halved : PARTS - 1;
 	s->sampled_ns = 0;
-	chance = chance_of(s, w, c->every);
+	chance = chance_of(s, w, c->every) >> (2 * halved) | 1;
 	if ((__u64)random * random > chance)
 		return;
-	r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
+	s->stands_ns = c->every_ns << halved;
+	if (halved < PARTS - 1)
+		r = bpf_ringbuf_reserve(&ring, sizeof(*r), 0);
 	if (!r) {
-		__sync_fetch_and_add(&c->lost_stacks, 1);
+		note_lost(c, s);
 		return;
 	}
 	r->began_ns = s->since_ns;
 	r->chance = chance;
+	r->halved = halved;
 	r->query = w->query;
 	r->label = w->label;
 	r->own = s->own;
@@ -138,7 +155,7 @@ __noinline int note_end(__u32 own, __u64 ns)
 		r->own = own;
 		bpf_ringbuf_submit(r, NO_WAKEUP);
 	} else {
-		__sync_fetch_and_add(&c->lost_stacks, 1);
+		note_lost(c, s);
 	}
 	s->sampled_ns = 0;
 	return 0;

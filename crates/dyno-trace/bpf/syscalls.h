@@ -109,15 +109,13 @@ int BPF_PROG(sys_enter, void *regs, long id)
 	if (!c || !s)
 		return 0;
 	now = bpf_ktime_get_ns();
-	*(volatile __u32 *)&c->seq = c->seq + 1;
-	barrier();
+	ordered_add(&c->seq, 1);
 	c->under_way = (__u32)id + 1;
 	c->since_ns = now;
 	c->since_run_ns = run_up_to(s, now);
 	c->since_runq_ns = s->runq_ns;
 	c->since_switches = switches(s);
-	barrier();
-	*(volatile __u32 *)&c->seq = c->seq + 1;
+	ordered_add(&c->seq, 1);
 	return 0;
 }
 
@@ -131,8 +129,7 @@ int BPF_PROG(sys_exit, void *regs, long ret)
 
 	if (!c || !s || !c->under_way) /* one that began before we looked */
 		return 0;
-	*(volatile __u32 *)&c->seq = c->seq + 1;
-	barrier();
+	ordered_add(&c->seq, 1);
 	k = call_of(c, c->under_way - 1);
 	if (k) {
 		k->calls++;
@@ -143,8 +140,7 @@ int BPF_PROG(sys_exit, void *regs, long ret)
 			add_size(c, k, k->number, ret);
 	}
 	c->under_way = 0;
-	barrier();
-	*(volatile __u32 *)&c->seq = c->seq + 1;
+	ordered_add(&c->seq, 1);
 	return 0;
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 use aya::maps::{MapData, Queue};
 
 use crate::account::adds_up;
-use crate::layout::{Calls, Control, Places, Plain, Slot, TIDS, UNREAD, Wait, first_index};
+use crate::layout::{Calls, Control, Places, Plain, Slot, TIDS, UNREAD, Wait, doing, first_index};
 use crate::memory::Shared;
 use crate::statements::Statement;
 
@@ -15,6 +15,8 @@ pub(crate) const FEWEST_SLOTS: u32 = 2;
 pub(crate) const MOST_SLOTS: u32 = u16::MAX as u32;
 /// How often a slot is read anew when the program wrote it meanwhile.
 pub(crate) const TRIES: usize = 100;
+/// The program writes a slot for microseconds after it was looked up; a hypervisor may stop it in between.
+const GRACE_NS: u64 = 1_000_000_000;
 
 /// The maps of a loaded program.
 #[derive(Debug)]
@@ -24,6 +26,27 @@ pub struct Book {
     pub slots: Shared<Slot>,
     pub calls: Shared<Calls>,
     pub vacant: Vacant,
+    pub retired: Retired,
+}
+
+/// Slots of tasks whose end the program did not see, and since when nobody has their numbers: it may be writing them
+/// still.
+#[derive(Debug, Default)]
+pub struct Retired(Vec<(usize, u64)>);
+
+impl Retired {
+    fn add(&mut self, number: usize, now_ns: u64) {
+        self.0.push((number, now_ns));
+    }
+
+    /// Takes out those that no program can be writing any more.
+    fn safe(&mut self, now_ns: u64) -> Vec<usize> {
+        let (safe, kept) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|(_, since_ns)| now_ns.saturating_sub(*since_ns) >= GRACE_NS);
+        self.0 = kept;
+        safe.into_iter().map(|(number, _): (usize, u64)| number).collect()
+    }
 }
 
 /// Numbers of free slots: both we and the program (for newborn processes) take from it.
@@ -134,12 +157,19 @@ impl Book {
         })
     }
 
+    /// Numbers of slots whose task the program has seen end.
+    pub fn ended(&self) -> impl Iterator<Item = usize> + '_ {
+        // SAFETY: mapped and aligned.
+        let state = |n: usize| unsafe { (&raw const (*self.slots.at(n)).doing).read_volatile() };
+        self.used().filter(move |&n| state(n) == doing::ENDED)
+    }
+
     /// Numbers of all slots in use.
     pub fn used(&self) -> impl Iterator<Item = usize> + '_ {
         (1..self.slots.len()).filter(|&n| self.tid(n) != 0)
     }
 
-    /// Takes a slot back whose task has ended and whose sums were read.
+    /// Takes a slot back whose sums were read and whose task's end the program has seen: it writes the slot no more.
     pub fn release(&mut self, number: usize) {
         let tid = self.tid(number);
         if let Some(place) = self.place(tid) {
@@ -152,18 +182,42 @@ impl Book {
         self.vacant.give_back(number);
     }
 
+    /// Takes a slot back whose sums were read and whose task has ended unseen: it is given to another task only after
+    /// [`GRACE_NS`].
+    pub fn retire(&mut self, number: usize, now_ns: u64) {
+        if let Some(place) = self.place(self.tid(number)) {
+            let _ = place.compare_exchange(number as u16, 0, Ordering::AcqRel, Ordering::Relaxed);
+        }
+        // SAFETY: mapped and aligned; the program writes this field of newborn tasks alone.
+        unsafe { (&raw mut (*self.slots.at(number)).tid).write_volatile(0) };
+        self.retired.add(number, now_ns);
+    }
+
+    /// Makes slots free that were retired long enough ago.
+    pub fn free_retired(&mut self, now_ns: u64) {
+        for number in self.retired.safe(now_ns) {
+            self.release(number);
+        }
+    }
+
     /// As it was at first. The program is attached to nothing.
     pub fn clear(&mut self) {
         let used: Vec<usize> = self.used().collect();
         for number in used {
             self.release(number);
         }
+        self.free_retired(u64::MAX);
         self.control.write(0, Control::zeroed());
     }
 
     /// How many newborn processes found no slot.
     pub fn lost(&self) -> u64 {
         self.control.read(0).lost
+    }
+
+    /// How many found one.
+    pub fn born(&self) -> u64 {
+        self.control.read(0).born
     }
 
     /// From now on processes born of `main_tgid` (0: nobody's) are watched; `word` as in [`Newcomer`].
@@ -175,13 +229,20 @@ impl Book {
             (&raw mut (*control).idle).write_volatile(statement.idle);
             (&raw mut (*control).query).write_volatile(statement.variable);
             (&raw mut (*control).word).write_volatile(word);
-            (&raw mut (*control).main_tgid).write_volatile(main_tgid);
+            // last: with it the program uses the others
+            AtomicU32::from_ptr(&raw mut (*control).main_tgid).store(main_tgid, Ordering::Release);
         }
+    }
+
+    #[cfg(test)]
+    pub fn place_of(&self, tid: u32) -> &AtomicU16 {
+        self.place(tid).expect("a number that there can be")
     }
 
     fn tid(&self, number: usize) -> u32 {
         // SAFETY: mapped and aligned.
-        unsafe { (&raw const (*self.slots.at(number)).tid).read_volatile() }
+        let tid = unsafe { AtomicU32::from_ptr(&raw mut (*self.slots.at(number)).tid) };
+        tid.load(Ordering::Acquire)
     }
 
     fn sequence(&self, number: usize) -> u32 {

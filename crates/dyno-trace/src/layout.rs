@@ -98,7 +98,7 @@ pub struct Slot {
     pub seed_label: u32,
     pub seed_blocked: u32,
     pub seed_query: u64,
-    pub unused: u64,
+    pub stands_ns: u64,
     pub waits: [Wait; WAITS],
     pub cells: [u16; CELLS],
     pub counts: [u32; CELLS],
@@ -158,6 +158,8 @@ pub struct Asleep {
     pub kernel_bytes: i32,
     pub user_bytes: i32,
     pub pages: u32,
+    pub halved: u32,
+    pub spare: u32,
     pub registers: [u64; 4],
     pub kernel: [u64; CHAIN],
     pub user: [u64; CHAIN],
@@ -188,7 +190,10 @@ pub struct Control {
     pub lost: u64,
     pub throttled_now_ns: u64,
     pub every: u64,
+    pub every_ns: u64,
     pub lost_stacks: u64,
+    pub lost_asleep_ns: u64,
+    pub born: u64,
 }
 
 /// A type that may hold any bytes and is as large as the C type.
@@ -220,9 +225,9 @@ const _: () = {
     assert!(size_of::<Wait>() == 96);
     assert!(size_of::<Slot>() == 256 + WAITS * 96 + CELLS * 6);
     assert!(size_of::<Calls>() == 48 + CALLS * 72 + SIZED * SIZES * 8);
-    assert!(size_of::<Control>() == 64);
+    assert!(size_of::<Control>() == 88);
     assert!(size_of::<Places>() == 8);
-    assert!(size_of::<Asleep>() == 88 + 2 * CHAIN * 8 + PAGES * PAGE);
+    assert!(size_of::<Asleep>() == 96 + 2 * CHAIN * 8 + PAGES * PAGE);
     assert!(size_of::<Woken>() == 24);
 };
 

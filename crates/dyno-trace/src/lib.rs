@@ -4,9 +4,11 @@
 
 mod account;
 mod book;
+mod idle;
 mod layout;
 mod load;
 mod memory;
+mod refusals;
 mod rights;
 mod rows;
 mod stacks;
@@ -15,7 +17,8 @@ mod system_calls;
 mod trace;
 
 pub use layout::{Asleep, OTHERS, PAGE, UNREAD, Woken};
-pub use load::{kernel_types, of_loading, of_program};
+pub use load::kernel_types;
+pub use refusals::{of_loading, of_program};
 pub use rights::{check, raise_memlock};
 pub use stacks::{Event, Stacks};
 pub use statements::{Statement, Statements};

@@ -1,8 +1,7 @@
 //! Loads the program into the kernel and attaches it.
 
-use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use aya::maps::{Map, MapData, Queue, RingBuf};
 use aya::programs::perf_event::{
@@ -11,18 +10,27 @@ use aya::programs::perf_event::{
 use aya::programs::raw_trace_point::RawTracePoint;
 use aya::programs::tp_btf::BtfTracePointLinkId;
 use aya::programs::{BtfTracePoint, Program, ProgramError, RawTracePointRunOptions, TestRun};
-use aya::{Btf, Ebpf, EbpfError, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader};
 use dyno_observe::status::Refusal;
 use dyno_observe::{Granted, Status};
 
-use crate::book::{Book, Vacant};
+use crate::book::{Book, Retired, Vacant};
 use crate::layout::{Control, Plain, Slot, TIDS};
 use crate::memory::Shared;
+use crate::refusals::{defect, of_loading, of_program, unsupported};
 use crate::rights;
 use crate::system_calls;
 
 /// The compiled program, at a place aligned as its parser wants it.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/sched.bpf.o");
+#[cfg(any(target_arch = "x86_64", test))]
+static STRONGLY_ORDERED: &[u8] = aya::include_bytes_aligned!("../bpf/sched.bpf.o");
+/// The same for processors that keep no order of stores, or of loads.
+#[cfg(any(not(target_arch = "x86_64"), test))]
+static WEAKLY_ORDERED: &[u8] = aya::include_bytes_aligned!("../bpf/sched-weakly-ordered.bpf.o");
+#[cfg(target_arch = "x86_64")]
+static OBJECT: &[u8] = STRONGLY_ORDERED;
+#[cfg(not(target_arch = "x86_64"))]
+static OBJECT: &[u8] = WEAKLY_ORDERED;
 
 const SWITCHES: [&str; 3] = ["sched_switch", "sched_wakeup", "sched_process_fork"];
 const LOOK: &str = "look_throttled";
@@ -34,48 +42,13 @@ const RING_BYTES: u32 = 8 << 20;
 /// A page at least is needed.
 const NO_RING: u32 = 4096;
 
-/// Programs that are loaded and attached to nothing: the trace of the next window takes one of them, as loading
-/// costs ten times what attaching does.
-static IDLE: Mutex<Vec<(Wanted, Loaded)>> = Mutex::new(Vec::new());
-/// A window may be opened before the one before it is closed.
-const MOST_IDLE: usize = 2;
-
-/// A program that runs in the kernel until it is dropped; then it is idle.
-pub struct Lease(Wanted, Option<Loaded>);
-
-impl Deref for Lease {
-    type Target = Loaded;
-
-    fn deref(&self) -> &Loaded {
-        self.1.as_ref().expect("taken only when it is dropped")
-    }
-}
-
-impl DerefMut for Lease {
-    fn deref_mut(&mut self) -> &mut Loaded {
-        self.1.as_mut().expect("taken only when it is dropped")
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let Some(mut loaded) = self.1.take() else { return };
-        loaded.detach();
-        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.retain(|(wanted, _)| *wanted == self.0); // their memory is large
-        if idle.len() < MOST_IDLE {
-            idle.push((self.0.clone(), loaded));
-        }
-    }
-}
-
 /// A program, and its memory.
 pub struct Loaded {
     programs: Ebpf,
     tracepoints: Vec<(&'static str, BtfTracePointLinkId)>,
     clocks: Vec<PerfEventLinkId>,
     /// Events that had been missed when it was attached.
-    missed_before: u64,
+    pub missed_before: u64,
     /// Its memory.
     pub book: Book,
     /// Whether this kernel tells throttled time.
@@ -96,30 +69,15 @@ pub struct Wanted {
     pub tree: bool,
 }
 
-/// Attaches an idle program, or one that it loads.
+/// Loads the program.
 ///
 /// # Errors
 /// Not permitted or not supported, with the kernel's words.
-pub fn load(wanted: Wanted, main_pid: Option<i64>) -> Result<Lease, Refusal> {
-    rights::check(main_pid)?;
-    let idle = || {
-        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = idle.iter().position(|(other, _)| *other == wanted)?;
-        Some(idle.swap_remove(place).1)
-    };
-    let mut loaded = match idle() {
-        Some(mut loaded) => {
-            loaded.book.clear();
-            loaded.missed_before += loaded.missed();
-            loaded
-        }
-        None => fresh(&wanted)?,
-    };
-    loaded.attach(wanted.calls.is_some())?;
-    Ok(Lease(wanted, Some(loaded)))
+pub fn fresh(wanted: &Wanted) -> Granted<Loaded> {
+    loaded(wanted, OBJECT, if wanted.stacks { RING_BYTES } else { NO_RING })
 }
 
-fn fresh(wanted: &Wanted) -> Result<Loaded, Refusal> {
+fn loaded(wanted: &Wanted, object: &[u8], ring_bytes: u32) -> Granted<Loaded> {
     let &Wanted {
         slots,
         ref calls,
@@ -143,9 +101,10 @@ fn fresh(wanted: &Wanted) -> Result<Loaded, Refusal> {
         .override_global("client_waits", &client_waits[..], true)
         .override_global("stacks", &u32::from(stacks), true)
         .override_global("trees", &u32::from(tree), true)
+        .override_global("ring_bytes", &ring_bytes, true)
         .map_max_entries("vacant", slots)
-        .map_max_entries("ring", if stacks { RING_BYTES } else { NO_RING })
-        .load(OBJECT)
+        .map_max_entries("ring", ring_bytes)
+        .load(object)
         .map_err(|e| of_loading(&e))?;
     let book = Book {
         control: shared(&mut programs, "control", 1)?,
@@ -153,6 +112,7 @@ fn fresh(wanted: &Wanted) -> Result<Loaded, Refusal> {
         slots: shared(&mut programs, "slots", slots)?,
         calls: shared(&mut programs, "calls", places_of_calls)?,
         vacant: vacant(&mut programs, slots)?,
+        retired: Retired::default(),
     };
     load_look(&mut programs);
     for name in tracepoints(calls.is_some()) {
@@ -195,7 +155,11 @@ impl Loaded {
         Ok((ring, control, slots))
     }
 
-    fn attach(&mut self, calls: bool) -> Result<(), Refusal> {
+    /// It runs from now on. `calls`: they are counted.
+    ///
+    /// # Errors
+    /// As those of loading it.
+    pub fn attach(&mut self, calls: bool) -> Result<(), Refusal> {
         for name in tracepoints(calls) {
             let what = format!("attaching {name}");
             let link = tracepoint(&mut self.programs, name)?
@@ -225,7 +189,7 @@ impl Loaded {
     }
 
     /// It runs no more. What cannot be detached is closed with the program.
-    fn detach(&mut self) {
+    pub fn detach(&mut self) {
         for (name, link) in self.tracepoints.drain(..) {
             if let Ok(program) = tracepoint(&mut self.programs, name) {
                 let _: Result<(), ProgramError> = program.detach(link);
@@ -329,64 +293,6 @@ fn pid_max() -> u32 {
     text.trim().parse().unwrap_or(1 << 22) // the most there can be: PID_MAX_LIMIT
 }
 
-/// The object in the tree does not match its reader: `tools/build_bpf.sh` was not run.
-fn defect(name: &str) -> Refusal {
-    Refusal::new(
-        Status::NotSupported,
-        format!("defect of dbdyno: its BPF object has no {name} as expected"),
-    )
-}
-
-fn unsupported(error: &dyn std::error::Error) -> Refusal {
-    Refusal::new(
-        Status::NotSupported,
-        format!("this kernel refuses it: {}", chain(error)),
-    )
-}
-
-/// What a refusal to load a BPF object means.
-pub fn of_loading(error: &EbpfError) -> Refusal {
-    match error {
-        EbpfError::ProgramError(e) => of_program("loading", e),
-        other => match io_error(other) {
-            Some(e) => rights::refused("making maps", e, ""),
-            None => unsupported(other),
-        },
-    }
-}
-
-/// What a refusal to do `what` with a BPF program means.
-pub fn of_program(what: &str, error: &ProgramError) -> Refusal {
-    match error {
-        ProgramError::LoadError {
-            io_error,
-            verifier_log,
-        } => rights::refused(what, io_error, &verifier_log.to_string()),
-        other => match io_error(other) {
-            Some(e) => rights::refused(what, e, ""),
-            None => unsupported(other),
-        },
-    }
-}
-
-/// The system's error at the bottom, where there is one.
-fn io_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e std::io::Error> {
-    let mut next = Some(error);
-    while let Some(e) = next {
-        if let Some(io) = e.downcast_ref() {
-            return Some(io);
-        }
-        next = e.source();
-    }
-    None
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut next = error.source();
-    while let Some(e) = next {
-        words = format!("{words}: {e}");
-        next = e.source();
-    }
-    words
-}
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

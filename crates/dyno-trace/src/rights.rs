@@ -150,11 +150,37 @@ pub fn raise_memlock() {
 }
 
 fn before_5_11(release: &str) -> bool {
+    version(release) < (5, 11)
+}
+
+fn version(release: &str) -> (u32, u32) {
     let mut numbers = release
         .split(['.', '-', '+'])
         .map_while(|w| w.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    version < (5, 11)
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Refuses where the reader could not know whether what it reads is whole.
+///
+/// # Errors
+/// The kernel is too old for this processor.
+pub fn check_order() -> Result<(), Refusal> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    judge_order(cfg!(target_arch = "x86_64"), release.trim())
+}
+
+/// The pure half of [`check_order`]. `strong`: this processor keeps the order of stores and of loads.
+fn judge_order(strong: bool, release: &str) -> Result<(), Refusal> {
+    if strong || version(release) >= (5, 18) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Status::NotSupported,
+        format!(
+            "on this processor it takes Linux 5.18 or later, not {release}: BPF programs of older kernels cannot keep \
+             their stores in order, so sums could be read half-written"
+        ),
+    ))
 }
 
 #[cfg(test)]
@@ -266,6 +292,23 @@ mod tests {
         let eperm = io::Error::from_raw_os_error(libc::EPERM);
         assert_eq!(refused("making a map", &eperm, "").status, Status::NotPermitted);
         assert!(forbidden("x", &eperm, "none integrity [confidentiality]\n").contains("lockdown=integrity"));
+    }
+
+    #[test]
+    fn a_processor_that_keeps_no_order_takes_a_kernel_that_can() {
+        for (strong, release, granted) in [
+            (true, "5.8.0", true),
+            (false, "5.17.15-arm64", false),
+            (false, "5.18.0", true),
+            (false, "6.1.0-18-arm64", true),
+        ] {
+            let judged = judge_order(strong, release);
+            assert_eq!(judged.is_ok(), granted, "{release}");
+            if let Err(refusal) = judged {
+                assert_eq!(refusal.status, Status::NotSupported);
+                assert!(refusal.detail.contains(release));
+            }
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub struct Stacks {
     pub(crate) ring: RingBuf<MapData>,
     pub(crate) control: Shared<Control>,
     pub(crate) slots: Shared<Slot>,
+    pub(crate) malformed: u64,
     /// Of labels.
     pub names: Names,
     /// Why a label is not known where it is not.
@@ -38,19 +39,29 @@ impl Stacks {
             if let Some(woken) = copied(&item) {
                 return Some(Event::Woken(woken));
             }
+            self.malformed += 1;
         }
     }
 
     /// From now on a stack is to stand for so much time asleep, in 2^10 ns.
     pub fn pace(&self, every: f64) {
         let control = self.control.at(0);
-        // SAFETY: mapped and aligned; the program only reads this field.
-        unsafe { (&raw mut (*control).every).write_volatile((every * every) as u64) };
+        // SAFETY: mapped and aligned; the program only reads these fields.
+        unsafe {
+            (&raw mut (*control).every).write_volatile((every * every) as u64);
+            (&raw mut (*control).every_ns).write_volatile((every * 1024.0) as u64);
+        }
     }
 
-    /// Stacks and ends of sleeps that found no room.
-    pub fn left_out(&self) -> u64 {
-        self.control.read(0).lost_stacks
+    /// Stacks and ends of sleeps that found no room so far, and about how much sleep they stood for, nanoseconds.
+    pub fn lost(&self) -> (u64, u64) {
+        let control = self.control.read(0);
+        (control.lost_stacks, control.lost_asleep_ns)
+    }
+
+    /// Records that are none of these.
+    pub fn malformed(&self) -> u64 {
+        self.malformed
     }
 
     /// Whether the sleep of task `tid` that began then has not ended; `own`: number of its slot.

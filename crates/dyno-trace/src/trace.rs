@@ -6,12 +6,13 @@ use dyno_model::{Table, now_ns};
 use dyno_observe::file::Buffer;
 use dyno_observe::parse::ns_per_tick;
 use dyno_observe::task::Task;
-use dyno_observe::{Granted, Names, Refusal, Status, Tracer, Word, WordFinder, WordSpec};
+use dyno_observe::{Granted, Names, Refusal, Status, Tracer, WordFinder, WordSpec};
 
 use crate::account::{Seed, durations, sums, undecided};
-use crate::book::{FEWEST_SLOTS, MOST_SLOTS, Newcomer};
-use crate::layout::{Slot, UNREAD, doing};
-use crate::load::{Lease, Wanted, load};
+use crate::book::{FEWEST_SLOTS, MOST_SLOTS};
+use crate::idle::{Lease, load};
+use crate::layout::{Slot, doing};
+use crate::load::Wanted;
 use crate::rows::{self, Key, Rows};
 use crate::stacks::Stacks;
 use crate::statements::Statements;
@@ -28,11 +29,14 @@ pub struct Options {
     pub word: Option<WordSpec>,
     /// Whether system calls are counted.
     pub syscalls: bool,
-    /// How many tasks there is room for. A task takes 18 kB of kernel memory, 24 kB with system calls.
+    /// How many tasks there is room for at once, and between two reads. A task takes 19 kB of kernel memory, 25 kB with
+    /// system calls.
     pub slots: u32,
     /// Whether stacks of sleeps are taken.
     pub stacks: bool,
 }
+
+mod slots;
 
 /// The trace, running.
 pub struct Trace {
@@ -49,8 +53,11 @@ pub struct Trace {
     /// By number of slot.
     known: Vec<Option<Known>>,
     rows: Rows,
-    /// Tasks we were told of that found no slot.
+    /// Tasks we were told of that found no slot, and that found one.
     refused: u64,
+    taken: u64,
+    /// Slots taken back.
+    given_back: u64,
     /// Events that were made good, of tasks that have ended and of those that were read last.
     mended: (i64, i64),
     buffer: Buffer,
@@ -133,6 +140,8 @@ fn trace(options: &Options) -> Granted<Trace> {
         statements,
         rows: Rows::default(),
         refused: 0,
+        taken: 0,
+        given_back: 0,
         mended: (0, 0),
         buffer: Buffer::default(),
         ns_per_tick: ns_per_tick(),
@@ -147,90 +156,11 @@ impl Trace {
             ring,
             control,
             slots,
+            malformed: 0,
             names: self.names.clone(),
             unread: self.unread_of_children(),
             statements: self.statements.told.0.clone(),
         })
-    }
-
-    /// The slot of a task that is watched already: told of before, or seen at its birth.
-    fn find(&mut self, task: &Task) -> Option<usize> {
-        let number = self.loaded.book.find(task.tid as u32)?;
-        let slot = self.loaded.book.read(number)?;
-        let (theirs, ours) = (self.start_ticks(number, &slot), task.start_ticks());
-        if theirs.is_some() && ours.is_some() && theirs != ours {
-            self.loaded.book.release(number); // the number was given to another task
-            self.known[number] = None;
-            return None;
-        }
-        Some(number)
-    }
-
-    fn start_ticks(&self, number: usize, slot: &Slot) -> Option<i64> {
-        if slot.start_boottime_ns > 0 {
-            return Some(slot.start_boottime_ns as i64 / self.ns_per_tick);
-        }
-        self.known[number].as_ref()?.task.as_ref()?.start_ticks()
-    }
-
-    fn take(&mut self, task: &Arc<Task>) {
-        let word = self.finder.as_mut().map(|f| f.address(task.pid));
-        let address = word.as_ref().and_then(|w| w.as_ref().ok()).copied().unwrap_or(0);
-        let newcomer = Newcomer {
-            tid: task.tid as u32,
-            tgid: task.pid as u32,
-            word: address,
-            statement: self.statements.of(task.pid),
-            now_ns: now_ns() as u64,
-        };
-        let Some(number) = self.loaded.book.take(newcomer) else {
-            self.refused += 1;
-            return;
-        };
-        // only now: what it does is right from here until its first event
-        let state = task.state(&mut self.buffer).unwrap_or('R');
-        let label = if address == 0 {
-            None
-        } else {
-            Word::new(task.pid, address).read().ok()
-        };
-        let query = newcomer.statement.read(task.pid);
-        self.loaded
-            .book
-            .seed(number, label.unwrap_or(UNREAD), query, state == 'D');
-        if let Some(call) = self.syscalls.then(|| system_calls::under_way(task)).flatten() {
-            self.loaded.book.seed_call(number, call, newcomer.now_ns);
-        }
-        self.known[number] = Some(Known {
-            key: self.rows.key(key(task)),
-            task: Some(Arc::clone(task)),
-            seed: Seed::of(state),
-            unread: unread(word.as_ref()),
-        });
-        if let (Ok(0), Some(Err(refusal))) = (&self.word, word) {
-            self.word = Err(refusal); // there is no main process to be asked
-        }
-    }
-
-    /// A slot that the program filled: a child of the main process.
-    fn newborn(&mut self, slot: &Slot) -> Known {
-        let key = Key {
-            pid: i64::from(slot.tgid),
-            tid: i64::from(slot.tid),
-            start_ticks: Some(slot.start_boottime_ns as i64 / self.ns_per_tick),
-            role: Arc::from("other"),
-            session: None,
-        };
-        Known {
-            key: self.rows.key(key),
-            task: None,
-            seed: Seed::Runnable,
-            unread: self.unread_of_children(),
-        }
-    }
-
-    fn unread_of_children(&self) -> Status {
-        unread(self.finder.as_ref().map(|_| &self.word))
     }
 
     fn read_slot(&mut self, number: usize, ends: bool) {
@@ -241,6 +171,11 @@ impl Trace {
             }
             return;
         };
+        if slot.doing != doing::ENDED && self.loaded.book.find(slot.tid) != Some(number) {
+            // the program saw another task begin with its number
+            self.end_unseen(number, &slot);
+            return;
+        }
         let throttled_ns = self.throttled_now_ns(number, &slot);
         let after_ns = now_ns();
         let known = self.known[number].take();
@@ -268,7 +203,12 @@ impl Trace {
         }
         if ended {
             self.mended.0 += sums.mended;
-            self.loaded.book.release(number);
+            if slot.doing == doing::ENDED {
+                self.loaded.book.release(number);
+            } else {
+                self.loaded.book.retire(number, after_ns as u64); // it is gone, and has not left its CPU for good
+            }
+            self.given_back += 1;
         } else {
             self.mended.1 += sums.mended;
             self.known[number] = Some(known);
@@ -293,7 +233,7 @@ impl Trace {
                 "{missed} events missed: the program was already running on that CPU"
             )),
             _ => Some(format!(
-                "{unplaced} processes found no room among {room}, {missed} events missed"
+                "{unplaced} processes found no room among {room}, {missed} events missed: their waits are unknown"
             )),
         }
     }
@@ -319,9 +259,23 @@ impl Tracer for Trace {
 
     fn read(&mut self, ends: bool) {
         self.mended.1 = 0;
+        self.loaded.book.free_retired(now_ns() as u64);
         let used: Vec<usize> = self.loaded.book.used().collect();
         for number in used {
             self.read_slot(number, ends);
+        }
+    }
+
+    /// Slots of tasks that have ended are free only once they were read.
+    fn make_room(&mut self) {
+        self.loaded.book.free_retired(now_ns() as u64);
+        let room = self.loaded.book.slots.len() as u64 - 1;
+        let used = (self.taken + self.loaded.book.born()).saturating_sub(self.given_back);
+        if 2 * used > room {
+            let ended: Vec<usize> = self.loaded.book.ended().collect();
+            for number in ended {
+                self.read_slot(number, false);
+            }
         }
     }
 
@@ -344,7 +298,7 @@ impl Tracer for Trace {
     fn status(&self) -> (String, String) {
         let told = |status: Status, detail: String| (status.as_str().to_owned(), detail);
         if let Some(lost) = self.lost() {
-            return told(Status::Lost, lost);
+            return told(Status::Limited, lost);
         }
         let mut detail = String::from("BPF on sched_switch, sched_wakeup, sched_process_fork");
         if self.loaded.clock.is_ok() {

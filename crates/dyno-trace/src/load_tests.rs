@@ -1,0 +1,139 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use dyno_model::now_ns;
+
+use super::*;
+use crate::book::Newcomer;
+use crate::layout::doing;
+use crate::statements::Statement;
+
+fn wanted() -> Wanted {
+    Wanted {
+        slots: 16,
+        calls: Some(vec![]),
+        stacks: true,
+        tree: true,
+    }
+}
+
+/// `None`: not permitted here.
+fn permitted(object: &[u8], ring_bytes: u32) -> Option<Loaded> {
+    match rights::check(None).and_then(|()| loaded(&wanted(), object, ring_bytes)) {
+        Ok(loaded) => Some(loaded),
+        Err(refusal) if refusal.status == Status::NotPermitted => {
+            eprintln!("left out: {}", refusal.detail);
+            None
+        }
+        Err(refusal) => panic!("{refusal:?}"),
+    }
+}
+
+fn newcomer(tid: i32) -> Newcomer {
+    Newcomer {
+        tid: tid as u32,
+        tgid: std::process::id(),
+        word: 0,
+        statement: Statement::default(),
+        now_ns: now_ns() as u64,
+    }
+}
+
+/// Runs `work` while a thread sleeps again and again, whose number it is given.
+fn with_sleeper<R>(work: impl FnOnce(i32) -> R) -> R {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (send, receive) = std::sync::mpsc::channel();
+        let stop = &stop;
+        scope.spawn(move || {
+            // SAFETY: a plain query.
+            send.send(unsafe { libc::gettid() }).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let done = work(receive.recv().unwrap());
+        stop.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}
+
+/// The object of other processors, too: they and this one compile it to the same.
+#[test]
+fn both_objects_count_the_sleeps_of_a_thread_and_see_its_end() {
+    for object in [STRONGLY_ORDERED, WEAKLY_ORDERED] {
+        let Some(mut loaded) = permitted(object, RING_BYTES) else {
+            return;
+        };
+        assert!(loaded.clock.is_ok(), "{:?}", loaded.clock);
+        loaded.attach(true).unwrap();
+        let number = with_sleeper(|tid| {
+            let number = loaded.book.take(newcomer(tid)).unwrap();
+            let slot = || loaded.book.read(number);
+            eventually("ten sleeps", || slot().is_some_and(|s| s.voluntary >= 10));
+            assert_eq!(loaded.book.find(tid as u32), Some(number));
+            number
+        });
+        let slot = || loaded.book.read(number);
+        eventually("its end", || slot().is_some_and(|s| s.doing == doing::ENDED));
+        let slot = slot().unwrap();
+        assert!(slot.seq.is_multiple_of(2) && slot.seq > 20);
+        assert_eq!(loaded.book.find(slot.tid), None, "its number is nobody's");
+        assert_eq!(loaded.book.ended().collect::<Vec<_>>(), [number]);
+    }
+}
+
+#[test]
+fn stacks_that_find_no_room_are_counted_with_what_they_stand_for() {
+    let Some(mut loaded) = permitted(STRONGLY_ORDERED, 32 << 10) else {
+        return;
+    };
+    loaded.attach(false).unwrap();
+    let every_ns = 50_000;
+    let control = loaded.book.control.at(0);
+    // SAFETY: mapped and aligned.
+    unsafe { (&raw mut (*control).every_ns).write_volatile(every_ns) };
+    with_sleeper(|tid| {
+        loaded.book.take(newcomer(tid)).unwrap();
+        let lost = || loaded.book.control.read(0);
+        eventually("a loss", || lost().lost_stacks > 0); // there is room for one
+        let lost = lost();
+        assert!(lost.lost_asleep_ns >= (lost.lost_stacks - 1) * every_ns); // one may be half counted
+        assert!(lost.lost_asleep_ns <= (lost.lost_stacks + 1) * (every_ns << 15));
+    });
+}
+
+#[test]
+fn a_retired_slot_is_given_to_another_task_only_after_a_while() {
+    let Some(mut loaded) = permitted(STRONGLY_ORDERED, RING_BYTES) else {
+        return;
+    };
+    let book = &mut loaded.book;
+    let number = book.take(newcomer(77)).unwrap();
+    for tid in 100..114 {
+        book.take(newcomer(tid)).unwrap();
+    }
+    assert!(book.take(newcomer(200)).is_none(), "all are taken");
+    let now = now_ns() as u64;
+    book.retire(number, now);
+    assert_eq!(book.find(77), None);
+    assert!(!book.used().any(|n| n == number));
+    book.free_retired(now + 1);
+    assert!(
+        book.take(newcomer(200)).is_none(),
+        "a program may be writing it still"
+    );
+    book.free_retired(now + 2_000_000_000);
+    assert_eq!(book.take(newcomer(200)), Some(number));
+    assert_eq!(book.read(number).unwrap().tid, 200);
+}

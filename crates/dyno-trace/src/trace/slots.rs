@@ -1,0 +1,129 @@
+//! Slots of tasks: given, read and taken back. None is given to another task before its sums were read.
+
+use std::sync::Arc;
+
+use dyno_model::now_ns;
+use dyno_observe::task::Task;
+use dyno_observe::{Status, Word};
+
+use super::{Known, Trace, key, unread};
+use crate::account::{Seed, durations, sums};
+use crate::book::Newcomer;
+use crate::layout::{Slot, UNREAD};
+use crate::rows::Key;
+use crate::system_calls::{self, Now};
+
+impl Trace {
+    /// The slot of a task that is watched already: told of before, or seen at its birth.
+    pub(super) fn find(&mut self, task: &Task) -> Option<usize> {
+        let number = self.loaded.book.find(task.tid as u32)?;
+        let Some(slot) = self.loaded.book.read(number) else {
+            return Some(number); // a task that is so busy is the one that lives
+        };
+        let (theirs, ours) = (self.start_ticks(number, &slot), task.start_ticks());
+        if theirs.is_some() && ours.is_some() && theirs != ours {
+            self.end_unseen(number, &slot); // its number was given to another task
+            return None;
+        }
+        Some(number)
+    }
+
+    /// Keeps the sums of a task whose end the program did not see, and takes its slot back. What it did last goes on up to
+    /// now, as it did in the reads before.
+    pub(super) fn end_unseen(&mut self, number: usize, slot: &Slot) {
+        let known = self.known[number].take();
+        let known = known.unwrap_or_else(|| self.newborn(slot));
+        let throttled_ns = self.throttled_now_ns(number, slot);
+        let now = now_ns();
+        let (mut sums, labels) = sums(slot, known.seed, now as u64, throttled_ns);
+        sums.lost += 1; // its end
+        self.rows.read(now, now, known.key, Some(sums));
+        self.rows.labels(labels, known.unread);
+        if let Some(made) = self
+            .syscalls
+            .then(|| self.loaded.book.read_calls(number))
+            .flatten()
+        {
+            let now = Now::of(slot, &sums, now as u64, &self.client_waits);
+            let (calls, sizes) = (system_calls::up_to(&made, now), system_calls::sizes(&made));
+            self.rows.calls(calls, sizes, made.lost > 0);
+        }
+        self.rows
+            .durations(durations(slot), known.unread, slot.unplaced > 0);
+        self.mended.0 += sums.mended;
+        self.loaded.book.retire(number, now as u64);
+        self.given_back += 1;
+    }
+
+    fn start_ticks(&self, number: usize, slot: &Slot) -> Option<i64> {
+        if slot.start_boottime_ns > 0 {
+            return Some(slot.start_boottime_ns as i64 / self.ns_per_tick);
+        }
+        self.known[number].as_ref()?.task.as_ref()?.start_ticks()
+    }
+
+    pub(super) fn take(&mut self, task: &Arc<Task>) {
+        let word = self.finder.as_mut().map(|f| f.address(task.pid));
+        let address = word.as_ref().and_then(|w| w.as_ref().ok()).copied().unwrap_or(0);
+        let newcomer = Newcomer {
+            tid: task.tid as u32,
+            tgid: task.pid as u32,
+            word: address,
+            statement: self.statements.of(task.pid),
+            now_ns: now_ns() as u64,
+        };
+        let Some(number) = self.loaded.book.take(newcomer) else {
+            self.refused += 1;
+            return;
+        };
+        self.taken += 1;
+        // only now: what it does is right from here until its first event
+        let state = task.state(&mut self.buffer).unwrap_or('R');
+        let label = if address == 0 {
+            None
+        } else {
+            Word::new(task.pid, address).read().ok()
+        };
+        let query = newcomer.statement.read(task.pid);
+        self.loaded
+            .book
+            .seed(number, label.unwrap_or(UNREAD), query, state == 'D');
+        if let Some(call) = self.syscalls.then(|| system_calls::under_way(task)).flatten() {
+            self.loaded.book.seed_call(number, call, newcomer.now_ns);
+        }
+        self.known[number] = Some(Known {
+            key: self.rows.key(key(task)),
+            task: Some(Arc::clone(task)),
+            seed: Seed::of(state),
+            unread: unread(word.as_ref()),
+        });
+        if let (Ok(0), Some(Err(refusal))) = (&self.word, word) {
+            self.word = Err(refusal); // there is no main process to be asked
+        }
+    }
+
+    /// A slot that the program filled: a child of the main process.
+    pub(super) fn newborn(&mut self, slot: &Slot) -> Known {
+        let key = Key {
+            pid: i64::from(slot.tgid),
+            tid: i64::from(slot.tid),
+            start_ticks: Some(slot.start_boottime_ns as i64 / self.ns_per_tick),
+            role: Arc::from("other"),
+            session: None,
+        };
+        Known {
+            key: self.rows.key(key),
+            task: None,
+            seed: Seed::Runnable,
+            unread: self.unread_of_children(),
+        }
+    }
+
+    pub(super) fn unread_of_children(&self) -> Status {
+        unread(self.finder.as_ref().map(|_| &self.word))
+    }
+}
+
+#[cfg(test)]
+#[path = "slots_tests.rs"]
+mod tests;
