@@ -207,3 +207,22 @@ def notices_when_ready(line: Line) -> None:
     flood = report(b"N", "flood", "NOTICE", "00000") * 100
     while True:
         line.send(flood)
+
+
+class Endless:
+    """Sends ``head`` and then ``part`` without end; ``sent``: bytes that the client's socket has taken.
+    ``ready``: after the start-up, as the answer to the first statement, else in place of the start-up."""
+
+    def __init__(self, part: bytes, head: bytes = b"", *, ready: bool = True) -> None:
+        self._head, self._part, self._ready = head, part * max(1, 100_000 // len(part)), ready
+        self.sent = 0
+
+    def __call__(self, line: Line) -> None:
+        line.hello()
+        if self._ready:
+            line.ready()
+            line.receive()
+        line.send(self._head)
+        while True:
+            line.send(self._part)
+            self.sent += len(self._part)

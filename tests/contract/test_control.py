@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import struct
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import psycopg
 import pytest
 from tests.conftest import Servers
 from tests.contract import hostile
-from tests.contract.hostile import DONE, Script, message, replying, report, row, sending
+from tests.contract.hostile import DONE, Endless, Script, message, replying, report, row, sending
 from tests.waiting import eventually
 
 from dbdyno.engines.postgres import connect
@@ -130,6 +131,33 @@ def test_both_while_a_password_is_computed(timeout_s: int, stop_s: float, error:
             capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
     assert re.match(f"{error}.*computing$", done.stdout.strip(), re.DOTALL), done.stdout + done.stderr
+
+
+MB = 1 << 20
+DATA_ROW = message(b"D", struct.pack(">hi", 1, 1) + b"1")
+PARAMETER = message(b"S", b"application_name\0x\0")
+GIGABYTE = struct.pack(">i", 1 << 30)
+
+
+ENDLESS = {
+    "small rows": Endless(DATA_ROW, row(b"1")),
+    "a value of a gigabyte": Endless(b"x", b"D" + GIGABYTE + struct.pack(">hi", 1, (1 << 30) - 10)),
+    "notices": Endless(report(b"N", "flood", "NOTICE", "00000")),
+    "notifications": Endless(message(b"A", struct.pack(">i", 1) + b"channel\0payload\0")),
+    "parameters": Endless(PARAMETER),
+    "parameters before it is ready": Endless(PARAMETER, message(b"R", bytes(4)), ready=False),
+    "an error of a gigabyte before it is ready": Endless(b"x", b"E" + GIGABYTE + b"SFATAL\0M", ready=False),
+}
+
+
+@pytest.mark.parametrize("script", ENDLESS.values(), ids=ENDLESS)
+def test_an_answer_without_end_is_refused_before_it_fills_the_memory(script: Endless) -> None:
+    with (
+        hostile.hostile(script) as server,
+        pytest.raises(DbdynoError, match=r"larger than 64 MiB|more than 1024 KiB|failed"),
+    ):
+        connect.connect(server.dsn)
+    assert script.sent < 400 * MB, "64, what sockets hold, and what comes while libpq reads"
 
 
 @pytest.mark.usefixtures("impatient")

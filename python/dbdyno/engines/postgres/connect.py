@@ -36,6 +36,7 @@ from dbdyno.engines.postgres.errors import (
     dsn_error,
     server_error,
 )
+from dbdyno.engines.postgres.received import MOST_BYTES, Received, TooMuch, statement
 from dbdyno.engines.postgres.traced import Traced, held, note
 from dbdyno.model.errors import Abandoned, TargetError, UsageError, requests
 
@@ -123,8 +124,8 @@ class Connection(Traced):
     ) -> _R:
         """All that psycopg sends comes through here.
 
-        Raises :class:`psycopg.errors.QueryCanceled` or, where the connection had to be closed,
-        :class:`psycopg.OperationalError`; :class:`Abandoned` after Ctrl-C.
+        Raises :class:`psycopg.errors.QueryCanceled` or, where the connection had to be closed (an answer that
+        is too large, too), :class:`psycopg.OperationalError`; :class:`Abandoned` after Ctrl-C.
         """
         if timeout is not None:
             return super().wait(gen, interval, timeout)
@@ -134,6 +135,13 @@ class Connection(Traced):
             return self._answer(gen, _Patience(self._patience_s, before))
         except _Unanswered:
             usable = self._break_off(gen)
+        except TooMuch:
+            asked = statement(gen)
+            self.close()
+            raise psycopg.OperationalError(
+                f"the server's answer is larger than {MOST_BYTES >> 20} MiB, the limit for what is asked "
+                f"beside the calls, and the connection was closed: {asked}"
+            ) from None
         except (psycopg.Error, UnicodeError):
             raise
         except BaseException:  # a second Ctrl-C
@@ -148,13 +156,16 @@ class Connection(Traced):
         raise psycopg.OperationalError(f"{late}: the connection was closed")
 
     def _answer(self, gen: Generator[Any, Any, _R], patience: Callable[[], None]) -> _R:
-        poll = select.poll()
+        poll, received = select.poll(), Received(MOST_BYTES)
         try:
             wanted = next(gen)
             while True:
-                poll.register(self.pgconn.socket, _EVENTS[wanted])
+                fd = self.pgconn.socket
+                poll.register(fd, _EVENTS[wanted])
                 found = poll.poll(STEP_S * 1000)
+                received.before(fd)
                 wanted = gen.send(_ready(found[0][1], wanted) if found else 0)
+                received.after(fd)
                 patience()
         except StopIteration as end:
             self.used = time.monotonic()
@@ -290,6 +301,7 @@ def connect(dsn: str) -> Connection:
             raise connect_error(e, str(password) if password else None, doubt.answer) from None
     note(given, connection)
     connection.prepare_threshold, connection.opened = None, opened
+    connection.add_notify_handler(lambda _notify: None)  # psycopg would keep them for whoever asks later
     _check_version(connection)
     try:
         connection.resolve_names_in_the_catalogue()  # before any other statement of ours

@@ -19,6 +19,8 @@ import psycopg
 from psycopg import pq
 from psycopg.waiting import Wait
 
+from dbdyno.engines.postgres.received import MOST_BYTES_TO_START, Received, TooMuch
+
 _TRACES = 180000  # libpq traces authentication from this version on
 _REQUIRES = 160000  # and knows require_auth from this one
 _WANTED = {pq.PollingStatus.READING: Wait.R, pq.PollingStatus.WRITING: Wait.W}
@@ -49,9 +51,9 @@ class Traced(psycopg.Connection[tuple[Any, ...]]):
     def _connect_gen(cls, conninfo: str = "", **_: Any) -> Generator[Any, Any, Traced]:
         """As psycopg's own, with a trace: all ways to connect come through here."""
         pgconn = pq.PGconn.connect_start(conninfo.encode())
-        trace = _Trace(pgconn)
+        trace, received = _Trace(pgconn), Received(MOST_BYTES_TO_START)
         try:
-            while (status := _polled(pgconn)) != pq.PollingStatus.OK:
+            while (status := _polled(pgconn, received)) != pq.PollingStatus.OK:
                 while not (yield pgconn.socket, _WANTED[status]):
                     pass
         finally:
@@ -62,14 +64,33 @@ class Traced(psycopg.Connection[tuple[Any, ...]]):
         return made
 
 
-def _polled(pgconn: pq.abc.PGconn) -> pq.PollingStatus:
+def _polled(pgconn: pq.abc.PGconn, received: Received) -> pq.PollingStatus:
     """Raises :class:`psycopg.OperationalError`."""
-    bad = pgconn.status == pq.ConnStatus.BAD
-    status = pq.PollingStatus.FAILED if bad else pq.PollingStatus(_connect_poll()(pgconn))
+    if pgconn.status == pq.ConnStatus.BAD:
+        status = pq.PollingStatus.FAILED
+    else:
+        fd = _socket(pgconn)
+        received.before(fd)
+        status = pq.PollingStatus(_connect_poll()(pgconn))
+        try:
+            received.after(fd)
+        except TooMuch:
+            most = MOST_BYTES_TO_START >> 10
+            raise psycopg.OperationalError(
+                f"connection failed: the server sends more than {most} KiB before it is ready"
+            ) from None
     if status == pq.PollingStatus.FAILED:
         words = pgconn.get_error_message()
         raise psycopg.OperationalError(f"connection failed: {words}")
     return status
+
+
+def _socket(pgconn: pq.abc.PGconn) -> int:
+    """-1 while there is none."""
+    try:
+        return pgconn.socket
+    except psycopg.OperationalError:
+        return -1
 
 
 @functools.cache
