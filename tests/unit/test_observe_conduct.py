@@ -54,6 +54,26 @@ class Busy(FakeServer):
         return super().watch(spec)
 
 
+class Stalling(FakeServer):
+    """Opening a watch takes so many seconds, one after the other, then none: the machine stalls."""
+
+    stalls: list[float]
+
+    def watch(self, spec: Mapping[str, Any]) -> Watch | None:
+        if self.stalls:
+            clock_of(self).sleep(self.stalls.pop(0))
+        made = super().watch(spec)
+        assert made is not None
+        start = made.start
+
+        def checked(t0_ns: int, t1_ns: int) -> None:
+            assert t0_ns <= t1_ns, "the core's watch refuses it"
+            start(t0_ns, t1_ns)
+
+        made.start = checked  # type: ignore[method-assign]
+        return made
+
+
 class Frail(FakeServer):
     """The real fake server whose connection can be made to break: what a restart looks like from here."""
 
@@ -113,6 +133,15 @@ def test_a_window_begins_when_its_watch_is_open_and_is_as_long_as_asked() -> Non
     assert cell.meta.t0_ns - asked_ns == 6 * S, "as long again, as its first reads take long, too"
     reads = cell.tables["tasks"].filter(pl.col("role") == "session")
     assert int(reads["after_ns"].min()) < cell.meta.t0_ns  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("stalls", [[0, 9, 9], [0, 12, 12], [0, 0, 4, 9], [8, 8, 8, 8, 8]])
+def test_a_machine_that_stalls_near_the_end_leaves_whole_windows(stalls: list[float]) -> None:
+    server = Stalling(Target(dsn=LAW))
+    server.stalls = stalls
+    cells = windows_of(server, planned(duration="25s"), Told(), Interrupt())
+    assert all(c.meta.t1_ns - c.meta.t0_ns >= S for c in cells)
+    assert all(a.meta.t1_ns <= b.meta.t0_ns for a, b in pairwise(cells))
 
 
 def test_a_rest_too_short_for_a_window_belongs_to_the_last_one() -> None:

@@ -113,7 +113,7 @@ class Windows:
             now.first = NOTHING if end else self._mark("t0")
             while True:
                 end = end or self._pass(now, now.t1_ns - LEAD_NS)
-                if end is None and now.t1_ns != self._end_ns:
+                if end is None and (self._end_ns is None or now.t1_ns < self._end_ns):
                     following, end = self._following(now)
                 end = end or self._pass(now, now.t1_ns)
                 last, end = self._asked_last(end)
@@ -169,7 +169,8 @@ class Windows:
         t0_ns = self._soon(asked_ns) if t0_ns is None else t0_ns
         t1_ns = self._cut(t0_ns)
         if self._end_ns is not None and self._end_ns - t1_ns < SHORTEST_NS:
-            t1_ns = self._end_ns
+            # opening may have taken until after the end
+            t1_ns = max(self._end_ns, t0_ns + SHORTEST_NS)
         watch.start(t0_ns, t1_ns)
         return Window(watch, t0_ns, t1_ns)
 
