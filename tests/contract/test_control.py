@@ -18,7 +18,7 @@ from tests.contract import hostile
 from tests.contract.hostile import DONE, Endless, Script, message, replying, report, row, sending
 from tests.waiting import eventually
 
-from dbdyno.engines.postgres import connect
+from dbdyno.engines.postgres import connect, patience
 from dbdyno.engines.postgres.errors import connect_error, masked
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model import errors
@@ -53,7 +53,7 @@ LATER: dict[str, Script] = {
 COMPUTING = """
 import os, sys, threading
 from dbdyno.engines.attended import left_behind
-from dbdyno.engines.postgres import connect
+from dbdyno.engines.postgres import connect, patience
 from dbdyno.model import errors
 timer = threading.Timer(float(sys.argv[2]), errors.request)
 timer.daemon = True
@@ -170,7 +170,7 @@ def test_a_server_that_answers_no_more_is_lost(script: Script) -> None:
 
 
 def test_an_end_is_heard_while_a_server_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "STOPPING_S", 0.5)
+    monkeypatch.setattr(patience, "STOPPING_S", 0.5)
     with (
         hostile.hostile(hostile.silent_when_ready) as server,
         stopped_after(0.5),

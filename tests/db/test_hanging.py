@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbdyno.cli.app import app
-from dbdyno.engines.postgres import connect, sessions
+from dbdyno.engines.postgres import connect, patience, sessions
 from dbdyno.store import RunStore
 from tests.conftest import Servers
 from tests.contract import driving
@@ -163,7 +163,7 @@ def test_a_server_that_hangs_in_a_window_and_comes_back(server: PlainServer, tmp
 def test_ctrl_c_while_a_server_hangs_keeps_what_was_observed(
     server: PlainServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "STOPPING_S", 1.0)
+    monkeypatch.setattr(patience, "STOPPING_S", 1.0)
     monkeypatch.setattr(connect, "CANCEL_S", 0.5)
     over = threading.Event()
 

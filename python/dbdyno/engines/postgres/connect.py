@@ -36,6 +36,7 @@ from dbdyno.engines.postgres.errors import (
     dsn_error,
     server_error,
 )
+from dbdyno.engines.postgres.patience import STOPPING_S, Patience, Unanswered
 from dbdyno.engines.postgres.received import MOST_BYTES, Received, TooMuch, statement
 from dbdyno.engines.postgres.traced import Traced, held, note
 from dbdyno.model.errors import Abandoned, TargetError, UsageError, requests
@@ -44,8 +45,6 @@ OWN_SEARCH_PATH = "pg_catalog, pg_temp"
 """Temporary objects last: where pg_temp is not named, it comes first for tables and types."""
 OWN_PATH = f"set search_path = {OWN_SEARCH_PATH}"
 PATIENCE_S = 30.0
-STOPPING_S = 5.0
-"""After Ctrl-C: how long a statement that should be quick may still take, or one that puts things back."""
 CANCEL_S = 2.0
 """For the request to cancel, and again for its effect."""
 _SLACK_S = 1.0  # libpq's own limit comes first, with its words
@@ -59,10 +58,6 @@ _NETWORK = {
 }
 _R = TypeVar("_R")
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # what matters is raised
-
-
-class _Unanswered(Exception):
-    """The patience is over, or an end was asked for."""
 
 
 class Connection(Traced):
@@ -132,8 +127,8 @@ class Connection(Traced):
         self.statements += 1
         before = requests()
         try:
-            return self._answer(gen, _Patience(self._patience_s, before))
-        except _Unanswered:
+            return self._answer(gen, Patience(self._patience_s, before))
+        except Unanswered:
             usable = self._break_off(gen)
         except TooMuch:
             asked = statement(gen)
@@ -176,7 +171,7 @@ class Connection(Traced):
         """Cancels the statement; False: that was not answered, and the connection is closed."""
         try:
             self.cancel_safe(timeout=CANCEL_S)
-            self._answer(gen, _Patience(CANCEL_S, None))
+            self._answer(gen, Patience(CANCEL_S, None))
         except psycopg.errors.QueryCanceled:
             pass
         except Exception:
@@ -197,28 +192,6 @@ class _Text(Loader):
 
     def load(self, data: Buffer) -> str:
         return bytes(data).decode(self._encoding, "replace")
-
-
-class _Patience:
-    """Time in which dbdyno itself was stopped does not count. ``before``: signals that were there before."""
-
-    def __init__(self, limit_s: float | None, before: int | None) -> None:
-        self._left_s, self._before = limit_s, before
-        if before and limit_s is not None:
-            self._left_s = min(limit_s, STOPPING_S)
-        self._last = time.monotonic()
-
-    def __call__(self) -> None:
-        """Raises :class:`_Unanswered`."""
-        now = time.monotonic()
-        if self._before is not None and requests() > self._before:
-            self._before = None
-            self._left_s = 0.0 if self._left_s is None else min(self._left_s, STOPPING_S)
-        elif self._left_s is not None:
-            self._left_s -= min(now - self._last, 2 * STEP_S)
-        self._last = now
-        if self._left_s is not None and self._left_s <= 0:
-            raise _Unanswered
 
 
 _EVENTS = {
