@@ -2,7 +2,7 @@
 -- Trusted are the role that logged in (a database may be set to begin with another role) and superusers; pg_database_owner (oid 6171) is whoever owns this database.
 -- scope: kind; owner; code (runs with the rights of whoever uses the table); link (another object that goes or changes
 -- with it); rows (others see it when the rows are replaced). trusted: whether those who could bring it about are.
-with trusted (id) as (
+with recursive trusted (id) as (
     select oid from pg_roles where rolsuper or rolname = session_user
     union all
     select 6171::oid
@@ -25,34 +25,47 @@ tables as (
           and substr(p.relname::text, length(n.name) + 2)::bigint <= coalesce(
               %(partitions)s::bigint, (select count(*) from pg_inherits as a where a.inhparent = n.oid))
 ),
+-- Statements without ONLY go down to children of whatever name and depth: their code is the table's.
+below (name, id) as (
+    select name, oid from named
+    union
+    select b.name, i.inhrelid from below as b join pg_inherits as i on i.inhparent = b.id
+),
+reached (oid, name, relowner, relkind, child, whose) as (
+    select oid, name, relowner, relkind, null, '' from tables
+    union all
+    select c.oid, b.name, c.relowner, c.relkind, c.oid::regclass::text, ' of its child ' || c.oid::regclass::text
+    from below as b join pg_class as c on c.oid = b.id
+    where c.oid not in (select oid from tables)
+),
 -- Expressions and types: stored with the table, evaluated by whoever reads or changes rows.
 parts (id, name, relowner, class, object, what, written) as (
-    select t.oid, t.name, t.relowner, 'pg_attrdef'::regclass::oid, d.oid, 'a default', true
-    from tables as t join pg_attrdef as d on d.adrelid = t.oid
+    select t.oid, t.name, t.relowner, 'pg_attrdef'::regclass::oid, d.oid, 'a default' || t.whose, true
+    from reached as t join pg_attrdef as d on d.adrelid = t.oid
     union all
-    select t.oid, t.name, t.relowner, 'pg_constraint'::regclass::oid, k.oid, 'the constraint ' || quote_ident(k.conname),
+    select t.oid, t.name, t.relowner, 'pg_constraint'::regclass::oid, k.oid, 'the constraint ' || quote_ident(k.conname) || t.whose,
            k.contype = 'c'
-    from tables as t join pg_constraint as k on k.conrelid = t.oid and k.contype in ('c', 'x')
+    from reached as t join pg_constraint as k on k.conrelid = t.oid and k.contype in ('c', 'x')
     union all
-    select t.oid, t.name, t.relowner, 'pg_class'::regclass::oid, i.indexrelid, 'the index ' || i.indexrelid::regclass::text,
+    select t.oid, t.name, t.relowner, 'pg_class'::regclass::oid, i.indexrelid, 'the index ' || i.indexrelid::regclass::text || t.whose,
            i.indexprs is not null or i.indpred is not null
-    from tables as t join pg_index as i on i.indrelid = t.oid
+    from reached as t join pg_index as i on i.indrelid = t.oid
     union all
-    select t.oid, t.name, t.relowner, 'pg_statistic_ext'::regclass::oid, s.oid, 'the statistics ' || quote_ident(s.stxname),
+    select t.oid, t.name, t.relowner, 'pg_statistic_ext'::regclass::oid, s.oid, 'the statistics ' || quote_ident(s.stxname) || t.whose,
            s.stxexprs is not null
-    from tables as t join pg_statistic_ext as s on s.stxrelid = t.oid
+    from reached as t join pg_statistic_ext as s on s.stxrelid = t.oid
     union all
-    select t.oid, t.name, t.relowner, 'pg_trigger'::regclass::oid, g.oid, 'the trigger ' || quote_ident(g.tgname), true
-    from tables as t join pg_trigger as g on g.tgrelid = t.oid and not g.tgisinternal
+    select t.oid, t.name, t.relowner, 'pg_trigger'::regclass::oid, g.oid, 'the trigger ' || quote_ident(g.tgname) || t.whose, true
+    from reached as t join pg_trigger as g on g.tgrelid = t.oid and not g.tgisinternal
     union all
-    select t.oid, t.name, t.relowner, 'pg_rewrite'::regclass::oid, r.oid, 'the rule ' || quote_ident(r.rulename), true
-    from tables as t join pg_rewrite as r on r.ev_class = t.oid and t.relkind in ('r', 'p')
+    select t.oid, t.name, t.relowner, 'pg_rewrite'::regclass::oid, r.oid, 'the rule ' || quote_ident(r.rulename) || t.whose, true
+    from reached as t join pg_rewrite as r on r.ev_class = t.oid and t.relkind in ('r', 'p')
     union all
-    select t.oid, t.name, t.relowner, 'pg_policy'::regclass::oid, p.oid, 'the policy ' || quote_ident(p.polname), true
-    from tables as t join pg_policy as p on p.polrelid = t.oid
+    select t.oid, t.name, t.relowner, 'pg_policy'::regclass::oid, p.oid, 'the policy ' || quote_ident(p.polname) || t.whose, true
+    from reached as t join pg_policy as p on p.polrelid = t.oid
     union all
-    select t.oid, t.name, t.relowner, 'pg_class'::regclass::oid, t.oid, 'columns', false
-    from tables as t
+    select t.oid, t.name, t.relowner, 'pg_class'::regclass::oid, t.oid, 'columns' || t.whose, false
+    from reached as t
 ),
 needed (class, object, owner) as (
     select 'pg_proc'::regclass::oid, oid, proowner from pg_proc
@@ -84,6 +97,17 @@ differences (name, scope, what, trusted) as (
     union all
     select name, 'code', 'has row security', relowner in (select id from trusted) from tables where relrowsecurity
     union all
+    -- Its owner may make a trigger at any time, as the owner of the table may.
+    select r.name, 'code', 'has the child ' || r.child || ' of ' || quote_ident(pg_get_userbyid(r.relowner)), false
+    from reached as r join named as n on n.name = r.name
+    where r.child is not null and n.relowner in (select id from trusted) and r.relowner not in (select id from trusted)
+    union all
+    -- The owner of the server chooses as whom it is connected to, and what is read there.
+    select r.name, 'code', 'has the foreign table ' || coalesce(r.child, r.name), r.relowner in (select id from trusted)
+           and exists (select from pg_foreign_table as f join pg_foreign_server as v on v.oid = f.ftserver
+                       where f.ftrelid = r.oid and v.srvowner in (select id from trusted))
+    from reached as r where r.relkind = 'f'
+    union all
     -- Whoever has the privilege TRIGGER on a table may make one, with a condition that is evaluated.
     select p.name, 'code', 'has ' || p.what,
            p.relowner in (select id from trusted) and not exists (select from pg_trigger as g where g.oid = p.object and g.tgqual is not null)
@@ -91,9 +115,9 @@ differences (name, scope, what, trusted) as (
     where p.class in ('pg_trigger'::regclass, 'pg_rewrite'::regclass, 'pg_policy'::regclass)
     union all
     select t.name, 'code',
-           'lets ' || case a.grantee when 0 then 'everybody' else quote_ident(pg_get_userbyid(a.grantee)) end || ' make triggers',
+           'lets ' || case a.grantee when 0 then 'everybody' else quote_ident(pg_get_userbyid(a.grantee)) end || ' make triggers' || t.whose,
            false
-    from tables as t join pg_class as c on c.oid = t.oid cross join aclexplode(c.relacl) as a
+    from reached as t join pg_class as c on c.oid = t.oid cross join aclexplode(c.relacl) as a
     where a.privilege_type = 'TRIGGER' and a.grantee not in (select id from trusted)
     union all
     select p.name, 'code', 'has ' || p.what || ' with an expression', false
