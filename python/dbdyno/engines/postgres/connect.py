@@ -278,7 +278,7 @@ def connect(dsn: str) -> Connection:
     _check_version(connection)
     try:
         connection.resolve_names_in_the_catalogue()  # before any other statement of ours
-        connection.execute(sql.text("no_timeouts").encode())
+        connection.execute(sql.text("own_settings").encode())
         connection.take_text_as_it_is()
     except psycopg.Error as e:
         connection.close()

@@ -19,6 +19,7 @@ from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.kernel.machine import HERE
 from dbdyno.kernel.numbers import number
+from dbdyno.model.errors import NotPrivileged
 from dbdyno.model.machine import Machine
 from dbdyno.model.source import Source
 
@@ -127,6 +128,12 @@ def _looked_at(pid: int, machine: Machine) -> list[Path]:
 def _ask(connection: Connection, machine: Machine) -> _Asked:
     before_s = machine.boot_s()
     row = connection.execute(sql.text("backend")).fetchone() or (0, 0.0, 0.0, None)
+    if row[1] is None:  # the age of a session is for its role and those who may act as it
+        (role,) = connection.execute(b"select quote_ident(current_user)").fetchone() or ("",)
+        raise NotPrivileged(
+            f"the session was set to the role {role}, which may not see it",
+            f"--dsn 'options=-crole=none ...', or as superuser: GRANT pg_read_all_stats TO {role};",
+        )
     return _Asked(_Said(*row), before_s, machine.boot_s(), machine)
 
 

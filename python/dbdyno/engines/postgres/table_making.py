@@ -269,7 +269,7 @@ class Making:
             sorts = ["set max_parallel_maintenance_workers = 0"]
             if row and row[0] < wanted_mb:
                 sorts.append(f"set maintenance_work_mem = '{wanted_mb}MB'")
-        return [OWN_PATH, sql.text("no_timeouts"), "set synchronous_commit = off", *sorts]
+        return [OWN_PATH, sql.text("own_settings"), "set synchronous_commit = off", *sorts]
 
     def _fills(self) -> list[dict[str, Any]]:
         """Partitions by range are frozen, each by one connection. So is any table where connections are few:
