@@ -249,6 +249,13 @@ def test_configurations(tmp_path: Path, content: str, monkeypatch: pytest.Monkey
         "show last --window 99999999999999999999",
         "observe --only-pid 99999999999999999999",
         "label last --note \udcff",
+        "cluster status local:²",
+        f"cluster status local:{DIGITS}",
+        "cluster status ray://127.0.0.1:99999999",
+        "cluster status ray://a..b:1",
+        "snapshot --dsn postgresql://127.0.0.1:²/x",
+        f"snapshot --dsn port={DIGITS}",
+        "snapshot --dsn postgresql://127.0.0.1:1/x?connect_timeout=²",
         "run --command echo\udcff",
     ],
 )

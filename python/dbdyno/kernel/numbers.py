@@ -1,4 +1,5 @@
-"""Numbers in files of the kernel: those of another host, or of a recorded one, may hold anything."""
+"""Numbers in texts that others wrote: files of the kernel of another host, exports, addresses may hold anything, and
+``str.isdigit`` takes more than ``int`` does."""
 
 from __future__ import annotations
 

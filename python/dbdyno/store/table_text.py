@@ -56,7 +56,7 @@ class Sheet:
         folded = [h.strip().casefold() for h in header]
         if name.strip().casefold() in folded:
             return folded.index(name.strip().casefold())
-        if name.isascii() and name.isdigit() and 1 <= int(name) <= len(header):
+        if name.isascii() and name.isdigit() and len(name) < 10 and 1 <= int(name) <= len(header):
             return int(name) - 1
         raise UsageError(f"{self.source} has no column {name!r} ({option})", did_you_mean(name, header))
 

@@ -39,6 +39,7 @@ from dbdyno.engines.postgres.errors import (
 from dbdyno.engines.postgres.patience import STOPPING_S, Patience, Unanswered
 from dbdyno.engines.postgres.received import MOST_BYTES, Received, TooMuch, statement
 from dbdyno.engines.postgres.traced import Traced, held, note
+from dbdyno.kernel.numbers import number
 from dbdyno.model.errors import Abandoned, TargetError, UsageError, requests
 
 OWN_SEARCH_PATH = "pg_catalog, pg_temp"
@@ -247,6 +248,7 @@ def _addresses(hosts: str) -> int:
 APPLICATION = "dbdyno"
 MINIMUM_VERSION = 140000
 CONNECT_TIMEOUT_S = 10
+_LONGEST_DOUBT_S, _MOST_PORT = 3600, 65_535
 
 
 def connect(dsn: str) -> Connection:
@@ -302,13 +304,14 @@ def _single_address(given: Mapping[str, Any]) -> tuple[Address | None, float]:
     host = str(given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST", ""))
     port = str(given.get("port") or os.environ.get("PGPORT", "") or PORT)
     timeout = str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", ""))
-    address = Address(host, int(port)) if host and "," not in host and port.isdigit() else None
-    return address, float(timeout) if timeout.isdigit() else 0.0
+    known = number(port) or 0
+    address = Address(host, known) if host and "," not in host and 0 < known <= _MOST_PORT else None
+    return address, float(min(number(timeout) or 0, _LONGEST_DOUBT_S))
 
 
 def _check_ports(ports: str) -> None:
     """A password with a slash or a colon in a URI ends up here: it is not repeated."""
-    if not all(port.isdigit() or port == "" for port in ports.split(",")):
+    if not all(port == "" or number(port) is not None for port in ports.split(",")):
         raise UsageError("the DSN is not valid: its port is not a number", DSN_CURE)
 
 

@@ -8,6 +8,7 @@ import socket
 import stat
 from pathlib import Path
 
+from dbdyno.kernel.numbers import number
 from dbdyno.model.errors import Unreachable, UsageError
 
 CURE = (
@@ -18,12 +19,14 @@ CURE = (
 _FORMS = "ray://HOST:10001, auto, or local:3"
 _REACH_S = 10.0
 _MOST_BYTES = 300
+_MOST_NODES = 64
+_MOST_PORT = 65_535
 
 
 def check_address(address: str) -> None:
     """Raises :class:`UsageError`."""
     kind, _, rest = address.partition(":")
-    if kind == "local" and not (rest.isdigit() and 1 <= int(rest) <= 64):
+    if kind == "local" and not 1 <= (number(rest) or 0) <= _MOST_NODES:
         raise UsageError(f"cluster {address!r} is none", "local:3 is a cluster of 3 nodes on this machine")
     if not address:
         raise UsageError("the address of the cluster is empty", _FORMS)
@@ -61,12 +64,17 @@ def resolved(address: str) -> str:
 
 
 def check_reached(address: str) -> None:
-    """At once, where Ray would try for minutes. Raises :class:`Unreachable`."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not (host and port.isdigit()):
+    """At once, where Ray would try for minutes. Raises :class:`Unreachable`, :class:`UsageError`."""
+    host, _, text = address.removeprefix("ray://").rpartition(":")
+    port = number(text)
+    if not host or port is None:
         return  # a name that Ray knows better
+    if not 0 < port <= _MOST_PORT:
+        raise UsageError(f"cluster {address!r}: no port {port}", _FORMS)
     try:
-        with contextlib.closing(socket.create_connection((host.strip("[]"), int(port)), _REACH_S)):
+        with contextlib.closing(socket.create_connection((host.strip("[]"), port), _REACH_S)):
             pass
+    except UnicodeError:
+        raise UsageError(f"cluster {address!r}: no name of a host", _FORMS) from None
     except OSError as e:
         raise Unreachable(f"cluster {address}: {e.strerror or e}", CURE) from e

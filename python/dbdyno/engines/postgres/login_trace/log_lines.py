@@ -19,6 +19,7 @@ from psycopg import sql as pgsql
 
 from dbdyno.engines.postgres import presence, sql
 from dbdyno.engines.postgres.settings import Site
+from dbdyno.kernel.numbers import number
 from dbdyno.model.login_tracing import TraceLog
 
 MARKER = "dbdyno trace-logins:"
@@ -127,8 +128,8 @@ def _pattern(prefix: str) -> re.Pattern[str]:
 
 def _csv(text: str) -> Iterator[tuple[int, str]]:
     for row in csv.reader(io.StringIO(text)):
-        if len(row) > _CSV_MESSAGE and row[_CSV_PID].isdigit():
-            yield int(row[_CSV_PID]), _message(row[0], row[11], row[_CSV_MESSAGE], row[_CSV_MESSAGE + 1])
+        if len(row) > _CSV_MESSAGE and (pid := number(row[_CSV_PID])) is not None:
+            yield pid, _message(row[0], row[11], row[_CSV_MESSAGE], row[_CSV_MESSAGE + 1])
 
 
 def _json(text: str) -> Iterator[tuple[int, str]]:

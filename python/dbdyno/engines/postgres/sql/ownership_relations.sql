@@ -1,5 +1,6 @@
 -- What about these relations of a schema, and the partitions that the loader makes of them, is not as dbdyno makes it.
--- Trusted are the role that logged in (a database may be set to begin with another role) and superusers; pg_database_owner (oid 6171) is whoever owns this database.
+-- Trusted are the role that logged in (a database may be set to begin with another role) and superusers;
+-- pg_database_owner (oid 6171) is whoever owns this database.
 -- scope: kind; owner; code (runs with the rights of whoever uses the table); link (another object that goes or changes
 -- with it); rows (others see it when the rows are replaced). trusted: whether those who could bring it about are.
 with recursive trusted (id) as (
