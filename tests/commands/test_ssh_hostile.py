@@ -176,6 +176,20 @@ def test_a_host_that_is_silent_has_a_time_limit(
     eventually(lambda: not left(tmp_path), 30)
 
 
+def test_ssh_has_no_password_of_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ssh needs itself stays."""
+    for name, value in {
+        "PGPASSWORD": "hush-1",
+        "URL": "postgresql://u:hush-2@h/d",
+        "SSH_AUTH_SOCK": "/agent",
+    }.items():
+        monkeypatch.setenv(name, value)
+    seen = tmp_path / "environment"
+    with pytest.raises(Unreachable):
+        ssh.machine("db", stand_in(tmp_path, f"env >{seen}"))
+    assert "hush" not in seen.read_text() and "SSH_AUTH_SOCK=/agent\n" in seen.read_text()
+
+
 @pytest.mark.usefixtures("soon")
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs ssh")
 def test_ssh_that_waits_for_a_server_s_first_word_has_a_time_limit() -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -40,12 +40,19 @@ class ProcessChannel:
     """Standard input and output of a program that is started here: the agent itself, or what leads to one.
 
     ``words``: the program's name and its arguments; they hold no secret. ``errors``: the descriptor that its
-    standard error goes to; None: this process's own.
+    standard error goes to; None: this process's own. ``environment``: None: this process's own.
     """
 
-    def __init__(self, words: Sequence[str], errors: int | None = None) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        errors: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=errors, bufsize=0)
+        self._process = subprocess.Popen(
+            words, stdin=pipe, stdout=pipe, stderr=errors, bufsize=0, env=environment
+        )
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)  # of this end of the pipe alone
         self._sending, self._closed = threading.Lock(), False

@@ -12,6 +12,7 @@ the terminal open, as it does while it asks, does not count: a human may look fo
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import select
 import shlex
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import dbdyno
+from dbdyno.engines import DEFAULT, without_secrets
 from dbdyno.kernel import processes
 from dbdyno.model.errors import Abandoned, NotAvailable, TargetError, Unreachable, UsageError, requests
 from dbdyno.model.visible import shortened
@@ -167,7 +169,8 @@ class _Way(ProcessChannel):
         self._where, self._said, self._noise, self._ahead = where, b"", b"", b""
         if shutil.which(words[0]) is None:
             raise NotAvailable(f"{words[0]}: no such program", _NO_SSH)
-        super().__init__([*_QUIET, *words], subprocess.PIPE)
+        environment = without_secrets(DEFAULT, os.environ)  # which SendEnv could send to that host
+        super().__init__([*_QUIET, *words], subprocess.PIPE, environment)
         assert self._process.stderr is not None
         self._listening = threading.Thread(target=self._listen, name="dbdyno-ssh", daemon=True)
         self._listening.start()
