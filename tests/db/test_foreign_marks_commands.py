@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from psycopg import sql as pgsql
 
 from tests.conftest import Servers
 from tests.db.forging import BRIEF, CALIBRATED, MALLORY, Stages, prepare_units, refused
@@ -19,6 +20,7 @@ TPCB = ("run", "tpcb-like", "--reset", "never", *BRIEF)
 READ = ("run", "select-only", *BRIEF)
 FRESH = ("run", "select-only", "--reset", "each", *BRIEF)
 REPLACE = ("workload", "prepare", "pgbench", "--replace")
+REPAIRED = ("workload", "prepare", "pgbench")
 DROP = ("workload", "drop", "pgbench")
 ORDERS = ("run", "order-entry", *BRIEF)
 RANDOM = ("run", "random-read", "scale=64", "blocks=8", "update=20", *BRIEF)
@@ -261,6 +263,27 @@ def test_order_entry_in_a_superusers_schema(servers: Servers, stages: Stages) ->
         refused(stage.dbdyno("clean"), "orders")
         assert stage.proof() == []
         assert stage.ask("select tgname from pg_trigger where tgname = 'planted'") == [("planted",)]
+
+
+FORGED = (
+    '{"parameters": [1]}',
+    '{"parameters": {"scale": "x"}}',
+    '{"partitions": 999999999999}',
+    '{"scale": -1}',
+    "[" * 5_000,
+)
+"""In place of how the tables were made."""
+
+
+def test_a_mark_that_cannot_be_is_no_bug(servers: Servers, stages: Stages) -> None:
+    with stages.stage(servers.dsn(18), "tables") as stage:
+        ((mark,),) = stage.ask("select obj_description('public.pgbench_branches'::regclass)")
+        for forged in FORGED:
+            text = f"{mark.partition(': ')[0]}: {forged}"
+            stage.plant(pgsql.SQL("comment on table pgbench_branches is {}").format(text).as_string())
+            for role, words in ((None, FRESH), (MALLORY, FRESH), (MALLORY, REPAIRED)):
+                done = stage.dbdyno(*words, role=role)
+                assert "Traceback" not in done.stderr and done.returncode in (2, 3), (words, done.stderr)
 
 
 def test_scripts_of_the_users_own_reset_nothing_of_a_plain_role(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import pytest
 from tests.db.conftest import LIGHT, QUICK, own_schema
 from tests.db.test_workload_tables import prepared
 from tests.in_process import dbdyno
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.db
 CALLS = (*QUICK, *LIGHT, "--no-observe", "--sessions", "1")
@@ -198,6 +200,36 @@ def test_what_others_made_beside_the_tables_stays_whole(own: str, name: str, tmp
             continue
         assert whole(own) == before
         refused(done, case.named)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("workload", "drop", "pgbench"), ("workload", "prepare", "pgbench", "--replace")],
+    ids=lambda w: w[1],
+)
+def test_a_partition_that_is_being_attached_does_not_go_with_its_table(
+    own: str, words: tuple[str, ...]
+) -> None:
+    """It is committed while the removal waits for its lock: a look before that does not see it."""
+    assert prepared(own, "--partitions=2").returncode == 0
+    detach, create, rows, attach = CASES["partition"].made
+    ask(own, detach, create, rows)
+    with psycopg.connect(own) as other:
+        other.execute(attach.encode())
+        committed = threading.Thread(target=_commit_when_waited_for, args=(own, other))
+        committed.start()
+        done = called(own, *words)
+        committed.join()
+    refused(done)
+    assert ask(own, "select count(*) from pgbench_accounts") != [(0,)]
+    assert ask(own, "select count(*) > 0 from kept") == [(True,)]
+
+
+def _commit_when_waited_for(dsn: str, other: psycopg.Connection[tuple[object, ...]]) -> None:
+    try:
+        eventually(lambda: ask(dsn, "select pid from pg_locks where not granted"))
+    finally:
+        other.commit()
 
 
 def test_by_default_a_table_that_inherits_is_left_alone_and_it_is_said(own: str, tmp_path: Path) -> None:

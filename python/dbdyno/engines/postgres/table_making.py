@@ -74,8 +74,7 @@ class Tables:
                     "remove them yourself if they are not needed",
                 )
             table_marks.check_own(connection, schema, description)
-            table_marks.drop(connection, schema, there)
-            return there
+            return table_marks.drop(connection, schema, description)
 
 
 class Making:
@@ -144,9 +143,7 @@ class Making:
         self._check_right()
         ownership.check_place(connection, self._schema)
         with connection.patient(), connection.transaction():
-            table_marks.drop(
-                connection, self._schema, table_marks.existing(connection, self._schema, description)
-            )
+            table_marks.drop(connection, self._schema, description)
             for table in description.tables:
                 connection.execute(self._text(table.ddl).encode())
                 self._set_defaults(connection, table)
@@ -356,10 +353,7 @@ class Making:
             return ()
         self._loader.abort()
         with doing("removing what was made"), self._connection.patient():
-            there = table_marks.existing(self._connection, self._schema, self._description)
-            table_marks.check_own(self._connection, self._schema, self._description)
-            table_marks.drop(self._connection, self._schema, there)
-            return there
+            return table_marks.drop(self._connection, self._schema, self._description)
 
 
 def _with_bigints(table: loader.Table) -> loader.Table:

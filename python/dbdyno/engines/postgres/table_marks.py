@@ -3,12 +3,12 @@ were made, or that they are unfinished."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 from psycopg import sql as pgsql
+from pydantic import TypeAdapter
 
 from dbdyno.engines.postgres import loader, objects, ownership
 from dbdyno.engines.postgres.connect import Connection
@@ -16,6 +16,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.table_making import TableWish
 
 _AGAIN = "; loading again: "
+_MOST_PARTITIONS = 99_999  # whose tables ownership_relations.sql knows by their names
 
 
 def schema_of(connection: Connection, description: loader.Description) -> str:
@@ -70,11 +71,19 @@ def size_of(stamp: str) -> tuple[str, Any]:
 
 def wish_of(stamp: str) -> dict[str, Any]:
     """How the tables were asked for: fields of ``TableWish``; empty: the stamp is none, or was edited."""
+    text = stamp.partition(": ")[2]
     try:
-        chosen = json.loads(stamp.partition(": ")[2] or "{}")
-        return asdict(TableWish(**chosen)) if chosen else {}
-    except (ValueError, TypeError):
+        chosen = _wish().validate_json(text, strict=True)
+    except ValueError:  # pydantic's, too
         return {}
+    if not 0 <= chosen.partitions <= _MOST_PARTITIONS or chosen.scale < 1:
+        return {}
+    return asdict(chosen)
+
+
+@cache
+def _wish() -> TypeAdapter[TableWish]:
+    return TypeAdapter(TableWish)
 
 
 def partitions_of(stamp: str | None) -> int | None:
@@ -102,8 +111,17 @@ def mark(connection: Connection, schema: str, description: loader.Description, s
     connection.execute(pgsql.SQL("comment on table {} is {}").format(table, stamp))
 
 
-def drop(connection: Connection, schema: str, names: Sequence[str]) -> None:
-    """All at once: they may refer to each other. What else refers to them keeps them there."""
-    if names:
-        tables = pgsql.SQL(", ").join(pgsql.Identifier(schema, name) for name in names)
-        connection.execute(pgsql.SQL("drop table {}").format(tables))
+def drop(connection: Connection, schema: str, description: loader.Description) -> list[str]:
+    """Removes those that exist, all at once, since they may refer to each other; what else refers to them
+    keeps them there. They are looked at again under the lock: a partition that was being attached meanwhile
+    would go with its table. Raises :class:`TargetError` where they are not dbdyno's own.
+    """
+    with connection.transaction():
+        names = existing(connection, schema, description)
+        if names:
+            tables = [pgsql.Identifier(schema, name) for name in names]
+            locked = pgsql.SQL(", ").join(pgsql.SQL("only {}").format(t) for t in tables)
+            connection.execute(pgsql.SQL("lock table {} in access exclusive mode").format(locked))
+            check_own(connection, schema, description)
+            connection.execute(pgsql.SQL("drop table {}").format(pgsql.SQL(", ").join(tables)))
+        return names
