@@ -1,4 +1,4 @@
-"""Numbers in texts that others wrote: files of the kernel of another host, exports, addresses may hold anything, and
+"""Numbers in texts that others wrote, such as the kernel of another host: they may hold anything, and
 ``str.isdigit`` takes more than ``int`` does."""
 
 from __future__ import annotations

@@ -29,12 +29,11 @@ from dbdyno.engines.attended import STEP_S, Attended
 from dbdyno.engines.postgres import connection_options, sql
 from dbdyno.engines.postgres.errors import (
     DSN_CURE,
-    PORT,
-    Address,
     Doubt,
     connect_error,
     dsn_error,
     server_error,
+    single_address,
 )
 from dbdyno.engines.postgres.patience import STOPPING_S, Patience, Unanswered
 from dbdyno.engines.postgres.received import MOST_BYTES, Received, TooMuch, statement
@@ -248,7 +247,6 @@ def _addresses(hosts: str) -> int:
 APPLICATION = "dbdyno"
 MINIMUM_VERSION = 140000
 CONNECT_TIMEOUT_S = 10
-_LONGEST_DOUBT_S, _MOST_PORT = 3600, 65_535
 
 
 def connect(dsn: str) -> Connection:
@@ -267,7 +265,7 @@ def connect(dsn: str) -> Connection:
     if password:
         connection_options.forbid_core_dumps()
     opened = time.monotonic()
-    with Doubt(*_single_address(given)) as doubt:
+    with Doubt(*single_address(given)) as doubt:
         try:
             connection = open_connection({**given, **held(given)})
         except UnicodeError:
@@ -297,16 +295,6 @@ def secret_in(dsn: str) -> str | None:
         return None
     held = any(given.get(name) for name in ("password", "sslpassword"))
     return "keep it in ~/.pgpass, in a file named by PGPASSFILE, or in a service file" if held else None
-
-
-def _single_address(given: Mapping[str, Any]) -> tuple[Address | None, float]:
-    """Where libpq goes, as far as that is one place named here, and how many seconds it may take."""
-    host = str(given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST", ""))
-    port = str(given.get("port") or os.environ.get("PGPORT", "") or PORT)
-    timeout = str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", ""))
-    known = number(port) or 0
-    address = Address(host, known) if host and "," not in host and 0 < known <= _MOST_PORT else None
-    return address, float(min(number(timeout) or 0, _LONGEST_DOUBT_S))
 
 
 def _check_ports(ports: str) -> None:

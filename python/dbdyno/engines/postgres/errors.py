@@ -5,18 +5,20 @@ And what answers at an address where no PostgreSQL does.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from threading import Timer
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 
 from dbdyno._core import DriverError
+from dbdyno.kernel.numbers import number
 from dbdyno.model.errors import (
     AuthenticationFailed,
     DbdynoError,
@@ -159,6 +161,7 @@ def _unquoted(words: str) -> str:
 # PostgreSQL's protocol (54.2.10): a server answers an SSLRequest with one byte, S or N. Others greet first
 # (MySQL, SSH, FTP), or want a line (HTTP), or say nothing.
 
+_LONGEST_DOUBT_S, _MOST_PORT = 3600, 65_535
 PORT = 5432
 _SSL_REQUEST = struct.pack(">ii", 8, 80877103)
 _LINE = b"GET / HTTP/1.0\r\n\r\n"
@@ -200,6 +203,16 @@ class Address(NamedTuple):
         made.settimeout(timeout_s)
         made.connect(self._path)
         return made
+
+
+def single_address(given: Mapping[str, Any]) -> tuple[Address | None, float]:
+    """Where libpq goes, as far as that is one place named here, and how many seconds it may take."""
+    host = str(given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST", ""))
+    port = str(given.get("port") or os.environ.get("PGPORT", "") or PORT)
+    timeout = str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", ""))
+    known = number(port) or 0
+    address = Address(host, known) if host and "," not in host and 0 < known <= _MOST_PORT else None
+    return address, float(min(number(timeout) or 0, _LONGEST_DOUBT_S))
 
 
 class Doubt:
