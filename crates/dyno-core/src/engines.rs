@@ -1,5 +1,7 @@
 //! The engines that have a driver or activity samples in the core: the one match over them, for each.
 
+use std::sync::atomic::AtomicBool;
+
 use dyno_drive::{Load, Phases, Spec};
 use dyno_engine_command::Commands;
 pub use dyno_engine_command::launch;
@@ -25,10 +27,10 @@ pub(crate) fn load(engine: &str, half: Value, drive: Spec) -> Result<Box<dyn Pha
 /// A loader of tables, begun.
 ///
 /// # Errors
-/// [`Error::Spec`] for a specification that is wrong, or what the server refused.
-pub fn loader(engine: &str, spec: Value) -> Result<Loader> {
+/// [`Error::Spec`] for a specification that is wrong; [`Error::Aborted`] once `stop` is set, before it began.
+pub fn loader(engine: &str, spec: Value, stop: &AtomicBool) -> Result<Loader> {
     match engine {
-        "postgres" => Loader::start(parse(spec)?),
+        "postgres" => Loader::start(parse(spec)?, stop),
         other => Err(Error::Spec(format!("the core has no loader for engine {other}"))),
     }
 }

@@ -11,8 +11,12 @@ use serde::Deserialize;
 
 use crate::think::{exponential, stream};
 
-/// More than any driver begins: every thread goes through all arrivals.
-const MOST_A_SECOND: f64 = 1e9;
+/// More than any driver begins. Every thread goes through all arrivals, and has to go faster than they come.
+const MOST_A_SECOND: f64 = 1e7;
+/// Sessions of all drivers together; a thread goes past the arrivals of as many to find the next that is its own.
+const MOST_SHARING: u64 = 10_000_000;
+/// Arrivals that may be due when a load begins: each thread goes through them first.
+const MOST_DUE: f64 = 1e7;
 /// A century.
 const LONGEST_S: f64 = 3.2e9;
 
@@ -99,11 +103,39 @@ impl ArrivalSpec {
             let words = "arrivals: a part is that of sessions first..end of all";
             return Err(Error::Spec(words.to_owned()));
         }
+        if self.part.is_some_and(|p| p.of > MOST_SHARING) {
+            let words = format!("arrivals: at most {MOST_SHARING} sessions share them");
+            return Err(Error::Spec(words));
+        }
         if self.rate.iter().all(|&(_, from, to)| from == 0.0 && to == 0.0) {
             let words = "arrivals: no arrival would ever come; give a rate above 0 for some of the time";
             return Err(Error::Spec(words.to_owned()));
         }
         Ok(())
+    }
+}
+
+impl ArrivalSpec {
+    /// Whether a load that began at `start_ns` can catch up with what is due at `now_ns`.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] otherwise.
+    pub fn check_start(&self, start_ns: i64, now_ns: i64) -> Result<()> {
+        let ago_s = now_ns.saturating_sub(start_ns).max(0) as f64 / 1e9;
+        let mut left_s = ago_s;
+        let mut due = 0.0;
+        for &(seconds, from, to) in &self.rate {
+            let s = left_s.min(seconds);
+            due += s * (from + (to - from) * s / seconds / 2.0);
+            left_s -= s;
+        }
+        due += left_s * self.rate.last().map_or(0.0, |last| last.2);
+        if due <= MOST_DUE {
+            return Ok(());
+        }
+        Err(Error::Spec(format!(
+            "arrivals: the load is to begin {ago_s:.0} s ago, and some {due:.0} calls are due already; begin it now"
+        )))
     }
 }
 

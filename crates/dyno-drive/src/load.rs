@@ -218,6 +218,8 @@ impl<E: Engine> Phases for Load<E> {
 
     fn start(&self, start_ns: i64, t0_ns: i64, t1_ns: i64) -> Result<()> {
         let schedule = Schedule::new(start_ns, t0_ns, t1_ns)?;
+        let arrivals = self.0.spec.arrivals.as_ref();
+        arrivals.map_or(Ok(()), |arrivals| arrivals.check_start(start_ns, now_ns()))?;
         let parked = |stage: &Stage<_>| matches!(stage, Stage::Parked(_));
         self.begin("start", parked, move |shared, stage| match stage {
             Stage::Parked(fleet) => {

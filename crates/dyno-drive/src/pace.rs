@@ -236,12 +236,12 @@ impl Paced {
         all[0].settle_arrivals = settle_arrivals;
         let last = schedules.iter().rposition(|s| s.t0_ns < end_ns).unwrap_or(0);
         let several = schedules.len() > 1;
-        for due_ns in queue.left(spec, schedules[0].start_ns, end_ns) {
+        queue.left(spec, schedules[0].start_ns, end_ns, |due_ns| {
             if several || schedules[last].measures(due_ns) {
                 all[last].backlog.add((end_ns - due_ns) as u64);
                 all[last].backlog_ages.record((end_ns - due_ns) as u64);
             }
-        }
+        });
         all[last].backlog_end = all[last].backlog.count;
         if several {
             carry(&mut all[..=last]);

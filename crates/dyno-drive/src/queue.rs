@@ -46,20 +46,20 @@ impl Queue {
         taken
     }
 
-    /// Once all threads are done: when each arrival that was due before `end_ns` and has not been taken for a call was due.
-    pub fn left(&self, spec: &ArrivalSpec, start_ns: i64, end_ns: i64) -> Vec<i64> {
+    /// Once all threads are done: calls `left` with when each arrival that was due before `end_ns` and has not been taken
+    /// for a call was due. There may be more than memory holds.
+    pub fn left(&self, spec: &ArrivalSpec, start_ns: i64, end_ns: i64, mut left: impl FnMut(i64)) {
         let returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left: Vec<_> = returned.iter().map(|a| a.due_ns).collect();
-        left.retain(|&due_ns| due_ns < end_ns);
+        let due = returned.iter().map(|a| a.due_ns);
+        due.filter(|&due_ns| due_ns < end_ns).for_each(&mut left);
         let mut arrivals = Arrivals::new(spec, start_ns);
         let taken = self.next.load(Relaxed);
         while arrivals.due_ns() < end_ns {
             if arrivals.index() >= taken {
-                left.push(arrivals.due_ns());
+                left(arrivals.due_ns());
             }
             arrivals.advance();
         }
-        left
     }
 }
 

@@ -1,9 +1,17 @@
 //! Which directories are the control groups of a process: `/proc/PID/cgroup` (cgroups(7)) laid over the
 //! mounts. Both texts are as *we* see them, so a group outside of what is mounted here is not found.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::mountinfo::{self, Mount};
+
+/// A recorded tree may hold anything in place of the kernel's two texts.
+const MOST_BYTES: u64 = 64 << 20;
+/// `PATH_MAX`: the kernel shows no longer path of a group.
+const LONGEST_PATH: usize = 4096;
 
 /// A group a process is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,11 +53,8 @@ pub fn find(
     files: &[&str],
 ) -> std::io::Result<Vec<Group>> {
     let who = pid.map_or_else(|| "self".to_owned(), |p| p.to_string());
-    // paths in them are bytes
-    let read =
-        |file: PathBuf| Ok::<_, std::io::Error>(String::from_utf8_lossy(&std::fs::read(file)?).into_owned());
-    let cgroup = read(root.join("proc").join(who).join("cgroup"))?;
-    let mountinfo = read(root.join("proc/self/mountinfo"))?;
+    let cgroup = text_of(&root.join("proc").join(who).join("cgroup"))?;
+    let mountinfo = text_of(&root.join("proc/self/mountinfo"))?;
     let mut groups = locate(&cgroup, &mountinfo, controllers);
     for group in &mut groups {
         group.path = under(root, &group.path).to_string_lossy().into_owned();
@@ -57,6 +62,20 @@ pub fn find(
     let holds = |g: &Group, file: &str| Path::new(&g.path).join(file).exists();
     groups.retain(|g| Path::new(&g.path).is_dir() && (files.is_empty() || files.iter().any(|f| holds(g, f))));
     Ok(groups)
+}
+
+/// The text of a file; paths in it are bytes. Neither waits for the writer of a pipe nor reads without end.
+fn text_of(path: &Path) -> io::Result<String> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let mut bytes = Vec::new();
+    if !file.metadata()?.is_file() || file.take(MOST_BYTES + 1).read_to_end(&mut bytes)? as u64 > MOST_BYTES {
+        let words = format!("{} is no file of the kernel's", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The same with v1 groups of `controllers`; `None`: those with CPU figures.
@@ -83,6 +102,7 @@ fn memberships<'a>(cgroup: &'a str, controllers: &[&str]) -> Vec<(i64, &'a str, 
         cgroup
             .lines()
             .filter_map(|l| l.splitn(3, ':').skip(1).collect::<Vec<_>>().try_into().ok())
+            .filter(|[_, path]: &[&str; 2]| path.len() <= LONGEST_PATH)
     };
     let v1 = lines().filter(|[of, _]: &[&str; 2]| of.split(',').any(|c| controllers.contains(&c)));
     let v2 = lines().filter(|[of, _]: &[&str; 2]| of.is_empty());

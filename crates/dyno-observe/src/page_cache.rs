@@ -24,6 +24,9 @@ const CHUNK_BYTES: u64 = 256 << 20;
 /// A range costs `cachestat` 0.4 us, a page `mincore` 0.05 us: a file with fewer pages than that for each range is
 /// looked at page by page.
 const PAGES_A_RANGE: u64 = 8;
+/// Larger files are not looked at page by page where `cachestat` answers: to the page is close enough, and a file of holes
+/// may have any size.
+const MOST_BY_PAGES: u64 = 64 << 30;
 
 static PAGE_BYTES: LazyLock<u64> = LazyLock::new(|| unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 });
 
@@ -70,6 +73,7 @@ impl Wanted<'_> {
         let all = self.blocks.chunks_exact(size_of::<u64>()).map(number);
         let mut found: Vec<u64> = all.filter(|n| here.contains(n)).map(|n| n - self.first).collect();
         found.sort_unstable();
+        found.dedup();
         found
     }
 }
@@ -115,7 +119,8 @@ fn counted(file: &File, size: u64, asked: &[(u64, u64)]) -> io::Result<(u64, u64
         return Ok((cached, 0));
     }
     let whole_pages = asked.iter().all(|(from, _)| from % *PAGE_BYTES == 0);
-    if !whole_pages || asked.len() as u64 * PAGES_A_RANGE > size / *PAGE_BYTES {
+    let many = asked.len() as u64 * PAGES_A_RANGE > size / *PAGE_BYTES;
+    if size <= MOST_BY_PAGES && (many || !whole_pages) {
         if let Some(within) = pages(file, size, asked).map(|(_, within)| within) {
             return Ok((cached, within));
         }

@@ -69,25 +69,44 @@ pub struct Spec {
     pub host: bool,
 }
 
+/// Rates below it make intervals that no sum of times holds.
+const FEWEST_HZ: f64 = 1e-6;
+const LONGEST_INTERVAL_NS: i64 = 86_400_000_000_000;
+/// More than any kernel numbers processes (`PID_MAX_LIMIT`), and than any load has sessions.
+const MOST_NUMBER: i64 = i32::MAX as i64;
+
 impl Spec {
     /// # Errors
     /// What is wrong with it.
     pub fn check(&self) -> Result<(), String> {
-        if !(self.sample_hz > 0.0 && self.sample_hz <= 1000.0) {
+        if !(FEWEST_HZ..=1000.0).contains(&self.sample_hz) {
             return Err(format!(
-                "sample_hz must be above 0 and at most 1000, not {}",
+                "sample_hz must be from {FEWEST_HZ} to 1000, not {}",
                 self.sample_hz
             ));
         }
-        if !(0.0..=1000.0).contains(&self.memory_hz) {
-            return Err(format!("memory_hz must be 0 to 1000, not {}", self.memory_hz));
+        if self.memory_hz != 0.0 && !(FEWEST_HZ..=1000.0).contains(&self.memory_hz) {
+            return Err(format!(
+                "memory_hz must be 0, or from {FEWEST_HZ} to 1000, not {}",
+                self.memory_hz
+            ));
         }
         budget("sample_budget", self.sample_budget)?;
         if self.samples_memory() {
             budget("memory_budget", self.memory_budget)?;
         }
-        if self.task_interval_ns < 10_000_000 {
-            return Err("task_interval_ms must be at least 10".to_owned());
+        if !(10_000_000..=LONGEST_INTERVAL_NS).contains(&self.task_interval_ns) {
+            return Err("task_interval_ms must be from 10 to 86400000, a day".to_owned());
+        }
+        if let Some((session, _)) = self.sessions.iter().find(|(n, _)| !(0..=MOST_NUMBER).contains(n)) {
+            return Err(format!(
+                "sessions are numbered from 0 to {MOST_NUMBER}, not {session}"
+            ));
+        }
+        if let Some(pid) = self.main_pid.filter(|pid| !(1..=MOST_NUMBER).contains(pid)) {
+            return Err(format!(
+                "main_pid is a process, from 1 to {MOST_NUMBER}, not {pid}"
+            ));
         }
         if let Some(group) = self.cgroups.iter().find(|g| !matches!(g.version, 1 | 2)) {
             return Err(format!("cgroup version must be 1 or 2, not {}", group.version));

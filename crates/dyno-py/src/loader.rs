@@ -1,7 +1,11 @@
 //! `_core.Loader`: a specification in, progress and sums out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+
 use dyno_core::Loader;
-use dyno_model::Error;
+use dyno_model::{Error, spawn};
 use pyo3::prelude::*;
 
 use crate::apart::{self, Apart};
@@ -18,13 +22,37 @@ struct PyLoader(Apart<Loader>);
 impl PyLoader {
     #[new]
     fn new(py: Python<'_>, engine: &str, spec: &str) -> PyResult<Self> {
-        let made = py.detach(|| {
-            let spec = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()))?;
-            dyno_core::loader(engine, spec)
+        let plain = |e: Error| errors::driver(&e, None);
+        let spec = py.detach(|| serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string())));
+        let (spec, engine) = (spec.map_err(plain)?, engine.to_owned());
+        // To count the rows of tables may take minutes: signals are heard meanwhile.
+        let stop = Arc::new(AtomicBool::new(false));
+        let (tell, told) = mpsc::channel();
+        let stopped = stop.clone();
+        spawn("loader rows", move || {
+            // Nobody listens any more after a signal.
+            let _ = tell.send(dyno_core::loader(&engine, spec, &stopped));
+        })
+        .map_err(plain)?;
+        let told = Mutex::new(told);
+        let made = Mutex::new(None);
+        let waited = apart::wait(py, f64::INFINITY, |limit| {
+            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let answer = match told.recv_timeout(limit) {
+                Err(RecvTimeoutError::Timeout) => return Ok(false),
+                Err(RecvTimeoutError::Disconnected) => Err(Error::Io("the loader panicked".to_owned())),
+                Ok(answer) => answer,
+            };
+            *made.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+            Ok(true)
         });
-        made.map(Apart::new)
-            .map(Self)
-            .map_err(|e| errors::driver(&e, None))
+        if let Err(signal) = waited {
+            stop.store(true, Ordering::Relaxed);
+            return Err(signal);
+        }
+        let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let made = made.unwrap_or(Err(Error::Aborted));
+        made.map(Apart::new).map(Self).map_err(plain)
     }
 
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {

@@ -19,6 +19,8 @@ use crate::tables;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Kept of what all executions of a load print; later ones are counted only.
 const KEPT_BYTES: usize = 64 << 20;
+/// Kept of what one execution prints: both streams must fit into a frame.
+const MOST_OUTPUT: usize = 16 << 20;
 
 /// The engine's half of a load's specification.
 #[derive(Debug, Clone, Deserialize)]
@@ -86,6 +88,14 @@ impl Commands {
         count_sessions([spec.sessions])?;
         if spec.jobs.is_empty() {
             return Err(Error::Spec("commands: no jobs".to_owned()));
+        }
+        if spec.keep_output > MOST_OUTPUT {
+            let words = format!("keep_output: give at most {MOST_OUTPUT} bytes");
+            return Err(Error::Spec(words));
+        }
+        if let Some(job) = spec.jobs.iter().find(|job| job.shell_ns < 0) {
+            let words = format!("job {}: shell_ns is a time, from 0 on", job.name);
+            return Err(Error::Spec(words));
         }
         let control = control_socket(spec.control)?;
         let plan = Plan {

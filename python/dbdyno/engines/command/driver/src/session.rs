@@ -78,7 +78,7 @@ impl CommandSession {
         self.ended_ns = report.end_ns;
         // A shell's own start-up is no part of the command; nothing ends before it begins.
         let shell_ns = self.plan.jobs[job].shell_ns;
-        self.started_ns = (report.start_ns + shell_ns).min(report.end_ns);
+        self.started_ns = report.start_ns.saturating_add(shell_ns).min(report.end_ns);
         if report.outcome == Outcome::TooLate {
             return CallEnd::NotMade;
         }

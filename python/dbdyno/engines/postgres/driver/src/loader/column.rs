@@ -101,6 +101,22 @@ impl Column {
         })
     }
 
+    /// Bytes of its longest value, about.
+    pub fn longest(&self) -> u64 {
+        let bytes = match &self.made {
+            Made::Integer(_) => 40 + self.scale as usize / 2,
+            Made::Constant(text) => text.as_ref().map_or(0, Vec::len),
+            Made::Choice(choices) => choices.iter().map(|(text, _)| text.len()).max().unwrap_or(0),
+            Made::Words(words, _, most) => {
+                let longest = words.iter().map(Vec::len).max().unwrap_or(0);
+                (longest + 1).saturating_mul(*most as usize)
+            }
+            Made::Characters(_, _, most) => *most as usize,
+            Made::Template(parts) => parts.iter().map(|(literal, _)| literal.len() + 20).sum(),
+        };
+        bytes as u64
+    }
+
     pub fn is_null(&self, row: i64) -> bool {
         self.nulls > 0.0 && self.null_stream.at(row).unit() < self.nulls
     }

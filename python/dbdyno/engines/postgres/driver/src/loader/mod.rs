@@ -10,6 +10,7 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dyno_model::{Error, Result, spawn};
@@ -75,18 +76,19 @@ const MOST_WORKERS: usize = 10_000;
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
 impl Loader {
-    /// Checks the specification, and begins.
+    /// Checks the specification, counts the rows, and begins.
     ///
     /// # Errors
-    /// [`Error::Spec`], [`Error::Tls`], [`Error::Io`] where no thread can be started.
-    pub fn start(spec: LoaderSpec) -> Result<Self> {
+    /// [`Error::Spec`], [`Error::Tls`], [`Error::Io`] where no thread can be started; [`Error::Aborted`] once `stop` is
+    /// set, before it began.
+    pub fn start(spec: LoaderSpec, stop: &AtomicBool) -> Result<Self> {
         if !(1..=MOST_WORKERS).contains(&spec.workers) {
             return Err(Error::Spec(format!(
                 "workers must be between 1 and {MOST_WORKERS}"
             )));
         }
         let workers = spec.workers;
-        let loader = Self(Arc::new(Work::new(spec)?));
+        let loader = Self(Arc::new(Work::new(spec, stop)?));
         let workers: Vec<_> = (0..workers).map(|_| Worker::new(loader.0.clone())).collect();
         for (number, worker) in workers.into_iter().enumerate() {
             spawn(&format!("loader {number}"), move || worker.run(number))?;

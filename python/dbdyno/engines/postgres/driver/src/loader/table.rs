@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dyno_model::{Error, Result};
 use serde::Deserialize;
@@ -10,9 +11,16 @@ use super::column::{Column, ColumnSpec};
 use super::expression::{Expression, Row, Stream, Variables};
 
 /// Numbers of rows; parts of the work are made for all of them beforehand.
-const MOST_ROWS: i64 = 100_000_000_000;
+pub const MOST_ROWS: i64 = 100_000_000_000;
+/// Parents whose rows are counted one by one beforehand.
+const MOST_PARENTS: i64 = 1_000_000_000;
+/// Between two looks whether the count is still wanted.
+const PARENTS_A_LOOK: i64 = 10_000;
 /// PostgreSQL documentation, "PostgreSQL Limits".
 const MOST_COLUMNS: usize = 1600;
+
+/// Of a row: a value may have 1 GB (PostgreSQL documentation, "PostgreSQL Limits"), and a row is made in memory.
+const MOST_ROW_BYTES: u64 = 1 << 30;
 
 /// A table, or a partition with some of its rows.
 #[derive(Clone, Debug, Deserialize)]
@@ -71,6 +79,8 @@ impl Sum {
 pub struct Chunk {
     pub range: Range<i64>,
     pub first_row: i64,
+    /// How many rows it has.
+    pub rows: i64,
 }
 
 impl Table {
@@ -80,6 +90,9 @@ impl Table {
         let refuse = |words: String| Err(Error::Spec(format!("{}: {words}", spec.name)));
         if spec.rows.0 < 1 || spec.rows.1 > MOST_ROWS {
             return refuse(format!("rows are numbered from 1 to {MOST_ROWS}"));
+        }
+        if spec.per_parent.is_some() && spec.rows.1 > MOST_PARENTS {
+            return refuse(format!("a parent has at most {MOST_PARENTS} rows"));
         }
         if spec.columns.len() > MOST_COLUMNS {
             return refuse(format!("a table has at most {MOST_COLUMNS} columns"));
@@ -95,6 +108,9 @@ impl Table {
         let columns = spec.columns.iter();
         let columns = columns.map(|c| Column::new(c, &spec.name, seed, &mut variables));
         let columns: Vec<_> = columns.collect::<Result<_>>()?;
+        if columns.iter().map(Column::longest).fold(0, u64::saturating_add) > MOST_ROW_BYTES {
+            return refuse(format!("a row has at most {MOST_ROW_BYTES} bytes"));
+        }
         let sent = columns.iter().filter(|c| c.sent).count() as i16;
         Ok(Self {
             variables,
@@ -105,36 +121,38 @@ impl Table {
     }
 
     /// `rows` in parts of about `size`, in order.
-    pub fn chunks(&self, (first, last): (i64, i64), size: i64) -> Result<Vec<Chunk>> {
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] once `stop` is set: with `per_parent` it counts the rows of each parent.
+    pub fn chunks(&self, (first, last): (i64, i64), size: i64, stop: &AtomicBool) -> Result<Vec<Chunk>> {
         let (mut chunks, mut row, mut from) = (Vec::new(), 1, first);
         while from <= last {
             let to = from.saturating_add(size.max(1)).min(last + 1);
             let first_row = if self.per_parent.is_some() { row } else { from };
+            let rows = if self.per_parent.is_some() {
+                self.count(from..to, stop)?
+            } else {
+                to - from
+            };
+            row = within(row + rows)?;
             chunks.push(Chunk {
                 range: from..to,
                 first_row,
+                rows,
             });
-            if self.per_parent.is_some() {
-                row = within(row + self.count(from..to)?)?;
-            }
             from = to;
         }
         Ok(chunks)
     }
 
-    /// Rows of the chunk.
-    pub fn rows(&self, chunk: &Chunk) -> Result<i64> {
-        let range = chunk.range.clone();
-        if self.per_parent.is_some() {
-            self.count(range)
-        } else {
-            Ok(range.end - range.start)
-        }
-    }
-
-    fn count(&self, mut parents: Range<i64>) -> Result<i64> {
+    fn count(&self, mut parents: Range<i64>, stop: &AtomicBool) -> Result<i64> {
         let mut row = self.variables.row();
-        parents.try_fold(0, |sum, parent| within(sum + self.children(parent, &mut row)?))
+        parents.try_fold(0, |sum, parent| {
+            if parent % PARENTS_A_LOOK == 0 && stop.load(Ordering::Relaxed) {
+                return Err(Error::Aborted);
+            }
+            within(sum + self.children(parent, &mut row)?)
+        })
     }
 
     /// How many rows belong to that one; where there are no parents, each row is one.
@@ -231,7 +249,7 @@ mod tests {
         let spec = spec();
         let table = Table::new(&spec, seed).unwrap();
         let (mut out, mut sum) = (Vec::new(), Sum::default());
-        for chunk in table.chunks(spec.rows, size).unwrap() {
+        for chunk in table.chunks(spec.rows, size, &AtomicBool::new(false)).unwrap() {
             sum.add(table.generate(&chunk, &mut out, |_, _| Ok(())).unwrap());
         }
         (out, sum)
@@ -253,11 +271,28 @@ mod tests {
     }
 
     #[test]
+    fn the_count_of_the_parents_rows_can_be_stopped() {
+        let mut spec = spec();
+        spec.rows = (1, MOST_PARENTS);
+        let table = Table::new(&spec, 1).unwrap();
+        let counted = table.chunks(spec.rows, i64::MAX, &AtomicBool::new(true));
+        assert_eq!(counted, Err(Error::Aborted));
+    }
+
+    #[test]
+    fn a_row_that_does_not_fit_into_memory_is_refused() {
+        let mut spec = spec();
+        spec.columns[4].content = Content::Words(vec!["x".repeat(1000)], 0, 10_000_000);
+        let refused = Table::new(&spec, 1).err().unwrap().to_string();
+        assert!(refused.contains("bytes"), "{refused}");
+    }
+
+    #[test]
     fn a_value_that_does_not_fit_is_an_error() {
         let mut spec = spec();
         spec.columns[1].content = Content::Expression(":parent * 100000000".to_owned());
         let table = Table::new(&spec, 1).unwrap();
-        let chunk = &table.chunks(spec.rows, 400).unwrap()[0];
+        let chunk = &table.chunks(spec.rows, 400, &AtomicBool::new(false)).unwrap()[0];
         assert!(table.generate(chunk, &mut Vec::new(), |_, _| Ok(())).is_err());
     }
 }

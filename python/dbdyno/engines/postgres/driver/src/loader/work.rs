@@ -1,14 +1,14 @@
 //! The queue of jobs, and what its workers have done.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dyno_model::{Breaker, Error, Result};
 
 use super::copy::copy;
-use super::table::{Chunk, Sum, Table, TableSpec};
+use super::table::{Chunk, MOST_ROWS, Sum, Table, TableSpec};
 use super::{LoadProgress, LoaderSpec, StepSpec};
 use crate::client::Client;
 use crate::startup;
@@ -86,13 +86,15 @@ pub struct Work {
 }
 
 impl Work {
-    pub fn new(spec: LoaderSpec) -> Result<Self> {
+    /// # Errors
+    /// [`Error::Spec`]; [`Error::Aborted`] once `stop` is set.
+    pub fn new(spec: LoaderSpec, stop: &AtomicBool) -> Result<Self> {
         let tls = spec.target.tls.as_ref().map(TlsSetup::new).transpose()?;
         let (mut sums, mut left, mut total_rows) = (Vec::new(), Vec::new(), 0);
         let steps: Result<_> = spec
             .steps
             .into_iter()
-            .map(|s| jobs(s, spec.seed, &mut sums, &mut left, &mut total_rows))
+            .map(|s| jobs(s, spec.seed, &mut sums, &mut left, &mut total_rows, stop))
             .collect();
         let state = State {
             steps: steps?,
@@ -271,6 +273,7 @@ fn jobs(
     sums: &mut Vec<(String, Sum)>,
     left: &mut Vec<(usize, Vec<Vec<String>>)>,
     total_rows: &mut u64,
+    unwanted: &AtomicBool,
 ) -> Result<VecDeque<Job>> {
     let StepSpec {
         statements,
@@ -283,9 +286,11 @@ fn jobs(
     for spec in tables {
         let table = Table::new(&spec, seed)?;
         let size = if spec.freeze { i64::MAX } else { CHUNK_ROWS };
-        let chunks = table.chunks(spec.rows, size)?;
-        for chunk in &chunks {
-            *total_rows += table.rows(chunk)? as u64;
+        let chunks = table.chunks(spec.rows, size, unwanted)?;
+        *total_rows += chunks.iter().map(|chunk| chunk.rows as u64).sum::<u64>();
+        if *total_rows > MOST_ROWS as u64 {
+            let words = format!("{}: all tables have at most {MOST_ROWS} rows", spec.name);
+            return Err(Error::Spec(words));
         }
         let number = sum_of(&spec.name, sums);
         left.resize(sums.len(), (0, Vec::new()));

@@ -40,12 +40,19 @@ pub(crate) struct Planned {
     pub wants_rows: bool,
 }
 
+/// Numbers of clients of all drivers: seeds are made of them.
+const MOST_CLIENTS: u64 = 1 << 32;
+
 impl Plan {
     /// Reads the scripts.
     ///
     /// # Errors
     /// [`Error::Spec`] with file, line, column and cure of a mistake.
     pub fn new(scripts: ScriptsSpec, session: ScriptSessionSpec) -> Result<Self> {
+        if scripts.first_client > MOST_CLIENTS {
+            let words = format!("first_client: clients are numbered from 0 to {MOST_CLIENTS}");
+            return Err(Error::Spec(words));
+        }
         let mut names = Names::default();
         for name in AUTOMATIC
             .into_iter()
