@@ -223,6 +223,12 @@ impl Book {
         self.counts.held_ns + under_way.sum::<u64>()
     }
 
+    /// The clocks have stopped: none is held back any more.
+    pub fn stop(&mut self, now_ns: i64) {
+        self.counts.held_ns = self.held_ns(now_ns);
+        self.held.clear();
+    }
+
     /// After the records of all CPUs: tasks whose end was among them are no more; the processes of these.
     pub fn finish(&mut self) -> Vec<u32> {
         let ended = std::mem::take(&mut self.ending).into_iter();

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use crate::book::Book;
 use crate::kallsyms::{Kallsyms, KernelSymbol};
 use crate::maps::{self, Backing, Mapping};
 use crate::records::{self, Label, REGISTERS, Record, Sample};
@@ -119,6 +120,17 @@ fn what_was_lost_and_held_back_is_counted_and_tasks_begin_and_end() {
         Some(Record::Exit { pid, tid })
     );
     assert_eq!(records::parse(&record(3, 0, &task)), Some(Record::Other));
+}
+
+#[test]
+fn a_clock_is_held_back_until_it_goes_on_or_all_stop() {
+    let mut book = Book::new(None, false);
+    book.take(&Record::Throttled(5), 0, 1);
+    book.take(&Record::Unthrottled(7), 0, 1);
+    book.take(&Record::Throttled(10), 1, 1);
+    assert_eq!(book.held_ns(20), 2 + 10);
+    book.stop(25);
+    assert_eq!(book.held_ns(1000), 2 + 15);
 }
 
 const RING: usize = 4096;

@@ -116,8 +116,10 @@ impl Profiler for Profile {
             self.labels.end(pid);
         }
         self.count_losses();
-        if self.options.until_ns.is_some_and(|until_ns| now_ns() >= until_ns) {
+        let now_ns = now_ns();
+        if self.options.until_ns.is_some_and(|until_ns| now_ns >= until_ns) {
             self.rings.clear(); // the clocks stop
+            self.book.stop(now_ns);
         }
     }
 
