@@ -61,7 +61,7 @@ class Loader:
     """Fills tables and runs statements over several connections; begins at once: docs/loader.md."""
 
     def __init__(self, engine: str, spec: str) -> None:
-        """Counts the rows of tables with a parent first, which may take minutes: signals are heard meanwhile."""
+        """Counts rows of tables with a parent first, which may take minutes: signals are heard meanwhile."""
 
     def wait(self, timeout_s: float) -> bool:
         """True when all is done. Raises :class:`DriverError`; all connections are ended then."""
