@@ -305,22 +305,41 @@ def clean(connection: Connection) -> list[str]:
     stamped = _stamped(connection)
     loaded = _loaded({name for kind, name, stamp in stamped if kind == "table" and _prepared(stamp)})
     ours = [(k, n) for k, n, s in stamped if (k == "table" and n in loaded) or _is_ours(k, n, s)]
-    differ = ownership.differences(connection, SCHEMA, [n for k, n in ours if k == "table"])
-    kept = {d.name for d in differ if d.scope != "rows"}
+    kept = _kept(connection, [n for k, n in ours if k == "table"])
     removed = []
     with _privileged(connection), connection.patient():
         for kind in ("function", "table"):
             names = [n for k, n in ours if k == kind and n not in kept]
             for start in range(0, len(names), _DROPS_AT_ONCE):
-                _drop(connection, kind, names[start : start + _DROPS_AT_ONCE])
-            removed += [f"{kind} {SCHEMA}.{n}" for n in names]
+                gone = _drop(connection, kind, names[start : start + _DROPS_AT_ONCE])
+                removed += [f"{kind} {SCHEMA}.{n}" for n in gone]
         _drop_schema(connection, schema.code)
     return [*removed, f"schema {SCHEMA}"]
 
 
-def _drop(connection: Connection, kind: str, names: Sequence[str]) -> None:
-    full = pgsql.SQL(", ").join(pgsql.Identifier(SCHEMA, n) for n in names)
-    connection.execute(pgsql.SQL("drop {} {}").format(pgsql.SQL(kind), full))
+def _kept(connection: Connection, tables: Sequence[str]) -> set[str]:
+    return {d.name for d in ownership.differences(connection, SCHEMA, tables) if d.scope != "rows"}
+
+
+def _drop(connection: Connection, kind: str, names: Sequence[str]) -> list[str]:
+    """Tables are looked at again under their lock: what was attached to one meanwhile would go with it."""
+    if kind == "table":
+        with connection.transaction():
+            tables = (pgsql.SQL("only {}").format(pgsql.Identifier(SCHEMA, n)) for n in names)
+            locked = pgsql.SQL(", ").join(tables)
+            connection.execute(pgsql.SQL("lock table {} in access exclusive mode").format(locked))
+            kept = _kept(connection, names)
+            names = [n for n in names if n not in kept]
+            _drop_all(connection, kind, names)
+    else:
+        _drop_all(connection, kind, names)
+    return list(names)
+
+
+def _drop_all(connection: Connection, kind: str, names: Sequence[str]) -> None:
+    if names:
+        full = pgsql.SQL(", ").join(pgsql.Identifier(SCHEMA, n) for n in names)
+        connection.execute(pgsql.SQL("drop {} {}").format(pgsql.SQL(kind), full))
 
 
 def _drop_schema(connection: Connection, code: Sequence[str]) -> None:
