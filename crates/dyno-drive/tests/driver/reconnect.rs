@@ -81,7 +81,7 @@ fn witness_at(number: RawFd) -> (UnixStream, UnixStream) {
     }
 }
 
-/// What comes first, unless the load is over before.
+/// The first message; `None`: the load ended without one.
 fn first<T, R>(coming: &mpsc::Receiver<T>, load: &std::thread::JoinHandle<R>) -> Option<T> {
     loop {
         let over = load.is_finished();

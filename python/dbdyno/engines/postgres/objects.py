@@ -322,24 +322,17 @@ def _kept(connection: Connection, tables: Sequence[str]) -> set[str]:
 
 
 def _drop(connection: Connection, kind: str, names: Sequence[str]) -> list[str]:
-    """Tables are looked at again under their lock: what was attached to one meanwhile would go with it."""
-    if kind == "table":
-        with connection.transaction():
-            tables = (pgsql.SQL("only {}").format(pgsql.Identifier(SCHEMA, n)) for n in names)
-            locked = pgsql.SQL(", ").join(tables)
-            connection.execute(pgsql.SQL("lock table {} in access exclusive mode").format(locked))
+    """Drops them, tables after a second look under their lock; returns the names of those that are gone."""
+    with connection.transaction():
+        gone = list(names)
+        if kind == "table":
+            ownership.lock_tables(connection, SCHEMA, names)
             kept = _kept(connection, names)
-            names = [n for n in names if n not in kept]
-            _drop_all(connection, kind, names)
-    else:
-        _drop_all(connection, kind, names)
-    return list(names)
-
-
-def _drop_all(connection: Connection, kind: str, names: Sequence[str]) -> None:
-    if names:
-        full = pgsql.SQL(", ").join(pgsql.Identifier(SCHEMA, n) for n in names)
-        connection.execute(pgsql.SQL("drop {} {}").format(pgsql.SQL(kind), full))
+            gone = [n for n in names if n not in kept]
+        if gone:
+            full = pgsql.SQL(", ").join(pgsql.Identifier(SCHEMA, n) for n in gone)
+            connection.execute(pgsql.SQL("drop {} {}").format(pgsql.SQL(kind), full))
+    return gone
 
 
 def _drop_schema(connection: Connection, code: Sequence[str]) -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from psycopg import sql as pgsql
+
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.errors import TargetError
@@ -97,6 +99,13 @@ def check_relations(
     found = [d for d in differences(connection, schema, names, partitions) if d.scope != "rows"]
     if found:
         raise TargetError(in_words(schema, found), _ITS_OWNER)
+
+
+def lock_tables(connection: Connection, schema: str, names: Sequence[str]) -> None:
+    """Locks tables for a second look: what was attached to one after the first would go with it."""
+    tables = (pgsql.SQL("only {}").format(pgsql.Identifier(schema, name)) for name in names)
+    locked = pgsql.SQL(", ").join(tables)
+    connection.execute(pgsql.SQL("lock table {} in access exclusive mode").format(locked))
 
 
 def check_place(connection: Connection, schema: str) -> None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 MOST_BYTES = 64 << 20
-"""Of an answer, all its rows together."""
+"""The most bytes of an answer, all its rows together."""
 MOST_BYTES_TO_START = 1 << 20
 """Before the server is ready it has little to say."""
 _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received, 64 bits, in struct tcp_info (linux/tcp.h, from 4.1 on)

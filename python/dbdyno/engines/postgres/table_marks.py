@@ -119,9 +119,8 @@ def drop(connection: Connection, schema: str, description: loader.Description) -
     with connection.transaction():
         names = existing(connection, schema, description)
         if names:
-            tables = [pgsql.Identifier(schema, name) for name in names]
-            locked = pgsql.SQL(", ").join(pgsql.SQL("only {}").format(t) for t in tables)
-            connection.execute(pgsql.SQL("lock table {} in access exclusive mode").format(locked))
+            ownership.lock_tables(connection, schema, names)
             check_own(connection, schema, description)
-            connection.execute(pgsql.SQL("drop table {}").format(pgsql.SQL(", ").join(tables)))
+            tables = pgsql.SQL(", ").join(pgsql.Identifier(schema, name) for name in names)
+            connection.execute(pgsql.SQL("drop table {}").format(tables))
         return names
