@@ -28,6 +28,7 @@ from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
 from dbdyno.model.errors import DbdynoError
 from tests import clusters
+from tests.not_tried import summary
 
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", clusters.in_memory())  # of tmp_path
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # begun in the background of a shell
@@ -59,6 +60,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     if pyfuncitem.get_closest_marker("queries"):
         pyfuncitem.obj = on_polars_thread(pyfuncitem.obj)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if lines := summary(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.section("not tried here")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 _OF_RAY = "tests/cluster/"

@@ -37,7 +37,7 @@ DOCKER = (
 )
 World = list[str]
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: becomes other users")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: run the tests as root")
 
 
 @functools.cache

@@ -20,7 +20,9 @@ from tests.waiting import eventually
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 PORT = 2222
-needs_sshd = pytest.mark.skipif(not Path(SSHD).exists(), reason="needs openssh-server: .ci/run installs it")
+needs_sshd = pytest.mark.skipif(
+    not Path(SSHD).exists(), reason="no sshd here: apt-get install openssh-server"
+)
 _CONFIG = """\
 Port {port}
 HostKey {place}/host

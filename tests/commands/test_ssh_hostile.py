@@ -191,7 +191,7 @@ def test_ssh_has_no_password_of_a_server(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("soon")
-@pytest.mark.skipif(shutil.which("ssh") is None, reason="needs ssh")
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh here: apt-get install openssh-client")
 def test_ssh_that_waits_for_a_server_s_first_word_has_a_time_limit() -> None:
     """Connected, and before it could ask for anything."""
     with socket.create_server(("127.0.0.1", 0)) as mute:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import pytest
 from tests.contract.driving import connected, failure, load, run, start, statement, tables, until_done
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.contract.proxy import proxy
+from tests.openssl import openssl
 
 from dbdyno import _core
 
@@ -68,10 +68,6 @@ def test_no_entry_in_pg_hba_conf(guarded: PlainServer) -> None:
 # -- TLS --------------------------------------------------------------------------------------------
 
 
-def _openssl(*words: str) -> None:
-    subprocess.run(["openssl", *words], check=True, capture_output=True)
-
-
 def _certificate(
     folder: Path, name: str, subject: str, *, signer: str | None = None, san: str | None = None
 ) -> None:
@@ -80,9 +76,9 @@ def _certificate(
     new = ["-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", subject]
     extension = ["-addext", f"subjectAltName={san}"] if san else []
     if signer is None:
-        _openssl("req", "-x509", *new, "-days", "2", "-out", cert, *extension)
+        openssl("req", "-x509", *new, "-days", "2", "-out", cert, *extension)
         return
-    _openssl("req", "-new", *new, "-out", request)
+    openssl("req", "-new", *new, "-out", request)
     extras = folder / f"{name}.ext"
     extras.write_text("basicConstraints=CA:FALSE\n" + (f"subjectAltName={san}\n" if san else ""))
     authority = [
@@ -92,7 +88,7 @@ def _certificate(
         str(folder / f"{signer}.key"),
         "-CAcreateserial",
     ]
-    _openssl("x509", "-req", "-in", request, *authority, "-days", "2", "-out", cert, "-extfile", str(extras))
+    openssl("x509", "-req", "-in", request, *authority, "-days", "2", "-out", cert, "-extfile", str(extras))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,8 @@ import pytest
 from tests.contract.driving import connected, failure, load, run, start, statement, tables
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.contract.relay import LET_IN, Relay, message, relay, request, sends, welcome
-from tests.contract.test_driver_connections import _certificate, _openssl, _tls
+from tests.contract.test_driver_connections import _certificate, _tls
+from tests.openssl import openssl
 
 from dbdyno import _core
 
@@ -221,7 +222,7 @@ def test_aborted_while_a_server_holds_it_up() -> None:
 
 
 def _ca(folder: Path, *words: str) -> None:
-    _openssl("ca", "-config", str(folder / "ca.conf"), *words)
+    openssl("ca", "-config", str(folder / "ca.conf"), *words)
 
 
 @pytest.fixture(scope="module")
@@ -303,7 +304,7 @@ def test_a_root_that_is_the_servers_own_certificate_has_dates(
         f"new_certs_dir={tmp_path}\ndefault_md=sha256\npolicy=p\nx509_extensions=v\n"
         "[p]\ncommonName=supplied\n[v]\nsubjectKeyIdentifier=hash\n"
     )
-    _openssl("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=own", "-out", wish)
+    openssl("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=own", "-out", wish)
     own = ("-batch", "-selfsign", "-keyfile", key, "-in", wish, "-out", cert, "-notext")
     _ca(tmp_path, *own, "-startdate", dates[0], "-enddate", dates[1])
     tls = {"verify": "full", "root_cert": cert, "cert": None, "key": None, "server_name": "own"}

@@ -39,7 +39,7 @@ pytestmark = [
     pytest.mark.db,
     pytest.mark.skipif(
         shutil.which("pgbouncer", path=os.pathsep.join(("/usr/sbin", os.environ["PATH"]))) is None,
-        reason="no PgBouncer here: apt install pgbouncer",
+        reason="no PgBouncer here: apt-get install pgbouncer",
     ),
 ]
 SLEEP = "select pg_sleep(0.05)"
@@ -212,7 +212,7 @@ def test_a_missing_program_says_how_to_install_it(
     monkeypatch.setattr(config, "PLACES", (str(tmp_path),))
     with pytest.raises(UsageError, match="not installed") as caught:
         server18.check_pool(Pool(2, "transaction", 4, "extended"))
-    assert "apt install pgbouncer" in str(caught.value) and "dnf install pgbouncer" in str(caught.value)
+    assert "apt-get install pgbouncer" in str(caught.value) and "dnf install pgbouncer" in str(caught.value)
     monkeypatch.setenv(config.VARIABLE, "/nowhere/pgbouncer")
     with pytest.raises(UsageError, match="/nowhere/pgbouncer, which is not there"):
         server18.check_pool(Pool(2, "transaction", 4, "extended"))
@@ -323,7 +323,7 @@ def test_what_a_killed_check_left_is_swept_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root has to become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root")
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_the_poolers_user_leads_root_nowhere(server18: PostgresServer, tmp_path: Path, kind: str) -> None:
     """Links and pipes at every name in the pooler's directory; then its log is read, and it is removed."""

@@ -32,7 +32,7 @@ def main_of(dsn: str) -> int:
         return int(stat.rpartition(")")[2].split()[1])
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: control groups are made")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups are made: run the tests as root")
 NOBODY = 65534
 SPIN = """do $$ declare t timestamptz := clock_timestamp();
 begin while clock_timestamp() < t + '1s' loop end loop; end $$"""

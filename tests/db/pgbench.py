@@ -30,7 +30,7 @@ def program() -> str:
     if found is None:
         if os.environ.get("CI"):
             pytest.fail("pgbench is not here: install PostgreSQL's client programs or contrib package")
-        pytest.skip("no pgbench here")
+        pytest.skip("no pgbench here: apt-get install postgresql-15")
     return found
 
 

@@ -62,7 +62,7 @@ def test_no_page_is_left_and_the_next_read_goes_to_the_disk(cold: str) -> None:
         assert plan is not None and plan[0][0]["Plan"]["Shared Read Blocks"] >= 2
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root")
 def test_files_that_may_not_be_read_are_said_with_the_cure(cold: str) -> None:
     assert prepared(cold).returncode == 0
     server = PostgresServer(cold)

@@ -9,7 +9,6 @@ import contextlib
 import os
 import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from dbdyno.model.errors import (
 from dbdyno.model.plan import PlannedScript
 from tests.conftest import Servers
 from tests.contract import loads
+from tests.openssl import openssl
 from tests.ports import free_port
 
 pytestmark = pytest.mark.db
@@ -71,10 +71,6 @@ class Remote:
         return make_conninfo("", **{k: v for k, v in (usual | given).items() if v is not None})
 
 
-def _openssl(directory: Path, *words: str) -> None:
-    subprocess.run(["openssl", *words], cwd=directory, check=True, capture_output=True)
-
-
 def _certificates(directory: Path) -> None:
     """An authority, a server's certificate for localhost, a client's for user certified."""
     new = (
@@ -89,16 +85,17 @@ def _certificates(directory: Path) -> None:
         "2",
     )
     authority = ("-subj", "/CN=test authority", "-addext", "basicConstraints=critical,CA:TRUE")
-    _openssl(directory, *new, "-keyout", "ca.key", "-out", "ca.crt", *authority)
-    _openssl(directory, *new, "-keyout", "other.key", "-out", "other.crt", "-subj", "/CN=another authority")
+    openssl(*new, "-keyout", "ca.key", "-out", "ca.crt", *authority, folder=directory)
+    openssl(
+        *new, "-keyout", "other.key", "-out", "other.crt", "-subj", "/CN=another authority", folder=directory
+    )
     for name, subject, more in (
         ("server", "/CN=localhost", ("-addext", "subjectAltName=DNS:localhost")),
         ("client", "/CN=certified", ()),
     ):
         signed = ("-CA", "ca.crt", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:FALSE")
-        _openssl(
-            directory, *new, "-keyout", f"{name}.key", "-out", f"{name}.crt", "-subj", subject, *more, *signed
-        )
+        files = ("-keyout", f"{name}.key", "-out", f"{name}.crt")
+        openssl(*new, *files, "-subj", subject, *more, *signed, folder=directory)
         (directory / f"{name}.key").chmod(0o600)
 
 

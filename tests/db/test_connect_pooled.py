@@ -23,7 +23,7 @@ pytestmark = [
     pytest.mark.db,
     pytest.mark.skipif(
         shutil.which("pgbouncer", path=os.pathsep.join(("/usr/sbin", os.environ["PATH"]))) is None,
-        reason="no PgBouncer here: apt install pgbouncer",
+        reason="no PgBouncer here: apt-get install pgbouncer",
     ),
 ]
 POOL = Pool(2, "transaction", 3, "extended")

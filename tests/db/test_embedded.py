@@ -338,7 +338,7 @@ def test_programs_that_are_none_say_where_to_look(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root has to become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root")
 def test_programs_that_the_servers_user_cannot_reach_are_copied(
     home: Path, tmp_path: Path, instance: tuple[Instance, Programs]
 ) -> None:

@@ -21,7 +21,7 @@ from tests.db.conftest import LIGHT_CALLS, PROGRAM, SHORT, Bench
 pytestmark = [
     pytest.mark.db,
     pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can give up a part of its rights"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="gives up rights: run the tests as root"),
 ]
 # Docker's default set: no SYS_PTRACE, so /proc/PID/exe of another user's process cannot be read.
 KEPT = "chown,dac_override,fsetid,fowner,mknod,net_raw,setgid,setuid,setfcap,setpcap,net_bind_service"

@@ -24,7 +24,7 @@ from dbdyno.model.errors import DbdynoError, TargetError, UsageError
 pytestmark = [
     pytest.mark.db,
     pytest.mark.root,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root has to become somebody else"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root"),
 ]
 SECRET = "known to root alone\n"
 

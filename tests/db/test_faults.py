@@ -153,7 +153,7 @@ def test_network_cut(bench: Bench, brief: tuple[str, ...]) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs: run the tests as root")
 def test_disk_full_in_the_store(bench: Bench, tmp_path: Path) -> None:
     with _small_tmpfs(tmp_path / "small") as store:
         with bench.background("run", "lio", "--dsn", bench.dsn, *THREE, "--store", str(store)) as run:

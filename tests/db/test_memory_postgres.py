@@ -17,6 +17,7 @@ from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.protocols import Server
 from tests.conftest import Servers
+from tests.extensions import skip_without
 
 pytestmark = pytest.mark.db
 PAGES = 2_500
@@ -50,6 +51,7 @@ def held(server: Server, relation: str = "public.held") -> dict[str, object]:
 @pytest.fixture
 def table(any_dsn: str) -> Iterator[tuple[str, Path, int]]:
     """DSN, the table's file, its pages."""
+    skip_without("pg_buffercache", any_dsn)
     with psycopg.connect(any_dsn, autocommit=True) as connection:
         for statement in _TABLE.split(";"):
             connection.execute(statement.encode())
@@ -89,6 +91,7 @@ def test_a_table_that_was_read_once_is_held_twice(table: tuple[str, Path, int]) 
 
 
 def test_the_servers_own_figures_and_its_processes(any_dsn: str) -> None:
+    skip_without("pg_buffercache", any_dsn)
     with psycopg.connect(any_dsn, autocommit=True) as connection, opened(any_dsn) as server:
         connection.execute("create extension if not exists pg_buffercache")
         connection.execute("select count(*) from pg_class")
@@ -133,7 +136,7 @@ def test_without_the_extension_or_the_right_the_cure_is_said(dsn18: str) -> None
             connection.execute("drop extension pg_buffercache")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root")
 def test_another_user_has_no_figures_of_files_and_processes(dsn18: str) -> None:
     with opened(dsn18) as server:
         os.seteuid(65534)

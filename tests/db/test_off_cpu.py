@@ -59,7 +59,7 @@ TABLES = ("-fomit-frame-pointer", "-fasynchronous-unwind-tables", "-fno-optimize
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.skip("no C compiler")
+        pytest.skip("no C compiler here: apt-get install gcc libc6-dev")
     (tmp_path / "sleeps.c").write_text(PROGRAM)
     made = tmp_path / "sleeps"
     subprocess.run([compiler, "-O2", *request.param, "-o", made, tmp_path / "sleeps.c"], check=True)

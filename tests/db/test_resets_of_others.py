@@ -14,6 +14,7 @@ import pytest
 
 from tests.db.conftest import LIGHT, QUICK, own_schema
 from tests.db.test_workload_tables import prepared
+from tests.extensions import skip_without
 from tests.in_process import dbdyno
 from tests.waiting import eventually
 
@@ -247,8 +248,7 @@ def test_by_default_a_table_that_inherits_is_left_alone_and_it_is_said(own: str,
 def test_statements_that_mean_one_table_say_so(own: str, tmp_path: Path) -> None:
     """As the server counted them. Children that are made while a reset is under way are safe, too."""
     counted = "public.pg_stat_statements"
-    if ask(own, f"select to_regclass('{counted}')") == [(None,)]:
-        pytest.skip("no pg_stat_statements beside this server")
+    skip_without("pg_stat_statements", own)
     assert prepared(own).returncode == 0
     ask(own, f"select {counted}_reset()")
     words = ("run", "select-only", *CALLS, "--reset", "each", "--dsn", own)

@@ -18,6 +18,7 @@ from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.snapshot import Snapshot, SnapshotInfo
 from tests.autovacuum import without_autovacuum
 from tests.db.pgbench import program
+from tests.extensions import skip_without
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.db
@@ -124,8 +125,7 @@ def texts_of(*snapshots: Snapshot) -> dict[int, str]:
 @pytest.fixture
 def truth(any_dsn: str) -> Iterator[str]:
     """A database that no autovacuum looks at, on a server of each version."""
-    if not do(any_dsn, "select 1 from pg_available_extensions where name = 'pg_stat_statements'"):
-        pytest.skip("this server has no pg_stat_statements")
+    skip_without("pg_stat_statements", any_dsn)
     with without_autovacuum(any_dsn), database(any_dsn, "truth") as dsn:
         do(dsn, *MADE, "create extension pg_stat_statements", "select pg_stat_statements_reset()")
         yield dsn

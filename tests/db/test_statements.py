@@ -22,6 +22,7 @@ from tests.conftest import Servers
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.db.conftest import LIGHT, QUICK, Bench, eventually
 from tests.db.pgbench import program
+from tests.extensions import skip_without
 
 pytestmark = pytest.mark.db
 PAGES = 10
@@ -40,8 +41,7 @@ def at(any_dsn: str, tmp_path: Path) -> Bench:
     """A home, and a server of each version that counts statements."""
     made = Bench(tmp_path / "home", tmp_path / "s")
     made.__dict__["dsn"] = any_dsn
-    if not made.ask("select 1 from pg_available_extensions where name = 'pg_stat_statements'"):
-        pytest.skip("this server has no pg_stat_statements")
+    skip_without("pg_stat_statements", any_dsn)
     made.ask("create extension if not exists pg_stat_statements")
     for statement in MADE.split(";\n"):
         made.ask(statement)

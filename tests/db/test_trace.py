@@ -276,7 +276,7 @@ def test_sessions_that_come_and_go_between_reads_are_traced_too(sessions: Waitin
 @pytest.mark.root
 def test_time_throttled_by_a_quota_is_told_apart(sessions: Waiting) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can set a quota")
+        pytest.skip("sets a quota: run the tests as root")
     cpus = sorted(os.sched_getaffinity(0))[:2]
     pids = [sessions.doing(SPIN, cpu) for cpu in cpus]
     here = presence.presence(sessions.control)
@@ -346,7 +346,7 @@ Said = dict[str, tuple[str, str]]
 
 def _as_somebody(spec: dict[str, Any], *words: str) -> tuple[Said, dict[str, list[dict[str, Any]]]]:
     if os.geteuid() != 0:
-        pytest.skip("only root can try how it is to be somebody else")
+        pytest.skip("becomes another user: run the tests as root")
     done = subprocess.run(
         [*words, sys.executable, "-c", AS_SOMEBODY],
         input=json.dumps(spec), capture_output=True, text=True, timeout=60, check=False,

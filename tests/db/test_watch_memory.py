@@ -222,7 +222,7 @@ def test_context_switches_and_children_at_the_ends_of_the_window(held: Waiting) 
 
 def test_a_user_without_the_right_is_told_so_and_is_served_by_sql(held: Waiting) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can try how it is to be somebody else")
+        pytest.skip("becomes another user: run the tests as root")
     pid = held.doing("select pg_sleep(100)")
     eventually(lambda: held.label(pid) == ("Timeout", "PgSleep"))
     done = subprocess.run(

@@ -161,7 +161,7 @@ def test_auto_is_what_this_user_or_root_has_noted(note: Path, monkeypatch: pytes
 def test_an_address_that_another_user_may_have_written_is_not_used(note: Path, forge: str) -> None:
     if forge == "another user's":
         if os.geteuid() != 0:
-            pytest.skip("needs root: gives a file away")
+            pytest.skip("gives a file away: run the tests as root")
         os.chown(note, *test_user())
     elif forge == "writable":
         note.chmod(0o666)

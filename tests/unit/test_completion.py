@@ -54,7 +54,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def completed(shell: str, env: dict[str, str], lines: Sequence[str]) -> list[set[str]]:
     """What the shell offers for the last word of each of ``lines``."""
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(f"no {shell} here: apt-get install {shell}")
     flags = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
     script = [shell, *flags, "-c", SHELLS[shell], *(["test"] if shell != "fish" else []), *lines]
     done = subprocess.run(script, env=env | {"END": END}, capture_output=True, text=True, check=False)

@@ -158,7 +158,7 @@ def pretended(tmp_path: Path) -> Iterator[Path]:
     where.mkdir()
     done = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", where], capture_output=True, check=False)
     if done.returncode:
-        pytest.skip(f"mounting a tmpfs needs root: {done.stderr.decode().strip()}")
+        pytest.skip("mounts a tmpfs: run the tests as root")
     yield where
     subprocess.run(["umount", where], check=True)
 

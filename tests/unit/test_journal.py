@@ -129,7 +129,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     argv = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(where)]
     done = subprocess.run(argv, capture_output=True, check=False)
     if done.returncode:
-        pytest.skip(f"mounting a tmpfs needs root: {done.stderr.decode().strip()}")
+        pytest.skip("mounts a tmpfs: run the tests as root")
     monkeypatch.setenv("DBDYNO_STATE_DIR", str(where))
     yield where
     subprocess.run(["umount", str(where)], check=True)

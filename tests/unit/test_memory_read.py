@@ -183,7 +183,7 @@ def fincore(file: Path) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.skipif(shutil.which("fincore") is None, reason="no fincore (util-linux)")
+@pytest.mark.skipif(shutil.which("fincore") is None, reason="no fincore here: apt-get install util-linux")
 def test_a_file_that_is_read_in_part_as_fincore_counts_it(file: Path) -> None:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
@@ -211,7 +211,7 @@ def test_numbers_of_blocks_beyond_all_files_are_of_none(file: Path) -> None:
     assert (size, status) == (16 * MIB, "ok") and within is not None and within <= 8192
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user: run the tests as root")
 def test_a_file_of_somebody_else_has_no_figure(file: Path) -> None:
     file.chmod(0o644)
     for parent in file.parents[:4]:

@@ -75,7 +75,10 @@ def file(place: Path) -> None:
     place.touch()
 
 
-NEEDS_ROOT = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives files away")]
+NEEDS_ROOT = [
+    pytest.mark.root,
+    pytest.mark.skipif(os.geteuid() != 0, reason="gives files away: run the tests as root"),
+]
 EVERYWHERE = [
     pytest.param(loose, "other users may write", id="open"),
     pytest.param(groups, "other users may write", id="group", marks=NEEDS_ROOT),
@@ -158,7 +161,7 @@ def test_what_is_open_to_others_is_made_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.root
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: gives files away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files away: run the tests as root")
 def test_another_user_s_is_never_made_anew(tmp_path: Path) -> None:
     for kind in ("file", "directory", "link"):
         place = tmp_path / kind

@@ -273,7 +273,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], capture_output=True, check=False
     )
     if mounted.returncode:
-        pytest.skip(f"mounting a tmpfs needs root: {mounted.stderr.decode().strip()}")
+        pytest.skip("mounts a tmpfs: run the tests as root")
     try:
         store, draw = SnapshotStore(place), random.Random(3)
         rows = [{"database_id": 1, "relation_id": i} for i in range(3000)]

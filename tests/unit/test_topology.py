@@ -43,7 +43,7 @@ def test_counts() -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.skipif(shutil.which("lscpu") is None, reason="needs lscpu, an outside witness")
+@pytest.mark.skipif(shutil.which("lscpu") is None, reason="no lscpu here: apt-get install util-linux")
 @pytest.mark.parametrize("name", MACHINES)
 def test_lscpu_reads_the_same_in_the_same_tree(name: str, tmp_path: Path) -> None:
     root = shutil.copytree(golden(name), tmp_path / name)
@@ -51,7 +51,7 @@ def test_lscpu_reads_the_same_in_the_same_tree(name: str, tmp_path: Path) -> Non
     assert topology_parsable(topology(root))[1:] == lscpu("--sysroot", str(root))
 
 
-@pytest.mark.skipif(shutil.which("lscpu") is None, reason="needs lscpu, an outside witness")
+@pytest.mark.skipif(shutil.which("lscpu") is None, reason="no lscpu here: apt-get install util-linux")
 def test_lscpu_says_the_same_of_this_machine() -> None:
     assert topology_parsable(topology())[1:] == lscpu()
 

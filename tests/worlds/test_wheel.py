@@ -94,7 +94,7 @@ def test_its_manual_page_names_every_command_and_option(wheel: Path) -> None:
 )
 def test_its_manual_page_is_laid_out_without_warnings(wheel: Path, check: Sequence[str]) -> None:
     if shutil.which(check[0]) is None:
-        pytest.skip(f"{check[0]} is not installed")
+        pytest.skip(f"no {check[0]} here: apt-get install {check[0]}")
     page = zipfile.ZipFile(wheel).read("dbdyno-0.1.0.data/data/share/man/man1/dbdyno.1")
     done = subprocess.run(check, input=page, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -107,7 +107,7 @@ def _python() -> str:
         trial = [*elsewhere.as_user(), "sh", "-c", 'exec "$@"', "sh", python, "-c", words]
         if subprocess.run(trial, cwd="/", capture_output=True, check=False).returncode == 0:
             return python
-    pytest.skip("no Python 3.11 with venv that an unprivileged user can run")
+    pytest.skip("no Python 3.11 with venv that an unprivileged user can run: apt-get install python3-venv")
 
 
 class Installed:
