@@ -189,7 +189,9 @@ def _grid(of: Grid) -> Table:
         ]
         rows.append(Row([Cell(str(jobs), jobs), *cells]))
     rest = f" ({of.axis.rest})" if of.axis.rest else ""
-    return Table(f"Executions per second by jobs at once and {of.axis.name}{rest}", heads, rows)
+    return Table(
+        f"Executions per second by jobs at once and {of.axis.name}{rest}", heads, rows, along_axis=True
+    )
 
 
 # -- columns --

@@ -143,7 +143,7 @@ def rungs(table: MetricTable, margin: float, title: str) -> Table:
         where = [word(" ".join(filter(None, place[:2]))), Cell(str(c.sessions), c.sessions)]
         effect = _effect(c, margin)
         rows.append(Row([*where, *effect[:4], *sides, *effect[4:]], _TONES.get(c.verdict, "")))
-    return Table(title, _RUNGS, rows)
+    return Table(title, _RUNGS, rows, along_axis=True)
 
 
 def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:

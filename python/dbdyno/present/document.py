@@ -11,7 +11,7 @@ with sections, and ends with folded ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 UNKNOWN = "?"
@@ -92,6 +92,9 @@ class Table:
     rows: Sequence[Row]
     named: bool = False
     """The rows are single lines of a name and figures, none of them wraps."""
+    along_axis: bool = False
+    """The rows follow load, size or time: where there is room for few, they are taken all along it. Else the
+    first ones are the ones that count most."""
 
     def shown(self, sketches: bool, bars: bool = False) -> Table:
         """Without empty columns; with or without sketches and bars."""
@@ -102,15 +105,23 @@ class Table:
             and (not self.rows or any(r.cells[n].text or (bars and r.cells[n].bar) for r in self.rows))
         ]
         rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
-        return Table(self.title, [self.columns[n] for n in kept], rows, self.named)
+        return replace(self, columns=[self.columns[n] for n in kept], rows=rows)
 
 
 def table(
-    title: str, columns: Sequence[tuple[Column, Callable[[T], Cell]]], items: Iterable[T], named: bool = False
+    title: str,
+    columns: Sequence[tuple[Column, Callable[[T], Cell]]],
+    items: Iterable[T],
+    named: bool = False,
+    along_axis: bool = False,
 ) -> Table:
     """A row for each of ``items``; each column with the way to its cell."""
     return Table(
-        title, [c for c, _ in columns], [Row([cell(i) for _, cell in columns]) for i in items], named
+        title,
+        [c for c, _ in columns],
+        [Row([cell(i) for _, cell in columns]) for i in items],
+        named,
+        along_axis,
     )
 
 

@@ -111,7 +111,7 @@ def _blocks(made: Machines, number: int) -> list[Block]:
         Statements([Statement(c.text) for c in made.claims]),
         *remarks(f"{name}: {about(m)}" for name, m in sides),
         throughput(made, number),
-        Table(made.a.throughput_unit, _columns(made), [Row(cells) for cells in rows(made)]),
+        Table(made.a.throughput_unit, _columns(made), [Row(cells) for cells in rows(made)], along_axis=True),
         *remarks(notes(made)),
     ]
 

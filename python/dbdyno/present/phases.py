@@ -35,7 +35,7 @@ def table(results: Results, marks: Sequence[str]) -> list[Block]:
     ]
     named = [d._replace(cells=[word(r["variant"]), *d.cells]) for r, d in zip(rows, drawn, strict=True)]
     heads = [Column("phase"), *(c for c, _ in cells)]
-    return [Table("", heads, named), *remarks([*marks, LEGEND])]
+    return [Table("", heads, named, along_axis=True), *remarks([*marks, LEGEND])]
 
 
 def charts(results: Results) -> list[Chart]:

@@ -95,7 +95,9 @@ def section(results: Results) -> Section | None:
     if not found:
         return None
     return Section(
-        "Sessions started together", [table("", _RUNG, found), _sessions(results, chosen(found))], "placement"
+        "Sessions started together",
+        [table("", _RUNG, found, along_axis=True), _sessions(results, chosen(found))],
+        "placement",
     )
 
 

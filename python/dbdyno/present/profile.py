@@ -167,7 +167,9 @@ def wait_events(results: Results, pick: Pick) -> list[Block]:
     known = {row["key"]: row for row in accounts.means(results, places).to_dicts()}
     hidden = accounts.hidden(results, places)
     sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(known, names) for names in _TOTALS]
-    total = Row([word("all"), word(""), *(c for s in sums for c in (word(s), word(""))), *[word("")] * 3])
+    total = Row(
+        [word("all"), word(""), *(c for s in sums for c in (word(s), word(""))), *[word("")] * 3], key=True
+    )
     title = f"Wait events {pick.at}{pick.which}: seconds per second"
     made = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
     left = len(frame) - len(made.rows)

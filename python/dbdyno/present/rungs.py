@@ -294,7 +294,7 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
     load = figures.load_of(results)
     words = ", ".join(f"{b} at {figures.load_text(load, n)}" for n, b in sorted(found.items()))
     throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."
-    return [Table(title, [c for c, _ in made], rows), *remarks([throttled] if found else [])]
+    return [Table(title, [c for c, _ in made], rows, along_axis=True), *remarks([throttled] if found else [])]
 
 
 def _no_intervals(frame: pl.DataFrame) -> bool:
@@ -325,7 +325,9 @@ def _effects(results: Results, made: Comparison) -> Table:
         *(c for c, _ in own),
     ]
     rows.sort(key=lambda r: r[:2])
-    return Table(f"{first.title}; ratio to {made.baseline}", heads, [row for *_, row in rows])
+    return Table(
+        f"{first.title}; ratio to {made.baseline}", heads, [row for *_, row in rows], along_axis=True
+    )
 
 
 def further(results: Results) -> Section:
@@ -335,7 +337,7 @@ def further(results: Results) -> Section:
     for s in figures.series_of(results):
         found = _further(figures.work_short(results, s.workload))
         made = tuple(m for n, m in found.items() if n not in left_out)
-        blocks.append(table(s.label, made, figures.ladder(results, s).to_dicts()))
+        blocks.append(table(s.label, made, figures.ladder(results, s).to_dicts(), along_axis=True))
     return Section(
         "CPU per call, helpers, driver",
         [

@@ -339,7 +339,12 @@ def measured(scaling: Scaling) -> Table:
     ]
     shown = [(head, cells) for head, cells in columns if any(c.value is not None for c in cells)]
     lines = zip(*(cells for _, cells in shown), strict=True)
-    return Table("Measured, means over repeats", [head for head, _ in shown], [Row(list(n)) for n in lines])
+    return Table(
+        "Measured, means over repeats",
+        [head for head, _ in shown],
+        [Row(list(n)) for n in lines],
+        along_axis=True,
+    )
 
 
 def _of_commands(ladder: Ladder) -> bool:

@@ -25,7 +25,7 @@ def by_size(results: Results, pick: Pick) -> list[Block]:
     if len({r["size"] for r in rows}) < 2:
         return []
     at = f"{pick.rung[2]} session{'' if pick.rung[2] == 1 else 's'}"
-    return [table(f"By size of the data at {at}", _COLUMNS, rows)]
+    return [table(f"By size of the data at {at}", _COLUMNS, rows, along_axis=True)]
 
 
 def _rows(results: Results, pick: Pick) -> list[_Row]:

@@ -186,7 +186,7 @@ def _runs(trend: Trend) -> Table:
         Column("sess", True, name="sessions"), Column(trend.figure.title.lower(), True),
         Column("to level", True), Column("remark", rank=1),
     )  # fmt: skip
-    return Table("", columns, list(_rows(trend)))
+    return Table("", columns, list(_rows(trend)), along_axis=True)
 
 
 def _rows(trend: Trend) -> Iterator[Row]:

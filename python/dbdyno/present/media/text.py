@@ -205,7 +205,7 @@ def _table(shown: Table, width: int, most: int | None) -> Iterator[Line]:
     """A line each row; which columns and rows are left out is said below."""
     table = shown.shown(sketches=True)
     counting = [r for r in table.rows if not r.minor]
-    major = _some(counting, most)
+    major = (_spread if table.along_axis else _first)(counting, most)
     rows = [[_filled(c.text) for c in r.cells] for r in major]
     heads = [_filled(c.head) for c in table.columns]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)] if heads else []
@@ -222,7 +222,15 @@ def _table(shown: Table, width: int, most: int | None) -> Iterator[Line]:
     yield from _wrapped(_left_out(table, kept, len(counting), len(major)), width, "dim")
 
 
-def _some(rows: list[Row], most: int | None) -> list[Row]:
+def _first(rows: list[Row], most: int | None) -> list[Row]:
+    """The first, and those that count (a sum below)."""
+    if most is None or len(rows) <= most:
+        return rows
+    after = [r for r in rows[most:] if r.key][-most:]
+    return rows[: most - len(after)] + after
+
+
+def _spread(rows: list[Row], most: int | None) -> list[Row]:
     """The first, the last, those that count, and some between."""
     if most is None or len(rows) <= most:
         return rows
