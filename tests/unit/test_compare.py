@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -182,6 +183,29 @@ def test_two_runs_are_independent_samples_and_their_differences_are_told() -> No
     assert found.verdict == "better" and 1.4 < (found.effect.ratio or 0) < 1.6  # 3 CPUs against 2
     assert made.runs == ("first", "other") and "no-alternation" in {c.id for c in made.conclusions}
     assert any(d.what.endswith("usable_cpus") for d in made.differences)
+
+
+def test_what_else_ran_is_a_difference_of_two_runs_and_a_process_id_is_none() -> None:
+    quiet = noisy(replace(THREE, variants=("base",)), id="quiet")
+
+    def beside(used: float, others: float, pid: int) -> Results:
+        row: dict[str, Any] = {"cell": "c", "quantity": "cpu_used_machine", "source": "host"}
+        row |= {"value": used, "relative_difference": used / (used - others) - 1, "verdict": "differs"}
+        table = pl.DataFrame([row]).pipe(
+            lambda t: pl.concat([quiet.tables["data_sources"].clear(), t], how="diagonal_relaxed")
+        )
+        server = quiet.environment.server.model_copy(update={"here_detail": f"process {pid}"})
+        environment = quiet.environment.model_copy(update={"server": server})
+        info = quiet.info.model_copy(update={"id": f"beside-{pid}"})
+        return replace(
+            quiet, info=info, environment=environment, tables={**quiet.tables, "data_sources": table}
+        )
+
+    found = compare_runs(beside(1.5, 0.04, 3), beside(2.0, 1.7, 4)).differences
+    listed = {d.what: (d.baseline, d.variant) for d in found}
+    assert listed["CPUs used by other processes (mean)"] == ("0.0", "1.7")
+    assert not any("process 4" in variant for _, variant in listed.values())
+    assert not compare_runs(beside(1.5, 0.04, 3), beside(1.6, 0.02, 4)).differences
 
 
 def test_runs_with_common_variants_are_compared_variant_by_variant() -> None:

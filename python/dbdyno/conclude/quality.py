@@ -152,17 +152,21 @@ FOREIGN = 0.10
 
 def foreign_load(case: Case) -> Iterator[Claim]:
     """CPU time of the machine that neither the server's tasks nor dbdyno's used."""
-    used = pl.col("value") * (1 - 1 / (1 + pl.col("relative_difference")))
-    more = (pl.col("relative_difference") > FOREIGN) & (used > FOREIGN)
-    rows = _complete(case, (pl.col("quantity") == "cpu_used_machine") & more).to_dicts()
-    found = [({"used": r["value"] * (1 - 1 / (1 + r["relative_difference"]))}, r) for r in rows]
+    more = (pl.col("relative_difference") > FOREIGN) & (pl.col("other_cpus") > FOREIGN)
+    rows = other_cpus(case.tables["data_sources"]).filter(more).to_dicts()
+    found = [({"used": r["other_cpus"]}, r) for r in rows]
     severity = "note" if case.observed else None
     yield from case.worst("foreign-load", found, "used", case=case.kind, severity=severity)
 
 
-def _complete(case: Case, where: pl.Expr) -> pl.DataFrame:
+def other_cpus(sources: pl.DataFrame) -> pl.DataFrame:
+    """Rows of data_sources on the machine's CPU, with ``other_cpus``: what no known task used, in CPUs."""
+    used = (pl.col("value") * (1 - 1 / (1 + pl.col("relative_difference")))).clip(0.0)
+    return _complete(sources, pl.col("quantity") == "cpu_used_machine").with_columns(other_cpus=used)
+
+
+def _complete(table: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
     """Rows of data_sources, without quantities whose reference is only the least that it can have been."""
-    table = case.tables["data_sources"]
     partly = table.filter(
         (pl.col("verdict") == "reference") & pl.col("source").str.contains("as far as read")
     )
@@ -173,7 +177,7 @@ def sources_differ(case: Case) -> Iterator[Claim]:
     """CPU by the server's own group, or by a host that saw less than the tasks."""
     group = (pl.col("quantity") == "cpu_used") & (pl.col("source") == "cgroup")
     host = (pl.col("quantity") == "cpu_used_machine") & (pl.col("relative_difference") < 0)
-    differ = _complete(case, (pl.col("verdict") == "differs") & (group | host))
+    differ = _complete(case.tables["data_sources"], (pl.col("verdict") == "differs") & (group | host))
     for (source,), rows in differ.group_by("source", maintain_order=True):
         found = []
         for row in rows.to_dicts():

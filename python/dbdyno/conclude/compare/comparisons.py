@@ -19,6 +19,7 @@ from dbdyno.conclude.compare.table import (
     only_rung,
     tables_of,
 )
+from dbdyno.conclude.quality import other_cpus
 from dbdyno.model.command_words import in_words
 from dbdyno.model.comparison import Comparison, Difference
 from dbdyno.model.errors import UsageError, did_you_mean
@@ -33,6 +34,7 @@ _RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "waits", 
 _CHANGING = (
     "server.main_pid",
     "server.where",
+    "server.here_detail",
     "server.helpers",
     "host.limits.affinity",
     "host.notes",
@@ -52,8 +54,8 @@ def of_variants(plan: Plan, baseline: str) -> Iterator[Difference]:
 
 
 def of_runs(a: Results, b: Results) -> Iterator[Difference]:
-    """Environment, plan and size of a call."""
-    left, right = ({**_environment(r), **_plan(r)} for r in (a, b))
+    """Environment, plan and size of a call, and what else ran on the machine."""
+    left, right = ({**_environment(r), **_plan(r), **_beside(r)} for r in (a, b))
     yield from _differences(left, right)
 
 
@@ -62,6 +64,13 @@ def _environment(results: Results) -> dict[str, str]:
     for c in results.environment.conditions:
         flat[f"check: {c.title}{f' ({c.variant})' if c.variant else ''}"] = f"{c.state}: {c.value}"
     return {k: v for k, v in flat.items() if not any(k == c or k.startswith(f"{c}.") for c in _CHANGING)}
+
+
+def _beside(results: Results) -> dict[str, str]:
+    """CPU time of the machine that neither the server's tasks nor dbdyno's used, over all measurements; empty
+    where the machine's is not known. Rounded so far that noise is no difference."""
+    used = other_cpus(results.tables["data_sources"])["other_cpus"].mean()
+    return {} if used is None else {"CPUs used by other processes (mean)": f"{used:.1f}"}
 
 
 def _plan(results: Results) -> dict[str, str]:
