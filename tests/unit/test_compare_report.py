@@ -61,6 +61,15 @@ def test_two_runs_have_a_row_for_each_number_of_sessions() -> None:
     assert {r.cells[2].value for r in rungs.rows} <= {"undecided", "better", "worse", "no difference"}
 
 
+def test_one_repeat_shows_no_columns_in_which_nothing_is_known_and_says_why() -> None:
+    world = World(rungs=(1, 4), repeats=1, variants=("base",))
+    made = compare_runs(noisy(world, id="first"), noisy(world, seed=9, id="other"))
+    shown = as_text(present.comparison(made))
+    heads = {c.head for t in tables(present.comparison(made).blocks) for c in t.columns}
+    assert "p (Holm)" not in heads and "ratio" in heads
+    assert "n=1: no p" in shown and "--repeats 5" in shown
+
+
 def test_reasons_hold_every_account_and_mark_the_small_ones() -> None:
     made = compare_variants(noisy(WORLD))
     why = next(b for b in present.comparison(made).blocks if isinstance(b, Section) and b.id == "why")

@@ -99,7 +99,7 @@ def title(made: Comparison) -> str:
 
 def ranks(table: MetricTable, place: Place, margin: float, title: str) -> Table:
     """A row for each variant, the best first."""
-    return Table(title, _RANK, list(rank_rows(table, place, margin)))
+    return Table(title, _RANK, list(rank_rows(table, place, margin))).without_unknown()
 
 
 def others(tables: Sequence[MetricTable], place: Place, margin: float) -> Table:
@@ -109,7 +109,7 @@ def others(tables: Sequence[MetricTable], place: Place, margin: float) -> Table:
         for table in tables
         for n, row in enumerate(rank_rows(table, place, margin))
     ]
-    return Table("", [Column("quantity"), *_RANK[1:]], rows)
+    return Table("", [Column("quantity"), *_RANK[1:]], rows).without_unknown()
 
 
 def rank_rows(table: MetricTable, place: Place, margin: float) -> Iterator[Row]:
@@ -143,7 +143,7 @@ def rungs(table: MetricTable, margin: float, title: str) -> Table:
         where = [word(" ".join(filter(None, place[:2]))), Cell(str(c.sessions), c.sessions)]
         effect = _effect(c, margin)
         rows.append(Row([*where, *effect[:4], *sides, *effect[4:]], _TONES.get(c.verdict, "")))
-    return Table(title, _RUNGS, rows, along_axis=True)
+    return Table(title, _RUNGS, rows, along_axis=True).without_unknown()
 
 
 def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
@@ -153,7 +153,7 @@ def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
         Row([word(c.variant), word(c.baseline), *_effect(c, margin)], _TONES.get(c.verdict, ""))
         for c in claims
     ]
-    return Table("Neighbours in the rank", _NEXT, rows) if rows else None
+    return Table("Neighbours in the rank", _NEXT, rows).without_unknown() if rows else None
 
 
 def figure(unit: str, value: float) -> Cell:
