@@ -316,3 +316,39 @@ def test_a_group_of_others_and_the_machine_are_not_comparable_where_they_used_mo
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": _host(15 * S)})
     row = _cross_checked(cell).filter(quantity="cpu_used_machine", source="host").row(0, named=True)
     assert (row["verdict"], bool(row["reason"])) == ("not comparable", True)
+
+
+@pytest.mark.parametrize("driven", [True, False])
+def test_time_at_the_client_is_no_db_time_of_the_trace(driven: bool):
+    """Run 3 s, run queue 1 s, 2 s of a lock and 4 s for the client, of 10 s: 0.6, whoever drives."""
+    who = {"pid": 100, "tid": 100, "start_ticks": 5, "role": "session", "session": 0, "status": "ok"}
+    traced, waits = [], []
+    for at, part in ((10 * S, 0), (20 * S, 1)):
+        read = who | {"before_ns": at, "after_ns": at}
+        traced.append(read | {"run_ns": 3 * S * part, "runq_ns": S * part, "sleep_ns": 6 * S * part})
+        waits += [
+            read
+            | {
+                "wait_class": wait,
+                "wait_event": event,
+                "sleeps": part,
+                "sleep_ns": slept * S * part,
+                "runq_ns": queued * S * part,
+                "preempted": 0,
+            }
+            for wait, event, slept, queued in (
+                ("Lock", "transactionid", 2, 1),
+                ("Client", "ClientRead", 4, 0),
+            )
+        ]
+    tasks = _task(100, (10 * S, 0), (20 * S, 3 * S), "session", start_ticks=5)
+    session = (
+        session_row(in_call_ns=6 * S)
+        if driven
+        else session_row(calls=0, first_start_ns=None, last_end_ns=None)
+    )
+    tables = {"tasks": tasks, "traced": traced, "waits": waits, "sessions": [session]}
+    found = _cross_checked(made_cell(tables, sessions=int(driven))).filter(quantity="db_time")
+    row = found.filter(source="scheduler trace").row(0, named=True)
+    assert row["value"] == pytest.approx(0.6)
+    assert row["verdict"] == ("agrees" if found["source"][0] != "scheduler trace" else "reference")

@@ -117,9 +117,9 @@ Window = dict[str, Any]
 
 def of_cells(tables: Tables) -> Iterator[tuple[dict[str, Any], Window, dict[str, pl.DataFrame]]]:
     """(key, window, its tables) of every cell, in the order of running."""
-    parts, labels = _parts(tables), _labels(tables)
+    parts = _parts(tables)
     for window in tables["windows"].iter_rows(named=True):
-        yield {name: window[name] for name in _CELL}, window, parts.of(window["cell"]) | labels
+        yield {name: window[name] for name in _CELL}, window, parts.of(window["cell"])
 
 
 def groups(windows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], list[Window]]]:
@@ -135,9 +135,5 @@ def groups(windows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], list[Window]
         yield head, [w for w in found if w["status"] != "invalid"] or found
 
 
-def _labels(tables: Tables) -> dict[str, pl.DataFrame]:
-    return {FAMILIES: tables.get(FAMILIES, empty(FAMILIES))}
-
-
 def _parts(tables: Tables) -> ByCell:
-    return ByCell({name: tables.get(name, empty(name)) for name in _NEEDED})
+    return ByCell({name: tables.get(name, empty(name)) for name in _NEEDED} | {FAMILIES: tables[FAMILIES]})

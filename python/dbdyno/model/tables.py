@@ -196,10 +196,11 @@ def _series(name: str, column: CoreColumn) -> pl.Series:
 
 
 class ByCell:
-    """The tables that have a column ``cell``, cell by cell."""
+    """Tables cell by cell; those without a column ``cell`` are the same for all cells."""
 
     def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
-        self._none = {name: t.clear() for name, t in tables.items() if "cell" in t.columns}
+        self._shared = {name: t for name, t in tables.items() if "cell" not in t.columns}
+        self._none = {name: t.clear() for name, t in tables.items() if name not in self._shared}
         self._parts = {name: _by_cell(tables[name]) for name in self._none}
 
     def table(self, name: str, cell: str) -> pl.DataFrame:
@@ -208,7 +209,7 @@ class ByCell:
 
     def of(self, cell: str) -> dict[str, pl.DataFrame]:
         """All tables of one cell."""
-        return {name: self.table(name, cell) for name in self._none}
+        return self._shared | {name: self.table(name, cell) for name in self._none}
 
 
 def _by_cell(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:

@@ -9,7 +9,7 @@ from functools import reduce
 import polars as pl
 from pydantic import RootModel
 
-from dbdyno.model.tables import empty, rows
+from dbdyno.model.tables import rows
 
 TABLE = "wait_families"
 
@@ -79,8 +79,9 @@ def merged(maps: Iterable[WaitFamilies]) -> WaitFamilies:
 
 
 def families_of(tables: Mapping[str, pl.DataFrame]) -> WaitFamilies:
-    """By the table ``wait_families`` among ``tables``; without one every wait is of the family ``other``."""
-    known = tables.get(TABLE, empty(TABLE)).iter_rows()
+    """Reads the table ``wait_families``. Raises :class:`KeyError` where ``tables`` lack it: without families
+    every wait, that for the client too, would count as the server's."""
+    known = tables[TABLE].iter_rows()
     return WaitFamilies({f"{c}/{e}" if e else c: Family(f) for c, e, f in known})
 
 

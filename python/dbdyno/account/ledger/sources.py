@@ -36,6 +36,7 @@ from dbdyno.model.session_time import UNLABELLED
 from dbdyno.model.source import TRACE
 from dbdyno.model.tables import ByCell, Tables, empty, known_sum, rows
 from dbdyno.model.units import NS_PER_S
+from dbdyno.model.wait_families import TABLE as FAMILIES
 
 _SERVER = ("session", "helper:", "other", BRIEF)
 _BESIDE = ("driver", "pooler", "dbdyno")
@@ -305,7 +306,7 @@ def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
     made: list[dict[str, Any]] = []
     tables = {name: cut.get(name, empty(name)) for name in _NEEDED}
     tables["cut_tasks"] = tables["cut_tasks"].filter(pl.col("pid") < OF_CLIENT)
-    parts = ByCell({**tables, "ledger": ledger})
+    parts = ByCell({**tables, "ledger": ledger, FAMILIES: cut[FAMILIES]})
     for cell in cut["windows"]["cell"]:
         mine = OfCell(parts.of(cell))
         window = mine["windows"].row(0, named=True)
