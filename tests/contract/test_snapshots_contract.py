@@ -5,11 +5,13 @@ from __future__ import annotations
 from contextlib import closing
 
 import polars as pl
+import psycopg
 import pytest
 from tests.conftest import VERSIONS, Servers
 from tests.fake_engine import FakeServer
 
 from dbdyno.engines.postgres.server import PostgresServer
+from dbdyno.engines.postgres.sql import is_own
 from dbdyno.model.protocols import Server, Target, needed
 from dbdyno.model.snapshot import TABLES, TEXTS, Snapshot, SnapshotTable
 
@@ -60,3 +62,19 @@ def test_of_the_fake_engine() -> None:
 @pytest.mark.parametrize("major", VERSIONS)
 def test_of_postgres(servers: Servers, major: int) -> None:
     taken(PostgresServer(servers.dsn(major)))
+
+
+@pytest.mark.db
+def test_its_own_statements_are_left_out_whatever_texts_a_store_has(servers: Servers) -> None:
+    """A store that has taken over another program's snapshots knows the texts of dbdyno's statements, too."""
+    dsn = servers.dsn(18)
+    for _ in range(2):  # those of the first are counted when the second looks
+        with closing(PostgresServer(dsn)) as server:
+            needed(server.snapshots, "take snapshots").snapshot(None, None, ())
+    with psycopg.connect(dsn) as connection:
+        counted = connection.execute("select queryid, query from pg_stat_statements").fetchall()
+    own = {i for i, text in counted if is_own(text)}
+    with closing(PostgresServer(dsn)) as server:
+        last = needed(server.snapshots, "take snapshots").snapshot(None, None, {i for i, _ in counted})
+    assert own
+    assert not own & set(last.tables["statements"]["query_id"])

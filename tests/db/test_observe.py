@@ -78,6 +78,23 @@ def test_somebody_elses_sessions_are_found_and_their_waits_named(bench: Bench, t
     assert document["run"]["status"] == "complete"
 
 
+def test_the_load_profile_is_that_of_others_alone(bench: Bench) -> None:
+    """dbdyno samples ten times a second and takes a snapshot in each window: without somebody else's work next
+    to nothing was committed or read, and of their 40 transactions a second all were (pgbench draws its starts at random)."""
+    idle = _rates(observed(bench, "--for", "6s", "--window", "3s"))
+    assert idle["commits"] < 4
+    assert idle["logical reads"] < 60  # the server's own processes look at its catalogues
+    with load(bench.dsn, "-S", "-c", "1", "-R", "40", "-n"):
+        beside = _rates(observed(bench, "--for", "6s", "--window", "3s"))
+    assert 25 < beside["commits"] - idle["commits"] < 55
+
+
+def _rates(document: dict[str, Any]) -> dict[str, float]:
+    rows = [r for r in document["profile"] if r["cell"] == "all" and r["total"] is not None]
+    assert all("less dbdyno's own" in r["source"] for r in rows if r["name"] in ("commits", "logical reads"))
+    return {r["name"]: r["per_s"] for r in rows}
+
+
 def test_a_stored_observation_is_shown_reported_exported_rebuilt_and_removed(
     bench: Bench, tmp_path: Path
 ) -> None:

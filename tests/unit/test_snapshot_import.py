@@ -91,6 +91,17 @@ def test_growth_between_two_samples_is_what_the_samples_say(text: bool) -> None:
     assert "io" in third.info.missing
 
 
+@pytest.mark.parametrize("end", ["", "\n", " ;"])
+def test_statements_of_dbdyno_itself_are_left_out(end: str) -> None:
+    made = rows()
+    made["stmt_list"].append({**SERVER, "queryid_md5": "d", "query": f"select 1\n/* dbdyno */{end}"})
+    theirs = made["sample_statements"][-1]
+    made["sample_statements"].append({**theirs, "queryid": 78, "queryid_md5": "d", "total_exec_time": 900.0})
+    last = imported("", "pg_profile", export(tables=made))[-1]
+    assert last.tables["statements"]["query_id"].to_list() == [77]
+    assert last.texts["query_id"].to_list() == [77]
+
+
 def test_passwords_stay_out(tmp_path: Path) -> None:
     file = tmp_path / "export.csv"
     file.write_text(export())

@@ -2,9 +2,10 @@
 ``top_events``: the ten largest parts of the foreground's DB time, DB CPU and CPU WAIT among them.
 
 Every figure is scaled to the window. What the calls of a load of our own did is counted from before the
-barrier until all sessions have reported, less dbdyno's own statements, and the window has the part of its
-calls: it agrees with the headline. Other counters grow between the reads nearest to t0 and t1; they, and an
-observation's, lag by what is not yet reported, and hold dbdyno's samples. A column without its
+barrier until all sessions have reported, and the window has the part of its calls: it agrees with the
+headline. Other counters, and an observation's, grow between the reads nearest to t0 and t1 and lag by what is
+not yet reported. What dbdyno's own connections did is left out of transactions and executions, and of blocks
+where the server counts those by connection; else the source says that it is included. A column without its
 divisor is NULL: the divisor's own row (transactions, executions, calls) says why.
 """
 
@@ -19,6 +20,7 @@ import polars as pl
 
 from dbdyno.model.column import CELL
 from dbdyno.model.ledger_rows import groups, of_cells
+from dbdyno.model.raw import OWN, OWN_READS
 from dbdyno.model.session_time import CPU_WAIT, DB_CPU, Part, Time, account, base, calls_per_s, db_time, parts
 from dbdyno.model.tables import Tables, rows, sum_if_all_known
 from dbdyno.model.units import NS_PER_S
@@ -46,6 +48,7 @@ _STATEMENTS = ("executions", "blocks_dirtied")
 _NO_STATEMENTS = "needs a counter of statements loaded in the server"
 _NO_COUNTER = "the server has no such counter, or it may not be read"
 _BARE = ("off", "not supported", "not permitted", "not here")
+OWN_LEFT_OUT, OWN_INCLUDED = ", less dbdyno's own", ", dbdyno's own included"
 _NO_WARM_UP = ", less warm-up calls"
 _PER = {"per_transaction": TRANSACTIONS, "per_execution": EXECUTIONS, "per_call": CALLS}
 
@@ -133,9 +136,12 @@ def _counted(
     cell: Tables, counters: list[dict[str, Any]], key: str, unit: str, wall: float, scale: float = 1.0
 ) -> Figure:
     """Growth of the server-wide counter, else of this database's."""
-    mine = [row for row in counters if row["key"] == key]
+    mine, known = [row for row in counters if row["key"] == key], {row["key"] for row in counters}
     for scope, source in (("server", "engine counters"), ("database", "engine counters, this database")):
         for row in (r for r in mine if r["scope"] == scope and r["delta"] is not None):
+            if key in OWN | OWN_READS:
+                counted = row["own"] is not None and (key in OWN or OWN_READS[key] in known)
+                source += OWN_LEFT_OUT if counted else OWN_INCLUDED
             source += "" if row["warm_up"] is None else _NO_WARM_UP
             return Figure(unit, scale * row["delta"] / row["wall_ns"] * NS_PER_S * wall, "ok", source)
     status = mine[0]["status"] if mine else "off"

@@ -21,6 +21,8 @@ SLOW = "the server answered "
 
 OWN = {"transactions_committed": "own_transactions", "executions": "own_executions"}
 """Counter -> the counter of what dbdyno's own connections and probes have added to it, samples left out."""
+OWN_READS = {"logical_reads": "own_logical_reads", "physical_reads": "own_physical_reads"}
+"""The same for blocks that they read, where the server counts them by connection."""
 WARM_CALLS = "warm_calls"
 """Calls of the sessions before the barrier that the server's counters may show only after it."""
 

@@ -164,9 +164,10 @@ def trips_of(cut: OfCell) -> float:
 
 def _late(cut: OfCell, key: str, value: float | None) -> float:
     """What of a counter may not have been reported within the window, or too much."""
-    rows = cut.levels.get(("engine", key), [])
-    exact = any(row["own"] is not None and row["scope"] == "server" for row in rows)
-    wall_s = cut["windows"]["wall_s"][0]
+    window = cut["windows"].row(0, named=True)
+    rows = [row for row in cut.levels.get(("engine", key), []) if row["scope"] == "server"]
+    exact = window["sessions"] > 0 and any(row["own"] is not None for row in rows)
+    wall_s = window["wall_s"]
     return 0.0 if exact or value is None else abs(value) * LAG_S / wall_s
 
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.model.raw import OWN, WARM_CALLS, RawCell, once_each
+from dbdyno.model.raw import OWN, OWN_READS, WARM_CALLS, RawCell, once_each
 from dbdyno.model.session_time import in_call
 from dbdyno.model.wait_families import LOG_BYTES
 
@@ -122,19 +122,19 @@ class _Part(NamedTuple):
 
 
 def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
-    """``delta`` of what a load of our own did, without dbdyno's statements (``own``, scaled alike)."""
+    """``delta`` without dbdyno's statements (``own``); what a load of our own did is scaled to the window."""
     engine = cell.tables["counters"].filter(
         pl.col("scope").is_in(["server", "database"]) & (pl.col("status") == "ok")
     )
     names = set(engine["name"].to_list())
-    parts = _parts(cell, engine) if names & set(OWN.values()) else {}
+    parts = (_parts(cell, engine) or _BETWEEN_READS) if names & set(OWN.values()) else {}
     if not parts:
         return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("own", "warm_up"))
-    values, made = _values(engine), []
+    values, made, between = _values(engine), [], parts is _BETWEEN_READS
     for name, part in parts.items():
         own = _own(cell, values, name, part)
         for scope, grown in _growth(values, name, part):
-            if grown >= 0:
+            if grown >= 0 and own is not None:
                 by_calls = max(grown - own, 0.0) * part.share
                 made.append(("engine", scope, name, part.warm_up, by_calls, own * part.share))
     columns: dict[str, Any] = dict.fromkeys(("origin", "scope", "key"), pl.String)
@@ -142,10 +142,11 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
     mine = pl.DataFrame(made, columns, orient="row")
     joined = found.join(mine, on=["origin", "scope", "key"], how="left", maintain_order="left")
     whole = pl.col("by_calls").is_not_null() & pl.col("delta").is_not_null()
-    length = pl.when(whole).then(pl.lit(cell.meta.t1_ns - cell.meta.t0_ns)).otherwise("wall_ns")
+    window_ns = pl.lit(cell.meta.t1_ns - cell.meta.t0_ns)
+    length = pl.when(whole & pl.lit(not between)).then(window_ns).otherwise("wall_ns")
     delta = pl.when(whole).then("by_calls").otherwise("delta")
     whole_sessions = pl.col("key").is_in(_TRANSACTIONS) & (pl.col("origin") == "engine")
-    if OWN["transactions_committed"] in names:
+    if OWN["transactions_committed"] in names or between:
         whole_sessions = pl.lit(False)
     return joined.with_columns(
         delta=pl.when(~whole_sessions).then(delta),
@@ -205,16 +206,26 @@ def _in_calls(cell: RawCell, calls: float) -> float | None:
     return float(whole["in_call_ns"][0]) if whole.height else None
 
 
-def _own(cell: RawCell, values: _Values, name: str, part: _Part) -> float:
+def _own(cell: RawCell, values: _Values, name: str, part: _Part) -> float | None:
     """What dbdyno's own connections added to a counter: statements, samples and probes, each a transaction;
-    blocks that a probe reads."""
+    blocks that they and probes read. ``None``: unknown."""
     if name in OWN:
         return sum(grown for _, grown in _growth(values, OWN[name], part)) + _answers(cell)
-    probes = _work(cell) if name == "logical_reads" else None
-    counted = probes.filter(pl.col("is_work")) if probes is not None else None
-    if counted is not None and "lio" in counted["name"]:
-        return 2 * float(counted["probe"].sum() or 0.0)
-    return 0.0
+    if name not in OWN_READS:
+        return 0.0
+    read = [grown for _, grown in _growth(values, OWN_READS[name], part)]
+    if not read and part.first != "t0":  # before and after a load of ours there is little but its calls
+        read = [0.0]
+    if name == "logical_reads":
+        probes = _work(cell)
+        counted = probes.filter(pl.col("is_work")) if probes is not None else None
+        if counted is not None and "lio" in counted["name"]:
+            read.append(2 * float(counted["probe"].sum() or 0.0))
+    return sum(read) if read else None
+
+
+_BETWEEN_READS = dict.fromkeys((*OWN, *OWN_READS), _Part("t0", "t1", 1.0))
+"""Of somebody else's load."""
 
 
 @once_each

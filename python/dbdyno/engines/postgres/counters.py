@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.model.raw import OWN_READS
 
 FILES = ("counters", "counters_profile")
 CONNECTING = "connect"
@@ -25,6 +26,8 @@ WHOLE = (CONNECTING, "start", END)
 REPORTS_ON_REQUEST = 15
 """Since this version a session can be made to report; before, figures are up to half a second old."""
 COLLECTOR_S = 0.6
+BY_CONNECTION = 18
+"""Since this version the server counts blocks by connection."""
 
 
 class Counter(BaseModel):
@@ -66,7 +69,7 @@ def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[
     Raises :class:`psycopg.Error` where the connection is lost.
     """
     major = connection.info.server_version // 10000
-    if phase in WHOLE:
+    if phase in WHOLE or major >= REPORTS_ON_REQUEST:
         _reported(connection, major)
     counters = server_wide(major)
     records: list[dict[str, Any]] = []
@@ -97,10 +100,37 @@ def _reported(connection: Connection, major: int) -> None:
     if major < REPORTS_ON_REQUEST:
         time.sleep(COLLECTOR_S)
     else:
-        connection.execute(sql.text("probe_flush_18").encode())
+        connection.execute(sql.text("snapshot_flush").encode())
 
 
-def own(added: Mapping[str, int], phase: str, at_ns: int) -> list[dict[str, Any]]:
+class OwnReads:
+    """Blocks that dbdyno's own connections have read, as far as the server knows it by connection."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, float], tuple[float, ...]] = {}
+        self._sums = dict.fromkeys(OWN_READS.values(), 0.0)
+
+    def added(self, connection: Connection, observer: str) -> Mapping[str, float]:
+        """Sums by name, of connections of the application ``observer`` that have ended too; empty where the
+        server has no such counters. Raises :class:`psycopg.Error` where the connection is lost."""
+        if connection.info.server_version // 10000 < BY_CONNECTION:
+            return {}
+        text = sql.fill("own_reads_18", observer=observer)
+        try:
+            rows = connection.execute(text.encode()).fetchall()
+        except psycopg.Error as e:
+            if connection.closed or e.sqlstate is None:
+                raise
+            return {}
+        for pid, started_s, *values in rows:
+            before = self._last.get((pid, started_s), (0.0,) * len(values))
+            for name, value, was in zip(self._sums, values, before, strict=True):
+                self._sums[name] += max(0.0, value - was)
+            self._last[pid, started_s] = tuple(values)
+        return dict(self._sums)
+
+
+def own(added: Mapping[str, float], phase: str, at_ns: int) -> list[dict[str, Any]]:
     """Rows of what dbdyno itself has ``added``, by name."""
     head = {"before_ns": at_ns, "after_ns": at_ns, "phase": phase, "scope": "server", "status": "ok"}
     head |= {"kind": "counter", "unit": "count"}

@@ -12,6 +12,7 @@ from psycopg.rows import dict_row
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.counters import REPORTS_ON_REQUEST
 from dbdyno.engines.postgres.sessions import literal
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan import Observation
@@ -21,6 +22,10 @@ OBSERVER = f"dbdyno activity {os.getpid()}"
 TO_BEGIN = {"transactions_committed": 4, "executions": 2}
 """Counted of such a connection before its first sample: it connects, sets search_path, tries the query, and
 prepares it."""
+_TABLE = "pg_catalog.pg_shseclabel"
+_REPORT = f"  and (select pg_catalog.pg_stat_force_next_flush() from (select count(*) from {_TABLE}) as t) is not null"
+"""Transactions alone are not reported, so it looks at a table, too: one that is empty wherever shared objects
+have no security labels."""
 _CLIENT = (
     "(backend_type = 'client backend' or backend_type is null and datid is not null"
     " and coalesce(leader_pid, pid) = pid)"  # a parallel worker that ends has no type any more
@@ -35,7 +40,18 @@ def activity_sql(connection: Connection, chosen: Observation | None = None) -> s
     Raises :class:`UsageError` for a role, a database or a process that cannot match.
     """
     column = "" if chosen is None else f",\n       {_condition(connection, chosen)} as chosen"
-    return sql.fill("activity", chosen=column, control=connection.info.backend_pid)
+    report = f"\n{_REPORT}" if _can_report(connection) else ""
+    return sql.fill("activity", chosen=column, control=connection.info.backend_pid, report=report)
+
+
+def _can_report(connection: Connection) -> bool:
+    """Whether a sample can make the server count it at once: else it does when the connection ends, in some
+    later window."""
+    if connection.info.server_version // 10000 < REPORTS_ON_REQUEST:
+        return False
+    text = f"select pg_catalog.has_table_privilege('{_TABLE}', 'select')"
+    row = connection.execute(f"{text}{sql.OWN}".encode()).fetchone()
+    return bool(row and row[0])
 
 
 def blocking_spec(connection: Connection) -> dict[str, Any]:

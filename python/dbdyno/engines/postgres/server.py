@@ -102,6 +102,7 @@ class PostgresServer:
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
+        self._own_reads = counters.OwnReads()
         self.snapshots = Snapshots(site, self._statements, self._added)
         self.tables, self.resetting, self.login_tracing = Tables(site), Resets(site), LoginTraces(site)
         self.checking, self.planning, self.conditions = Checks(site), Plans(site), Conditions(site)
@@ -281,8 +282,8 @@ class PostgresServer:
         with doing("preparing the activity samples"):
             numbered = load.backends()
             probed = len(numbered) if self._probed else 0
-            for name, added in self._added.items():
-                self._added[name] = added + observation.TO_BEGIN[name] + sessions.PROBING[name] * probed
+            for name, each in sessions.PROBING.items():
+                self._added[name] += each * probed
             half = self._watch_half(observation.activity_sql(self._connection), numbered)
             return self._front.watched(self._connection, half)
 
@@ -295,6 +296,8 @@ class PostgresServer:
         return {**self._watch_half(query, numbered), "adopt": True}
 
     def _watch_half(self, query: str, numbered: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+        for name, first in observation.TO_BEGIN.items():
+            self._added[name] += first
         known = {pid for _, pid, _ in numbered}
         here, target = self._presence.here, self._from_there.target(self._connection, self._target)
         unseen = presence.unseen_tasks(self._presence, known, all_helpers=not self._sight.all_sessions)
@@ -338,10 +341,13 @@ class PostgresServer:
             if phase == counters.END:
                 self._front.leave(self._connection)
             read = counters.read(self._connection, phase, _core.now_ns)
-        added = {OWN[n]: self._connection.statements + more for n, more in self._added.items()}
+            reads = self._own_reads.added(self._connection, observation.OBSERVER)
+        sent = {"transactions_committed": self.snapshots.transactions}
+        own = self._connection.statements
+        added = {OWN[n]: own + more + sent.get(n, 0) for n, more in self._added.items()}
         if self._single:
             del added[OWN["transactions_committed"]]
-        read += counters.own(added | {WARM_CALLS: self._warm}, phase, _core.now_ns())
+        read += counters.own({**added, **reads} | {WARM_CALLS: self._warm}, phase, _core.now_ns())
         read += self._storage_reads.rows(self._presence, phase, _core.now_ns)
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
 

@@ -44,6 +44,18 @@ class Statements:
     def __init__(self) -> None:
         self._known: set[int] = set()  # their texts were asked for
         self.own: set[int] = set()  # dbdyno's
+        self._own_known = False
+
+    def find_own(self, connection: Connection) -> None:
+        """Notes which of the counted statements are dbdyno's, once: also those whose texts nobody asks for, as
+        a store has them. Raises :class:`psycopg.Error` where the connection is lost."""
+        if self._own_known:
+            return
+        schema, version = _place(connection)
+        if version:
+            found = _asked(connection, sql.fill("own_statements", schema=schema, own=sql.OWN))
+            self.own |= set(found["query_id"]) if found.width else set()
+        self._own_known = True
 
     def read(self, connection: Connection, phase: str, now_ns: Callable[[], int]) -> pl.DataFrame:
         """Table ``statement_reads``; empty where nothing is counted or may be read.

@@ -19,6 +19,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from dbdyno import __version__
+from dbdyno.engines.postgres.sql import is_own
 from dbdyno.engines.postgres.statements import safe
 from dbdyno.model.errors import UsageError
 from dbdyno.model.snapshot import TABLES, TEXTS, Snapshot, SnapshotInfo
@@ -169,6 +170,7 @@ class _Server:
         self._users = {r["userid"]: r["username"] for r in self._rows("roles_list")}
         self._relations = {(r["datid"], r["relid"]): r for r in self._rows("tables_list")}
         self._indexes = {(r["datid"], r["indexrelid"]): r for r in self._rows("indexes_list")}
+        self._own = self._own_statements()
         self._settings = {r["name"]: r.get("reset_val") or r.get("setting")
                           for n in _SETTINGS for r in self._rows(n)}  # fmt: skip
 
@@ -213,6 +215,8 @@ class _Server:
     def _attributes(self, name: str, key: _Row, row: _Row) -> dict[str, Any] | None:
         """``None``: it is no row of a snapshot."""
         if name == "statements":
+            if key["query_id"] in self._own:
+                return None
             return {
                 "user": self._users.get(key["user"]),
                 "database": self._databases.get(key["database"]),
@@ -236,10 +240,17 @@ class _Server:
                 "relation_id": index["relid"], "relation": table.get("relname"),
                 "is_unique": row.get("indisunique")}  # fmt: skip
 
+    def _own_statements(self) -> set[int]:
+        """Ids of dbdyno's own statements, which snapshots leave out."""
+        return {i for i, text in self._text_by_id().items() if is_own(text)}
+
+    def _text_by_id(self) -> Mapping[int, str]:
+        by_md5 = {r["queryid_md5"]: r["query"] for r in self._rows("stmt_list")}
+        found = {r["queryid"]: by_md5.get(r["queryid_md5"]) for r in self._rows("sample_statements")}
+        return {i: text for i, text in found.items() if i is not None and text}
+
     def _texts(self) -> pl.DataFrame:
-        told = {r["queryid_md5"]: r["query"] for r in self._rows("stmt_list")}
-        found = {r["queryid"]: told.get(r["queryid_md5"]) for r in self._rows("sample_statements")}
-        rows = [(i, safe(text)) for i, text in found.items() if i is not None and text]
+        rows = [(i, safe(text)) for i, text in self._text_by_id().items() if i not in self._own]
         return pl.DataFrame(rows, schema={c.name: POLARS[c.type] for c in TEXTS}, orient="row")
 
     def _info(self, sample: _Row) -> SnapshotInfo:

@@ -99,6 +99,8 @@ class Snapshots:
         self._statements = Statements()
         self._keep, self._kept_seen = False, 0
         self._kept: Connection | None = None
+        self.transactions = 0
+        """Of its own connections so far; those of the control connection are counted there."""
         self._seen = (0, 0)  # of the control connection: process, transactions that a snapshot has counted
 
     def keep_connection(self) -> None:
@@ -205,9 +207,12 @@ class Snapshots:
             taking.counted = began + (datetime.now(UTC) - began) / 2
         if "statements" in texts:
             self._read_texts(connection, taking)
+        if connection is self._kept:  # what it has read is no part of a window that begins later
+            _reported(connection, taking.major, wait=False)
         taking.databases.append(database)
         seen = self._kept_seen if connection is self._kept else 0
         taking.count(database, max(0, counted - seen), connection.statements + 1 - seen)
+        self.transactions += connection.statements + 1 - seen
         if connection is self._kept:
             self._kept_seen = connection.statements + 1
 
@@ -231,6 +236,7 @@ class Snapshots:
         return counted
 
     def _read_texts(self, connection: Connection, taking: _Taking) -> None:
+        self._statements.find_own(connection)
         found = taking.first("statements")
         ids = set(found["query_id"].drop_nulls()) if "query_id" in found.columns else set()
         wanted = [i for i in ids - self._statements.own if i not in taking.known]
@@ -287,8 +293,11 @@ def _context(connection: Connection) -> Context:
     return Context(**frame.row(0, named=True))
 
 
-def _reported(connection: Connection, major: int) -> int:
-    """Makes the server count a session's transactions; how many it now has."""
+def _reported(connection: Connection, major: int, *, wait: bool = True) -> int:
+    """Makes the server count a session's transactions; how many it now has. ``wait``: also where that takes
+    the server some time."""
+    if major < counters.REPORTS_ON_REQUEST and not wait:
+        return 0
     if major >= counters.REPORTS_ON_REQUEST:
         connection.execute(sql.text("snapshot_flush").encode())
     elif time.monotonic() - connection.opened < _UNREPORTED_S:

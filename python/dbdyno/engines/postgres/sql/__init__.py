@@ -11,6 +11,11 @@ OWN = "/* dbdyno */"
 not always part of the text that the server keeps)."""
 
 
+def is_own(statement: str) -> bool:
+    """Whether a statement, as the server's counters keep it, is dbdyno's."""
+    return statement.rstrip(" \n;").endswith(OWN)
+
+
 @cache
 def text(name: str) -> str:
     """The statement in ``NAME.sql``; raises :class:`FileNotFoundError`."""

@@ -14,4 +14,4 @@ select pid,
        query_id,
        leader_pid${chosen}
 from pg_catalog.pg_stat_get_activity(null)
-where pid <> all (array[pg_catalog.pg_backend_pid(), ${control}])
+where pid <> all (array[pg_catalog.pg_backend_pid(), ${control}])${report}
