@@ -133,8 +133,32 @@ def test_the_truth_of_a_quota_is_what_the_group_used() -> None:
     assert found["run"].truth == pytest.approx(1.045)
     assert found["runq"].truth == pytest.approx(0.955)
     assert {t.verdict for t in found.values()} == {"ok"}
+    assert "used up in 29 of 30 periods" in found["run"].why
     elsewhere = verdicts(CASES["quota"], facts._replace(groups=("/other",)), tables)
     assert elsewhere["run"] == elsewhere["runq"] == "unknown"
+
+
+@pytest.mark.parametrize(("samples", "verdict"), [(3, "ok"), (200, "off")])
+def test_a_root_that_no_sample_met_is_not_proved_to_be_none(samples: int, verdict: str) -> None:
+    """3 waiters for 3 s, whose root was met runnable each time, though it is asleep for 0.6 of the time: that
+    may be missed by 3 samples, but not by 200."""
+    chain = {"cell": "c", "by": "doing", "name": "DB CPU", "seconds": 9.0, "low": 5.0, "high": 9.0,
+             "samples": samples}  # fmt: skip
+    chains = pl.concat([rows("wait_chains", []), pl.DataFrame([chain])], how="diagonal_relaxed")
+    rate = {
+        "cell": "c",
+        "scope": "rung",
+        "name": "calls_per_s",
+        "value": 0.6 * S / CASES["blocking"].sleep_ns,
+    }
+    rates = pl.concat([rows("rates", []), pl.DataFrame([rate])], how="diagonal_relaxed")
+    windows = pl.DataFrame({"cell": ["c"], "wall_s": [3.0], "sessions": [4]})
+    tables = {**booked(), "wait_chains": chains, "rates": rates, "windows": windows}
+    found = {t.account: t for t in truths(CASES["blocking"], Facts(4, 2.0, IDLE), tables, "sampled")}
+    asleep = found["roots asleep"]
+    assert (asleep.ledger, asleep.truth) == (0.0, pytest.approx(1.8))
+    assert asleep.high == pytest.approx(3 * (1 - 0.05 ** (1 / samples)))
+    assert asleep.verdict == verdict
 
 
 def test_where_other_limits_hold_what_the_machine_gives_is_unknown() -> None:

@@ -15,6 +15,7 @@ from dbdyno.model.session_time import ON_CPU
 from dbdyno.model.tables import empty
 from dbdyno.model.truth import Disturbance, Needs, Truth, TruthCase
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
+from dbdyno.stats.estimates import unseen
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -177,9 +178,14 @@ class _Book:
         if rows.is_empty():
             return None, None, None
         wall_s = float(self._table("windows")["wall_s"][0])
-        mine = rows.filter(pl.col("name").is_in(ON_CPU) == (doing == "runnable"))
-        aas, low, high = (float(mine[c].sum()) / wall_s for c in ("seconds", "low", "high"))
-        return aas, low, min(high, float(rows["seconds"].sum()) / wall_s)
+        met = rows.filter(pl.col("samples") > 0)
+        if met.is_empty():
+            return None, None, None
+        mine = met.filter(pl.col("name").is_in(ON_CPU) == (doing == "runnable"))
+        aas, low, high = (float(mine[c].sum()) for c in ("seconds", "low", "high"))
+        whole, seen = float(rows["seconds"].sum()), float(met["seconds"].sum())
+        high = max(high, unseen(int(met["samples"].max() or 0)) * seen) + whole - seen  # type: ignore[arg-type]
+        return aas / wall_s, low / wall_s, min(high, whole) / wall_s
 
     def calls_per_s(self) -> float | None:
         rates = self._table("rates").filter((pl.col("scope") == "rung") & (pl.col("name") == "calls_per_s"))
@@ -190,11 +196,11 @@ class _Book:
         rate = self.calls_per_s()
         return None if rate is None else rate * case.sleep_ns / NS_PER_S
 
-    def group(self, groups: Sequence[str], key: str) -> float | None:
-        """Growth a second of a counter of the server's own control groups; times are CPUs."""
+    def group(self, groups: Sequence[str], key: str) -> tuple[float, float] | None:
+        """Growth of a counter of the server's own control groups, and the time in ns in which it grew."""
         levels = self._table("cut_levels").filter((pl.col("origin") == "cgroup") & (pl.col("key") == key))
         mine = levels.filter(pl.col("place").is_in(list(groups))).drop_nulls("delta")
-        return None if mine.is_empty() else float((mine["delta"] / mine["wall_ns"])[0])
+        return None if mine.is_empty() else (float(mine["delta"][0]), float(mine["wall_ns"][0]))
 
     def used(self, roles: str, figure: str = "run_ns") -> float:
         """Seconds per second of tasks whose role matches."""
@@ -211,6 +217,13 @@ class _Book:
         turn = pause + pl.col("in_call_ns") / pl.col("calls")
         return float(s.select((pause / turn).sum()).item())
 
+    def _none_seen(self) -> tuple[float | None, float | None]:
+        """Ends of an account without a row: none where the trace sees all; no sample is no proof."""
+        samples, windows = self._table("cut_sampler"), self._table("windows")
+        if samples.is_empty() or windows.is_empty() or self._table("cut_traced").height:
+            return None, None
+        return 0.0, unseen(samples.height) * float(windows["sessions"][0])
+
     def _table(self, name: str) -> pl.DataFrame:
         return self._tables.get(name, empty(name))
 
@@ -221,7 +234,7 @@ class _Book:
     def _sum(self, *parts: pl.DataFrame) -> tuple[float | None, float | None, float | None]:
         rows = pl.concat([p.select("aas", "low", "high") for p in parts]) if parts else pl.DataFrame()
         if rows.is_empty():
-            return 0.0, None, None
+            return 0.0, *self._none_seen()
         if rows["aas"].drop_nulls().is_empty():
             return None, None, None
         low, high = (None if rows[end].null_count() else float(rows[end].sum()) for end in ("low", "high"))
@@ -269,13 +282,14 @@ def _quota(_case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
     """A quota is handed out in slices that may be overrun, and others may leave less: what counts is what the
     group used."""
     yield from _loop(facts)
-    usage = book.group(facts.groups, "usage_ns")
-    if usage is None:
+    used = book.group(facts.groups, "usage_ns")
+    if used is None:
         yield from (Known(account, None, "uncounted") for account in ("run", "runq"))
         return
-    periods, throttled = (book.group(facts.groups, key) or 0.0 for key in ("nr_periods", "nr_throttled"))
+    counts = [book.group(facts.groups, key) for key in ("nr_periods", "nr_throttled")]
+    periods, throttled = (None if count is None else int(count[0]) for count in counts)
     said = {"quota": facts.quota, "periods": periods, "throttled": throttled}
-    run = usage - book.used("^(other|helper)")
+    run = used[0] / used[1] - book.used("^(other|helper)")
     yield Known("run", run, "usage", said, "nothing")
     yield Known("runq", facts.sessions - run, "usage", said, "driver")
 

@@ -161,6 +161,12 @@ Number = TypeVar("Number", float, "pl.Expr", "np.ndarray[Any, Any]")
 Many = TypeVar("Many", "pl.Expr", "np.ndarray[Any, Any]")
 
 
+def unseen(n: int) -> float:
+    """The upper end of the 95 % interval of a share that none of ``n`` samples met: 1 - 0.05^(1/n), for many
+    the rule of three (Hanley, Lippman-Hand 1983)."""
+    return 1 - 0.05 ** (1 / n) if n > 0 else 1.0
+
+
 def wilson_of(hits: float, n: float) -> tuple[float, float]:
     """Wilson's 95 % interval of ``hits`` out of ``n``; either may be an effective number."""
     low, high = _wilson(hits / n, float(n))
