@@ -79,8 +79,8 @@ def test_somebody_elses_sessions_are_found_and_their_waits_named(bench: Bench, t
 
 
 def test_the_load_profile_is_that_of_others_alone(bench: Bench) -> None:
-    """dbdyno samples ten times a second and takes a snapshot in each window: without somebody else's work next
-    to nothing was committed or read, and of their 40 transactions a second all were (pgbench draws its starts at random)."""
+    """dbdyno samples ten times a second and takes a snapshot in each window: next to nothing of that is left
+    in an idle server, and all of somebody else's 40 transactions a second (pgbench draws their times)."""
     idle = _rates(observed(bench, "--for", "6s", "--window", "3s"))
     assert idle["commits"] < 4
     assert idle["logical reads"] < 60  # the server's own processes look at its catalogues

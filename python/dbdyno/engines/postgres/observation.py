@@ -23,7 +23,8 @@ TO_BEGIN = {"transactions_committed": 4, "executions": 2}
 """Counted of such a connection before its first sample: it connects, sets search_path, tries the query, and
 prepares it."""
 _TABLE = "pg_catalog.pg_shseclabel"
-_REPORT = f"  and (select pg_catalog.pg_stat_force_next_flush() from (select count(*) from {_TABLE}) as t) is not null"
+_LOOK = f"(select count(*) from {_TABLE}) as t"
+_REPORT = f"  and (select pg_catalog.pg_stat_force_next_flush() from {_LOOK}) is not null"
 """Transactions alone are not reported, so it looks at a table, too: one that is empty wherever shared objects
 have no security labels."""
 _CLIENT = (

@@ -47,8 +47,8 @@ class Statements:
         self._own_known = False
 
     def find_own(self, connection: Connection) -> None:
-        """Notes which of the counted statements are dbdyno's, once: also those whose texts nobody asks for, as
-        a store has them. Raises :class:`psycopg.Error` where the connection is lost."""
+        """Notes once which of the counted statements are dbdyno's: also those whose texts a store has, which
+        nobody asks for. Raises :class:`psycopg.Error` where the connection is lost."""
         if self._own_known:
             return
         schema, version = _place(connection)
