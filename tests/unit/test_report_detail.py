@@ -264,6 +264,23 @@ def test_top_sql_is_by_time_per_call_and_says_where_a_figure_is_a_lower_bound() 
     assert len([b for b in whole.blocks if isinstance(b, Verbatim)]) == 4
 
 
+def test_top_sql_ranks_by_db_time_where_the_ledger_has_it() -> None:
+    """The executor knows nothing of a commit's flush: the ledger has it first, the executor's clock last."""
+    results = with_statements(made.results())
+    times = pl.col("rank").replace_strict({1: 1.0, 2: 0.5, 3: 6.0, 4: 0.25}, return_dtype=pl.Float64)
+    counted = results.tables["statements"].with_columns(db_time_s=times, db_time_share=times / 7.5)
+    timed = replace(results, tables={**results.tables, "statements": counted})
+    table = statements.top_sql(timed, top(timed))[0]
+    assert isinstance(table, Table)
+    assert "by DB time" in table.title
+    at = {c.name or c.head: [r.cells[n].text for r in table.rows] for n, c in enumerate(table.columns)}
+    assert at["DB time"] == ["6.00 s", "1.00 s", "500 ms", "250 ms"]
+    assert at["% of DB time"][0] == "80.0"
+    assert at["exec time"][0] == "2.33 s"
+    (without,) = (t for t in statements.top_sql(results, top(results))[:1] if isinstance(t, Table))
+    assert "by execution time" in without.title
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
 def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> None:
     import io

@@ -151,7 +151,7 @@ def test_nothing_at_all_is_a_report_too() -> None:
 
 def test_rows_of_a_table_are_as_many_as_asked_for(found: IntervalFigures) -> None:
     made = presenting.document(found, claims(found), unused(found), top=2)
-    assert [len(table(made, t).rows) for t in ("By time", "By rows read", "By WAL")] == [2, 2, 2]
+    assert [len(table(made, t).rows) for t in ("By execution time", "By rows read", "By WAL")] == [2, 2, 2]
 
 
 def test_every_claim_leads_to_its_section(shown: Document) -> None:

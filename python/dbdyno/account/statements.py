@@ -143,17 +143,31 @@ def _sums() -> list[pl.Expr]:
 
 
 def _ranked(rows: pl.DataFrame, head: dict[str, object]) -> pl.DataFrame:
-    """Those of most time, logical I/O and calls, then all others in one row. Shares are of top-level ones."""
+    """Those of most time, logical I/O and calls, then all others in one row. Shares are of top-level ones.
+
+    Time is DB time where the ledger has it: the executor's is no part of a commit, of planning, or of what a
+    session that was woken waits for a CPU.
+    """
     if rows.is_empty():
         return empty("statements")
+    executed = pl.coalesce("exec_ns", pl.lit(0.0))
+    in_ledger = rows["db_time_s"].is_not_null().any()
     by = {
-        "time": pl.coalesce("exec_ns", pl.col("db_time_s") * 1e9, pl.lit(0.0)),
+        "time": pl.coalesce("db_time_s", pl.lit(0.0)) if in_ledger else executed,
+        "executed": executed,
         "lio": pl.sum_horizontal(LIO),
         "calls": pl.col("calls").fill_null(0),
     }
-    some = rows.filter(pl.col("others").is_null()).sort(by["time"], descending=True, maintain_order=True)
+    some = rows.filter(pl.col("others").is_null()).sort(
+        by["time"], executed, descending=True, maintain_order=True
+    )
     places = {n: e.rank("ordinal", descending=True) for n, e in by.items()}
-    kept = (places["time"] <= MOST) | (places["lio"] <= MOST_BY) | (places["calls"] <= MOST_BY)
+    kept = (
+        (places["time"] <= MOST)
+        | (places["executed"] <= MOST_BY)
+        | (places["lio"] <= MOST_BY)
+        | (places["calls"] <= MOST_BY)
+    )
     some = some.with_columns(kept=kept)
     made = some.filter("kept")
     if made.height < rows.height:

@@ -269,7 +269,11 @@ DERIVED: dict[str, tuple[Column, ...]] = {
     ),
     "statements": (
         *CELL,
-        _c("rank", "i64", "by time of executions; the row of all others comes last"),
+        _c(
+            "rank",
+            "i64",
+            "by DB time where the ledger has it, else by executions; the row of all others comes last",
+        ),
         _c(
             "query_id",
             "i64",

@@ -29,7 +29,7 @@ def top_sql(found: IntervalFigures, most: int) -> tuple[list[Block], list[Block]
     first = orders["time"]
     useful = [(c, cell) for c, cell in sql.COLUMNS if c.rank < 3 or any(cell(r).value for r in first)]
     several = [(c, cell) for c, cell in sql.WHOSE if frame[c.head].n_unique() > 1]
-    made: list[Block] = [table("By time", (*useful, *several), first)]
+    made: list[Block] = [table("By execution time", (*useful, *several), first)]
     shown, same = list(first), []
     for by, rows in list(orders.items())[1:]:
         rows = [r for r in rows if r["_by"]]

@@ -53,11 +53,15 @@ def top_sql(results: Results, pick: Pick) -> list[Block]:
     if frame["calls"].null_count() == frame.height:  # none were counted, though a trace may know their time
         return [Paragraph(f"No Top SQL {pick.at}: {_why(results)}.", "muted")]
     told = texts_of(results)
-    first, *more = [ranked(frame, by, told) for by in _ORDERS]
+    time, columns = (
+        (DB_TIME, DB_TIME_COLUMNS) if frame["db_time_s"].is_not_null().any() else ("time", COLUMNS)
+    )
+    first, *more = [ranked(frame, by, told) for by in (time, *_OTHER_ORDERS)]
     several = [(c, cell) for c, cell in WHOSE if frame[c.head].n_unique() > 1]
-    useful = [(c, cell) for c, cell in COLUMNS if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
-    made = [table(f"Top SQL {pick.at} by time", (*useful, *several), first)]
-    for (by, (title, _)), rows in zip(list(_ORDERS.items())[1:], more, strict=True):
+    useful = [(c, cell) for c, cell in columns if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
+    made = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}", (*useful, *several), first)]
+    for by, rows in zip(_OTHER_ORDERS, more, strict=True):
+        title = _ORDERS[by][0]
         if [r["rank"] for r in rows] != [r["rank"] for r in first[:FEWER]]:
             made.append(table(f"Top SQL {pick.at} by {title}", FEWER_COLUMNS[by], rows))
     shown = {r["rank"] for rows in (first, *more) for r in rows}
@@ -68,7 +72,9 @@ def texts(results: Results, picks: Iterable[Pick]) -> list[Block]:
     """The whole texts of what :func:`top_sql` shows of ``picks``, each once, folded."""
     told = texts_of(results)
     frames = [rows_of(results, "statements", pick) for pick in picks]
-    rows = [r for frame in frames if frame.height for by in _ORDERS for r in ranked(frame, by, told)]
+    rows = [
+        r for frame in frames if frame.height for by in _ORDERS for r in ranked(frame, by, told) if r["_by"]
+    ]
     return whole_texts(rows)
 
 
@@ -90,10 +96,13 @@ def ranked(
     frame: pl.DataFrame, by: str, told: Mapping[int, tuple[str | None, int | None]], most: int | None = None
 ) -> list[_Row]:
     """The first of an order of :data:`ORDERS`, with their texts and shares (``lio_share``, ...)."""
-    one = frame.filter(pl.col("others").is_null()).with_columns(_by=ORDERS[by][1])
+    one = frame.filter(pl.col("others").is_null()).with_columns(_by=(_ORDERS | ORDERS)[by][1])
     made = one.sort("_by", "rank", descending=[True, False], nulls_last=True)
-    rows = made.head(most or (SHOWN if by == "time" else FEWER)).to_dicts()
-    sums = {n: frame.filter("toplevel").select(ORDERS[n][1].sum()).item() for n in {"lio", "calls", by}}
+    rows = made.head(most or (SHOWN if by in ("time", DB_TIME) else FEWER)).to_dicts()
+    sums = {
+        n: frame.filter("toplevel").select((_ORDERS | ORDERS)[n][1].sum()).item()
+        for n in {"lio", "calls", by}
+    }
     for row in rows:
         row["text"], row["length"] = told.get(row["query_id"], (None, None))
         row["lio"] = None if any(row[n] is None for n in LIO) else sum(row[n] for n in LIO)
@@ -104,13 +113,16 @@ def ranked(
     return rows
 
 
+DB_TIME = "db_time"
 _ORDERS = {
-    "time": ("time", pl.coalesce("exec_ns", pl.col("db_time_s") * 1e9)),
+    DB_TIME: ("DB time", pl.col("db_time_s")),
+    "time": ("execution time", pl.col("exec_ns")),
     "lio": ("logical I/O", pl.sum_horizontal(LIO)),
     "calls": ("calls", pl.col("calls").fill_null(0)),
 }
 """How statements of a run are put in order: words of a title, the figure."""
-ORDERS = _ORDERS | {
+_OTHER_ORDERS = ("lio", "calls")
+ORDERS = {name: order for name, order in _ORDERS.items() if name != DB_TIME} | {
     "reads": ("reads", pl.sum_horizontal(_READS)),
     "wal": ("WAL", pl.col("wal_bytes")),
     "temp": ("temporary blocks", pl.sum_horizontal("temp_blks_read", "temp_blks_written")),
@@ -181,8 +193,9 @@ def _left(frame: pl.DataFrame, shown: set[int], tables: int) -> list[str]:
     same = "By logical I/O and by calls the order is the same." if tables == 1 and frame.height > 1 else ""
     if not count:
         return [same] if same else []
-    share = float(rest["share"].sum())
-    took = f" with {percent(share, digits=1)} % of the time" if share else ""
+    of, name = ("db_time_share", "DB time") if frame["db_time_s"].is_not_null().any() else ("share", "time")
+    share = float(rest[of].sum())
+    took = f" with {percent(share, digits=1)} % of the {name}" if share else ""
     return [f"{counted(count, 'more statement')}{took}: see the export, table statements. {same}".strip()]
 
 
@@ -274,9 +287,14 @@ WHOSE: Columns = (
 COLUMNS: Columns = (
     STATEMENT,
     CALLS,
-    (numeric("time"), figure(lambda r: r["exec_ns"], format_ns, "ns")),
     (
-        numeric("%")._replace(name="% of time", note="of the time of all statements, without dbdyno's own"),
+        numeric("exec time")._replace(note="by the executor's clock: without planning, commits and network"),
+        figure(lambda r: r["exec_ns"], format_ns, "ns"),
+    ),
+    (
+        numeric("%")._replace(
+            name="% of exec time", note="of the execution time of all statements, without dbdyno's own"
+        ),
         share_of("share"),
     ),
     MEAN,
@@ -288,6 +306,20 @@ COLUMNS: Columns = (
     (numeric("CPU WAIT", 6), _sampled("cpu_wait_s")),
     (Column("top wait", rank=7), lambda r: Cell(r["top_wait"] or "-", r["top_wait"])),
 )
+_SHARE = "% of exec time"
+_OF_LEDGER: Columns = (
+    (numeric("DB time"), _sampled("db_time_s")),
+    (
+        numeric("%")._replace(name="% of DB time", note="of the DB time of all statements"),
+        share_of("db_time_share"),
+    ),
+)
+DB_TIME_COLUMNS: Columns = (
+    *COLUMNS[:2],
+    *_OF_LEDGER,
+    *((c, cell) for c, cell in COLUMNS[2:] if c.name != _SHARE and c.head != "DB time"),
+)
+"""Where the ledger has the statements' DB time: they are ranked by it."""
 FEWER_COLUMNS: dict[str, Columns] = {
     "lio": (
         STATEMENT,
