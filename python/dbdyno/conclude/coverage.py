@@ -14,6 +14,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.model.brief import STATUS, met
 from dbdyno.model.claim import Claim, Estimate, Severity
 from dbdyno.model.ledger_rows import account_rows
+from dbdyno.model.raw import AWAY, LATE, SLOW
 from dbdyno.model.session_time import hidden
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
 from dbdyno.model.units import NS_PER_S, format_ns, significant
@@ -113,17 +114,26 @@ def _hidden(case: Case, cell: str) -> tuple[int, int] | None:
 
 
 def gaps(case: Case) -> Iterator[Claim]:
-    """Time between two windows, in which the server was away."""
+    """Time between two windows, in which the server or dbdyno was away or late."""
     cells: list[Row] = sorted(case.cells, key=lambda c: int(c["t0_ns"])) if case.observed else []
     found = [(b["t0_ns"] - a["t1_ns"], a) for a, b in pairwise(cells) if b["t0_ns"] - a["t1_ns"] > GAP_NS]
-    if found:
-        where = listed([f"{format_ns(ns)} after window {a['repeat']}" for ns, a in found])
+    for who in dict.fromkeys(_who_was_late(a) for _, a in found):
+        mine = [(ns, a) for ns, a in found if _who_was_late(a) == who]
+        where = listed([f"{format_ns(ns)} after window {a['repeat']}" for ns, a in mine])
         yield claim(
             "observation-gap",
-            {"gap": format_ns(sum(ns for ns, _ in found)), "where": where},
-            sum(ns for ns, _ in found) / NS_PER_S,
-            cells=ids([a for _, a in found]),
+            {"gap": format_ns(sum(ns for ns, _ in mine)), "where": where},
+            sum(ns for ns, _ in mine) / NS_PER_S,
+            case=who,
+            cells=ids([a for _, a in mine]),
         )
+
+
+def _who_was_late(before: Row) -> str:
+    """By the reason of the window before a gap."""
+    reason = str(before["reason"])
+    starts = ((AWAY, "away"), (SLOW, "slow"), (LATE, "late"))
+    return next((case for start, case in starts if reason.startswith(start)), "lost")
 
 
 def _whom(case: Case) -> str:

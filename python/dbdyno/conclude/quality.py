@@ -14,7 +14,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.model import session_time
 from dbdyno.model.checking import FAILED
 from dbdyno.model.claim import Claim
-from dbdyno.model.raw import AWAY, SLOW
+from dbdyno.model.raw import AWAY, LATE, SLOW
 from dbdyno.model.session_time import hidden, too_brief
 from dbdyno.model.source import MEANS
 from dbdyno.model.units import NS_PER_S
@@ -44,7 +44,7 @@ def cells_cut_short(case: Case) -> Iterator[Claim]:
 def _window_short(cell: Row, case: Case) -> Claim:
     """A window of an observation: to end it is no fault; a server that went away is worth a look."""
     kind = "stopped" if cell["reason"] == "stopped by the user" else "early"
-    for start, found in ((AWAY, "away"), (SLOW, "slow")):
+    for start, found in ((AWAY, "away"), (SLOW, "slow"), (LATE, "late")):
         if str(cell["reason"]).startswith(start):
             kind = found
     return claim(

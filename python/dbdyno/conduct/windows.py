@@ -26,7 +26,7 @@ from dbdyno.conduct.observed import (
     Window,
     closed,
 )
-from dbdyno.conduct.presence import Presence
+from dbdyno.conduct.presence import Presence, late_words, own_times_ns
 from dbdyno.conduct.progress import Look, Names, ObservationListener, backends_of
 from dbdyno.conduct.together import Together
 from dbdyno.conduct.triggers import Triggers
@@ -34,7 +34,7 @@ from dbdyno.drive import Interrupt
 from dbdyno.model.errors import Abandoned, DbdynoError, HostLost, ServerLost, TargetError
 from dbdyno.model.plan import Observation, Plan
 from dbdyno.model.protocols import Clock, Server, Watch, needed
-from dbdyno.model.raw import SLOW, RawCell
+from dbdyno.model.raw import RawCell
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.plan import duration_of, observed_cell, sampled_for, window_of
 
@@ -113,11 +113,12 @@ class Windows:
             now.first = NOTHING if end else self._mark("t0")
             while True:
                 end = end or self._pass(now, now.t1_ns - LEAD_NS)
+                before = own_times_ns()
                 if end is None and (self._end_ns is None or now.t1_ns < self._end_ns):
                     following, end = self._following(now)
                 end = end or self._pass(now, now.t1_ns)
                 last, end = self._asked_last(end)
-                end = end or self._overslept(now)
+                end = end or self._overslept(now, before)
                 yield from self._close(now, last, end, over=end is not None or following is None)
                 if end is not None or following is None:
                     return end
@@ -237,18 +238,18 @@ class Windows:
             self._listener.notice(mark.refused)
         return mark
 
-    def _overslept(self, window: Window) -> End | None:
+    def _overslept(self, window: Window, before: tuple[int, int] | None) -> End | None:
         """The end was noticed so late that the windows which should have followed are none: dbdyno was
-        stopped, or the server was slow to answer."""
+        stopped or late, or the server was slow to answer. ``before``: :func:`own_times_ns` shortly before the
+        window's end."""
         now_ns = self._clock.now_ns()
         if now_ns - window.t1_ns < SHORTEST_NS:
             return None
         over = self._end_ns is not None and self._end_ns - now_ns < LEAD_NS + SHORTEST_NS
         if away := self._presence.holes(window.t0_ns):
             return End(away[-1].words, lost=False, resume=not over)
-        late = format_ns(now_ns - window.t1_ns)
-        self._listener.notice(f"{SLOW}{late} late: window {self._stored + 1} is marked")
-        words = f"{SLOW}{late} late at its end"
+        words = late_words(now_ns - window.t1_ns, before, own_times_ns())
+        self._listener.notice(f"{words}: window {self._stored + 1} is marked")
         return End(words, lost=False, resume=not over, silent=True)
 
     def _close(self, window: Window, last: Mark, end: End | None, *, over: bool) -> Iterator[RawCell]:
