@@ -125,6 +125,16 @@ def test_the_exact_tier_by_hand():
     )
 
 
+def test_cpu_time_of_the_trace_holds_what_a_slice_may_differ_by():
+    """10,000 slices of up to 8 us in another book: 0.08 of 10 s."""
+    reads = [row | {"slices": 10_000 * (row["before_ns"] > 15 * S)} for row in _reads(2.05, 2.95)]
+    rows = _tables(_cell(TRACED, tasks=reads))["ledger"].filter(scope="rung", account="run")
+    ((value, low, high),) = rows.select("aas", "low", "high").iter_rows()
+    assert value == pytest.approx(0.2)
+    assert low < 0.195 < 0.205 < high
+    assert high - low < 0.03
+
+
 def test_a_trace_that_may_not_read_labels_leaves_the_waits_to_the_samples():
     """Run 2 and run queue 3 of 10 s are the trace's; of the samples asleep one in five is in Lock."""
     waits = [_wait(None, 4.9, 3.0, 50, status="not permitted")]

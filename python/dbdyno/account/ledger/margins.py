@@ -17,6 +17,8 @@ SWITCH_NS = 2_000
 """What a switch may leave in the wrong book: 8 to 15 % of run time at slices of 10 to 20 us, against an
 exact trace (docs/ledger.md)."""
 SWITCH_SHARE = 0.15
+TRACED_SWITCH_NS = 8_000
+"""The same between the trace and the kernel's books: 0.5 to 8 us a slice were seen."""
 SETTLED_NS = 1_000_000
 """A sleeping task's figures are booked; its state and they are two reads."""
 UNREAD = 0.01
@@ -124,11 +126,17 @@ def _errors() -> dict[str, pl.Expr]:
         return exact.otherwise(worst)
 
     used = (pl.col("run_ns") + pl.col("runq_ns")).fill_null(0)
+    run = pl.col("run_ns").fill_null(0)
     switches = pl.min_horizontal(SWITCH_NS * pl.col("slices").fill_null(0), SWITCH_SHARE * used)
     return {
         "stale_run_ns": ends(pl.lit(float(STALE_NS))),
         "stale_runq_ns": ends(pending),
-        "switch_ns": pl.when(pl.col("traced") | lived).then(0.0).otherwise(switches).cast(pl.Float64),
+        "switch_ns": pl.when("traced")
+        .then(pl.min_horizontal(TRACED_SWITCH_NS * pl.col("slices").fill_null(0), SWITCH_SHARE * run))
+        .when(lived)
+        .then(0.0)
+        .otherwise(switches)
+        .cast(pl.Float64),
     }
 
 
