@@ -88,7 +88,10 @@ _EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
         lambda r: _optional(r["runq_s"], significant, _OWN.get(r["name"], "-")),
     ),
     (numeric("95 % interval", 2), _interval),
-    (numeric("waits", 4), lambda r: _optional(r["waits"], format_rate, "-")),
+    (
+        numeric("sleeps", 4)._replace(note="how often sessions fell asleep so: a wait may have several"),
+        lambda r: _optional(r["waits"], format_rate, "-"),
+    ),
     (numeric("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, "-")),
     (Column("source", rank=5), lambda r: word(sources_used.named(r["source"]))),
 )
@@ -285,7 +288,7 @@ _COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
             (numeric("95 %", 5), _ends(part)),
         )
     ),
-    (numeric("waits/s", 2), lambda r: _optional(r["waits_per_s"], format_rate, "-")),
+    (numeric("sleeps/s", 2), lambda r: _optional(r["waits_per_s"], format_rate, "-")),
     (numeric("samples", 3), lambda r: _optional(r["samples"], lambda v: f"{v:,.0f}", "-")),
     (Column("source", rank=6), lambda r: word(sources_used.named(r["source"]))),
 )

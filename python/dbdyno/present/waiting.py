@@ -23,7 +23,8 @@ _NO_STATEMENT = {"query_id": None, "user": None, "text": None}
 _UNNAMED = {"others": "(further statements)", "lost": "(sessions not followed)"}
 _RESOLUTION = (
     "Percentiles and maximum are upper ends of buckets, at most 25 % too high; a mean is time divided by "
-    "waits. Waits: those that ended in the measurement."
+    "times. Times: sleeps, and stays in the run queue, that ended in the measurement. A wait may have "
+    "several sleeps."
 )
 _CHANGES = (
     "CPU time belongs to the statement at the end of each slice on a CPU; the interval covers the slices in "
@@ -131,7 +132,7 @@ def _event(row: _Row) -> Cell:
 _DURATIONS: _Cells = (
     (Column("wait event", shortens=True), _event),
     (Column("state"), lambda r: word("asleep" if r["part"] == "sleep" else "CPU WAIT")),
-    (numeric("waits"), lambda r: known(r["count"], lambda n: f"{n:,}")),
+    (numeric("times"), lambda r: known(r["count"], lambda n: f"{n:,}")),
     (numeric("time"), _time("seconds")),
     (numeric("mean", 1), _ns("mean_ns")),
     (numeric("p50"), _ns("p50_ns")),
