@@ -11,7 +11,7 @@ from dbdyno.engines.postgres.embedded.defaults import Wish
 from dbdyno.engines.postgres.embedded.instance import Instance
 from dbdyno.engines.postgres.embedded.places import Places, find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, reachable
-from dbdyno.model.errors import ServerBusy, TargetError, Unreachable
+from dbdyno.model.errors import DbdynoError, ServerBusy, TargetError, Unreachable
 
 __all__ = ["Instance", "Wish", "client_argv", "instance_of", "open_instance", "start", "status", "stop"]
 
@@ -80,7 +80,27 @@ def status() -> dict[str, Any]:
         unknown = [f for f in found if f["running"] is None]
         return unknown[0] if unknown else {"running": False, "data_dir": str(_places()[1].data)}
     others = [f["dsn"] for f in running[1:]]
+    running[0] |= _in_force(running[0])
     return running[0] | ({"others": others} if others else {})
+
+
+def _in_force(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as the server has them now: its file may have been changed since, and a run restarts it with
+    others. Where it does not answer, those that it was started with."""
+    import psycopg  # here: to look where there is no server needs none of these
+
+    from dbdyno.engines.postgres.connect import connect
+
+    names = ["max_connections", *facts["settings"]]
+    asking = "select name, current_setting(name) from pg_catalog.pg_settings where lower(name) = any(%s)"
+    try:
+        with connect(facts["dsn"]) as connection:
+            rows = connection.execute(asking, [[n.lower() for n in names]]).fetchall()
+    except (DbdynoError, psycopg.Error) as e:
+        return {"detail": f"settings as it was started: {e}"}
+    now = {name.lower(): value for name, value in rows}
+    settings = {name: now.get(name.lower(), value) for name, value in facts["settings"].items()}
+    return {"max_connections": int(now["max_connections"]), "settings": settings}
 
 
 @explained()

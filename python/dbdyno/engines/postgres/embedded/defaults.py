@@ -93,6 +93,12 @@ class Started:
     base: dict[str, str] = field(default_factory=dict)  # all settings of its file, ours too
     locked: bool = False  # holds ``server.lock`` as long as it lives
 
+    @property
+    def connections(self) -> int:
+        """What max_connections is: it may stand among the settings that were asked for."""
+        given = [v for k, v in self.settings.items() if k.lower() == "max_connections" and v.isdigit()]
+        return int(given[-1]) if given else self.max_connections
+
 
 @explained()
 def last_started(file: Path) -> Started | None:
@@ -113,9 +119,9 @@ def check_fits(last: Started, wish: Wish) -> None:
     cure = "stop it first: dbdyno server stop" if last.stay else "wait until that has ended"
     if wish.fresh:
         raise ServerBusy(f"the embedded server is running: it {whose}", cure)
-    if last.max_connections < (wish.max_connections or wish.sessions + OWN_CONNECTIONS):
+    if last.connections < (wish.max_connections or wish.sessions + OWN_CONNECTIONS):
         raise TooFewConnections(
-            f"the embedded server {whose} with max_connections = {last.max_connections}, "
+            f"the embedded server {whose} with max_connections = {last.connections}, "
             f"too few for {wish.sessions} sessions"
             if wish.max_connections is None
             else "not as asked for",

@@ -371,7 +371,7 @@ class Instance:
         return False
 
     def facts(self) -> dict[str, Any]:
-        """Its status, fit for JSON; no credentials (there are none)."""
+        """Its status, fit for JSON, with settings as it was started; no credentials (there are none)."""
         try:
             running, last = self.process(), self.started()
         except ServerBusy as e:
@@ -391,7 +391,7 @@ class Instance:
             "data_dir": str(self.data),
             "log": str(self.log),
             "programs": last.bin_dir,
-            "max_connections": last.max_connections,
+            "max_connections": last.connections,
             "settings": last.settings,
             "uptime_s": round(max(0.0, time.time() - last.started), 1),
         }
