@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from signal import SIGHUP, SIGTERM, getsignal, signal
+from signal import SIGHUP, SIGINT, SIGTERM, getsignal, signal
 from typing import TextIO
 from unittest import mock
 
@@ -25,7 +25,7 @@ def dbdyno(
 
     ``terminal``: where both outputs go instead."""
     out, err = io.StringIO(), io.StringIO()
-    handlers = {s: getsignal(s) for s in (SIGTERM, SIGHUP)}
+    handlers = {s: getsignal(s) for s in (SIGINT, SIGTERM, SIGHUP)}
     code: object = 0
     try:
         with (

@@ -26,6 +26,7 @@ from types import ModuleType
 from typing import Any
 
 EXIT_INTERRUPTED = 130  # that of dbdyno.model.errors, which may not be loaded yet
+INTERRUPTED = b"interrupted\n"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -75,13 +76,18 @@ def at_once() -> Iterator[None]:
     before = {s: signal.getsignal(s) for s in _SIGNALS}
     ours = {s: handler for s, handler in before.items() if handler not in (signal.SIG_IGN, None)}
     for sign in ours:
-        signal.signal(sign, lambda *_: os._exit(EXIT_INTERRUPTED))
+        signal.signal(sign, _end)
     try:
         with uncollected():
             yield
     finally:
         for sign, handler in ours.items():
             signal.signal(sign, handler)
+
+
+def _end(*_: object) -> None:
+    os.write(2, INTERRUPTED)
+    os._exit(EXIT_INTERRUPTED)
 
 
 @contextmanager

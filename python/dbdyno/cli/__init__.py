@@ -1,8 +1,13 @@
 """The command line: words in, tables out. No measuring, no arithmetic of its own."""
 
+import os
 import sys
 
-from dbdyno.lazy import EXIT_INTERRUPTED, at_once, quick_end
+try:
+    from dbdyno.lazy import EXIT_INTERRUPTED, INTERRUPTED, at_once, quick_end
+except KeyboardInterrupt:  # no handler stands yet, and nothing was begun
+    os.write(2, b"interrupted\n")
+    os._exit(130)
 
 
 def main() -> None:
@@ -13,6 +18,7 @@ def main() -> None:
             from dbdyno.cli.app import main as run
         run()
     except KeyboardInterrupt:  # before and after what is done there
+        os.write(2, INTERRUPTED)
         sys.exit(EXIT_INTERRUPTED)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import click
 
 from dbdyno import __version__
-from dbdyno.cli import config
-from dbdyno.cli.streams import guard, last
+from dbdyno.cli import config, surroundings
+from dbdyno.cli.streams import deaf, guard, interrupted, last
 from dbdyno.engines.attended import left_behind
 from dbdyno.lazy import at_once
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError, did_you_mean
@@ -167,6 +167,7 @@ _PLACES = {
 @click.version_option(__version__, prog_name="dbdyno")
 @click.pass_context
 def app(context: click.Context) -> None:
+    surroundings.remark()
     config.apply(context)
 
 
@@ -241,15 +242,22 @@ def _exit_code() -> int:
     except click.exceptions.Exit as e:
         return e.exit_code
     except click.Abort:
-        return EXIT_INTERRUPTED
+        return _interrupted()
     except click.ClickException as e:
         return _said_by_click(e)
     except DbdynoError as e:
         return _said(e.message, e.cure, e.exit_code)
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except Exception as e:
+    except BaseException as e:
+        if interrupted() or isinstance(e, KeyboardInterrupt):
+            return _interrupted()
+        if not isinstance(e, Exception):
+            raise
         return _unforeseen(e)
+
+
+def _interrupted() -> int:
+    sys.stderr.write("interrupted\n")
+    return EXIT_INTERRUPTED
 
 
 def main() -> None:
@@ -262,6 +270,7 @@ def main() -> None:
     guard()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's; else a thread for each CPU, none of use
     code = _exit_code()
+    deaf()
     if left_behind():
         sys.stdout.flush()
         sys.stderr.flush()

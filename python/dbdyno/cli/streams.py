@@ -116,14 +116,30 @@ def unread() -> bool:
 
 def last() -> None:
     """Output that cannot be written is dropped; SIGTERM and SIGHUP end the program as Ctrl-C does, so that
-    what was begun is put back. A SIGHUP that was ignored at the start (nohup) stays so."""
+    what was begun is put back. What was ignored at the start (nohup, a shell's background) stays so."""
+    _ends.clear()
     for name in ("stdout", "stderr"):
         if (stream := getattr(sys, name)) is not None:
             setattr(sys, name, Lasting(stream))
-    for sign in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(sign) is signal.SIG_DFL:
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(sign) in (signal.SIG_DFL, signal.default_int_handler):
             signal.signal(sign, _end)
 
 
-def _end(_signal: int, _frame: FrameType | None) -> None:
+_ends: list[int] = []
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    _ends.append(number)
     raise KeyboardInterrupt
+
+
+def interrupted() -> bool:
+    """Whether a signal asked for the end: within an import or a library its exception may come out as any
+    other."""
+    return bool(_ends)
+
+
+def deaf() -> None:
+    """From here on Ctrl-C changes nothing: the work is done, and Python's end takes some milliseconds."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

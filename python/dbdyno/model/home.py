@@ -26,9 +26,13 @@ def base_directory(variable: str, below_home: str, what: str, cure: str) -> Path
 
 
 def _homes() -> list[str]:
-    """HOME, then what the user database says; empty where it does not know this user."""
+    return [os.environ.get("HOME", ""), user_home()]
+
+
+def user_home() -> str:
+    """The directory that the user database names; empty where there is none, or no such user."""
     try:
         entry = pwd.getpwuid(os.getuid()).pw_dir
     except (KeyError, OSError):
-        entry = ""
-    return [os.environ.get("HOME", ""), entry]
+        return ""
+    return entry if Path(entry).is_dir() else ""

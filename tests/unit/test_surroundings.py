@@ -1,0 +1,35 @@
+"""A time zone or a home directory that is not there: said, once, before anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbdyno.cli import surroundings
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Foo/Bar", True),
+        (":Foo/Bar", True),
+        ("Europe/Nowhere", True),
+        ("UTC", False),
+        ("", False),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", False),
+        ("<+03>-3", False),
+    ],
+)
+def test_an_unknown_time_zone(
+    name: str, said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TZ", name)
+    surroundings.remark()
+    assert (f"TZ={name}: this machine knows no such time zone" in capsys.readouterr().err) is said
+
+
+def test_a_home_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", "/nonexistent/home")
+    surroundings.remark()
+    assert "HOME=/nonexistent/home: there is no such directory" in capsys.readouterr().err
