@@ -177,6 +177,9 @@ class FakeServer:
     ) -> Workload:
         return workload_of(scripts, name).model_copy(update={"work_unit": "calls", "work_short": "calls"})
 
+    def needs_simple(self, scripts: Sequence[PlannedScript], variant: Variant) -> str | None:  # noqa: ARG002
+        return None
+
     def scale(self, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
         return (3, "the tables have 3") if any(s.builtin for s in scripts) else None
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use dyno_script::{
-    AUTOMATIC, Action, Command, Frame, Names, Options, Rng, Script, ScriptError, Value, builtin, read,
+    AUTOMATIC, Action, Command, Frame, Names, Options, Rng, Script, ScriptError, Value, builtin,
+    copies_with_client, read,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -38,9 +39,10 @@ fn commands(script: &Script, names: &Names) -> Vec<serde_json::Value> {
 
 fn described(command: &Command, names: &Names) -> serde_json::Value {
     let mut made = json!({"line": command.line, "kind": kind(&command.action), "text": command.text,
-        "sql": null, "variables": [], "start": null, "statements": 0});
+        "sql": null, "variables": [], "start": null, "statements": 0, "copies_with_client": false});
     if let Action::Sql(sql) = &command.action {
         let (text, slots) = sql.parametrised();
+        made["copies_with_client"] = copies_with_client(&text).into();
         made["sql"] = text.into();
         made["variables"] = slots.iter().map(|&slot| names.name(slot)).collect();
         made["start"] = sql.start.into();

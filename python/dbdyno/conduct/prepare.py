@@ -34,7 +34,7 @@ def fitted(server: Server, plan: Plan) -> Plan:
     """An auto ladder ends at what the server has room for beside other clients, and paced load has no more
     sessions, unless their number was asked for; of others every rung must have its connections. Scripts on
     tables of a size of their own have that scale."""
-    plan = _scaled(server, plan)
+    plan = _sent(server, _scaled(server, plan))
     if server.commands is not None:
         return _room_for_commands(server, plan)
     capacity, sessions = server.capacity(), connections(plan)
@@ -72,6 +72,31 @@ def _scaled(server: Server, plan: Plan) -> Plan:
         "choices": (*plan.choices, choice),
     }
     return plan.model_copy(update=changed).sealed()
+
+
+def _sent(server: Server, plan: Plan) -> Plan:
+    """Sends simple queries where the server takes some statement only so and no protocol was asked for: in
+    all such variants, for they are compared."""
+    specs = plan.experiment.variants
+    free = [v for v in plan.variants if v.name not in specs or specs[v.name].driver.protocol is None]
+    if server.scripts is None or not plan.scripts or plan.experiment.driver.protocol is not None:
+        return plan
+    found = (server.scripts.needs_simple(v.scripts, v) for v in free)
+    why = next((reason for reason in found if reason is not None), None)
+    if why is None:
+        return plan
+    names = {v.name for v in free}
+    choice = Choice(name="protocol", value="simple", reason=why)
+    changed = {
+        "variants": tuple(_simple(v) if v.name in names else v for v in plan.variants),
+        "cells": tuple(_simple(c) if c.variant in names else c for c in plan.cells),
+        "choices": (*plan.choices, choice),
+    }
+    return plan.model_copy(update=changed).sealed()
+
+
+def _simple(of: _HasParams) -> _HasParams:
+    return of.model_copy(update={"driver": of.driver.model_copy(update={"protocol": "simple"})})
 
 
 def _with_scale(of: _HasParams, scale: int) -> _HasParams:

@@ -243,9 +243,11 @@ class Scripting(Protocol):
     """Calls of the user's own."""
 
     def script(self, scripts: Sequence[PlannedScript], variant: Variant = PLAIN, name: str = "") -> Workload:
-        """Scripts as a workload; of a variant with its variables and driver options. Raises ScriptError with
-        line and column. Calls of that workload's cells of the variant
-        are of these scripts. ``name``: the workload's, in place of one made of the scripts' names."""
+        """Scripts as a workload, whose calls in cells of the variant are of these scripts; with its variables
+        and driver options. ``name``: in place of the scripts'. Raises ScriptError with line and column."""
+
+    def needs_simple(self, scripts: Sequence[PlannedScript], variant: Variant) -> str | None:
+        """What of these scripts can be sent as simple queries alone, and where; ``None``: nothing."""
 
     def scale(self, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
         """The size of the tables that these scripts run on, and how it is known; ``None``: any may be given.

@@ -69,7 +69,7 @@ def _environment(results: Results) -> dict[str, str]:
 def _beside(results: Results) -> dict[str, str]:
     """CPU time of the machine that neither the server's tasks nor dbdyno's used, over all measurements; empty
     where the machine's is not known. Rounded so far that noise is no difference."""
-    used = other_cpus(results.tables["data_sources"])["other_cpus"].mean()
+    used: Any = other_cpus(results.tables["data_sources"])["other_cpus"].mean()
     return {} if used is None else {"CPUs used by other processes (mean)": f"{used:.1f}"}
 
 

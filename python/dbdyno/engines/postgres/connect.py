@@ -21,35 +21,28 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import pq, waiting
-from psycopg.abc import AdaptContext, Buffer
-from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict, timeout_from_conninfo
 
 from dbdyno.engines.attended import STEP_S, Attended
-from dbdyno.engines.postgres import connection_options, sql
+from dbdyno.engines.postgres import connection_options, own_settings, sql, texts
 from dbdyno.engines.postgres.errors import (
-    DSN_CURE,
     Doubt,
+    check_dsn,
     connect_error,
     dsn_error,
     server_error,
     single_address,
 )
+from dbdyno.engines.postgres.own_settings import Before
 from dbdyno.engines.postgres.patience import STOPPING_S, Patience, Unanswered
 from dbdyno.engines.postgres.received import MOST_BYTES, Received, TooMuch, statement
-from dbdyno.engines.postgres.traced import Traced, held, note
-from dbdyno.kernel.numbers import number
+from dbdyno.engines.postgres.traced import DATABASE, Traced, held, note
 from dbdyno.model.errors import Abandoned, TargetError, UsageError, requests
 
-OWN_SEARCH_PATH = "pg_catalog, pg_temp"
-"""Temporary objects last: where pg_temp is not named, it comes first for tables and types."""
-OWN_PATH = f"set search_path = {OWN_SEARCH_PATH}"
 PATIENCE_S = 30.0
 CANCEL_S = 2.0
 """For the request to cancel, and again for its effect."""
 _SLACK_S = 1.0  # libpq's own limit comes first, with its words
-_TEXTS = (0, "text", "name", "varchar", "bpchar", '"char"')  # 0: types of which psycopg knows nothing
-_UNKNOWN_ENCODINGS = ("EUC_TW", "MULE_INTERNAL")  # to Python
 _NETWORK = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -68,8 +61,8 @@ class Connection(Traced):
     """Sent so far; each is a transaction of its own where nothing else is said."""
     opened = used = 0.0
     """Seconds of the monotonic clock when it began to connect, and when a statement was last answered."""
-    _search_path: str | None = None
-    """The one that role, database and DSN give this connection; None: it is still in force."""
+    before: Mapping[str, Before] = {}
+    """Settings as role, database and connection options give them; empty behind a pooler, where they hold."""
 
     @contextmanager
     def patient(self) -> Iterator[None]:
@@ -80,39 +73,48 @@ class Connection(Traced):
         finally:
             self._patience_s = before
 
-    def resolve_names_in_the_catalogue(self) -> None:
-        """Sets search_path to pg_catalog. Whoever may create functions or operators in a schema of the path,
-        or owns the database and with it the path, would else choose what runs with this role's rights.
-        Not behind a pooler (another process answers than that of the start-up): its clients share the path.
-        """
-        values = {"pid": self.info.backend_pid, "path": OWN_SEARCH_PATH}
-        result = self.execute(sql.text("own_search_path").encode(), values).pgresult
-        if result is not None and result.nfields == 2 and result.get_value(0, 1) is not None:
-            self._search_path = (result.get_value(0, 0) or b"").decode(errors="replace")
+    @property
+    def database(self) -> str:
+        """Its name, to be shown and compared."""
+        encoding = self.info.parameter_status("server_encoding") or "UTF8"
+        return texts.database_name(self.pgconn.db, encoding)
+
+    @property
+    def user(self) -> str:
+        """The role of the login, to be shown."""
+        return self.pgconn.user.decode(errors="replace")
+
+    def users(self, setting: str) -> str | None:
+        """The value of a setting that sessions of this role have here, of those that the server reports."""
+        found = self.before.get(setting)
+        return self.info.parameter_status(setting) if found is None else found.value
 
     @contextmanager
-    def users_search_path(self, path: str | None = None) -> Iterator[None]:
-        """Within it, names without a schema lead where the user's do, or by ``path``; outside of transactions
-        only."""
-        if self._search_path is None:
+    def users_settings(self, path: str | None = None) -> Iterator[None]:
+        """Within it, statements mean what they mean to the user; names without a schema lead where the user's
+        do, or by the search_path ``path``. Outside of transactions only."""
+        theirs = own_settings.of_statements(self.before)
+        if not theirs:
             yield
             return
-        set_path = sql.text("set_search_path").encode()
-        self.execute(set_path, [path or self._search_path])
+        self._set({**theirs, **({} if path is None else {"search_path": path})})
         try:
             yield
         finally:
             if self.info.transaction_status == pq.TransactionStatus.IDLE:
-                self.execute(set_path, [OWN_SEARCH_PATH])
+                self._set(own_settings.own(theirs))
+
+    def _set(self, values: Mapping[str, str]) -> None:
+        named = {"names": list(values), "values": list(values.values()), "count": len(values)}
+        self.execute(sql.text("set_settings").encode(), named)
 
     def take_text_as_it_is(self) -> None:
-        """No conversion at the server, which refuses a row where a text is in another encoding than the
-        database's: names that all databases share, statements of others, anything in SQL_ASCII."""
+        """See :mod:`texts`."""
         encoding = self.info.parameter_status("server_encoding") or "UTF8"
-        if encoding not in _UNKNOWN_ENCODINGS:
+        if encoding not in texts.UNKNOWN:
             self.execute(f"select pg_catalog.set_config('client_encoding', %s, false){sql.OWN}", [encoding])
-        for kind in _TEXTS:
-            self.adapters.register_loader(kind, _Text)
+        for kind in texts.TYPES:
+            self.adapters.register_loader(kind, texts.Text)
 
     def wait(
         self, gen: Generator[Any, Any, _R], interval: float = STEP_S, timeout: float | None = None
@@ -182,18 +184,6 @@ class Connection(Traced):
         return not self.closed
 
 
-class _Text(Loader):
-    """What is no text in its encoding gets replacement characters."""
-
-    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
-        super().__init__(oid, context)
-        encoding = self.connection.info.encoding if self.connection else "utf-8"
-        self._encoding = "utf-8" if encoding == "ascii" else encoding  # SQL_ASCII: whatever clients wrote
-
-    def load(self, data: Buffer) -> str:
-        return bytes(data).decode(self._encoding, "replace")
-
-
 _EVENTS = {
     waiting.Wait.R: select.POLLIN,
     waiting.Wait.W: select.POLLOUT,
@@ -210,25 +200,29 @@ def _ready(events: int, wanted: int) -> int:
     )
 
 
-def open_connection(given: Mapping[str, Any]) -> Connection:
-    """A connection by libpq's options, every statement in a transaction of its own.
+def open_connection(given: Mapping[str, Any], database: bytes | None = None) -> Connection:
+    """A connection by libpq's options, every statement in a transaction of its own. ``database``: see
+    :func:`connect`.
 
     libpq can compute for minutes (SCRAM) or wait for a name without hearing a signal, so it does that on a
     thread which is left behind. Raises :class:`psycopg.Error`, :class:`Abandoned`, :class:`UnicodeError`.
     """
     options = {**_NETWORK, **given}
-    attended = Attended(lambda mine: _connected(options, mine), Connection.close)
+    attended = Attended(lambda mine: _connected(options, database, mine), Connection.close)
     try:
         return attended.result()
     except TimeoutError:
         raise psycopg.errors.ConnectionTimeout("connection timeout expired") from None
 
 
-def _connected(options: Mapping[str, Any], attended: Attended[Connection]) -> Connection:
+def _connected(
+    options: Mapping[str, Any], database: bytes | None, attended: Attended[Connection]
+) -> Connection:
     each_s = timeout_from_conninfo(dict(options))
     attended.limit_s = each_s + _SLACK_S
     hosts = options.get("hostaddr") or options.get("host") or os.environ.get("PGHOST", "")
     attended.limit_s = each_s * _addresses(str(hosts)) + _SLACK_S
+    DATABASE.set(database)  # of this thread alone
     return Connection.connect(**options, autocommit=True)
 
 
@@ -249,14 +243,14 @@ MINIMUM_VERSION = 140000
 CONNECT_TIMEOUT_S = 10
 
 
-def connect(dsn: str) -> Connection:
-    """A connection with every statement in a transaction of its own. Raises the product's errors."""
+def connect(dsn: str, database: bytes | None = None) -> Connection:
+    """A connection with every statement in a transaction of its own. ``database``: the name in place of the
+    DSN's, which need not be UTF-8. Raises the product's errors."""
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error as e:
         raise dsn_error(e) from None
-    _check_ports(str(given.get("port", "")))
-    _check_hosts(str(given.get("host", "")))
+    check_dsn(given)
     given.setdefault("fallback_application_name", APPLICATION)
     given["client_encoding"] = "UTF8"
     if "connect_timeout" not in given and "PGCONNECT_TIMEOUT" not in os.environ:
@@ -267,22 +261,25 @@ def connect(dsn: str) -> Connection:
     opened = time.monotonic()
     with Doubt(*single_address(given)) as doubt:
         try:
-            connection = open_connection({**given, **held(given)})
+            connection = open_connection({**given, **held(given, database)}, database)
         except UnicodeError:
             raise TargetError("a host or user name cannot be encoded", "check the DSN") from None
         except psycopg.Error as e:
             raise connect_error(e, str(password) if password else None, doubt.answer) from None
-    note(given, connection)
+    note(given, connection, database)
     connection.prepare_threshold, connection.opened = None, opened
     connection.add_notify_handler(lambda _notify: None)  # psycopg would keep them for whoever asks later
+    connection.cursor_factory = texts.Cursor
     _check_version(connection)
     try:
-        connection.resolve_names_in_the_catalogue()  # before any other statement of ours
-        connection.execute(sql.text("own_settings").encode())
+        connection.before = own_settings.fix(connection)  # before any other statement of ours
         connection.take_text_as_it_is()
     except psycopg.Error as e:
         connection.close()
         raise server_error(e, "beginning a session") from None
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -297,16 +294,13 @@ def secret_in(dsn: str) -> str | None:
     return "keep it in ~/.pgpass, in a file named by PGPASSFILE, or in a service file" if held else None
 
 
-def _check_ports(ports: str) -> None:
-    """A password with a slash or a colon in a URI ends up here: it is not repeated."""
-    if not all(port == "" or number(port) is not None for port in ports.split(",")):
-        raise UsageError("the DSN is not valid: its port is not a number", DSN_CURE)
+def release(number: int) -> str:
+    """The release line of a ``server_version_num``: two numbers before version 10.
 
-
-def _check_hosts(hosts: str) -> None:
-    """Nor here, of a password with an at sign: its rest would be looked up as a host name."""
-    if any("@" in host[1:] and not host.startswith("/") for host in hosts.split(",")):
-        raise UsageError("the DSN is not valid: its host has an @ in it", DSN_CURE)
+    >>> release(90624), release(180006)
+    ('9.6', '18')
+    """
+    return str(number // 10000) if number >= 100000 else f"{number // 10000}.{number // 100 % 100}"
 
 
 def _check_version(connection: Connection) -> None:
@@ -314,7 +308,7 @@ def _check_version(connection: Connection) -> None:
     if number < MINIMUM_VERSION:
         connection.close()
         raise TargetError(
-            f"the server is PostgreSQL {number // 10000}, dbdyno needs {MINIMUM_VERSION // 10000} or later",
+            f"the server is PostgreSQL {release(number)}, dbdyno needs {MINIMUM_VERSION // 10000} or later",
             "measure a later server",
         )
 
@@ -325,13 +319,22 @@ def driver_target(connection: Connection) -> dict[str, Any]:
     Raises :class:`UsageError` for an option that the driver cannot honour.
     """
     info, options = connection.info, _options(connection)
+    try:
+        user, password, name = (
+            v.decode() for v in (connection.pgconn.user, connection.pgconn.password, connection.pgconn.db)
+        )
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"dbdyno's sessions cannot connect: a name or the password is no UTF-8 ({where(connection)})",
+            "measure in another database, or as another role",
+        ) from None
     timeout_s = int(options.get("connect_timeout") or CONNECT_TIMEOUT_S)
     return {
         "host": options.get("hostaddr") or info.host,
         "port": info.port,
-        "user": info.user,
-        "password": info.password or None,
-        "database": info.dbname,
+        "user": user,
+        "password": password or None,
+        "database": name,
         "tls": connection_options.tls(connection),
         "application_name": APPLICATION,
         "connect_timeout_ms": max(2, timeout_s or 3600) * 1000,
@@ -354,7 +357,7 @@ def where(connection: Connection) -> str:
     info = connection.info
     host = info.host or info.hostaddr
     place = f"socket {host}, port {info.port}" if host.startswith(("/", "@")) else f"{host}:{info.port}"
-    return f"{place}, database {info.dbname}, user {info.user}"
+    return f"{place}, database {connection.database}, user {connection.user}"
 
 
 def network_address(dsn: str) -> tuple[str, int] | None:

@@ -59,7 +59,12 @@ _STATES: dict[str, tuple[type[DbdynoError], str]] = {
     "57P": (ServerLost, "see the server's log"),
     "08": (ServerLost, "see the server's log"),
 }
-# libpq gives no SQLSTATE before the server has answered, and old servers' answers lose theirs: by words.
+_OPTIONS = (
+    "check the settings that the connection asks for: options= in the DSN, PGOPTIONS, PGTZ, PGDATESTYLE"
+)
+_AT_START = {"22023": _OPTIONS, "42704": _OPTIONS, "42601": _OPTIONS, "55P02": _OPTIONS}
+# What libpq says itself, in English. Before version 18 it does not show the server's SQLSTATE: then the
+# server's own words count, where they are English.
 _WORDS: tuple[tuple[str, str], ...] = (
     ("authentication method requirement|channel binding", "28ASK"),
     ("password authentication failed", "28P01"),
@@ -99,6 +104,8 @@ def connect_error(
     made, cure = _lookup(state)
     if made is not None:
         return made(words, cure)
+    if state is not None:
+        return TargetError(words, _AT_START.get(state, "the server answers and refuses: see its log"))
     cure = next((c for w, c in _UNREACHABLE if re.search(w, words)), "check host and port")
     if not re.search(_NOBODY, words) and (who := stranger()) is not None:
         return Unreachable(f"{who} ({words})", "check host and port")
@@ -108,6 +115,16 @@ def connect_error(
 def dsn_error(error: psycopg.Error) -> UsageError:
     """A DSN that libpq cannot read; nothing of it is repeated, for it may hold a password."""
     return UsageError(f"the DSN is not valid: {_unquoted(str(error).strip())}", DSN_CURE)
+
+
+def check_dsn(given: Mapping[str, Any]) -> None:
+    """Raises :class:`UsageError` where a password with a slash, a colon or an at sign in a URI has become a
+    port or a host: that is not repeated, and not looked up."""
+    if not all(port == "" or number(port) is not None for port in str(given.get("port", "")).split(",")):
+        raise UsageError("the DSN is not valid: its port is not a number", DSN_CURE)
+    hosts = str(given.get("host", "")).split(",")
+    if any("@" in host[1:] and not host.startswith("/") for host in hosts):
+        raise UsageError("the DSN is not valid: its host has an @ in it", DSN_CURE)
 
 
 def server_error(error: psycopg.Error, doing: str, cure: str | None = None) -> DbdynoError:

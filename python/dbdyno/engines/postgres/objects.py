@@ -164,7 +164,7 @@ def prepare(connection: Connection, name: str, params: Mapping[str, Any], sessio
     ownership.check_relations(connection, SCHEMA, wanted)
     missing = [n for n in wanted if stamps.get(n) != stamp]
     if missing and not _may_build(connection):
-        raise NotPrivileged(f"schema {SCHEMA} belongs to another user", _foreign(connection.info.user))
+        raise NotPrivileged(f"schema {SCHEMA} belongs to another user", _foreign(connection.user))
     with _privileged(connection), connection.patient():
         for object_name in missing:
             _build(connection, name, half, object_name, blocks, stamp, replace=object_name in stamps)
@@ -214,7 +214,7 @@ def own_schema(connection: Connection) -> None:
     )
     if not may:
         raise NotPrivileged(
-            f"no right to create the schema {SCHEMA} in database {connection.info.dbname}",
+            f"no right to create the schema {SCHEMA} in database {connection.database}",
             f"as owner of the database or superuser: GRANT CREATE ON DATABASE {database} TO {role};",
         )
     try:
@@ -375,7 +375,7 @@ def _pattern(own_name: str | None) -> str:
 @contextmanager
 def _privileged(connection: Connection) -> Iterator[None]:
     """Errors while we work in our schema, with the cure."""
-    user = connection.info.user
+    user = connection.user
     cures = {
         "42501": f"schema {SCHEMA} belongs to another user: {_foreign(user)}",
         "2BP01": "something of yours depends on it: drop that first",

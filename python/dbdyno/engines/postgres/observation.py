@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-import psycopg
 from psycopg.rows import dict_row
 
-from dbdyno.engines.postgres import sql
+from dbdyno.engines.postgres import sql, texts
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.counters import REPORTS_ON_REQUEST
 from dbdyno.engines.postgres.sessions import literal
@@ -20,7 +19,7 @@ from dbdyno.model.plan import Observation
 OBSERVER = f"dbdyno activity {os.getpid()}"
 """application_name of our connections that sample: never a session that is observed. Another dbdyno's are."""
 TO_BEGIN = {"transactions_committed": 4, "executions": 2}
-"""Counted of such a connection before its first sample: it connects, sets search_path, tries the query, and
+"""Counted of such a connection before its first sample: it connects, makes its session, tries the query, and
 prepares it."""
 _TABLE = "pg_catalog.pg_shseclabel"
 _LOOK = f"(select count(*) from {_TABLE}) as t"
@@ -105,7 +104,7 @@ def _near(wanted: str, known: Sequence[str]) -> str:
 
 
 def _shown(connection: Connection, application: str) -> str:
-    cursor = psycopg.RawCursor(connection)
+    cursor = texts.RawCursor(connection)
     row = cursor.execute(sql.text("shown_application").encode(), [application]).fetchone()
     return str(row[0]) if row else application
 
@@ -129,5 +128,6 @@ def _check_pids(connection: Connection, pids: Sequence[int]) -> None:
 
 
 def _ask(connection: Connection, name: str, params: list[Any]) -> list[dict[str, Any]]:
-    with psycopg.RawCursor(connection, row_factory=dict_row) as cursor:
-        return cursor.execute(sql.text(name).encode(), params).fetchall()
+    with texts.RawCursor(connection, row_factory=dict_row) as cursor:
+        found: list[dict[str, Any]] = cursor.execute(sql.text(name).encode(), params).fetchall()
+    return found

@@ -5,7 +5,7 @@ or a superuser), the kind of the object, and from what is attached to it: whoeve
 policy, an expression or a function there chooses what runs with the rights of dbdyno's role.
 PostgreSQL: "Privileges" (5.8), "Row Security Policies" (5.9), "Function Security" (38.8).
 
-All statements here need a search_path of pg_catalog alone (``Connection.resolve_names_in_the_catalogue``).
+All statements here need a search_path of pg_catalog alone (``own_settings.fix``).
 """
 
 from __future__ import annotations

@@ -10,9 +10,11 @@ import polars as pl
 import psycopg
 
 from dbdyno.engines.postgres import script_check, script_halves
-from dbdyno.engines.postgres.connect import OWN_SEARCH_PATH, Connection
+from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
+from dbdyno.engines.postgres.own_settings import SEARCH_PATH
 from dbdyno.engines.postgres.settings import Site
+from dbdyno.model.errors import ScriptError
 from dbdyno.model.plan import DriverSetup, PlannedScript
 from dbdyno.model.tables import rows
 
@@ -32,10 +34,10 @@ class Plans:
     ) -> pl.DataFrame:
         known = scripts or script_halves.scripts_of(workload, params)
         connection = self._site.connection()
-        path = script_check.search_path_of(connection, known) if scripts else OWN_SEARCH_PATH
+        path = script_check.search_path_of(connection, known) if scripts else SEARCH_PATH
         with (
             doing("asking for plans"),
-            connection.users_search_path(path),
+            connection.users_settings(path),
             connection.transaction(force_rollback=True),
         ):
             connection.execute("set local plan_cache_mode = force_generic_plan")
@@ -46,7 +48,7 @@ class Plans:
 
 
 def _of_script(connection: Connection, number: int, script: PlannedScript) -> Iterator[dict[str, Any]]:
-    for place, command in enumerate(script_check.commands(script, DriverSetup(allow_shell=True))):
+    for place, command in enumerate(_commands(script)):
         sql = command["sql"]
         if sql is None or command["statements"] != 1 or sql.split(maxsplit=1)[0].lower() not in _PLANNED:
             continue
@@ -61,6 +63,15 @@ def _of_script(connection: Connection, number: int, script: PlannedScript) -> It
             "script": number, "name": script.name, "command": place, "line": command["line"],
             "shape": shape, "status": status,
         }  # fmt: skip
+
+
+def _commands(script: PlannedScript) -> Sequence[Mapping[str, Any]]:
+    """As parameters where the script can be sent so."""
+    driver = DriverSetup(allow_shell=True)
+    try:
+        return script_check.commands(script, driver)
+    except ScriptError:
+        return script_check.commands(script, driver.model_copy(update={"protocol": "simple"}))
 
 
 def _plan(connection: Connection, sql: str, parameters: int) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from psycopg import pq
 from psycopg import sql as pgsql
 
 from dbdyno import _core
-from dbdyno.engines.postgres import loader, ownership
+from dbdyno.engines.postgres import loader, ownership, texts
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.engines.postgres.sql_tokens import tokens
 from dbdyno.model.errors import ScriptError, UsageError
-from dbdyno.model.plan import DriverSetup, PlannedScript
+from dbdyno.model.plan import DriverSetup, PlannedScript, Variant
 
 _SHOWN = 100  # characters of a line in a message
 _MISSING = ("42P01", "42703", "42883", "42704", "3F000")
@@ -25,6 +26,9 @@ _TYPES = ("42601", "42725", "42P18", "42883", "42804", "22P02")
 _MAKES = re.compile(r"\s*(create|alter|drop|do|call|set)\b|.*\binto\b", re.IGNORECASE | re.DOTALL)
 _PREPARE = "dbdyno workload prepare pgbench -s 10"
 _OPENS, _CLOSES = ("begin", "start"), ("commit", "end", "rollback", "abort", "prepare")
+_SYNTAX = "42601"
+_SIMPLE_CURE = "take -M simple, which is pgbench's default, or give the variable a type, as in :n::int"
+_COPY_CURE = "use INSERT ... SELECT, or COPY from or to a file or program of the server"
 _AS_ASKED = DriverSetup(allow_shell=True)
 _Command = Mapping[str, Any]
 
@@ -33,17 +37,19 @@ def check(
     connection: Connection,
     scripts: Sequence[PlannedScript],
     driver: DriverSetup,
-    given: Sequence[str] = (),
+    given: Mapping[str, Any] = {},
     path: str | None = None,
 ) -> None:
-    """Raises :class:`ScriptError` with file, line and column of the first mistake. ``given``: names of
-    variables. ``path``: the search_path of the sessions; None: the user's."""
+    """Raises :class:`ScriptError` with file, line and column of the first mistake. ``given``: variables and
+    their values. ``path``: the search_path of the sessions; None: the user's."""
     if driver.pipeline:
         raise UsageError(
             "pipeline: a script says itself which of its statements go in one",
             "put \\startpipeline before them and \\endpipeline after",
         )
-    with connection.users_search_path(path):
+    for value in given.values():
+        texts.encoded(connection, str(value))
+    with connection.users_settings(path):
         for script in scripts:
             _check_one(connection, script, driver, given)
 
@@ -59,7 +65,7 @@ def search_path_of(connection: Connection, scripts: Sequence[PlannedScript]) -> 
 
 def _schema_of_tables(connection: Connection) -> str | None:
     """Returns the schema in which the user's search_path finds pgbench's tables; None: in no schema."""
-    with connection.users_search_path():
+    with connection.users_settings():
         row = connection.execute(
             "select pg_catalog.to_regclass('pgbench_branches')::pg_catalog.oid"
         ).fetchone()
@@ -111,22 +117,48 @@ def scale_of(connection: Connection, scripts: Sequence[PlannedScript]) -> tuple[
     return int(counted), f"pgbench_branches has {counted} row{'' if counted == 1 else 's'}"
 
 
+def server_needs_simple(
+    connection: Connection, scripts: Sequence[PlannedScript], variant: Variant, path: str | None
+) -> str | None:
+    """What the server takes of these scripts as simple queries alone, and where; ``None``: nothing, or the
+    scripts have another mistake, which :func:`check` raises."""
+    simple = variant.driver.model_copy(update={"protocol": "simple"})
+    with contextlib.suppress(ScriptError):
+        try:
+            check(connection, scripts, variant.driver, variant.params, path)
+        except _NoParameterError as e:
+            for script in scripts:
+                commands(script, simple, list(variant.params))
+            return e.message.partition("\n")[0]
+    return None
+
+
+class _NoParameterError(ScriptError):
+    """A variable stands where the server takes no parameter: only simple queries can have it there."""
+
+
 def _check_one(
-    connection: Connection, script: PlannedScript, driver: DriverSetup, given: Sequence[str]
+    connection: Connection, script: PlannedScript, driver: DriverSetup, given: Mapping[str, Any]
 ) -> None:
     made = False
     opened: _Command | None = None
     branches = False
-    for command in commands(script, driver, given):
+    for command in commands(script, driver, list(given)):
         branches |= command["kind"] in ("if", "elif", "else")
         if (sql := command["sql"]) is None:
             continue
         words = sql.lower().split(maxsplit=2)[:2]
-        if words[:1] == ["copy"]:
-            cure = "use INSERT ... SELECT"
-            raise _error(script, command, 0, "COPY cannot be a call: its data would come from dbdyno", cure)
+        if command["copies_with_client"]:
+            message = (
+                "COPY from or to the client cannot be a call: its data would come from dbdyno or go there"
+            )
+            raise _error(script, command, 0, message, _COPY_CURE)
+        try:
+            sql.encode(texts.encoding_of(connection))
+        except UnicodeEncodeError as e:
+            raise _error(script, command, e.start, texts.refusal(connection, e), texts.CURE) from None
         if command["statements"] == 1 and not (command["variables"] and driver.protocol == "simple"):
-            _parse(connection, script, command, made=made)
+            _parse(connection, script, command, given, made=made)
         made = made or bool(_MAKES.match(sql))
         first = words[0].rstrip(";") if words else ""
         if first in _OPENS and command["statements"] == 1:
@@ -138,31 +170,74 @@ def _check_one(
         raise _error(script, opened, 0, "the transaction that begins here is not ended", cure)
 
 
-def _parse(connection: Connection, script: PlannedScript, command: _Command, *, made: bool) -> None:
+def _parse(
+    connection: Connection, script: PlannedScript, command: _Command, given: Mapping[str, Any], *, made: bool
+) -> None:
     """Nothing is executed. ``made``: earlier statements may make what is missing."""
-    pgconn, encoding = connection.pgconn, connection.info.encoding
-    result = pgconn.prepare(b"", command["sql"].encode(encoding))
+    result = _prepared(connection, command["sql"])
     if result.status == pq.ExecStatus.COMMAND_OK:
-        extra = pgconn.describe_prepared(b"").nparams - len(command["variables"])
+        extra = connection.pgconn.describe_prepared(b"").nparams - len(command["variables"])
         if extra > 0:
             message = f"the statement has {extra} parameter(s) such as $1"
             raise _error(script, command, 0, message, "write values, or variables of the script")
+        if extra < 0:
+            raise _no_parameter(script, command, command["sql"].find("$1"), "")
         return
     field = pq.DiagnosticField
-    state = (result.error_field(field.SQLSTATE) or b"").decode()
+    state = _state(result)
     if made and state in _MISSING:
         return
     position = result.error_field(field.STATEMENT_POSITION)
-    message = (result.error_field(field.MESSAGE_PRIMARY) or b"refused").decode(encoding, "replace")
-    hint = (result.error_field(field.MESSAGE_HINT) or b"").decode(encoding, "replace")
+    at = int(position) - 1 if position else 0
+    message, hint = (
+        (result.error_field(f) or b"").decode(connection.info.encoding, "replace")
+        for f in (field.MESSAGE_PRIMARY, field.MESSAGE_HINT)
+    )
+    if command["variables"] and state in _TYPES and _takes_values(connection, command, given, state):
+        raise _no_parameter(script, command, at, f": {message}")
     cure = _PREPARE if script.builtin and state in _MISSING else hint or _cure(state)
     if command["variables"] and state in _TYPES:
         cure = "give the variable a type, as in :n::int, or take -M simple, which is pgbench's default"
-    raise _error(script, command, int(position) - 1 if position else 0, message, cure)
+    raise _error(script, command, at, message or "refused", cure)
+
+
+def _prepared(connection: Connection, sql: str) -> pq.abc.PGresult:
+    return connection.pgconn.prepare(b"", sql.encode(texts.encoding_of(connection)))
+
+
+def _state(result: pq.abc.PGresult) -> str:
+    return (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+
+
+def _no_parameter(script: PlannedScript, command: _Command, at: int, why: str) -> ScriptError:
+    names = ", ".join(f":{name}" for name in dict.fromkeys(command["variables"]))
+    message = f"the server takes no parameter for {names} here{why}"
+    error = _error(script, command, max(0, at), message, _SIMPLE_CURE)
+    return _NoParameterError(error.message, error.cure)
+
+
+def _takes_values(connection: Connection, command: _Command, given: Mapping[str, Any], state: str) -> bool:
+    """Whether the statement is right with values in place of its variables, as simple queries have them: the
+    given ones, else a number or, where a name may be missing, a name."""
+    for usual in ("1", "x"):
+        values = [str(given.get(name, usual)) for name in command["variables"]]
+        found = _state(_prepared(connection, _with_values(command["sql"], values)))
+        if not found or (usual == "x" and state == _SYNTAX and found in _MISSING):
+            return True
+    return False
+
+
+def _with_values(sql: str, values: Sequence[str]) -> str:
+    pieces = []
+    for token in tokens(sql):
+        word = sql[token.start : token.end]
+        number = word[1:] if token.kind == "number" and word[0] == "$" else ""
+        pieces.append(values[int(number) - 1] if number and int(number) <= len(values) else word)
+    return "".join(pieces)
 
 
 def _cure(state: str) -> str:
-    if state == "42601":
+    if state == _SYNTAX:
         return "fix the statement"
     return "statements are checked before the first one runs: what they name must exist by then"
 

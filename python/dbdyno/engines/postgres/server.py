@@ -21,6 +21,7 @@ from dbdyno.engines.postgres import (
     facts,
     objects,
     observation,
+    own_settings,
     presence,
     script_check,
     sessions,
@@ -82,7 +83,7 @@ class PostgresServer:
         self._dsn, self._instance, self._connection = dsn, instance, connect.connect(dsn)
         self._front, self.machine, self._from_there = Fronting(drive), machine, FromThere(machine)
         self.version: int = self._connection.info.server_version  # 180004
-        self._database = self._connection.info.dbname
+        self._database = self._connection.database
         with doing("looking at the server"), recognised():
             self._presence = presence.presence(self._connection, machine)
             self._identity = facts.identity(self._connection)
@@ -134,7 +135,7 @@ class PostgresServer:
         )
 
     def enable(self, statement: str) -> None:
-        with doing(statement), self._connection.users_search_path():
+        with doing(statement), self._connection.users_settings():
             self._connection.execute(statement.encode())
 
     def capacity(self) -> Capacity:
@@ -204,6 +205,11 @@ class PostgresServer:
             made = sessions.own_recipe(self._connection, workload.name, scripts, variant, settings)
         self._scripts[workload.name, variant.name] = made
         return sessions.sized(workload, made)
+
+    def needs_simple(self, scripts: Sequence[PlannedScript], variant: Variant) -> str | None:
+        with doing("checking the script"):
+            path = script_check.search_path_of(self._connection, scripts)
+            return script_check.server_needs_simple(self._connection, scripts, variant, path)
 
     def scale(self, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
         return script_check.scale_of(self._connection, scripts)
@@ -305,6 +311,7 @@ class PostgresServer:
             "engine": "postgres",
             "activity": {
                 "target": {**target, "application_name": observation.OBSERVER},
+                "setup": own_settings.statement(self._connection.info.server_version, "{pid}"),
                 "sql": query,
                 "blocking": observation.blocking_spec(self._connection),
             },

@@ -11,9 +11,10 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from dbdyno.engines import paced
-from dbdyno.engines.postgres import loader, objects, script_check, script_halves, sql
-from dbdyno.engines.postgres.connect import APPLICATION, OWN_SEARCH_PATH, Connection
+from dbdyno.engines.postgres import loader, objects, own_settings, script_check, script_halves, sql
+from dbdyno.engines.postgres.connect import APPLICATION, Connection
 from dbdyno.engines.postgres.objects import Half
+from dbdyno.engines.postgres.own_settings import SEARCH_PATH
 from dbdyno.engines.postgres.sql_tokens import tokens
 from dbdyno.model.data_size import SIZE
 from dbdyno.model.errors import ServerBusy, UsageError
@@ -99,7 +100,7 @@ _NO_TIMEOUTS = (
     "lock_timeout",
 )
 _PLAIN = DriverSetup()
-_OWN_NAMES = {"search_path": OWN_SEARCH_PATH}
+_OWN_NAMES = {"search_path": SEARCH_PATH}
 """Of sessions whose statements name dbdyno's schema: no schema of others has a say in what runs."""
 COLUMNS = (
     {"name": "lio", "kind": "counter", "unit": "blocks"},
@@ -149,8 +150,8 @@ def entries(
     connection: Connection, recipe: Recipe, sessions: int, size: int, driver: DriverSetup = _PLAIN
 ) -> list[dict[str, Any]]:
     """``sessions`` of the specification: one entry for all, or one for each that has its own objects."""
-    standard = connection.info.parameter_status("standard_conforming_strings") != "off"
-    inherited: dict[str, str] = dict(connection.execute(sql.text("session_settings")).fetchall())
+    standard = connection.users("standard_conforming_strings") != "off"
+    inherited = _inherited(connection)
     if recipe.scripts:
         ways: dict[str, Any] = {"protocol": driver.protocol, "validation": driver.validation, "warm": []}
         return [{"count": sessions, "setup": setup(connection, recipe, inherited, None), **ways}]
@@ -170,6 +171,12 @@ def entries(
     ]
 
 
+def _inherited(connection: Connection) -> dict[str, str]:
+    """What the connection itself asked for (options, PGOPTIONS, PGTZ, ...): the sessions get the same."""
+    asked = connection.execute(sql.text("session_settings").encode()).fetchall()
+    return {**dict(asked), **dict(own_settings.of_client(connection.before))}
+
+
 def own_recipe(
     connection: Connection,
     name: str,
@@ -180,7 +187,7 @@ def own_recipe(
     """A recipe of scripts that a user chose, checked. Raises :class:`dbdyno.model.errors.ScriptError`."""
     scale = script_check.scale_of(connection, mix)
     path = script_check.search_path_of(connection, mix)
-    script_check.check(connection, mix, variant.driver, tuple(variant.params), path)
+    script_check.check(connection, mix, variant.driver, variant.params, path)
     params = {**variant.params, **({} if scale is None else {"scale": scale[0]})}
     settings = dict(settings) if path is None else {**settings, "search_path": path}
     return Recipe(name, False, settings, tuple(mix), params=tuple(params.items()))
@@ -210,7 +217,7 @@ def recipe_of(connection: Connection, name: str, params: Mapping[str, Any], sess
         mix = script_halves.scripts_of(name, params)
         if name in loader.names():
             objects.check(connection, [t.name for t in loader.description(name).tables])
-        script_check.check(connection, mix, DriverSetup(), path=OWN_SEARCH_PATH)
+        script_check.check(connection, mix, DriverSetup(), path=SEARCH_PATH)
         return Recipe(name, False, {**scripted.session, **_OWN_NAMES}, mix, params=given)
     half = objects.half_of(name).with_params(params)
     return Recipe(
@@ -259,7 +266,7 @@ def setup(
 
 def shared(connection: Connection, recipe: Recipe) -> list[str]:
     """The part of :func:`setup` that makes a connection that serves all sessions in turn: no transaction."""
-    inherited: dict[str, str] = dict(connection.execute(sql.text("session_settings")).fetchall())
+    inherited = _inherited(connection)
     return [s for s in setup(connection, recipe, inherited, None) if not s.startswith("BEGIN")]
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from psycopg import sql as pgsql
 
 from dbdyno import _core
-from dbdyno.engines.postgres import loader, objects, ownership, sql, table_marks
-from dbdyno.engines.postgres.connect import OWN_PATH, Connection, driver_target
+from dbdyno.engines.postgres import loader, objects, own_settings, ownership, table_marks
+from dbdyno.engines.postgres.connect import Connection, driver_target
 from dbdyno.engines.postgres.errors import core_error, doing
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.errors import NotPrivileged, UsageError
@@ -266,7 +266,11 @@ class Making:
             sorts = ["set max_parallel_maintenance_workers = 0"]
             if row and row[0] < wanted_mb:
                 sorts.append(f"set maintenance_work_mem = '{wanted_mb}MB'")
-        return [OWN_PATH, sql.text("own_settings"), "set synchronous_commit = off", *sorts]
+        return [
+            own_settings.statement(self._connection.info.server_version, None),
+            "set synchronous_commit = off",
+            *sorts,
+        ]
 
     def _fills(self) -> list[dict[str, Any]]:
         """Partitions by range are frozen, each by one connection. So is any table where connections are few:

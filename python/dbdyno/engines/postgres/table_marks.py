@@ -22,7 +22,7 @@ _MOST_PARTITIONS = 99_999  # whose tables ownership_relations.sql knows by their
 def schema_of(connection: Connection, description: loader.Description) -> str:
     if description.own_schema:
         return objects.SCHEMA
-    with connection.users_search_path():
+    with connection.users_settings():
         row = connection.execute("select pg_catalog.current_schema()").fetchone()
     if row is None or row[0] is None:
         raise UsageError(

@@ -11,6 +11,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Generator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +26,12 @@ _TRACES = 180000  # libpq traces authentication from this version on
 _REQUIRES = 160000  # and knows require_auth from this one
 _WANTED = {pq.PollingStatus.READING: Wait.R, pq.PollingStatus.WRITING: Wait.W}
 _ASKED = {"CleartextPassword": "password", "MD5Password": "md5", "GSS": "gss", "SSPI": "sspi"}
+_STATE = re.compile(r'^B\t\w+\tErrorResponse\t (?:S "[^"]*" )?(?:V "\w+" )?C "([0-9A-Z]{5})"', re.MULTILINE)
 _LINE = re.compile(r"^([BF])\t\d+\t(\w+)(?:\t (.*))?$", re.MULTILINE)
+
+
+DATABASE: ContextVar[bytes | None] = ContextVar("DATABASE", default=None)
+"""The database to connect to, in place of that of the options: these are text, and a name may be no UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -50,18 +56,36 @@ class Traced(psycopg.Connection[tuple[Any, ...]]):
     @classmethod
     def _connect_gen(cls, conninfo: str = "", **_: Any) -> Generator[Any, Any, Traced]:
         """As psycopg's own, with a trace: all ways to connect come through here."""
-        pgconn = pq.PGconn.connect_start(conninfo.encode())
+        pgconn = pq.PGconn.connect_start(conninfo.encode() + _database())
         trace, received = _Trace(pgconn), Received(MOST_BYTES_TO_START)
         try:
             while (status := _polled(pgconn, received)) != pq.PollingStatus.OK:
                 while not (yield pgconn.socket, _WANTED[status]):
                     pass
-        finally:
-            met = trace.end()
+        except psycopg.OperationalError as e:
+            if (state := refusal(trace.end())) is None:
+                raise
+            raise _refused(state)(str(e)) from None
+        except BaseException:
+            trace.end()
+            raise
+        met = trace.end()
         pgconn.nonblocking = 1
         made = cls(pgconn)
-        made.authentication = met
+        made.authentication = None if met is None else read(met)
         return made
+
+
+@functools.cache
+def _refused(state: str) -> type[psycopg.OperationalError]:
+    """A class for each SQLSTATE: of several hosts psycopg raises the last one's class anew."""
+    return type("Refused", (psycopg.OperationalError,), {"sqlstate": state})
+
+
+def _database() -> bytes:
+    if (name := DATABASE.get()) is None:
+        return b""
+    return b" dbname='%s'" % name.replace(b"\\", b"\\\\").replace(b"'", b"\\'")
 
 
 def _polled(pgconn: pq.abc.PGconn, received: Received) -> pq.PollingStatus:
@@ -116,13 +140,14 @@ class _Trace:
             pgconn.trace(self._file.fileno())
             pgconn.set_trace_flags(pq.Trace.SUPPRESS_TIMESTAMPS | pq.Trace.REGRESS_MODE)
 
-    def end(self) -> Authentication | None:
+    def end(self) -> str | None:
+        """Returns the text, once; None: libpq writes none."""
         if self._file is None:
             return None
         self._pgconn.untrace()
         with self._file:
             self._file.seek(0)
-            return read(self._file.read().decode(errors="replace"))
+            return self._file.read().decode(errors="replace")
 
 
 def read(trace: str) -> Authentication:
@@ -142,6 +167,13 @@ def read(trace: str) -> Authentication:
     return Authentication(method, bound)
 
 
+def refusal(trace: str | None) -> str | None:
+    """The SQLSTATE of the server's last ErrorResponse; None: it sent none. Its words are in the language of
+    lc_messages."""
+    states = _STATE.findall(trace or "")
+    return states[-1] if states else None
+
+
 # -- later connections ------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Met:
@@ -153,22 +185,23 @@ class _Met:
 _first: dict[object, _Met] = {}
 
 
-def _key(given: Mapping[str, Any]) -> object:
+def _key(given: Mapping[str, Any], database: bytes | None) -> object:
     environment = sorted(item for item in os.environ.items() if item[0].startswith("PG"))
-    return (tuple(sorted((k, str(v)) for k, v in given.items())), tuple(environment))
+    return (tuple(sorted((k, str(v)) for k, v in given.items())), database, tuple(environment))
 
 
-def note(given: Mapping[str, Any], connection: Traced) -> None:
+def note(given: Mapping[str, Any], connection: Traced, database: bytes | None = None) -> None:
     """What the first connection by these options met, later ones are held to."""
     met = _first.setdefault(
-        _key(given), _Met(connection.authentication, bool(connection.pgconn.ssl_in_use), connection.options())
+        _key(given, database),
+        _Met(connection.authentication, bool(connection.pgconn.ssl_in_use), connection.options()),
     )
     connection.asked = met.asked
 
 
-def held(given: Mapping[str, Any]) -> dict[str, str]:
+def held(given: Mapping[str, Any], database: bytes | None = None) -> dict[str, str]:
     """Options that hold the next connection to what the first one met."""
-    met = _first.get(_key(given))
+    met = _first.get(_key(given, database))
     if met is None:
         return {}
     weak = met.asked.get("sslmode") in ("allow", "prefer")

@@ -180,7 +180,7 @@ class LoginTraces:
         counts = ", ".join(map(str, wish.get("counts", ())))
         sessions = "session" if counts == "1" else "sessions"
         broken = "" if found[1] else "; its trigger is gone"
-        database = self._site.connection().info.dbname
+        database = self._site.connection().database
         return f"role {wish.get('role')} at {counts} {sessions}, in database {database}{broken}"
 
     def _there(self) -> tuple[str, bool] | None:
@@ -221,7 +221,7 @@ class LoginTraces:
 
     def put_back(self, undo: Undo) -> str | None:
         data, connection = undo.data, self._site.connection()
-        if data.get("system") != self._site.identity.system or data.get("database") != connection.info.dbname:
+        if data.get("system") != self._site.identity.system or data.get("database") != connection.database:
             return None
         if "entries" in data:
             return self._roles.put_back(undo)
@@ -269,7 +269,7 @@ class LoginTraces:
             ) from None
 
     def _key(self) -> str:
-        return f"logins {self._site.identity.system} {self._site.connection().info.dbname}"
+        return f"logins {self._site.identity.system} {self._site.connection().database}"
 
     def _undo(self, wish: LoginTrace) -> Undo:
         connection = self._site.connection()
@@ -277,7 +277,7 @@ class LoginTraces:
             kind=KIND,
             key=self._key(),
             what=f"login trace of role {wish.role} at {connect.where(connection)}",
-            data={"system": self._site.identity.system, "database": connection.info.dbname},
+            data={"system": self._site.identity.system, "database": connection.database},
         )
 
 

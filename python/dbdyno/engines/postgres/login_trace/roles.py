@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from psycopg import sql as pgsql
 
-from dbdyno.engines.postgres import connect, sql
+from dbdyno.engines.postgres import connect, sql, texts
 from dbdyno.engines.postgres.login_trace import action
 from dbdyno.engines.postgres.settings import Site, values
 from dbdyno.model.login_tracing import Caught, LoginTrace, TracePlan
@@ -58,7 +58,7 @@ class ByRole:
                 what=f"login trace: settings of role {wish.role} at {connect.where(connection)}",
                 data={
                     "system": self._site.identity.system,
-                    "database": connection.info.dbname,
+                    "database": connection.database,
                     "role": wish.role,
                     "role_id": self._role_id,
                     "entries": self._before,
@@ -73,7 +73,7 @@ class ByRole:
         if self._wish is None:
             return []
         sessions = self._sessions()
-        here = self._site.connection().info.dbname
+        here = self._site.connection().database
         for n, (pid, started, client, database) in enumerate(sessions, 1):
             new = (pid, started) not in self._known
             if new and self._armed_s is not None and started >= self._armed_s and database == here:
@@ -143,7 +143,7 @@ class ByRole:
 
     def _alter(self, role: str, name: str, value: str | None) -> pgsql.Composed:
         begin = pgsql.SQL("alter role {} in database {} ").format(
-            pgsql.Identifier(role), pgsql.Identifier(self._site.connection().info.dbname)
+            pgsql.Identifier(role), pgsql.Identifier(texts.own_name(self._site.connection()))
         )
         full = pgsql.Identifier(*name.split("."))
         if value is None:
@@ -163,7 +163,7 @@ class ByRole:
         return [(r[0], r[1], r[2], r[3]) for r in self._site.connection().execute(text.encode()).fetchall()]
 
     def _key(self) -> str:
-        return f"logins {self._site.identity.system} {self._site.connection().info.dbname}"
+        return f"logins {self._site.identity.system} {self._site.connection().database}"
 
 
 def _gone(role: str) -> str:

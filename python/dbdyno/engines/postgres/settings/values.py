@@ -63,7 +63,14 @@ class Guc(NamedTuple):
 def read(connection: Connection) -> dict[str, Guc]:
     """By name in lower case."""
     with connection.cursor(row_factory=class_row(Guc)) as cursor:
-        return {row.name.lower(): row for row in cursor.execute(sql.text("gucs").encode())}
+        found = cursor.execute(sql.text("gucs").encode()).fetchall()
+    return {row.name.lower(): row._replace(source=_source(connection, row)) for row in found}
+
+
+def _source(connection: Connection, guc: Guc) -> str:
+    """Where the value comes from that the connection would have without a setting of its own."""
+    before = connection.before.get(guc.name)
+    return before.source if before is not None and guc.source == "session" else guc.source
 
 
 def canonical(guc: Guc, value: str) -> str | float:

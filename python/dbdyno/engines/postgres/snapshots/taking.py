@@ -25,6 +25,7 @@ from dbdyno.engines.postgres.settings import Site
 from dbdyno.engines.postgres.snapshots import frames
 from dbdyno.engines.postgres.snapshots.sources import all_tables, gaps
 from dbdyno.engines.postgres.statements import Statements, statement
+from dbdyno.engines.postgres.texts import database_name
 from dbdyno.model.errors import DbdynoError, NoSuchDatabase
 from dbdyno.model.snapshot import ServerCache, Snapshot, SnapshotInfo
 from dbdyno.model.source import Source
@@ -60,8 +61,8 @@ class Context(NamedTuple):
     all_settings: bool
     off: list[str]  # settings
     refused: list[str]  # views and functions
-    connectable: list[str]
-    closed: list[str]  # databases that this role may not connect to
+    connectable: list[str]  # databases: their names' bytes in hexadecimal, and their encodings
+    closed: list[str]  # those that this role may not connect to
 
 
 @dataclass
@@ -73,6 +74,7 @@ class _Taking:
     read: dict[str, Frames] = field(default_factory=dict)  # by statement, then by database
     missing: dict[str, str] = field(default_factory=dict)
     databases: list[str] = field(default_factory=list)
+    names: dict[str, bytes] = field(default_factory=dict)  # of databases, as the server keeps them
     before: dict[str, int] = field(default_factory=dict)  # own transactions, by database
     after: dict[str, int] = field(default_factory=dict)
     texts: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -161,31 +163,33 @@ class Snapshots:
 
     def _wanted(self, taking: _Taking, databases: Sequence[str] | None) -> Iterator[str]:
         """The one of the control connection first, whose own transactions are counted with it."""
-        here = self._control().info.dbname
+        here = self._control().database
         if databases:
             yield from sorted(dict.fromkeys(databases), key=lambda name: name != here)
             return
         yield here
         if databases is not None:
-            yield from (name for name in taking.context.connectable if name != here)
+            taking.names = _names(taking.context.connectable)
+            yield from (name for name in taking.names if name != here)
 
     @contextmanager
     def _opened(self, database: str, taking: _Taking, *, named: bool) -> Iterator[Connection | None]:
         """None: this database refuses, and the others go on. Raises :class:`NoSuchDatabase` for one that was
         named and is not there."""
-        if self._kept is not None and not self._kept.closed and database == self._kept.info.dbname:
+        if self._kept is not None and not self._kept.closed and database == self._kept.database:
             yield self._kept
             return
         try:
-            connection = connect.connect(make_conninfo(self._dsn, dbname=database, application_name=OBSERVER))
+            raw = taking.names.get(database, database.encode())
+            connection = connect.connect(make_conninfo(self._dsn, application_name=OBSERVER), raw)
         except DbdynoError as e:
-            lonely = database == self._control().info.dbname
+            lonely = database == self._control().database
             if lonely or (named and isinstance(e, NoSuchDatabase)):
                 raise
             taking.missing[f"database {database}"] = f"{e}"
             yield None
             return
-        if self._keep and database == self._control().info.dbname:
+        if self._keep and database == self._control().database:
             self._kept, self._kept_seen = connection, 0
             yield connection
             return
@@ -225,7 +229,7 @@ class Snapshots:
         self._seen = (control.info.backend_pid, made)
         added = self._added["transactions_committed"]
         more, self._seen_added = added - self._seen_added, added
-        taking.count(control.info.dbname, max(0, counted - seen) + more, made - seen + more)
+        taking.count(control.database, max(0, counted - seen) + more, made - seen + more)
 
     def _wait_for_counts(self, connection: Connection, taking: _Taking) -> int:
         """How many of this connection's transactions the server has counted."""
@@ -250,7 +254,7 @@ class Snapshots:
         for place, why in gaps(taking.major, context.off):
             missing.setdefault(place, why)
         if all_databases:
-            for name in context.closed:
+            for name in _names(context.closed):
                 named = pgsql.Identifier(name).as_string(None)
                 missing[f"database {name}"] = (
                     f"no right to connect: GRANT CONNECT ON DATABASE {named} TO {context.quoted}"
@@ -286,6 +290,15 @@ def _cache(context: Context) -> ServerCache:
     size = context.buffers * context.block_bytes
     scan = context.buffers // 4 * context.block_bytes
     return ServerCache(cache_bytes=size, block_bytes=context.block_bytes, scan_bytes=scan)
+
+
+def _names(listed: Sequence[str]) -> dict[str, bytes]:
+    """The bytes of databases' names, by the text that is shown."""
+    found: dict[str, bytes] = {}
+    for digits, encoding in (each.split(" ") for each in listed):
+        name = database_name(bytes.fromhex(digits), encoding)
+        found[f"{name} ({digits})" if name in found else name] = bytes.fromhex(digits)
+    return found
 
 
 def _context(connection: Connection) -> Context:

@@ -1,5 +1,7 @@
--- Settings that decide on performance, and all that are not at their default. None that may hold a secret.
-select name, pg_catalog.current_setting(name, true)
+-- Settings that decide on performance, and all that are not at their default. None that may hold a secret. Of what this
+-- connection has set for itself: what others begin with.
+select name, case when source = 'session' then reset_val || coalesce(unit, '')
+                 else pg_catalog.current_setting(name, true) end
 from pg_catalog.pg_settings
 where (name = any (array['shared_buffers', 'effective_cache_size', 'work_mem', 'max_connections', 'fsync',
                          'synchronous_commit', 'full_page_writes', 'wal_level', 'max_wal_size',
@@ -7,7 +9,8 @@ where (name = any (array['shared_buffers', 'effective_cache_size', 'work_mem', '
                          'io_method', 'io_workers', 'max_parallel_workers', 'data_checksums', 'block_size',
                          'track_activities', 'track_io_timing', 'track_wal_io_timing', 'shared_preload_libraries',
                          'update_process_title', 'debug_assertions', 'server_version'])
-       or source not in ('default', 'override', 'client', 'session'))
+       or source not in ('default', 'override', 'client', 'session')
+       or source = 'session' and reset_val <> boot_val)
   and name not in ('primary_conninfo', 'primary_slot_name', 'archive_command', 'restore_command',
                    'archive_cleanup_command', 'recovery_end_command', 'ssl_passphrase_command')
   and name not like '%.%'

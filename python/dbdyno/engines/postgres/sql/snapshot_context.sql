@@ -17,9 +17,12 @@ select extract(epoch from pg_catalog.clock_timestamp())::float8 as now_s,
              select proname::text from pg_catalog.pg_proc
              where pronamespace = 'pg_catalog'::pg_catalog.regnamespace and proname like 'pg\_%'
                    and not pg_catalog.has_function_privilege(oid, 'execute')) as refused,
-       array(select datname::text from pg_catalog.pg_database
+       -- bytes, for they are in the encoding of whoever gave the name; and the database's own encoding
+       array(select pg_catalog.encode(pg_catalog.namesend(datname), 'hex') || ' ' || pg_catalog.pg_encoding_to_char(encoding)
+             from pg_catalog.pg_database
              where datallowconn and not datistemplate and pg_catalog.has_database_privilege(oid, 'connect')
              order by datname <> pg_catalog.current_database(), datname) as connectable,
-       array(select datname::text from pg_catalog.pg_database
+       array(select pg_catalog.encode(pg_catalog.namesend(datname), 'hex') || ' ' || pg_catalog.pg_encoding_to_char(encoding)
+             from pg_catalog.pg_database
              where datallowconn and not datistemplate and not pg_catalog.has_database_privilege(oid, 'connect')
              order by datname) as closed

@@ -53,6 +53,10 @@ pub struct BlockingSpec {
 #[serde(deny_unknown_fields)]
 pub struct ActivitySpec {
     target: TargetSpec,
+    /// Makes its session, before anything else; `{pid}` stands for the process that the start-up named. None behind
+    /// a pooler, where another process answers.
+    #[serde(default)]
+    setup: Option<String>,
     sql: String,
     #[serde(default)]
     blocking: Option<BlockingSpec>,
@@ -62,7 +66,7 @@ impl ActivitySpec {
     /// # Errors
     /// As [`Activity::connect`].
     pub fn connect(&self) -> Result<Activity> {
-        let mut activity = Activity::connect(&self.target, &self.sql)?;
+        let mut activity = Activity::connect(&self.target, self.setup.as_deref(), &self.sql)?;
         activity.blocking = self.blocking.as_ref().map(|b| b.prepared(&mut activity.client));
         Ok(activity)
     }
@@ -114,19 +118,19 @@ fn place(name: &str) -> Result<Place> {
 }
 
 impl Activity {
-    /// Connects, and runs `sql` once to see that it fits.
+    /// Connects, runs `setup`, and `sql` once to see that it fits.
     ///
     /// # Errors
     /// As [`Client::connect`]; [`Error::Server`] where `sql` fails; [`Error::Spec`] where it has no column
     /// `pid` or one of an unknown name.
-    pub fn connect(target: &TargetSpec, sql: &str) -> Result<Self> {
+    pub fn connect(target: &TargetSpec, setup: Option<&str>, sql: &str) -> Result<Self> {
         let breaker = Breaker::default();
         let tls = target.tls.as_ref().map(TlsSetup::new).transpose()?;
         let mut client = Client::connect(target, tls.as_ref(), &breaker)?;
         let limit = target.connect_timeout();
         client.set_timeout(Some(limit))?;
-        if let Some(pid) = client.backend_pid {
-            client.simple_query(&own_search_path(pid))?;
+        if let Some((setup, pid)) = setup.zip(client.backend_pid) {
+            client.simple_query(&setup.replace("{pid}", &pid.to_string()))?;
         }
         let columns = client.simple_query(sql)?.columns;
         let fields = columns
@@ -156,16 +160,6 @@ impl Activity {
     pub fn breaker(&self) -> Breaker {
         self.breaker.clone()
     }
-}
-
-/// Names and operators of the queries are the catalogue's, whatever `search_path` the role or the database has:
-/// whoever may create functions could else choose what runs with this role's rights. Not behind a pooler (another process
-/// answers than that of the start-up): the path would become that of other clients.
-fn own_search_path(pid: i64) -> String {
-    format!(
-        "select pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false) \
-         where pg_catalog.pg_backend_pid() operator(pg_catalog.=) {pid}"
-    )
 }
 
 fn field(name: &str) -> Result<Field> {

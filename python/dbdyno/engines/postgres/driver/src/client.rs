@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use dyno_model::{Breaker, Error, Result};
+use dyno_script::copies_with_client;
 use postgres_protocol::message::frontend;
 
 use crate::collector::Collector;
@@ -264,27 +265,16 @@ fn too_large(sql: &str) -> Error {
     ))
 }
 
-pub(crate) const COPY: &str = "COPY cannot be a call: its data would have to come from dbdyno or go there; \
-                               use INSERT ... SELECT, or COPY to a file of the server in set-up";
+pub(crate) const COPY: &str = "COPY from or to the client cannot be a call: its data would have to come from dbdyno or go \
+                               there; use INSERT ... SELECT, or COPY from or to a file or program of the server";
 
-/// COPY would wait for data that never comes: refused before the server sees it.
+/// COPY from the client would wait for data that never comes, and one to it send what nobody reads: refused before
+/// the server sees it.
 fn refuse_copy(sql: &str) -> Result<()> {
-    let mut rest = sql.trim_start();
-    while let Some(comment) = rest.strip_prefix("--") {
-        rest = comment
-            .split_once('\n')
-            .map_or("", |(_, after)| after)
-            .trim_start();
+    if copies_with_client(sql) {
+        return Err(Error::Spec(COPY.to_owned()));
     }
-    let word = rest
-        .split(|c: char| !c.is_ascii_alphabetic())
-        .next()
-        .unwrap_or_default();
-    if word.eq_ignore_ascii_case("copy") {
-        Err(Error::Spec(COPY.to_owned()))
-    } else {
-        Ok(())
-    }
+    Ok(())
 }
 
 pub(crate) fn lost(error: &io::Error) -> Error {

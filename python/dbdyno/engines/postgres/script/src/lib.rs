@@ -20,6 +20,7 @@ pub use expression::{EvalError, Program};
 pub use names::{AUTOMATIC, Frame, Names, Prefixes, Slot, is_name};
 pub use read::read;
 pub use rng::Rng;
+pub use sql::copies_with_client;
 pub use value::Value;
 
 /// Commands of a script, at most: each session counts and times every one of them.

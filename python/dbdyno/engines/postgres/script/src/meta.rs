@@ -139,6 +139,11 @@ pub(crate) fn parse(line: &Line, options: &Options, names: &mut Names) -> Result
             .map(|p| Meta::Results(Into::Aset(p))),
         "shell" => shell(line, &words, false, options, names),
         "setshell" => shell(line, &words, true, options, names),
+        "setrandom" => Err(Fault::new(
+            line.start,
+            "\\setrandom is of pgbench before 9.6",
+            as_set(&words),
+        )),
         _ => Err(unknown(line.start, &name)),
     }
 }
@@ -156,6 +161,21 @@ fn known() -> String {
         "Commands are: {}.",
         COMMANDS.map(|name| format!("\\{name}")).join(" ")
     )
+}
+
+/// `\setrandom NAME LOW HIGH [gaussian|exponential PARAMETER]` as it is written today.
+fn as_set(words: &[Word<'_>]) -> String {
+    let word = |n: usize, example: &'static str| words.get(n).map_or(example, |word| word.text);
+    let (name, low, high) = (word(1, "aid"), word(2, "1"), word(3, "100000"));
+    match word(4, "uniform").to_ascii_lowercase().as_str() {
+        kind @ ("gaussian" | "exponential") => {
+            format!(
+                "Write \\set {name} random_{kind}({low}, {high}, {})",
+                word(5, "2.5")
+            )
+        }
+        _ => format!("Write \\set {name} random({low}, {high})"),
+    }
 }
 
 fn unknown(at: usize, name: &str) -> Fault {

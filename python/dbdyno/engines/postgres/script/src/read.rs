@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::error::Fault;
 use crate::meta::{Line, Meta};
 use crate::names::Prefixes;
-use crate::sql::{End, Raw};
+use crate::sql::{End, Place, Raw};
 use crate::{
     Action, Command, Into, MOST_BYTES, MOST_COMMANDS, Names, Operand, Options, Script, ScriptError, Slot,
     Sql, meta, sql,
@@ -31,7 +31,7 @@ pub fn read(name: &str, text: &str, options: &Options, names: &mut Names) -> Res
         branches: Vec::new(),
         results: false,
         pipeline: Some(false),
-        quoted: Vec::new(),
+        bound: Vec::new(),
     };
     match reader.read(names) {
         Ok(()) => Ok(Script {
@@ -54,10 +54,11 @@ struct Branch {
     differs: bool,
 }
 
-/// A variable that stands in quotes.
-struct Quoted {
+/// A variable where no parameter can stand.
+struct Bound {
     command: usize,
     piece: usize,
+    place: Place,
     at: usize,
 }
 
@@ -74,7 +75,7 @@ struct Reader<'a> {
     results: bool,
     /// Whether a pipeline is open; `None`: that depends on a condition.
     pipeline: Option<bool>,
-    quoted: Vec<Quoted>,
+    bound: Vec<Bound>,
 }
 
 impl Reader<'_> {
@@ -142,11 +143,12 @@ impl Reader<'_> {
             if found.at > done {
                 pieces.push(Operand::Text(raw.query[done..found.at].into()));
             }
-            if found.quoted && !self.options.protocol_simple {
+            if found.place != Place::Free && !self.options.protocol_simple {
                 let (command, piece) = (self.commands.len(), pieces.len());
-                self.quoted.push(Quoted {
+                self.bound.push(Bound {
                     command,
                     piece,
+                    place: found.place,
                     at: raw.start,
                 });
             }
@@ -320,12 +322,12 @@ impl Reader<'_> {
                 "Write at least one statement.",
             ));
         }
-        self.unquote(names)
+        self.check_bound(names)
     }
 
-    /// Only the simple protocol replaces variables in quotes. What is none elsewhere stays as it is written; a
-    /// result may have any column.
-    fn unquote(&mut self, names: &Names) -> Result<(), Fault> {
+    /// Only the simple protocol replaces variables in quotes and within names. What is no variable elsewhere stays as
+    /// it is written; a result may have any column.
+    fn check_bound(&mut self, names: &Names) -> Result<(), Fault> {
         let (mut set, mut prefixes) = (HashSet::<Slot>::new(), Vec::new());
         for command in &self.commands {
             match &command.action {
@@ -335,7 +337,13 @@ impl Reader<'_> {
             }
         }
         let prefixes = Prefixes::new(prefixes);
-        for Quoted { command, piece, at } in std::mem::take(&mut self.quoted) {
+        for Bound {
+            command,
+            piece,
+            place,
+            at,
+        } in std::mem::take(&mut self.bound)
+        {
             let Action::Sql(sql) = &self.commands[command].action else {
                 continue;
             };
@@ -344,9 +352,16 @@ impl Reader<'_> {
             };
             let name = names.name(slot);
             if (slot.0 as usize) < self.given || set.contains(&slot) || prefixes.begin(name) {
-                let message = format!("variable :{name} stands in quotes or in a comment");
-                let cure =
-                    "Only the simple protocol (-M simple) replaces it there; otherwise join texts with ||.";
+                let (message, cure) = match place {
+                    Place::Name => (
+                        format!("variable :{name} is part of a name"),
+                        "Only the simple protocol (-M simple) replaces it there.",
+                    ),
+                    _ => (
+                        format!("variable :{name} stands in quotes or in a comment"),
+                        "Only the simple protocol (-M simple) replaces it there; otherwise join texts with ||.",
+                    ),
+                };
                 let ahead = self.text[at..].find(&format!(":{name}")).unwrap_or(0);
                 return Err(Fault::new(at + ahead, message, cure));
             }

@@ -35,7 +35,18 @@ pub(crate) struct Use {
     /// Begins at the colon.
     pub at: usize,
     pub end: usize,
-    pub quoted: bool,
+    pub place: Place,
+}
+
+/// Where a variable stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Apart from names and quotes: a parameter may stand there.
+    Free,
+    /// In quotes or in a comment.
+    Quoted,
+    /// Beside characters that would make one name or number with it: `part_:n`, `:schema$x`.
+    Name,
 }
 
 /// The next statement from `at` on. It is empty where a backslash command or the end comes first.
@@ -303,14 +314,71 @@ pub(crate) fn variables(raw: &Raw) -> Vec<Use> {
         if length > 0 && starts_name(bytes[colon + 1]) {
             at = colon + 1 + length;
             while quoted.next_if(|&&(_, end)| end <= colon).is_some() {}
+            let touches = |byte: Option<&u8>| byte.is_some_and(|&b| continues_name(b) || b == b'$');
+            let place = if quoted.peek().is_some_and(|&&(begin, _)| begin <= colon) {
+                Place::Quoted
+            } else if touches(bytes[..colon].last()) || touches(bytes.get(at)) {
+                Place::Name
+            } else {
+                Place::Free
+            };
             found.push(Use {
                 at: colon,
                 end: at,
-                quoted: quoted.peek().is_some_and(|&&(begin, _)| begin <= colon),
+                place,
             });
         } else {
             at = colon + bytes[colon..].iter().take_while(|&&byte| byte == b':').count();
         }
     }
     found
+}
+
+/// Whether a statement of this query is a COPY whose data would come from the client or go there.
+pub fn copies_with_client(query: &str) -> bool {
+    let mut at = 0;
+    while let Ok(raw) = scan(query, at) {
+        if is_copy_with_client(&raw) {
+            return true;
+        }
+        if raw.end != End::Semicolon {
+            break;
+        }
+        at = raw.next;
+    }
+    false
+}
+
+/// COPY ... FROM STDIN or TO STDOUT; the server takes either name in both directions.
+fn is_copy_with_client(raw: &Raw) -> bool {
+    let words = bare_words(raw);
+    words.first().is_some_and(|word| word == "copy")
+        && words.windows(2).any(|pair| {
+            matches!(pair[0].as_str(), "from" | "to") && matches!(pair[1].as_str(), "stdin" | "stdout")
+        })
+}
+
+/// The words outside of quotes, comments and parentheses, in lower case.
+fn bare_words(raw: &Raw) -> Vec<String> {
+    let bytes = raw.query.as_bytes();
+    let (mut words, mut at, mut depth) = (Vec::new(), 0, 0_usize);
+    let mut quoted = raw.quoted.iter().peekable();
+    while at < bytes.len() {
+        if let Some(&(_, end)) = quoted.next_if(|&&(begin, _)| begin <= at) {
+            at = at.max(end);
+            continue;
+        }
+        let word = bytes[at..]
+            .iter()
+            .take_while(|&&byte| continues_name(byte))
+            .count();
+        match bytes[at] {
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            _ if word > 0 && depth == 0 => words.push(raw.query[at..at + word].to_ascii_lowercase()),
+            _ => {}
+        }
+        at += word.max(1);
+    }
+    words
 }

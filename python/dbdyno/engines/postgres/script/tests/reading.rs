@@ -1,6 +1,9 @@
 //! Scripts are read as pgbench reads them; mistakes are named.
 
-use dyno_script::{Action, Duration, Frame, Into, Names, Options, Rng, Script, Sql, Value, builtin, read};
+use dyno_script::{
+    AUTOMATIC, Action, Duration, Frame, Into, Names, Options, Rng, Script, Sql, Value, builtin,
+    copies_with_client, read,
+};
 
 const SIMPLE: Options = Options {
     protocol_simple: true,
@@ -253,6 +256,24 @@ fn every_mistake_has_its_place_and_a_cure() {
             9,
             "variable :a_b stands in quotes or in a comment",
         ),
+        (
+            "\\set p 1\nSELECT * FROM part_:p;",
+            2,
+            20,
+            "variable :p is part of a name",
+        ),
+        (
+            "CREATE TABLE t:client_id$x (i int);",
+            1,
+            15,
+            "variable :client_id is part of a name",
+        ),
+        (
+            "SELECT :scale:client_id;",
+            1,
+            14,
+            "variable :client_id is part of a name",
+        ),
         ("SELECT 'a;", 1, 8, "quoted text without an end"),
         ("SELECT $a$;", 1, 8, "quoted text without an end"),
         ("SELECT /* 1;", 1, 8, "comment without an end"),
@@ -260,13 +281,68 @@ fn every_mistake_has_its_place_and_a_cure() {
         ("-- nothing\n", 1, 1, "the script is empty"),
     ];
     for (text, line, column, message) in cases {
-        let error = read("t.sql", text, &EXTENDED, &mut Names::default()).expect_err(text);
+        let mut names = Names::default();
+        for name in AUTOMATIC {
+            names.slot(name);
+        }
+        let error = read("t.sql", text, &EXTENDED, &mut names).expect_err(text);
         assert_eq!(
             (error.line, error.column, error.message.as_str()),
             (line, column, message),
             "{text}"
         );
         assert!(!error.cure.is_empty() && error.shown.ends_with('^'), "{text}");
+    }
+}
+
+#[test]
+fn a_slice_of_an_array_is_no_variable() {
+    let (made, _) = script("SELECT a[lo:hi] FROM t;", &EXTENDED);
+    let Action::Sql(sql) = &made.commands[0].action else {
+        panic!("no statement")
+    };
+    assert_eq!(sql.parametrised(), ("SELECT a[lo:hi] FROM t".to_owned(), vec![]));
+}
+
+#[test]
+fn setrandom_of_old_scripts_is_shown_as_it_is_written_today() {
+    for (line, cure) in [
+        (
+            "\\setrandom aid 1 :naccounts",
+            "Write \\set aid random(1, :naccounts)",
+        ),
+        (
+            "\\setrandom x 1 :n gaussian 3.0",
+            "Write \\set x random_gaussian(1, :n, 3.0)",
+        ),
+        ("\\SETRANDOM", "Write \\set aid random(1, 100000)"),
+    ] {
+        let error = read("t.sql", line, &SIMPLE, &mut Names::default()).unwrap_err();
+        assert_eq!(error.cure, cure);
+    }
+}
+
+#[test]
+fn only_copy_between_client_and_server_is_known_as_such() {
+    for query in [
+        "COPY t FROM STDIN",
+        "/* x */ -- y\ncopy t (a, b) to /* all */ stdout with (format csv)",
+        "COPY (SELECT 'a' FROM b) TO STDOUT",
+        "COPY BINARY t FROM STDIN",
+        "SELECT 1; /* ; */ COPY t TO STDOUT",
+    ] {
+        assert!(copies_with_client(query), "{query}");
+    }
+    for query in [
+        "COPY t TO '/dev/null'",
+        "COPY t FROM '/tmp/x' WITH (FORMAT csv)",
+        "COPY (SELECT a FROM stdin) TO PROGRAM 'cat >/dev/null'",
+        "COPY stdin FROM '/tmp/from stdin'",
+        "SELECT 'COPY t FROM STDIN'",
+        "-- COPY t TO STDOUT\nSELECT copy FROM stdin",
+        "COPY t FROM '",
+    ] {
+        assert!(!copies_with_client(query), "{query}");
     }
 }
 

@@ -1,1 +1,0 @@
-select pg_catalog.set_config('search_path', %s, false)
