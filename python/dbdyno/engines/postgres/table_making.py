@@ -266,11 +266,8 @@ class Making:
             sorts = ["set max_parallel_maintenance_workers = 0"]
             if row and row[0] < wanted_mb:
                 sorts.append(f"set maintenance_work_mem = '{wanted_mb}MB'")
-        return [
-            own_settings.statement(self._connection.info.server_version, None),
-            "set synchronous_commit = off",
-            *sorts,
-        ]
+        own = own_settings.statement(self._connection.info.server_version, None)
+        return [own, "set synchronous_commit = off", *sorts]
 
     def _fills(self) -> list[dict[str, Any]]:
         """Partitions by range are frozen, each by one connection. So is any table where connections are few:
