@@ -15,7 +15,8 @@ import polars as pl
 
 from dbdyno.model.analyses import Ladder, Machine
 from dbdyno.model.errors import UsageError
-from dbdyno.store.ladder_csv.headings import Named, is_time_unit, named, unit_of
+from dbdyno.store.ladder_csv import headings
+from dbdyno.store.ladder_csv.headings import Named, is_time_unit, named
 from dbdyno.store.ladder_csv.points import records_of, to_points
 from dbdyno.store.ladder_csv.quantities import TIME_OPTION, Reading
 from dbdyno.store.table_text import (
@@ -151,7 +152,9 @@ def _columns(table: Sheet, columns: Columns) -> tuple[dict[str, Column], list[st
     chosen = _chosen(table, columns)
     guesses = {i: k for i, h in enumerate(header) if i not in chosen.values() and (k := named(h))}
     found = {
-        role: Column(i, header[i], _kind(header[i], role)) for role, i in chosen.items() if i is not None
+        role: Column(i, header[i], headings.chosen(header[i], role))
+        for role, i in chosen.items()
+        if i is not None
     }
     for role in dict.fromkeys(k.role for k in guesses.values()):
         if role not in chosen:
@@ -169,14 +172,6 @@ def _chosen(table: Sheet, columns: Columns) -> dict[str, int | None]:
     named_so = {h.strip().casefold() for h in table.header or ()}
     none = {r for r, n in columns.chosen().items() if n.casefold() == _NONE and _NONE not in named_so}
     return {r: None if r in none else table.place(n, _option(r)) for r, n in columns.chosen().items()}
-
-
-def _kind(heading: str, role: str) -> Named:
-    """Of a heading whose role is known."""
-    kind = named(heading)
-    if kind is not None and kind.role == role:
-        return kind
-    return Named(role, unit=unit_of(heading) if role not in _NEEDED else "")
 
 
 def _option(role: str) -> str:

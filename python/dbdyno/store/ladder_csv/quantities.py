@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.units import parse_duration_ns
-from dbdyno.store.ladder_csv.headings import TIMES, Named, Rate, rate_unit
+from dbdyno.store.ladder_csv.headings import Named, Rate, rate_unit
+from dbdyno.store.ladder_csv.vocabulary import TIMES
 from dbdyno.store.table_text import Line, Sheet
 
 if TYPE_CHECKING:
