@@ -13,7 +13,7 @@ from dbdyno.model.analyses import POINTS, Ladder
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.store.ladder_csv import Columns, ladder_of, read_ladder
 from dbdyno.store.ladder_csv.headings import named
-from dbdyno.store.table_text import number
+from dbdyno.store.table_cells import number
 
 FOUR = "1,100\n2,190\n4,350\n8,500\n"
 
@@ -279,7 +279,7 @@ def test_odd_files_that_are_ladders(tmp_path: Path, content: str, last: float) -
         (SESSIONS.encode("utf-16-le"), "is binary", "save it as CSV"),
         (b"Results of May\n" + SESSIONS.encode(), "line 1: one column", "a title begins with #"),
         (SESSIONS.encode() + b"Total,1140\n", "line 6, sessions: 'Total' is not a number", "begin it with #"),
-        (b"sessions,tps\n1,1.2k\n2,2.3k\n4,4k\n", "line 2, tps: '1.2k' is not a number", "ktps"),
+        (b"sessions,tps\n1,1.2k\n2,2.3k\n4,4000\n", "line 2, tps: '1.2k' is not a number", "ktps"),
         (b"sessions,tps\n1,100 tx/s\n2,190\n4,350\n", "line 2, tps: '100 tx/s' is not a number", "header"),
         (b"sessions,tps\n0,0\n" + FOUR.encode(), "line 2, sessions is zero", "leave the line out"),
         (FOUR.replace("\n", ",9\n").encode(), "3 columns and no header", "--load 1 --throughput 2"),

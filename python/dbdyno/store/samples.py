@@ -7,11 +7,15 @@ import csv
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.store.table_text import Line, Sheet, is_missing, is_number, lines_of, number, read_text
+from dbdyno.store.table_cells import is_missing, is_number, number, plain
+from dbdyno.store.table_lines import content, refuse_log
+from dbdyno.store.table_text import Line, Sheet, read_text
 
 CURE = "one number per line (# begins a comment), or CSV with a header and --column NAME"
 _TABLE = "a header such as before,after or group,value, then the numbers"
@@ -27,6 +31,14 @@ class Numbers(NamedTuple):
 
 
 class _Sheet(Sheet):
+    """``decimal`` empty: the sign is that of the columns that are read, which :meth:`read_by` finds."""
+
+    def read_by(self, *columns: int) -> _Sheet:
+        if self.decimal:
+            return self
+        words = [(r.number, r.fields[i]) for i in columns for r in self.lines]
+        return replace(self, decimal=_decimal(self.source, words))
+
     @property
     def names(self) -> tuple[str, ...]:
         wide = len(self.lines[0].fields) if self.lines else 0
@@ -44,11 +56,12 @@ class _Sheet(Sheet):
     def is_numeric(self, column: int) -> bool:
         """Most of its words are numbers; one that is none is an error when it is read."""
         words = self.words(column)
-        return 2 * sum(number(w, self.decimal) is not None for w in words) > len(words)
+        return 2 * sum(map(is_number, words)) > len(words)
 
     def numbers(self, column: int, name: str, rows: Sequence[Line] | None = None) -> Numbers:
+        of = self.read_by(column)
         found = [
-            (_checked(self, r, column), r.number)
+            (_checked(of, r, column), r.number)
             for r in (self.lines if rows is None else rows)
             if not is_missing(r.fields[column])
         ]
@@ -67,7 +80,8 @@ def read_sample(path: Path, column: str | None = None, decimal: str | None = Non
         numeric = [i for i in range(len(sheet.names)) if sheet.is_numeric(i)]
         if sheet.header is None or len(numeric) != 1:
             raise UsageError(
-                f"{path} is a table", f"choose a column: --column {' | '.join(sheet.names[:_MOST_SHOWN])}"
+                f"{path} is a table",
+                f"choose a column: --column {' | '.join(map(quote, sheet.names[:_MOST_SHOWN]))}",
             )
         return sheet.numbers(numeric[0], path.name)
     for row in sheet.lines:
@@ -92,11 +106,13 @@ def read_pair(
     folded = [n.casefold() for n in sheet.names]
     if columns and all(c.casefold() in folded for c in columns):
         first, second = (sheet.place(c, "--columns") for c in columns)
+        sheet = sheet.read_by(first, second)
         return sheet.numbers(first, sheet.names[first]), sheet.numbers(second, sheet.names[second])
     numeric = [i for i in range(len(sheet.names)) if sheet.is_numeric(i)]
     grouping = _grouping(sheet, numeric)
     if not columns and column is None and grouping is None and len(numeric) == 2:
         first, second = numeric
+        sheet = sheet.read_by(first, second)
         return sheet.numbers(first, sheet.names[first]), sheet.numbers(second, sheet.names[second])
     return _groups(sheet, columns, column, grouping, [i for i in numeric if i != grouping])
 
@@ -120,7 +136,7 @@ def _groups(
             unknown = next(c for c in columns if c.casefold() not in map(str.casefold, sheet.names))
             raise UsageError(f"{sheet.source} has no column {unknown!r}", did_you_mean(unknown, sheet.names))
         if len(numeric) > 2:
-            names = ",".join(sheet.names[i] for i in numeric[:2])
+            names = quote(",".join(sheet.names[i] for i in numeric[:2]))
             raise UsageError(
                 f"{sheet.source} has {len(numeric)} columns of numbers ({shown})",
                 f"choose two: --columns {names}",
@@ -144,8 +160,9 @@ def _groups(
         listed = ", ".join(kinds[:_MOST_SHOWN])
         raise UsageError(
             f"{sheet.source} has {len(kinds)} groups in {sheet.names[grouping]} ({listed})",
-            f"choose two: --columns {','.join(kinds[:2])}",
+            f"choose two: --columns {quote(','.join(kinds[:2]))}",
         )
+    sheet = sheet.read_by(values)
     first, second = (
         sheet.numbers(values, name, [r for r in sheet.lines if r.fields[grouping] == name]) for name in wanted
     )
@@ -156,15 +173,12 @@ def _groups(
 
 
 def _sheet(path: Path, decimal: str | None, *, one_column: bool) -> _Sheet:
-    lines = [
-        (n, re.split(r"(?:^|\s)#", line, maxsplit=1)[0].strip())
-        for n, line in lines_of(read_text(path, CURE))
-    ]
-    lines = [(n, line) for n, line in lines if line]
+    lines, _, _ = content(read_text(path, CURE))
+    refuse_log([line for _, line in lines], str(path))
     if not lines:
         raise UsageError(f"{path} has no values", CURE)
     separator = _separator([line for _, line in lines], one_column)
-    rows = [Line(n, tuple(_fields(line, separator))) for n, line in lines]
+    rows = [Line(n, tuple(map(plain, _fields(line, separator)))) for n, line in lines]
     header = None if any(is_number(f) for f in rows[0].fields) else rows[0].fields
     if header and len(header) == 1 and header[0][:1].isdigit():  # 12 ms
         header = None
@@ -177,7 +191,7 @@ def _sheet(path: Path, decimal: str | None, *, one_column: bool) -> _Sheet:
         raise UsageError(
             f"{path}, line {short}: not as many fields as the {'header' if header else 'first'} has", CURE
         )
-    return _Sheet(str(path), header, tuple(rows), None, decimal or _decimal(path, rows))
+    return _Sheet(str(path), header, tuple(rows), None, decimal or "")
 
 
 def _separator(lines: Sequence[str], one_column: bool) -> str | None:
@@ -201,15 +215,15 @@ def _fields(line: str, separator: str | None) -> list[str]:
     return [f.strip() for f in next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])]
 
 
-def _decimal(path: Path, rows: Sequence[Line]) -> str:
-    """Raises UsageError where 1,234 may be either."""
-    found = [(r.number, w) for r in rows for w in r.fields if "," in w and is_number(w)]
+def _decimal(source: str, words: Sequence[tuple[int, str]]) -> str:
+    """Raises UsageError where 1,234 may be either. ``words`` with the numbers of their lines."""
+    found = [(n, w) for n, w in words if "," in w and is_number(w)]
     if not found:
         return "."
     if all(_THOUSANDS.match(w) for _, w in found) and not any(w.count(",") > 1 for _, w in found):
         line, word = found[0]
         raise UsageError(
-            f"{path}, line {line}: {word!r} may be {word.replace(',', '.')} or {word.replace(',', '')}",
+            f"{source}, line {line}: {word!r} may be {word.replace(',', '.')} or {word.replace(',', '')}",
             "say which: --decimal , or --decimal .",
         )
     return "," if all(number(w, ",") is not None for _, w in found) else "."

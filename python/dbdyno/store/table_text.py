@@ -6,30 +6,42 @@ import csv
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.store.files import read_limited
+from dbdyno.store.table_cells import (
+    EITHER,
+    UNKNOWN,
+    decimal_sign,
+    in_two_ways,
+    is_missing,
+    is_number,
+    number,
+    parted,
+    plain,
+    with_unit,
+)
+from dbdyno.store.table_lines import content, refuse_log
 
 MOST_BYTES = 16 << 20
 MOST_LINES = 20_000
 """A ladder has tens of rungs: a file beyond this is a log, and a fit of it would take hours."""
 
 FORM = "a header and a line a rung: sessions,throughput (docs/analyze.md)"
-_MISSING = frozenset({"", "na", "n/a", "null", "none", "-", "?", "."})
-_NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
-_GROUPS = " '’_\u00a0\u202f\u2009"  # what parts thousands besides a comma or a dot
-_EITHER = re.compile(r"[-+]?[1-9]\d{0,2}([.,])\d{3}\Z", re.ASCII)  # 1,234: thousands, or a decimal sign?
-UNKNOWN = "?"
-"""Decimal sign of a table in which no number shows it."""
 _MAGIC = {
     b"PK\x03\x04": "an Excel workbook or a ZIP archive", b"\xd0\xcf\x11\xe0": "an Excel workbook",
     b"\x1f\x8b": "compressed (gzip)", b"PAR1": "a Parquet file", b"%PDF": "a PDF",
 }  # fmt: skip
-_RULE = re.compile(r"(?=[-+|:=\s]++\Z).*?[-=]{2}", re.DOTALL)  # ----+---- under a header
-_FOOT = re.compile(r"\(\d+ rows?\)\Z")
+_LONGEST_UNIT = 6  # characters of a unit in a line below the header: tx/s, Mtx/h
+_TYPES = re.compile(
+    r"u?(tiny|small|big|huge)?int(eger)?\d*|[iuf]\d+|float\d*|double( precision)?|real"
+    r"|(numeric|decimal)(\(.*\))?|varchar(\(.*\))?|text|str|string|bool(ean)?|date|time(stamp.*)?",
+    re.IGNORECASE,
+)
+"""What DuckDB and polars write under a heading."""
 
 
 class Line(NamedTuple):
@@ -48,6 +60,31 @@ class Sheet:
     decimal: str
     """``.``, ``,`` or :data:`UNKNOWN`."""
     notes: tuple[str, ...] = ()
+    separator: str = ","
+    units: tuple[str, ...] = ()
+    """By column those of the cells (``100 ms``) and of a second header line; empty: none. No units: no column
+    has any."""
+    is_turned: bool = False
+    """Each line of the file was a quantity: ``number`` of a line is that of its column there."""
+
+    def title(self, index: int) -> str:
+        """The heading, with the unit of the cells in brackets."""
+        heading, unit = self.header[index] if self.header else "", self.units[index] if self.units else ""
+        return f"{heading} ({unit})" if unit else heading
+
+    def bare(self, indices: Iterable[int]) -> Sheet:
+        """With the cells of these columns without their units."""
+        chosen, columns = set(indices), list(zip(*(n.fields for n in self.lines), strict=True))
+        new = [parted(c)[0] if i in chosen else c for i, c in enumerate(columns)]
+        fields = zip(*new, strict=True)
+        lines = (Line(n.number, f) for n, f in zip(self.lines, fields, strict=True))
+        return replace(self, lines=tuple(lines))
+
+    def signed(self, indices: Iterable[int]) -> Sheet:
+        """With the decimal sign that these columns show: those that are left out decide nothing."""
+        columns = [[n.fields[i] for n in self.lines] for i in indices]
+        sign, notes = decimal_sign(columns, self.separator)
+        return replace(self, decimal=sign, notes=(*self.notes, *notes))
 
     def place(self, name: str, option: str) -> int:
         """Index of a column by its heading (case does not matter), or by its number from 1."""
@@ -73,19 +110,14 @@ class Sheet:
                 if any(c.isdigit() for c in text)
                 else "leave the line out, or begin it with #",
             )
-        if self.decimal == UNKNOWN and (match := _EITHER.match(text)):
-            decimal, other = match[1], "." if match[1] == "," else ","
-            small, large = number(text, decimal), number(text, other)
-            raise UsageError(
-                f"{self.where(line, index)}: {text} is either {large:,.0f} or {small:g}",
-                f"--decimal '{other}' reads {large:.0f}, --decimal '{decimal}' reads {small:g}",
-            )
+        if self.decimal == UNKNOWN and EITHER.match(text):
+            raise UsageError(*in_two_ways(text, self.where(line, index)))
         return value
 
     def where(self, line: Line, index: int) -> str:
         """``ladder.csv, line 3, tps``."""
         heading = (self.header[index] if self.header else "") or f"column {index + 1}"
-        return f"{self.source}, line {line.number}, {heading}"
+        return f"{self.source}, {'column' if self.is_turned else 'line'} {line.number}, {heading}"
 
 
 def read_text(path: str | Path, form: str = FORM) -> str:
@@ -131,71 +163,71 @@ def _decoded(content: bytes, name: str, form: str) -> str:
 
 
 def sheet(text: str, source: str, decimal: str | None = None) -> Sheet:
-    """Lines as fields. Raises UsageError: empty, too long, one column, lines of different lengths."""
-    numbered, comment = _content(text)
+    """Lines as fields. Raises UsageError: empty, too long, one column, lines of different lengths. Without
+    ``decimal`` the sign is a dot until :meth:`Sheet.signed` says otherwise."""
+    numbered, comment, prose = content(text)
     if not numbered:
         raise UsageError(f"{source} is empty: no line with numbers", FORM)
+    refuse_log([line for _, line in numbered], source)
     if len(numbered) > MOST_LINES:
         raise UsageError(
             f"{source} has {len(numbered):,} lines: a log, not a ladder (at most {MOST_LINES:,})",
             "sum it up: one line per load and repeat",
         )
     separator = _separator([line for _, line in numbered])
-    lines = _split(numbered, separator, source)
-    above = _fields(comment, separator) if comment else None
+    lines, is_turned = _turned(_split(numbered, separator, source))
+    above = tuple(map(plain, _fields(comment, separator))) if comment else None
     header = None if _are_numbers(lines[0].fields) else lines[0].fields
-    rest = tuple(lines if header is None else (n for n in lines if n.fields != header))
-    sign, notes = (decimal, ()) if decimal else _decimal(rest, separator)
-    return Sheet(source, header, rest, above, sign, notes)
+    rest = lines if header is None else [n for n in lines if n.fields != header]
+    below, rest = _units_below(rest) if header else ((), rest)
+    columns = list(zip(*(n.fields for n in rest), strict=True))
+    units = tuple(parted(c)[1] or (below[i] if below else "") for i, c in enumerate(columns))
+    notes = _notes(prose, is_turned)
+    return Sheet(source, header, tuple(rest), above, decimal or ".", notes, separator, units, is_turned)
+
+
+def _notes(prose: Sequence[int], is_turned: bool) -> tuple[str, ...]:
+    notes = []
+    if prose:
+        numbers = ", ".join(map(str, prose[:5])) + (", ..." if len(prose) > 5 else "")
+        notes.append(f"no part of the table, left out: line{'' if len(prose) == 1 else 's'} {numbers}")
+    if is_turned:
+        notes.append("each line is a quantity: its columns were read as the lines of a ladder")
+    return tuple(notes)
+
+
+def _turned(lines: list[Line]) -> tuple[list[Line], bool]:
+    """A table whose lines are quantities, ``clients,1,2,4``, turned so that each is a column."""
+    first = [n.fields[0] for n in lines]
+    wide = len(lines[0].fields)
+    all_named = wide > 2 and not any(is_number(f) or is_missing(f) for f in first)
+    if not all_named or not _are_numbers(lines[0].fields[1:]):
+        return lines, False
+    if not all(is_number(f) or is_missing(f) or with_unit(f) for n in lines for f in n.fields[1:]):
+        return lines, False
+    columns = zip(*(n.fields for n in lines), strict=True)
+    return [Line(i, fields) for i, fields in enumerate(columns, start=1)], True
+
+
+def _units_below(lines: list[Line]) -> tuple[tuple[str, ...], list[Line]]:
+    """A second header line of units, ``,(tps),(ms)``, and the lines without it; one of types is dropped."""
+    fields = lines[0].fields if lines else ()
+    words = [f for f in fields if not is_missing(f)]
+    if not words or any(is_number(f) for f in words):
+        return (), lines
+    if all(_TYPES.fullmatch(f) for f in words):
+        return (), lines[1:]
+    if any(is_number(f) or with_unit(f) for n in lines[1:2] for f in n.fields):
+        bare = [re.sub(r"\A[(\[](.*)[)\]]\Z", r"\1", f) for f in fields]
+        bracketed = all(b != f for b, f in zip(bare, fields, strict=True) if f)
+        if bracketed or all(len(f) <= _LONGEST_UNIT for f in words):
+            return tuple("" if is_missing(b) else b for b in bare), lines[1:]
+    return (), lines
 
 
 def _are_numbers(fields: Sequence[str]) -> bool:
     """Not a header: of that at most a third are numbers, as in sessions,tps,95."""
-    return 3 * sum(is_number(f) for f in fields) > len(fields)
-
-
-def is_missing(text: str) -> bool:
-    return text.strip().lower() in _MISSING
-
-
-def is_number(text: str) -> bool:
-    return any(number(text, sign) is not None for sign in ".,")
-
-
-def number(text: str, decimal: str) -> float | None:
-    """``1 234,5`` with a decimal comma -> 1234.5; ``nan`` and ``inf`` as such; None: it is no number."""
-    word = text.strip()
-    if _NOT_FINITE.match(word):
-        return float(word.lower().replace("infinity", "inf"))
-    other = "," if decimal == "." else "."
-    whole = rf"(?:[1-9]\d{{0,2}}(?:[{re.escape(other)}{_GROUPS}]\d{{3}})+|\d+)"
-    if not re.fullmatch(
-        rf"[-+]?(?:{whole}(?:[{decimal}]\d+)?|[{decimal}]\d+)(?:[eE][-+]?\d+)?", word, re.ASCII
-    ):
-        # a dot at the end is Fortran's and R's way
-        return float(word) if decimal == "." and re.fullmatch(r"[-+]?\d+\.", word, re.ASCII) else None
-    plain = re.sub(rf"[{re.escape(other)}{_GROUPS}]", "", word).replace(decimal, ".")
-    return float(plain)
-
-
-def lines_of(text: str) -> list[tuple[int, str]]:
-    """With their numbers, from 1."""
-    return list(enumerate(re.split(r"\r\n|\r|\n", text), start=1))
-
-
-def _content(text: str) -> tuple[list[tuple[int, str]], str | None]:
-    """Numbered lines without comments, rules and blank ones, and the comment right before them."""
-    found: list[tuple[int, str]] = []
-    comment = None
-    for n, raw in lines_of(text):
-        line = raw.strip(" \f\u00a0").rstrip()
-        if line.startswith("#"):
-            comment = line.lstrip("# ") if not found else comment
-            continue
-        line = re.split(r"\s#", line, maxsplit=1)[0].rstrip()
-        if line.strip() and not (_RULE.match(line) or _FOOT.match(line) or line.lower().startswith("sep=")):
-            found.append((n, line))
-    return found, comment
+    return 3 * sum(is_number(f) or with_unit(f) is not None for f in fields) > len(fields)
 
 
 def _separator(lines: Sequence[str]) -> str:
@@ -234,7 +266,7 @@ def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str) -> 
                 f"{source}, line {n} has {len(fields)} fields, the first line {wide}",
                 cure if separator == "," else f"a table has the same columns in all lines: {FORM}",
             )
-        made.append(Line(n, fields + ("",) * (wide - len(fields))))
+        made.append(Line(n, tuple(map(plain, fields)) + ("",) * (wide - len(fields))))
     return made
 
 
@@ -248,27 +280,3 @@ def _fields(line: str, separator: str) -> tuple[str, ...]:
     except csv.Error:  # a field of more than 128 KiB
         record = line.split(separator)
     return tuple(f.strip() for f in record)
-
-
-def _decimal(lines: Sequence[Line], separator: str) -> tuple[str, tuple[str, ...]]:
-    """The decimal sign that the numbers show: one of 0,5 or 12.34 or 1.234,5 or 1,234,567 is enough. Where
-    none does it is a dot, :data:`UNKNOWN` if a number like 1,234 may be either. In columns parted by commas,
-    all of whose numbers have three digits after a dot, it is that dot, and said so."""
-    columns = list(zip(*(n.fields for n in lines), strict=True))
-    written = [f.strip() for c in columns for f in c if ("," in f or "." in f) and is_number(f)]
-    either = [f for f in written if _EITHER.match(f)]
-    shown = {_shown(f) for f in written if not _EITHER.match(f)}
-    if shown or not either:
-        return ("," if "," in shown else "."), ()
-    of_either = [c for c in columns if any(_EITHER.match(f.strip()) for f in c)]
-    same = all(_EITHER.match(f.strip()) for c in of_either for f in c if is_number(f))
-    if separator == "," and same and not any("," in f for f in either):
-        return ".", (f"{either[0]} was read as {float(either[0]):g}; if that is wrong: --decimal ','",)
-    return UNKNOWN, ()
-
-
-def _shown(text: str) -> str:
-    """The decimal sign of a number that has a comma or a dot, and cannot be read in two ways."""
-    last = "," if text.rfind(",") > text.rfind(".") else "."
-    other = "." if last == "," else ","
-    return other if text.count(last) > 1 else last

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import polars as pl
@@ -18,11 +19,10 @@ from dbdyno.model.errors import UsageError
 from dbdyno.store.ladder_csv import headings
 from dbdyno.store.ladder_csv.headings import Named, is_time_unit, named
 from dbdyno.store.ladder_csv.points import records_of, to_points
-from dbdyno.store.ladder_csv.quantities import TIME_OPTION, Reading
+from dbdyno.store.ladder_csv.quantities import TIME_OPTION, Reading, option_of
+from dbdyno.store.table_cells import is_missing, is_number, with_unit
 from dbdyno.store.table_text import (
     Sheet,
-    is_missing,
-    is_number,
     read_text,
     sheet,
     source_name,
@@ -127,6 +127,9 @@ def ladder_of(
     found, notes = _columns(table, asked)
     where = _places(table, asked)
     table = replace(table, lines=tuple(n for n in table.lines if _wanted(n.fields, where)))
+    table = table.bare(c.index for role, c in found.items() if role != "repeat")
+    if asked.decimal is None:
+        table = table.signed(c.index for role, c in found.items() if role != "repeat")
     records = records_of(table, found)
     _one_ladder(table, found)
     reading = Reading(table, found, records, asked, machine.cpus, think_s)
@@ -150,9 +153,9 @@ def _columns(table: Sheet, columns: Columns) -> tuple[dict[str, Column], list[st
         return _different(table, _by_place(table, columns)), []
     _no_twins(table, header)
     chosen = _chosen(table, columns)
-    guesses = {i: k for i, h in enumerate(header) if i not in chosen.values() and (k := named(h))}
+    guesses = {i: k for i in range(len(header)) if i not in chosen.values() and (k := named(table.title(i)))}
     found = {
-        role: Column(i, header[i], headings.chosen(header[i], role))
+        role: Column(i, header[i], headings.chosen(table.title(i), role))
         for role, i in chosen.items()
         if i is not None
     }
@@ -171,21 +174,21 @@ def _chosen(table: Sheet, columns: Columns) -> dict[str, int | None]:
     """Role -> index of the column that an option names; None: it shall have none."""
     named_so = {h.strip().casefold() for h in table.header or ()}
     none = {r for r, n in columns.chosen().items() if n.casefold() == _NONE and _NONE not in named_so}
-    return {r: None if r in none else table.place(n, _option(r)) for r, n in columns.chosen().items()}
-
-
-def _option(role: str) -> str:
-    return f"--{role.removesuffix('_s').replace('_', '-')}"
+    return {r: None if r in none else table.place(n, option_of(r)) for r, n in columns.chosen().items()}
 
 
 def _no_column(table: Sheet, role: str, header: tuple[str, ...], used: set[int]) -> UsageError:
     """With the option that names the likeliest of the columns that hold numbers."""
     free = [i for i in range(len(header)) if i not in used and header[i]]
-    of_numbers = [i for i in free if table.lines and all(is_number(n.fields[i]) for n in table.lines)]
+    of_numbers = [
+        i
+        for i in free
+        if table.lines and all(is_number(n.fields[i]) or with_unit(n.fields[i]) for n in table.lines)
+    ]
     likely = header[of_numbers[0]] if of_numbers else "COLUMN"
     return UsageError(
         f"{table.source}: no column for the {_NAMES[role]} among {', '.join(header)}",
-        f"name it: {_option(role)} {likely}; known headings: {_HINTS[role]}",
+        f"name it: {option_of(role)} {quote(likely)}; known headings: {_HINTS[role]}",
     )
 
 
@@ -196,7 +199,7 @@ def _different(table: Sheet, found: dict[str, Column]) -> dict[str, Column]:
         other = seen.setdefault(column.index, role)
         if other != role:
             raise UsageError(
-                f"{table.source}: {column.heading} cannot be both {_option(other)} and {_option(role)}",
+                f"{table.source}: {column.heading} cannot be both {option_of(other)} and {option_of(role)}",
                 "each has a column of its own",
             )
     return found
@@ -232,7 +235,7 @@ def _best(table: Sheet, role: str, found: Mapping[int, Named], header: tuple[str
         best = [i for i in best if len({n.fields[i] for n in table.lines}) > 1] or best
     if len(best) > 1:
         names = " or ".join(header[i] for i in best)
-        cures = " or ".join(f"{_option(role)} {header[i]}" for i in best)
+        cures = " or ".join(f"{option_of(role)} {quote(header[i])}" for i in best)
         raise UsageError(
             f"{table.source}: the {_NAMES.get(role, role)} may be {names}", f"choose one: {cures}"
         )
@@ -272,7 +275,8 @@ def _one_ladder(table: Sheet, found: Mapping[str, Column]) -> None:
             shown = ", ".join(list(loads)[:4]) + (", ..." if len(loads) > 4 else "")
             raise UsageError(
                 f"{table.source} holds {len(loads)} ladders, by column {heading} ({shown})",
-                f"one of them: --where {heading}={words[0]}; if they are repeats: --repeat {heading}",
+                f"one of them: --where {quote(f'{heading}={words[0]}')}; if they are repeats: "
+                f"--repeat {quote(heading)}",
             )
 
 

@@ -10,8 +10,9 @@ import polars as pl
 
 from dbdyno.model.analyses import POINTS
 from dbdyno.model.errors import UsageError
-from dbdyno.store.ladder_csv.quantities import Reading, Record, quantities
-from dbdyno.store.table_text import Line, Sheet, is_missing
+from dbdyno.store.ladder_csv.quantities import Reading, Record, option_of, quantities
+from dbdyno.store.table_cells import is_missing
+from dbdyno.store.table_text import Line, Sheet
 
 if TYPE_CHECKING:
     from dbdyno.store.ladder_csv import Column
@@ -42,7 +43,12 @@ def _value(table: Sheet, line: Line, role: str, column: Column) -> float | None:
         if needed:
             raise UsageError(f"{place}: no value", "leave out lines that were not measured")
         return None
-    value = table.number(line, column.index, "%" if column.kind.unit == "%" else "")
+    try:
+        value = table.number(line, column.index, "%" if column.kind.unit == "%" else "")
+    except UsageError as e:
+        if needed or role == "cpu_per_unit":
+            raise
+        raise UsageError(e.message, f"{e.cure}; {option_of(role)} none leaves the column out") from None
     if not math.isfinite(value):
         raise UsageError(
             f"{place}: {text} is not a measured value", "leave the line out" if needed else _EMPTY

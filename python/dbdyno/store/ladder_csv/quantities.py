@@ -16,6 +16,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.units import parse_duration_ns
 from dbdyno.store.ladder_csv.headings import Named, Rate, rate_unit
 from dbdyno.store.ladder_csv.vocabulary import TIMES
+from dbdyno.store.table_cells import EITHER, UNKNOWN, in_two_ways
 from dbdyno.store.table_text import Line, Sheet
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class Reading:
         return UsageError(f"{self.table.source}: {problem}", cure)
 
 
+def option_of(role: str) -> str:
+    """``response_s`` -> --response."""
+    return f"--{role.removesuffix('_s').replace('_', '-')}"
+
+
 def quantities(reading: Reading) -> tuple[dict[str, Values], str]:
     """Columns of ``Ladder.points`` but ``repeat``, and the unit of throughput."""
     rate = _rate(reading)
@@ -73,6 +79,7 @@ def quantities(reading: Reading) -> tuple[dict[str, Values], str]:
     for role in ("response_s", "response_p95_s"):
         if role in reading.found:
             made[role] = _seconds(reading, role, made)
+    _sign(reading, made)
     if "response_s" in made:
         _little(reading, made, rate)
     for role in ("cpu", "cpu_user", "cpu_system", "cpu_wait"):
@@ -80,6 +87,38 @@ def quantities(reading: Reading) -> tuple[dict[str, Values], str]:
         if values is not None:
             made[role] = values
     return made, f"{rate.counted or 'units'}/s"
+
+
+def _sign(reading: Reading, made: dict[str, Values]) -> None:
+    """Raises UsageError where load or throughput are of the form 1.234 and only other columns show that the
+    dot is a decimal sign, unless Little's law says so. Other figures are compared with these two."""
+    if reading.asked.decimal is not None:
+        return
+    for role in ("load", "throughput"):
+        notes = reading.table.signed([reading.found[role].index]).notes
+        reading.notes += [n for n in notes if n not in (*reading.table.notes, *reading.notes)]
+    present = _present(made, made["response_s"], reading.think_s) if _has_law(reading) else []
+    if present and LEAST_PRESENT <= statistics.median(present) <= MOST_PRESENT:
+        return
+    for role in ("load", "throughput"):
+        for line in _of_either(reading, role)[:1]:
+            index = reading.found[role].index
+            raise UsageError(*in_two_ways(line.fields[index], reading.table.where(line, index)))
+
+
+def _has_law(reading: Reading) -> bool:
+    if "response_s" not in reading.found or not reading.kind("load").closed:
+        return False
+    return (reading.asked.response_unit or reading.kind("response_s").unit) in TIMES
+
+
+def _of_either(reading: Reading, role: str) -> list[Line]:
+    """Lines whose figure was read with the decimal sign of other columns, and has another reading."""
+    table, index = reading.table, reading.found[role].index
+    if table.decimal == UNKNOWN or table.signed([index]).decimal != UNKNOWN:
+        return []
+    signs = ((line, EITHER.match(line.fields[index].strip())) for line in table.lines)
+    return [line for line, match in signs if match and match[1] == table.decimal]
 
 
 # -- throughput --
@@ -269,7 +308,10 @@ def _disagrees(
         f"{reading.table.source}, line {record.line.number}: {x:,.4g}/s x {times} = {calls:,.4g} calls in "
         f"progress, too {wrong} for {n:g} {_loads(reading, n)} (N = X (R + Z), Little's law): a unit is wrong"
     )
-    ways = [cure for _, cure in cures] or ["--response-unit ms", "--throughput-unit 'orders/min'"]
+    ways = [cure for _, cure in cures]
+    if any(_of_either(reading, role) for role in ("load", "throughput", "response_s")):
+        ways.append(f"--decimal '{',' if reading.table.decimal == '.' else '.'}'")
+    ways = ways or ["--response-unit ms", "--throughput-unit 'orders/min'"]
     if middle < 1:
         ways.append("--think TIME if there is a pause between calls")
     else:
