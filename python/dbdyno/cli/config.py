@@ -144,17 +144,18 @@ def find_config() -> Config | None:
     path = _path()
     if path is None:
         return None
-    from dbdyno.store.files import read_limited  # not every start needs it
+    from dbdyno.store.files import decoded, read_limited  # not every start needs it
 
     try:
         from dbdyno.plan import read_toml
 
-        text = read_limited(path, by_hand=True).decode()  # it may name commands
+        text = decoded(read_limited(path, by_hand=True), str(path))  # it may name commands
         return Config(path, text, read_toml(text))
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+    except UsageError as e:
+        raise UsageError(f"cannot read the configuration file {e.message}", e.cure) from e
+    except OSError as e:
         cure = f"{e.cure}; or ignore it: {VARIABLE}= dbdyno ..." if isinstance(e, NotPrivate) else _CURE
-        raise UsageError(f"cannot read the configuration file {path}: {reason or e}", cure) from e
+        raise UsageError(f"cannot read the configuration file {path}: {e.strerror or e}", cure) from e
     except ValueError as e:
         from dbdyno.plan import syntax_error
 

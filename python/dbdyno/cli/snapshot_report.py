@@ -138,12 +138,12 @@ def import_command(kind: str, file: Path, engine: str, store: Path | None) -> No
     """
     from dbdyno.engines import imported
     from dbdyno.store import SnapshotStore
-    from dbdyno.store.files import MOST_IMPORT_BYTES, read_limited
+    from dbdyno.store.files import MOST_IMPORT_BYTES, decoded, read_limited
 
     try:
-        content = read_limited(file, MOST_IMPORT_BYTES).decode()
-    except (OSError, UnicodeDecodeError) as e:
-        raise UsageError(f"cannot read {file}: {e}", "an export in UTF-8") from e
+        content = decoded(read_limited(file, MOST_IMPORT_BYTES), str(file))
+    except OSError as e:
+        raise UsageError(f"cannot read {file}: {e}", "name the file of the export") from e
     snapshots = SnapshotStore(store)
     there = {(i.server, i.taken, i.name) for i in snapshots.list()}
     found = imported(engine, kind, content)

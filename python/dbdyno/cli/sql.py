@@ -74,7 +74,7 @@ def sql(
 
 def _text(words: tuple[str, ...]) -> str:
     """The query itself, from a file, or from standard input."""
-    from dbdyno.store.files import MOST_TEXT_BYTES, read_limited
+    from dbdyno.store.files import MOST_TEXT_BYTES, decoded, read_limited
 
     if len(words) != 1:
         cure = 'put the query in quotes: dbdyno sql "select run_id, status from runs"'
@@ -86,11 +86,12 @@ def _text(words: tuple[str, ...]) -> str:
         content = (
             sys.stdin.buffer.read(MOST_TEXT_BYTES + 1) if word == "-" else read_limited(Path(word.strip()))
         )
-        return content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+        return decoded(content, "standard input" if word == "-" else word.strip())
+    except UsageError as e:
+        raise UsageError(f"cannot read the query from {e.message}", e.cure) from e
+    except OSError as e:
         raise UsageError(
-            f"cannot read the query from {word}: {reason}", 'a file, "-", or SQL in quotes: "from runs"'
+            f"cannot read the query from {word}: {e.strerror}", 'a file, "-", or SQL in quotes: "from runs"'
         ) from e
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from dbdyno import engines
 from dbdyno.model.errors import UsageError, did_you_mean, nearest
 from dbdyno.model.plan import Experiment, PlannedScript, ScriptSpec
-from dbdyno.store.files import read_limited
+from dbdyno.store.files import decoded, read_limited
 
 _STDIN = Path("/dev/stdin")
 
@@ -88,10 +88,9 @@ def _builtin(name: str, engine: str) -> str:
 def read_text(path: Path, what: str) -> str:
     """Raises :class:`UsageError`."""
     try:
-        return read_limited(path).decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        cure = f"convert it: iconv -f LATIN1 -t UTF-8 {path}"
-        raise UsageError(f"cannot read the {what} {path}: it is not UTF-8 text", cure) from e
+        return decoded(read_limited(path), str(path))
+    except UsageError as e:
+        raise UsageError(f"cannot read the {what} {e.message}", e.cure) from e
     except OSError as e:
         cure = _near_file(path) if isinstance(e, FileNotFoundError) else "name a file that can be read"
         raise UsageError(f"cannot read the {what} {path}: {e.strerror}", cure) from e

@@ -57,7 +57,7 @@ def _walk(path: Path) -> int:
 def _cgroup_devices() -> set[int]:
     """Devices of the mounted cgroup file systems (mountinfo); the tmpfs above those of v1 is none."""
     found = set()
-    for line in _MOUNTS.read_text(errors="replace").splitlines():
+    for line in _MOUNTS.read_text(errors="replace").split("\n"):
         before, _, after = line.partition(" - ")
         if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
             major, minor = before.split(" ")[2].split(":")

@@ -100,7 +100,7 @@ def boot_id(root: Path = ROOT) -> str:
 
 def _status(pid: int, root: Path) -> dict[str, str]:
     try:
-        lines = (root / f"proc/{pid}/status").read_text(errors="replace").splitlines()
+        lines = (root / f"proc/{pid}/status").read_text(errors="replace").split("\n")
     except OSError:
         return {}
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}

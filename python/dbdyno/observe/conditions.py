@@ -145,7 +145,7 @@ def shm_mount(mountinfo: str, memory_bytes: int | None) -> int | None:
     """Size of the tmpfs at /dev/shm: its option ``size=65536k``, else half of the memory (tmpfs(5)); None:
     nothing is mounted there. Of several the last counts: it covers the others."""
     size = None
-    for line in mountinfo.splitlines():
+    for line in mountinfo.split("\n"):
         mount, _, file_system = line.partition(" - ")
         if mount.split()[4:5] == ["/dev/shm"] and file_system.startswith("tmpfs "):
             given = re.search(r"\bsize=(\d+)([kmgKMG]?)\b", file_system)

@@ -67,7 +67,7 @@ def mounted_at(mountinfo: str, directory: Path) -> tuple[str, str, str]:
     """File system, source and options of the mount that ``directory`` lies in (proc_pid_mountinfo(5)); of
     several at one point the last covers the others. Empty where none is found."""
     best, found = -1, ("", "", "")
-    for line in mountinfo.splitlines():
+    for line in mountinfo.split("\n"):
         mount, _, rest = line.partition(" - ")
         words, system = mount.split(), rest.split()
         if len(words) < 6 or len(system) < 2:

@@ -185,7 +185,7 @@ def _notes(root: Path) -> list[str]:
 
 def _proc_options(root: Path) -> str:
     """Super-block options of the mount at /proc (proc(5), mountinfo)."""
-    for line in (text(root, "proc/self/mountinfo") or "").splitlines():
+    for line in (text(root, "proc/self/mountinfo") or "").split("\n"):
         mount, _, filesystem = line.partition(" - ")
         if filesystem.startswith("proc ") and mount.split()[4:5] == ["/proc"]:
             return filesystem

@@ -117,7 +117,7 @@ def mapped(root: str, maps: str) -> dict[tuple[str, str], str]:
     """Executable mappings of files, by device and inode (proc_pid_maps(5)); a file that was replaced since is
     left out."""
     found = {}
-    for line in maps.splitlines():
+    for line in maps.split("\n"):
         words = line.split(maxsplit=5)
         if len(words) == 6 and words[1][2] == "x" and words[5].startswith("/"):
             if words[5].endswith(" (deleted)"):

@@ -52,7 +52,7 @@ def key_lines(text: str) -> dict[Path, int]:
     table: Path = ()
     count: dict[Path, int] = {}
     end: str | None = None  # of a string of several lines
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(re.split(r"\r?\n", text), start=1):
         if end is not None:
             end = None if end in line else end
         elif header := _HEADER.match(line):

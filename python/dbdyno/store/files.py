@@ -3,11 +3,13 @@ that has no end or waits for its writer."""
 
 from __future__ import annotations
 
+import codecs
 import errno
 import hashlib
 import io
 import json
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Sequence
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbdyno.kernel.private import NotPrivate, make_shared, open_private
-from dbdyno.model.errors import StoreError, StoreFull
+from dbdyno.model.errors import StoreError, StoreFull, UsageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,6 +72,35 @@ def read_limited(
 
 def _too_large(most_bytes: int) -> OSError:
     return OSError(errno.EFBIG, f"it is larger than {most_bytes >> 20} MiB")
+
+
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
+)  # fmt: skip
+"""What editors and PowerShell write at the begin of a text; that of UTF-16 begins that of UTF-32."""
+
+
+def decoded(content: bytes, name: str) -> str:
+    """The text of a file that a person made: UTF-8 with or without a mark, UTF-16 and UTF-32 with theirs.
+    Raises :class:`UsageError` with the cure: it is none. ``name`` is what its user calls it."""
+    encoding = next((e for mark, e in _MARKS if content.startswith(mark)), "utf-8-sig")
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as e:
+        shown = encoding.removesuffix("-sig").upper()
+        raise UsageError(f"{name}: it is not {shown} text", _convert("LATIN1", name)) from e
+    if "\0" in text:
+        where = content.index(b"\0") % 2
+        raise UsageError(
+            f"{name}: it has zero bytes, as UTF-16 without a byte-order mark has",
+            _convert("UTF-16LE" if where else "UTF-16BE", name),
+        )
+    return text
+
+
+def _convert(encoding: str, name: str) -> str:
+    return f"convert it: iconv -f {encoding} -t UTF-8 {shlex.quote(name)} > utf8.txt"
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}

@@ -14,7 +14,7 @@ _FOOT = re.compile(
     r"|empty set.*|query ok.*|time: [\d.,]+ ms.*|shape: \(\d+, ?\d+\))\|?\Z",
     re.IGNORECASE,
 )
-"""What psql, mysql, DuckDB, sqlplus and polars add to a table."""
+"""What clients of databases and libraries of tables add to one."""
 _COMMENT = re.compile(r"\s#(?![,;\t])(?=[^|]*\Z)")
 _MOST_JOINED = 20  # lines of one heading
 _PGBENCH_LOG = re.compile(r"\d+ \d+ \d+ \d+ 1\d{9} \d{1,6}( .*)?\Z", re.ASCII)

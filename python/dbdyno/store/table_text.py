@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.store.files import read_limited
+from dbdyno.store.files import decoded, read_limited
 from dbdyno.store.table_cells import (
     EITHER,
     UNKNOWN,
@@ -145,13 +145,10 @@ def source_name(path: str | Path) -> str:
 
 
 def _decoded(content: bytes, name: str, form: str) -> str:
-    """UTF-8, UTF-16 with its mark, else Windows' code page, which spreadsheets write."""
+    """UTF-8, UTF-16 and UTF-32 with their marks, else Windows' code page, which spreadsheets write."""
     try:
-        if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            text = content.decode("utf-16")
-        else:
-            text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
+        text = decoded(content, name)
+    except UsageError:
         text = content.decode("cp1252", errors="replace")
     kind = next((k for magic, k in _MAGIC.items() if content.startswith(magic)), None)
     if text.lstrip()[:1] == "{" or re.match(r"\s*\[\s*[\[{]", text):

@@ -263,7 +263,7 @@ def _sees_all(machine: Machine) -> bool:
 
 def _hidepid(root: Path) -> str | None:
     """How /proc hides processes ("hidepid=2"), in its mount's options (proc(5)); None: it does not."""
-    for line in _read("self", "mountinfo", root).splitlines():
+    for line in _read("self", "mountinfo", root).split("\n"):
         words = line.split()
         if words[4:5] == ["/proc"]:
             found = re.search(r"hidepid=(?!0|off)\w+", words[-1])
@@ -316,7 +316,7 @@ def _start_s(pid: int, root: Path) -> float | None:
 
 def said_of(pid: int, root: Path = _ROOT) -> dict[str, str]:
     """proc_pid_status(5); empty: it is gone, or hidden."""
-    lines = _read(pid, "status", root).splitlines()
+    lines = _read(pid, "status", root).split("\n")
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 

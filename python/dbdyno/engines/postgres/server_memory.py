@@ -145,7 +145,7 @@ def shared_by_node(numa_maps: str) -> dict[int, int]:
     """Bytes of shared memory by node, of lines such as ``7f... default file=/dev/zero\\040(deleted) dirty=66
     N0=40 N1=26 kernelpagesize_kB=4`` (numa_maps in proc(5)): pages that this process has touched."""
     found: Counter[int] = Counter()
-    for line in numa_maps.splitlines():
+    for line in numa_maps.split("\n"):
         if any(f"file={name}" in line for name in _SHARED):
             page = _PAGE_KB.search(line)
             for node, pages in _NODE.findall(line):

@@ -121,7 +121,7 @@ def _socket(pgconn: pq.abc.PGconn) -> int:
 def _connect_poll() -> Callable[[pq.abc.PGconn], int]:
     """PQconnectPoll without Python's lock: SCRAM may compute for minutes, and psycopg's compiled
     ``connect_poll`` would keep every other thread, and the handlers of signals, from running meanwhile."""
-    maps = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    maps = Path("/proc/self/maps").read_text(errors="replace").split("\n")
     loaded = {line.split(maxsplit=5)[5] for line in maps if re.search(r"/libpq[-.][^/]*$", line)}
     if len(loaded) != 1:
         return lambda pgconn: pgconn.connect_poll()

@@ -146,7 +146,7 @@ def _is_mapped(kind: str, number: int) -> bool:
 
 
 def _effective_capabilities() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text().split("\n")
     return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), -1)
 
 

@@ -188,7 +188,7 @@ def _uid(pid: int) -> int | None:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError:
         return None
-    return next((int(x.split()[2]) for x in status.splitlines() if x.startswith("Uid:")), None)
+    return next((int(x.split()[2]) for x in status.split("\n") if x.startswith("Uid:")), None)
 
 
 def _words(pid: int) -> list[bytes] | None:

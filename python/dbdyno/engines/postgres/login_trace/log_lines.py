@@ -96,7 +96,7 @@ def _parser(file: str, prefix: str) -> Callable[[str], Iterator[tuple[int, str]]
 def _plain(text: str, begins: re.Pattern[str]) -> Iterator[tuple[int, str]]:
     """(process, message with the lines that continue it)."""
     pid, lines = 0, list[str]()
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if (found := begins.match(line)) is not None:
             yield pid, "\n".join(lines)
             pid, lines = _pid(found), []
@@ -133,7 +133,7 @@ def _csv(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _json(text: str) -> Iterator[tuple[int, str]]:
-    for line in text.splitlines():
+    for line in text.split("\n"):
         try:
             one = json.loads(line)
         except ValueError:  # the first one may be cut

@@ -8,6 +8,7 @@ hold their sums from the first sample on. See pg_profile's doc/pg_profile.md, "E
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections import defaultdict
@@ -133,7 +134,7 @@ def _tables(content: str) -> Mapping[str, Sequence[_Row]]:
         sections = {t["section_id"]: t["relname"] for t in names}
     except (ValueError, KeyError, TypeError, StopIteration, RecursionError, csv.Error) as e:
         raise UsageError(
-            f"this is no export of pg_profile: {shortened(str(e), 200)}",
+            f"this is no export of pg_profile: {shortened(str(e), 200) or 'its first lines are missing'}",
             _EXPORT,
         ) from e
     found: dict[str, list[_Row]] = defaultdict(list)
@@ -145,10 +146,10 @@ def _tables(content: str) -> Mapping[str, Sequence[_Row]]:
 
 def _lines(content: str) -> Iterator[tuple[str, str]]:
     """CSV, with or without a header; or the text format of COPY."""
-    lines = content.splitlines(keepends=True)
-    if lines and "\t" in lines[0].split("{")[0]:
+    lines = io.StringIO(content, newline="\n")  # queries may hold other separators of lines
+    if "\t" in content.partition("\n")[0].split("{")[0]:
         for line in lines:
-            number, _, text = line.rstrip("\n").partition("\t")
+            number, _, text = line.rstrip("\r\n").partition("\t")
             if number.isdigit():
                 yield (
                     number,
