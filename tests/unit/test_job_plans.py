@@ -66,7 +66,7 @@ def test_wrong_values_are_refused_with_the_cure(text: str) -> None:
         ("awk '{if ($1) {s += $1}}' x", ("awk", "{if ($1) {s += $1}}", "x")),
         ("awk '{{print $1}}' x", ("awk", "{print $1}", "x")),  # doubled, as in Python
         ("awk '{{print}}' x", ("awk", "{print}", "x")),
-        ("find . -exec ls {} ;x", ("find", ".", "-exec", "ls", "{}", ";x")),
+        ("find . -exec ls {} ';x'", ("find", ".", "-exec", "ls", "{}", ";x")),
         ("echo ${HOME} {1,2}", ("echo", "${HOME}", "{1,2}")),
         ("""curl -d '{"a": {"b": 1}}'""", ("curl", "-d", '{"a": {"b": 1}}')),
         ("work {session} {yes}", ("work", "{session}", "true")),
@@ -244,3 +244,37 @@ def test_sizes() -> None:
     assert [parse_bytes(t, "") for t in ("64kB", "1MiB", "4096", "2M")] == [65536, 1 << 20, 4096, 2 << 20]
     with pytest.raises(UsageError):
         parse_bytes("lots", "--keep-output")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["echo a;sleep 1", "echo x>y", "a&&b", "a||b", "a&", "cat<x", "x 2>/dev/null", "echo $(id)", "a|b"],
+)
+def test_operators_of_a_shell_are_noticed_without_blanks(text: str) -> None:
+    with pytest.raises(UsageError, match="means something to a shell"):
+        words(text, {}, "--command")
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [("echo 'a;b'", "a;b"), (r"find . -exec ls {} \;", ";"), ('echo "x>y|z"', "x>y|z"), ("echo {n}", "a;b")],
+)
+def test_quoted_operators_and_those_of_values_are_words(text: str, last: str) -> None:
+    assert words(text, {"n": "a;b"}, "--command")[-1] == last
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("docker ps --format {{.Names}}", "{{.Names}}"),
+        ("docker ps --format '{{.Names}} {n}'", "{{.Names}} 4"),
+        (
+            "kubectl get -o go-template='{{range .items}}{{.x}}{{end}}'",
+            "go-template={{range .items}}{{.x}}{{end}}",
+        ),
+        ("docker inspect -f '{{json .State}}'", "{{json .State}}"),
+        ("awk '{{print {n}}}'", "{print 4}"),
+    ],
+)
+def test_templates_keep_their_braces(text: str, result: str) -> None:
+    assert words(text, {"n": 4}, "--command")[-1] == result

@@ -15,6 +15,7 @@ from dbdyno.model import cpu_lists
 from dbdyno.model.topology import Topology
 from dbdyno.observe import topology
 from dbdyno.observe.cpus import cpu_list, cpu_mask
+from dbdyno.observe.limits import opened
 from dbdyno.present import topology_parsable
 
 MACHINES = [
@@ -198,6 +199,7 @@ def test_smt_control(control: str, state: str, tmp_path: Path) -> None:
 def test_smt_off_leaves_the_second_threads_offline(tmp_path: Path) -> None:
     root = unpack("ec2-c4-4xlarge", tmp_path)
     write(root, "sys/devices/system/cpu/online", "0-7")
+    write(root, "sys/devices/system/cpu/offline", "8-15")
     write(root, "sys/devices/system/cpu/smt/control", "off")
     for n in range(8):
         write(root, f"sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list", str(n))
@@ -285,3 +287,44 @@ def test_masks(mask: str, cpus: tuple[int, ...]) -> None:
 def write(root: Path, path: str, text: str) -> None:
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).write_text(f"{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("online", "offline", "present", "mask"),
+    [("0-1", "", "0-15", "4-5"), ("0-3", None, "0-3", "8"), ("0-1", "", "0-15", "1,5")],
+)
+def test_where_a_container_narrows_the_list_of_online_cpus_the_mask_counts(
+    online: str, offline: str | None, present: str, mask: str, tmp_path: Path
+) -> None:
+    """lxcfs shows CPUs 0 to n - 1 in /sys, whichever the container may use."""
+    cpu = tmp_path / "sys/devices/system/cpu"
+    cpu.mkdir(parents=True)
+    for name, text in (("online", online), ("offline", offline), ("present", present)):
+        if text is not None:
+            (cpu / name).write_text(f"{text}\n")
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/status").write_text(f"Cpus_allowed_list:\t{mask}\n")
+    found = topology(tmp_path)
+    assert [c.cpu for c in found.cpus if c.allowed] == list(cpu_list(mask))
+    assert any("container's view" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("offline", ["", "4-127"])
+def test_a_mask_may_name_cpus_that_are_not_there(offline: str, tmp_path: Path) -> None:
+    cpu = tmp_path / "sys/devices/system/cpu"
+    cpu.mkdir(parents=True)
+    for name, text in (("online", "0-3"), ("offline", offline), ("present", "0-3")):
+        (cpu / name).write_text(f"{text}\n")
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/status").write_text("Cpus_allowed_list:\t0-127\n")
+    assert [c.cpu for c in topology(tmp_path).online] == [0, 1, 2, 3]
+
+
+def test_a_recorded_machine_may_lie_below_directories(tmp_path: Path) -> None:
+    inner = tmp_path / "dump" / "machine"
+    shutil.copytree(golden("ec2-c4-4xlarge"), inner)
+    with opened(tmp_path / "dump") as root:
+        assert len(topology(root).online) == 16
+    packed = shutil.make_archive(str(tmp_path / "m"), "gztar", tmp_path, "dump")
+    with opened(Path(packed)) as root:
+        assert len(topology(root).online) == 16

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -309,7 +310,8 @@ def _numbers(
         if not names and column is None and are_ladders(paths):
             raise UsageError(
                 f"{paths[0]} is a ladder of loads, not two samples",
-                f"dbdyno analyze {paths[0]}; or name two columns: --columns A,B; or a second ladder",
+                f"dbdyno analyze {quote(str(paths[0]))}; or name two columns: --columns A,B; or a second "
+                "ladder",
             )
         return read_pair(paths[0], names, column, decimal)
     if columns is not None:

@@ -6,6 +6,7 @@ import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from dbdyno import __version__, observe
@@ -56,7 +57,7 @@ def observation_of(overrides: Mapping[str, Any], recipe: str | None = None, **ch
     if recipe is not None:
         base, _ = find_recipe(recipe)
         if base.observation is None:
-            raise UsageError(f"recipe {recipe} drives a load", f"dbdyno run --recipe {recipe}")
+            raise UsageError(f"recipe {recipe} drives a load", f"dbdyno run --recipe {quote(str(recipe))}")
     given = {k: v for k, v in chosen.items() if v not in (None, ())}
     fields = base.model_dump() | {k: v for k, v in overrides.items() if v is not None}
     return Experiment.model_validate(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from pydantic import ValidationError
@@ -168,7 +169,7 @@ def _overridden(request: Request, base: Experiment, directory: Path) -> Experime
         given |= {"workload": None, "script": None}
     experiment = _validated(base.model_dump(exclude_unset=True) | given)
     if experiment.observation is not None:
-        raise UsageError(f"recipe {recipe} observes a load", f"dbdyno observe --recipe {recipe}")
+        raise UsageError(f"recipe {recipe} observes a load", f"dbdyno observe --recipe {quote(str(recipe))}")
     if experiment.workload is None and not experiment.mix and not all_jobs(experiment):
         cure = "name a workload (dbdyno workloads), -f FILE, --command 'PROGRAM ...' or --recipe NAME"
         raise UsageError("nothing to run", cure)

@@ -141,7 +141,26 @@ class Place(NamedTuple):
 
 def told_online(root: Path) -> tuple[int, ...]:
     """Numbers of the online CPUs; empty where neither /sys nor /proc/cpuinfo tells."""
-    return cpus_listed(root, f"{CPU}/online") or tuple(processors(root))
+    listed = cpus_listed(root, f"{CPU}/online") or tuple(processors(root))
+    return _behind(root, listed) or listed
+
+
+def narrowed_online(root: Path) -> tuple[int, ...] | None:
+    """What ``online`` lists where a container's view (lxcfs) lies over it; None: it is the kernel's."""
+    listed = cpus_listed(root, f"{CPU}/online")
+    return listed if listed and _behind(root, listed) else None
+
+
+def _behind(root: Path, listed: Iterable[int]) -> tuple[int, ...]:
+    """The online CPUs where ``listed`` cannot be the kernel's list: a CPU that is present is in neither that
+    nor ``offline``, or none of it is in the affinity mask. Empty: it can."""
+    online = frozenset(listed)
+    mask = frozenset(cpu_list(fields(text(root, "proc/self/status")).get("Cpus_allowed_list", "")))
+    present = frozenset(cpus_listed(root, f"{CPU}/present") or ())
+    offline = cpus_listed(root, f"{CPU}/offline")
+    if online and offline is not None and (mask & present) - online - {*offline}:
+        return tuple(sorted(present - {*offline}))
+    return tuple(sorted(mask)) if online and mask and not mask & online else ()
 
 
 def online_cpus(root: Path) -> tuple[int, ...]:

@@ -169,6 +169,7 @@ def own_path(root: Path, directory: str) -> str:
     return f"/{path.relative_to(root)}" if path.is_relative_to(root) else directory
 
 
+_TOPS, _MOST_ABOVE = frozenset({"proc", "sys", "etc", "run"}), 5
 _CPU = "sys/devices/system/cpu"
 _RECORDED = (
     "proc/cpuinfo",
@@ -239,7 +240,7 @@ def opened(tree: Path) -> Iterator[Path]:
     Raises UsageError where that is no tar file.
     """
     if tree.is_dir():
-        yield tree
+        yield _top(tree)
         return
     with tempfile.TemporaryDirectory(prefix="dbdyno-tree-") as folder:
         try:
@@ -248,7 +249,17 @@ def opened(tree: Path) -> Iterator[Path]:
                 _unpack(tar, Path(folder))
         except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, tarfile.TarError) as e:
             raise UsageError(f"{tree} is not a recorded machine: {e}", "--record FILE writes one") from None
-        yield Path(folder)
+        yield _top(Path(folder))
+
+
+def _top(folder: Path) -> Path:
+    """Where a recorded machine begins: below directories that hold nothing but one other."""
+    for _ in range(_MOST_ABOVE):
+        names = [p for p in folder.iterdir() if not p.is_symlink()]
+        if len(names) != 1 or not names[0].is_dir() or names[0].name in _TOPS:
+            break
+        folder = names[0]
+    return folder
 
 
 class _Limited:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
+from dbdyno.model import cpu_lists
 from dbdyno.model.topology import Cache, Core, LogicalCpu, Node, Smt, SmtState, Socket, Topology, Why
 from dbdyno.observe import limits
 from dbdyno.observe.cpus import (
@@ -15,6 +16,7 @@ from dbdyno.observe.cpus import (
     cpus_listed,
     integer,
     model_name,
+    narrowed_online,
     nodes,
     places,
     present_cpus,
@@ -25,10 +27,10 @@ from dbdyno.observe.host import bare_metal, container, machine
 from dbdyno.observe.limits import told_affinity
 
 
-def unknowns(t: Topology) -> Iterator[str]:
-    """One sentence each, ``what: why; cure``."""
+def unknowns(t: Topology, narrowed: Iterable[int] | None = None) -> Iterator[str]:
+    """One sentence each, ``what: why; cure``. ``narrowed``: the CPUs online in a container's view."""
     yield from _places(t)
-    yield from _limits(t)
+    yield from _limits(t, narrowed)
     if t.smt.state is None and t.cpus:
         yield "SMT: no /sys/devices/system/cpu/smt/control; kernels from 4.19 on have it"
     if t.hypervisor is None:
@@ -56,9 +58,14 @@ def _places(t: Topology) -> Iterator[str]:
         yield f"caches: no cpu*/cache in /sys; some hypervisors pass none on; {masked}"
 
 
-def _limits(t: Topology) -> Iterator[str]:
+def _limits(t: Topology, narrowed: Iterable[int] | None) -> Iterator[str]:
     if t.affinity is None:
         yield "CPUs that may be used: no /proc/self/status in this recorded tree; record it with the others"
+    if narrowed is not None:
+        yield (
+            f"online CPUs: /sys/devices/system/cpu/online ({cpu_lists.text(narrowed)}) is a container's "
+            "view, as lxcfs makes it, and was not used: which CPUs may be used is by the affinity mask"
+        )
     if t.cpuset is None:
         yield "cpuset: no control group with one is seen; what it does is in the affinity mask"
     if t.container is not None:
@@ -97,7 +104,7 @@ def topology(root: Path = Path("/")) -> Topology:
         clocksource=text(root, f"{_CLOCK}/current_clocksource") or None,
         clocksources=tuple((text(root, f"{_CLOCK}/available_clocksource") or "").split()) or None,
     )
-    return found.model_copy(update={"notes": tuple(unknowns(found))})
+    return found.model_copy(update={"notes": tuple(unknowns(found, narrowed_online(root)))})
 
 
 def _cores(found: Iterable[Place], of_nodes: Sequence[Node]) -> dict[tuple[int, ...], Core]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
 from dbdyno.model.errors import UsageError, did_you_mean, nearest
@@ -18,6 +18,12 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _TOKEN = re.compile(rf"\{{\{{|\}}\}}|\$\{{[^{{}}]*\}}|\{{({_NAME})\}}")
 _SINGLE = re.compile(rf"\{{\{{({_NAME})\}}\}}|\$\{{({_NAME})\}}|\{{({_NAME})\}}")
 
+_TEMPLATE = re.compile(
+    r"\{\{-?\s*(\.[A-Za-z_}]|\.\s*\}\}|(range|with)\s+\$|(range|with|if|not|json|len|index|join|printf?|println|upper|lower)\s+[.\"])"
+)
+"""As docker and kubectl take them: ``{{.Names}}``, ``{{range .items}}``, ``{{json .}}``."""
+_IN_TEMPLATE = re.compile(rf"\{{\{{.*?\}}\}}|\$\{{[^{{}}]*\}}|\{{({_NAME})\}}", re.DOTALL)
+
 
 def doubled(text: str) -> bool:
     """Whether all braces that are not part of a placeholder are doubled, as in Python's format strings. Else
@@ -27,6 +33,8 @@ def doubled(text: str) -> bool:
 
 def placeholders(text: str) -> set[str]:
     """Names in braces; not those of ``${name}``, which are a shell's, nor of ``{{name}}``."""
+    if _TEMPLATE.search(text):
+        return {m[1] for m in _IN_TEMPLATE.finditer(text) if m[1]}
     if doubled(text):
         return {m[1] for m in _TOKEN.finditer(text) if m[1]}
     return {m[3] for m in _SINGLE.finditer(text) if m[3]}
@@ -34,6 +42,8 @@ def placeholders(text: str) -> set[str]:
 
 def filled(text: str, values: Mapping[str, Value], what: str, shell: Shell = "none") -> str:
     """The text with its placeholders' values. Raises :class:`UsageError` for one that has none."""
+    if _TEMPLATE.search(text):
+        return _IN_TEMPLATE.sub(lambda m: _value(m[1], values, what) if m[1] else m[0], text)
     by_format = doubled(text)
 
     def of_format(m: re.Match[str]) -> str:
@@ -73,7 +83,7 @@ def words(text: str, values: Mapping[str, Value], what: str, shell: Shell = "non
     found = tuple(filled(word, values, what) for word in split(text, what))
     if not found or not found[0]:
         raise UsageError(f"{what} is empty", "name a program and its arguments: 'sort --parallel=4 FILE'")
-    _check_shell_words(text, found, what)
+    _check_shell_words(text, what)
     return found
 
 
@@ -86,23 +96,18 @@ def split(text: str, what: str) -> list[str]:
         raise UsageError(f"{what}: {reason}: {text}", "close it, or put \\ before it") from None
 
 
-_OPERATORS = frozenset(("|", "||", "&&", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"))
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.", re.DOTALL)
+_OPERATOR = re.compile(r"&&|\|\||&>>?|\d?>>?(?:&\d)?|<<<|<<?|[;&|`]|\$\(")
 
 
-def _check_shell_words(text: str, found: Iterable[str], what: str) -> None:
-    """A word that is an operator of a shell, and was not quoted, is surely meant as one."""
-    lexer = shlex.shlex(text, posix=False)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    try:
-        plain = set(lexer)
-    except ValueError:
-        return
-    operator = next((w for w in found if w in _OPERATORS and w in plain), None)
-    if operator is not None:
+def _check_shell_words(text: str, what: str) -> None:
+    """An operator of a shell that is not quoted is surely meant as one, also without blanks around it."""
+    found = _OPERATOR.search(_QUOTED.sub("", text))
+    if found is not None:
         raise UsageError(
-            f"{what}: {operator} means something to a shell, and no shell runs the command",
+            f"{what}: {found[0]} means something to a shell, and no shell runs the command",
             "--shell sh runs it in one (its start-up is taken off), --input FILE is its standard input; "
-            f"a {operator} for the program itself is quoted",
+            f"a {found[0]} for the program itself is quoted",
         )
 
 

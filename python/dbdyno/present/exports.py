@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -170,7 +171,9 @@ def _folder(
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is a file", f"name a folder: {ending} writes one file a table")
     if not path.parent.exists():
-        raise UsageError(f"no directory {path.parent}", f"make it first: mkdir -p {path.parent}")
+        raise UsageError(
+            f"no directory {path.parent}", f"make it first: mkdir -p {shlex.quote(str(path.parent))}"
+        )
     with guard(path):
         path.mkdir(exist_ok=True)
     tables = all_tables(results, raw_tables)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -89,7 +90,8 @@ def _check_file(who: str, name: str, path: Path) -> None:
         raise UsageError(f"{who}: {name} is a directory", "name a program in it")
     if not os.access(path, os.X_OK):
         raise UsageError(
-            f"{who}: {path} may not be executed", f"chmod +x {path}, or name its interpreter first"
+            f"{who}: {path} may not be executed",
+            f"chmod +x {shlex.quote(str(path))}, or name its interpreter first",
         )
     try:
         with path.open("rb") as file:

@@ -71,7 +71,7 @@ def server_account(*, make: bool = True) -> Account:
     if not _exists(name):
         if os.environ.get(VARIABLE):
             raise UsageError(
-                f"{VARIABLE} names {name}, and there is no such user", f"useradd --system {name}"
+                f"{VARIABLE} names {name}, and there is no such user", f"useradd --system {shlex.quote(name)}"
             )
         if not make:
             return Account(name, _NO_ID, _NO_ID, switch=True)
