@@ -86,6 +86,7 @@ BASE = {"table_bytes": 64 * MIB, "seq_scans": 10, "seq_rows": 100, "index_rows":
     ("said", "figures"),
     [
         (True, {}), (False, {"seq_scans": 9}), (False, {"table_bytes": 63 * MIB}), (False, {"seq_rows": 99}),
+        (False, {"seq_rows": 0, "index_rows": 0}),
         (False, {"kind": "system"}),
     ],
 )  # fmt: skip

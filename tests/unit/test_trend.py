@@ -20,7 +20,9 @@ from tests.on_terminal import on_terminal
 
 from dbdyno import conduct, present
 from dbdyno.cli.app import app
+from dbdyno.conclude.trend import concluded
 from dbdyno.model.errors import UsageError
+from dbdyno.model.trend import Figure, Point, Trend
 from dbdyno.present.document import Chart, walk
 from dbdyno.stats.change_points import LEAST, changes, outliers
 from dbdyno.stats.steps import correlated_noise
@@ -263,3 +265,15 @@ def test_the_chart_holds_to_vega_lite_s_schema(store: Path) -> None:
     (chart,) = [b for b in walk(present.trend(made).blocks) if isinstance(b, Chart)]
     alt.LayerChart.validate(chart.spec)  # raises where it does not
     assert chart.marks == len(made.points) == 16
+
+
+@pytest.mark.parametrize("values", [(0.0, 0.0, 0.0), (0.0, 3.0, 0.0), (5.0, 0.0, 0.0), (0.0,)])
+@pytest.mark.parametrize("unit", ["1/s", "ns"])
+def test_a_figure_of_zero_is_shown(values: tuple[float, ...], unit: str) -> None:
+    """Of a table without deletes, for example; values of 0 take no part in conclusions."""
+    day = datetime(2026, 11, 1, tzinfo=UTC)
+    points = [Point(f"n{n}", "", day + timedelta(n), v, 0, v <= 0) for n, v in enumerate(values)]
+    figure = Figure("Rows deleted", "del_ps", None, unit)
+    found = concluded(Trend(figure, unit, "table quiet", "a machine", points, thing="interval"))
+    assert str(present.trend(found)).count("0.0 %")
+    assert [r["value"] for r in present.trend_record(found)["runs"]] == list(values)

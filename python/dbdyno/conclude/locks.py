@@ -69,7 +69,7 @@ def _is_over(event: Row, limit: float) -> bool:
 
 def _end(row: Row, end: str) -> float | None:
     """An end of the interval, as a share of DB time."""
-    return None if row[end] is None else float(row[end] / row["seconds"] * row["share"])
+    return None if row[end] is None or not row["seconds"] else float(row[end] / row["seconds"] * row["share"])
 
 
 # -- whether they are the test's own making --

@@ -126,7 +126,11 @@ def _slots(found: IntervalFigures) -> Iterator[Claim]:
 
 
 def _statement(found: IntervalFigures) -> Iterator[Claim]:
-    much = (pl.col("share") >= STATEMENT) & (pl.col("exec_ns") >= BUSY * NS_PER_S * pl.col("seconds"))
+    much = (
+        (pl.col("share") >= STATEMENT)
+        & (pl.col("calls") > 0)
+        & (pl.col("exec_ns") >= BUSY * NS_PER_S * pl.col("seconds"))
+    )
     for row in found.statements.filter(much).head(1).to_dicts():
         known = found.interval.texts.filter(pl.col("query_id") == row["query_id"])["text"]
         text = " ".join((known[0] if len(known) else "its text is not known").split())
@@ -151,7 +155,7 @@ def _cache(found: IntervalFigures) -> Iterator[Claim]:
 def _seq_scans(found: IntervalFigures) -> Iterator[Claim]:
     rows = found.relations.filter(pl.col("kind") != "system")
     total = float(rows["rows_read"].sum())
-    large = (pl.col("size_bytes") >= LARGE_TABLE) & (pl.col("seq_scans") >= SCANS)
+    large = (pl.col("size_bytes") >= LARGE_TABLE) & (pl.col("seq_scans") >= SCANS) & (pl.col("seq_rows") > 0)
     for row in rows.filter(large & (pl.col("seq_rows") >= SCANNED * total)).head(_NAMED).to_dicts():
         said = {
             "table": qualified(row), "size": format_size(row["size_bytes"]), "scans": row["seq_scans"],
@@ -242,7 +246,11 @@ def _invalid_indexes(found: IntervalFigures) -> Iterator[Claim]:
 
 def _rollbacks(found: IntervalFigures) -> Iterator[Claim]:
     rows = found.databases.filter(pl.col("database") != ALL)
-    many = (pl.col("rollbacks") >= ROLLBACKS) & (pl.col("rollbacks") >= ROLLED_BACK * pl.col("transactions"))
+    many = (
+        (pl.col("rollbacks") >= ROLLBACKS)
+        & (pl.col("rollbacks") >= ROLLED_BACK * pl.col("transactions"))
+        & (pl.col("transactions") > 0)
+    )
     for row in rows.filter(many).sort("rollbacks", descending=True).head(_NAMED).to_dicts():
         share = row["rollbacks"] / row["transactions"]
         yield claim("snapshot-rollbacks", {"share": share, "database": one_line(row["database"])}, share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -325,7 +326,8 @@ def _points(rows: Sequence[tuple[IntervalFigures, Mapping[str, Any] | None]], co
 
 def _value(row: Mapping[str, Any], column: str) -> float | None:
     if column in row:
-        return None if row[column] is None else float(row[column])
+        value = None if row[column] is None else float(row[column])
+        return value if value is None or math.isfinite(value) else None  # a mean of no calls
     growth = row.get(column.removesuffix(PER_S))
     seconds = row.get("seconds")
     return None if growth is None or not seconds else float(growth) / seconds

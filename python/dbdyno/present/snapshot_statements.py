@@ -100,7 +100,7 @@ def _percent(by: str) -> tuple[Column, Callable[[_Row], Cell]]:
 
 
 def _variation(row: _Row) -> float | None:
-    mean = row["exec_ns"] / row["calls"]
+    mean = row["exec_ns"] / row["calls"] if row["calls"] else 0.0
     return row["spread_ns"] / mean if mean and math.isfinite(mean) else None
 
 

@@ -12,6 +12,7 @@ from dbdyno.model.trend import Trend
 from dbdyno.model.units import counted, format_ns, format_rate
 from dbdyno.present import chart, jsondoc
 from dbdyno.present.document import (
+    UNKNOWN,
     Block,
     Cell,
     Chart,
@@ -106,7 +107,8 @@ def _plot(trend: Trend) -> Verbatim:
     gone = len(trend.points) - len(points)
     values = [p.value for n, p in enumerate(points) if n + gone not in trend.outliers]
     low, high = min(values), max(values)
-    low, high = (low, high) if high - low > 0.02 * high else (0.99 * high - 1e-300, 1.01 * high)
+    if high - low <= 0.02 * high:
+        low, high = (0.99 * high, 1.01 * high) if high > 0 else (0.0, 1.0)
     step = (high - low) / (_LINES - 1)
     wide = max(1, min(4, _COLUMNS // len(points)))
     grid = [[" "] * (wide * len(points)) for _ in range(_LINES)]
@@ -202,6 +204,12 @@ def _rows(trend: Trend) -> Iterator[Row]:
             word(p.run), word(f"{p.started:%Y-%m-%d %H:%M}"), word(p.name),
             Cell(str(p.sessions or ""), p.sessions or None),
             Cell(f"{_text(trend, p.value)}{unit}", p.value, trend.unit),
-            Cell(f"{100 * (p.value / levels[n] - 1):+.1f} %", p.value / levels[n] - 1), word(remark),
+            _to_level(p.value, levels[n]), word(remark),
         )  # fmt: skip
         yield Row(cells, "muted" if p.flagged else "", minor=n < last and n not in beside)
+
+
+def _to_level(value: float, level: float) -> Cell:
+    if level == 0:
+        return Cell("+0.0 %", 0.0) if value == 0 else Cell(UNKNOWN)
+    return Cell(f"{100 * (value / level - 1):+.1f} %", value / level - 1)
