@@ -6,6 +6,10 @@ chance made the system slow or the arrivals many: what was measured there is low
 within two standard deviations of what is delivered there, are left out where there are others; the choice is
 by the rate. Where a fall at higher rates can be neither shown nor excluded, the interval holds both the mean
 of all and what a straight line has at the lowest rate.
+
+Errors may resemble those of the rates beside them: what disturbs a ladder lasts longer than a measurement.
+Intervals are wider by as much as a first-order autoregression along the rates makes means and slopes less
+certain.
 """
 
 from __future__ import annotations
@@ -19,6 +23,9 @@ from dbdyno.stats.estimates import Mean, students_quantile
 
 _EXACT = 1e-3
 """No throughput counts as known to better than this share."""
+_SERIES = 3
+_RESEMBLING = (0.0, 0.2, 0.4, 0.6, 0.8)
+"""Correlations of neighbouring rates that are thought of. Nearer to 1 a few rates say nothing of a level."""
 LEVEL = 0.03
 """It is level where it surely changes by no more than this share from the lowest rate to the highest."""
 _NEAR = 2.0
@@ -53,11 +60,14 @@ def capacity(over: Sequence[Delivered]) -> Capacity:
     mean = Mean.of(p.value for p in points)
     if mean.std_dev is None:
         return Capacity("single", mean.value, points)
-    line = _line(points)
-    half = max(students_quantile(mean.n - 1) * mean.std_dev / math.sqrt(mean.n), _EXACT * mean.value)
+    line, wider = _line(points), _wider(points)
+    half = max(
+        wider[0] * students_quantile(mean.n - 1) * mean.std_dev / math.sqrt(mean.n), _EXACT * mean.value
+    )
     made = Capacity("level", mean.value, points, max(0.0, mean.value - half), mean.value + half)
     if line is None:
         return made
+    line = replace(line, wider=wider)
     low, high = line.change(mean.value)
     made = replace(made, change=(low, high))
     if high < 0:
@@ -79,6 +89,8 @@ class _Line:
     ends: tuple[float, float]
     sd: float
     points: int
+    wider: tuple[float, float] = (1.0, 1.0)
+    """Of mean and slope, standard errors over those of independent errors."""
 
     def at(self, x: float) -> float:
         return self.mean + self.slope * (x - self.middle)
@@ -88,11 +100,12 @@ class _Line:
         return students_quantile(self.points - 2)
 
     def half(self, x: float) -> float:
-        return self.t * self.sd * math.sqrt(1 / self.points + (x - self.middle) ** 2 / self.spread)
+        of_mean = self.wider[0] ** 2 / self.points
+        return self.t * self.sd * math.sqrt(of_mean + (self.wider[1] * (x - self.middle)) ** 2 / self.spread)
 
     def change(self, level: float) -> tuple[float, float]:
         reach = (self.ends[1] - self.ends[0]) / level
-        half = max(self.t * self.sd / math.sqrt(self.spread) * reach, _EXACT)
+        half = max(self.wider[1] * self.t * self.sd / math.sqrt(self.spread) * reach, _EXACT)
         return self.slope * reach - half, self.slope * reach + half
 
 
@@ -107,6 +120,25 @@ def _line(points: tuple[Delivered, ...]) -> _Line | None:
     slope = sum((v - middle) * o for v, o in zip(x, off, strict=True)) / spread
     rest = sum((o - slope * (v - middle)) ** 2 for v, o in zip(x, off, strict=True))
     return _Line(middle, mean, slope, spread, (x[0], x[-1]), math.sqrt(rest / (n - 2)), n)
+
+
+def _wider(points: tuple[Delivered, ...]) -> tuple[float, float]:
+    """What errors that resemble their neighbours' make of the standard errors of mean and slope, 1 at least;
+    with fewer than :data:`_SERIES` rates that cannot be seen."""
+    rates = sorted({p.rate for p in points})
+    if len(rates) < _SERIES:
+        return 1.0, 1.0
+    import numpy as np  # takes longer to load than all else here
+
+    from dbdyno.stats.least_squares import autoregressive, ols
+
+    x, y = np.log(rates), np.array([Mean.of(p.value for p in points if p.rate == r).value for r in rates])
+    fit = ols(np.column_stack([np.ones_like(x), x - x.mean()]), y)
+    independent = fit.rss / fit.degrees * np.diag(fit.bread)
+    if float(independent.min()) <= 0:
+        return 1.0, 1.0
+    of_mean, of_slope = np.sqrt(np.maximum(autoregressive(fit, np.array(_RESEMBLING)) / independent, 1.0))
+    return float(of_mean), float(of_slope)
 
 
 def _clear(points: tuple[Delivered, ...]) -> tuple[Delivered, ...]:

@@ -135,8 +135,8 @@ def _whitened(added: Floats, lags: int) -> float:
 _AUTOREGRESSIONS = np.linspace(-0.6, 0.995, 60)
 
 
-def autoregressive(fit: Fit) -> Floats:
-    """Variances (k,) of the coefficients where errors follow a first-order autoregression.
+def autoregressive(fit: Fit, r: Floats = _AUTOREGRESSIONS) -> Floats:
+    """Variances (k,) of the coefficients where errors follow a first-order autoregression by one of ``r``.
 
     Residuals resemble their neighbours less than errors do, the more so the fewer they are, and a variance at
     one estimate of r knows nothing of r's own error. So it is averaged over r, weighted by its restricted
@@ -144,7 +144,6 @@ def autoregressive(fit: Fit) -> Floats:
     at each, the errors' variance is what the residuals' sum of squares is expected to leave of it.
     """
     n, k = fit.x.shape
-    r = _AUTOREGRESSIONS
     together = np.column_stack([fit.x / np.linalg.norm(fit.x, axis=0), fit.y])
     across = together[1:].T @ together[:-1]
     whole, inner = together.T @ together, together[1:-1].T @ together[1:-1]
