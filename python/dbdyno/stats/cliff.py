@@ -5,7 +5,8 @@ USL, and growth with one or two knees, falling ones among them; a step is one of
 factor from some load on. Both are sought on grids of their parameters. How much better the step is, as a
 logarithm of the ratio of sums of squares, is compared with the same figure of ladders drawn about the best
 smooth shape with its own noise: so the choice of shape and place is in the test. Deviations below
-:data:`RESOLUTION` count for nothing, as the grids are no finer.
+:data:`RESOLUTION` count for nothing, as the grids are no finer. Where a shape that drifts from some load on
+explains the ladder nearly as well, there is no step.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _BEFORE = 2
 """Loads below a step, at least."""
 _MOST_PAIRED = 16
 """With more loads knees are sought on a grid alone."""
+_DRIFT = 3.0
+"""The same over a curve that drifts: below it a step may be a drift."""
 _WORTH = 2.0
 """Logarithm of the ratio of sums of squares, times loads, below which no step is tested."""
 
@@ -76,6 +79,8 @@ def cliff(n: Sequence[float], x: Sequence[float]) -> Cliff | None:
     at = int(np.argmin(squares[0])) + _BEFORE  # the first place beyond
     found = _size(means, shapes, at)
     if abs(found[0]) < SMALLEST or found[1] * found[2] <= 0:
+        return None
+    if len(means) * math.log(_drifting(means, shapes) / squares[0].min()) < _DRIFT:
         return None
     p = _chance(shapes, int(best[0]), float(smooth[0]), gain)
     if p > LEVEL:
@@ -165,6 +170,19 @@ def _both_sides(rows: Floats, s: Floats, at: int) -> Floats:
         y, z = _centred(rows[:, side]), _centred(s[:, side])
         total += (y * y).sum(axis=1)[:, None] + (z * z).sum(axis=1)[None, :] - 2 * y @ z.T
     return np.asarray(np.maximum(total, 0.0))
+
+
+def _drifting(logs: Floats, shapes: _Shapes) -> float:
+    """The least sum of squares about a shape whose logarithm drifts evenly from some place on, over two rungs
+    at least: a machine that becomes slower as the ladder is climbed."""
+    n, s = len(logs), np.concatenate([shapes.stepped, shapes.smooth])
+    off = _centred(logs[None, :] - s)
+    squares, least = (off * off).sum(axis=1), np.inf
+    for at in range(_BEFORE, n - 1):
+        ramp = np.maximum(np.arange(n) - at + 1.0, 0.0)
+        ramp = (ramp - ramp.mean()) / np.linalg.norm(ramp - ramp.mean())
+        least = min(least, float((squares - (off @ ramp) ** 2).min()))
+    return max(least, 0.0) + n * RESOLUTION**2
 
 
 def _size(logs: Floats, shapes: _Shapes, at: int) -> tuple[float, float, float]:
