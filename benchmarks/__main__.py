@@ -23,6 +23,7 @@ from benchmarks import (
     regression,
     report,
     scaling,
+    scaling_laws,
     scripts,
     snapshot_report,
     snapshots,
@@ -66,6 +67,7 @@ ALL = {
     "aa": aa.main,
     "claims": lambda *_: claims.main(),
     "scaling": lambda *_: scaling.main(),
+    "laws": lambda *_: scaling_laws.main(),
     "steps": lambda *_: steps.main(),
     "fuzz": lambda *_: fuzz.main(),
     "snapshots": lambda *_: snapshots.main(),
@@ -85,6 +87,7 @@ def main() -> None:
     args = parser.parse_args()
     ALL["claims"] = lambda *_: claims.main(args.ladders or claims.LADDERS, args.file)
     ALL["scaling"] = lambda *_: scaling.main(args.ladders or scaling.LADDERS)
+    ALL["laws"] = lambda *_: scaling_laws.main(args.ladders or scaling_laws.LADDERS)
     ALL["fuzz"] = lambda *_: fuzz.main(args.ladders or fuzz.LADDERS)
     for name in args.names or ALL:
         if name not in ALL:

@@ -76,8 +76,10 @@ def bends(scaling: Scaling) -> Iterator[Claim]:
 
 def _one_session(scaling: Scaling) -> Iterator[Claim]:
     ladder = scaling.ladder
-    found = ladders.alone(scaling)
+    found, lowest = ladders.alone(scaling), ladders.loads(ladder)[0]
     if found is None:
+        if lowest > 1:
+            yield _at_most(ladder, lowest)
         return
     one, measured = found
     response = ladders.at(ladder, 1.0, "response_s")
@@ -88,10 +90,24 @@ def _one_session(scaling: Scaling) -> Iterator[Claim]:
         "response": None if response is None else response.value,
         "by": _POINTS if measured else _fit_name(scaling),
     }
-    parts = [*(["response"] if response is not None else []), *([] if measured else ["fitted"])]
+    said["lowest"] = f"{lowest:g}"
+    shown = {"response": response is not None, "fitted": not measured, "below": not measured and lowest > 1}
+    parts = [part for part, holds in shown.items() if holds]
     yield claim(
-        "one-session", said, replace(one, name="one session", unit=ladder.throughput_unit), parts=parts
+        "one-session",
+        said,
+        replace(one, name="one session", unit=ladder.throughput_unit),
+        case="known",
+        parts=parts,
     )
+
+
+def _at_most(ladder: Ladder, lowest: float) -> Claim:
+    """What the lowest load bears: no more than its throughput, no less than an equal part of it."""
+    x, unit = ladders.throughput(ladder, lowest), ladder.throughput_unit
+    said = {"one": fmt.one_of(ladder.load_unit), "lowest": fmt.load(lowest, ladder.load_unit)}
+    said |= {"least": fmt.rate(x / lowest, unit), "most": fmt.rate(x, unit), "by": _POINTS}
+    return claim("one-session", said, case="unknown")
 
 
 def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), subject: str = "") -> Claim:
@@ -268,10 +284,14 @@ def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
     each = Estimate("one more session", gain.value * per, unit, low, high, rungs.method)
     case = "more" if (low or 0) > 0 else "less" if (high or 0) < 0 else "nothing"
     ends = (gain.low or 0.0, gain.high or 0.0)
+    if case in ("more", "less") and not rungs.goes_on(first, rises=case == "more"):
+        case = "once"
     if case == "nothing" and max(map(abs, ends)) > _LEVEL:
         case = "unsure"
     shown = (
-        map(fmt.signed, ends) if case in ("nothing", "unsure") else map(fmt.percent, sorted(map(abs, ends)))
+        map(fmt.signed, ends)
+        if case in ("nothing", "unsure", "once")
+        else map(fmt.percent, sorted(map(abs, ends)))
     )
     low_share, high_share = shown
     said = {"first": fmt.load_number(first), "last": fmt.load(last, ladder.load_unit)}
@@ -281,6 +301,7 @@ def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
         "spread": "" if wide else f" ({low_share} to {high_share})",
     }
     said |= {"one": fmt.one_of(ladder.load_unit), "rate": fmt.rate(each.value, unit)}
+    said |= {"most": "more" if gain.value > 0 else "less"}
     said |= {"part": fmt.percent(each.value / rungs.each(rungs.first)), "method": rungs.method}
     said |= {"reference": "alone" if rungs.first == 1 else f"at {fmt.load(rungs.first, ladder.load_unit)}"}
     yield claim("one-more-session", said, each, case=case)

@@ -285,16 +285,19 @@ def fitted_at(scaling: Scaling, load: float) -> Estimate | None:
     return Estimate("throughput", value, unit, interpolated("low"), interpolated("high"), "band of the fit")
 
 
+WIDE = 3.0
+"""Times its lower end, above which the upper one of a figure that was not measured makes it none."""
+
+
 def alone(scaling: Scaling) -> tuple[Estimate, bool] | None:
-    """Throughput of one session, and whether it was measured; else it is the best fit's."""
-    ladder = scaling.ladder
-    if (measured := at(ladder, 1.0)) is not None:
+    """Throughput of one session, and whether it was measured; else it is the best fit's. ``None``: it is
+    unknown, as no fit says it to a factor of :data:`WIDE`."""
+    if (measured := at(scaling.ladder, 1.0)) is not None:
         return measured, True
-    if (fitted := fitted_at(scaling, 1.0)) is not None:
-        return fitted, False
-    best = scaling.best
-    rate = next((p for p in best.parameters if p.name in ("rate", "lambda")), None) if best else None
-    return None if rate is None else (rate, False)
+    fitted = fitted_at(scaling, 1.0)
+    if fitted is None or fitted.low is None or fitted.high is None or fitted.high > WIDE * fitted.low:
+        return None
+    return fitted, False
 
 
 def knee(ladder: Ladder) -> Estimate | None:

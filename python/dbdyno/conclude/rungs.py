@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -76,7 +77,7 @@ class Rungs:
     def noise(self) -> Noise:
         """Of one measurement, relative."""
         found = noise_of(self.means)
-        rough = 0.0 if any(m.n > 1 for m in self.means.values()) else roughness(self.means)
+        rough = 0.0 if self.repeated else roughness(self.means)
         return Noise(rough, "by the scatter of the rungs") if rough > found.share else found
 
     def x(self, load: float) -> float:
@@ -143,6 +144,27 @@ class Rungs:
         else:
             first = max((n for n in self.loads if n <= top / _WIDE), default=self.loads[-2])
         return first, self._change("last rungs", first, top)
+
+    @cached_property
+    def repeated(self) -> bool:
+        """Whether a load was measured more than once."""
+        return any(m.n > 1 for m in self.means.values())
+
+    def goes_on(self, first: float, rises: bool) -> bool:
+        """Whether a change from ``first`` to the highest load is more than that of one pair of measurements:
+        there are repeats, or throughput goes that way from the first third of these rungs to the second and
+        on to the last, three rungs at least."""
+        if self.repeated:
+            return True
+        found = self.loads[min(self.loads.index(first), max(len(self.loads) - 3, 0)) :]
+        if len(found) < 3:
+            return False
+        ends = [round(i * len(found) / 3) for i in range(4)]
+        parts = [found[a:b] for a, b in pairwise(ends)]
+        level = [sum(map(self.x, p)) / len(p) for p in parts]
+        error = [self.noise.share * x / math.sqrt(len(p)) for x, p in zip(level, parts, strict=True)]
+        sign = 1 if rises else -1
+        return all(sign * (level[i + 1] - level[i]) > math.hypot(error[i], error[i + 1]) for i in (0, 1))
 
     def drop(self) -> tuple[float, float, Estimate] | None:
         """The largest loss from one rung to the next, if it is one (:data:`DROP`): both loads, the change."""
@@ -298,9 +320,19 @@ def outlier(ladder: Ladder) -> Outlier | None:
         others = Rungs.of(rest)
         bounds = _bounds(others, n, others.noise.share)
         rough = max(_bounds(others, m).off(y) for m, y in rest.points.select("load", "throughput").rows())
-        if off > _MUCH and bounds.off(x) > max(_MUCH, _FAR * bounds.error, _ROUGHER * rough):
+        far = off > _MUCH and bounds.off(x) > max(_MUCH, _FAR * bounds.error, _ROUGHER * rough)
+        if far and (x > bounds.high or _recovers(others, n)):
             return replace(found, low=bounds.low, high=bounds.high)
     return None
+
+
+def _recovers(rungs: Rungs, load: float) -> bool:
+    """Whether throughput beyond ``load`` is what it was below it, or was falling there already. Otherwise it
+    is at another level from ``load`` on, and a low measurement there is the first one of these."""
+    lower, upper = [n for n in rungs.loads if n < load][-2:], [n for n in rungs.loads if n > load][:1]
+    if not lower or not upper or not rungs.below(upper[0], lower[-1]):
+        return True
+    return len(lower) > 1 and rungs.below(lower[-1], lower[0])
 
 
 def without(ladder: Ladder, found: Outlier) -> Ladder:

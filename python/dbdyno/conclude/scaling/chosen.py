@@ -12,6 +12,7 @@ import polars as pl
 from dbdyno.conclude.scaling.fitted import points_of
 from dbdyno.model.analyses import Estimate, Fitted, Scaling
 from dbdyno.stats.scaling.averaged import Averaged, Claimed, averaged
+from dbdyno.stats.scaling.misfit import Misfit, band, misfit
 from dbdyno.stats.scaling.points import Points
 
 METHOD = "average of models"
@@ -22,30 +23,34 @@ def chosen(made: Scaling) -> Scaling:
     models has them, and their intervals, as the curve's band, are the average's."""
     if made.best is None:
         return made
-    of = average(made)
+    of, off = _average(*_columns(made))
     best = _claimed(made.best, of.figures)
-    loads = made.curve["load"].to_numpy()
     x = made.curve["throughput"].to_numpy()
-    _, low, high = of.throughput(loads)
-    band = {"low": np.minimum(low, x), "high": np.maximum(high, x)}
-    curve = made.curve.with_columns(**{name: pl.Series(v) for name, v in band.items()})
+    _, low, high = band(of, points_of(made.ladder), off, made.curve["load"].to_numpy())
+    ends = {"low": np.minimum(low, x), "high": np.maximum(high, x)}
+    curve = made.curve.with_columns(**{name: pl.Series(v) for name, v in ends.items()})
     return replace(made, fits=(best, *made.fits[1:]), curve=curve)
 
 
-def average(made: Scaling) -> Averaged:
+def _columns(made: Scaling) -> tuple[tuple[float, ...], ...]:
     points = points_of(made.ladder)
-    return _average(*(tuple(c.tolist()) for c in (points.n, points.x, points.repeat)))
+    return tuple(tuple(c.tolist()) for c in (points.n, points.x, points.repeat))
 
 
 @lru_cache(maxsize=8)
-def _average(n: tuple[float, ...], x: tuple[float, ...], repeat: tuple[float, ...]) -> Averaged:
+def _average(
+    n: tuple[float, ...], x: tuple[float, ...], repeat: tuple[float, ...]
+) -> tuple[Averaged, Misfit]:
     order = np.lexsort((x, repeat, n))
-    return averaged(Points(*(np.array(c, dtype=float)[order] for c in (n, x, repeat))))
+    points = Points(*(np.array(c, dtype=float)[order] for c in (n, x, repeat)))
+    of = averaged(points)
+    return of, misfit(points, of.throughput(points.loads)[0])
 
 
 def predicted(made: Scaling, found: Estimate, load: float) -> Estimate:
-    """``found`` by the best model with the interval of all."""
-    _, low, high = (float(v[0]) for v in average(made).throughput(np.array([load])))
+    """``found`` by the best model with what holds any law like it."""
+    of, off = _average(*_columns(made))
+    _, low, high = (float(v[0]) for v in band(of, points_of(made.ladder), off, np.array([load])))
     return replace(found, low=min(low, found.value), high=max(high, found.value), method=METHOD)
 
 

@@ -47,7 +47,8 @@ def vetoed(made: Scaling) -> tuple[Scaling, tuple[Claim, ...]]:
         "tried": _number(len(fits)),
     }
     value = None if case == "contradicted" else Estimate("pattern", best.autocorrelation_p or 0.0, "p")
-    return replace(made, fits=fits), (claim("model-veto", said, value, case=case),)
+    curve = made.curve.filter(~pl.col("beyond"))  # what is rejected predicts nothing
+    return replace(made, fits=fits, curve=curve), (claim("model-veto", said, value, case=case),)
 
 
 def _veto(made: Scaling, fit: Fitted) -> tuple[str, dict[str, Any]] | None:
@@ -95,7 +96,8 @@ def paragraph(made: Scaling) -> str:
     known = [found[name] for name in _SENTENCES if name in found]
     texts = [a.text for a in known if _tells(a, found)]
     left = [found["outlier"].text] if "outlier" in found else []
-    return " ".join([_delivers(made), *texts, _basis(made, found.get("model-veto")), *left, *_next(made)])
+    first = [_delivers(made), *_assumed(Rungs.of(made.ladder))]
+    return " ".join([*first, *texts, _basis(made, found.get("model-veto")), *left, *_next(made)])
 
 
 def _tells(answer: Claim, found: dict[str, Claim]) -> bool:
@@ -119,6 +121,12 @@ def _delivers(made: Scaling) -> str:
         return sentence("delivers", said, case="constant")
     case = "first" if rungs.best == lowest else "times"
     return sentence("delivers", said, case=case, parts=["alike"] if len(rungs.peak) > 1 else [])
+
+
+def _assumed(rungs: Rungs) -> Iterator[str]:
+    """That noise, with which all figures are compared, was not measured."""
+    if rungs.noise.source == "assumed" and not rungs.repeated:
+        yield sentence("delivers", {"noise": f"{100 * rungs.noise.share:.2g} %"}, case="assumed")
 
 
 def _basis(made: Scaling, veto: Claim | None) -> str:
@@ -230,7 +238,8 @@ def _open(ladder: Ladder, rungs: Rungs) -> Iterator[tuple[str, dict[str, Any]]]:
     if between is not None:
         yield "gap", {"low": fmt.load_number(between[0]), "high": fmt.load(between[1], unit)}
     gain = rungs.gain()
-    if gain is not None and rungs.peak == rungs.loads[-1:] and (gain[1].low or 0) > 0:
+    rises = gain is not None and rungs.peak == rungs.loads[-1:] and (gain[1].low or 0) > 0
+    if rises and gain is not None and rungs.goes_on(gain[0], rises=True):
         yield "higher", {"load": fmt.load(2 * rungs.loads[-1], unit)}
     if len(rungs.loads) < _FEW:
         yield "more", {"count": _FEW - len(rungs.loads)}

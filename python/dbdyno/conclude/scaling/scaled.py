@@ -207,13 +207,36 @@ def asked(
 
 
 def _prediction(made: Scaling, load: float) -> Claim:
+    shown = fmt.load(load, made.ladder.load_unit)
     told = scaling.predict(made, load, made.best.model if made.best else None)
-    ends = "" if told.low is None or told.high is None else f" ({_number(told.low)} to {_number(told.high)})"
-    unit = made.ladder.load_unit
-    said = {"rate": f"{_number(told.value)} {told.unit}{ends}", "load": f"{load:g} {unit}"}
-    said |= {"note": told.note, "by": _by(made)}
-    value = replace(told, name=f"at {load:g} {unit}")
-    return claim("prediction", said, value, parts=_noted(told.note))
+    said = {"load": shown, "note": told.note, "by": _by(made)}
+    if told.note and (why := _rejected(made)):
+        return claim("prediction", said | {"why": why}, case="rejected")
+    ends = "" if told.low is None or told.high is None else f"{_number(told.low)} to {_number(told.high)}"
+    said |= {"rate": f"{_number(told.value)} {told.unit}{f' ({ends})' if ends else ''}"}
+    if told.low is not None and told.high is not None and told.high > ladders.WIDE * told.low:
+        return claim(
+            "prediction", said | {"ends": f"{ends} {told.unit}"}, case="wide", parts=_noted(told.note)
+        )
+    return claim("prediction", said, replace(told, name=f"at {shown}"), case="known", parts=_noted(told.note))
+
+
+def _unknown(made: Scaling, load: float) -> str:
+    """Why what the model says of a load that it puts outside the measured range is no answer."""
+    if why := _rejected(made):
+        return why
+    there = _prediction(made, load)
+    return there.text if there.case == "wide" else ""
+
+
+def _rejected(made: Scaling) -> str:
+    """Why nothing outside the measured range follows from the model; empty: it does. A model that was asked
+    for speaks for itself."""
+    veto = next((a for a in made.answers if a.id == "model-veto"), None)
+    best = made.best
+    if veto is None or best is None or best.weight < max(f.weight for f in made.fits):
+        return ""
+    return veto.text
 
 
 def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
@@ -221,10 +244,14 @@ def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
 
     think, shown = made.ladder.think_s or 0.0, format_ns(seconds * 1e9)
     try:
-        load = inverse.load_for_response(best, seconds, think)
+        load = inverse.load_for_response(best, seconds, think, _last(made))
     except inverse.OutOfReach as e:
+        if why := _rejected(made):
+            return claim("response-target", {"target": shown, "why": why}, case="rejected")
         return claim("response-target", {"target": shown, "why": e.message}, case="never")
     ladder, note = made.ladder, _beyond(made, load)
+    if note and (why := _unknown(made, load)):
+        return claim("response-target", {"target": shown, "why": why}, case="rejected")
     said = {
         "target": shown,
         "load": f"{_number(load)} {ladder.load_unit}",
@@ -243,8 +270,12 @@ def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
     try:
         load = inverse.load_for_throughput(best, rate)
     except inverse.OutOfReach as e:
+        if why := _rejected(made):
+            return claim("throughput-target", {"target": shown, "why": why}, case="rejected")
         return claim("throughput-target", {"target": shown, "why": e.message}, case="never")
     note = _beyond(made, load)
+    if note and (why := _unknown(made, load)):
+        return claim("throughput-target", {"target": shown, "why": why}, case="rejected")
     said = {
         "target": shown,
         "load": f"{_number(load)} {made.ladder.load_unit}",
@@ -264,11 +295,16 @@ def _by(made: Scaling) -> str:
     return f"fit: {made.best.title}" if made.best else ""
 
 
+def _last(made: Scaling) -> float:
+    """The highest load that models are fitted to."""
+    until = made.ladder.broken_from
+    return max(n for n in ladders.loads(made.ladder) if until is None or n < until)
+
+
 def _beyond(made: Scaling, load: float) -> str:
     from dbdyno.conclude.scaling.remarks import reach  # loads scipy
 
-    loads = made.ladder.points["load"]
-    return reach(min(loads), max(loads), load)
+    return reach(ladders.loads(made.ladder)[0], _last(made), load)
 
 
 def _number(value: float) -> str:

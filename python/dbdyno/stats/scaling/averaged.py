@@ -44,7 +44,7 @@ MOST_LOADS = 120
 DRIFTS = np.concatenate([[1.0], 1.5 * 2.0 ** np.arange(11)])
 """Variance between climbs over what noise within them makes of it; the first without drift."""
 KNEED = ("plateau", "queue", "one-knee", "two-knees")
-STEADY = ("linear", "amdahl")
+STEADY = ("linear", "amdahl", sampling.POWER)
 """Models that neither bend at a load nor peak."""
 
 
@@ -321,8 +321,8 @@ def _peaks(parameters: dict[str, Floats], of: Averaged) -> tuple[Floats, Floats]
     at the first load."""
     peaks, tops = [np.empty(0)], [np.empty(0)]
     for name, p in parameters.items():
-        model = MODELS[name]
-        if model.peak is not None and model.top is not None and len(p):
+        model = MODELS.get(name)
+        if model is not None and model.peak is not None and model.top is not None and len(p):
             at = model.peak.of(p)
             near = at <= FARTHEST * of.last
             peaks.append(np.maximum(at[near], of.first))

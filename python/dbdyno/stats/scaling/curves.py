@@ -148,6 +148,12 @@ def repairman(n: Floats, p: Floats) -> Floats:
     return np.asarray(rate / share * busy)
 
 
+def power(n: Floats, p: Floats) -> Floats:
+    """X = rate N^exponent: each doubling brings the same share, and growth bends nowhere."""
+    rate, exponent = parts(p)
+    return np.asarray(rate * n**exponent)
+
+
 def usl_by_peak(n: Floats, p: Floats) -> Floats:
     """The Universal Scalability Law by what it has at its peak: throughput ``top``, ``sigma``, load ``peak``;
     the other two are kappa = (1 - sigma) / peak^2 and rate, Gunther (2007), equation 4.33."""

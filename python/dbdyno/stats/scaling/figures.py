@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from dbdyno.stats.estimates import students_quantile
 from dbdyno.stats.scaling.curves import Floats
 from dbdyno.stats.scaling.fit import Fit, central
 from dbdyno.stats.scaling.intervals import Drawn, Interval, Profiled, intervals, profiled
-from dbdyno.stats.scaling.models import BY_CURVATURE, Derived, own_parameter
+from dbdyno.stats.scaling.models import BY_CURVATURE, Derived, carried_on, own_parameter
 
 PROFILE = "profile likelihood"
 REPEATS = "bootstrap of repeats"
@@ -160,13 +160,14 @@ def _within(found: Fit, what: Derived, low: float, high: float) -> Interval:
 
 def band(found: Fit, loads: Floats, drawn: Drawn | None = None) -> tuple[Floats, Floats, Floats]:
     """Throughput at ``loads`` with the 95 % band of its mean, in the unit of the points."""
-    x = found.model.curve(loads, found.p)
+    model = replace(found.model, curve=carried_on(found.model, float(found.n.max())))
+    x = model.curve(loads, found.p)
     if drawn is not None:
-        curves = found.model.curve(loads, drawn.p)
+        curves = model.curve(loads, drawn.p)
         half = drawn.quantile * curves.std(axis=0, ddof=1)
     else:
         free = [i for i, name in enumerate(found.model.names) if name not in found.at_bound]
-        slopes = central(found.model, loads, found.p)[:, free]
+        slopes = central(model, loads, found.p)[:, free]
         covariance = found.covariance[np.ix_(free, free)]
         half = np.sqrt(np.maximum(np.einsum("ki,ij,kj->k", slopes, covariance, slopes), 0))
         half = half * students_quantile(max(found.degrees, 1))

@@ -14,7 +14,7 @@ import numpy as np
 
 from dbdyno.model.analyses import Fitted
 from dbdyno.model.errors import UsageError
-from dbdyno.stats.scaling.models import MODELS
+from dbdyno.stats.scaling.models import MODELS, carried_on
 
 Law = Fitted | tuple[str, Sequence[float]]
 """A fitted model, or a model's name with the values of its parameters."""
@@ -26,11 +26,12 @@ class OutOfReach(UsageError):
     """No load has that figure."""
 
 
-def throughput(law: Law, load: float) -> float:
-    """X(N)."""
+def throughput(law: Law, load: float, last: float | None = None) -> float:
+    """X(N). ``last``: the highest load that was measured, beyond which no line falls to 0."""
     name, p = _of(law)
     _above_zero(load, "a load")
-    return float(MODELS[name].curve(np.array([load]), np.array(p))[0])
+    curve = MODELS[name].curve if last is None else carried_on(MODELS[name], last)
+    return float(curve(np.array([load]), np.array(p))[0])
 
 
 def response_s(law: Law, load: float, think_s: float = 0.0) -> float:
@@ -64,7 +65,7 @@ def load_for_throughput(law: Law, wanted: float) -> float:
     return _root(lambda n: throughput(law, n) - wanted, 0.0, f"a throughput of {wanted:g}", until)
 
 
-def load_for_response(law: Law, seconds: float, think_s: float = 0.0) -> float:
+def load_for_response(law: Law, seconds: float, think_s: float = 0.0, last: float | None = None) -> float:
     """N with R(N) = ``seconds``. Raises :class:`OutOfReach`."""
     _above_zero(seconds + think_s, "a time")
     name, p = _of(law)
@@ -73,7 +74,7 @@ def load_for_response(law: Law, seconds: float, think_s: float = 0.0) -> float:
             "on a straight line the response time is the same at every load", "ask for a throughput"
         )
     what = f"a response time of {seconds:g} s"
-    return _root(lambda n: n / throughput(law, n) - (seconds + think_s), _alone(name, p), what)
+    return _root(lambda n: n / throughput(law, n, last) - (seconds + think_s), _alone(name, p), what)
 
 
 def _root(short: Callable[[float], float], low: float, what: str, until: float = MOST) -> float:

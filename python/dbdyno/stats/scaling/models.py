@@ -186,6 +186,26 @@ def _bends(values: Floats) -> Floats:
     return np.asarray(np.linalg.solve(left, right))
 
 
+STEEPEST = -3.0
+"""Throughput is not thought to fall faster than by this power of the load."""
+
+
+def carried_on(model: Model, last: float) -> Curve:
+    """``model``'s curve, whose falling line goes on beyond the load ``last`` in proportion: as the power of
+    the load that has its slope there. As a line it would end below 0."""
+    if model.name not in ("one-knee", "two-knees"):
+        return model.curve
+
+    def curve(n: Floats, p: Floats) -> Floats:
+        before, end = np.moveaxis(model.curve(np.array([last * (1 - 1e-6), last]), p), -1, 0)[..., None]
+        end = np.maximum(end, 1e-12)
+        power = np.clip((end - before) / end * 1e6, STEEPEST, 0.0)
+        falling = end * (np.maximum(n, last) / last) ** power
+        return np.asarray(np.where((n > last) & (power < 0), falling, model.curve(n, p)))
+
+    return curve
+
+
 def _known_think(think_s: float) -> Curve:
     """The repairman's curve by rate and servers, as Z is known: Z / S = Z rate / (1 - Z rate)."""
 

@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from dbdyno.stats.scaling.curves import Floats
-from dbdyno.stats.scaling.models import MODELS, queue_table
+from dbdyno.stats.scaling.curves import Floats, power
+from dbdyno.stats.scaling.models import MODELS, Curve, carried_on, queue_table
 
+POWER = "power"
+"""Averaged with the models, and none of them: a law without a bend that broken lines follow well."""
 SIZE_FLOOR = 1e-3
 """No throughput is known better than to this share of the largest one."""
 SMALL = 0.2
@@ -143,6 +145,7 @@ FAMILIES = (
     Family("linear", 0, lambda u, _: np.ones((*u.shape[:-1], 1))),
     Family("amdahl", 1, lambda u, n: _stack(_sigma(u[..., 0], n))),
     Family("usl", 2, lambda u, n: _stack(_sigma(u[..., 0], n), _kappa(u[..., 1], n))),
+    Family(POWER, 1, lambda u, _: _stack(u[..., 0])),
     Family("plateau", 1, lambda u, n: _stack(_place(u[..., 0], n))),
     Family("queue", 1, lambda u, n: _stack(_place(u[..., 0], np.append(n, 2 * n[-1])))),
     Family("one-knee", 2, _one_knee),
@@ -286,7 +289,11 @@ def _curvature(problem: _Problem, u: Floats, off: Floats) -> tuple[Floats, Float
 
 def curve_of(name: str, n: Floats, first: float, last: float) -> Callable[[Floats], Floats]:
     """The model's curve at ``n``, for parameters of points that were measured from ``first`` to ``last``."""
-    quick = queue_table(tuple(n), first, 2 * last) if name == "queue" else MODELS[name].curve
+    quick: Curve = power
+    if name == "queue":
+        quick = queue_table(tuple(n), first, 2 * last)
+    elif name != POWER:
+        quick = MODELS[name].curve if n.max() <= last else carried_on(MODELS[name], last)
 
     def curve(p: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
