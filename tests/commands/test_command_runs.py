@@ -27,6 +27,15 @@ def run(place: Path, *words: str, code: int = 0) -> str:
     return done.stderr
 
 
+def shown(place: Path, *words: str) -> str:
+    env = {
+        "XDG_DATA_HOME": str(place / "data"),
+        "XDG_STATE_HOME": str(place / "state"),
+        "PATH": os.environ["PATH"],
+    }
+    return dbdyno(("show", *words), env, place).stdout
+
+
 def raw(place: Path, table: str) -> pl.DataFrame:
     """Of the only run, all its cells; with the cell's id."""
     files = sorted(place.glob(f"data/dbdyno/*/cells/*/{table}.parquet"))
@@ -111,3 +120,28 @@ def test_what_cannot_be_run_leaves_no_run(words: tuple[str, ...], message: str, 
 def test_a_clean_up_that_fails_is_said_and_the_run_is_whole(tmp_path: Path) -> None:
     said = run(tmp_path, "--command", "true", "--cleanup", "false", "--runs", "1")
     assert "! clean-up of variant base failed: false: exit code 1" in said
+
+
+def test_one_duration_with_a_shell_everywhere(tmp_path: Path) -> None:
+    """The stored plan has what was taken off, so that whatever is derived from it agrees with the driver."""
+    said = run(tmp_path, "--command", "sleep 0.1", "--shell", "sh", "--runs", "5")
+    (plan,) = tmp_path.glob("data/dbdyno/*/plan.json")
+    (found,) = json.loads(plan.read_text())["variants"][0]["jobs"]
+    assert found["shell_ns"] > 0
+    (folder,) = {p.parent for p in tmp_path.glob("data/dbdyno/*/plan.json")}
+    rates = pl.read_parquet(next(folder.rglob("execution_rates.parquet")))
+    assert rates["shell_ns"].to_list() == [found["shell_ns"]] * rates.height
+    took = (raw(tmp_path, "executions")["end_ns"] - raw(tmp_path, "executions")["start_ns"]).mean()
+    assert rates["mean_ns"][0] == pytest.approx(took - found["shell_ns"], abs=2)
+    assert rates["mean_ns"][0] >= 100e6  # no less than the command itself takes
+    mean = pl.read_parquet(next(folder.rglob("rungs.parquet")))["response_mean_ns"][0]
+    assert mean == pytest.approx(rates["mean_ns"][0], rel=1e-6)
+    assert "are taken off" in said
+    assert "By the start-up of its shell it may be up to" in shown(tmp_path)
+
+
+def test_processes_left_behind_are_in_the_result(tmp_path: Path) -> None:
+    run(tmp_path, "--command", "sleep 5 & :", "--shell", "sh", "--runs", "2")
+    for words in ((), ("--claims",)):
+        assert "2 of 2 executions of sleep left processes behind" in shown(tmp_path, *words)
+    assert "left 1 behind" in shown(tmp_path, "--executions")

@@ -15,6 +15,7 @@ from dbdyno.conclude.command_pairs import Took, against_fastest
 from dbdyno.conclude.ladders import ladders_of
 from dbdyno.conclude.machines import machines, pairs
 from dbdyno.model.claim import Claim
+from dbdyno.model.jobs import PlannedJob
 from dbdyno.model.plan import Variant
 from dbdyno.model.results import Results
 from dbdyno.model.units import NS_PER_S
@@ -194,3 +195,40 @@ def test_a_machine_that_is_slower_alone_and_faster_from_many_threads_on() -> Non
     texts = [c.text for c in compared.claims]
     assert any(t.startswith("B: slower alone (0.5 times), 2 times at 8 threads") for t in texts), texts
     assert compared.per_cpu_second.reason == "The CPU used by A and B is unknown."
+
+
+def _shelled(name: str, error_ns: int) -> PlannedJob:
+    return job(name, 1_000_000).model_copy(update={"shell_error_ns": error_ns})
+
+
+def test_the_error_of_what_is_taken_off_for_a_shell_belongs_to_the_interval() -> None:
+    results = made((Variant(name="base", jobs=(_shelled("xz", 5_000_000),)),), lambda *_: 1.0, each=12)
+    (took,) = _claims(results, "command-time")
+    assert took.value is not None and took.value.low is not None
+    assert took.value.value - took.value.low == pytest.approx(0.005)
+    assert "up to 5.00 ms less" in took.text
+    (shell,) = _claims(results, "shell-taken-off")
+    assert shell.value is not None and shell.value.high == pytest.approx(0.006)
+
+
+@pytest.mark.parametrize(
+    ("error_ns", "case"), [(0, "faster"), (300_000_000, "equal"), (3_000_000_000, "shell")]
+)
+def test_commands_are_not_told_apart_by_less_than_that_error(error_ns: int, case: str) -> None:
+    one = Variant(name="one", jobs=(_shelled("one", error_ns),))
+    other = Variant(name="other", jobs=(job("other", 0),))
+    results = made((one, other), lambda v, *_: 1.1 if v.name == "one" else 1.0, repeats=8, noise=0.001)
+    (said,) = _claims(results, "commands-compared")
+    assert said.case == case
+
+
+def test_processes_left_behind_are_said() -> None:
+    base = Variant(name="base", jobs=(job("xz"),))
+    results = made(
+        (base,), lambda *_: 1.0, repeats=2, change=lambda r: r | {"left_over": 2 * (r["number"] == 1)}
+    )
+    (said,) = _claims(results, "left-behind")
+    assert said.severity == "warning"
+    assert said.text.startswith("2 of 10 executions of xz left processes behind (at most 2)")
+    whole = results.tables["execution_rates"].filter(pl.col("job") == "xz")
+    assert whole["left_over"].to_list() == [1, 1, 2]

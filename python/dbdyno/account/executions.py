@@ -96,6 +96,7 @@ def _figures(whole: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         executions=good.sum().cast(pl.Int64),
         failed=(~_OK & mine).sum().cast(pl.Int64),
         outliers=(pl.col("outlier") & good).sum().cast(pl.Int64),
+        left_over=_none_unknown((pl.col("left_over") > 0) & mine, pl.col("left_over")),
         mean_ns=took.mean(), sd_ns=took.std(), min_ns=took.min().cast(pl.Float64),
         median_ns=took.median(), max_ns=took.max().cast(pl.Float64),
         first_ns=pl.col("duration_ns").filter(_OK).first().cast(pl.Float64),
@@ -112,6 +113,11 @@ def _figures(whole: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         executions_per_s=pl.col("executions") / seconds,
         work_per_s=work / seconds,
     )
+
+
+def _none_unknown(are: pl.Expr, known: pl.Expr) -> pl.Expr:
+    """How many ``are``; NULL where nothing is known of any."""
+    return pl.when(known.is_not_null().any()).then(are.sum()).cast(pl.Int64)
 
 
 def executions_total(tables: Tables) -> pl.DataFrame:
@@ -143,7 +149,7 @@ def _together(times: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         for c in (*_MEANS, "parallelism", "shell_ns")
     ]
     sums = rows.group_by("job", maintain_order=True).agg(
-        *(pl.col(c).sum() for c in ("executions", "failed", "outliers")),
+        *(pl.col(c).sum() for c in ("executions", "failed", "outliers", "left_over")),
         *weighted,
         *(pl.col(c).mean() for c in ("first_ns", "makespan_ns", "executions_per_s", "work_per_s")),
         pl.col("min_ns").min(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from dbdyno.conclude.compare.effects import effect, effect_of_pairs, without
@@ -24,6 +25,7 @@ class Took(NamedTuple):
     of: Mapping[int, float]  # repeat -> mean
     executions: int
     sd: float | None  # of single executions
+    error: float = 0.0  # by the start-up of a shell each may be so much shorter, the same of all
 
     @property
     def means(self) -> list[float]:
@@ -56,7 +58,7 @@ def between(over: Took, under: Took) -> Effect:
 
 def ratio(over: Took, under: Took, name: str, unit: str) -> Estimate:
     """Without an interval where a side was executed once."""
-    return _estimate(between(over, under), over.mean / under.mean, name, unit)
+    return _widened(_estimate(between(over, under), over.mean / under.mean, name, unit), over, under)
 
 
 def _estimate(e: Effect, value: float, name: str, unit: str, alpha: float = ALPHA) -> Estimate:
@@ -65,6 +67,20 @@ def _estimate(e: Effect, value: float, name: str, unit: str, alpha: float = ALPH
         return Estimate(name, value if e.ratio is None else e.ratio, unit)
     low, high = positive_interval(e.ratio, e.std_err, e.degrees, alpha) or (None, None)
     return Estimate(name, e.ratio, unit, low, high, "Student's t", e.std_err)
+
+
+def _widened(found: Estimate, over: Took, under: Took) -> Estimate:
+    """With what the start-up of shells may have taken beyond what was taken off, at either end."""
+    if found.low is None or found.high is None or not (over.error or under.error):
+        return found
+    if under.error >= under.mean or over.error >= over.mean:
+        return replace(found, low=None, high=None)
+    ends = [
+        (over.mean - a) / (under.mean - b) / (over.mean / under.mean)
+        for a, b in {(0.0, 0.0), (over.error, under.error), (over.error, 0.0), (0.0, under.error)}
+        if over.error != under.error or a == b  # one shell: the same error on both sides
+    ]
+    return replace(found, low=found.low * min(ends), high=found.high * max(ends))
 
 
 class Faster(NamedTuple):
@@ -88,9 +104,13 @@ def against_fastest(found: Mapping[str, Took]) -> Iterator[Faster]:
         e = between(found[slow], found[fast])
         p = careful_p(e)
         judged = judge(e, None if p is None else p * pairs, 0.0, True, pairs)
-        times = _estimate(e, found[slow].mean / found[fast].mean, "speed", "times", ALPHA / pairs)
+        plain = _estimate(e, found[slow].mean / found[fast].mean, "speed", "times", ALPHA / pairs)
+        times = _widened(plain, found[slow], found[fast])
         enough = max(ENOUGH, e.n_baseline + (judged.further_repeats or 0))
-        yield Faster(fast, slow, times, _case(e, times, judged.verdict == "better"), e.n_baseline, enough)
+        case = _case(e, times, judged.verdict == "better")
+        if plain.low is not None and times.low is None:
+            case = "shell"
+        yield Faster(fast, slow, times, case, e.n_baseline, enough)
 
 
 def _case(e: Effect, times: Estimate, faster: bool) -> str:
@@ -98,4 +118,4 @@ def _case(e: Effect, times: Estimate, faster: bool) -> str:
         return "unknown"
     if e.basis == WITHIN:
         return "single"
-    return "faster" if faster else "few" if times.low > 1 else "equal"
+    return "faster" if faster and times.low > 1 else "few" if times.low > 1 else "equal"

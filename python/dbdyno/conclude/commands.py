@@ -102,9 +102,16 @@ def compared(case: Case) -> Iterator[Claim]:
         )
         if times.low is not None and len(found) > 2:
             basis += f"; the intervals of all {word(len(found))} commands hold together (Bonferroni)"
+        if found[fast].error or found[slow].error:
+            basis += "; with the error of what was taken off for the shell"
         said = {"fast": fast, "slow": slow, "ratio": times.value, "interval": fmt.spread(times)}
         said |= {"fast_ns": found[fast].mean, "slow_ns": found[slow].mean, "basis": basis}
-        said |= {"repeats": repeats, "commands": word(len(found)), "enough": enough}
+        said |= {
+            "error": max(found[fast].error, found[slow].error),
+            "repeats": repeats,
+            "commands": word(len(found)),
+            "enough": enough,
+        }
         yield claim("commands-compared", said, times, case=kind)
 
 
@@ -121,8 +128,12 @@ def durations(case: Case) -> Iterator[Claim]:
         used = r["parallelism"]
         if used is not None:
             said |= {"cpu": r["cpu_user_ns"] + r["cpu_system_ns"], "parallelism": used}
-        parts = ["cpu"] if used is not None else []
-        value = Estimate("command-time", r["mean_ns"] / NS_PER_S, "s")
+        error = _shell_errors(case).get((r["variant"], r["job"]), 0)
+        said |= {"error": error}
+        parts = [*(["cpu"] if used is not None else []), *(["shell"] if error else [])]
+        mean = r["mean_ns"] / NS_PER_S
+        ends = (max(0.0, mean - error / NS_PER_S), mean) if error else (None, None)
+        value = Estimate("command-time", mean, "s", *ends)
         yield claim("command-time", said, value, case="many" if many else "one", parts=parts)
 
 
@@ -241,12 +252,29 @@ def first(case: Case) -> Iterator[Claim]:
         yield claim("first-execution", said, times_median, cells=[x["cell"] for _, x in found])
 
 
+def left_behind(case: Case) -> Iterator[Claim]:
+    """Of each job: processes that outlived its executions are in none of its durations."""
+    times = case.tables.get("execution_times", empty("execution_times"))
+    for r in _named(case):
+        if not r["left_over"] or r["sessions"] != _lowest(case):
+            continue
+        mine = (pl.col("job") == r["job"]) & (pl.col("variant") == r["variant"])
+        most = times.filter(mine & (pl.col("sessions") == r["sessions"]) & pl.col("measured"))[
+            "left_over"
+        ].max()
+        said = {"count": r["left_over"], "of": r["executions"] + r["failed"], "job": r["job"], "most": most}
+        cells = [x["cell"] for x in _of_cells(case, jobs=True) if x["job"] == r["job"] and x["left_over"]]
+        yield claim("left-behind", said | {"place": _place(r, case)}, r["left_over"], cells=cells)
+
+
 def shells(case: Case) -> Iterator[Claim]:
     """What was taken off durations."""
-    found = {j.name: j.shell_ns for v in case.plan.variants for j in v.jobs if j.shell_ns}
-    for job, shell in list(found.items())[:1]:
-        name = job if len(found) == 1 else f"{word(len(found))} jobs"
-        yield claim("shell-taken-off", {"shell": shell, "job": name}, shell / NS_PER_S)
+    found = {j.name: j for v in case.plan.variants for j in v.jobs if j.shell_ns}
+    for job in list(found.values())[:1]:
+        name = job.name if len(found) == 1 else f"{word(len(found))} jobs"
+        low, high = (ns / NS_PER_S for ns in (job.shell_ns, job.shell_ns + job.shell_error_ns))
+        said = {"shell": job.shell_ns, "job": name, "error": job.shell_error_ns}
+        yield claim("shell-taken-off", said, Estimate("shell-taken-off", low, "s", low, high))
 
 
 def serial_time(case: Case) -> Iterator[Claim]:
@@ -299,15 +327,28 @@ def _alone(case: Case) -> dict[str, Took]:
     """Variant -> how long an execution took at the lowest number of jobs at once; of sets of jobs that run
     once the makespan."""
     once, lowest = _sets(case), _lowest(case)
+    errors: dict[str, float] = {}
+    for (variant, _), error in _shell_errors(case).items():
+        errors[variant] = max(errors.get(variant, 0.0), error)
     found: dict[str, list[tuple[float, Row]]] = {}
     for r in _of_cells(case):
         value = r["makespan_ns" if r["cell"] in once and r["executions"] > 1 else "mean_ns"]
         if r["sessions"] == lowest and value:
             found.setdefault(r["variant"], []).append((value, r))
     return {
-        v: Took({r["repeat"]: m for m, r in rows}, rows[0][1]["executions"], rows[0][1]["sd_ns"])
+        v: Took(
+            {r["repeat"]: m for m, r in rows},
+            rows[0][1]["executions"],
+            rows[0][1]["sd_ns"],
+            errors.get(v, 0.0),
+        )
         for v, rows in found.items()
     }
+
+
+def _shell_errors(case: Case) -> dict[tuple[str, str], int]:
+    """By variant and job: how much shorter its durations may be in truth."""
+    return {(v.name, j.name): j.shell_error_ns for v in case.plan.variants for j in v.jobs}
 
 
 def _at_once(sessions: int) -> str:

@@ -74,6 +74,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     commands.serial_time,
     commands.outliers,
     commands.first,
+    commands.left_behind,
     commands.shells,
     capacity.headline,
     equal_load.equal_load,
@@ -124,7 +125,8 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
 )
 _OF_THE_WHOLE = frozenset({
     *(capacity.headline, chains.roots, checks.conditions, commands.compared, commands.durations),
-    *(commands.failed, commands.first, commands.orders, commands.outliers, commands.serial_time),
+    *(commands.failed, commands.first, commands.left_behind, commands.orders, commands.outliers),
+    *(commands.serial_time,),
     *(commands.shells, commands.speed_up, counting.errors, counting.executions, counting.no_calls),
     *(counting.sessions_lost, counting.work_constant, coverage.gaps, coverage.sources_used),
     *(cpu_profile.cost_difference, cpu_profile.where_cpu_goes, cpu_wait.onsets, equal_load.equal_load),

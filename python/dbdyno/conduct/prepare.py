@@ -103,6 +103,30 @@ def _with_scale(of: _HasParams, scale: int) -> _HasParams:
     return of.model_copy(update={"params": {**of.params, "scale": scale}})
 
 
+def with_shells(server: Server, plan: Plan, listener: ProgressListener) -> Plan:
+    """With the start-up of the shells of its jobs, measured now. The driver and what is derived later take it
+    off durations, so it belongs to the plan that both have."""
+    shells = sorted({j.shell for v in plan.variants for j in v.jobs} - {"none"})
+    if not shells:
+        return plan
+    starts = {s: needed(server.commands, "run commands").shell_start(s) for s in shells}
+    for shell, start in starts.items():
+        listener.noted(
+            f"{shell} takes {format_ns(start.least_ns)} to start, usually up to {format_ns(start.usual_ns)}: "
+            f"{format_ns(start.least_ns)} are taken off"
+        )
+
+    def known(job: PlannedJob) -> PlannedJob:
+        start = starts.get(job.shell)
+        if start is None:
+            return job
+        error_ns = start.usual_ns - start.least_ns
+        return job.model_copy(update={"shell_ns": start.least_ns, "shell_error_ns": error_ns})
+
+    variants = (v.model_copy(update={"jobs": tuple(map(known, v.jobs))}) for v in plan.variants)
+    return plan.model_copy(update={"variants": tuple(variants)}).sealed()
+
+
 def check_capacity(server: Server, plan: Plan) -> None:
     """Raises :class:`TooFewConnections` before anything is started."""
     capacity, sessions = server.capacity(), connections(plan)
@@ -173,14 +197,10 @@ class Preparation:
         server, units = needed(self.server.commands, "run commands"), dict[str, Unit]()
         keep = self.plan.experiment.keep_output
         kept = 0 if keep is None else parse_bytes(keep, "--keep-output")
-        shells = {j.shell for v in self.plan.variants for j in v.jobs} - {"none"}
-        shell_ns = {shell: server.shell_ns(shell) for shell in sorted(shells)}
-        for shell, ns in shell_ns.items():
-            self.listener.noted(f"{shell} takes {format_ns(ns)} to start: taken off")
         for variant in self.plan.variants:
             self.interrupt.check()
             self.stage_of(variant)
-            jobs = [_found(j, shell_ns.get(j.shell, 0)) for j in variant.jobs]
+            jobs = [_found(j) for j in variant.jobs]
             units[variant.name] = Unit(server.jobs(jobs, variant, workload.name, kept), None)
         record.update_info(workloads={workload.name: workload})
         return units
@@ -259,13 +279,13 @@ class Preparation:
         return " | ".join([server.engine, workload.name, *given, target, machine])
 
 
-def _found(job: PlannedJob, shell_ns: int) -> PlannedJob:
-    """With what is known of it here: size of its file, its shell's start-up. A file that the command makes
-    is measured after each execution. Raises :class:`UsageError`."""
+def _found(job: PlannedJob) -> PlannedJob:
+    """With the size of its file. A file that the command makes is measured after each execution. Raises
+    :class:`UsageError`."""
     path = Path(job.directory or "", job.work_file or "")
     later = "{session}" in str(path) or (not path.exists() and path.parent.is_dir())
     if job.work_file is None or later:
-        return job.model_copy(update={"shell_ns": shell_ns})
+        return job
     try:
         size = path.stat().st_size
     except OSError as e:
@@ -275,7 +295,7 @@ def _found(job: PlannedJob, shell_ns: int) -> PlannedJob:
         ) from None
     if not size:
         raise UsageError(f"job {job.name}: {job.work_file} is empty", "work of 0 bytes has no rate")
-    return job.model_copy(update={"work": float(size), "shell_ns": shell_ns})
+    return job.model_copy(update={"work": float(size)})
 
 
 def _target_reason(plan: Plan) -> str:

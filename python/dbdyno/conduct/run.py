@@ -23,7 +23,7 @@ from dbdyno.conduct.memory_room import check_room
 from dbdyno.conduct.observation import observed_target
 from dbdyno.conduct.phased import checked, measured
 from dbdyno.conduct.plans import with_plans
-from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts
+from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts, with_shells
 from dbdyno.conduct.progress import Progressing, ProgressListener, ending
 from dbdyno.conduct.resets import Resets, decided
 from dbdyno.conduct.schedule import course_of
@@ -98,7 +98,7 @@ def run(
                     listener.noted(line)
             derived = beside.enter_context(deriving(record, server))
             with Stage(server, plan, observe.topology(), journal, listener) as stage:
-                plan = stage.check(all_variants=all_variants)
+                plan = stage.plan = with_shells(server, stage.check(all_variants=all_variants), listener)
                 record.write_plan(plan)
                 made = Preparation(server, plan, environment, store, listener, interrupt)
                 resets = Resets(server, plan, workload.name, listener, interrupt)

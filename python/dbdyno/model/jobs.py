@@ -115,7 +115,8 @@ class PlannedJob(Strict):
     verify: tuple[str, ...] = ()
     timeout_ns: int | None = None
     shell: Shell = "none"  # what argv begins with
-    shell_ns: int = 0  # start-up of its shell: taken off durations
+    shell_ns: int = 0  # start-up of its shell at its shortest: taken off durations
+    shell_error_ns: int = 0  # how much longer that start-up usually may be
     work_file: str | None = None  # its size is the work: once set-up is done, or after each execution
     work: float | None = None  # of each execution, where it is known: bytes
     work_regex: str | None = None
@@ -132,6 +133,14 @@ class PlannedJob(Strict):
         return PlannedJob(name=self.name, argv=(self.shown,), shown=self.shown, work_unit=self.work_unit)
 
 
+class ShellStart(NamedTuple):
+    """Start-up of a shell. Some starts wait for a CPU, and those before a run may wait more than those in it:
+    what each execution has surely had is the shortest, and the rest is the error of the correction."""
+
+    least_ns: int
+    usual_ns: int  # upper end of the 95 % interval of the median
+
+
 class Commanding(Protocol):
     """Commands as calls."""
 
@@ -145,8 +154,8 @@ class Commanding(Protocol):
         ``keep_output``: bytes kept of what each execution prints; 0: the end of the error output of failed
         ones alone. Raises :class:`UsageError` for a program that is missing or may not be executed."""
 
-    def shell_ns(self, shell: str) -> int:
-        """Median time that starting this shell takes, measured now."""
+    def shell_start(self, shell: str) -> ShellStart:
+        """How long starting this shell takes, measured now."""
 
     def aside(self, argv: Sequence[str], directory: str | None, env: dict[str, Any]) -> None:
         """Runs a command that is not measured (set-up, clean-up). Raises :class:`TargetError` with the end

@@ -60,10 +60,17 @@ def brief(results: Results) -> list[Block]:
         r["name"] = r["variant"] if several else r["job"]
         r["relative"] = value / least if value and least else None
     once = _runs_sets(results)
-    columns = [*_BRIEF[:-1], *_work(results), *(_BRIEF[-1:] if len(mine) > 1 else ())]
+    columns = [*_BRIEF[:-1], *_left(mine), *_work(results), *(_BRIEF[-1:] if len(mine) > 1 else ())]
     columns = [*columns[:1], _MAKESPAN, *columns[1:]] if once and several else columns
     title = f"{lowest} jobs at once" if lowest > 1 else "One job at a time"
     return [table(title, columns, mine)]
+
+
+def _left(rows: Sequence[_Row]) -> _Columns:
+    """How many executions left processes behind, where any did."""
+    if not any(r["left_over"] for r in rows):
+        return ()
+    return ((numeric("left behind"), _figure("left_over", format_count)),)
 
 
 def _work(results: Results) -> _Columns:
@@ -126,7 +133,7 @@ def by_job(results: Results, pick: Pick) -> list[Block]:
     title = f"By job {pick.at}"
     shells = {r["shell_ns"] for r in named if r["shell_ns"]}
     notes = [f"The start-up of a shell ({format_ns(max(shells))}) is taken off durations."] if shells else []
-    took = table(title, [*_BRIEF[:-1], *_work(results)], named)
+    took = table(title, [*_BRIEF[:-1], *_left(named), *_work(results)], named)
     return [took, table(f"{title}: an execution on average", _USED, named), *remarks(notes)]
 
 
@@ -142,7 +149,7 @@ def single(results: Results, pick: Pick, job: str | None = None) -> list[Block]:
         return []
     frame = results.of_cell("execution_times", pick.cell).sort("start_s")
     frame = frame if job is None else frame.filter(pl.col("job") == job)
-    notable = (pl.col("outcome") != "ok") | pl.col("outlier")
+    notable = (pl.col("outcome") != "ok") | pl.col("outlier") | (pl.col("left_over").fill_null(0) > 0)
     shown = pl.concat([frame.filter(notable), frame.filter(~notable)]).head(MOST).sort("start_s")
     notes = [f"Outlier: modified Z-score of {OUTLIER} or more (Iglewicz and Hoaglin 1993)."]
     if len(shown) < len(frame):
@@ -220,9 +227,11 @@ def _detail(row: _Row) -> Cell:
 
 def _outcome(row: _Row) -> Cell:
     text = row["outcome"] if row["exit_code"] in (None, 0) else f"{row['outcome']} {row['exit_code']}"
+    left = f"left {format_count(row['left_over'])} behind" if row.get("left_over") else ""
     if row["outcome"] == "ok":
-        return word("outlier" if row["outlier"] else "" if row["measured"] else "warm-up")
-    return word(text)._replace(tone="invalid")
+        kind = "outlier" if row["outlier"] else "" if row["measured"] else "warm-up"
+        return word(", ".join(filter(None, (kind, left))))
+    return word(", ".join(filter(None, (text, left))))._replace(tone="invalid")
 
 
 _Columns = Sequence[tuple[Column, Callable[[_Row], Cell]]]

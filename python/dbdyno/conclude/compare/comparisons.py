@@ -88,7 +88,7 @@ def _said(variant: Variant) -> dict[str, Any]:
     return said | {"job": {job.name: _job(job) for job in variant.jobs}} if variant.jobs else said
 
 
-_BESIDE = {"name", "argv", "shown", "shell_ns"}
+_BESIDE = {"name", "argv", "shown", "shell_ns", "shell_error_ns"}
 """Of a job what is its name, its command in other words, or measured anew by each run."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import secrets
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from dbdyno.kernel.machine import HERE
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.errors import DbdynoError, TargetError, UsageError
 from dbdyno.model.job_workload import workload_of_jobs
-from dbdyno.model.jobs import PlannedJob
+from dbdyno.model.jobs import PlannedJob, ShellStart
 from dbdyno.model.journal import Journal
 from dbdyno.model.machine import Machine
 from dbdyno.model.plan import Calibration, Cell, DriverSetup, Variant, Workload
@@ -32,9 +31,11 @@ NO_GRACE_MS = 10**12
 """Commands that run when a measurement ends are let run to their end, or to their timeout."""
 _TASKS = 2
 """A session's tasks: a thread of the launcher's, and at least a process."""
-_SHELL_RUNS = 15
+_SHELL_RUNS = 30
+_OF_MEDIAN = 20
+"""The 21st of 30 values is the upper end of the 95 % interval of their median (binomial distribution)."""
 _STEP_S = 0.1
-_NOT_THE_DRIVERS = {"shell", "work_unit"}
+_NOT_THE_DRIVERS = {"shell", "shell_error_ns", "work_unit"}
 """Keys of a job that are none of the driver's."""
 _PLAIN = DriverSetup()
 
@@ -114,12 +115,12 @@ class CommandServer:
         self._jobs[workload.name, variant.name] = tuple(jobs), keep_output
         return workload
 
-    def shell_ns(self, shell: str) -> int:
+    def shell_start(self, shell: str) -> ShellStart:
         argv = (shell, "-c", "")
         programs.check_program(f"--shell {shell}", argv, None, {})
         done = self._at_once(PlannedJob(name=shell, argv=argv, shown=shell), _SHELL_RUNS)
-        durations: list[int] = (done["end_ns"] - done["start_ns"]).to_list()
-        return round(statistics.median(durations))
+        durations = sorted((done["end_ns"] - done["start_ns"]).to_list())
+        return ShellStart(durations[0], durations[_OF_MEDIAN])
 
     def aside(self, argv: Sequence[str], directory: str | None, env: dict[str, Any]) -> None:
         programs.check_program(argv[0] if argv else "command", argv, directory, env)
