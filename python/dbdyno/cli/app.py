@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -213,13 +213,28 @@ _ELSEWHERE = {
 }  # fmt: skip
 
 
+def _command_path(words: Sequence[str]) -> str:
+    """The command that was named, where click does not tell of which an option lacks its value."""
+    command: click.Command | None = app
+    path = ["dbdyno"]
+    for word in words:
+        if word.startswith("-"):
+            continue
+        group = command if isinstance(command, click.Group) else None
+        command = group.get_command(click.Context(group), word) if group is not None else None
+        if command is None:
+            break
+        path.append(word)
+    return " ".join(path)
+
+
 def _said_by_click(e: click.ClickException) -> int:
     """A usage error as :func:`_said` prints it; a group without a command prints its help."""
     if isinstance(e, click.exceptions.NoArgsIsHelpError):
         e.show()
         return e.exit_code
     message, context = e.format_message(), getattr(e, "ctx", None)
-    path = "dbdyno" if context is None else context.command_path
+    path = _command_path(sys.argv[1:]) if context is None else context.command_path
     cure = f"{path} --help lists arguments and options"
     if isinstance(e, click.NoSuchOption):
         message = f"no option {e.option_name}"

@@ -365,21 +365,24 @@ def rebuild(run: str, store: Path | None, as_json: bool) -> None:
 
 
 @click.command("explain")
-@click.argument("claim", metavar="[ID]", required=False, shell_complete=completion.CLAIMS)
-def explain(claim: str | None) -> None:
-    """Explain what a claim means, when it is made, and what to do.
+@click.argument("words", metavar="[WORD]", nargs=-1, shell_complete=completion.CLAIMS)
+def explain(words: tuple[str, ...]) -> None:
+    """Explain a word of the output: the id of a claim, the head of a column, or a term.
 
-    Without ID, list all claims.
+    Of a claim: when it is made, and what to do. Without WORD, list all claims.
 
     \b
     Examples:
       dbdyno explain
       dbdyno explain cpu-wait
+      dbdyno explain CPU WAIT
+      dbdyno explain efficiency
     """
-    from dbdyno.conclude.catalogue import entries, entry, explained
+    from dbdyno.conclude.catalogue import entries
+    from dbdyno.conclude.words import explanation
 
-    if claim is not None:
-        click.echo(explained(entry(claim)))
+    if words:
+        click.echo(explanation(" ".join(words)))
         return
     width = max(len(e.name) for e in entries().values())
     for e in entries().values():

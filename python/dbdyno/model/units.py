@@ -29,13 +29,36 @@ def parse_duration_ns(text: str, option: str = "") -> int:
     match = _DURATION.match(text)
     if match is None:
         named = f"{option}: " if option else ""
+        meant = _meant(text)
+        offered = f"did you mean {meant!r}? " if meant else ""
         raise UsageError(
-            f"{named}not a duration: {text!r}", "write a number and a unit: 10s, 300ms, 50us, 2min"
+            f"{named}not a duration: {text!r}",
+            f"{offered}write a number and a unit: 10s, 300ms, 50us, 2min",
         )
     value_ns = float(match[1]) * FACTORS_NS[match[2] or "s"]
     if value_ns > LONGEST_DAYS * FACTORS_NS["d"]:
         raise UsageError(f"{option or 'duration'}: longer than {LONGEST_DAYS} days", "write a shorter time")
     return round(value_ns)
+
+
+_OTHER_UNITS = {
+    "ns": "nsec nanosecond nanoseconds nanos", "us": "µs μs usec usecs microsecond microseconds micros",
+    "ms": "msec msecs millisecond milliseconds millis", "s": "sec secs second seconds",
+    "min": "m mins minute minutes", "h": "hr hrs hour hours", "d": "day days",
+}  # fmt: skip
+_UNITS = {word: unit for unit, words in _OTHER_UNITS.items() for word in (unit, *words.split())}
+
+
+def _meant(text: str) -> str:
+    """``5m`` -> 5min, ``1h30m`` -> 90min; empty: not known."""
+    parts = re.findall(r"([0-9]+(?:\.[0-9]+)?)\s*([^\W\d_]+)", text.lower())
+    units = [_UNITS.get(unit) for _, unit in parts]
+    rest = re.sub(r"[0-9]+(?:\.[0-9]+)?\s*[^\W\d_]+", "", text).strip()
+    if not parts or rest or None in units:
+        return ""
+    least = min((u for u in units if u), key=lambda u: FACTORS_NS[u])
+    total = sum(float(n) * FACTORS_NS[u] for (n, _), u in zip(parts, units, strict=True) if u)
+    return f"{total / FACTORS_NS[least]:.15g}{least}"
 
 
 def format_ns(value_ns: float) -> str:

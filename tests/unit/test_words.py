@@ -1,0 +1,66 @@
+"""What ``explain`` finds, and cures of the command line."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from dbdyno.cli.app import _command_path, app
+from dbdyno.conclude.catalogue import entries
+from dbdyno.conclude.words import explanation, words
+from dbdyno.model.errors import UsageError
+from dbdyno.model.units import parse_duration_ns
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ("CPU WAIT", "CPU WAIT: time in which"), ("wait%", "CPU WAIT:"), ("efficiency", "Efficiency:"),
+        ("lio", "LIO: a logical I/O"), ("unac%", "Unaccounted:"), ("unaccounted", "Unaccounted:"),
+        ("response_mean_ns", "response_mean_ns: "), ("cpu-wait", "cpu-wait ("), ("errors-40001", "errors"),
+    ],
+)  # fmt: skip
+def test_the_first_line_says_what_it_is(asked: str, first: str) -> None:
+    assert explanation(asked).startswith(first)
+
+
+def test_words_name_claims_and_pages_that_there_are() -> None:
+    for word in words():
+        assert all(any(id.startswith(begin) for id in entries()) for begin in word.claims), word.names
+    assert "cpu-wait" in explanation("CPU WAIT")
+    with pytest.raises(UsageError, match="nothing is called 'xyzzy'"):
+        explanation("xyzzy")
+
+
+def test_explain_takes_words_without_quotes() -> None:
+    done = CliRunner().invoke(app, ["explain", "CPU", "WAIT"])
+    assert done.exit_code == 0 and done.output.startswith("CPU WAIT:")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("5m", "5min"),
+        ("10secs", "10s"),
+        ("1h30m", "90min"),
+        ("1m30s", "90s"),
+        ("2 hours", "2h"),
+        ("5µs", "5us"),
+    ],
+)
+def test_a_duration_in_other_words_is_offered_in_ours(text: str, meant: str) -> None:
+    with pytest.raises(UsageError) as e:
+        parse_duration_ns(text)
+    assert f"did you mean {meant!r}?" in (e.value.cure or "")
+    parse_duration_ns(meant)
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    [
+        (["analyze", "x.csv", "-o"], "dbdyno analyze"), (["memory", "--dsn"], "dbdyno memory"),
+        (["server", "start", "--port"], "dbdyno server start"), (["--dsn"], "dbdyno"),
+    ],
+)  # fmt: skip
+def test_the_help_of_the_command_that_was_named(typed: list[str], path: str) -> None:
+    assert _command_path(typed) == path
