@@ -9,7 +9,7 @@ from dbdyno.cli.app import _command_path, app
 from dbdyno.conclude.catalogue import entries
 from dbdyno.conclude.words import explanation, words
 from dbdyno.model.errors import UsageError
-from dbdyno.model.units import parse_duration_ns
+from dbdyno.model.units import format_average, parse_duration_ns, quantity, shown_duration
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,16 @@ def test_a_duration_in_other_words_is_offered_in_ours(text: str, meant: str) -> 
 )  # fmt: skip
 def test_the_help_of_the_command_that_was_named(typed: list[str], path: str) -> None:
     assert _command_path(typed) == path
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(10.56, "10.6"), (0.1234, "0.123"), (0.0123, "0.012"), (5.4e-6, "< 0.001"), (0, "0"), (1234.5, "1,234")],
+)
+def test_averages_have_one_way_of_rounding(value: float, text: str) -> None:
+    assert format_average(value) == text
+
+
+def test_seconds_and_asked_durations_have_units() -> None:
+    assert (quantity(5.4e-6, "s"), quantity(12.34, "calls/s")) == ("5.40 us", "12.3 calls/s")
+    assert (shown_duration("2"), shown_duration("10s")) == ("2s", "10s")

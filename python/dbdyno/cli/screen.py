@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dbdyno import conduct, present
 from dbdyno.cli.config import is_quiet
-from dbdyno.model.units import counted, format_ns
+from dbdyno.model.units import counted, format_ns, shown_duration
 from dbdyno.model.visible import one_line, shortened
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ def plan_lines(plan: Plan) -> list[str]:
     cells, about = f"{counted(len(plan.cells), 'measurement')}, {rates}{loads}", "about"
     if plan.adaptive is not None:
         cells, about = _auto_words(plan, plan.adaptive), "at most"
-    each = f"measurement {e.measure} each"
+    each = f"measurement {shown_duration(e.measure)} each"
     total = f"{about} {in_minutes(plan.expected_ns)} in total"
-    warm_up = f"warm-up {e.settle}"
+    warm_up = f"warm-up {shown_duration(e.settle)}"
     if plan.jobs and e.settle == "0s":
         warm_up = f"warm-up {counted(e.warmup, 'execution')} of each job" if e.warmup else "no warm-up"
     if any(c.once for c in plan.cells):

@@ -17,7 +17,7 @@ from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.raw import AWAY, LATE, SLOW
 from dbdyno.model.session_time import hidden
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
-from dbdyno.model.units import NS_PER_S, format_ns, significant
+from dbdyno.model.units import NS_PER_S, format_ns, quantity, significant
 
 GRAVE = 0.05
 """From this share of DB CPU on it is more than a note."""
@@ -226,7 +226,7 @@ def _wide_claims(claims: Sequence[Claim]) -> Iterator[tuple[str, tuple[str, ...]
         if v is None or v.low is None or v.high is None or f.severity == "good":
             continue
         if "samples" in f.evidence and v.high - v.low > WIDE * abs(v.value):
-            ends = f"{significant(v.low)} to {significant(v.high)} {v.unit}"
+            ends = " to ".join(quantity(end, v.unit) for end in (v.low, v.high))
             yield f"the interval of {f.id} is {ends}", f.cells
 
 

@@ -81,6 +81,23 @@ def significant(value: float, digits: int = 3) -> str:
     return f"{value:,.{max(0, min(decimals, 12))}f}"
 
 
+def format_average(value: float) -> str:
+    """Seconds per second with at most three digits and decimals: ``10.6``, ``0.012``, ``< 0.001``."""
+    if 0 < abs(value) < 0.0005:
+        return "< 0.001" if value > 0 else "> -0.001"
+    return significant(value) if abs(value) >= 0.1 or value == 0 else f"{value:.3f}"
+
+
+def shown_duration(text: str) -> str:
+    """A duration as it was asked for; a bare number with its unit: ``2`` -> ``2s``."""
+    return f"{text}s" if re.fullmatch(r"\s*[0-9.]+\s*", text) else text
+
+
+def quantity(value: float, unit: str) -> str:
+    """A figure with its unit; seconds in the unit that suits: ``5.40 us``, ``12.3 LIO/s``."""
+    return format_ns(value * NS_PER_S) if unit == "s" else f"{significant(value)} {unit}".rstrip()
+
+
 def format_rate(value: float, digits: int = 3) -> str:
     """A rate with a magnitude letter: ``6.21 M``, ``312 k``, ``41.3``."""
     for letter, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):

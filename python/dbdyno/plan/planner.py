@@ -247,8 +247,12 @@ def _call_target(
     target_ns = int(min(MAX_TARGET_NS, max(MIN_TARGET_NS, measure_ns / CALLS_IN_WINDOW / stretch)))
     reason = (
         f"at {top} session{_s(top)} on {cpus:g} CPU{_s(cpus)} "
-        f"a call lasts about {stretch:.3g} times as long, "
-        f"and {CALLS_IN_WINDOW} should fit into the window; --call-target chooses otherwise"
+        + (
+            f"a call lasts about {stretch:.3g} times as long, "
+            if stretch >= 1.005
+            else "calls wait for no CPU, "
+        )
+        + f"and {CALLS_IN_WINDOW} should fit into the window; --call-target chooses otherwise"
     )
     choices.append(Choice(name="call target", value=format_ns(target_ns), reason=reason))
     return target_ns

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dbdyno.model.results import Results
-from dbdyno.model.units import counted, format_ns, format_rate
+from dbdyno.model.units import counted, format_average, format_ns, format_rate
 from dbdyno.present import figures
 from dbdyno.present.chart import (
     channel,
@@ -136,7 +136,7 @@ def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
             took,
         ),
         *(
-            KeyFigure(f"{name} {at}", known(rung[column], lambda v: f"{v:.2f}", "s per second"), "", stack)
+            KeyFigure(f"{name} {at}", known(rung[column], format_average, "s per second"), "", stack)
             for name, column in seconds
         ),
     ]

@@ -12,7 +12,15 @@ from dbdyno.model.ledger_rows import TOGETHER
 from dbdyno.model.parallel_axes import Axis, axes_of, counted
 from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
-from dbdyno.model.units import NS_PER_S, format_count, format_ns, format_rate, format_size
+from dbdyno.model.units import (
+    NS_PER_S,
+    format_average,
+    format_count,
+    format_ns,
+    format_rate,
+    format_size,
+    significant,
+)
 from dbdyno.model.visible import visible
 from dbdyno.present.document import (
     Block,
@@ -111,7 +119,7 @@ def key_figures(results: Results) -> list[KeyFigure]:
     figures = [
         KeyFigure(*_duration(best, several, _runs_sets(results)), whose, "commands"),
         KeyFigure("Standard deviation", _spread(best)._replace(unit=""), whose),
-        KeyFigure("CPUs used by an execution", _figure("parallelism", lambda v: f"{v:.2f}")(best), whose),
+        KeyFigure("CPUs used by an execution", _figure("parallelism", format_average)(best), whose),
         KeyFigure("Most executions", known(most["executions_per_s"], format_rate, "per second"),
                   f"{where}{most['sessions']} at once", "grid"),
         KeyFigure("Executions", known(ran, format_count), f"{failed} failed" if failed else "none failed"),
@@ -245,8 +253,8 @@ _BRIEF: _Columns = (
     (numeric("max", 1), _time("max_ns")),
     (numeric("runs", 2), _figure("executions", format_count)),
     (numeric("failed", 5), lambda r: known(r["failed"], format_count)),
-    (numeric("CPUs", 3), _figure("parallelism", lambda v: f"{v:.2f}")),
-    (numeric("relative"), _figure("relative", lambda v: f"{v:.2f}")),
+    (numeric("CPUs", 3), _figure("parallelism", format_average)),
+    (numeric("relative"), _figure("relative", significant)),
 )
 _USED: _Columns = (
     (Column("command", shortens=True), lambda r: word(visible(r["name"]))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dbdyno.model.results import Results
-from dbdyno.model.units import format_ns, format_rate
+from dbdyno.model.units import format_average, format_ns, format_rate
 from dbdyno.present import charts_paced, commands, figures, headline, phases
 from dbdyno.present.document import UNKNOWN, Cell, KeyFigure, known, word
 from dbdyno.present.targets import Targets, row_id
@@ -51,7 +51,7 @@ def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:
     if value is None:
         return Cell(UNKNOWN), "unknown: see below the table"
     share = Cell(f"{figures.percent(value, row['sessions'])} %", value / row["sessions"])
-    return share, f"{value:.2f} s per second, of session time"
+    return share, f"{format_average(value)} s per second, of session time"
 
 
 def _observed(results: Results) -> list[KeyFigure]:
@@ -63,7 +63,7 @@ def _observed(results: Results) -> list[KeyFigure]:
     share = "" if top is None else f"{figures.percent(top['share'], digits=1)} % of DB time"
     figure = [("DB time", found.db_time), ("DB CPU", found.db_cpu), ("CPU WAIT", found.cpu_wait)]
     return [
-        *(KeyFigure(n, known(v, lambda s: f"{s:.2f}", "s per second"), "on average") for n, v in figure),
+        *(KeyFigure(n, known(v, format_average, "s per second"), "on average") for n, v in figure),
         KeyFigure("Most time", Cell(UNKNOWN) if top is None else word(top["name"]), share),
         KeyFigure(
             "Sessions seen",

@@ -10,7 +10,7 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.source import TRACE
-from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
+from dbdyno.model.units import NS_PER_S, format_average, format_ns, format_rate, significant
 from dbdyno.present import accounts, sources_used
 from dbdyno.present.accounts import BRACKET, NO_LABEL, THROTTLED, UNSEEN
 from dbdyno.present.document import (
@@ -225,7 +225,7 @@ def figure(aas: float) -> str:
     """Seconds per second with three decimals, fewer where it is large."""
     if aas == 0:
         return "0"
-    return f"{aas:.3f}" if abs(aas) < 100 else significant(aas, 4)
+    return format_average(aas)
 
 
 def _label(row: dict[str, Any]) -> str:

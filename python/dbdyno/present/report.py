@@ -8,7 +8,7 @@ from itertools import count
 
 from dbdyno.model.claim import Claim
 from dbdyno.model.results import Results, RunInfo
-from dbdyno.model.units import significant
+from dbdyno.model.units import quantity
 from dbdyno.present import (
     chains,
     charts,
@@ -351,7 +351,7 @@ def _statement(f: Claim, whole: set[str], target: str = "") -> Statement:
     v = f.value
     interval = ""
     if v is not None and v.low is not None and v.high is not None and v.low != v.high:
-        interval = f"95 % interval {significant(v.low)} to {significant(v.high)} {v.unit}"
+        interval = f"95 % interval {quantity(v.low, v.unit)} to {quantity(v.high, v.unit)}"
     about = "" if not f.cells else "all measurements" if whole <= set(f.cells) else ", ".join(f.cells)
     note = " · ".join(t for t in (interval, f.evidence and f"rests on: {f.evidence}", about) if t)
     return Statement(f.text, f.severity, "", f.severity, f.id, f.advice, note, target)

@@ -14,7 +14,7 @@ from dbdyno.model.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.plan import Cell, Observation, Plan, PlannedScript, Variant
 from dbdyno.model.results import Applied, Results
 from dbdyno.model.tables import empty
-from dbdyno.model.units import format_ns
+from dbdyno.model.units import format_ns, shown_duration
 from dbdyno.present import figures, headline
 from dbdyno.present.accounts import BRACKET
 from dbdyno.present.document import Block, Section, Verbatim, facts, texts
@@ -153,7 +153,11 @@ def _plan(results: Results) -> Facts:
     beside = " beside the target" if p.adaptive is not None and p.adaptive.goal is not None else ""
     yield "Workload", e.workload or ", ".join(s.name for s in p.scripts)
     yield "Sessions", ", ".join(str(n) for n in dict.fromkeys(c.sessions for c in p.cells))
-    yield "Per load", f"{e.measure} measured after {e.settle} of warm-up, {again}{beside}, order: {p.order}"
+    yield (
+        "Per load",
+        f"{shown_duration(e.measure)} measured after {shown_duration(e.settle)} of warm-up, {again}{beside}, "
+        f"order: {p.order}",
+    )
     yield "Variants", ", ".join(dict.fromkeys(c.variant for c in p.cells))
     yield "Stopped", results.info.stopped
     yield "Parameters", _pairs({**e.params, **e.variables})

@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model.raw import REPLAY_BEHIND, REPLAY_LAG
 from dbdyno.model.results import Results
-from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.model.units import NS_PER_S, format_average, format_ns
 from dbdyno.model.wait_families import AT_CLIENT, Family
 from dbdyno.present import headline, statements
 from dbdyno.present.chart import channel, chart, coloured, encoded, layer, series_keys, time_unit, tips
@@ -94,7 +94,7 @@ def _named(server: Server) -> str:
 
 
 def _figure(value: float | None) -> Cell:
-    return known(value, lambda v: f"{v:.2f}", "s/s")
+    return known(value, format_average, "s/s")
 
 
 def _part(name: str) -> Callable[[Server], Cell]:

@@ -10,7 +10,7 @@ import polars as pl
 from dbdyno.model.claim import Claim
 from dbdyno.model.interval import ALL, CHECKPOINTS, LOWER_BOUNDS, PER_S, IntervalFigures, TimeModel
 from dbdyno.model.snapshot import TABLES, SnapshotInfo
-from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.model.units import NS_PER_S, format_average, format_ns
 from dbdyno.model.visible import one_line
 from dbdyno.model.wait_families import LOG_BYTES
 from dbdyno.present import jsondoc, snapshot_objects, snapshot_server, snapshot_statements, time_model
@@ -56,7 +56,7 @@ _ARTICLE = (
     Spec("commits", "commits", whole, rank=2),
     Spec("rollbacks", "rollbacks", whole, rank=2),
     Spec("temp/s", f"temporary_bytes{PER_S}", size, "bytes", rank=3),
-    Spec("DB time s/s", f"active_ns{PER_S}", lambda v: f"{v / NS_PER_S:.3f}", rank=3,
+    Spec("DB time s/s", f"active_ns{PER_S}", lambda v: format_average(v / NS_PER_S), rank=3,
          note="sessions active, by the server's clock", source="active_ns"),
     Spec("sessions", "sessions", whole, rank=4, note="established in between"),
     Spec("deadlocks", "deadlocks", whole, rank=4),
@@ -162,7 +162,11 @@ def _lead(found: IntervalFigures) -> list[Paragraph]:
     a_second = rate(r[f"transactions{PER_S}"])
     told = f"The server ended {atleast}{r['transactions']:,} transactions, {a_second} a second"
     busy = r[f"active_ns{PER_S}"]
-    told += "" if busy is None else f", with {busy / NS_PER_S:.2f} s of DB time a second by its own clock"
+    told += (
+        ""
+        if busy is None
+        else f", with {format_average(busy / NS_PER_S)} s of DB time a second by its own clock"
+    )
     read = r[f"logical_reads{PER_S}"]
     told += "" if read is None else f"; it asked for {rate(read)} blocks a second"
     found_there = r["hit_ratio"]
@@ -179,7 +183,7 @@ def _figures(found: IntervalFigures) -> list[KeyFigure]:
     return [
         KeyFigure("Transactions", known(r[f"transactions{PER_S}"], rate, "per second"), target="load"),
         KeyFigure(
-            "DB time", known(None if busy is None else busy / NS_PER_S, lambda v: f"{v:.2f}", "s per second"),
+            "DB time", known(None if busy is None else busy / NS_PER_S, format_average, "s per second"),
             "by the server's clock", "load",
         ),
         KeyFigure("Logical reads", known(lio, rate, "blocks per second"), target="load"),

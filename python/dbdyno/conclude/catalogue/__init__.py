@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import Claim, Estimate, Severity
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.units import format_ns, format_rate, format_size, significant
+from dbdyno.model.units import format_average, format_ns, format_rate, format_size, significant
 
 if TYPE_CHECKING:
     from dbdyno.model.plan import Plan
@@ -39,6 +39,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "percent": fmt.percent,
     "rate": format_rate,
     "number": significant,
+    "average": format_average,
     "plain": fmt.plain,
     "ns": format_ns,
     "seconds": fmt.seconds,
