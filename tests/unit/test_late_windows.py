@@ -7,7 +7,7 @@ import pytest
 
 from dbdyno.conclude.coverage import gaps
 from dbdyno.conduct.presence import late_words, own_times_ns
-from dbdyno.model.raw import AWAY, LATE, SLOW
+from dbdyno.model.interruptions import AWAY, LATE, SLOW
 
 S = 1_000_000_000
 

@@ -13,8 +13,8 @@ from dbdyno.conclude.case import SESSION_LEDGER, Case, Row, at, ids, known_aas, 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.brief import STATUS, met
 from dbdyno.model.claim import Claim, Estimate, Severity
+from dbdyno.model.interruptions import AWAY, LATE, SLOW
 from dbdyno.model.ledger_rows import account_rows
-from dbdyno.model.raw import AWAY, LATE, SLOW
 from dbdyno.model.session_time import hidden
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
 from dbdyno.model.units import NS_PER_S, format_ns, quantity, significant

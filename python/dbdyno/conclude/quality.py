@@ -14,7 +14,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.model import session_time
 from dbdyno.model.checking import FAILED
 from dbdyno.model.claim import Claim
-from dbdyno.model.raw import AWAY, LATE, SLOW
+from dbdyno.model.interruptions import AWAY, LATE, SLOW
 from dbdyno.model.session_time import hidden, too_brief
 from dbdyno.model.source import MEANS
 from dbdyno.model.units import NS_PER_S

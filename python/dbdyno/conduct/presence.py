@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno import _core
+from dbdyno.model.interruptions import AWAY, LATE, SLOW
 from dbdyno.model.protocols import Server
-from dbdyno.model.raw import AWAY, LATE, SLOW
 from dbdyno.model.units import NS_PER_S, format_ns
 
 

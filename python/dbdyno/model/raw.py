@@ -14,14 +14,6 @@ from dbdyno.model.plan import Calibration, Cell, Workload
 from dbdyno.model.tables import empty
 from dbdyno.model.wait_families import WaitFamilies
 
-AWAY = ("dbdyno was stopped", "the machine was suspended")
-"""How the reason of a cell begins in which dbdyno itself was not there all the time."""
-SLOW = "the server answered "
-"""How it begins for a window at whose end the server took long to answer."""
-
-LATE = "dbdyno was late "
-"""The same where dbdyno itself worked, or waited for a CPU, most of that time."""
-
 OWN = {"transactions_committed": "own_transactions", "executions": "own_executions"}
 """Counter -> the counter of what dbdyno's own connections and probes have added to it, samples left out."""
 OWN_READS = {"logical_reads": "own_logical_reads", "physical_reads": "own_physical_reads"}
