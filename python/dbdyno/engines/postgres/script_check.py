@@ -118,11 +118,12 @@ def scale_of(connection: Connection, scripts: Sequence[PlannedScript]) -> tuple[
 
 
 def server_needs_simple(
-    connection: Connection, scripts: Sequence[PlannedScript], variant: Variant, path: str | None
+    connection: Connection, scripts: Sequence[PlannedScript], variant: Variant
 ) -> str | None:
     """What the server takes of these scripts as simple queries alone, and where; ``None``: nothing, or the
     scripts have another mistake, which :func:`check` raises."""
     simple = variant.driver.model_copy(update={"protocol": "simple"})
+    path = search_path_of(connection, scripts)
     with contextlib.suppress(ScriptError):
         try:
             check(connection, scripts, variant.driver, variant.params, path)

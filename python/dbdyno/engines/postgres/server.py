@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -93,17 +94,19 @@ class PostgresServer:
         self._settings = Keeper(site)
         self._statement_reader, self._storage_reads = statements.Statements(), StorageReads(machine.root)
         self._preloaded: enabling.Preloaded | None = None
-        self._run: str | None = None  # which has claimed this server
+        self._run: str | None = None  # has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[tuple[str, str], Recipe] = {}  # by workload and variant
         self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
         self._probed = self._single = False  # by transactions of their own; one that ends after the window
         self._warm = 0  # calls before the barrier that have not been reported there
-        self._added = dict.fromkeys(OWN, 0)  # by samplers and probes
+        self._added, self._own_reads = (
+            Counter(dict.fromkeys(OWN, 0)),
+            counters.OwnReads(),
+        )  # by samplers and probes
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
-        self._own_reads = counters.OwnReads()
         self.snapshots = Snapshots(site, self._statements, self._added)
         self.tables, self.resetting, self.login_tracing = Tables(site), Resets(site), LoginTraces(site)
         self.checking, self.planning, self.conditions = Checks(site), Plans(site), Conditions(site)
@@ -208,8 +211,7 @@ class PostgresServer:
 
     def needs_simple(self, scripts: Sequence[PlannedScript], variant: Variant) -> str | None:
         with doing("checking the script"):
-            path = script_check.search_path_of(self._connection, scripts)
-            return script_check.server_needs_simple(self._connection, scripts, variant, path)
+            return script_check.server_needs_simple(self._connection, scripts, variant)
 
     def scale(self, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
         return script_check.scale_of(self._connection, scripts)
@@ -287,9 +289,7 @@ class PostgresServer:
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
         with doing("preparing the activity samples"):
             numbered = load.backends()
-            probed = len(numbered) if self._probed else 0
-            for name, each in sessions.PROBING.items():
-                self._added[name] += each * probed
+            self._added.update({n: c * len(numbered) * self._probed for n, c in sessions.PROBING.items()})
             half = self._watch_half(observation.activity_sql(self._connection), numbered)
             return self._front.watched(self._connection, half)
 
@@ -302,8 +302,7 @@ class PostgresServer:
         return {**self._watch_half(query, numbered), "adopt": True}
 
     def _watch_half(self, query: str, numbered: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
-        for name, first in observation.TO_BEGIN.items():
-            self._added[name] += first
+        self._added.update(observation.TO_BEGIN)
         known = {pid for _, pid, _ in numbered}
         here, target = self._presence.here, self._from_there.target(self._connection, self._target)
         unseen = presence.unseen_tasks(self._presence, known, all_helpers=not self._sight.all_sessions)
@@ -349,11 +348,11 @@ class PostgresServer:
                 self._front.leave(self._connection)
             read = counters.read(self._connection, phase, _core.now_ns)
             reads = self._own_reads.added(self._connection, observation.OBSERVER)
-        sent = {"transactions_committed": self.snapshots.transactions}
-        own = self._connection.statements
-        added = {OWN[n]: own + more + sent.get(n, 0) for n, more in self._added.items()}
+        committed = OWN["transactions_committed"]
+        added = {OWN[n]: self._connection.statements + more for n, more in self._added.items()}
+        added[committed] += self.snapshots.transactions
         if self._single:
-            del added[OWN["transactions_committed"]]
+            del added[committed]
         read += counters.own({**added, **reads} | {WARM_CALLS: self._warm}, phase, _core.now_ns())
         read += self._storage_reads.rows(self._presence, phase, _core.now_ns)
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])

@@ -307,12 +307,11 @@ def _context(connection: Connection) -> Context:
 
 
 def _reported(connection: Connection, major: int, *, wait: bool = True) -> int:
-    """Makes the server count a session's transactions; how many it now has. ``wait``: also where that takes
-    the server some time."""
-    if major < counters.REPORTS_ON_REQUEST and not wait:
-        return 0
+    """Makes the server count a session's transactions; how many it now has. ``wait``: also for a while."""
     if major >= counters.REPORTS_ON_REQUEST:
         connection.execute(sql.text("snapshot_flush").encode())
+    elif not wait:
+        return 0
     elif time.monotonic() - connection.opened < _UNREPORTED_S:
         return 1
     else:
