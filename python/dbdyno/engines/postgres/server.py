@@ -100,10 +100,8 @@ class PostgresServer:
         self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
         self._probed = self._single = False  # by transactions of their own; one that ends after the window
         self._warm = 0  # calls before the barrier that have not been reported there
-        self._added, self._own_reads = (
-            Counter(dict.fromkeys(OWN, 0)),
-            counters.OwnReads(),
-        )  # by samplers and probes
+        self._added = Counter(dict.fromkeys(OWN, 0))  # by samplers and probes
+        self._own_reads = counters.OwnReads()
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
         self.counting = self.statement_counting = self.listing = self.watching = self.settings = self
         self.scripts = self.calibrating = self.pooling = self.truths = self
@@ -348,11 +346,10 @@ class PostgresServer:
                 self._front.leave(self._connection)
             read = counters.read(self._connection, phase, _core.now_ns)
             reads = self._own_reads.added(self._connection, observation.OBSERVER)
-        committed = OWN["transactions_committed"]
         added = {OWN[n]: self._connection.statements + more for n, more in self._added.items()}
-        added[committed] += self.snapshots.transactions
+        added[OWN["transactions_committed"]] += self.snapshots.transactions
         if self._single:
-            del added[committed]
+            del added[OWN["transactions_committed"]]
         read += counters.own({**added, **reads} | {WARM_CALLS: self._warm}, phase, _core.now_ns())
         read += self._storage_reads.rows(self._presence, phase, _core.now_ns)
         return rows("counters", [*read, *self._front.counters(phase, _core.now_ns)])
