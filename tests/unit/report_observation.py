@@ -41,6 +41,7 @@ def results(busy: tuple[float, ...] = BUSY, observation: Observation | None = No
     for name in ("profile", "top_events"):
         frames[name] = tables.pl.concat([frames[name], tables.rows(name, _together(name, cells))])
     frames["sources"] = plain.tables["sources"]
+    frames["wait_families"] = plain.tables["wait_families"]
     frames["histogram"] = tables.empty("cell_histogram")
     asked = observation or Observation(duration="60s")
     experiment = Experiment(engine="postgres", name="observed", workload="observed", observation=asked)

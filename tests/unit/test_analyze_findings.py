@@ -183,7 +183,7 @@ def test_too_few_samples_are_told():
 def test_a_claim_that_is_wider_than_half_of_it_is_told(clean: Climb):
     made = Made(clean)
     made.memo("runq", "IO/DataFileRead", 1.0, width=0.4, scope="rung", parent="runq")
-    assert "hidden-run-queue is 0.600 to 1.40 s/s" in made.find()["few-samples"].said["figure"]
+    assert "hidden-run-queue is 0.600 s/s to 1.40 s/s" in made.find()["few-samples"].said["figure"]
     made = Made(clean)
     made.memo("runq", "IO/DataFileRead", 1.0, width=0.05, scope="rung", parent="runq")
     sure = made.find()
