@@ -162,7 +162,7 @@ def _others(made: Scaling) -> dict[str, str]:
     instead = shape(supported) if supported.weight else "none"
     names = [shape(f) for f in _near(made)]
     many = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
-    return {"others": many, "fit": "fit" if len(names) > 1 else "fits", "instead": instead}
+    return {"others": many, "instead": instead}
 
 
 def _short(value: float) -> str:
