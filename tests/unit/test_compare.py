@@ -242,7 +242,9 @@ def test_the_three_verdicts() -> None:
     assert judge(effect(1.0, 0.99, 1.01), 0.9, 0.02, True).verdict == "no difference"
     there = judge(effect(1.01, 1.005, 1.015), 0.0001, 0.02, True)
     assert there.verdict == "no difference" and "less than the margin" in there.note
-    assert judge(effect(1.1, 1.05, 1.15), 0.03, 0.02, True, 1, ALPHA_STOPPED).verdict == "undecided"
+    stopped = judge(effect(1.1, 1.05, 1.15), 0.03, 0.02, True, 1, ALPHA_STOPPED)
+    assert (stopped.verdict, stopped.because) == ("undecided", "p above 0.025")
+    assert judge(effect(1.1, 1.05, 1.15), 0.06, 0.02, True, 20).because
     assert judge(Effect(ratio=2.0, reason="why"), None, 0.02, True).note == "why"
 
 

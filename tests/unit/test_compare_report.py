@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -312,3 +313,16 @@ def test_the_same_run_twice_and_a_baseline_of_two_runs_are_refused(invoke: Invok
     assert "twice" in str(invoke(first, first).exception)
     assert "--baseline names a variant" in str(invoke(first, second, "--baseline", "base").exception)
     assert "--column is for files" in str(invoke(first, second, "--column", "x").exception)
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_an_interval_that_excludes_one_and_is_undecided_says_why_beside_it(width: int) -> None:
+    """Three repeats whose interval is clear of 1: the reason is in the row, whatever else goes."""
+    compared = compare_variants(noisy(replace(WORLD, repeats=3), spread=0.002))
+    claims = [c for t in compared.metrics for c in t.claims if c.verdict == "undecided"]
+    clear = [c for c in claims if c.effect.low and c.effect.high and not c.effect.low <= 1 <= c.effect.high]
+    assert clear and all(c.because for c in clear)
+    shown = text(compared, width)
+    assert {c.because for c in clear} == {"3 repeats"}
+    assert "undecided: 3 repeats" in shown
+    assert re.findall(r"undecided(?!:\s| \(\+n\))", shown) == []

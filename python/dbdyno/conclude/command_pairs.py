@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
-from dbdyno.conclude.compare.effects import effect, effect_of_pairs, without
-from dbdyno.conclude.compare.table import ALPHA, careful_p, judge
+from dbdyno.conclude.compare.effects import effect, effect_of_pairs, start_up_factors, with_start_up, without
+from dbdyno.conclude.compare.table import ALPHA, MARGIN, Judgement, careful_p, judge
 from dbdyno.model.claim import Estimate
 from dbdyno.model.comparison import Basis, Effect
 from dbdyno.stats.estimates import positive_interval
+from dbdyno.stats.significance import holm
 from dbdyno.stats.two_groups import Moments
 
 ENOUGH = 5
@@ -45,6 +45,10 @@ class Took(NamedTuple):
 def between(over: Took, under: Took) -> Effect:
     """Ratio of two mean durations by pairs of repeats: variants alternate, so drift is on both sides. Of one
     measurement each by single executions: that is no interval of the effect, and it is labelled so."""
+    return with_start_up(_between(over, under), under.mean, over.mean, (under.error, over.error))
+
+
+def _between(over: Took, under: Took) -> Effect:
     both = sorted(over.of.keys() & under.of.keys())
     if len(both) > 1:
         return effect_of_pairs([(under.of[r], over.of[r]) for r in both])
@@ -56,66 +60,67 @@ def between(over: Took, under: Took) -> Effect:
     return effect(m, None, WITHIN, None, n_baseline=1, n_variant=1)
 
 
-def ratio(over: Took, under: Took, name: str, unit: str) -> Estimate:
+def ratio(over: Took, under: Took, name: str, unit: str, alpha: float = ALPHA) -> Estimate:
     """Without an interval where a side was executed once."""
-    return _widened(_estimate(between(over, under), over.mean / under.mean, name, unit), over, under)
-
-
-def _estimate(e: Effect, value: float, name: str, unit: str, alpha: float = ALPHA) -> Estimate:
-    """``value``: where the effect has no ratio."""
+    e = between(over, under)
+    value = over.mean / under.mean if e.ratio is None else e.ratio
     if e.ratio is None or e.std_err is None or e.degrees is None:
-        return Estimate(name, value if e.ratio is None else e.ratio, unit)
+        return Estimate(name, value, unit)
     low, high = positive_interval(e.ratio, e.std_err, e.degrees, alpha) or (None, None)
-    return Estimate(name, e.ratio, unit, low, high, "Student's t", e.std_err)
+    if low is not None and high is not None and (over.error or under.error):
+        factors = start_up_factors(under.mean, over.mean, (under.error, over.error))
+        low, high = (None, None) if factors is None else (low * factors[0], high * factors[1])
+    return Estimate(name, value, unit, low, high, "Student's t", e.std_err)
 
 
-def _widened(found: Estimate, over: Took, under: Took) -> Estimate:
-    """With what the start-up of shells may have taken beyond what was taken off, at either end."""
-    if found.low is None or found.high is None or not (over.error or under.error):
-        return found
-    if under.error >= under.mean or over.error >= over.mean:
-        return replace(found, low=None, high=None)
-    ends = [
-        (over.mean - a) / (under.mean - b) / (over.mean / under.mean)
-        for a, b in {(0.0, 0.0), (over.error, under.error), (over.error, 0.0), (0.0, under.error)}
-        if over.error != under.error or a == b  # one shell: the same error on both sides
-    ]
-    return replace(found, low=found.low * min(ends), high=found.high * max(ends))
+def verdict(over: Took, under: Took) -> Judgement:
+    """On a single ratio of durations."""
+    e = between(over, under)
+    return judge(e, careful_p(e), MARGIN, True)
 
 
 class Faster(NamedTuple):
     fast: str
     slow: str
     times: Estimate  # duration of the slow one by that of the fast one
+    judged: Judgement
     case: str
     repeats: int
     enough: int  # repeats that would decide
 
 
-def against_fastest(found: Mapping[str, Took]) -> Iterator[Faster]:
+def against_fastest(
+    found: Mapping[str, Took], elsewhere: Sequence[Mapping[str, Took]] = ()
+) -> Iterator[Faster]:
     """The fastest against each other one, judged as variants are compared.
 
     Which is the fastest is seen in the same figures, so any pair might have been the one compared: the
-    intervals of all pairs hold together at 1 - :data:`ALPHA` (Bonferroni).
+    intervals of all pairs hold together at 1 - :data:`ALPHA` (Bonferroni). Verdicts are adjusted for all
+    pairs (Holm), with those ``elsewhere``, at other numbers of jobs at once: a comparison has them, too.
     """
-    fast, *others = sorted(found, key=lambda v: found[v].mean)
-    pairs = math.comb(len(found), 2)
-    for slow in others:
-        e = between(found[slow], found[fast])
-        p = careful_p(e)
-        judged = judge(e, None if p is None else p * pairs, 0.0, True, pairs)
-        plain = _estimate(e, found[slow].mean / found[fast].mean, "speed", "times", ALPHA / pairs)
-        times = _widened(plain, found[slow], found[fast])
+    names = sorted(found, key=lambda v: found[v].mean)
+    effects = {(f, s): between(found[s], found[f]) for f, s in combinations(names, 2)}
+    others = [careful_p(between(b, a)) for at in elsewhere for a, b in combinations(at.values(), 2)]
+    adjusted = holm([*map(careful_p, effects.values()), *others])
+    family = sum(p is not None for p in adjusted) or 1
+    for ((fast, slow), e), p in zip(effects.items(), adjusted, strict=False):
+        if fast != names[0]:
+            continue
+        judged = judge(e, p, MARGIN, True, family)
+        same = judged.verdict == "no difference"
+        times = ratio(found[slow], found[fast], "speed", "times", ALPHA if same else ALPHA / len(effects))
         enough = max(ENOUGH, e.n_baseline + (judged.further_repeats or 0))
-        case = _case(e, times, judged.verdict == "better")
-        if plain.low is not None and times.low is None:
-            case = "shell"
-        yield Faster(fast, slow, times, case, e.n_baseline, enough)
+        case = _case(e, times, judged, bool(found[slow].error or found[fast].error))
+        yield Faster(fast, slow, times, judged, case, e.n_baseline, enough)
 
 
-def _case(e: Effect, times: Estimate, faster: bool) -> str:
+def _case(e: Effect, times: Estimate, judged: Judgement, shell: bool) -> str:
     if times.low is None:
-        return "unknown"
+        return "shell" if shell and e.degrees is not None else "unknown"
     if e.basis == WITHIN:
         return "single"
-    return "faster" if faster and times.low > 1 else "few" if times.low > 1 else "equal"
+    if judged.verdict == "no difference":
+        return "equal"
+    if times.low <= 1:
+        return "undecided"
+    return "faster" if judged.verdict == "better" else "few"

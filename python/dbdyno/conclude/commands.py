@@ -10,7 +10,8 @@ import polars as pl
 from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.command_pairs import Took, against_fastest, ratio
+from dbdyno.conclude.command_pairs import Took, against_fastest, ratio, verdict
+from dbdyno.conclude.compare.table import MARGIN, Judgement
 from dbdyno.conclude.quality import foreign_load
 from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.ledger_rows import TOGETHER
@@ -59,8 +60,15 @@ def speed_up(case: Case) -> Iterator[Claim]:
         } | _share(fitted)
         beaten = best != top and gain > 1.05 * faster.value
         parts = [] if not beaten else ["first"] if best == low else ["best"]
-        kind = _kind(fitted, beyond, faster)
-        parts = [p for p in parts if kind != "even" or p == "best"]
+        judged = verdict(took[low], took[top])
+        kind = _kind(fitted, beyond, faster, judged)
+        parts = [p for p in parts if kind not in ("even", "undecided") or p == "best"]
+        if kind == "undecided":
+            said["ends"] = fmt.changes(faster)
+        elif faster.low is not None and judged.verdict == "undecided" and judged.note:
+            parts.append("undecided")
+            said["why"] = judged.note
+        said["verdict"] = judged.verdict
         subject = axis.rest if len(axes) > 1 else ""
         yield claim("speed-up", said, faster, case=kind, parts=parts, subject=subject)
 
@@ -73,9 +81,13 @@ def serial(took: dict[float, Took], cpus: float) -> Serial | None:
     return None if fitted is None or fitted.low is None else fitted
 
 
-def _kind(fitted: Serial | None, beyond: bool, faster: Estimate) -> str:
+def _kind(fitted: Serial | None, beyond: bool, faster: Estimate, judged: Judgement) -> str:
+    if judged.verdict == "no difference":
+        return "even"
+    if faster.low is not None and faster.low <= 1 <= (faster.high or 0.0):
+        return "undecided"
     if fitted is None:
-        return "even" if (faster.low or 2.0) <= 1 <= (faster.high or 0.0) else "alone"
+        return "alone"
     if not fitted.fits:
         return "departs"
     if fitted.low is not None and fitted.low <= 0 and fitted.high is not None and not beyond:
@@ -96,11 +108,12 @@ def compared(case: Case) -> Iterator[Claim]:
     found = _alone(case)
     if len(found) < 2 or axes_of(case.plan.variants, found):
         return
-    for fast, slow, times, kind, repeats, enough in against_fastest(found):
+    elsewhere = [_at(case, n) for n in sorted({r["sessions"] for r in _of_cells(case)})[1:]]
+    for fast, slow, times, judged, kind, repeats, enough in against_fastest(found, elsewhere):
         basis = (
             f"{repeats} measurements each, paired" if repeats > 1 else "executions of one measurement each"
         )
-        if times.low is not None and len(found) > 2:
+        if times.low is not None and len(found) > 2 and kind != "equal":
             basis += f"; the intervals of all {word(len(found))} commands hold together (Bonferroni)"
         if found[fast].error or found[slow].error:
             basis += "; with the error of what was taken off for the shell"
@@ -111,8 +124,14 @@ def compared(case: Case) -> Iterator[Claim]:
             "repeats": repeats,
             "commands": word(len(found)),
             "enough": enough,
+            "verdict": judged.verdict,
+            "why": judged.note,
+            "margin": MARGIN,
         }
-        yield claim("commands-compared", said, times, case=kind)
+        if kind == "undecided":
+            said["ends"] = fmt.changes(times)
+        parts = ["needed"] if kind == "few" and enough > repeats else []
+        yield claim("commands-compared", said, times, case=kind, parts=parts)
 
 
 def durations(case: Case) -> Iterator[Claim]:
@@ -324,16 +343,21 @@ def _lowest(case: Case) -> int:
 
 
 def _alone(case: Case) -> dict[str, Took]:
-    """Variant -> how long an execution took at the lowest number of jobs at once; of sets of jobs that run
-    once the makespan."""
-    once, lowest = _sets(case), _lowest(case)
+    """As :func:`_at`, at the lowest number of jobs at once."""
+    return _at(case, _lowest(case))
+
+
+def _at(case: Case, sessions: int) -> dict[str, Took]:
+    """Variant -> how long an execution took with so many jobs at once; of sets of jobs that run once the
+    makespan."""
+    once = _sets(case)
     errors: dict[str, float] = {}
     for (variant, _), error in _shell_errors(case).items():
         errors[variant] = max(errors.get(variant, 0.0), error)
     found: dict[str, list[tuple[float, Row]]] = {}
     for r in _of_cells(case):
         value = r["makespan_ns" if r["cell"] in once and r["executions"] > 1 else "mean_ns"]
-        if r["sessions"] == lowest and value:
+        if r["sessions"] == sessions and value:
             found.setdefault(r["variant"], []).append((value, r))
     return {
         v: Took(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import polars as pl
 
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim, sentence
+from dbdyno.conclude.compare.table import MARGIN
 from dbdyno.conclude.machine_ratio import Band, Rungs, crossings, estimate, ratio, rungs_of, union
 from dbdyno.model.analyses import AtLoad, Estimate, How, Ladder, Machines, Speed
 from dbdyno.model.claim import Claim
@@ -47,11 +50,19 @@ def _ratio(speed: Speed, name: str, place: str) -> Iterator[Claim]:
     known = ratio.low is not None and ratio.high is not None
     interval = f" ({ratio.low:.3g} to {ratio.high:.3g})" if known else ""
     said = {"place": place, "name": name, "ratio": ratio.value, "interval": interval}
-    yield claim("machine-ratio", said, ratio, case="equal" if _may_be_one(ratio) else "more")
+    case = "more" if not _may_be_one(ratio) else "equal" if _is_one(ratio) else "undecided"
+    if case == "undecided":
+        said["ends"] = fmt.changes(ratio)
+    yield claim("machine-ratio", said | {"margin": MARGIN}, ratio, case=case)
 
 
 def _may_be_one(ratio: Estimate) -> bool:
     return ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high
+
+
+def _is_one(ratio: Estimate) -> bool:
+    """Within what is called the same."""
+    return (ratio.low or 0.0) >= 1 - MARGIN and (ratio.high or math.inf) <= 1 + MARGIN
 
 
 def _crossing(made: Machines) -> Iterator[Claim]:

@@ -118,6 +118,18 @@ def _spread(low: str | None, high: str | None) -> str:
     return f" (at least {low})" if low is not None else f" (at most {high})"
 
 
+def changes(ratio: Estimate) -> str:
+    """Both ends of a ratio's interval, where it has one: ``8.2 times less and 14 times more``."""
+    return " and ".join(_change(end) for end in (ratio.low, ratio.high) if end is not None)
+
+
+def _change(ratio: float) -> str:
+    direction = "less" if ratio < 1 else "more"
+    if 0.5 < ratio < 2:
+        return f"{percent(abs(ratio - 1))} {direction}"
+    return f"{significant(max(ratio, 1 / ratio), 2)} times {direction}" if ratio > 0 else "any factor less"
+
+
 def rate_spread(found: Estimate) -> str:
     """As :func:`spread`, of rates: ``(5.90 M to 6.41 M)``."""
     return _ends(found, format_rate)

@@ -79,6 +79,8 @@ class Contrast(Frozen):
     p_holm: float | None = None
     """``effect.p``, not below 2 ** (1 - n - m), adjusted for all claims of the table (Holm 1979)."""
     verdict: Verdict = "undecided"
+    because: str = ""
+    """In a word or two, why it is undecided although its interval excludes 1."""
     further_repeats: int | None = None
     """About so many more of each would decide; NULL: decided, or not known."""
     note: str = ""
@@ -259,6 +261,7 @@ class SampleComparison(Frozen):
     """The ratio of the means."""
     verdict: Verdict = "undecided"
     """By the means."""
+    because: str = ""
     further_repeats: int | None = None
     note: str = ""
     by_ranks: Effect | None = None
@@ -284,13 +287,11 @@ class Tightness:
     """The least number of usable repeats of any variant and rung."""
 
 
-def verdict_text(verdict: str, margin: float, further: int | None = None) -> str:
-    """``no difference above 2 %``; ``undecided, about 6 more repeats would decide``."""
+def verdict_text(verdict: str, margin: float, because: str = "") -> str:
+    """``no difference above 2 %``; ``undecided: 3 repeats``."""
     if verdict == "no difference":
         return f"no difference above {100 * margin:g} %"
-    if verdict == "undecided" and further is not None:
-        return f"undecided, about {further:,} more repeat{'' if further == 1 else 's'} would decide"
-    return verdict
+    return f"{verdict}: {because}" if because else verdict
 
 
 def ratio_text(effect: Effect, ratio: float) -> str:

@@ -217,21 +217,21 @@ def _ratios(made: SampleComparison) -> Table:
         Column("test"),
     ]
     test = "" if e.exact or e.degrees is None else f"Student's t, {e.degrees:.1f} degrees of freedom"
-    found = [("means", made.verdict, e, e.p, "no spread" if e.exact else test)]
+    found = [("means", made.verdict, made.because, e, e.p, "no spread" if e.exact else test)]
     if r is not None and made.rank_verdict is not None:
-        found.append(("medians", made.rank_verdict, r, r.p_permutation, f"rank sum, {r.permutation}"))
+        found.append(("medians", made.rank_verdict, "", r, r.p_permutation, f"rank sum, {r.permutation}"))
     rows_ = [
         Row(
             [
                 word(by),
-                Cell(verdict_text(verdict, made.margin), verdict),
+                Cell(verdict_text(verdict, made.margin, because), verdict),
                 Cell(*((UNKNOWN, None) if of.ratio is None else (ratio_text(of, of.ratio), of.ratio))),
                 word(rows.interval(of)),
                 Cell(rows.p_text(p), p),
                 word(test),
             ]
         )
-        for by, verdict, of, p, test in found
+        for by, verdict, because, of, p, test in found
     ]
     return Table(f"Ratio of {made.variant} to {made.baseline}", columns, rows_)
 

@@ -186,12 +186,12 @@ def _effect(claim: Contrast, margin: float) -> list[Cell]:
 
 
 def verdict(claim: Contrast, margin: float) -> str:
-    """``better``; ``undecided (+6)``: so many more repeats would decide; ``equal within 2 %``: the margin."""
+    """``better``; ``undecided: 3 repeats (+6)``: why, and how many more repeats would decide; ``equal within
+    2 %``: the margin."""
     if claim.verdict == "no difference":
         return f"equal within {100 * margin:g} %"
-    if claim.verdict == "undecided" and claim.further_repeats is not None:
-        return f"undecided (+{claim.further_repeats:,})"
-    return verdict_text(claim.verdict, margin)
+    more = "" if claim.further_repeats is None else f" (+{claim.further_repeats:,})"
+    return f"{verdict_text(claim.verdict, margin, claim.because)}{more}"
 
 
 def claim_notes(table: MetricTable) -> list[str]:

@@ -257,7 +257,20 @@ def _of_variants(cells: Cells, names: list[str], baseline: str, results: Results
             if baseline in groups and len(groups) > 1:
                 sizes = {v: _size(results, workload, v) for v in groups}
                 series = paced.series_of(rate)
-                yield Match(workload, sessions, baseline, groups, True, series, {}, sizes, rate)
+                starts = start_ups(results, {v: v for v in groups})
+                yield Match(workload, sessions, baseline, groups, True, series, {}, sizes, rate, starts)
+
+
+def start_ups(results: Results, variants: Mapping[str, str]) -> dict[str, float]:
+    """By label, of variants whose jobs run in a shell: how much shorter a duration may be, in ns."""
+    jobs = {
+        label: v.jobs for label, name in variants.items() for v in results.plan.variants if v.name == name
+    }
+    return {
+        label: float(max(j.shell_error_ns for j in found))
+        for label, found in jobs.items()
+        if any(j.shell_ns for j in found)
+    }
 
 
 # -- two runs: independent samples, because nothing ties their repeats to each other --
@@ -312,7 +325,9 @@ def _of_runs(a: Cells, b: Cells, baseline: Results, run: Results) -> Iterator[Ma
             of = {label: label for label in LABELS}
             made = _size(baseline, workload, variant), _size(run, workload, pairs[variant])
             sizes = dict(zip(LABELS, made, strict=True))
-            yield Match(workload, sessions, LABELS[0], groups, False, series, of, sizes, rate)
+            a_start = start_ups(baseline, {LABELS[0]: variant})
+            starts = a_start | start_ups(run, {LABELS[1]: pairs[variant]})
+            yield Match(workload, sessions, LABELS[0], groups, False, series, of, sizes, rate, starts)
 
 
 def _in_order(cells: tuple[Key, object]) -> tuple[str, str, int, float]:

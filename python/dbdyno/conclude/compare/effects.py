@@ -156,6 +156,32 @@ def _tested(test: Test | None) -> dict[str, Any]:
     return {} if test is None else {"p_permutation": test.p, "permutation": test.how, "least_p": test.least}
 
 
+def start_up_factors(
+    baseline_ns: float, variant_ns: float, errors_ns: tuple[float, float]
+) -> tuple[float, float] | None:
+    """Between what the ratio of two mean durations is multiplied with, if each is up to its error shorter:
+    what the start-up of a shell may have taken beyond what was taken off. ``None``: it may be all of one.
+    Equal errors are of one shell, and the same on both sides."""
+    a, b = errors_ns
+    if a >= baseline_ns or b >= variant_ns:
+        return None
+    less = {(0.0, 0.0), (a, b)} | ({(a, 0.0), (0.0, b)} if a != b else set())
+    factors = [(variant_ns - y) / (baseline_ns - x) * baseline_ns / variant_ns for x, y in less]
+    return min(factors), max(factors)
+
+
+def with_start_up(e: Effect, baseline_ns: float, variant_ns: float, errors_ns: tuple[float, float]) -> Effect:
+    """``e`` with the error of :func:`start_up_factors` in its interval."""
+    if not any(errors_ns) or e.low is None or e.high is None:
+        return e
+    factors = start_up_factors(baseline_ns, variant_ns, errors_ns)
+    if factors is None:
+        return e.model_copy(
+            update={"low": None, "high": None, "std_err": None, "reason": no_interval("shell")}
+        )
+    return e.model_copy(update={"low": e.low * factors[0], "high": e.high * factors[1]})
+
+
 # -- quantities: in which direction they are good, what floors their error --
 
 
@@ -174,6 +200,10 @@ class Metric(NamedTuple):
     """It means nothing across calls of different size."""
     counted: bool = False
     """An exact count: where no repeat differs, nothing is left to chance."""
+
+    @property
+    def is_duration(self) -> bool:
+        return self.name.startswith("response_")
 
     @property
     def rounding(self) -> float:
@@ -204,6 +234,8 @@ METRICS = (
 BY_NAME = {m.name: m for m in METRICS}
 RANKING = ("work_per_s", "calls_per_s")
 """The first of these that is known everywhere ranks."""
+DURATION = "response_mean_ns"
+"""Ranks commands of which the start-up of a shell was taken off."""
 
 _WITHIN = {
     "calls_per_s": ("calls_per_s", "calls_per_s_se"),
@@ -278,8 +310,23 @@ def moments_of_samples(
 Group = Mapping[int, CellFigures]
 
 
-def effect_between(baseline: Group, variant: Group, metric: Metric, paired: bool) -> Effect:
-    """``paired``: repeats of the same number are of one block, and only those that both sides have count."""
+def effect_between(
+    baseline: Group,
+    variant: Group,
+    metric: Metric,
+    paired: bool,
+    errors_ns: tuple[float, float] = (0.0, 0.0),
+) -> Effect:
+    """``paired``: repeats of the same number are of one block, and only those that both sides have count.
+    ``errors_ns``: by how much durations of either side may be shorter, for the start-up of a shell."""
+    made = _between(baseline, variant, metric, paired)
+    if not metric.is_duration or not any(errors_ns):
+        return made
+    means = [Mean.of(known(g, metric.name).values()).value for g in (baseline, variant)]
+    return with_start_up(made, means[0], means[1], errors_ns)
+
+
+def _between(baseline: Group, variant: Group, metric: Metric, paired: bool) -> Effect:
     a, b = known(baseline, metric.name), known(variant, metric.name)
     if paired:
         common = sorted(a.keys() & b.keys())

@@ -83,6 +83,7 @@ def compare_samples(
         margin=margin,
         effect=_scaled(effect, factor),
         verdict=judged.verdict,
+        because=judged.because,
         further_repeats=judged.further_repeats,
         note=judged.note,
         by_ranks=None if ranks is None else _scaled(ranks, factor),
@@ -231,6 +232,7 @@ def _answer(made: SampleComparison) -> Claim:
         "value": number_text(made.of_baseline.mean),
         "ends": _ends(e, made.verdict in ("better", "worse")),
         "more": "",
+        "because": f" ({made.because})" if made.because else "",
     }
     if (n := made.further_repeats) is not None:
         said["more"] = f"; about {n:,} more value{'' if n == 1 else 's'} of each would decide"
@@ -308,7 +310,8 @@ def _said_of_outliers(made: SampleComparison) -> Iterator[Claim]:
             "which": "it" if len(made.outliers) == 1 else "them",
             "ratio": ratio_text(rest, rest.ratio) + ends,
         }
-        yield claim("without-outliers", said | {"verdict": verdict_text(judged.verdict, made.margin)})
+        said["verdict"] = verdict_text(judged.verdict, made.margin, judged.because)
+        yield claim("without-outliers", said)
 
 
 def _interval(e: Effect) -> str:
@@ -325,7 +328,7 @@ def _disagreement(made: SampleComparison) -> Iterator[Claim]:
     if made.rank_verdict == made.verdict and not (made.verdict == "no difference" and p < ALPHA):
         return
     said = {
-        "means": verdict_text(made.verdict, made.margin),
+        "means": verdict_text(made.verdict, made.margin, made.because),
         "medians": verdict_text(made.rank_verdict, made.margin),
         "p": f"{p:.2g}",
         "why": _why(made, ranks, means, p < ALPHA),

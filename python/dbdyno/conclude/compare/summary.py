@@ -74,7 +74,7 @@ def _ranked(table: MetricTable, lines: Sequence[Line], sessions: int, margin: fl
 
 def _effect(found: Contrast, margin: float) -> str:
     e = found.effect
-    verdict = verdict_text(found.verdict, margin)
+    verdict = verdict_text(found.verdict, margin, found.because)
     if e.ratio is None:
         return verdict
     low, high = ((None if end is None else ratio_text(e, end)) for end in (e.low, e.high))

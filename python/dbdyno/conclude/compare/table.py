@@ -13,6 +13,7 @@ from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import (
     BY_NAME,
+    DURATION,
     METRICS,
     RANKING,
     CellFigures,
@@ -24,6 +25,7 @@ from dbdyno.conclude.compare.effects import (
 from dbdyno.model.comparison import Contrast, Effect, Line, MetricTable, Verdict
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.results import Results
+from dbdyno.model.units import counted
 from dbdyno.stats.estimates import Mean, students_quantile, students_tail
 from dbdyno.stats.significance import holm
 
@@ -75,6 +77,8 @@ class Judgement(NamedTuple):
     verdict: Verdict
     further_repeats: int | None
     note: str
+    because: str = ""
+    """In a word or two, why it is undecided although the interval excludes 1: it fits into a table."""
 
 
 def judge(
@@ -97,7 +101,7 @@ def judge(
             "undecided", _further(effect, margin, alpha / family) if known else None, effect.reason
         )
     if effect.basis == "within the window only":
-        return Judgement("undecided", None, sentence("verdict-note", case="window"))
+        return Judgement("undecided", None, sentence("verdict-note", case="window"), "1 repeat")
     clear = effect.low > 1 or effect.high < 1
     if effect.low >= 1 - margin and effect.high <= 1 + margin:
         return Judgement("no difference", None, _small(effect) if clear else "")
@@ -106,7 +110,7 @@ def judge(
         better = (effect.ratio > 1) == higher_is_better
         return Judgement("better" if better else "worse", None, "")
     further = _further(effect, margin, alpha / family)
-    return Judgement("undecided", further, _because(effect, few, family, alpha) if clear else "")
+    return Judgement("undecided", further, *(_why_undecided(effect, few, family, alpha) if clear else ("",)))
 
 
 def _without_interval(
@@ -129,13 +133,16 @@ def _small(effect: Effect) -> str:
     return sentence("verdict-note", {"change": 100 * (effect.ratio or 1) - 100}, case="margin")
 
 
-def _because(effect: Effect, few: bool, family: int, alpha: float) -> str:
-    """Why an interval that is clear of 1 is not enough."""
+def _why_undecided(effect: Effect, few: bool, family: int, alpha: float) -> tuple[str, str]:
+    """Why an interval that is clear of 1 is not enough: a sentence, and in a word or two."""
+    repeats = min(effect.n_baseline, effect.n_variant)
     if not few and (effect.p_difference or 0.0) >= alpha / family:
-        return sentence("verdict-note", {"p": effect.p_difference}, case="skewed")
+        return sentence("verdict-note", {"p": effect.p_difference}, case="skewed"), "skewed values"
     if few or (careful_p(effect) or 1.0) >= alpha / family > (effect.p or 1.0):
-        return sentence("verdict-note", {"repeats": min(effect.n_baseline, effect.n_variant)}, case="few")
-    return sentence("verdict-note", {"others": family - 1}, case="family") if family > 1 else ""
+        return sentence("verdict-note", {"repeats": repeats}, case="few"), counted(repeats, "repeat")
+    if family > 1:
+        return sentence("verdict-note", {"others": family - 1}, case="family"), f"{family} claims"
+    return sentence("verdict-note", {"alpha": alpha}, case="level"), f"p above {alpha:g}"
 
 
 def _further(effect: Effect, margin: float, alpha: float) -> int | None:
@@ -177,6 +184,11 @@ class Match:
     """Size of a call by label, where it was calibrated."""
     rate_per_s: float | None = None
     """Rate of paced load; none: it is not paced."""
+    start_up_ns: Mapping[str, float] = field(default_factory=dict)
+    """By how much durations of a label may be shorter, where the start-up of a shell was taken off them."""
+
+    def errors_ns(self, baseline: str, variant: str) -> tuple[float, float]:
+        return self.start_up_ns.get(baseline, 0.0), self.start_up_ns.get(variant, 0.0)
 
     def same_call(self, label: str) -> bool:
         """As the baseline's."""
@@ -199,7 +211,13 @@ def metric_table(
     ranked = [(m, _ranked(metric, m)) for m in matches]
     pairs = [p for m, lines in ranked for p in _pairs(m, [line.variant for line in lines])]
     effects = [
-        effect_between(p.match.groups[p.baseline], p.match.groups[p.variant], metric, p.match.paired)
+        effect_between(
+            p.match.groups[p.baseline],
+            p.match.groups[p.variant],
+            metric,
+            p.match.paired,
+            p.match.errors_ns(p.baseline, p.variant),
+        )
         for p in pairs
     ]
     adjusted = holm([careful_p(e) for e in effects])
@@ -293,7 +311,9 @@ def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
     groups = [g for x in matches for g in x.groups.values()]
     same = all(x.same_call(label) for x in matches for label in x.groups)
     set_by_rate = any(m.rate_per_s is not None for m in matches)
-    ranking = [n for n in (paced.RANKING if set_by_rate else RANKING) if same or not BY_NAME[n].of_call]
+    shells = any(m.start_up_ns for m in matches)  # executions per second have their start-up in them
+    by = paced.RANKING if set_by_rate else (DURATION, *RANKING) if shells else RANKING
+    ranking = [n for n in by if same or not BY_NAME[n].of_call]
     first = next((BY_NAME[n] for n in ranking if everywhere(groups, n)), None)
     if first is None and not same:
         raise UsageError("the calls are of different size", "measure both with the same --call-target")
