@@ -68,7 +68,7 @@ def test_one_session_with_random_arrivals_and_services_is_m_m_1() -> None:
 
 
 def test_constant_arrivals_below_the_capacity_never_wait() -> None:
-    (rung,) = _rungs(paced_climb("call=Timeout/PgSleep:10ms", [80.0], arrivals="constant"))
+    (rung,) = _rungs(paced_climb("call=Timeout/PgSleep:10ms", [80.0], arrivals="constant", measure_s=14))
     assert rung["response_p99_ns"] == rung["service_p99_ns"] == pytest.approx(10 * MS, rel=0.01)
     assert rung["calls_per_s"] == pytest.approx(80, rel=0.01)
     assert (rung["late"], rung["dropped"], rung["backlog_end"]) == (0, 0, 0)
@@ -196,8 +196,21 @@ def test_a_few_calls_that_wait_at_the_end_are_no_overload() -> None:
     assert capacity.said["rate"] == 99
 
 
+def test_quantiles_of_few_calls_are_unknown_and_say_why() -> None:
+    results = _results(paced_climb("call=Timeout/PgSleep:20ms", [20.0], measure_s=2))
+    (rung,) = results.tables["rungs"].to_dicts()
+    assert (rung["response_p95_ns"], rung["response_p99_ns"], rung["service_p99_ns"]) == (None, None, None)
+    assert rung["response_p50_ns"] is not None
+    named = {n: (v, s) for n, v, s in results.tables["rates"].select("name", "value", "status").rows()}
+    assert named["response_p99_ns"] == named["service_p99_ns"] == (None, "too few calls")
+    text = " ".join(as_text(present.brief(results), 100).split())
+    assert "p99 unknown (of fewer than 1,000 calls)" in text
+    assert "p95 needs 200 calls, p99 needs 1,000 calls: 10 above it." in text
+    assert " p99 " not in text.partition("due/s")[2].partition("Shares")[0].replace("svc p99", "")[:60]
+
+
 def test_what_the_terminal_shows_fits_80_columns() -> None:
-    made = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2)
+    made = paced_climb("call=Timeout/PgSleep:20ms", [60.0, 90.0, 150.0], sessions=2, measure_s=20)
     text = as_text(present.brief(_results(made)), 80)
     head = next(line for line in text.splitlines() if "due/s" in line and "calls/s" in line)
     for name in ("p50", "p99", "svc p99", "left"):

@@ -18,7 +18,7 @@ from dbdyno.cli.app import app
 from dbdyno.conclude.case import Case
 from dbdyno.conclude.scripts import retried
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import Tables, rows
+from dbdyno.model.tables import Tables, known_quantile, known_quantiles_ns, rows
 from dbdyno.present import selection
 from dbdyno.present.document import Paragraph, Section, Table
 from dbdyno.present.report import document
@@ -96,7 +96,21 @@ def test_shares_and_rates_of_a_cell_add_up() -> None:
     a, b = _made()["script_rates"].filter(pl.col("cell") == "c1").to_dicts()
     assert (a["calls"], b["calls"], b["errors"], b["retries"]) == (20, 5, 3, 6)
     assert (a["calls_share"], b["calls_share"], a["calls_per_s"], b["calls_per_s"]) == (0.8, 0.2, 200.0, 50.0)
-    assert (a["time_share"], b["time_share"], a["mean_ns"], b["p99_ns"]) == (0.5, 0.5, 2_000.0, 8_000)
+    assert (a["time_share"], b["time_share"], a["mean_ns"], b["p50_ns"]) == (0.5, 0.5, 2_000.0, 8_000)
+
+
+def test_a_quantile_needs_ten_calls_above_it() -> None:
+    """p95 is known of 200 calls, p99 of 1,000; the median always."""
+    known = []
+    for calls in (8, 199, 200, 999, 1_000):
+        buckets = pl.DataFrame({"low_ns": [1, 5], "high_ns": [2, 6], "count": [calls - 1, 1]})
+        known.append([v is not None for v in known_quantiles_ns(buckets, (0.5, 0.95, 0.99))])
+        grouped = buckets.select(known_quantile(0.99).alias("p99"), known_quantile(0.5).alias("p50")).row(0)
+        assert [v is not None for v in grouped] == [known[-1][2], True]
+    few, tail, all_known = [True, False, False], [True, True, False], [True, True, True]
+    assert known == [few, few, tail, tail, all_known]
+    (row, _) = _made()["script_rates"].filter(pl.col("cell") == "c1").to_dicts()
+    assert (row["p95_ns"], row["p99_ns"]) == (None, None)
 
 
 def test_commands_without_a_time_have_none() -> None:

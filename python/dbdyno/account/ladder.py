@@ -21,7 +21,7 @@ from dbdyno.model.plan import Plan
 from dbdyno.model.raw import LEFT_OUT, RawCell, RungStatus
 from dbdyno.model.session_time import is_limit, judged, wait_label
 from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.model.tables import ByCell, Tables, empty, quantiles_ns, rows
+from dbdyno.model.tables import ByCell, Tables, empty, known_quantiles_ns, rows
 from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
 from dbdyno.stats.estimates import Mean
 
@@ -143,7 +143,7 @@ def _response(histogram: pl.DataFrame, figures: Iterable[Mapping[str, float | No
     """Percentiles of the calls of all repeats together."""
     longest = max((f.get("response_max_ns") or 0 for f in figures), default=0) or None
     found: Row = {"response_max_ns": longest}
-    for name, value in zip(_QUANTILES, quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
+    for name, value in zip(_QUANTILES, known_quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
         found[name] = value if value is None or longest is None else min(value, longest)
     return found
 

@@ -14,7 +14,7 @@ from dbdyno.account.window.cells import key
 from dbdyno.model.column import CELL
 from dbdyno.model.ledger_rows import groups
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import Tables, conform, empty, quantiles_ns, sum_of_known
+from dbdyno.model.tables import Tables, conform, empty, known_quantiles_ns, sum_of_known
 
 _CELL = [c.name for c in CELL]
 _BY = {
@@ -95,7 +95,7 @@ def _with_shares(frame: pl.DataFrame, histogram: pl.DataFrame, rate: float | Non
     calls, spent = pl.col("calls"), pl.col("in_call_ns")
     share = _ratio(calls, calls.sum())
     qs = list(_QUANTILES.values())
-    rows = [quantiles_ns(histogram.filter(pl.col("script") == n), qs) for n in frame["script"]]
+    rows = [known_quantiles_ns(histogram.filter(pl.col("script") == n), qs) for n in frame["script"]]
     found = pl.DataFrame(rows, schema=dict.fromkeys(_QUANTILES, pl.Int64), orient="row")
     return frame.with_columns(
         *found,

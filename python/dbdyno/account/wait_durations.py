@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.statements import EVERY_STATEMENT, WAITS_OF
 from dbdyno.model.ledger_rows import groups
-from dbdyno.model.tables import Tables, conform, empty, quantile
+from dbdyno.model.tables import Tables, conform, empty, known_quantile, quantile
 
 SLEEP, QUEUE = "sleep", "runq"
 _FIRST_NS = 1024
@@ -70,9 +70,9 @@ def _with_all(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _summed(sums: pl.DataFrame, histogram: pl.DataFrame) -> pl.DataFrame:
     key = [*_CELL, *_BY]
-    quantiles = {"p50_ns": 0.5, "p99_ns": 0.99, "max_ns": 1.0}
+    quantiles = {"p50_ns": known_quantile(0.5), "p99_ns": known_quantile(0.99), "max_ns": quantile(1.0)}
     ended = histogram.sort("low_ns", "high_ns").group_by(key).agg(
-        pl.col("count").sum(), **{name: quantile(q) for name, q in quantiles.items()}
+        pl.col("count").sum(), **quantiles
     )  # fmt: skip
     made = sums.join(ended, on=key, how="left", nulls_equal=True, maintain_order="left")
     # The queue after a wait for the next statement is another statement's than the wait was.

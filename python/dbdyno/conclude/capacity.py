@@ -15,6 +15,7 @@ from dbdyno.conclude.rungs import HIDES, Reach, Rungs
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import GOOD_SCALING, Claim
 from dbdyno.model.jobs import OF_CALLS, OF_COMMANDS
+from dbdyno.model.tables import fewest_calls
 
 _POINTS = "measured points"
 _LEVEL = 0.1
@@ -130,7 +131,9 @@ def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), s
     if calls is not None and unit != f"{called}/s":
         said["rate"] += f", {fmt.rate(calls, f'{called}/s')},"
     alike = len(rungs.peak) > 1
-    parts = {"grows": where == last and not alike, "alike": alike, "p95": p95 is not None}
+    said |= {"count": row.get("calls"), "fewest": fewest_calls(0.95)}
+    few = p95 is None and 0 < (row.get("calls") or 0) < said["fewest"]
+    parts = {"grows": where == last and not alike, "alike": alike, "p95": p95 is not None, "few": few}
     shown = [part for part, holds in parts.items() if holds]
     if best is not None and best.peak is not None:
         said["model"] = best.title

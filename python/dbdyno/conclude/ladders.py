@@ -156,6 +156,7 @@ def _ladder(
         points=pl.DataFrame(points, schema=POINTS).sort("load", "repeat"),
         load_unit=words.sessions,
         throughput_unit=f"{unit}/s",
+        of_work=fmt.one_of(unit) if unit != words.calls else "",
         machine=machine,
         think_s=_think_s(results, workload, variant),
         notes=(*notes, *about),

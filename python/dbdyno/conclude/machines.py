@@ -169,7 +169,7 @@ def _at_loads(a: Ladder, b: Ladder, left: Rungs, right: Rungs, loads: Sequence[f
         yield AtLoad(
             n,
             throughput=_speed(_units(n, a), a.throughput_unit, left, right, n),
-            response=_response(*responses, n),
+            response=_response(*responses, n, a.time_name),
             how=_how(left, right, n),
         )
 
@@ -189,8 +189,7 @@ def _speed(what: str, unit: str, a: Rungs, b: Rungs, load: float) -> Speed:
     return Speed(what, unit, ours, theirs, ratio(a, b, load))
 
 
-def _response(a: Rungs | None, b: Rungs | None, load: float) -> Speed:
-    what = "response time"
+def _response(a: Rungs | None, b: Rungs | None, load: float, what: str) -> Speed:
     if a is None or b is None:
         return Speed(what, "s", reason=_unknown("response"))
     if not all(r.loads[0] <= load <= r.loads[-1] for r in (a, b)):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from dbdyno.model.analyses import Estimate
+from dbdyno.model.tables import fewest_calls
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
 from dbdyno.stats.estimates import Mean
 
@@ -15,6 +16,11 @@ REPEATS = "Student's t over repeats"
 def rate(value: float, unit: str) -> str:
     """``6.21 M LIO/s``."""
     return f"{format_rate(value)} {unit}"
+
+
+def tail_ns(q: float, value: float | None) -> str:
+    """A quantile, or how many calls it needs: ``1.23 ms``, ``unknown (of fewer than 1,000 calls)``."""
+    return f"unknown (of fewer than {fewest_calls(q):,} calls)" if value is None else format_ns(value)
 
 
 def seconds(value: float) -> str:

@@ -37,7 +37,7 @@ def capacity(case: Case, name: str, rows: list[Row]) -> Iterator[Claim]:
         said |= {
             "rate": _rate(best),
             "p50": best["response_p50_ns"] or 0.0,
-            "p99": best["response_p99_ns"] or 0.0,
+            "p99": best["response_p99_ns"],
         }
     if over is not None:
         said |= _above(over, case)

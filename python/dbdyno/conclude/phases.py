@@ -9,6 +9,7 @@ from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.reason import session_time
 from dbdyno.model.claim import Claim, Severity
+from dbdyno.model.tables import fewest_calls
 
 LEAST = 0.01
 """A backlog counts from this share of the calls due in a phase on, if there are more than sessions."""
@@ -20,6 +21,9 @@ _METRICS = {
     "max": "response_max_ns",
     "throughput": "calls_per_s",
 }
+
+
+_TAILS = {"p95": 0.95, "p99": 0.99}
 
 
 def headline(case: Case) -> Iterator[Claim]:
@@ -50,7 +54,8 @@ def _delivered(case: Case, row: Row) -> Claim:
     kind = "kept-up" if max(begin, end) <= slack else "grew" if end > begin + slack else "carried"
     said: dict[str, Any] = {"begin": round(begin), "end": round(end)}
     said |= {"offered": row["offered_per_s"] or 0.0, "delivered": row["calls_per_s"] or 0.0}
-    said |= {name: row[column] or 0.0 for name, column in list(_METRICS.items())[:3]}
+    said |= {name: row[column] for name, column in list(_METRICS.items())[:3]}
+    said["p50"] = said["p50"] or 0.0
     said |= {"dropped": round(row["dropped"] or 0)}
     parts = ["dropped"] if row["dropped"] else []
     level: Severity | None = "warning" if kind == "grew" else None
@@ -86,7 +91,7 @@ def _recoveries(case: Case, rows: list[Row]) -> Iterator[Claim]:
 
 def _recovery(cause: Row, row: Row, calm: Row | None, seconds: float) -> Claim:
     said: dict[str, Any] = {"cause": cause["variant"], "backlog": round(cause["backlog_end"])}
-    said |= {"gone": seconds, "phase": row["variant"], "p95": row["response_p95_ns"] or 0.0}
+    said |= {"gone": seconds, "phase": row["variant"], "p95": row["response_p95_ns"]}
     parts = []
     if calm is not None and calm["response_p95_ns"]:
         said |= {"calm": calm["variant"], "calm_p95": calm["response_p95_ns"]}
@@ -101,6 +106,9 @@ def _targets(case: Case, rows: list[Row]) -> Iterator[Claim]:
         return
     for row in rows:
         figure = row.get(_METRICS[goal.metric]) if goal.metric in _METRICS else None
+        if figure is None and goal.metric in _TAILS and row.get("calls"):
+            needed = {"goal": goal.text, "metric": goal.metric, "fewest": fewest_calls(_TAILS[goal.metric])}
+            yield claim("phase-target", needed, case="unknown", subject=row["variant"])
         if figure is None:
             continue
         said = {"goal": goal.text, "metric": goal.metric, "figure": figure}

@@ -22,7 +22,7 @@ import polars as pl
 from dbdyno.model.analyses import Estimate, Ladder
 from dbdyno.model.claim import GOOD_SCALING
 from dbdyno.stats.estimates import Mean
-from dbdyno.stats.knee import SIGMAS, Noise, noise_of, roughness
+from dbdyno.stats.knee import SIGMAS, Noise, level_with_best, noise_or_scatter
 
 HIDES = 0.3
 """Noise from which on it hides where efficiency ends."""
@@ -76,9 +76,7 @@ class Rungs:
     @cached_property
     def noise(self) -> Noise:
         """Of one measurement, relative."""
-        found = noise_of(self.means)
-        rough = 0.0 if self.repeated else roughness(self.means)
-        return Noise(rough, "by the scatter of the rungs") if rough > found.share else found
+        return noise_or_scatter(self.means)
 
     def x(self, load: float) -> float:
         return self.means[load].value
@@ -103,27 +101,7 @@ class Rungs:
     def peak(self) -> list[float]:
         """The best rung, and those beside it that are not below it beyond chance, as far as there is no trend
         among them either."""
-        first = last = at = self.loads.index(self.best)
-        while first and not self.below(self.loads[first - 1], self.best):
-            first -= 1
-        while last + 1 < len(self.loads) and not self.below(self.loads[last + 1], self.best):
-            last += 1
-        while (trend := self._trend(self.loads[first : last + 1])) and (first < at or last > at):
-            rises = (trend > 0 and first < at) or last == at
-            first, last = (first + 1, last) if rises else (first, last - 1)
-        return self.loads[first : last + 1]
-
-    def _trend(self, loads: Sequence[float]) -> int:
-        """Whether throughput rises (1) or falls (-1) over these loads beyond chance; 0: neither. By the slope
-        of a line, both on the scale of logarithms."""
-        weights = [self.means[n].n for n in loads]
-        x, y = [math.log(n) for n in loads], [math.log(self.x(n)) for n in loads]
-        middle = sum(w * v for w, v in zip(weights, x, strict=True)) / sum(weights)
-        spread = sum(w * (v - middle) ** 2 for w, v in zip(weights, x, strict=True))
-        slope = sum(w * (v - middle) * t for w, v, t in zip(weights, x, y, strict=True))
-        if len(loads) < 3 or abs(slope) <= SIGMAS * self.noise.share * math.sqrt(spread):
-            return 0
-        return 1 if slope > 0 else -1
+        return level_with_best(self.means, self.noise.share)
 
     @property
     def is_constant(self) -> bool:

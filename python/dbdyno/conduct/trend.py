@@ -13,6 +13,7 @@ from dbdyno.model.errors import StoreError, UsageError, did_you_mean
 from dbdyno.model.pacing import Pacing
 from dbdyno.model.plan import Plan
 from dbdyno.model.raw import LEFT_OUT
+from dbdyno.model.tables import fewest_calls
 from dbdyno.model.trend import ALIASES, FIGURES, Figure, LeftOut, Point, Trend
 from dbdyno.model.units import format_ns
 from dbdyno.store import Listed, Run
@@ -62,6 +63,9 @@ def trend(
             [LeftOut(why, tuple(ids)) for why, ids in left.items()],
         )
     )  # fmt: skip
+
+
+_TAILS = {"response_p95_ns": 0.95, "response_p99_ns": 0.99}
 
 
 def figure_of(name: str) -> Figure:
@@ -120,6 +124,9 @@ class _Member:
         if row is None:
             at = "" if sessions is None else f" at {sessions} sessions"
             self.why = f"not measured{at}" if rows or variant is None else f"no variant {variant}"
+            needed = fewest_calls(_TAILS.get(figure.column, 0.0))
+            if needed > 1 and any(r["calls"] and sessions in (None, r["sessions"]) for r in rows):
+                self.why = f"fewer than {needed:,} calls{at}, which it needs"
             return
         if self.unit == "work/s":
             known = info.workloads.get(workload)

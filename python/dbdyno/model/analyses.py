@@ -73,6 +73,8 @@ class Ladder:
     workload: str | None = None
     """Of a ladder of a run: what was climbed, by which its tables are found."""
     variant: str | None = None
+    of_work: str = ""
+    """The unit of work that its times are of (``LIO``); empty: they are response times, of whole calls."""
     axis: str | None = None
     """Its loads are numbers of threads within a job, each a variant of its own, and ``variant`` is ``None``:
     what these variants have in common (``level=9``), or nothing."""
@@ -83,6 +85,11 @@ class Ladder:
     by_rate: bool = False
     """The load is the rate at which calls become due, per second: what is delivered follows it up to the
     capacity. Models of sessions, and Little's law by their number, do not apply."""
+
+    @property
+    def time_name(self) -> str:
+        """Of ``response_s``, and of load over throughput: ``response time``, ``time per LIO``."""
+        return f"time per {self.of_work}" if self.of_work else "response time"
 
 
 @dataclass(frozen=True)

@@ -252,6 +252,29 @@ def quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | Non
     return [highs[bisect_left(counts, rank)] if total else None for rank in ranks]
 
 
+CALLS_ABOVE = 10
+"""Calls that a quantile above the median needs above it: of fewer it says where single calls fell."""
+FEW = "too few calls"
+"""Status of a quantile that is not known for want of calls."""
+
+
+def fewest_calls(q: float) -> int:
+    """Of which a quantile is known: 200 of p95, 1,000 of p99. The median is one of any number."""
+    return 1 if q <= 0.5 else math.ceil(CALLS_ABOVE / (1 - q) - 1e-6)
+
+
+def known_quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | None]:
+    """As :func:`quantiles_ns`; ``None``, too, for those that there are too few calls for."""
+    calls = int(histogram["count"].sum())
+    values = quantiles_ns(histogram, qs)
+    return [v if calls >= fewest_calls(q) else None for v, q in zip(values, qs, strict=True)]
+
+
+def known_quantile(q: float) -> pl.Expr:
+    """The same of a group whose buckets are sorted by their bounds."""
+    return pl.when(pl.col("count").sum() >= fewest_calls(q)).then(quantile(q))
+
+
 def quantile(q: float) -> pl.Expr:
     """:func:`quantile_ns` of a group whose buckets are sorted by their bounds."""
     count = pl.col("count")

@@ -23,11 +23,11 @@ from dbdyno.plan.adaptive_search import (
 from dbdyno.plan.ladder import MAX_SESSIONS, parse_ladder
 from dbdyno.plan.rates import MAX_RATE, at_load, auto_top, is_paced, renumbered
 from dbdyno.stats.estimates import Mean, wilson_of
-from dbdyno.stats.knee import END, KNEE, NOISE, Bend, bend, noise_of
+from dbdyno.stats.knee import END, KNEE, NOISE, Bend, bend, level_with_best, noise_of, noise_or_scatter
 
 _ID = {"sessions": "auto-ladder", "rate": "auto-rates"}
 _TARGET = {"sessions": "target", "rate": "rate-target"}
-_FALLS = 0.95  # below this share of the peak throughput is said to fall
+_FALLS = 0.95  # below this share of the peak, and beyond noise, throughput is said to fall
 
 
 def knee_found(findings: Findings, *, cut: bool = False) -> Done:
@@ -59,7 +59,8 @@ def _growth_ends(throughputs: dict[int, Mean], end: Bend[int], said: dict[str, A
     said["share"] = throughputs[max(throughputs)].value / peak
     yield "ends"
     yield from _range(end, "end")
-    if said["share"] < _FALLS:
+    level = level_with_best(throughputs, noise_or_scatter(throughputs).share)
+    if said["share"] < _FALLS and max(throughputs) not in level:
         yield "falls"
 
 

@@ -82,6 +82,15 @@ def _text(values: list[Spec]) -> str:
     return json.dumps(values, allow_nan=False)
 
 
+LETTERS: Spec = {
+    "labelExpr": "abs(datum.value) < 1000 ? format(datum.value, '~g') : format(datum.value, '~s')"
+}
+"""Labels of an axis with k, M and G from a thousand on. SI prefixes below 1 are left out: nobody reads
+900m for 0.9."""
+ROUNDED = ",.4~r"
+"""Four digits and no prefix, of a tooltip, whose format cannot be an expression."""
+
+
 def load_axis(load: Load = SESSIONS) -> Spec:
     """Sessions or rates to scale."""
     axis: Spec = {"labelOverlap": True}

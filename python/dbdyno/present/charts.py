@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.results import Results
+from dbdyno.model.tables import CALLS_ABOVE, fewest_calls
 from dbdyno.present import charts_paced, charts_time, figures, headline, phases
 from dbdyno.present.chart import (
+    LETTERS,
+    ROUNDED,
     Spec,
     channel,
     chart,
@@ -106,14 +109,14 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     )  # two repeats may have an endless interval
     labels = [s.label for s in series]
     base = {"x": load_axis(), "color": coloured("series", labels)}
-    y = channel("rate:Q", title=unit, axis={"format": "~s"}, scale={"domain": [0, cap], "nice": False})
+    y = channel("rate:Q", title=unit, axis=LETTERS, scale={"domain": [0, cap], "nice": False})
     perfect = layer(
         _perfect(rows, labels, top, cap), "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75
     )
     intervals = layer([{**r, "high": min(cap, r["high"])} for r in repeated], "rule", strokeWidth=2)
-    ends = [("low:Q", ".4~s", "95 % from"), ("high:Q", ".4~s", "95 % to")] if repeated else []
+    ends = [("low:Q", ROUNDED, "95 % from"), ("high:Q", ROUNDED, "95 % to")] if repeated else []
     tooltip = tips(
-        "series:N", "sessions:Q", ("rate:Q", ".4~s", unit), *ends,
+        "series:N", "sessions:Q", ("rate:Q", ROUNDED, unit), *ends,
         ("scaling:Q", ".1%", "of perfect scaling"), "status:N",
     )  # fmt: skip
     measured = layer(rows, "line", strokeWidth=2.5, point={"size": 45})
@@ -281,7 +284,8 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
 
 
 def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, Any]]:
-    """At most about 150 points: time (a bucket's upper end) and 1 / (1 - share of calls at or below)."""
+    """At most about 150 points: time (a bucket's upper end) and 1 / (1 - share of calls at or below), as far
+    as there are calls enough for the quantile."""
     total = int(buckets["count"].sum())
     fastest = number(buckets["low_ns"].min()) / factor
     rows: list[dict[str, Any]] = [{"series": label, "inverse": 1.0, "percent": 0.0, "time": fastest}]
@@ -289,7 +293,9 @@ def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, A
     for high_ns, count in buckets.select("high_ns", "count").rows():
         seen += count
         inverse = total / max(1, total - seen)
-        if seen == total or inverse >= rows[-1]["inverse"] * 1.06:
+        if total < fewest_calls(seen / total if seen < total else 1 - CALLS_ABOVE / (2 * total)):
+            break
+        if inverse >= rows[-1]["inverse"] * 1.06:
             percent = 100.0 * seen / total
             rows.append({"series": label, "inverse": inverse, "percent": percent, "time": high_ns / factor})
     return rows
@@ -315,7 +321,7 @@ def spread(results: Results, series: Series) -> Chart | None:
         y=channel("relative:Q", title="rate, of the rung's mean", axis={"format": ".1~%"}, scale=scale),
         tooltip=tips(
             "sessions:O", "session:Q", "repeat:Q",
-            ("value:Q", ".4~s", "calls/s"), ("relative:Q", ".1%", "of the mean"),
+            ("value:Q", ROUNDED, "calls/s"), ("relative:Q", ".1%", "of the mean"),
         ),
     )  # fmt: skip
     return chart(

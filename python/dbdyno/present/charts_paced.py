@@ -7,8 +7,10 @@ from typing import Any
 
 from dbdyno.model.results import Results
 from dbdyno.model.units import counted, format_average, format_ns, format_rate
-from dbdyno.present import figures
+from dbdyno.present import figures, tails
 from dbdyno.present.chart import (
+    LETTERS,
+    ROUNDED,
     channel,
     chart,
     coloured,
@@ -39,7 +41,7 @@ def delivered(results: Results, series: list[Series]) -> Chart | None:
     if not rows:
         return None
     labels = [s.label for s in series]
-    y = channel("rate:Q", title="calls/s delivered", axis={"format": "~s"}, scale={"zero": True})
+    y = channel("rate:Q", title="calls/s delivered", axis=LETTERS, scale={"zero": True})
     base = {"x": load_axis(load), "color": coloured("series", labels)}
     equal = layer(
         [{load.column: r[load.column], "rate": r["due"]} for r in rows],
@@ -48,7 +50,7 @@ def delivered(results: Results, series: list[Series]) -> Chart | None:
         strokeWidth=1.5,
         color=var("muted"),
     )
-    said = (("offered:Q", ".4~s", "calls/s due"), ("rate:Q", ".4~s", "calls/s delivered"))
+    said = (("offered:Q", ROUNDED, "calls/s due"), ("rate:Q", ROUNDED, "calls/s delivered"))
     tooltip = tips("series:N", f"{load.column}:Q", *said, ("left:Q", ",.0f", "left over"), "status:N")
     most = 1.2 * max(max(r["due"], r["rate"]) for r in rows)  # two repeats may have an endless interval
     repeated = [{**r, "high": min(most, r["high"])} for r in rows if r["low"] is not None]
@@ -124,15 +126,14 @@ def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
     if figures.load_of(results) == figures.SESSIONS:
         at += f", {counted(rung['sessions'], 'session')}"
     seconds = (("CPU WAIT", "runq_aas"), ("On a CPU", "run_aas"))
+    slow, served = (known(rung[f"{name}_p99_ns"], format_ns) for name in ("response", "service"))
     return [
         KeyFigure("Delivered up to", known(met, format_rate, "calls/s"), "", rate),
-        KeyFigure(
-            f"99 % of calls {at} within", known(rung["response_p99_ns"], format_ns), "from when due", took
-        ),
+        KeyFigure(f"99 % of calls {at} within", slow, tails.note(slow, 0.99, "from when due"), took),
         KeyFigure(
             f"99 % of them served {at} within",
-            known(rung["service_p99_ns"], format_ns),
-            "from the real start",
+            served,
+            tails.note(served, 0.99, "from the real start"),
             took,
         ),
         *(

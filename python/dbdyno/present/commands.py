@@ -91,11 +91,11 @@ def _work(results: Results) -> _Columns:
     return ((numeric("size/s" if in_bytes else f"{unit}/s"), shown),)
 
 
-def _duration(row: _Row, several: bool, once: bool) -> tuple[str, Cell]:
+def _duration(row: _Row, several_times: bool, once: bool) -> tuple[str, Cell]:
     """Duration of an execution; of a set of jobs from its first start to its last end."""
     name = "all jobs" if once else "an execution"
     shown = _time("makespan_ns" if once else "mean_ns")(row)
-    return f"{'Shortest duration' if several else 'Duration'} of {name}", shown._replace(unit="")
+    return f"{'Mean duration' if several_times else 'Duration'} of {name}", shown._replace(unit="")
 
 
 def _runs_sets(results: Results) -> bool:
@@ -114,11 +114,13 @@ def key_figures(results: Results) -> list[KeyFigure]:
     most = max(rows, key=lambda r: r["executions_per_s"] or 0.0)
     several = len({r["variant"] for r in rows}) > 1
     whose = visible(best["variant"]) if several else ""
+    fastest = f"{whose}, the fastest" if whose else ""
+    repeated = results.plan.experiment.repeats > 1 or (best["executions"] > 1 and not _runs_sets(results))
     failed, ran = (sum(r[c] for r in rows) for c in ("failed", "executions"))
     where = f"{visible(most['variant'])}, " if several else ""
     figures = [
-        KeyFigure(*_duration(best, several, _runs_sets(results)), whose, "commands"),
-        KeyFigure("Standard deviation", _spread(best)._replace(unit=""), whose),
+        KeyFigure(*_duration(best, repeated, _runs_sets(results)), fastest, "commands"),
+        KeyFigure("Standard deviation of executions", _spread(best)._replace(unit=""), whose),
         KeyFigure("CPUs used by an execution", _figure("parallelism", format_average)(best), whose),
         KeyFigure("Most executions", known(most["executions_per_s"], format_rate, "per second"),
                   f"{where}{most['sessions']} at once", "grid"),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.model.claim import Claim
 from dbdyno.model.environment import ServerFacts
 from dbdyno.model.plan import Observation
 from dbdyno.model.raw import LEFT_OUT
@@ -186,6 +187,37 @@ def _commands_title(results: Results) -> str:
 
 def server_name(server: ServerFacts) -> str:
     return f"{server.product or server.engine} {server.version}".rstrip()
+
+
+DOUBTFUL = 0.1
+"""Share of the CPUs: where others had as much, figures are those of the server and of them."""
+_OTHERS = ("foreign-load", "steal")
+"""Claims about who else had CPU time: in CPUs, and as a share of them."""
+
+
+def doubts(results: Results) -> list[Claim]:
+    """What makes the headline a statement about more than the server: it stands above it, and the headline is
+    then no assertion. Not of observations: what else runs there is part of what is observed."""
+    if figures.is_observation(results):
+        return []
+    known = [f for f in results.findings if f.id in _OTHERS and f.value is not None]
+    return [f for f in known if _share(f, figures.usable_cpus(results)) >= DOUBTFUL]
+
+
+def _share(found: Claim, cpus: float | None) -> float:
+    value = found.value.value if found.value is not None else 0.0
+    return value / (cpus or 1.0) if found.id == "foreign-load" else value
+
+
+def doubt_sentences(results: Results) -> list[str]:
+    """Each doubt with its cure; empty where there is none."""
+    found = doubts(results)
+    told = [f"{f.text} {_sentence(f.advice)}".rstrip() for f in found]
+    return [*told, "What follows was measured beside that, and is no proof."] if found else []
+
+
+def _sentence(advice: str) -> str:
+    return f"To do: {advice}." if advice else ""
 
 
 def sentences(results: Results) -> list[str]:

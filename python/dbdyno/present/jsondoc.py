@@ -45,6 +45,7 @@ def document(results: Results) -> dict[str, Any]:
         "format": FORMAT,
         "run": results.info.model_dump(mode="json"),
         "title": headline.title(results),
+        "doubts": headline.doubt_sentences(results),
         "summary": headline.sentences(results),
         "plan": results.plan.model_dump(mode="json"),
         "environment": results.environment.model_dump(mode="json"),
@@ -121,7 +122,7 @@ def _scaling(scaling: Scaling) -> dict[str, Any]:
     return record
 
 
-_LADDER = ("name", "load_unit", "throughput_unit", "machine", "think_s")
+_LADDER = ("name", "load_unit", "throughput_unit", "of_work", "machine", "think_s")
 
 
 def regression(made: Regression) -> dict[str, Any]:

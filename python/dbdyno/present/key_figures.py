@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dbdyno.model.results import Results
-from dbdyno.model.units import format_average, format_ns, format_rate
-from dbdyno.present import charts_paced, commands, figures, headline, phases
+from dbdyno.model.units import counted, format_average, format_ns, format_rate
+from dbdyno.present import charts_paced, commands, figures, headline, phases, tails
 from dbdyno.present.document import UNKNOWN, Cell, KeyFigure, known, word
 from dbdyno.present.targets import Targets, row_id
 
@@ -31,7 +31,7 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     best = max(found, key=lambda a: float((a.peak or {})[a.rate_column]))
     peak, top = best.peak or {}, best.top
     whose = f" ({best.series.label})" if len(found) > 1 else ""
-    rate, scaling, sessions = peak[best.rate_column], peak["scaling"], top["sessions"]
+    rate, scaling, load = peak[best.rate_column], peak["scaling"], counted(top["sessions"], "session")
     efficiency = "efficiency unknown" if scaling is None else f"efficiency {figures.percent(scaling)} %"
     number = figures.series_of(results).index(best.series)
     row = targets.named(row_id(number, peak["sessions"], peak.get("rate_per_s")))
@@ -40,9 +40,9 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     return [
         KeyFigure(f"Peak throughput{whose}", known(rate, format_rate, best.unit), target=drawn),
         KeyFigure("Sessions at the peak", known(peak["sessions"], str), efficiency, row),
-        KeyFigure("95 % of calls at the peak within", p95, "response time", took),
-        KeyFigure(f"CPU WAIT at {sessions} sessions", *_part(top, "runq_aas"), stack),
-        KeyFigure(f"On a CPU at {sessions} sessions", *_part(top, "run_aas"), stack),
+        KeyFigure("95 % of calls at the peak within", p95, tails.note(p95, 0.95, "response time"), took),
+        KeyFigure(f"CPU WAIT at {load}", *_part(top, "runq_aas"), stack),
+        KeyFigure(f"On a CPU at {load}", *_part(top, "run_aas"), stack),
     ]
 
 

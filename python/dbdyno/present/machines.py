@@ -9,6 +9,8 @@ import polars as pl
 from dbdyno.model.analyses import Estimate, Ladder, Machine, Machines, Speed
 from dbdyno.model.units import counted, format_ns, format_rate
 from dbdyno.present.chart import (
+    LETTERS,
+    ROUNDED,
     Spec,
     channel,
     chart,
@@ -56,9 +58,9 @@ def throughput(made: Machines, number: int = 0) -> Chart:
     drawn = line_and_points(
         rows,
         40,
-        tips("machine:N", ("load:Q", "", load_unit), ("rate:Q", ".4~s", unit)),
+        tips("machine:N", ("load:Q", "", load_unit), ("rate:Q", ROUNDED, unit)),
         x=channel("load:Q", title=load_unit, axis=ticks, scale={**logarithmic, "domain": ends}),
-        y=channel("rate:Q", title=unit, axis={"format": "~s"}, scale=heights),
+        y=channel("rate:Q", title=unit, axis=LETTERS, scale=heights),
         color=coloured("machine", made.names),
     )
     crossing = [Key("crossing, 95 % interval", var("muted"), "dash")] if made.crossings else []
@@ -130,7 +132,11 @@ def about(machine: Machine) -> str:
 def _columns(made: Machines) -> list[Column]:
     a, b = made.names
     numbers = [numeric(h) for h in (a, b, f"{b}/{a}", "95 % interval")]
-    return [Column(""), *numbers, numeric("response", 1), Column("", wraps=True)]
+    return [Column(""), *numbers, numeric(_time_head(made), 1), Column("", wraps=True)]
+
+
+def _time_head(made: Machines) -> str:
+    return made.a.time_name if made.a.of_work else "response"
 
 
 def rows(made: Machines) -> Iterator[list[Cell]]:
@@ -178,5 +184,6 @@ def notes(made: Machines) -> Iterator[str]:
     if any(x.how == "interpolated" for x in made.at_loads):
         yield "Between measured loads throughput is interpolated: straight on logarithmic axes."
     a, b = made.names
-    yield f"Response: mean response time of {b} over that of {a}."
+    head = _time_head(made)
+    yield f"{head[:1].upper()}{head[1:]}: mean {made.a.time_name} of {b} over that of {a}."
     yield from (n.text for n in made.notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbdyno.model.analyses import Scaling
-from dbdyno.present.chart import channel, chart, encoded, layer, tips
+from dbdyno.present.chart import LETTERS, channel, chart, encoded, layer, tips
 from dbdyno.present.document import Chart, Key
 from dbdyno.present.palette import var
 
@@ -20,9 +20,7 @@ def charts(scaling: Scaling) -> list[Chart]:
     highest = 1.1 * max(r["throughput"] for r in (*points, *curve))
     x = channel("load:Q", title=scaling.ladder.load_unit, scale={"domain": [0, top], "nice": False})
     unit = scaling.ladder.throughput_unit
-    y = channel(
-        "throughput:Q", title=unit, axis={"format": "~s"}, scale={"domain": [0, highest], "nice": False}
-    )
+    y = channel("throughput:Q", title=unit, axis=LETTERS, scale={"domain": [0, highest], "nice": False})
     shade = layer(band, "area", opacity=0.2, clip=True, color=var("series-1"))
     ink = {"strokeDash": [6, 4], "strokeWidth": 1.5, "opacity": 0.8, "clip": True, "color": var("muted")}
     dots = layer(points, "point", filled=True, size=46, opacity=0.9, color=var("text"))

@@ -132,7 +132,9 @@ def lead(results: Results, together: bool = False) -> list[Paragraph]:
         notes.append(Paragraph(f"Stopped {info.stopped}"))
     compared = results.comparison if together and not figures.of_commands(results) else None
     told = headline.sentences(results) if compared is None else compared.summary
-    return [*notes, *(Paragraph(s, lead=True) for s in told), *remarks(_labels(info))]
+    doubts = headline.doubt_sentences(results)
+    notes += [Paragraph(d, "warning") for d in doubts]
+    return [*notes, *(Paragraph(s, lead=not doubts) for s in told), *remarks(_labels(info))]
 
 
 def _labels(info: RunInfo) -> list[str]:
@@ -337,7 +339,9 @@ def _by_severity(results: Results) -> list[Claim]:
 
 def _grave(results: Results) -> list[Claim]:
     """What limits the trust in the figures: at most three."""
-    return [f for f in _by_severity(results) if f.severity in ("invalid", "warning")][:MOST]
+    above = headline.doubts(results)
+    grave = [f for f in _by_severity(results) if f.severity in ("invalid", "warning")]
+    return [f for f in grave if f not in above][:MOST]
 
 
 def _statements(

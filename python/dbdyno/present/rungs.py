@@ -11,7 +11,7 @@ from dbdyno.model.comparison import Comparison
 from dbdyno.model.results import Results
 from dbdyno.model.session_time import whole
 from dbdyno.model.units import digits_within, format_ns, format_rate, significant
-from dbdyno.present import accounts, compare_rows, figures, sources_used
+from dbdyno.present import accounts, compare_rows, figures, sources_used, tails
 from dbdyno.present.document import (
     UNKNOWN,
     Block,
@@ -253,7 +253,7 @@ def tables(results: Results, together: bool = False) -> list[Block]:
 
         return phases.table(results, marks(results))
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
-        legend, shown = [], [_effects(results, results.comparison)]
+        legend, shown = [], tails.with_reason(_effects(results, results.comparison))
     else:
         legend = [PACED_LEGEND if paced else _LEGEND]
         shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
@@ -294,7 +294,8 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
     load = figures.load_of(results)
     words = ", ".join(f"{b} at {figures.load_text(load, n)}" for n, b in sorted(found.items()))
     throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."
-    return [Table(title, [c for c, _ in made], rows, along_axis=True), *remarks([throttled] if found else [])]
+    shown = tails.with_reason(Table(title, [c for c, _ in made], rows, along_axis=True))
+    return [*shown, *remarks([throttled] if found else [])]
 
 
 def _no_intervals(frame: pl.DataFrame) -> bool:

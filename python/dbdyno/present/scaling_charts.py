@@ -12,6 +12,7 @@ from dbdyno.model.analyses import Estimate, Fitted, Scaling
 from dbdyno.model.units import counted
 from dbdyno.present.chart import (
     HEIGHT,
+    LETTERS,
     Spec,
     channel,
     chart,
@@ -166,7 +167,7 @@ def throughput(scaling: Scaling) -> Chart:
         for n, x in scaling.ladder.outliers
     ]
     drawn = [r for part in (within, *beyond) for r in part if r["low"] is not None]
-    y = _y("throughput", unit, {"domain": [0, 1.22 * most], "nice": False}, "~s")
+    y = _y("throughput", unit, {"domain": [0, 1.22 * most], "nice": False}, LETTERS)
     x = load_axis(scaling, beyond=True)
     band = layer(drawn, "area", opacity=0.2, clip=True, color=var("series-1"))
     ends = _perfect(scaling)
@@ -247,8 +248,9 @@ def response(scaling: Scaling) -> Chart | None:
     for f in found:
         f["time"] *= 1e9 / factor
     drawn = [{"load": r["load"], "time": r["response_s"] * 1e9 / factor} for r in model]
-    title = f"response time, {unit}"
-    y = _y("time", title, {"type": "linear"}, "~s" if unit == "s" else "~f")
+    name = scaling.ladder.time_name
+    title = f"{name}, {unit}"
+    y = _y("time", title, {"type": "linear"}, LETTERS)
     x, names = load_axis(scaling), [n for n in ("mean", "95 %") if any(f["what"] == n for f in found)]
     paints = [var("text"), var("stat-p95")][: len(names)]
     dots = encoded(_points(found, x, y, title, ",.4~r"), color=coloured("what", names, paints))
@@ -256,12 +258,12 @@ def response(scaling: Scaling) -> Chart | None:
     less = f", less {think:g} s of think time" if think else ""
     return chart(
         "response-model",
-        "Response time",
+        name[:1].upper() + name[1:],
         "Measured; a line is a model's, by Little's law: load over throughput, less the think time."
         if measured
         else f"Not measured: load over throughput by Little's law{less}.",
         [_line(drawn, x, y), dots],
-        f"Response time in {unit} against {scaling.ladder.load_unit}",
+        f"{name[:1].upper()}{name[1:]} in {unit} against {scaling.ladder.load_unit}",
         found,
         legend=[*keys, *([Key(scaling.best.title, var("series-1"))] if scaling.best else [])],
         log=True,
@@ -322,7 +324,7 @@ def cpu(scaling: Scaling) -> Chart | None:
         36,
         tips("load:Q", "what:N", ("cpus:Q", ".3~r", "CPUs")),
         x=load_axis(scaling),
-        y=_y("cpus", "CPUs", {"domainMin": 0}, "~s"),
+        y=_y("cpus", "CPUs", {"domainMin": 0}, LETTERS),
         color=coloured("what", paints, paints.values()),
     )
     return chart(
@@ -381,8 +383,10 @@ def _rings(found: Sequence[Spec], x: Spec, y: Spec) -> Iterator[Spec]:
         yield from legible(found, {"x": x, "y": y}, "text", fontSize=11, align="left", dx=8)
 
 
-def _y(field: str, title: str, scale: Spec, form: str) -> Spec:
-    return channel(f"{field}:Q", title=title, scale=scale, axis={"format": form})
+def _y(field: str, title: str, scale: Spec, labels: str | Spec) -> Spec:
+    """``labels``: their format, or more of the axis."""
+    axis = {"format": labels} if isinstance(labels, str) else labels
+    return channel(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
 def _points(found: Sequence[Spec], x: Spec, y: Spec, title: str, form: str = ",.5~r") -> Spec:

@@ -330,8 +330,8 @@ def measured(scaling: Scaling) -> Table:
             lambda v: f"{percent(v, digits=1)} %",
             "",
         ),
-        column("duration" if _of_commands(ladder) else "response", 1, "response_s", time, "s"),
-        column("p95", 2, "response_p95_s", time, "s"),
+        column(_time_head(ladder), 1, "response_s", time, "s"),
+        column(f"p95 per {ladder.of_work}" if ladder.of_work else "p95", 2, "response_p95_s", time, "s"),
         column("CPU", 1, "cpu"),
         column("user", 2, "cpu_user"),
         column("system", 2, "cpu_system"),
@@ -345,6 +345,12 @@ def measured(scaling: Scaling) -> Table:
         [Row(list(n)) for n in lines],
         along_axis=True,
     )
+
+
+def _time_head(ladder: Ladder) -> str:
+    if ladder.of_work:
+        return ladder.time_name
+    return "duration" if _of_commands(ladder) else "response"
 
 
 def _of_commands(ladder: Ladder) -> bool:

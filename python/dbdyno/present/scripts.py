@@ -11,6 +11,7 @@ from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
 from dbdyno.model.units import counted, format_count, format_ns, format_rate
 from dbdyno.model.visible import visible
+from dbdyno.present import tails
 from dbdyno.present.document import Block, Cell, Column, Paragraph, known, numeric, remarks, table, word
 from dbdyno.present.figures import percent
 from dbdyno.present.script_time import session_time
@@ -39,7 +40,11 @@ def by_script(results: Results, pick: Pick, *, sizes: bool = True) -> list[Block
     retried = any(r["retries"] for r in rows)
     kept = [(c, cell) for c, cell in _SCRIPT if c.head not in _OPTIONAL or retried]
     shown = table(f"By script {pick.at}", kept, rows)
-    return [shown, *remarks(_failed(failures)), *(by_size(results, pick) if sizes else [])]
+    return [
+        *tails.with_reason(shown),
+        *remarks(_failed(failures)),
+        *(by_size(results, pick) if sizes else []),
+    ]
 
 
 def by_command(results: Results, pick: Pick) -> list[Block]:

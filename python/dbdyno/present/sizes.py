@@ -13,6 +13,7 @@ from dbdyno.model.results import Results
 from dbdyno.model.tables import empty
 from dbdyno.model.units import format_ns, significant
 from dbdyno.model.visible import visible
+from dbdyno.present import tails
 from dbdyno.present.document import Block, Cell, Column, known, numeric, table, word
 from dbdyno.present.selection import Pick
 
@@ -25,7 +26,7 @@ def by_size(results: Results, pick: Pick) -> list[Block]:
     if len({r["size"] for r in rows}) < 2:
         return []
     at = f"{pick.rung[2]} session{'' if pick.rung[2] == 1 else 's'}"
-    return [table(f"By size of the data at {at}", _COLUMNS, rows, along_axis=True)]
+    return tails.with_reason(table(f"By size of the data at {at}", _COLUMNS, rows, along_axis=True))
 
 
 def _rows(results: Results, pick: Pick) -> list[_Row]:

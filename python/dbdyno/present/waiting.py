@@ -11,6 +11,7 @@ from dbdyno.model.data_sources.statements import EVERY_STATEMENT
 from dbdyno.model.results import Results
 from dbdyno.model.session_time import event_name
 from dbdyno.model.units import NS_PER_S, counted, format_ns
+from dbdyno.present import tails
 from dbdyno.present.document import Block, Cell, Column, known, numeric, remarks, table, word
 from dbdyno.present.figures import percent
 from dbdyno.present.selection import Pick, rows_of
@@ -44,7 +45,8 @@ def durations(results: Results, pick: Pick) -> list[Block]:
     if any(r["status"] == "lost" for r in rows):
         notes.append("The trace lost some durations: counts are lower bounds.")
     title = f"How long waits lasted {pick.at}{pick.which}"
-    return [table(title, _DURATIONS, rows[:MOST], named=True), *remarks([_RESOLUTION, *notes])]
+    made = table(title, _DURATIONS, rows[:MOST], named=True)
+    return [*tails.with_reason(made, "waits"), *remarks([_RESOLUTION, *notes])]
 
 
 def statement_ledger(results: Results, pick: Pick) -> list[Block]:

@@ -10,7 +10,7 @@ a slope of our choice).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 from typing import Generic, NamedTuple, TypeVar
@@ -87,6 +87,51 @@ def roughness(throughputs: Mapping[Load, Mean]) -> float:
     middle, points = median(off), len(off) / 2  # a median is worth about half of its points
     scatter = median(abs(v - middle) for v in off) / NormalDist().inv_cdf(0.75)
     return math.sqrt((_NOISE_WEIGHT * NOISE**2 + points * scatter**2) / (_NOISE_WEIGHT + points))
+
+
+def noise_or_scatter(throughputs: Mapping[Load, Mean]) -> Noise:
+    """That of :func:`noise_of`; without repeats what points scatter, where that is more."""
+    found = noise_of(throughputs)
+    rough = 0.0 if any(m.n > 1 for m in throughputs.values()) else roughness(throughputs)
+    return Noise(rough, "by the scatter of the rungs") if rough > found.share else found
+
+
+def level_with_best(throughputs: Mapping[Load, Mean], noise: float) -> list[Load]:
+    """The load with the largest mean throughput, of equal ones the lowest, and those beside it that are not
+    below it beyond chance, as far as there is no trend among them either; ascending."""
+    loads = sorted(throughputs)
+    best = max(loads, key=lambda n: (throughputs[n].value, -n))
+    first = last = at = loads.index(best)
+
+    def error(load: Load) -> float:
+        return noise * throughputs[load].value / math.sqrt(throughputs[load].n)
+
+    def below(load: Load) -> bool:
+        return throughputs[best].value - throughputs[load].value > SIGMAS * math.hypot(
+            error(load), error(best)
+        )
+
+    while first and not below(loads[first - 1]):
+        first -= 1
+    while last + 1 < len(loads) and not below(loads[last + 1]):
+        last += 1
+    while (trend := _trend(throughputs, loads[first : last + 1], noise)) and (first < at or last > at):
+        rises = (trend > 0 and first < at) or last == at
+        first, last = (first + 1, last) if rises else (first, last - 1)
+    return loads[first : last + 1]
+
+
+def _trend(throughputs: Mapping[Load, Mean], loads: Sequence[Load], noise: float) -> int:
+    """Whether throughput rises (1) or falls (-1) over these loads beyond chance; 0: neither. By the slope of
+    a line, both on the scale of logarithms."""
+    weights = [throughputs[n].n for n in loads]
+    x, y = [math.log(n) for n in loads], [math.log(throughputs[n].value) for n in loads]
+    middle = sum(w * v for w, v in zip(weights, x, strict=True)) / sum(weights)
+    spread = sum(w * (v - middle) ** 2 for w, v in zip(weights, x, strict=True))
+    slope = sum(w * (v - middle) * t for w, v, t in zip(weights, x, y, strict=True))
+    if len(loads) < 3 or abs(slope) <= SIGMAS * noise * math.sqrt(spread):
+        return 0
+    return 1 if slope > 0 else -1
 
 
 def _below_lines(values: Mapping[Load, float]) -> list[float]:

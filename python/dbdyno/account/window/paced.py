@@ -13,7 +13,7 @@ import polars as pl
 
 from dbdyno.account.window.cells import for_each
 from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import quantiles_ns
+from dbdyno.model.tables import FEW, known_quantiles_ns
 from dbdyno.model.units import NS_PER_S
 
 Figure = tuple[str, str, float | None, str, str]
@@ -116,14 +116,14 @@ def _service(cell: RawCell) -> Iterator[Figure]:
     service, calls = cell.tables["service"], float(cell.tables["sessions"]["calls"].sum())
     total = float(service["in_call_ns"].sum())
     yield "service_mean_ns", "ns", total / calls if calls else None, none, _SOURCE
-    values = quantiles_ns(cell.tables["service_histogram"], list(_SERVICE.values()))
+    values = known_quantiles_ns(cell.tables["service_histogram"], list(_SERVICE.values()))
     longest = service.select(pl.col("max_ns").max()).item()
     for name, value in zip(_SERVICE, values, strict=True):
         yield (
             name,
             "ns",
             value if value is None or longest is None else min(value, float(longest)),
-            none,
+            FEW if calls else none,
             _SOURCE,
         )
 

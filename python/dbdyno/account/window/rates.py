@@ -17,7 +17,7 @@ from dbdyno.account.window.cells import key
 from dbdyno.account.window.trees import is_tree
 from dbdyno.model.data_sources import files
 from dbdyno.model.raw import REPLAY_BEHIND, REPLAY_LAG, RawCell
-from dbdyno.model.tables import ByCell, Tables, conform, empty, known_sum, quantiles_ns, rows
+from dbdyno.model.tables import FEW, ByCell, Tables, conform, empty, known_quantiles_ns, known_sum, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import LOG_BYTES, READ_CALLS, READ_REQUESTS, STORAGE_BYTES
 from dbdyno.stats.autocorrelation import correlated
@@ -209,7 +209,10 @@ def _per_rung(cell: RawCell, cut: Tables, sessions: pl.DataFrame) -> Iterator[Ro
         ("errors_per_s", "1/s", known_sum(sessions["error_rate"]), idle, _DRIVER),
         ("straddling_calls", "calls", float(straddling), "ok", _DRIVER),
         ("response_mean_ns", "ns", _over(float(sessions["in_call_ns"].sum()), calls), idle, _DRIVER),
-        *((n, "ns", value, idle, _DRIVER) for n, value in _extremes(cell, cut["cell_histogram"], sessions)),
+        *(
+            (n, "ns", value, FEW if calls and n in _QUANTILES else idle, _DRIVER)
+            for n, value in _extremes(cell, cut["cell_histogram"], sessions)
+        ),
         *paced.figures(cell),
         ("work_per_call", cell.meta.workload.work_unit, work, work_status, work_source),
         *_work_rate(cell, rate, work, work_status, work_source),
@@ -246,7 +249,7 @@ def _extremes(
     """Percentiles and the longest call; no percentile lies above the longest."""
     ended = sessions.select(pl.col("max_ns").cast(pl.Float64).max()).item()
     longest = max((v for v in (ended, paced.longest_ns(cell)) if v is not None), default=None)
-    for name, value in zip(_QUANTILES, quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
+    for name, value in zip(_QUANTILES, known_quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
         yield name, value if value is None or longest is None else min(float(value), longest)
     yield "response_max_ns", longest
 

@@ -16,7 +16,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,8 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "average": format_average,
     "plain": fmt.plain,
     "ns": format_ns,
+    "p95": partial(fmt.tail_ns, 0.95),
+    "p99": partial(fmt.tail_ns, 0.99),
     "seconds": fmt.seconds,
     "size": format_size,
     "capital": _capital,

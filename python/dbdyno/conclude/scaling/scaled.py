@@ -243,17 +243,19 @@ def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
     from dbdyno.stats.scaling import inverse
 
     think, shown = made.ladder.think_s or 0.0, format_ns(seconds * 1e9)
+    name = made.ladder.time_name
     try:
         load = inverse.load_for_response(best, seconds, think, _last(made))
     except inverse.OutOfReach as e:
         if why := _rejected(made):
-            return claim("response-target", {"target": shown, "why": why}, case="rejected")
-        return claim("response-target", {"target": shown, "why": e.message}, case="never")
+            return claim("response-target", {"target": shown, "time": name, "why": why}, case="rejected")
+        return claim("response-target", {"target": shown, "time": name, "why": e.message}, case="never")
     ladder, note = made.ladder, _beyond(made, load)
     if note and (why := _unknown(made, load)):
-        return claim("response-target", {"target": shown, "why": why}, case="rejected")
+        return claim("response-target", {"target": shown, "time": name, "why": why}, case="rejected")
     said = {
         "target": shown,
+        "time": name,
         "load": f"{_number(load)} {ladder.load_unit}",
         "rate": f"{_number(load / (seconds + think))} {ladder.throughput_unit}",
         "note": note,
@@ -279,6 +281,7 @@ def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
     said = {
         "target": shown,
         "load": f"{_number(load)} {made.ladder.load_unit}",
+        "time": made.ladder.time_name,
         "response": format_ns(max(load / rate - think, 0.0) * 1e9),
         "note": note,
         "by": _by(made),

@@ -156,8 +156,8 @@ RUNG_PACE: tuple[Column, ...] = (
         null=True,
     ),
     _c("service_p50_ns", "f64", "median from the real start, mean of repeats", null=True),
-    _c("service_p95_ns", "f64", "95th percentile", null=True),
-    _c("service_p99_ns", "f64", "99th percentile", null=True),
+    _c("service_p95_ns", "f64", "95th percentile; NULL of fewer than 200 calls", null=True),
+    _c("service_p99_ns", "f64", "99th percentile; NULL of fewer than 1,000 calls", null=True),
     _c("lag_mean_ns", "f64", "mean time from due to started", null=True),
 )
 """Columns of paced load in table ``rungs``."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from dbdyno.model.analyses import Fitted
 from dbdyno.model.errors import UsageError
+from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.stats.scaling.models import MODELS, carried_on
 
 Law = Fitted | tuple[str, Sequence[float]]
@@ -70,10 +71,8 @@ def load_for_response(law: Law, seconds: float, think_s: float = 0.0, last: floa
     _above_zero(seconds + think_s, "a time")
     name, p = _of(law)
     if name == "linear" or (name == "usl" and not any(p[1:])):
-        raise OutOfReach(
-            "on a straight line the response time is the same at every load", "ask for a throughput"
-        )
-    what = f"a response time of {seconds:g} s"
+        raise OutOfReach("on a straight line the time is the same at every load", "ask for a throughput")
+    what = f"a time of {format_ns(seconds * NS_PER_S)}"
     return _root(lambda n: n / throughput(law, n, last) - (seconds + think_s), _alone(name, p), what)
 
 
