@@ -94,6 +94,14 @@ def test_with_a_protocol_that_was_asked_for_the_cure_names_the_other(server: Pos
             server.script([script(text)], given)
 
 
+def test_in_a_pipeline_the_cure_is_none_that_a_pipeline_refuses(server: PostgresServer) -> None:
+    for text in SIMPLE:
+        given = Variant(name="base", params={"tab": "pg_am"}, driver=DriverSetup(protocol="extended"))
+        with pytest.raises(ScriptError) as e:
+            server.script([script(f"\\startpipeline\n{text}\n\\endpipeline\n")], given)
+        assert "take -M simple" not in str(e.value) and "out of the pipeline" in (e.value.cure or "")
+
+
 def test_such_a_script_runs_and_the_plan_says_why(bench: Bench, tmp_path: Path) -> None:
     own = tmp_path / "own.sql"
     own.write_text("create role bench_:client_id;\ndrop role bench_:client_id;\nset work_mem = :wm;\n")

@@ -9,6 +9,7 @@ import pytest
 
 from dbdyno import conduct, observe
 from dbdyno.model.errors import RecipeError, UsageError
+from dbdyno.plan.recipe_lines import read_toml
 
 WRONG = """\
 workload = "lia"
@@ -57,3 +58,30 @@ def test_one_wrong_value_is_one_line_and_a_cure(tmp_path: Path) -> None:
     recipe.write_text('workload = "lio"\n\nmeasure = "1ms"\n')
     error = refused(recipe)
     assert (error.message.startswith(f"{recipe}:3: "), bool(error.cure)) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("written", "refuses"),
+    [
+        (r"C:\temp\bench.sql", True),
+        (r"scripts\new\bench.sql", True),
+        (r"C:\Users\me\bench.sql", True),  # no TOML at all: \U wants eight digits
+        (r"data\demo.sql", True),  # nor is this: \d is no escape
+        (r"select 1;\nselect 2.5;", False),
+        (r"C:\\temp\\bench.sql", False),
+    ],
+)
+def test_a_path_in_double_quotes_is_refused_with_its_line(
+    tmp_path: Path, written: str, refuses: bool
+) -> None:
+    """\\t would be a tab and \\b a backspace, which a terminal swallows."""
+    text = f'workload = "cpu"\n\nscript = "{written}"\n'
+    if not refuses:
+        assert read_toml(text)["script"]
+        return
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(text)
+    error = refused(recipe)
+    assert error.message.startswith(f"{recipe}:3: ") and error.message.isprintable()
+    assert "single quotes" in (error.cure or "") and f"'{written}'" in (error.cure or "")
+    assert read_toml(text.replace('"' + written + '"', f"'{written}'"))["script"] == written

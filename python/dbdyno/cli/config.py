@@ -160,7 +160,9 @@ def find_config() -> Config | None:
         from dbdyno.plan import syntax_error
 
         line, message = syntax_error(text, e)
-        raise UsageError(f"{path}:{line}: {message[:1].lower()}{message[1:]}", _CURE) from e
+        raise UsageError(
+            f"{path}:{line}: {message[:1].lower()}{message[1:]}", getattr(e, "cure", _CURE)
+        ) from e
 
 
 def _path() -> Path | None:

@@ -23,6 +23,7 @@ from dbdyno.plan import phases
 from dbdyno.plan.recipe_lines import (
     MOST_FAULTS,
     MOST_TOML_BYTES,
+    EscapedPathError,
     Fault,
     Path,
     key_lines,
@@ -43,7 +44,7 @@ def parse_recipe(text: str, name: str, file: str | None = None) -> Experiment:
         data = read_toml(text)
     except ValueError as e:
         line, words = syntax_error(text, e)
-        raise recipe_error(where, [Fault(line, _toml_words(words), _toml_cure(words))]) from e
+        raise recipe_error(where, [Fault(line, _toml_words(words), _toml_cure(words, text, line, e))]) from e
     lines = key_lines(text)
     _check_variants(where, data.get("variants", {}), lines)
     try:
@@ -113,7 +114,11 @@ def _toml_words(words: str) -> str:
     return f"two variants of the same name: {twice[1]}{twice[2]}" if twice else words
 
 
-def _toml_cure(words: str) -> str:
+def _toml_cure(words: str, text: str, line: int, error: ValueError) -> str:
+    if isinstance(error, EscapedPathError):
+        return error.cure
+    if path := re.search(r'"([^"]*\\[^"]*)"', "".join(text.splitlines()[line - 1 : line])):
+        return f"in double quotes a backslash begins an escape: write single quotes, '{path[1]}'"
     if words.startswith("it "):
         return f"a recipe is at most {MOST_TOML_BYTES >> 20} MiB, and needs four levels"
     if "twice" in words or "overwrite" in words:

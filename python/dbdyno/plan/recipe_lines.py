@@ -18,6 +18,10 @@ _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _KEYS = rf"{_PART}(?:\s*+\.\s*+{_PART})*+"
 _HEADER = re.compile(rf"\s*+\[\[?\s*+({_KEYS})\s*+\]")
 _KEY = re.compile(rf"\s*+({_KEYS})\s*+=\s*+(.*)")
+_ESCAPED_PATH = re.compile(
+    r"""[^"'#]*+"((?:[A-Za-z]:(?=\\)|(?=[\w.\\ -]*\.\w+"))[\w.\\ -]*\\[btnfreuxU][\w.\\ -]*)\""""
+)
+"""A text in double quotes that is a path: after a drive, or with an ending."""
 _INLINE = re.compile(rf"[{{,]\s*+({_KEYS})\s*+=")
 _DEEP = re.compile(rf"(?:^|[{{,\[])[ \t]*+{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_DEEPEST}}}", re.MULTILINE)
 MOST_FAULTS = 20
@@ -41,9 +45,31 @@ def read_toml(text: str) -> dict[str, Any]:
     if _DEEP.search(text):
         raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
     try:
-        return tomllib.loads(text)
+        data = tomllib.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+    _refuse_escaped_paths(text)
+    return data
+
+
+class EscapedPathError(ValueError):
+    """``line``: of a path whose backslashes began escapes."""
+
+    def __init__(self, line: int, written: str) -> None:
+        super().__init__(
+            f'"{written}": in double quotes a backslash begins an escape, as \\t, which is a tab'
+        )
+        self.line = line
+        self.cure = f"write the path in single quotes: '{written}'"
+
+
+def _refuse_escaped_paths(text: str) -> None:
+    """Raises :class:`EscapedPathError` of ``script = "C:\temp\bench.sql"``, which is TOML, with a tab and a
+    backspace."""
+    for number, line in enumerate(text.splitlines(), 1):
+        found = None if _LONG.search(line) else _ESCAPED_PATH.match(line)
+        if found is not None and "\\\\" not in found[1]:
+            raise EscapedPathError(number, found[1])
 
 
 def key_lines(text: str) -> dict[Path, int]:
@@ -82,6 +108,8 @@ def line_of(lines: Mapping[Path, int], path: Sequence[int | str]) -> int:
 
 def syntax_error(text: str, error: Exception) -> tuple[int, str]:
     """Line and words of a TOMLDecodeError; what ends too early ends on the last line."""
+    if isinstance(error, EscapedPathError):
+        return error.line, str(error)
     if not isinstance(error, tomllib.TOMLDecodeError):  # it concerns the whole
         return 1, str(error)
     place = re.search(r" ?\((?:at line (\d+), column \d+|at end of document)\)", str(error))

@@ -28,6 +28,12 @@ _PREPARE = "dbdyno workload prepare pgbench -s 10"
 _OPENS, _CLOSES = ("begin", "start"), ("commit", "end", "rollback", "abort", "prepare")
 _SYNTAX = "42601"
 _SIMPLE_CURE = "take -M simple, which is pgbench's default, or give the variable a type, as in :n::int"
+_PIPELINE_CURE = (
+    "give the variable a type, as in :n::int, write its value, or take the statement out of the pipeline "
+    "(without \\startpipeline the script can be sent with -M simple)"
+)
+"""A pipeline has no simple queries."""
+_PIPELINE = re.compile(r"^\s*\\startpipeline\b", re.MULTILINE)
 _COPY_CURE = "use INSERT ... SELECT, or COPY from or to a file or program of the server"
 _AS_ASKED = DriverSetup(allow_shell=True)
 _Command = Mapping[str, Any]
@@ -96,9 +102,14 @@ def commands(script: PlannedScript, driver: DriverSetup, given: Sequence[str] = 
     if (wrong := read["error"]) is not None:
         shown = "".join(f"\n    {line}" for line in wrong["shown"].split("\n"))
         where = f"{script.name}:{wrong['line']}:{wrong['column']}"
-        raise ScriptError(f"{where}: {wrong['message']}{shown}", wrong["cure"])
+        raise ScriptError(f"{where}: {wrong['message']}{shown}", _fitting(script, wrong["cure"]))
     found: list[_Command] = read["commands"]
     return found
+
+
+def _fitting(script: PlannedScript, cure: str) -> str:
+    """The cure, or another where it is the simple protocol, which a script with a pipeline cannot have."""
+    return _PIPELINE_CURE if "-M simple" in (cure or "") and _PIPELINE.search(script.text) else cure
 
 
 def scale_of(connection: Connection, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
@@ -253,7 +264,9 @@ def _error(script: PlannedScript, command: _Command, at: int, message: str, cure
     cut = max(0, column - _SHOWN // 2)
     indent = "".join("\t" if c == "\t" else " " for c in line[cut:column])
     where = f"{script.name}:{text.count(chr(10), 0, offset) + 1}:{column + 1}"
-    return ScriptError(f"{where}: {message}\n    {line[cut : cut + _SHOWN]}\n    {indent}^", cure)
+    return ScriptError(
+        f"{where}: {message}\n    {line[cut : cut + _SHOWN]}\n    {indent}^", _fitting(script, cure)
+    )
 
 
 def _as_written(command: _Command, at: int) -> int:
