@@ -164,6 +164,19 @@ STRIPED = """Array.from(document.querySelectorAll("figure[id$=stack-aas] .mark-r
 }; })"""
 
 
+def test_a_table_wider_than_its_box_has_an_edge_that_shows_so(page_of: PageOf, open_page: Open) -> None:
+    """Two covers move with the table; two shades stay at the edges, and are seen where no cover is."""
+    page = open_page(page_of("small"), width=1280)
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    found = page.evaluate(
+        "Array.from(document.querySelectorAll('.scroll')).map(n => [n.scrollWidth > n.clientWidth + 1,"
+        " getComputedStyle(n).backgroundAttachment.split(',')[0].trim(),"
+        " getComputedStyle(n).backgroundImage.split('linear-gradient').length - 1])"
+    )
+    assert any(wide for wide, *_ in found)
+    assert all((moves, shades) == ("local", 4) for _, moves, shades in found)
+
+
 def test_time_in_the_run_queue_is_striped(page_of: PageOf, open_page: Open) -> None:
     found = open_page(page_of("small")).evaluate(STRIPED)
     assert len(found) > 6

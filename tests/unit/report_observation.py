@@ -11,6 +11,7 @@ from typing import Any
 
 import report_results as made
 import report_tables as finer
+from tests.fake_engine import wait_families
 
 from dbdyno.conclude.reason import activity
 from dbdyno.model import tables
@@ -43,6 +44,7 @@ def results(busy: tuple[float, ...] = BUSY, observation: Observation | None = No
     frames["sources"] = plain.tables["sources"]
     frames["wait_families"] = plain.tables["wait_families"]
     frames["histogram"] = tables.empty("cell_histogram")
+    frames["wait_families"] = wait_families().table()
     asked = observation or Observation(duration="60s")
     experiment = Experiment(engine="postgres", name="observed", workload="observed", observation=asked)
     plan = plain.plan.model_copy(update={"experiment": experiment, "cells": (), "script_text": None}).sealed()

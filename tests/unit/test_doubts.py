@@ -17,7 +17,7 @@ from dbdyno.model.results import Results
 from dbdyno.plan import Findings, Seen
 from dbdyno.plan.adaptive import knee_found
 from dbdyno.present import jsondoc, report
-from dbdyno.present.document import Chart, Paragraph, walk
+from dbdyno.present.document import Chart, Column, Paragraph, Row, Table, walk, word
 from dbdyno.present.media import markdown
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import level_with_best, noise_or_scatter
@@ -87,3 +87,12 @@ def test_an_auto_ladder_and_the_headline_agree_on_what_is_below_the_peak() -> No
     assert "falls" not in knee_found(Findings(rule, seen)).parts
     sure = tuple(Seen(n, x, figure=None) for n, x in enumerate([100, 200, 300, 400, 400, 380, 350, 300], 1))
     assert "falls" in knee_found(Findings(rule, sure)).parts
+
+
+def test_a_source_that_all_rows_have_stands_in_the_caption() -> None:
+    columns = (Column("event"), Column("source"))
+    same = Table("Events", columns, [Row([word(n), word("sampled")]) for n in "ab"])
+    shown = same.shown(sketches=False)
+    assert (shown.title, [c.head for c in shown.columns]) == ("Events; source: sampled", ["event"])
+    other = Table("Events", columns, [Row([word(n), word(n)]) for n in "ab"]).shown(sketches=False)
+    assert (other.title, len(other.columns)) == ("Events", 2)

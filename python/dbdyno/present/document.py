@@ -96,8 +96,23 @@ class Table:
     """The rows follow load, size or time: where there is room for few, they are taken all along it. Else the
     first ones are the ones that count most."""
 
+    def with_common_source(self) -> Table:
+        """Where all rows are of one source, it stands in the title, and has no column."""
+        found = next((n for n, c in enumerate(self.columns) if c.head == "source"), None)
+        texts = set() if found is None else {r.cells[found].text for r in self.rows} - {""}
+        if found is None or len(texts) != 1 or len(self.rows) < 2:
+            return self
+        kept = [n for n in range(len(self.columns)) if n != found]
+        rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
+        title = f"{self.title}; source: {texts.pop()}".removeprefix("; ")
+        return replace(self, title=title, columns=[self.columns[n] for n in kept], rows=rows)
+
     def shown(self, sketches: bool, bars: bool = False) -> Table:
-        """Without empty columns; with or without sketches and bars."""
+        """Without empty columns, and without that of a source that all rows have; with or without sketches
+        and bars."""
+        return self.with_common_source()._filled(sketches, bars)
+
+    def _filled(self, sketches: bool, bars: bool) -> Table:
         kept = [
             n
             for n, c in enumerate(self.columns)

@@ -212,8 +212,8 @@ def _table(shown: Table, width: int, most: int | None) -> Iterator[Line]:
     kept = _kept(table.columns, widths, width)
     fitted = _fitted([table.columns[n] for n in kept], [widths[n] for n in kept], width)
     columns = [table.columns[n] for n in kept]
-    if shown.title:
-        yield from _wrapped(shown.title, width, "underline")
+    if table.title:
+        yield from _wrapped(table.title, width, "underline")
     if any(heads):
         yield from (Line(t, "dim") for t in _lines([heads[n] for n in kept], columns, fitted))
     for row, texts in zip(major, rows, strict=True):
