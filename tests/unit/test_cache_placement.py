@@ -279,7 +279,7 @@ def test_the_place_matters_for_one_load_and_hardly_for_the_other() -> None:
     assert batch.value is not None and batch.value.low is not None and batch.value.low < 2 / 3 < 0.7
     assert "blocks=500" in batch.text and "8 sessions" in batch.text
     assert batch.said["calls"] == pytest.approx(1 / 3)
-    assert re.search(r"matters for .*blocks=500 \(0\.6\d of the throughput\)", which.text)
+    assert re.search(r"matters for .*blocks=500 \(0\.6\d+ of the throughput\)", which.text)
 
 
 def test_pages_held_twice_and_page_tables_are_said_where_they_are_known() -> None:

@@ -112,7 +112,7 @@ def test_a_rare_transaction_that_grows_is_named_though_the_mix_hardly_does() -> 
     found = _claims(results)
     assert (found["equal-load"].case, found["equal-load"].severity) == ("grows", "warning")
     text = found["equal-load"].text
-    assert "grows 3.1-fold" in text and "browse" in text and "All calls together: 1.10-fold" in text
+    assert "grows 3.10-fold" in text and "browse" in text and "All calls together: 1.10-fold" in text
     assert "Do not compare throughput or response times across sizes" in text
     assert (
         found["transaction-load-browse"].case == "grows" and found["transaction-load-buy"].case == "constant"
@@ -130,7 +130,9 @@ def test_variants_of_several_sizes_are_compared_only_if_insisted(across: bool) -
         found = compare_variants(results, Options(across_sizes=True))
         assert found.conclusions[0].id == "across-sizes"
     else:
-        with pytest.raises(UsageError, match=r"25,000 orders.* 2 times the work with 4 times the data") as e:
+        with pytest.raises(
+            UsageError, match=r"25,000 orders.* 1.95 times the work with 4 times the data"
+        ) as e:
             compare_variants(results)
         assert "--across-sizes" in str(e.value)
 
@@ -189,7 +191,7 @@ def test_a_table_has_each_transaction_at_each_size() -> None:
     results = replace(results, tables={**results.tables, "script_rates": rates})
     pick = pick_of(_with_plans(results, {"x1": "Seq Scan a", "x4": "Index Scan b"}), None)
     assert pick is not None
-    (shown,) = by_size(_with_plans(results, {"x1": "Seq Scan a", "x4": "Index Scan b"}), pick)
+    shown, *_ = by_size(_with_plans(results, {"x1": "Seq Scan a", "x4": "Index Scan b"}), pick)
     assert isinstance(shown, Table)
     cells = [[cell.text for cell in row.cells] for row in shown.rows]
     assert [(r[0], r[1], r[3], r[-1]) for r in cells] == [

@@ -93,7 +93,7 @@ def test_the_articles_argument() -> None:
     first, second, *rest = made.claims
     assert (first.id, first.case, first.said["name"]) == ("alone-and-many", "slower", "T2000")
     assert (first.said["one"], first.said["many"]) == pytest.approx((0.5, 2))
-    assert second.text == "With one session T2000 delivers 0.5 times as much."
+    assert second.text == "With one session T2000 delivers 0.500 times as much."
     assert "T2000 overtakes V490 at 16 sessions." in [c.text for c in rest]
 
 

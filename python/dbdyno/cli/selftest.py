@@ -14,7 +14,7 @@ from dbdyno.cli.config import is_quiet
 from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.engines import DEFAULT
 from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, DbdynoError, UsageError
-from dbdyno.model.units import NS_PER_S, counted, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, counted, format_average, parse_duration_ns
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -183,7 +183,9 @@ def _table(truths: Sequence[Truth], *, intervals: bool) -> Group:
     for head in ("truth s/s", "ledger s/s", *(["interval"] if intervals else []), "off", ""):
         table.add_column(head, justify="right", no_wrap=True)
     for t in truths:
-        interval = "" if t.low is None or t.high is None else f"{t.low:.3f}..{t.high:.3f}"
+        interval = (
+            "" if t.low is None or t.high is None else f"{format_average(t.low)}..{format_average(t.high)}"
+        )
         table.add_row(
             f"  {t.tier.removeprefix('scheduler ')}",
             t.account,
@@ -210,4 +212,4 @@ def _reasons(truths: Sequence[Truth]) -> list[Text]:
 
 
 def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return "-" if value is None else format_average(value)

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.case import Case, Row, listed
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim, Estimate
@@ -224,7 +225,11 @@ def _said(growth: Growth, sizes: Sizes) -> dict[str, object]:
     words = [size_words(sizes.workload, s) for s in (growth.first, growth.last)]
     number, _, unit = words[1].rpartition(" ")
     short = words[0].removesuffix(f" {unit}") if number[:1].isdigit() else words[0]
-    spread = "" if growth.low is None or growth.high is None else f" ({growth.low:.2f} to {growth.high:.2f})"
+    spread = (
+        ""
+        if growth.low is None or growth.high is None
+        else f" ({fmt.plain(growth.low)} to {fmt.plain(growth.high)})"
+    )
     said: dict[str, object] = {
         "first": words[0],
         "last": words[1],

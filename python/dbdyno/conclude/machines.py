@@ -48,7 +48,7 @@ def _ratio(speed: Speed, name: str, place: str) -> Iterator[Claim]:
     if ratio is None:
         return
     known = ratio.low is not None and ratio.high is not None
-    interval = f" ({ratio.low:.3g} to {ratio.high:.3g})" if known else ""
+    interval = fmt.spread(ratio) if known else ""
     said = {"place": place, "name": name, "ratio": ratio.value, "interval": interval}
     case = "more" if not _may_be_one(ratio) else "equal" if _is_one(ratio) else "undecided"
     if case == "undecided":
@@ -88,8 +88,8 @@ def _at(made: Machines, e: Estimate) -> Claim:
     ratios = ((x.load, x.throughput.ratio) for x in reversed(made.at_loads))
     before = next((r.value for n, r in ratios if n < e.value and r is not None and r.value != 1), 1.0)
     first, second = (b, a) if before < 1 else (a, b)
-    low = "below the range" if e.low is None else f"{e.low:.3g}"
-    high = "beyond the range" if e.high is None else f"{e.high:.3g}"
+    low = "below the range" if e.low is None else fmt.plain(e.low)
+    high = "beyond the range" if e.high is None else fmt.plain(e.high)
     interval = f" ({low} to {high})" if e.method else ""
     said = {"first": first, "second": second, "load": e.value, "unit": made.a.load_unit, "interval": interval}
     return claim("crossover", said, e, case="at")

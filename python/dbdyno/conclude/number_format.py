@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from dbdyno.model.analyses import Estimate
 from dbdyno.model.tables import fewest_calls
-from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
+from dbdyno.model.units import NS_PER_S, format_ns, format_plain, format_rate, significant
 from dbdyno.stats.estimates import Mean
 
 REPEATS = "Student's t over repeats"
@@ -93,10 +93,7 @@ def p_value(p: float) -> str:
     return f"p = {p:.1g}" if p >= 0.001 else "p < 0.001"
 
 
-def plain(value: float) -> str:
-    """Three significant digits, whole numbers as they are."""
-    rounded = float(f"{value:.3g}") if abs(value) < 100 else value
-    return f"{rounded:,.0f}" if rounded == round(rounded) else significant(rounded)
+plain = format_plain
 
 
 def unit_of_work(throughput_unit: str) -> str:

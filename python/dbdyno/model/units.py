@@ -98,6 +98,12 @@ def quantity(value: float, unit: str) -> str:
     return format_ns(value * NS_PER_S) if unit == "s" else f"{significant(value)} {unit}".rstrip()
 
 
+def format_plain(value: float) -> str:
+    """A ratio or a count: three significant digits, whole numbers as they are, no exponent."""
+    rounded = float(f"{value:.3g}") if abs(value) < 100 else value
+    return f"{rounded:,.0f}" if rounded == round(rounded) else significant(rounded)
+
+
 def format_rate(value: float, digits: int = 3) -> str:
     """A rate with a magnitude letter: ``6.21 M``, ``312 k``, ``41.3``."""
     for letter, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):

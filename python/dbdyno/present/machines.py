@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import polars as pl
 
 from dbdyno.model.analyses import Estimate, Ladder, Machine, Machines, Speed
-from dbdyno.model.units import counted, format_ns, format_rate
+from dbdyno.model.units import counted, format_ns, format_plain, format_rate
 from dbdyno.present.chart import (
     LETTERS,
     ROUNDED,
@@ -87,7 +87,7 @@ def _crossings(made: Machines, ends: Sequence[float]) -> Iterator[Spec]:
     """An end that is not known lies at the chart's edge."""
     for e in made.crossings:
         low, high = (end if v is None else v for v, end in zip((e.low, e.high), ends, strict=True))
-        data = [{"load": e.value, "from": low, "to": high, "name": f"crossing {e.value:.3g}"}]
+        data = [{"load": e.value, "from": low, "to": high, "name": f"crossing {format_plain(e.value)}"}]
         if e.method:
             band = layer(data, "rect", color=var("line"), opacity=0.6, clip=True)
             yield encoded(band, x=channel("from:Q"), x2={"field": "to"})
@@ -146,10 +146,10 @@ def rows(made: Machines) -> Iterator[list[Cell]]:
         yield _speed(made.one_session)
     for at in made.at_loads:
         ratio = at.response.ratio
-        response = known(None if ratio is None else ratio.value, lambda v: f"{v:.3g}")
+        response = known(None if ratio is None else ratio.value, format_plain)
         yield _speed(at.throughput, response, "" if at.how == "measured" else at.how)
     for e in made.crossings:
-        cells = (word(f"crossing, {unit}"), word(""), word(""), known(e.value, lambda v: f"{v:.3g}", unit))
+        cells = (word(f"crossing, {unit}"), word(""), word(""), known(e.value, format_plain, unit))
         yield [*cells, word(_ends(e)), word(""), word(e.note)]
     if not made.crossings:
         told = (f"crossing, {unit}", "", "", "none", "", "", "within the common range")
@@ -163,7 +163,7 @@ def _speed(speed: Speed, response: Cell = _NOTHING, note: str = "") -> list[Cell
     if speed.ratio is None or speed.a is None or speed.b is None:
         unknown = [word(UNKNOWN)] * 3
         return [word(speed.what), *unknown, word(""), response, word(speed.reason)]
-    ratio = known(speed.ratio.value, lambda v: f"{v:.3g}")
+    ratio = known(speed.ratio.value, format_plain)
     sides = (_value(speed.a), _value(speed.b))
     return [word(speed.what), *sides, ratio, word(_ends(speed.ratio)), response, word(note)]
 
@@ -176,7 +176,7 @@ def _ends(e: Estimate) -> str:
     """A crossing may be bounded on one side only."""
     if not e.method:
         return UNKNOWN
-    ends = (UNKNOWN if v is None else f"{v:.3g}" for v in (e.low, e.high))
+    ends = (UNKNOWN if v is None else format_plain(v) for v in (e.low, e.high))
     return " .. ".join(ends)
 
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model import cpu_lists
 from dbdyno.model.results import Results
-from dbdyno.model.units import format_ns
+from dbdyno.model.units import format_ns, significant
 from dbdyno.present.document import Cell, Column, Drawing, Section, known, numeric, remarks, table, word
 from dbdyno.present.page import Html, el
 from dbdyno.present.palette import var
@@ -138,7 +138,7 @@ def of_sessions(results: Results, cell: str) -> pl.DataFrame:
 
 
 def _ratio(value: float | None) -> Cell:
-    return known(value, lambda v: f"{v:.2f}")
+    return known(value, significant)
 
 
 def _of(n: int | None, whole: int) -> Cell:

@@ -14,7 +14,7 @@ from dbdyno.model.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.plan import Cell, Observation, Plan, PlannedScript, Variant
 from dbdyno.model.results import Applied, Results
 from dbdyno.model.tables import empty
-from dbdyno.model.units import format_ns, shown_duration
+from dbdyno.model.units import format_ns, format_size, shown_duration
 from dbdyno.present import figures, headline
 from dbdyno.present.accounts import BRACKET
 from dbdyno.present.document import Block, Section, Verbatim, facts, texts
@@ -203,7 +203,7 @@ def _topology(cpu: Cpu) -> str:
 
 
 def _bytes(value: int | None, absent: str = "unknown") -> str:
-    return absent if value is None else f"{value / (1 << 30):.1f} GiB"
+    return absent if value is None else format_size(value)
 
 
 # How each figure is obtained: the formula in words, and which data source it came from in this run.

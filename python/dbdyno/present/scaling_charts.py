@@ -248,8 +248,7 @@ def response(scaling: Scaling) -> Chart | None:
     for f in found:
         f["time"] *= 1e9 / factor
     drawn = [{"load": r["load"], "time": r["response_s"] * 1e9 / factor} for r in model]
-    name = scaling.ladder.time_name
-    title = f"{name}, {unit}"
+    name, title = scaling.ladder.time_name, f"{scaling.ladder.time_name}, {unit}"
     y = _y("time", title, {"type": "linear"}, LETTERS)
     x, names = load_axis(scaling), [n for n in ("mean", "95 %") if any(f["what"] == n for f in found)]
     paints = [var("text"), var("stat-p95")][: len(names)]
@@ -384,7 +383,6 @@ def _rings(found: Sequence[Spec], x: Spec, y: Spec) -> Iterator[Spec]:
 
 
 def _y(field: str, title: str, scale: Spec, labels: str | Spec) -> Spec:
-    """``labels``: their format, or more of the axis."""
     axis = {"format": labels} if isinstance(labels, str) else labels
     return channel(f"{field}:Q", title=title, scale=scale, axis=axis)
 

@@ -12,7 +12,7 @@ import polars as pl
 from dbdyno import __version__
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
 from dbdyno.model.claim import Claim
-from dbdyno.model.units import counted, format_ns
+from dbdyno.model.units import counted, format_average, format_ns, format_plain
 from dbdyno.present import rate_chart, scaling_charts
 from dbdyno.present.document import (
     UNKNOWN,
@@ -67,10 +67,8 @@ def _cost_sentences(made: Sequence[Regression]) -> list[str]:
     told = [f"{_where(r)} {_cost(total)}." for r, total in known_ones]
     for (one, a), (other, b) in pairwise(known_ones):
         if (a.slope.low or 0) > 0 and (b.slope.low or 0) > 0:
-            times = b.slope.value / a.slope.value
-            told.append(
-                f"{_where(other)} 1 {one.work_units[0]} costs {times:.3g} times as much as {one.regime}."
-            )
+            times = format_plain(b.slope.value / a.slope.value)
+            told.append(f"{_where(other)} 1 {one.work_units[0]} costs {times} times as much as {one.regime}.")
     return told
 
 
@@ -85,7 +83,9 @@ def _cost(part: Part) -> str:
     background = part.background
     if background.value < 0:
         return ", ".join(costs)
-    rest = f"{background.value:.3g} CPUs are used in the background{_cost_ends(background, ' ({})')}"
+    rest = (
+        f"{format_average(background.value)} CPUs are used in the background{_cost_ends(background, ' ({})')}"
+    )
     return ", ".join([*costs, rest])
 
 
@@ -100,7 +100,7 @@ def _rows(r: Regression) -> Iterator[list[Cell]]:
         yield [word(r.regime), word("all"), ratio, ends, unknown, unknown, nothing, known(r.n, str)]
     for part in r.parts:
         beside = [
-            known(part.background.value, lambda v: f"{v:.3g}", "CPUs"),
+            known(part.background.value, format_average, "CPUs"),
             word(_cost_ends(part.background)),
             known(part.r_squared, lambda v: f"{v:.4f}"),
         ]
@@ -123,7 +123,7 @@ def _cost_ends(e: Estimate, form: str = "{}") -> str:
     if e.low is None or e.high is None:
         return UNKNOWN if form == "{}" else ""
     timed = e.unit.startswith("CPU seconds/") and e.unit != "CPU seconds/s"
-    low, high = (time(v) if timed else f"{v:.3g}" for v in (e.low, e.high))
+    low, high = (time(v) if timed else format_average(v) for v in (e.low, e.high))
     return form.format(f"{low} .. {high}")
 
 
@@ -312,6 +312,7 @@ def measured(scaling: Scaling) -> Table:
     def column(head: str, rank: int, name: str, text: Callable[..., str] = number, unit: str = "CPUs"):  # type: ignore[no-untyped-def]
         return Column(head, number=True, rank=rank), [known(r[name], text, unit) for r in rows]
 
+    plain = "duration" if _of_commands(ladder) else "response"
     repeated = column("repeats", 5, "repeats", str, "")
     residual = (
         numeric("residual", 4),
@@ -330,7 +331,7 @@ def measured(scaling: Scaling) -> Table:
             lambda v: f"{percent(v, digits=1)} %",
             "",
         ),
-        column(_time_head(ladder), 1, "response_s", time, "s"),
+        column(ladder.time_name if ladder.of_work else plain, 1, "response_s", time, "s"),
         column(f"p95 per {ladder.of_work}" if ladder.of_work else "p95", 2, "response_p95_s", time, "s"),
         column("CPU", 1, "cpu"),
         column("user", 2, "cpu_user"),
@@ -345,12 +346,6 @@ def measured(scaling: Scaling) -> Table:
         [Row(list(n)) for n in lines],
         along_axis=True,
     )
-
-
-def _time_head(ladder: Ladder) -> str:
-    if ladder.of_work:
-        return ladder.time_name
-    return "duration" if _of_commands(ladder) else "response"
 
 
 def _of_commands(ladder: Ladder) -> bool:
@@ -394,7 +389,7 @@ _PARAMETERS: tuple[tuple[Column, Callable[[_Figure], Cell]], ...] = (
 _MODELS: tuple[tuple[Column, Callable[[Fitted], Cell]], ...] = (
     (Column("model"), lambda f: word(f.title)),
     (numeric("parameters", 3), lambda f: known(len(f.parameters), str)),
-    (numeric("R²"), lambda f: known(f.r_squared, lambda v: f"{v:.5f}")),
+    (numeric("R²"), lambda f: known(f.r_squared, lambda v: f"{v:.4f}")),
     (numeric("AICc", 1), lambda f: known(f.aicc, _criterion)),
     (numeric("BIC", 4), lambda f: known(f.bic, _criterion)),
     (numeric("weight (AICc)"), lambda f: known(f.weight, _weight)),

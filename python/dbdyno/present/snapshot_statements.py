@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.interval import IntervalFigures
-from dbdyno.model.units import counted, format_ns, format_rate
+from dbdyno.model.units import counted, format_ns, format_rate, significant
 from dbdyno.present import statements as sql
 from dbdyno.present.document import Block, Cell, Column, Paragraph, Table, numeric, remarks, table
 from dbdyno.present.statements import Columns, figure, in_bytes, per_call, share_of
@@ -120,5 +120,5 @@ _COLUMNS: dict[str, Columns] = {
     "jit": (sql.STATEMENT, _sum("JIT", format_ns, "ns"), _percent("jit"), sql.CALLS, sql.MEAN),
     "variance": (sql.STATEMENT, sql.CALLS, sql.MEAN,
                  (numeric("std dev"), figure(lambda r: r["spread_ns"], format_ns, "ns")),
-                 (numeric("of mean", 1), figure(_variation, lambda v: f"{v:.2f}"))),
+                 (numeric("of mean", 1), figure(_variation, significant))),
 }  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dbdyno.model.interval import ObjectUse, TimeModel
-from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns, format_rate
+from dbdyno.model.units import NS_PER_S, counted, format_average, format_count, format_ns, format_rate
 from dbdyno.model.visible import one_line
 from dbdyno.present import jsondoc
 from dbdyno.present.document import (
@@ -30,7 +30,11 @@ def section(found: TimeModel | None, seconds: float) -> list[Section]:
     """``seconds``: of the interval. Empty: nothing was observed."""
     if found is None:
         return []
-    aas = f", {found.db_time_s / found.covered_s:.3g} average active sessions" if found.covered_s else ""
+    aas = (
+        f", {format_average(found.db_time_s / found.covered_s)} average active sessions"
+        if found.covered_s
+        else ""
+    )
     of = f"{format_ns(found.covered_s * NS_PER_S)} of {format_ns(seconds * NS_PER_S)}"
     told = (
         f"Observed {of} ({counted(found.windows, 'window')} of {', '.join(found.runs)}): DB time "

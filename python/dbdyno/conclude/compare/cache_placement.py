@@ -166,7 +166,7 @@ def _of_load(load: _Load, contrast: Contrast, tables: Mapping[str, pl.DataFrame]
 
 def _interval(contrast: Contrast) -> str:
     low, high = contrast.effect.low, contrast.effect.high
-    return "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
+    return "" if low is None or high is None else f" ({fmt.plain(low)} to {fmt.plain(high)})"
 
 
 def _kind(load: _Load, contrast: Contrast) -> _Kind:
@@ -230,7 +230,7 @@ def _which(found: Sequence[_Found]) -> Claim:
     by_kind: dict[str, list[str]] = defaultdict(list)
     for f in found:
         what = "of the throughput" if f.load.metric == _RATE else "times the CPU time"
-        words = f"{f.load.words} ({f.contrast.effect.ratio or math.nan:.2f} {what})"
+        words = f"{f.load.words} ({fmt.plain(f.contrast.effect.ratio or math.nan)} {what})"
         by_kind[_kind(f.load, f.contrast)].append(words)
     said = {kind: " and ".join(dict.fromkeys(words)) for kind, words in by_kind.items()}
     cases = [k for k in get_args(_Kind) if k in said]

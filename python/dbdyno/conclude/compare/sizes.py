@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.compare.table import Match
 from dbdyno.conclude.equal_load import Growth, growths, work_of
 from dbdyno.model.data_size import size_of, size_words
@@ -55,5 +56,6 @@ def _why(found: Sequence[Growth]) -> str:
     worst = max(unequal, key=lambda g: abs(math.log(g.ratio)))
     call = f"a call of {worst.name}" if worst.name else "a call"
     if worst.verdict == "unclear":
-        return f"whether {call} does more work with more data is not clear ({worst.ratio:.2f}-fold)"
-    return f"{call} does {worst.ratio:.2g} times the work with {worst.last / worst.first:.3g} times the data"
+        return f"whether {call} does more work with more data is not clear ({fmt.plain(worst.ratio)}-fold)"
+    work, data = fmt.plain(worst.ratio), fmt.plain(worst.last / worst.first)
+    return f"{call} does {work} times the work with {data} times the data"

@@ -161,7 +161,9 @@ def _outliers(table: MetricTable, matches: Sequence[Match]) -> Iterator[Claim]:
             rest = [v for i, v in enumerate(figures) if i not in odd]
             moved = math.fsum(figures) / len(figures) / (math.fsum(rest) / len(rest)) - 1
             what = f"{label} to {match.baseline}" if match.paired else f"{match.series} {label}".strip()
-            shown = [f"{figures[i]:.3g}" if match.paired else value_text(table.unit, figures[i]) for i in odd]
+            shown = [
+                fmt.plain(figures[i]) if match.paired else value_text(table.unit, figures[i]) for i in odd
+            ]
             said = {
                 "repeats": ", ".join(str(repeats[i]) for i in odd),
                 "values": ", ".join(shown),
