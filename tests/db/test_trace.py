@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -100,7 +103,7 @@ def _window(tables: Tables, pid: int) -> dict[str, int]:
 
 def _waits(tables: Tables, pid: int) -> dict[str | None, dict[str, int]]:
     """By wait event, first to last read. An event may have several rows a read: one for each status."""
-    columns = ("sleep_ns", "runq_ns", "sleeps", "preempted")
+    columns = ("sleep_ns", "runq_ns", "sleeps", "begun", "unclear", "preempted")
     reads = tables["traced"].filter(pl.col("pid") == pid)["after_ns"]
     rows = tables["waits"].filter(pl.col("pid") == pid)
     sums = rows.group_by("wait_event", "after_ns", maintain_order=True).agg(pl.col(columns).sum())
@@ -181,6 +184,96 @@ def _schedstat(tables: Tables, pid: int) -> tuple[int, int]:
     tasks = tables["tasks"].filter((pl.col("pid") == pid) & (pl.col("status") == "ok"))
     first, last = tasks.row(0, named=True), tasks.row(-1, named=True)
     return last["run_ns"] - first["run_ns"], last["after_ns"] - first["after_ns"]
+
+
+def test_waits_are_counted_though_each_may_have_several_sleeps(old_and_new: Waiting) -> None:
+    """Naps in one statement are a wait each; so is a flush, in which the kernel wakes the backend and lets it
+    sleep again."""
+    client = old_and_new.session()
+    pid, naps, commits = client.info.backend_pid, 100, 100
+    client.execute("create table if not exists public.flushed (n int)")
+
+    def ask() -> None:
+        time.sleep(0.3)
+        client.execute(f"do $$begin for i in 1..{naps} loop perform pg_sleep(0.003); end loop; end$$")
+        for _ in range(commits):
+            client.execute("insert into public.flushed values (1)")
+
+    watch, tables = _watched(_spec(old_and_new, [pid]), 3.0, ask)
+    client.execute("drop table public.flushed")
+    if not _traced(watch, tables):
+        return
+    waits = _waits(tables, pid)
+    assert (
+        sum(w["unclear"] for w in waits.values()) <= 5
+    )  # the first few, before the kernel's flags are known
+    assert naps <= waits["PgSleep"]["begun"] <= waits["PgSleep"]["sleeps"] <= naps + 5
+    if (flushes := waits.get("WalSync") or waits.get("WALSync")) is not None:
+        assert flushes["begun"] <= min(flushes["sleeps"], commits + 5)
+
+
+@pytest.mark.parametrize("stop", ["signal", "freezer"])
+def test_a_backend_that_is_stopped_is_in_no_wait_of_its_own(old_and_new: Waiting, stop: str) -> None:
+    client = old_and_new.session()
+    pid = client.info.backend_pid
+    stood_ns: dict[str, int] = {}
+
+    def stand() -> None:
+        with stopping(pid, stop) as event:
+            begun_ns = time.monotonic_ns()
+            time.sleep(0.5)
+            stood_ns[event] = time.monotonic_ns() - begun_ns
+
+    watch, tables = _watched(_spec(old_and_new, [pid]), 2.0, stand)
+    if not _traced(watch, tables):
+        return
+    waits = _waits(tables, pid)
+    _adds_up(_window(tables, pid), waits)
+    ((event, least_ns),) = stood_ns.items()
+    assert waits[event]["sleep_ns"] >= least_ns
+    assert client.execute("select 1").fetchone() == (1,)
+
+
+@contextmanager
+def stopping(pid: int, how: str) -> Iterator[str]:
+    """Stops a process by a signal, or with its control group; the wait event that the trace has for it."""
+    if how == "signal":
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: " (stopped)" in Path(f"/proc/{pid}/status").read_text())
+            yield "Signal"
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        return
+    with frozen(pid):
+        yield "Frozen"
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """In a control group of its own that is frozen; skipped where none may be made."""
+    one, two = Path("/sys/fs/cgroup/freezer"), Path("/sys/fs/cgroup/unified")
+    root = one if one.is_dir() else two if two.is_dir() else Path("/sys/fs/cgroup")
+    group = root / f"dbdyno-test-{os.getpid()}"
+    was = next(
+        (line.split(":", 2)[2] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+         if ("freezer" in line.split(":")[1].split(",") if root == one else line.startswith("0::"))), "/"
+    )  # fmt: skip
+    try:
+        group.mkdir()
+        (group / "cgroup.procs").write_text(str(pid))
+    except OSError as e:
+        pytest.skip(f"no control group can be made here: {e}")
+    file, on, off = ("freezer.state", "FROZEN", "THAWED") if root == one else ("cgroup.freeze", "1", "0")
+    shown = group / (file if root == one else "cgroup.events")
+    try:
+        (group / file).write_text(on)
+        eventually(lambda: "FROZEN" in (text := shown.read_text()) or "frozen 1" in text)
+        yield
+    finally:
+        (group / file).write_text(off)
+        (root / was.lstrip("/") / "cgroup.procs").write_text(str(pid))
+        group.rmdir()
 
 
 def test_each_statement_is_one_sleep_for_the_client_and_one_answer(old_and_new: Waiting) -> None:

@@ -93,6 +93,8 @@ def waits(of: Reads) -> list[Row]:
             "runq_ns": _grown(of, sums, runnable),
             "throttled_ns": _grown(of, sums, mine & sums.are(Doing.THROTTLED)),
             "sleeps": _grown(of, sums, mine & sums.falls_asleep(), count=True),
+            "begun": _grown(of, sums, mine & sums.falls_asleep(), count=True),
+            "unclear": 0 * _grown(of, sums, mine),
             "preempted": _grown(of, sums, runnable & from_cpu, count=True),
             "run_samples": _grown(of, sums, mine & sums.are(*ON_CPU)) // CLOCK_NS,
         }

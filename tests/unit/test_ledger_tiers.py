@@ -9,6 +9,7 @@ import pytest
 from tests.fakery import S, made_cell, sample_row, sampler_row, session_row, task_row
 
 from dbdyno.account.ledger import accounts
+from dbdyno.account.wait_durations import wait_durations, wait_histogram
 from dbdyno.account.window import cut
 from dbdyno.model.ledger_rows import BY_LABEL, queue_labels
 from dbdyno.model.raw import RawCell
@@ -80,6 +81,7 @@ def _wait(
 ) -> dict[str, Any]:
     wait_class, _, event = (label or "").partition("/")
     times = {"sleep_ns": round(sleep * S), "runq_ns": round(runq * S), "sleeps": sleeps, "preempted": 0}
+    times |= {"begun": sleeps // 10, "unclear": 0}
     times |= {"run_samples": ticks}
     labels = {"wait_class": wait_class or None, "wait_event": event or None}
     return ME | {"before_ns": 20 * S, "after_ns": 20 * S, "status": "ok"} | labels | times | who
@@ -172,10 +174,29 @@ def test_events_of_the_trace_have_counts_and_cpu_as_ticks_divide_it():
     assert 0 < run["ClientRead"][2] < 0.003
 
 
+def test_a_wait_may_have_several_sleeps():
+    """30 sleeps in 10 s are 3 waits; where one of them is unclear, their number is not known."""
+    lock, client = _wait("Lock/tuple", 1.5, 2.0, 30), _wait("Client/ClientRead", 3.4, 0.9, 20)
+    waits = [lock, client | {"unclear": 1}, _wait(None, 0, 0.1)]
+    tables = _tables(_cell(TRACED | {"waits": waits}, tasks=_reads(2.2, 2.7)))
+    events = tables["events"].filter(scope="rung", status="ok")
+    counts = {r["wait_event"]: (r["waits_per_s"], r["sleeps_per_s"]) for r in events.to_dicts()}
+    assert counts["tuple"] == pytest.approx((0.3, 3.0))
+    assert counts["ClientRead"] == (None, pytest.approx(2.0))
+    none = {"run_ns": 0, "came_ns": 0, "left_ns": 0, "query_status": "off"}
+    known = [w | none | {"run_ns": 0 if w["wait_class"] else 2 * S} for w in waits]
+    cut_tables = cut([_cell(TRACED | {"waits": known}, tasks=_reads(2.2, 2.7))])
+    lasted = wait_durations(cut_tables | {"wait_histogram": wait_histogram(cut_tables)})
+    asleep = lasted.filter(part="sleep", query_status="all")
+    of = {r["wait_event"]: (r["waits"], r["begun"]) for r in asleep.to_dicts()}
+    assert of["tuple"] == pytest.approx((3.0, 30.0)), "a rate times seconds is the same count"
+    assert of["ClientRead"] == (None, pytest.approx(20.0))
+
+
 def test_events_of_a_trace_without_a_clock_have_counts_and_no_cpu():
     events = _tables(_cell(TRACED, tasks=_reads(2.2, 2.7)))["events"].filter(scope="rung")
     figures = {
-        (r["wait_event"], r["status"]): (r["sleep"], r["runq"], r["waits_per_s"], r["run"])
+        (r["wait_event"], r["status"]): (r["sleep"], r["runq"], r["sleeps_per_s"], r["run"])
         for r in events.to_dicts()
     }
     assert figures == {

@@ -3,6 +3,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+/// Class of the two codes that are no wait event of any server: a process that is stopped, whatever it waits for.
+const STOPPED: &str = "Stopped";
+/// By a signal or a tracer.
+pub const SIGNALLED: u32 = u32::MAX - 1;
+/// Its control group is frozen.
+pub const FROZEN: u32 = u32::MAX - 2;
+
 /// Wait classes and events by code. The top byte of a code is its class, the low 16 bits number the event
 /// within; 0 is no wait event.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +34,14 @@ impl Names {
     pub fn of(&self, code: u32) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
         if code == 0 {
             return None;
+        }
+        let stopped = match code {
+            SIGNALLED => Some("Signal"),
+            FROZEN => Some("Frozen"),
+            _ => None,
+        };
+        if let Some(event) = stopped {
+            return Some((Cow::from(STOPPED), Cow::from(event)));
         }
         if let Some((class, event)) = self.events.get(&code) {
             return Some((Cow::from(class), Cow::from(event)));
@@ -56,6 +71,8 @@ mod tests {
         let names = names();
         let of = |code| names.of(code).map(|(c, e)| format!("{c}/{e}"));
         assert_eq!(of(0), None);
+        assert_eq!(of(SIGNALLED).as_deref(), Some("Stopped/Signal"));
+        assert_eq!(of(FROZEN).as_deref(), Some("Stopped/Frozen"));
         assert_eq!(of(0x0600_0000).as_deref(), Some("Network/Read"));
         assert_eq!(of(0x0600_0001).as_deref(), Some("Network/#1"));
         assert_eq!(of(0x0100_0041).as_deref(), Some("Latch/#65"));

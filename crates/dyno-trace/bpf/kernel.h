@@ -24,8 +24,10 @@ typedef _Bool bool;
 #define BPF_F_MMAPABLE (1U << 10)
 
 #define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_STOPPED 0x000c /* __TASK_STOPPED, __TASK_TRACED */
 #define TASK_DEAD 0x0080
 #define TASK_NOLOAD 0x0400
+#define TASK_FROZEN 0x8000 /* 6.1 and later */
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -70,13 +72,19 @@ struct sched_info { /* CONFIG_SCHED_INFO; by the clock of the run queue */
 
 struct mm_struct;
 
+struct thread_info {
+	unsigned long flags;
+};
+
 struct task_struct {
+	struct thread_info thread_info; /* CONFIG_THREAD_INFO_IN_TASK */
 	unsigned int __state; /* 5.14 and later */
 	int on_cpu;
 	struct sched_entity se;
 	struct sched_info sched_info;
 	struct mm_struct *mm;
 	bool throttled; /* 6.18 and later */
+	unsigned frozen : 1; /* 5.2 and later: by its group, version 2 */
 	int pid;
 	int tgid;
 	__u64 start_boottime;

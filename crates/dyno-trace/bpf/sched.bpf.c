@@ -15,6 +15,7 @@
  * Tracepoints are all we build on: they are there without kprobes and without function tracing.
  */
 #include "account.h"
+#include "waiting.h"
 #include "syscalls.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -54,6 +55,7 @@ static __always_inline void switch_out(void *ctx, struct slot *s, struct task_st
 	 */
 	__u32 state = task_state(p);
 	bool asleep = !preempt && state;
+	enum since since;
 	struct wait *w;
 	__u64 ns;
 
@@ -67,7 +69,9 @@ static __always_inline void switch_out(void *ctx, struct slot *s, struct task_st
 	s->exec_ns = p->se.sum_exec_runtime;
 	if (bpf_core_field_exists(p->sched_info))
 		s->delay_ns = p->sched_info.run_delay;
-	w = add_run(s, ns, label_now(s), query_now(s));
+	since = since_sleep(p);
+	note_call(s, since);
+	w = add_run(s, ns, asleep ? label_asleep(s, p, state) : label_now(s), query_now(s));
 	if (asleep && state & TASK_DEAD) {
 		s->doing = ENDED;
 		forget(p->pid);
@@ -79,6 +83,7 @@ static __always_inline void switch_out(void *ctx, struct slot *s, struct task_st
 		s->blocked = (state & TASK_UNINTERRUPTIBLE) && !(state & TASK_NOLOAD);
 		s->voluntary++;
 		w->sleeps++;
+		count_wait(s, w, since);
 	} else {
 		s->doing = QUEUED;
 		s->involuntary++;
@@ -99,6 +104,7 @@ static __always_inline void switch_in(struct slot *s, struct task_struct *p, __u
 		first_event(s, QUEUED);
 	end_sleep(s);
 	ns = elapsed(s, now);
+	note_flags(s, p);
 	if (s->doing == QUEUED) {
 		add_queue(s, ns);
 	} else if (s->doing == ASLEEP) {

@@ -21,6 +21,10 @@
 /* A label that could not be read. 0 is the server's "waits for nothing". */
 #define UNREAD 0xffffffffU
 
+/* Instead of its label: a signal or a tracer has stopped the task, or its control group is frozen. */
+#define STOPPED 0xfffffffeU
+#define FROZEN 0xfffffffdU
+
 /* Statements that found no room. 0 is no statement. */
 #define OTHERS (~0ULL)
 
@@ -49,6 +53,8 @@ struct wait {
 	__u64 came_ns; /* inside run_ns: of slices that began in another statement */
 	__u64 left_ns; /* not inside: slices that began in this statement and ended in another */
 	__u64 squares; /* of sleeps, in 2^10 ns; where stacks are taken */
+	__u64 begun; /* sleeps that began a wait: the others go on with one, in the same system call */
+	__u64 unclear; /* sleeps of which that is not known: in `begun`, too */
 };
 
 /*
@@ -88,7 +94,7 @@ struct slot {
 	__u32 taken; /* how many of `waits` are used */
 	__u32 unplaced; /* durations that found no cell */
 	__u32 own; /* its own number */
-	__u32 spare;
+	__u32 in_call; /* 1 + index of its last sleep, since when it was not in user mode; 0: it was */
 	__u64 sampled_ns; /* when the sleep under way began, if its stack was taken; 0: it was not */
 
 	__u64 first_ns; /* watched since */
@@ -182,13 +188,15 @@ struct control {
 	__u64 lost_stacks; /* and ends of sleeps, that found no room in the ring */
 	__u64 lost_asleep_ns; /* about so much sleep they stood for */
 	__u64 born; /* children that found a slot */
+	__u32 cleared; /* flags of tasks that were not set at some switch from a CPU, */
+	__u32 missing; /* and at some switch to one (waiting.h) */
 };
 
-_Static_assert(sizeof(struct wait) == 96, "wait");
-_Static_assert(sizeof(struct slot) == 256 + WAITS * 96 + CELLS * 6, "slot");
+_Static_assert(sizeof(struct wait) == 112, "wait");
+_Static_assert(sizeof(struct slot) == 256 + WAITS * 112 + CELLS * 6, "slot");
 _Static_assert(sizeof(struct calls) == 48 + CALLS * 72 + SIZED * SIZES * 8, "calls");
 _Static_assert(sizeof(struct asleep) == 96 + 2 * CHAIN * 8 + PAGES * PAGE, "asleep");
 _Static_assert(sizeof(struct woken) == 24, "woken");
-_Static_assert(sizeof(struct control) == 88, "control");
+_Static_assert(sizeof(struct control) == 96, "control");
 
 #endif

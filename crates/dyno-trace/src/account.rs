@@ -55,6 +55,10 @@ pub struct Label {
     pub open_ns: i64,
     /// How often it fell asleep so.
     pub sleeps: i64,
+    /// Waits that these sleeps are: a sleep goes on with the wait before if both are in one system call.
+    pub begun: i64,
+    /// Of these, sleeps of which that is not known.
+    pub unclear: i64,
     /// How often it lost its CPU so while runnable.
     pub preempted: i64,
     /// Clock ticks that found it on a CPU so.
@@ -197,6 +201,8 @@ fn label(wait: &Wait, open_ns: u64) -> Option<Label> {
         throttled_ns: wait.throttled_ns as i64,
         open_ns: open_ns as i64,
         sleeps: wait.sleeps as i64,
+        begun: wait.begun as i64,
+        unclear: wait.unclear as i64,
         preempted: wait.preempted as i64,
         run_samples: wait.run_samples as i64,
         run_ns: wait.run_ns as i64,

@@ -21,6 +21,8 @@ fn slot(state: u32, since_ns: u64) -> Slot {
         runq_ns: 100,
         throttled_ns: 0,
         sleeps: 7,
+        begun: 5,
+        unclear: 1,
         preempted: 1,
         run_ns: 300,
         run_samples: 4,

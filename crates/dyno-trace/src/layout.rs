@@ -53,6 +53,8 @@ pub struct Wait {
     pub came_ns: u64,
     pub left_ns: u64,
     pub squares: u64,
+    pub begun: u64,
+    pub unclear: u64,
 }
 
 /// `struct slot`.
@@ -88,7 +90,7 @@ pub struct Slot {
     pub taken: u32,
     pub unplaced: u32,
     pub own: u32,
-    pub spare: u32,
+    pub in_call: u32,
     pub sampled_ns: u64,
     pub first_ns: u64,
     pub start_boottime_ns: u64,
@@ -194,6 +196,8 @@ pub struct Control {
     pub lost_stacks: u64,
     pub lost_asleep_ns: u64,
     pub born: u64,
+    pub cleared: u32,
+    pub missing: u32,
 }
 
 /// A type that may hold any bytes and is as large as the C type.
@@ -222,10 +226,10 @@ unsafe impl Plain for Asleep {}
 unsafe impl Plain for Woken {}
 
 const _: () = {
-    assert!(size_of::<Wait>() == 96);
-    assert!(size_of::<Slot>() == 256 + WAITS * 96 + CELLS * 6);
+    assert!(size_of::<Wait>() == 112);
+    assert!(size_of::<Slot>() == 256 + WAITS * 112 + CELLS * 6);
     assert!(size_of::<Calls>() == 48 + CALLS * 72 + SIZED * SIZES * 8);
-    assert!(size_of::<Control>() == 88);
+    assert!(size_of::<Control>() == 96);
     assert!(size_of::<Places>() == 8);
     assert!(size_of::<Asleep>() == 96 + 2 * CHAIN * 8 + PAGES * PAGE);
     assert!(size_of::<Woken>() == 24);

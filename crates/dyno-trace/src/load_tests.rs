@@ -1,11 +1,13 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::Read;
+use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dyno_model::now_ns;
 
 use super::*;
 use crate::book::Newcomer;
-use crate::layout::doing;
+use crate::layout::{Wait, doing};
 use crate::statements::Statement;
 
 fn wanted() -> Wanted {
@@ -91,6 +93,91 @@ fn both_objects_count_the_sleeps_of_a_thread_and_see_its_end() {
         assert_eq!(loaded.book.find(slot.tid), None, "its number is nobody's");
         assert_eq!(loaded.book.ended().collect::<Vec<_>>(), [number]);
     }
+}
+
+/// A timer that goes off every millisecond, and how often a thread has read it.
+struct Timer {
+    file: std::fs::File,
+    reads: [AtomicU64; 2],
+}
+
+impl Timer {
+    fn new() -> Self {
+        let every = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 1_000_000,
+        };
+        let times = libc::itimerspec {
+            it_interval: every,
+            it_value: every,
+        };
+        // SAFETY: plain calls; the descriptor is nobody else's.
+        let file = unsafe {
+            let fd = libc::timerfd_create(libc::CLOCK_MONOTONIC, 0);
+            assert!(fd >= 0);
+            libc::timerfd_settime(fd, 0, &times, std::ptr::null_mut());
+            std::fs::File::from_raw_fd(fd)
+        };
+        Self {
+            file,
+            reads: Default::default(),
+        }
+    }
+
+    fn read_until(&self, stop: &AtomicBool, who: usize) {
+        while !stop.load(Ordering::Relaxed) {
+            (&self.file).read_exact(&mut [0; 8]).unwrap();
+            self.reads[who].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Each time the timer goes off both threads are woken, one has its read and the other sleeps on in its own.
+#[test]
+fn sleeps_in_one_system_call_are_one_wait() {
+    let Some(mut loaded) = permitted(STRONGLY_ORDERED, RING_BYTES) else {
+        return;
+    };
+    loaded.attach(false).unwrap();
+    let (timer, stop) = (Timer::new(), AtomicBool::new(false));
+    let waits = std::thread::scope(|scope| {
+        let (send, receive) = std::sync::mpsc::channel();
+        for who in 0..2 {
+            let (timer, stop, send) = (&timer, &stop, send.clone());
+            scope.spawn(move || {
+                // SAFETY: a plain query.
+                send.send(unsafe { libc::gettid() }).unwrap();
+                timer.read_until(stop, who);
+            });
+        }
+        let numbers: Vec<usize> = (0..2)
+            .map(|_| loaded.book.take(newcomer(receive.recv().unwrap())).unwrap())
+            .collect();
+        let sums = |part: fn(&Wait) -> u64| {
+            let slots = numbers.iter().map(|&n| loaded.book.read(n));
+            slots
+                .flatten()
+                .map(|s| s.waits.iter().map(part).sum::<u64>())
+                .sum::<u64>()
+        };
+        // those before the kernel's flag is known are unclear
+        eventually("a flag", || sums(|w| w.begun) > sums(|w| w.unclear) + 10);
+        let (unclear, begun, sleeps) = (sums(|w| w.unclear), sums(|w| w.begun), sums(|w| w.sleeps));
+        let reads = || timer.reads.iter().map(|n| n.load(Ordering::Relaxed)).sum::<u64>();
+        let before = reads();
+        eventually("500 sleeps", || sums(|w| w.sleeps) > sleeps + 500);
+        let more = (
+            sums(|w| w.begun) - begun,
+            sums(|w| w.sleeps) - sleeps,
+            reads() - before,
+        );
+        assert_eq!(sums(|w| w.unclear), unclear);
+        stop.store(true, Ordering::Relaxed);
+        more
+    });
+    let (begun, sleeps, reads) = waits;
+    assert!(begun <= reads + 4, "{waits:?}"); // those under way
+    assert!(sleeps > begun + begun / 4, "{waits:?}");
 }
 
 #[test]

@@ -158,6 +158,8 @@ impl Rows {
             ("throttled_ns", Column::I64(parts.iter().map(throttled).collect())),
             ("open_ns", Column::I64(parts.iter().map(open).collect())),
             ("sleeps", number(|l| l.sleeps)),
+            ("begun", number(|l| l.begun)),
+            ("unclear", number(|l| l.unclear)),
             ("preempted", number(|l| l.preempted)),
             ("run_samples", Column::I64(parts.iter().map(samples).collect())),
             ("run_ns", number(|l| l.run_ns)),

@@ -259,9 +259,10 @@ def _seconds(cell: Tables, window: Mapping[str, Any]) -> Seconds:
 
 
 def _times(part: Part, wall: float) -> Part:
-    figures = (None if v is None else v * wall for v in (part.low, part.high, part.runq, part.waits))
-    low, high, runq, waits = figures
-    return Part(part.aas * wall, low, high, part.source, runq, waits)
+    low, high, runq, waits, sleeps = (
+        None if v is None else v * wall for v in (part.low, part.high, part.runq, part.waits, part.sleeps)
+    )
+    return Part(part.aas * wall, low, high, part.source, runq, waits, sleeps)
 
 
 def _plus(a: Part, b: Part) -> Part:
@@ -269,8 +270,9 @@ def _plus(a: Part, b: Part) -> Part:
     low = None if a.low is None or b.low is None else value - math.hypot(a.aas - a.low, b.aas - b.low)
     high = None if a.high is None or b.high is None else value + math.hypot(a.high - a.aas, b.high - b.aas)
     source = a.source if a.source == b.source else f"{a.source}; {b.source}"
-    runq, waits = _sum(a.runq, b.runq), _sum(a.waits, b.waits)
-    return Part(value, low, high, source if len(source) < 120 else a.source, runq, waits)
+    runq, sleeps = _sum(a.runq, b.runq), _sum(a.sleeps, b.sleeps)
+    waits = None if a.waits is None or b.waits is None else a.waits + b.waits
+    return Part(value, low, high, source if len(source) < 120 else a.source, runq, waits, sleeps)
 
 
 def _sum(a: float | None, b: float | None) -> float | None:
@@ -289,7 +291,9 @@ def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
             "share": part.aas / seconds.base if seconds.base else None,
             "runq_s": part.runq,
             "waits": part.waits,
+            "sleeps": part.sleeps,
             "mean_ns": part.aas / part.waits * NS_PER_S if part.waits else None,
+            "mean_queued_ns": (part.aas + (part.runq or 0.0)) / part.waits * NS_PER_S if part.waits else None,
             "source": part.source,
         }
         for rank, (name, part) in enumerate(largest, 1)

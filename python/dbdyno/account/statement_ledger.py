@@ -77,9 +77,9 @@ def _traced(cut: Tables, client: pl.Expr) -> pl.DataFrame:
     waits = cut["cut_statement_waits"]
     slept = waits.with_columns(account=pl.when(client).then(pl.lit("client")).otherwise(pl.lit("sleep")))
     slept = slept.group_by(*_KEY, "account", detail=event_name(), maintain_order=True).agg(
-        value=pl.col("sleep").sum(), waits=pl.col("sleeps").sum()
+        value=pl.col("sleep").sum(), sleeps=pl.col("sleeps").sum()
     )
-    slept = slept.filter((pl.col("value") != 0) | (pl.col("waits") != 0))
+    slept = slept.filter((pl.col("value") != 0) | (pl.col("sleeps") != 0))
     queue = {"value": "runq", "low": "runq_low", "high": "runq_high"}
     queued = waits.group_by(_KEY, maintain_order=True).agg(pl.col(c).sum().alias(n) for n, c in queue.items())
     parts = [_slices(waits), queued.with_columns(account=pl.lit("runq")), slept]
@@ -195,7 +195,7 @@ def statement_ledger_total(tables: Tables) -> pl.DataFrame:
         per = ("per_call_s", "per_work_s")
         sums = rows.group_by(*_KEY, "account", "detail", maintain_order=True).agg(
             pl.col("seconds", "low", "high").sum(),
-            *(sum_of_known(n) for n in ("waits", "run_samples")),
+            *(sum_of_known(n) for n in ("sleeps", "run_samples")),
             *((seconds.filter(pl.col(n) > 0) / pl.col(n).filter(pl.col(n) > 0)).sum().alias(n) for n in per),
             pl.col("source").unique().sort().str.join("; "),
         )  # fmt: skip

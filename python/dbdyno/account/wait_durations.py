@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno.model.column import CELL
 from dbdyno.model.data_sources.statements import EVERY_STATEMENT, WAITS_OF
 from dbdyno.model.ledger_rows import groups
-from dbdyno.model.tables import Tables, conform, empty, known_quantile, quantile
+from dbdyno.model.tables import Tables, conform, empty, known_quantile, quantile, sum_if_all_known
 
 SLEEP, QUEUE = "sleep", "runq"
 _FIRST_NS = 1024
@@ -35,11 +35,20 @@ def wait_durations(tables: Tables) -> pl.DataFrame:
     """Per cell, from ``wait_histogram``, ``cut_statement_waits`` and ``windows``."""
     walls = tables["windows"].select("cell", "wall_s")
     waits = _with_all(tables["cut_statement_waits"]).join(walls, on="cell", maintain_order="left")
-    slept = {"part": pl.lit(SLEEP), "time": pl.col(SLEEP), "begun": pl.col("sleeps")}
-    queued = {"part": pl.lit(QUEUE), "time": pl.col(QUEUE), "begun": pl.col("sleeps") + pl.col("preempted")}
-    both = pl.concat([waits.with_columns(**kind) for kind in (slept, queued)])
+    counts = ("waits_per_s", "sleeps_per_s", "preempted_per_s")
+    waits = waits.with_columns(pl.col(n) * pl.col("wall_s") for n in counts)
+    slept = {"part": pl.lit(SLEEP), "begun": pl.col("sleeps_per_s"), "waits": pl.col("waits_per_s")}
+    queued = {
+        "part": pl.lit(QUEUE),
+        "begun": pl.col("sleeps_per_s") + pl.col("preempted_per_s"),
+        "waits": pl.lit(None, pl.Float64),
+    }
+    parts = {SLEEP: slept, QUEUE: queued}
+    both = pl.concat([waits.with_columns(**kind, time=part) for part, kind in parts.items()])
     sums = both.group_by(*_CELL, *_BY, maintain_order=True).agg(
-        seconds=(pl.col("time") * pl.col("wall_s")).sum(), begun=pl.col("begun").sum()
+        seconds=(pl.col("time") * pl.col("wall_s")).sum(),
+        begun=pl.col("begun").sum(),
+        waits=sum_if_all_known("waits"),
     )
     lost = tables["cut_wait_times"].filter(pl.col("status") == "lost")["cell"].unique()
     status = pl.when(pl.col("cell").is_in(lost.implode())).then(pl.lit("lost")).otherwise(pl.lit("ok"))
@@ -56,7 +65,7 @@ def wait_durations_total(tables: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
         merged = histogram.group_by(*_BY, "low_ns", "high_ns", maintain_order=True).agg(pl.col("count").sum())
         merged = conform("wait_histogram", merged.with_columns(key))
         rows = sums.group_by(_BY, maintain_order=True).agg(
-            pl.col("seconds", "begun").sum(), pl.col("status").min()
+            pl.col("seconds", "begun").sum(), sum_if_all_known("waits"), pl.col("status").min()
         )
         histograms.append(merged)
         times.append(_summed(rows.with_columns(key), merged))
@@ -76,9 +85,9 @@ def _summed(sums: pl.DataFrame, histogram: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
     made = sums.join(ended, on=key, how="left", nulls_equal=True, maintain_order="left")
     # The queue after a wait for the next statement is another statement's than the wait was.
-    waits = pl.when(pl.col("part") == QUEUE).then(pl.col("count").fill_null(0)).otherwise("begun")
+    times = pl.when(pl.col("part") == QUEUE).then(pl.col("count").fill_null(0)).otherwise("begun")
     made = made.with_columns(
         pl.col("count").fill_null(0),
-        mean_ns=pl.when(waits > 0).then(pl.col("seconds") * 1e9 / waits),
+        mean_ns=pl.when(times > 0).then(pl.col("seconds") * 1e9 / times),
     )
     return conform("wait_durations", made.filter((pl.col("seconds") > 0) | (pl.col("count") > 0)))

@@ -147,6 +147,8 @@ def headline(found: Sequence[Truth], planned: int) -> Claim:
 
 _ROOTS = "roots "
 """How an account begins that is of the roots of lock waits."""
+_WAITS = "waits "
+"""How one begins that is a number of waits: those of a call, of all sessions in sum."""
 
 
 class _Book:
@@ -169,6 +171,8 @@ class _Book:
             return self._sum(*(p for p in parts if p.height))
         if name.startswith(_ROOTS):
             return self._roots(name.removeprefix(_ROOTS))
+        if name.startswith(_WAITS):
+            return self._waits(name.removeprefix(_WAITS))
         account, _, event = name.partition(" ")
         return self._sum(self._rows(account, event or None))
 
@@ -186,6 +190,24 @@ class _Book:
         whole, seen = float(rows["seconds"].sum()), float(met["seconds"].sum())
         high = max(high, unseen(int(met["samples"].max() or 0)) * seen) + whole - seen  # type: ignore[arg-type]
         return aas / wall_s, low / wall_s, min(high, whole) / wall_s
+
+    def counts_waits(self) -> bool:
+        """Whether the trace counted the waits, or nothing was measured yet."""
+        events = self._table("events")
+        return events.is_empty() or events["waits_per_s"].null_count() < events.height
+
+    def _waits(self, event: str) -> tuple[float | None, float | None, float | None]:
+        """Waits a call in one wait event, times sessions; the window's ends cut one call of each."""
+        rate, window = self.calls_per_s(), self._table("windows")
+        label = pl.concat_str("wait_class", pl.lit("/"), "wait_event")
+        mine = self._table("events").filter((pl.col("scope") == "rung") & (label == event))
+        counted = mine["waits_per_s"].drop_nulls()
+        if not rate or window.is_empty() or counted.is_empty():
+            return None, None, None
+        sessions, wall_s = float(window["sessions"][0]), float(window["wall_s"][0])
+        value = float(counted.sum()) / rate * sessions
+        error = sessions**2 / (rate * wall_s)
+        return value, max(0.0, value - error), value + error
 
     def calls_per_s(self) -> float | None:
         rates = self._table("rates").filter((pl.col("scope") == "rung") & (pl.col("name") == "calls_per_s"))
@@ -311,10 +333,12 @@ def _blocking(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
     yield Known(f"{_ROOTS}runnable", None if held is None else waiters * (1 - held), why)
 
 
-def _think(case: TruthCase, _facts: Facts, book: _Book) -> Iterator[Known]:
+def _think(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
     asleep = book.asleep(case)
     yield Known("client", book.thinking(), "clock")
     yield Known(f"sleep {case.labels['sleep']}", asleep, "uncalled" if asleep is None else "calls")
+    if book.counts_waits():
+        yield Known(f"{_WAITS}{case.labels['sleep']}", float(facts.sessions), "one", needs="nothing")
 
 
 def _mixture(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:

@@ -162,7 +162,8 @@ DERIVED: dict[str, tuple[Column, ...]] = {
             for part, what in (("run", "on a CPU"), ("sleep", "asleep"), ("runq", "in the run queue"))
             for end, note in (("", ""), ("_low", ", lower end"), ("_high", ", upper end"))
         ),
-        _c("waits_per_s", "f64", "sleeps a second; known only to the scheduler trace", null=True),
+        _c("waits_per_s", "f64", "waits that began a second; known only to the scheduler trace", null=True),
+        _c("sleeps_per_s", "f64", "sleeps a second; a wait may have several", null=True),
         _c("samples", "f64", "samples with this label; NULL: traced, not sampled", null=True),
         _c("status", "str", "why unknown"),
         _c(
@@ -246,8 +247,10 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("high", "f64", "upper end", null=True),
         _c("share", "f64", "of DB time", null=True),
         _c("runq_s", "f64", "seconds under its label in the run queue: counted in CPU WAIT", null=True),
-        _c("waits", "f64", "how often it fell asleep so, where traced", null=True),
-        _c("mean_ns", "f64", "mean sleep, where traced", null=True),
+        _c("waits", "f64", "waits that began, where the trace could count them", null=True),
+        _c("sleeps", "f64", "sleeps that began, where traced; a wait may have several", null=True),
+        _c("mean_ns", "f64", "time asleep of a wait, in the mean", null=True),
+        _c("mean_queued_ns", "f64", "the same with its time in the run queue (CPU WAIT)", null=True),
         _c("source", "str", "data source"),
     ),
     "data_sources": (
@@ -336,7 +339,8 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("p50_ns", "i64", "median: upper end of its bucket, at most 25 % too high", null=True),
         _c("p99_ns", "i64", "99th percentile, the same; NULL of fewer than 1,000", null=True),
         _c("max_ns", "i64", "longest, the same", null=True),
-        _c("begun", "i64", "sleeps or stays in the run queue that began"),
+        _c("begun", "f64", "sleeps or stays in the run queue that began"),
+        _c("waits", "f64", "waits that began (asleep), where the trace could count them", null=True),
         _c("status", "str", "ok | lost: some durations found no room"),
     ),
     "wait_chains": (*CELL, *WAIT_CHAINS),

@@ -227,6 +227,8 @@ RAW: dict[str, tuple[Column, ...]] = {
             null=True,
         ),
         _c("sleeps", "i64", "how often it fell asleep so"),
+        _c("begun", "i64", "waits: sleeps but those that go on with one in the same system call", null=True),
+        _c("unclear", "i64", "of which sleeps where that is not known", null=True),
         _c("preempted", "i64", "how often it lost its CPU while runnable"),
         _c("run_samples", "i64", "ticks of a clock on each CPU (199 a second) that met it so", null=True),
         *STATEMENT,

@@ -18,7 +18,7 @@ import polars as pl
 from dbdyno.model.brief import STATUS, material
 from dbdyno.model.ledger_rows import account_rows, queue_labels, top_level
 from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.model.tables import ByCell, Tables, known_sum, rows
+from dbdyno.model.tables import ByCell, Tables, known_sum, rows, sum_if_all_known
 from dbdyno.model.units import NS_PER_S
 from dbdyno.model.wait_families import Family, WaitFamilies, families_of
 
@@ -105,7 +105,8 @@ class Part(NamedTuple):
     high: float | None
     source: str
     runq: float | None = None  # in the run queue under its label: counted in CPU WAIT
-    waits: float | None = None  # a second
+    waits: float | None = None  # that began, a second
+    sleeps: float | None = None  # the same; a wait may have several
 
 
 class Time(NamedTuple):
@@ -158,12 +159,12 @@ def parts(cell: Tables) -> dict[str, Part]:
     for name, label in (*_WHOLE.items(), (UNLABELLED, UNLABELLED)):
         for row in (r for r in rows if r["account"] == name):
             found[label] = Part(row["aas"], row["low"], row["high"], row["source"])
-    queued, waits = _queued(cell["ledger"]), _waits(cell["events"])
+    queued, counts = _queued(cell["ledger"]), _counts(cell["events"])
     for row in (r for r in rows if r["account"] == "sleep"):
         detail = row["detail"] or UNSEEN
-        counted = waits.get(detail)
-        found[detail] = Part(row["aas"], row["low"], row["high"], row["source"], queued.get(detail), counted)
-    return found | _sending(cell["events"], families_of(cell), queued, waits)
+        more = (queued.get(detail), *counts.get(detail, (None, None)))
+        found[detail] = Part(row["aas"], row["low"], row["high"], row["source"], *more)
+    return found | _sending(cell["events"], families_of(cell), queued, counts)
 
 
 def db_time(cell: Tables, window: Mapping[str, int]) -> Time:
@@ -218,9 +219,14 @@ def _queued(ledger: pl.DataFrame) -> dict[str, float]:
     return dict(queue_labels(ledger).drop_nulls(["detail", "aas"]).select("detail", "aas").rows())
 
 
-def _waits(events: pl.DataFrame) -> dict[str, float]:
-    counted = _labelled(events).drop_nulls("waits_per_s").group_by("label").agg(pl.col("waits_per_s").sum())
-    return dict(counted.rows())
+_Counts = dict[str, tuple[float | None, float | None]]
+"""By label the waits and the sleeps that began, a second; ``None``: not known."""
+
+
+def _counts(events: pl.DataFrame) -> _Counts:
+    traced = _labelled(events).drop_nulls("sleeps_per_s").group_by("label")
+    counted = traced.agg(sum_if_all_known("waits_per_s"), pl.col("sleeps_per_s").sum())
+    return {label: (waits, sleeps) for label, waits, sleeps in counted.rows()}
 
 
 def wait_label() -> pl.Expr:
@@ -239,7 +245,7 @@ def _labelled(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _sending(
-    events: pl.DataFrame, families: WaitFamilies, queued: dict[str, float], waits: dict[str, float]
+    events: pl.DataFrame, families: WaitFamilies, queued: dict[str, float], counts: _Counts
 ) -> dict[str, Part]:
     """Asleep while an answer is sent: inside a call, though at the client."""
     sending = families.among(Family.NETWORK)
@@ -247,7 +253,7 @@ def _sending(
     rows = _labelled(events).filter(sending & pl.col("sleep").is_not_null())
     found = rows.group_by("label", maintain_order=True).agg(*ends, pl.col("source").first())
     return {
-        label: Part(aas, low, high, source, queued.get(label), waits.get(label))
+        label: Part(aas, low, high, source, queued.get(label), *counts.get(label, (None, None)))
         for label, aas, low, high, source in found.rows()
         if aas > _SECOND
     }

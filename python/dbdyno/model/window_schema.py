@@ -141,6 +141,7 @@ CUT: dict[str, tuple[Column, ...]] = {
             _c(name, "i64", f"growth of {name} of the table waits", null=True)
             for name in ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
         ),
+        _c("begun", "i64", "growth of begun; NULL: of some of these sleeps it is not known", null=True),
         _c("status", "str", "ok, or why the wait event could not be read"),
     ),
     "cut_statement_waits": (
@@ -158,6 +159,14 @@ CUT: dict[str, tuple[Column, ...]] = {
         *(
             _c(name, "i64", f"growth of {name} of the table waits", null=True)
             for name in ("sleeps", "preempted", "run_samples")
+        ),
+        *(
+            _c(name, "f64", f"{what} a second, as the seconds are", null=True)
+            for name, what in (
+                ("waits_per_s", "waits that began"),
+                ("sleeps_per_s", "sleeps that began"),
+                ("preempted_per_s", "preemptions"),
+            )
         ),
         _c("status", "str", "ok, or why the wait event could not be read"),
     ),

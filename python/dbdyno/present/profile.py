@@ -89,10 +89,17 @@ _EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
     ),
     (numeric("95 % interval", 2), _interval),
     (
-        numeric("sleeps", 4)._replace(note="how often sessions fell asleep so: a wait may have several"),
+        numeric("waits", 4)._replace(
+            note="waits that began, each of one sleep or several in one system call"
+        ),
         lambda r: _optional(r["waits"], format_rate, "-"),
     ),
     (numeric("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, "-")),
+    (
+        numeric("with CPU WAIT", 6)._replace(note="mean with the wait's time in the run queue"),
+        lambda r: _optional(r["mean_queued_ns"], format_ns, "-"),
+    ),
+    (numeric("sleeps", 7), lambda r: _optional(r["sleeps"], format_rate, "-")),
     (Column("source", rank=5), lambda r: word(sources_used.named(r["source"]))),
 )
 
@@ -288,7 +295,8 @@ _COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
             (numeric("95 %", 5), _ends(part)),
         )
     ),
-    (numeric("sleeps/s", 2), lambda r: _optional(r["waits_per_s"], format_rate, "-")),
+    (numeric("waits/s", 2), lambda r: _optional(r["waits_per_s"], format_rate, "-")),
+    (numeric("sleeps/s", 3), lambda r: _optional(r["sleeps_per_s"], format_rate, "-")),
     (numeric("samples", 3), lambda r: _optional(r["samples"], lambda v: f"{v:,.0f}", "-")),
     (Column("source", rank=6), lambda r: word(sources_used.named(r["source"]))),
 )

@@ -40,7 +40,7 @@ def events(results: Results) -> pl.DataFrame:
     rows = results.tables["events"].filter(pl.col("scope") != "session").join(walls, on="cell")
     whole = pl.lit(float(walls["wall_s"].sum()))
     keys = ["scope", "who", "state", "wait_class", "wait_event"]
-    figures = (*_EVENT, "waits_per_s")
+    figures = (*_EVENT, "waits_per_s", "sleeps_per_s")
     # A window may tell of a label twice: what samples saw of it, and what none saw.
     once = rows.group_by(*keys, "cell", maintain_order=True).agg(
         *(sum_of_known(c) for c in (*figures, "samples")),

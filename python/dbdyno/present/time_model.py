@@ -60,7 +60,7 @@ _COLUMNS = (
     (numeric("seconds"), lambda r: known(r["seconds"], lambda v: format_ns(v * NS_PER_S), "s")),
     (numeric("% of DB time"), lambda r: optional(r["share"], percent)),
     (Column("95 % interval", rank=1), lambda r: word(_ends(r))),
-    (numeric("sleeps", 1), lambda r: optional(r["waits"], format_count)),
+    (numeric("waits", 1), lambda r: optional(r["waits"], format_count)),
     (Column("source", rank=2, shortens=True), lambda r: word(r["source"])),
 )
 

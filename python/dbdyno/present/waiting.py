@@ -10,7 +10,7 @@ import polars as pl
 from dbdyno.model.data_sources.statements import EVERY_STATEMENT
 from dbdyno.model.results import Results
 from dbdyno.model.session_time import event_name
-from dbdyno.model.units import NS_PER_S, counted, format_ns
+from dbdyno.model.units import NS_PER_S, counted, format_ns, format_rate
 from dbdyno.present import tails
 from dbdyno.present.document import Block, Cell, Column, known, numeric, remarks, table, word
 from dbdyno.present.figures import percent
@@ -23,9 +23,9 @@ _Cells = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
 _NO_STATEMENT = {"query_id": None, "user": None, "text": None}
 _UNNAMED = {"others": "(further statements)", "lost": "(sessions not followed)"}
 _RESOLUTION = (
-    "Percentiles and maximum are upper ends of buckets, at most 25 % too high; a mean is time divided by "
-    "times. Times: sleeps, and stays in the run queue, that ended in the measurement. A wait may have "
-    "several sleeps."
+    "Times: sleeps, and stays in the run queue, that began in the measurement; a wait may have several "
+    "sleeps. A mean is time divided by times. Percentiles and maximum are of those that ended: upper ends "
+    "of buckets, at most 25 % too high."
 )
 _CHANGES = (
     "CPU time belongs to the statement at the end of each slice on a CPU; the interval covers the slices in "
@@ -43,7 +43,7 @@ def durations(results: Results, pick: Pick) -> list[Block]:
     left = len(rows) - MOST
     notes = [f"{counted(left, 'smaller row')} left out; the export holds them."] if left > 0 else []
     if any(r["status"] == "lost" for r in rows):
-        notes.append("The trace lost some durations: counts are lower bounds.")
+        notes.append("The trace lost some durations: percentiles and maximum are without these.")
     title = f"How long waits lasted {pick.at}{pick.which}"
     made = table(title, _DURATIONS, rows[:MOST], named=True)
     return [*tails.with_reason(made, "waits"), *remarks([_RESOLUTION, *notes])]
@@ -134,7 +134,8 @@ def _event(row: _Row) -> Cell:
 _DURATIONS: _Cells = (
     (Column("wait event", shortens=True), _event),
     (Column("state"), lambda r: word("asleep" if r["part"] == "sleep" else "CPU WAIT")),
-    (numeric("times"), lambda r: known(r["count"], lambda n: f"{n:,}")),
+    (numeric("waits", 3), lambda r: Cell("-") if r["waits"] is None else known(r["waits"], format_rate)),
+    (numeric("times"), lambda r: known(r["begun"], format_rate)),
     (numeric("time"), _time("seconds")),
     (numeric("mean", 1), _ns("mean_ns")),
     (numeric("p50"), _ns("p50_ns")),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dyno_model::now_ns;
+use dyno_observe::names::{FROZEN, SIGNALLED};
 use dyno_observe::task::Task;
 use dyno_observe::{Status, Word};
 
@@ -12,6 +13,13 @@ use crate::book::Newcomer;
 use crate::layout::{Slot, UNREAD};
 use crate::rows::Key;
 use crate::system_calls::{self, Now};
+
+/// Whether its control group is frozen: such a task waits in one of two functions of the kernel (proc(5), wchan).
+fn frozen(task: &Task) -> bool {
+    let path = format!("/proc/{}/task/{}/wchan", task.pid, task.tid);
+    let function = std::fs::read_to_string(path).unwrap_or_default();
+    matches!(function.trim(), "__refrigerator" | "do_freezer_trap")
+}
 
 impl Trace {
     /// The slot of a task that is watched already: told of before, or seen at its birth.
@@ -79,7 +87,11 @@ impl Trace {
         self.taken += 1;
         // only now: what it does is right from here until its first event
         let state = task.state(&mut self.buffer).unwrap_or('R');
-        let label = if address == 0 {
+        let label = if matches!(state, 'T' | 't') {
+            Some(SIGNALLED)
+        } else if frozen(task) {
+            Some(FROZEN)
+        } else if address == 0 {
             None
         } else {
             Word::new(task.pid, address).read().ok()

@@ -156,9 +156,9 @@ class Joint:
     asked: Moments
     """The server's answers alone: ``y`` is each row's share of the task's time."""
     waits: pl.DataFrame
-    """For exactly traced tasks: ``asleep``, ``queued``, ``throttled``, ``waits`` by label, per second;
-    ``run`` divided among the labels by ``ticks`` of a clock on each CPU (NULL: none met it). The trace tells
-    no ``state``; ``kind`` is sleep."""
+    """For exactly traced tasks: ``asleep``, ``queued``, ``throttled``, ``waits`` and ``sleeps`` by label, per
+    second; ``run`` divided among the labels by ``ticks`` of a clock on each CPU (NULL: none met it). The
+    trace tells no ``state``; ``kind`` is sleep."""
     families: WaitFamilies
 
 
@@ -364,7 +364,8 @@ def _waits(cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
         asleep=pl.col("sleep_ns") / over,
         queued=pl.col("runq_ns") / over,
         throttled=pl.col("throttled_ns") / over,
-        waits=pl.col("sleeps") * 1e9 / over,
+        waits=pl.col("begun") * 1e9 / over,
+        sleeps=pl.col("sleeps") * 1e9 / over,
         run=pl.col("run") / over,
         ticks=ticks,
         slack=pl.col("slack_ns") / over,

@@ -14,6 +14,7 @@ from dbdyno.account.ledger.samples import LABEL
 from dbdyno.model.ledger_rows import ALL
 from dbdyno.model.raw import once_each
 from dbdyno.model.source import TRACE
+from dbdyno.model.tables import sum_if_all_known
 from dbdyno.stats.estimates import interval, interval_ends, wilson
 
 Keys = Mapping[str, pl.Expr]
@@ -261,7 +262,8 @@ def _traced(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
         value=value,
         low=(value - error).clip(0.0),
         high=value + error,
-        waits=pl.col("waits").sum(),
+        waits=sum_if_all_known("waits"),
+        sleeps=pl.col("sleeps").sum(),
         throttled=pl.col("throttled").sum(),
         samples=pl.lit(None, pl.Float64),
         source=pl.lit(TRACE),

@@ -82,14 +82,20 @@ def events_of(found: Joint, everyone: Groups, cut: Tables) -> pl.DataFrame:
 def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
     keys = {"unlabelled": pl.col("kind") == "unlabelled", **{k: pl.col(k) for k in _KEYS}}
     slept = asleep(found, serving, keys).rename(
-        {"value": "sleep", "low": "sleep_low", "high": "sleep_high", "waits": "waits_per_s"}
+        {
+            "value": "sleep",
+            "low": "sleep_low",
+            "high": "sleep_high",
+            "waits": "waits_per_s",
+            "sleeps": "sleeps_per_s",
+        }
     )
     awake = runnable(found, serving, keys)
     by = ["group", *keys]
     both = pl.concat([slept.drop("throttled"), awake], how="diagonal").group_by(by, maintain_order=True)
     figures = [f"{part}{end}" for part in ("run", "sleep", "runq") for end in _ENDS]
     rows = both.agg(
-        pl.col(*figures, "waits_per_s").drop_nulls().first(),
+        pl.col(*figures, "waits_per_s", "sleeps_per_s").drop_nulls().first(),
         pl.when(pl.col("samples").is_not_null().any()).then(pl.col("samples").sum()),
         pl.col("source").drop_nulls().unique().sort().str.join("; "),
     )

@@ -11,6 +11,7 @@ from dbdyno.account.window.deltas import TASK
 from dbdyno.account.window.trees import is_tree, unseen, with_asides, with_sessions
 from dbdyno.model.brief import BRIEF, LEAST_NS, MOST_LOST, SHORT_HELPER, STATUS, children, logons, met, unmet
 from dbdyno.model.raw import RawCell, once_each
+from dbdyno.model.tables import sum_if_all_known
 from dbdyno.model.units import TICK_NS
 
 _IS_BRIEF = pl.col("role").is_in([BRIEF, SHORT_HELPER])
@@ -97,7 +98,11 @@ def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFra
 def folded_labels(rows: pl.DataFrame, label: list[str]) -> pl.DataFrame:
     """The same of rows by label."""
     figures = [n for n in rows.columns if n not in (*TASK, *label, "role", "session")]
-    one = rows.filter(_IS_BRIEF).group_by("role", *label, maintain_order=True).agg(pl.col(figures).sum())
+    one = (
+        rows.filter(_IS_BRIEF)
+        .group_by("role", *label, maintain_order=True)
+        .agg(sum_if_all_known(n) if n == "begun" else pl.col(n).sum() for n in figures)
+    )
     one = one.with_columns(pid=pl.lit(0), tid=pl.lit(0))
     return pl.concat([rows.filter(~_IS_BRIEF), one], how="diagonal_relaxed")
 

@@ -10,7 +10,7 @@ from dbdyno.model.tables import sum_of_known
 EVENT = ("wait_class", "wait_event", "status")
 MOVES = ("runq_ns", "throttled_ns", "run_ns")
 """What is under way at a read may be under another statement later: a difference may be negative."""
-STAYS = ("sleep_ns", "sleeps", "preempted", "run_samples", "came_ns", "left_ns")
+STAYS = ("sleep_ns", "sleeps", "begun", "unclear", "preempted", "run_samples", "came_ns", "left_ns")
 OPEN = "open_ns"
 """The part of ``runq_ns`` at a read that moves to the next statement."""
 _ADDS_UP = ("sleep_ns", "runq_ns", "run_ns")
@@ -48,9 +48,15 @@ def check_label_sums(tasks: pl.DataFrame, growth: pl.DataFrame) -> pl.DataFrame:
 
 def by_event(growth: pl.DataFrame) -> pl.DataFrame:
     """``growth`` of all statements together; what went down is NULL."""
-    figures = ("sleep_ns", "runq_ns", "throttled_ns", "sleeps", "preempted", "run_samples")
+    figures = ("sleep_ns", "runq_ns", "throttled_ns", *STAYS[1:-2])
     sums = growth.group_by(*TASK, *EVENT, maintain_order=True).agg(sum_of_known(n) for n in figures)
-    return sums.with_columns(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in figures)
+    sums = sums.with_columns(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in figures)
+    return sums.with_columns(begun=begun()).drop("unclear")
+
+
+def begun() -> pl.Expr:
+    """Waits that began: NULL where of one of their sleeps it is not known whether it began one."""
+    return pl.when(pl.col("unclear") == 0).then("begun")
 
 
 def by_statement(growth: pl.DataFrame) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from dbdyno.account.window.label_sums import (
     MOVES,
     OPEN,
     STAYS,
+    begun,
     by_event,
     by_statement,
     check_label_sums,
@@ -23,7 +24,8 @@ from dbdyno.account.window.trees import is_tree
 from dbdyno.model.brief import BRIEF, SHORT_HELPER
 from dbdyno.model.data_source import TaskCounts
 from dbdyno.model.raw import RawCell, once_each
-from dbdyno.model.tables import empty, sum_of_known
+from dbdyno.model.tables import empty, sum_if_all_known, sum_of_known
+from dbdyno.model.units import NS_PER_S
 
 SHORTEST_NS = 1
 """Measured at each switch: a life of any length has a difference."""
@@ -35,6 +37,7 @@ _BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
 _STATEMENT = ("query_id", "query_status")
 _TIMES = ("sleep_ns", "runq_ns", "throttled_ns", "run_ns", "came_ns", "left_ns", "runq_low", "runq_high")
 _COUNTS = ("sleeps", "preempted", "run_samples")
+_PER_S = {"waits_per_s": "begun", "sleeps_per_s": "sleeps", "preempted_per_s": "preempted"}
 
 
 def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
@@ -190,7 +193,7 @@ def _waits(cell: RawCell) -> pl.DataFrame | None:
     found = _with_whose(by_event(_label_growth(cell)), cell)
     ok = pl.col("its_status") == "ok"
     found = found.filter(ok | ~pl.col("role").is_in(_BRIEF))  # some of many may be lost
-    figures = ("sleep_ns", "runq_ns", "throttled_ns", *_COUNTS)
+    figures = ("sleep_ns", "runq_ns", "throttled_ns", "begun", *_COUNTS)
     found = found.with_columns(
         *(pl.when(ok).then(n).alias(n) for n in figures),
         status=pl.when(ok).then("status").otherwise("its_status"),
@@ -221,7 +224,11 @@ def _statement_waits(cell: RawCell) -> pl.DataFrame | None:
         return None  # of a version that knew no statements
     found = _of_sessions(by_statement(_label_growth(cell)), cell).filter(pl.col("its_status") == "ok")
     over = pl.col("over_ns")
+    found = found.with_columns(begun=begun()).with_columns(
+        (pl.col(n) * NS_PER_S / over).alias(name) for name, n in _PER_S.items()
+    )
     return found.group_by("worker", *_STATEMENT, *EVENT, maintain_order=True).agg(
+        *(sum_if_all_known(n) for n in _PER_S),
         *((pl.col(n) / over).sum().alias(n.removesuffix("_ns")) for n in _TIMES),
         *(sum_of_known(n) for n in _COUNTS),
     )
