@@ -334,6 +334,30 @@ def test_measured_throttling_takes_the_brackets_place():
     assert (found.value.value, found.value.low, found.value.high) == pytest.approx((1.5, 1.5, 1.5))
 
 
+@pytest.mark.parametrize(("throttled", "told"), [(1.0, True), (0.1, False)])
+def test_the_part_of_cpu_wait_that_is_throttling_is_named(throttled: float, told: bool):
+    """Four sessions under a quota of one CPU are three in the run queue; the exact figure or a lower end."""
+    for exact in (True, False):
+        made = Made(climb("fake:cpus=2,cpu=20ms,quota=1.0", [4]))
+        mine = pl.col("account") == "runq.throttled_bracket"
+        made.tables["ledger"] = made.tables["ledger"].filter(~mine)
+        row = {"scope": "rung", "account": "runq.throttled", "aas": throttled, "source": "scheduler trace"}
+        least = {"account": "runq.throttled_bracket", "aas": None, "low": throttled, "high": 3.0}
+        made.ledger(row if exact else row | least)
+        found = made.find()
+        assert ("cpu-wait-throttled" in found) == told
+        if told:
+            assert found["cpu-wait-throttled"].case == ("exact" if exact else "least")
+            assert found["cpu-wait-throttled"].value.value == pytest.approx(1 / 3, abs=0.02)
+
+
+def test_sessions_that_stood_still_are_reported(clean: Climb):
+    made = Made(clean)
+    made.ledger({"scope": "rung", "account": "sleep", "detail": "Stopped/Signal", "aas": 0.4, "source": "x"})
+    assert made.find()["sessions-stopped"].value.value == pytest.approx(0.4)
+    assert "sessions-stopped" not in Made(clean).find()
+
+
 def test_the_exact_tier_is_named(clean: Climb):
     made = Made(clean)
     assert made.find()["data-sources-used"].case == "sampled"

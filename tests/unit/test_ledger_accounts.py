@@ -196,6 +196,25 @@ def test_throttled_time_is_a_bracket_inside_the_run_queue(throttled: int, usage:
     assert row["aas"].to_list() == [None], "a bracket, no value: never added"
 
 
+@pytest.mark.parametrize("servers", [0, None], ids=["counted", "root"])
+def test_a_group_of_sessions_alone_adds_all_of_its_throttled_time(servers: int | None):
+    """The server's own group has no quota, or is the root, which counts none; the session's has 1 s of it."""
+    tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 3 * S, user_ns=4 * S)]
+    own = _group("throttled_ns", (0, 1 * S), scope="sessions", path="/own")
+    cgroup = own + ([] if servers is None else _group("throttled_ns", (0, servers)))
+    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
+    row = found.filter(account="runq.throttled_bracket")
+    assert row.select("low", "high").row(0) == pytest.approx((0.1, 0.3))
+
+
+def test_a_stopped_process_is_in_no_wait_of_its_own():
+    samples = _ten_samples([("T", "Client/ClientRead")] * 5 + [("S", "Client/ClientRead")] * 5)
+    tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 0, 0)]
+    rung = _accounts(_ledger(made_cell(samples | {"tasks": tasks})))
+    assert rung["sleep", "Stopped/Signal"] == pytest.approx(0.5, abs=0.01)
+    assert rung["client", None] == pytest.approx(0.5, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("hits", "n", "low", "high"),
     [

@@ -166,11 +166,7 @@ DERIVED: dict[str, tuple[Column, ...]] = {
         _c("sleeps_per_s", "f64", "sleeps a second; a wait may have several", null=True),
         _c("samples", "f64", "samples with this label; NULL: traced, not sampled", null=True),
         _c("status", "str", "why unknown"),
-        _c(
-            "source",
-            "str",
-            "data source: scheduler trace | wait event word, estimated | activity view, estimated",
-        ),
+        _c("source", "str", "scheduler trace | wait event word, estimated | activity view, estimated"),
     ),
     "microstates": (
         *CELL,

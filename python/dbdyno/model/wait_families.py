@@ -30,6 +30,8 @@ AT_CLIENT = (Family.CLIENT, Family.NETWORK)
 LOCKS = (Family.LOCK, Family.LATCH)
 """An event of these names one lock, one latch, one page."""
 STORAGE = (Family.IO, Family.COMMIT)
+STOPPED = "Stopped"
+"""Class of no server's: its process was stopped, or its control group frozen."""
 
 
 class WaitFamilies(RootModel[dict[str, Family]]):

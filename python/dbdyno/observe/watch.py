@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
@@ -247,12 +248,44 @@ def _demand(watch: Watch) -> None:
 
 
 def groups(spec: Mapping[str, Any], machine: Machine = HERE) -> list[dict[str, Any]]:
-    """Groups to read: the server's, if it is seen, and our own, if that is the same host; innermost first in
-    each hierarchy."""
+    """Groups to read: the server's, if it is seen, those of sessions apart, and our own, if that is the same
+    host; innermost first in each hierarchy."""
     found = []
     if spec.get("os") and (server_pid := _some_pid(spec)) is not None:
         found += _of("server", server_pid, machine)
+        found += _apart(spec, found, machine)
     return found if machine.reached is not None else found + _of("driver", os.getpid())
+
+
+def _apart(
+    spec: Mapping[str, Any], known: Sequence[Mapping[str, Any]], machine: Machine
+) -> list[dict[str, Any]]:
+    """Groups of single sessions beside the server's, in which there is no process but the server's own."""
+    pids = {int(pid) for _, pid, *_ in spec.get("sessions", ()) if pid}
+    if machine.reached is None and (main := spec.get("main_pid")):
+        pids |= children_of(int(main), machine.root)
+    places, found = {group["path"] for group in known}, []
+    for group in (group for pid in sorted(pids) for group in _of("sessions", pid, machine)):
+        if group["path"] not in places:
+            places.add(group["path"])
+            found += [group] if members_of(group["path"]) <= pids else []
+    return found
+
+
+def children_of(pid: int, root: Path = Path("/")) -> set[int]:
+    """Processes that it has started; none where they are hidden from us (proc(5), children)."""
+    try:
+        return {int(n) for n in (root / f"proc/{pid}/task/{pid}/children").read_text().split()}
+    except (OSError, ValueError):
+        return set()
+
+
+def members_of(group: str) -> set[int]:
+    """Processes in a control group; -1 for those that cannot be known."""
+    try:
+        return {int(n) or -1 for n in (Path(group) / "cgroup.procs").read_text().split()}
+    except (OSError, ValueError):
+        return {-1}
 
 
 def _some_pid(spec: Mapping[str, Any]) -> int | None:

@@ -170,22 +170,28 @@ def throttle_bracket(cut: Tables) -> pl.DataFrame:
 
     ``throttled`` of cpu.stat sums over per-CPU queues, each with at least one task waiting in it: the
     group's tasks waited throttled at least that long in sum. Tasks that are no sessions may have borne it:
-    their run-queue time is taken off. The upper end is all run-queue time; without throttling both are 0.
+    their run-queue time is taken off. A group that holds sessions alone, whose quota is theirs, adds all its
+    throttled time. The upper end is all run-queue time; without throttling both are 0.
     """
-    levels = cut["cut_levels"].filter((pl.col("origin") == "cgroup") & (pl.col("scope") == "server"))
+    theirs = pl.col("scope").is_in(["server", "sessions"])
+    levels = cut["cut_levels"].filter((pl.col("origin") == "cgroup") & theirs)
     if levels.is_empty():
         return pl.DataFrame()
     rate = pl.col("delta") / pl.col("wall_ns")
-    groups = levels.group_by("cell", "place", maintain_order=True).agg(
+    groups = levels.group_by("cell", "scope", "place", maintain_order=True).agg(
         *(rate.filter(pl.col("key") == f"{key}_ns").first().alias(key) for key in ("throttled", "usage")),
         status=pl.col("status").filter(pl.col("key") == "throttled_ns").first(),
     )
     mine = (
-        groups.sort("throttled", descending=True, nulls_last=True)
+        groups.filter(scope="server")
+        .sort("throttled", descending=True, nulls_last=True)
         .group_by("cell", maintain_order=True)
         .first()
     )
-    joined = mine.join(_waiting(cut), on="cell", how="left")
+    apart = groups.filter(scope="sessions").group_by("cell").agg(apart=pl.col("throttled").sum())
+    joined = groups.select("cell").unique(maintain_order=True)
+    for part in (mine, _waiting(cut), apart):
+        joined = joined.join(part, on="cell", how="left", maintain_order="left")
     return joined.select("cell", *_bounds())
 
 
@@ -211,15 +217,16 @@ def _waiting(cut: Tables) -> pl.DataFrame:
 
 
 def _bounds() -> list[pl.Expr]:
-    throttled, runq = pl.col("throttled"), pl.col("runq")
+    throttled, runq, apart = pl.col("throttled"), pl.col("runq"), pl.col("apart").fill_null(0.0)
     foreign = (pl.col("usage") - pl.col("run") > FOREIGN * pl.col("usage")).fill_null(True)
     least = pl.when(foreign).then(0.0).otherwise((throttled - pl.col("beside")).clip(0.0))
-    known = throttled.is_not_null() & pl.col("known")
+    known = (throttled.is_not_null() | (apart > 0)) & pl.col("known")
+    none = (throttled == 0).fill_null(False) & (apart == 0)
     return [
         pl.lit(ACCOUNT).alias("account"),
         pl.lit(None, dtype=pl.Float64).alias("aas"),
-        pl.when(known).then(pl.min_horizontal(least, runq)).alias("low"),
-        pl.when(known).then(pl.when(throttled == 0).then(0.0).otherwise(runq)).alias("high"),
+        pl.when(known).then(pl.min_horizontal(least.fill_null(0.0) + apart, runq)).alias("low"),
+        pl.when(known).then(pl.when(none).then(0.0).otherwise(runq)).alias("high"),
         pl.when(known)
         .then(pl.lit("bracket"))
         .when(throttled.is_null())

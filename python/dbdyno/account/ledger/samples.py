@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbdyno.model.source import HIDDEN
 from dbdyno.model.tables import Tables
-from dbdyno.model.wait_families import STORAGE, WaitFamilies
+from dbdyno.model.wait_families import STOPPED, STORAGE, WaitFamilies
 from dbdyno.stats.raking import Floats, ipf, ratio, sums_of
 
 LABEL = ("wait_class", "wait_event")
@@ -31,6 +31,9 @@ SEEN = ("via", "state", *LABEL, "kind", "word", "inside")
 """What a row of the samples says of its task; whether it is ``inside`` the task's bracket."""
 _WORDS = pl.Categorical(pl.Categories("words of samples"))
 _GONE = ("Z", "X")
+_HALTED = ("T", "t")
+_STOPPED = tuple(zip(LABEL, (STOPPED, "Signal"), strict=True))
+"""In place of a label: a process that a signal or a tracer has stopped is in no wait of its own."""
 _ROLES = ("session", "other")
 
 
@@ -117,9 +120,11 @@ def _sampled_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
 def _seen(chunk: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
     """``task``, ``instant``, ``weight``, ``skew_ns``, ``held_ns``, ``SEEN``, and that as one ``code``."""
     state = pl.col("task_state")
+    stopped = state.cast(pl.String).is_in(_HALTED).fill_null(False)
     rows = chunk.select(
         *("cell", "via", "sample", "pid", "tid", "skew_ns"),
-        pl.col("state", *LABEL).cast(_WORDS),
+        pl.col("state").cast(_WORDS),
+        *(pl.when(stopped).then(pl.lit(word)).otherwise(n).alias(n).cast(_WORDS) for n, word in _STOPPED),
         its_start="start_ticks",
         read_ns="at_ns",
         asleep=state.is_not_null() & (state != "R") & ~state.is_in(_GONE),
