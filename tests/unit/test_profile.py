@@ -155,7 +155,15 @@ def _observed(events: bool) -> dict[str, pl.DataFrame]:
     tables["events"] = rows_of(
         "events",
         [
-            who | {"wait_class": c, "wait_event": e, "sleep": v, "waits_per_s": 300.0, "source": "x"}
+            who
+            | {
+                "wait_class": c,
+                "wait_event": e,
+                "sleep": v,
+                "waits_per_s": 300.0,
+                "sleeps_per_s": 900.0,
+                "source": "x",
+            }
             for c, e, v in waits
         ]
         if events
