@@ -16,7 +16,7 @@ from dbdyno.engines.postgres import PostgresServer, sql
 from dbdyno.engines.postgres.counters import all_counters, server_wide
 from dbdyno.model.errors import ServerBusy
 from dbdyno.model.protocols import Load
-from dbdyno.model.raw import OWN, WARM_CALLS
+from dbdyno.model.raw import OWN, OWN_READS, WARM_CALLS
 from dbdyno.model.wait_families import READ_CALLS, STORAGE_BYTES
 
 pytestmark = pytest.mark.db
@@ -93,7 +93,7 @@ def test_all_counters_of_the_version_are_read_and_only_grow(server: PostgresServ
     alone = [c for c in present if c.sql == "counters_replication"]  # no standby is there
     read = [c for c in present if (c.extension is None or c.extension in installed) and c not in alone]
     expected = {(c.scope, c.name, "ok" if c in read else "not supported") for c in present}
-    apart = [*OWN.values(), WARM_CALLS, READ_CALLS, STORAGE_BYTES]  # not the server's own
+    apart = [*OWN.values(), *OWN_READS.values(), WARM_CALLS, READ_CALLS, STORAGE_BYTES]  # not the server's own
     first, second = (read_at.filter(~pl.col("name").is_in(apart)) for read_at in (first, second))
     for frame in (first, second):
         assert sorted(frame.select("scope", "name", "status").iter_rows()) == sorted(expected)

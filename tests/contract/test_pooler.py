@@ -212,7 +212,7 @@ def test_a_missing_program_says_how_to_install_it(
     monkeypatch.setattr(config, "PLACES", (str(tmp_path),))
     with pytest.raises(UsageError, match="not installed") as caught:
         server18.check_pool(Pool(2, "transaction", 4, "extended"))
-    assert "apt-get install pgbouncer" in str(caught.value) and "dnf install pgbouncer" in str(caught.value)
+    assert "apt install pgbouncer" in str(caught.value) and "dnf install pgbouncer" in str(caught.value)
     monkeypatch.setenv(config.VARIABLE, "/nowhere/pgbouncer")
     with pytest.raises(UsageError, match="/nowhere/pgbouncer, which is not there"):
         server18.check_pool(Pool(2, "transaction", 4, "extended"))

@@ -31,7 +31,6 @@ ODD = {
     "bytea_output": "escape",
     "TimeZone": "Asia/Kathmandu",
     "default_transaction_isolation": "serializable",
-    "default_transaction_read_only": "on",
     "default_transaction_deferrable": "on",
     "standard_conforming_strings": "off",
     "escape_string_warning": "off",

@@ -1,7 +1,8 @@
 """Settings that a connection of dbdyno's own gives itself: those by which it is read, and which end it.
 
 Role, database, ``postgresql.conf``, DSN and PGOPTIONS may hold others. They are set by a statement, not by
-options of the start-up: a pooler refuses those, or swallows them.
+options of the start-up: a pooler refuses those, or swallows them. ``default_transaction_read_only`` is left as it
+is: no reading depends on it, and whoever switches it on means to keep everybody from writing.
 """
 
 from __future__ import annotations
@@ -41,7 +42,6 @@ _OF_TRANSACTIONS = {
     "client_min_messages": "notice",
     "default_transaction_deferrable": "off",
     "default_transaction_isolation": "read committed",  # a standby refuses serializable
-    "default_transaction_read_only": "off",
     "lc_messages": "C",  # where the role may
     "stats_fetch_consistency": "cache",
     # one that loads tables may wait for others
