@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import polars as pl
 
-from dbdyno.conclude.case import Case, account_rows, known_aas
+from dbdyno.conclude.case import Case, known_aas
 from dbdyno.model.claim import Claim
+from dbdyno.model.ledger_rows import account_rows
 from dbdyno.model.wait_families import STOPPED
 
 THROTTLED = 0.25
@@ -20,7 +22,8 @@ STOOD_S = 0.01
 
 def throttled_wait(case: Case) -> Iterator[Claim]:
     """How much of CPU WAIT is throttling by a quota, where it is most."""
-    exact, least = [], []
+    exact: list[tuple[dict[str, float], dict[str, Any]]] = []
+    least: list[tuple[dict[str, float], dict[str, Any]]] = []
     for cell in case.usable:
         queued, wall = case.known(cell["cell"], "runq"), case.wall(cell["cell"])
         ledger = case.table("ledger", cell["cell"])
@@ -29,18 +32,18 @@ def throttled_wait(case: Case) -> Iterator[Claim]:
         known = low if throttled is None else throttled
         if not queued or known is None or known < max(THROTTLED * queued, THROTTLED_S * wall):
             continue
-        said = {"share": min(1.0, known / queued), "throttled": known, "queued": queued}
-        (least if throttled is None else exact).append((said, cell))
+        values = {"share": min(1.0, known / queued), "throttled": known, "queued": queued}
+        (least if throttled is None else exact).append((values, cell))
     yield from case.worst("cpu-wait-throttled", exact or least, "share", case="exact" if exact else "least")
 
 
 def stopped(case: Case) -> Iterator[Claim]:
     """Sessions whose process was stopped by a signal or a tracer, or frozen with its control group."""
-    found = []
+    cells = []
     for cell in case.usable:
         ledger = case.table("ledger", cell["cell"])
-        mine = account_rows(ledger, "sleep").filter(pl.col("detail").str.starts_with(f"{STOPPED}/"))
-        seconds = known_aas(mine)
+        standing = account_rows(ledger, "sleep").filter(pl.col("detail").str.starts_with(f"{STOPPED}/"))
+        seconds = known_aas(standing)
         if seconds is not None and seconds > STOOD_S:
-            found.append(({"seconds": seconds}, cell))
-    yield from case.worst("sessions-stopped", found, "seconds")
+            cells.append(({"seconds": seconds}, cell))
+    yield from case.worst("sessions-stopped", cells, "seconds")

@@ -1,8 +1,8 @@
 """Settings that a connection of dbdyno's own gives itself: those by which it is read, and which end it.
 
 Role, database, ``postgresql.conf``, DSN and PGOPTIONS may hold others. They are set by a statement, not by
-options of the start-up: a pooler refuses those, or swallows them. ``default_transaction_read_only`` is left as it
-is: no reading depends on it, and whoever switches it on means to keep everybody from writing.
+options of the start-up: a pooler refuses those, or swallows them. ``default_transaction_read_only`` stays:
+no reading depends on it, and whoever switches it on means to keep everybody from writing.
 """
 
 from __future__ import annotations
