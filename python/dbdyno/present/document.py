@@ -122,10 +122,12 @@ class Table:
         rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
         return replace(self, columns=[self.columns[n] for n in kept], rows=rows)
 
-    def without_unknown(self) -> Table:
-        """Without columns in which nothing is known; what is missing has to be said beside the table."""
+    def without_unknown(self, mark: str = UNKNOWN) -> Table:
+        """Leaves out columns in which nothing is known; what is missing has to be said beside the table.
+
+        ``mark`` stands in cells without a figure."""
         texts = [{r.cells[n].text for r in self.rows} for n in range(len(self.columns))]
-        kept = [n for n, t in enumerate(texts) if UNKNOWN not in t or t - {UNKNOWN, ""}]
+        kept = [n for n, t in enumerate(texts) if mark not in t or t - {mark, ""}]
         rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
         return replace(self, columns=[self.columns[n] for n in kept], rows=rows)
 

@@ -35,6 +35,7 @@ _PER = ("per_s", "per_transaction", "per_execution", "per_call")
 HEADS = {"per_s": "per second", "per_transaction": "per transaction", "per_execution": "per execution",
          "per_call": "per call"}  # fmt: skip
 _RATIO = "ratio"
+_NONE = "-"  # in a cell that has no figure
 _OWN = {"DB CPU": "", "CPU WAIT": ""}  # no waits: they have no label
 _TOP = "seconds: a wait's are asleep; CPU WAIT s: in the run queue under its label, counted in CPU WAIT."
 
@@ -63,7 +64,9 @@ def top_events(results: Results, pick: Pick) -> list[Block]:
     if not found:
         return [Paragraph("No top events: sessions were neither sampled nor traced.", "muted")]
     return [
-        table(f"Top {len(found)} events {pick.at} by total time", _EVENT, found, named=True),
+        table(f"Top {len(found)} events {pick.at} by total time", _EVENT, found, named=True).without_unknown(
+            _NONE
+        ),
         *remarks([f"{_TOP} {sources_used.caption(results, pick.cell)}"]),
     ]
 
@@ -85,21 +88,21 @@ _EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
     (numeric("% DB time"), _share),
     (
         numeric("CPU WAIT s", 1),
-        lambda r: _optional(r["runq_s"], significant, _OWN.get(r["name"], "-")),
+        lambda r: _optional(r["runq_s"], significant, _OWN.get(r["name"], _NONE)),
     ),
     (numeric("95 % interval", 2), _interval),
     (
         numeric("waits", 4)._replace(
             note="waits that began, each of one sleep or several in one system call"
         ),
-        lambda r: _optional(r["waits"], format_rate, "-"),
+        lambda r: _optional(r["waits"], format_rate, _NONE),
     ),
-    (numeric("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, "-")),
+    (numeric("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, _NONE)),
     (
         numeric("with CPU WAIT", 6)._replace(note="mean with the wait's time in the run queue"),
-        lambda r: _optional(r["mean_queued_ns"], format_ns, "-"),
+        lambda r: _optional(r["mean_queued_ns"], format_ns, _NONE),
     ),
-    (numeric("sleeps", 7), lambda r: _optional(r["sleeps"], format_rate, "-")),
+    (numeric("sleeps", 7), lambda r: _optional(r["sleeps"], format_rate, _NONE)),
     (Column("source", rank=5), lambda r: word(sources_used.named(r["source"]))),
 )
 
@@ -126,7 +129,7 @@ def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
     any_known = row["total"] is not None or row["per_s"] is not None
     # A divisor over itself says nothing; one that is unknown has its own row with the reason.
     values = [
-        Cell("-")
+        Cell(_NONE)
         if row[c] is None and any_known
         else Cell(_value(row[c], unit, c), row[c], unit, in_words(row["status"]) if row[c] is None else "")
         for c in columns
@@ -177,16 +180,15 @@ def wait_events(results: Results, pick: Pick) -> list[Block]:
     known = {row["key"]: row for row in accounts.means(results, places).to_dicts()}
     hidden = accounts.hidden(results, places)
     sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(known, names) for names in _TOTALS]
-    total = Row(
-        [word("all"), word(""), *(c for s in sums for c in (word(s), word(""))), *[word("")] * 3], key=True
-    )
+    named = [word("all"), word(""), *(c for s in sums for c in (word(s), word("")))]
+    total = Row([*named, *[word("")] * (len(_COLUMNS) - len(named))], key=True)
     title = f"Wait events {pick.at}{pick.which}: seconds per second"
     made = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
     left = len(frame) - len(made.rows)
     notes = [f"{left} smaller rows are left out; the export holds them."] if left else []
     notes += [*_wait_notes(frame), *_remainder(known, accounts.missing_parts(results, places))]
     notes += [*_throttled(results, pick), sources_used.caption(results, pick.cell)]
-    return [replace(made, rows=[*made.rows, total]), *remarks(notes)]
+    return [replace(made, rows=[*made.rows, total]).without_unknown(_NONE), *remarks(notes)]
 
 
 def _places(results: Results, pick: Pick) -> pl.DataFrame:
@@ -245,9 +247,9 @@ def _figure(part: str) -> Callable[[dict[str, Any]], Cell]:
     def cell(row: dict[str, Any]) -> Cell:
         value = row[part]
         if value is None and part == "run" and TRACE in row["source"]:
-            return Cell("-", note=_UNDIVIDED)
+            return Cell(_NONE, note=_UNDIVIDED)
         if value is None and row["status"] in ("ok", UNSEEN, "no samples"):
-            return Cell("-", note="none was seen")
+            return Cell(_NONE, note="none was seen")
         return known(value, figure, "s/s", _why(row["status"]) if value is None else "")
 
     return cell
@@ -280,13 +282,13 @@ def _wait_notes(frame: pl.DataFrame) -> list[str]:
     if len(frame.filter(pl.col("run").is_null() & traced)):
         notes.append(f"- CPU: {_UNDIVIDED}; nor does it read the state.")
     if len(frame) and frame["waits_per_s"].null_count() == len(frame):
-        notes.append("- waits per second: counted only by the scheduler trace.")
+        notes.append("Waits and sleeps are counted only by the scheduler trace.")
     return notes
 
 
 _COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
     (Column("wait event", shortens=True), lambda r: word(_label(r))),
-    (Column("state", rank=4), lambda r: word(r["state"] or "-")),
+    (Column("state", rank=4), lambda r: word(r["state"] or _NONE)),
     *(
         made
         for part, head in zip(_PARTS, _PARTS_HEADS, strict=True)
@@ -295,8 +297,8 @@ _COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
             (numeric("95 %", 5), _ends(part)),
         )
     ),
-    (numeric("waits/s", 2), lambda r: _optional(r["waits_per_s"], format_rate, "-")),
-    (numeric("sleeps/s", 3), lambda r: _optional(r["sleeps_per_s"], format_rate, "-")),
-    (numeric("samples", 3), lambda r: _optional(r["samples"], lambda v: f"{v:,.0f}", "-")),
+    (numeric("waits/s", 2), lambda r: _optional(r["waits_per_s"], format_rate, _NONE)),
+    (numeric("sleeps/s", 3), lambda r: _optional(r["sleeps_per_s"], format_rate, _NONE)),
+    (numeric("samples", 3), lambda r: _optional(r["samples"], lambda v: f"{v:,.0f}", _NONE)),
     (Column("source", rank=6), lambda r: word(sources_used.named(r["source"]))),
 )
