@@ -192,9 +192,9 @@ def test_round_trips_that_nobody_counted_are_unknown():
 
 
 def test_percentiles_come_from_the_histogram_and_the_mean_from_the_sum():
-    """50 calls of 1, 45 of 2, 5 of 3: median 1, 95 % in 2, 99 % in 3."""
-    histogram = [{"low_ns": n, "high_ns": n, "count": c} for n, c in ((1, 50), (2, 45), (3, 5))]
-    sessions = [session_row(calls=100, in_call_ns=155, max_ns=3)]
+    """500 calls of 1, 450 of 2, 50 of 3: median 1, 95 % in 2, 99 % in 3."""
+    histogram = [{"low_ns": n, "high_ns": n, "count": c} for n, c in ((1, 500), (2, 450), (3, 50))]
+    sessions = [session_row(calls=1000, in_call_ns=1550, max_ns=3)]
     found = rates([made_cell({"sessions": sessions, "histogram": histogram})]).filter(scope="rung")
     figures = dict(found.select("name", "value").rows())
     assert [figures[f"response_p{q}_ns"] for q in (50, 95, 99)] == [1, 2, 3]

@@ -8,6 +8,7 @@ from typing import Any
 from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.reason import session_time
+from dbdyno.model.adaptive import Goal
 from dbdyno.model.claim import Claim, Severity
 from dbdyno.model.tables import fewest_calls
 
@@ -107,8 +108,7 @@ def _targets(case: Case, rows: list[Row]) -> Iterator[Claim]:
     for row in rows:
         figure = row.get(_METRICS[goal.metric]) if goal.metric in _METRICS else None
         if figure is None and goal.metric in _TAILS and row.get("calls"):
-            needed = {"goal": goal.text, "metric": goal.metric, "fewest": fewest_calls(_TAILS[goal.metric])}
-            yield claim("phase-target", needed, case="unknown", subject=row["variant"])
+            yield _unknown_tail(goal, row)
         if figure is None:
             continue
         said = {"goal": goal.text, "metric": goal.metric, "figure": figure}
@@ -122,6 +122,17 @@ def _targets(case: Case, rows: list[Row]) -> Iterator[Claim]:
             severity="good" if met else "warning",
             subject=row["variant"],
         )
+
+
+def _unknown_tail(goal: Goal, row: Row) -> Claim:
+    """A quantile of too few calls: missed where a lower one misses the target already, else unknown."""
+    values = {"goal": goal.text, "metric": goal.metric, "fewest": fewest_calls(_TAILS[goal.metric])}
+    lower = {m: row[_METRICS[m]] for m in ("p50", "p95") if m < goal.metric and row[_METRICS[m]] is not None}
+    for metric, figure in lower.items():
+        if not goal.met(figure):
+            values |= {"lower": metric, "figure": figure}
+            return claim("phase-target", values, case="not-lower", severity="warning", subject=row["variant"])
+    return claim("phase-target", values, case="unknown", subject=row["variant"])
 
 
 def even(case: Case) -> list[Row]:
