@@ -1,0 +1,132 @@
+"""Every path of the repository that a document names exists.
+
+A path is a relative link, or a word in backquotes that has the suffix of a source file, ends with a slash,
+or has a slash and begins with a folder of the repository. Blocks of code are left out: they name the
+reader's files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("python/dbdyno", "crates", "docs", "tests", "tools", "benchmarks", "workloads", "packaging")
+PAGES = [
+    *sorted(p for p in ROOT.glob("*.md") if p.name != "CHANGELOG.md"),  # which names what was removed
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(p for folder in SOURCES for p in (ROOT / folder).rglob("README.md")),
+]
+_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_WORD = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(r"(?!-)[\w.*{},-]+(/[\w.*{},-]+)*/?")  # no root, home, variable, scheme or space
+_SUFFIX = re.compile(r"[\w*}]\.(py|pyi|rs|toml|sql|md|sh|c|h|js|css|html|txt|json|csv|tree|png|svg)$")
+_STANDS_FOR_ANY = re.compile(r"\b(NAME|ROOM|N)\b")
+_MADE = (".venv", "build", "dist", "target")
+"""Folders that a build makes."""
+ELSEWHERE = {
+    "run.json": "in the folder of a stored run",
+    "triggers/0001.json": "in the folder of a stored run",
+    "captures/": "in the folder of a stored run",
+    "load.toml": "a recipe of the reader's",
+    "heapam.c": "a source of PostgreSQL",
+}
+"""What looks like a path of the repository and is none, and where it is."""
+
+
+def named_paths(text: str, folder: Path) -> Iterator[str]:
+    """Relative links, and words in backquotes that are paths of the repository for a document in `folder`."""
+    prose = _BLOCK.sub("", text)
+    for link in _LINK.findall(prose):
+        if not re.match(r"[a-z]+:|#", link):
+            yield link.partition("#")[0]
+    for word in _WORD.findall(prose):
+        path = word.partition("::")[0]
+        first = path.split("/")[0]
+        if not _PATH.fullmatch(path) or first in _MADE or path in ELSEWHERE:
+            continue
+        below = "/" in path and any((base / first).is_dir() for base in bases(folder))
+        if _SUFFIX.search(path) or path.endswith("/") or below:
+            yield path
+
+
+def bases(folder: Path) -> tuple[Path, ...]:
+    """Folders that a path may start from."""
+    return folder, ROOT, ROOT / "python" / "dbdyno"
+
+
+def exists(path: str, folder: Path) -> bool:
+    """Whether the path, or one that fits its pattern, is there from any of the bases."""
+    pattern = _STANDS_FOR_ANY.sub("*", path)
+    if "*" in pattern:
+        return any(any(base.glob(pattern)) for base in bases(folder))
+    return any((base / pattern).exists() for base in bases(folder))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_path_of_a_document_exists(page: Path) -> None:
+    named = named_paths(page.read_text(encoding="utf-8"), page.parent)
+    assert [path for path in dict.fromkeys(named) if not exists(path, page.parent)] == []
+
+
+def test_every_exception_is_needed() -> None:
+    named = {w for page in PAGES for w in _WORD.findall(page.read_text(encoding="utf-8"))}
+    assert set(ELSEWHERE) <= named
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see [terms](no-such-page.md#terms)",
+        "`python/dbdyno/no_such_module.py`",
+        "`no_such_module.py`",
+        "`conclude/no-such-folder/`",
+        "`no-such-folder/`",
+        "`python/dbdyno/no_such_room`",
+        "`tests/*/no_such_*.py`",
+        "`engines/NAME/no_such.toml`",
+        "`tests/docs/no_such.py::test_a`",
+    ],
+)
+def test_a_path_that_does_not_exist_is_reported(text: str) -> None:
+    (path,) = named_paths(text, ROOT / "docs")
+    assert not exists(path, ROOT / "docs")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[terms](concepts.md#terms)",
+        "`concepts.md`",
+        "`conclude/catalogue/`",
+        "`tests/docs/test_*.py`",
+        "`engines/NAME/README.md`",
+        "`tests/docs/test_paths.py::named_paths`",
+    ],
+)
+def test_a_path_that_exists_is_accepted(text: str) -> None:
+    (path,) = named_paths(text, ROOT / "docs")
+    assert exists(path, ROOT / "docs")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[site](https://example.org/a.md)",
+        "[below](#terms)",
+        "`/proc/PID/stat.txt`",
+        "`~/.config/dbdyno/config.toml`",
+        "`$XDG_CACHE_HOME/dbdyno/a.toml`",
+        "`calls/s`",
+        "`IO/DataFileRead`",
+        "`.venv/bin/dbdyno`",
+        "`dbdyno compare old.txt new.txt`",
+        "```\ncat no_such.txt\n```",
+    ],
+)
+def test_what_is_no_path_of_the_repository_is_left_out(text: str) -> None:
+    assert list(named_paths(text, ROOT / "docs")) == []
