@@ -20,8 +20,8 @@ CARGO := $(APART) cargo
 LINTED := $(APART) CARGO_INCREMENTAL=0 RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings cargo
 TESTED := --profile bench --workspace --locked --quiet
 
-.PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python compile-rust test-rust \
-	compile-tests test-python audit bench clean help
+.PHONY: demo check laws test build agent wheel bpf lint format-rust lint-rust lint-python lint-room compile-rust \
+	test-rust compile-tests test-python test-room audit bench clean help
 
 help:            ## What there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
@@ -29,11 +29,26 @@ help:            ## What there is to make
 demo: build      ## Climb lio on the embedded PostgreSQL and write a report
 	$(BIN)/dbdyno run --recipe demo --output dbdyno-demo.html
 
-check: build     ## Lint, types, unit tests and laws, without a server: the loop of an edit
+CHECKED := DBDYNO_LAWS=0.1 $(BIN)/python -m pytest -m "not (db or alone or whole)" --numprocesses auto --dist worksteal --quiet
+
+check: build     ## Lint, types, unit tests and laws, without a server: the loop of an edit; ROOM=conclude: of one room
+ifdef ROOM
+	@$(BIN)/python tools/tests_of_room.py $(ROOM) >/dev/null  # an unknown room is refused at once
+	$(MAKE) --jobs=2 --output-sync=target lint-room test-room
+else
 	$(MAKE) --jobs=2 --output-sync=target lint
-	DBDYNO_LAWS=0.1 $(BIN)/python -m pytest -m "not (db or alone or whole)" --numprocesses auto --dist worksteal \
-		--quiet tests/laws tests/unit
+	$(CHECKED) tests/laws tests/unit
 	@echo "make test: whole experiments, real servers, and more examples of the laws"
+endif
+
+lint-room:
+	tests=$$($(BIN)/python tools/tests_of_room.py $(ROOM)) && $(BIN)/ruff format --check python/dbdyno/$(ROOM) $$tests \
+		&& $(BIN)/ruff check python/dbdyno/$(ROOM) $$tests
+	$(BIN)/mypy --package dbdyno.$(ROOM)
+	PYTHONPATH=python $(BIN)/lint-imports
+
+test-room:
+	$(CHECKED) $$($(BIN)/python tools/tests_of_room.py $(ROOM)) tests/unit/test_layers.py
 
 test:            ## The whole check
 	$(MAKE) --jobs=3 --output-sync=target compile-rust build
