@@ -73,6 +73,22 @@ def test_every_path_of_a_document_exists(page: Path) -> None:
     assert [path for path in dict.fromkeys(named) if not exists(path, page.parent)] == []
 
 
+def test_every_document_is_reached_by_links_from_the_readme() -> None:
+    reached, ahead = set[Path](), [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        reached.add(page)
+        links = {
+            (page.parent / link.partition("#")[0]).resolve()
+            for link in _LINK.findall(page.read_text("utf-8"))
+        }
+        listed = {p for folder in links if folder.is_dir() for p in folder.glob("*.md")}
+        ahead += [
+            p for p in links | listed if p.suffix == ".md" and p.is_file() and p not in {*reached, *ahead}
+        ]
+    assert {p for p in PAGES if p.is_relative_to(ROOT / "docs")} - reached == set()
+
+
 def test_every_exception_is_needed() -> None:
     named = {w for page in PAGES for w in _WORD.findall(page.read_text(encoding="utf-8"))}
     assert set(ELSEWHERE) <= named
