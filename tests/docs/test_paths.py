@@ -22,7 +22,7 @@ PAGES = [
 ]
 _BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_WORD = re.compile(r"`([^`\n]+)`")
+_WORD = re.compile(r"`([^`]+)`")
 _PATH = re.compile(r"(?!-)[\w.*{},-]+(/[\w.*{},-]+)*/?")  # no root, home, variable, scheme or space
 _SUFFIX = re.compile(r"[\w*}]\.(py|pyi|rs|toml|sql|md|sh|c|h|js|css|html|txt|json|csv|tree|png|svg)$")
 _STANDS_FOR_ANY = re.compile(r"\b(NAME|ROOM|N)\b")
@@ -32,26 +32,51 @@ ELSEWHERE = {
     "run.json": "in the folder of a stored run",
     "triggers/0001.json": "in the folder of a stored run",
     "captures/": "in the folder of a stored run",
-    "load.toml": "a recipe of the reader's",
     "heapam.c": "a source of PostgreSQL",
 }
 """What looks like a path of the repository and is none, and where it is."""
 
 
+def broken(text: str, folder: Path) -> list[str]:
+    """Links and paths of a document in ``folder`` that lead nowhere."""
+    links = [link for link in links_of(text) if not leads(link, folder, text)]
+    return [*links, *(path for path in named_paths(text, folder) if not exists(path, folder))]
+
+
+def links_of(text: str) -> list[str]:
+    """Relative links and those within the document."""
+    return [link for link in _LINK.findall(_BLOCK.sub("", text)) if not re.match(r"[a-z]+:", link)]
+
+
+def leads(link: str, folder: Path, text: str) -> bool:
+    """Whether the file is there, from the document's folder alone, and has the heading that is meant."""
+    name, _, heading = link.partition("#")
+    if not (folder / name).exists():
+        return False
+    return not heading or heading in headings((folder / name).read_text("utf-8") if name else text)
+
+
+def headings(text: str) -> set[str]:
+    """Names of headings in links, as GitHub makes them."""
+    found = re.findall(r"^#+ (.+)$", _BLOCK.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in found}
+
+
 def named_paths(text: str, folder: Path) -> Iterator[str]:
-    """Relative links, and words in backquotes that are paths of the repository for a document in `folder`."""
-    prose = _BLOCK.sub("", text)
-    for link in _LINK.findall(prose):
-        if not re.match(r"[a-z]+:|#", link):
-            yield link.partition("#")[0]
-    for word in _WORD.findall(prose):
-        path = word.partition("::")[0]
+    """Words in backquotes that are paths of the repository, for a document in ``folder``."""
+    for path in (word.partition("::")[0] for word in words(text)):
         first = path.split("/")[0]
         if not _PATH.fullmatch(path) or first in _MADE or path in ELSEWHERE:
             continue
         below = "/" in path and any((base / first).is_dir() for base in bases(folder))
         if _SUFFIX.search(path) or path.endswith("/") or below:
             yield path
+
+
+def words(text: str) -> Iterator[str]:
+    """Words in backquotes, paragraph by paragraph: one that is never closed ends with its paragraph."""
+    for paragraph in _BLOCK.sub("\n", text).split("\n\n"):
+        yield from _WORD.findall(paragraph)
 
 
 def bases(folder: Path) -> tuple[Path, ...]:
@@ -69,8 +94,7 @@ def exists(path: str, folder: Path) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_path_of_a_document_exists(page: Path) -> None:
-    named = named_paths(page.read_text(encoding="utf-8"), page.parent)
-    assert [path for path in dict.fromkeys(named) if not exists(path, page.parent)] == []
+    assert broken(page.read_text(encoding="utf-8"), page.parent) == []
 
 
 def test_every_document_is_reached_by_links_from_the_readme() -> None:
@@ -78,10 +102,8 @@ def test_every_document_is_reached_by_links_from_the_readme() -> None:
     while ahead:
         page = ahead.pop()
         reached.add(page)
-        links = {
-            (page.parent / link.partition("#")[0]).resolve()
-            for link in _LINK.findall(page.read_text("utf-8"))
-        }
+        names = (link.partition("#")[0] for link in links_of(page.read_text("utf-8")))
+        links = {(page.parent / name).resolve() for name in names if name}
         listed = {p for folder in links if folder.is_dir() for p in folder.glob("*.md")}
         ahead += [
             p for p in links | listed if p.suffix == ".md" and p.is_file() and p not in {*reached, *ahead}
@@ -90,7 +112,7 @@ def test_every_document_is_reached_by_links_from_the_readme() -> None:
 
 
 def test_every_exception_is_needed() -> None:
-    named = {w for page in PAGES for w in _WORD.findall(page.read_text(encoding="utf-8"))}
+    named = {word for page in PAGES for word in words(page.read_text(encoding="utf-8"))}
     assert set(ELSEWHERE) <= named
 
 
@@ -98,6 +120,9 @@ def test_every_exception_is_needed() -> None:
     "text",
     [
         "see [terms](no-such-page.md#terms)",
+        "[from the root](docs/concepts.md)",
+        "[heading](concepts.md#no-such-heading)",
+        "# Terms\n[below](#no-such-heading)",
         "`python/dbdyno/no_such_module.py`",
         "`no_such_module.py`",
         "`conclude/no-such-folder/`",
@@ -106,17 +131,18 @@ def test_every_exception_is_needed() -> None:
         "`tests/*/no_such_*.py`",
         "`engines/NAME/no_such.toml`",
         "`tests/docs/no_such.py::test_a`",
+        "`a code of\ntwo lines` in `no_such.py`",
     ],
 )
 def test_a_path_that_does_not_exist_is_reported(text: str) -> None:
-    (path,) = named_paths(text, ROOT / "docs")
-    assert not exists(path, ROOT / "docs")
+    assert len(broken(text, ROOT / "docs")) == 1
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "[terms](concepts.md#terms)",
+        "[rule](concepts.md#the-counting-rule)",
+        "# Terms, and `more`\n[below](#terms-and-more)",
         "`concepts.md`",
         "`conclude/catalogue/`",
         "`tests/docs/test_*.py`",
@@ -125,15 +151,13 @@ def test_a_path_that_does_not_exist_is_reported(text: str) -> None:
     ],
 )
 def test_a_path_that_exists_is_accepted(text: str) -> None:
-    (path,) = named_paths(text, ROOT / "docs")
-    assert exists(path, ROOT / "docs")
+    assert [*links_of(text), *named_paths(text, ROOT / "docs")] and broken(text, ROOT / "docs") == []
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "[site](https://example.org/a.md)",
-        "[below](#terms)",
         "`/proc/PID/stat.txt`",
         "`~/.config/dbdyno/config.toml`",
         "`$XDG_CACHE_HOME/dbdyno/a.toml`",
@@ -145,4 +169,4 @@ def test_a_path_that_exists_is_accepted(text: str) -> None:
     ],
 )
 def test_what_is_no_path_of_the_repository_is_left_out(text: str) -> None:
-    assert list(named_paths(text, ROOT / "docs")) == []
+    assert broken(text, ROOT / "docs") == []
