@@ -1,26 +1,29 @@
 #!/usr/bin/env python3
 """Prints the test files of one room, a line each: `tools/tests_of_room.py conclude`.
 
-A room is a folder of python/dbdyno. Its tests are the files of tests/unit and tests/laws that import from
-it or are named after it or one of its modules. Nearly all tests import from the vocabulary `model`: of
-these only the ones that import from no other room are its own.
+A room is a folder of python/dbdyno. A file of tests/unit or tests/laws belongs to the last room, on the way
+of the data, that it imports from, and to the rooms that have its name or a module of its name. The way goes
+from the lowest layer in pyproject.toml to the highest, and along each layer.
 """
 
 import ast
 import sys
+import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "dbdyno"
 FOLDERS = (ROOT / "tests" / "unit", ROOT / "tests" / "laws")
-VOCABULARY = "model"
 
 
+@cache
 def rooms() -> list[str]:
     return sorted(p.parent.name for p in PACKAGE.glob("*/__init__.py"))
 
 
+@cache
 def imported_rooms(source: str) -> set[str]:
     """Rooms from which a module imports directly, within functions too."""
     return {parts[1] for name in _imported(ast.parse(source)) if len(parts := name.split(".")) > 1} & set(
@@ -42,12 +45,20 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 def tests_of(room: str) -> list[Path]:
     names = {f"test_{name}" for name in (room, *(p.stem for p in (PACKAGE / room).rglob("*.py")))}
     files = [p for folder in FOLDERS for p in sorted(folder.rglob("test_*.py"))]
-    return [p for p in files if p.stem in names or p.stem.startswith(f"test_{room}_") or _is_user(p, room)]
+    return [p for p in files if p.stem in names or p.stem.startswith(f"test_{room}_") or _ends_in(p, room)]
 
 
-def _is_user(test: Path, room: str) -> bool:
+def _ends_in(test: Path, room: str) -> bool:
     used = imported_rooms(test.read_text(encoding="utf-8"))
-    return used == {room} if room == VOCABULARY else room in used
+    return room in used and room == max(used, key=way().index)
+
+
+@cache
+def way() -> list[str]:
+    """All rooms in the order in which data go through them."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    layers = reversed(settings["contracts"][0]["layers"])
+    return [room.removeprefix("dbdyno.") for layer in layers for room in layer.split(" | ")]
 
 
 def main(arguments: list[str]) -> int:

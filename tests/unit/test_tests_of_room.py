@@ -28,12 +28,21 @@ def test_a_room_is_used_by_an_import_anywhere_in_a_file(source: str, rooms: set[
     assert runpy.run_path(str(TOOL))["imported_rooms"](source) == rooms
 
 
-def test_files_of_a_room_are_those_that_use_it_or_bear_its_name() -> None:
+def test_a_file_belongs_to_the_last_room_that_it_uses_and_to_those_of_its_name() -> None:
     tests_of = runpy.run_path(str(TOOL))["tests_of"]
-    assert HERE / "test_chains.py" in tests_of("conclude")
+    assert HERE / "test_analyze_findings.py" in tests_of("conduct")
+    assert HERE / "test_analyze_findings.py" not in tests_of("conclude")
     assert HERE / "test_limits.py" in tests_of("limits")
     assert HERE / "test_completion.py" in tests_of("cli")
     assert Path(__file__) not in tests_of("conclude")
+
+
+def test_every_file_that_uses_a_room_belongs_to_one() -> None:
+    tool = runpy.run_path(str(TOOL))
+    assert sorted(tool["way"]()) == tool["rooms"]()
+    belonging = {p for room in tool["rooms"]() for p in tool["tests_of"](room)}
+    files = {p for folder in tool["FOLDERS"] for p in folder.rglob("test_*.py")}
+    assert [p for p in files - belonging if tool["imported_rooms"](p.read_text("utf-8"))] == []
 
 
 def test_an_unknown_room_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
