@@ -115,7 +115,7 @@ impl Timer {
         let file = unsafe {
             let fd = libc::timerfd_create(libc::CLOCK_MONOTONIC, 0);
             assert!(fd >= 0);
-            libc::timerfd_settime(fd, 0, &times, std::ptr::null_mut());
+            libc::timerfd_settime(fd, 0, &raw const times, std::ptr::null_mut());
             std::fs::File::from_raw_fd(fd)
         };
         Self {
