@@ -101,7 +101,8 @@ def _figures(whole: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         median_ns=took.median(), max_ns=took.max().cast(pl.Float64),
         first_ns=pl.col("duration_ns").filter(_OK).first().cast(pl.Float64),
         shell_ns=pl.col("shell_ns").mean(),
-        parallelism=cpu.filter(known).sum() / pl.col("duration_ns").filter(known).sum(),
+        # the shell's own CPU time cannot be told apart: its start-up stays in the time, too
+        parallelism=cpu.filter(known).sum() / (pl.col("end_ns") - pl.col("start_ns")).filter(known).sum(),
         max_rss_bytes=pl.col("max_rss_bytes").filter(mine).max(),
         works=pl.col("work").filter(good).sum(),
         makespan_ns=(ended.max() - begun.min()).cast(pl.Float64),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -215,6 +216,9 @@ def _prediction(made: Scaling, load: float) -> Claim:
     ends = "" if told.low is None or told.high is None else f"{_number(told.low)} to {_number(told.high)}"
     said |= {"rate": f"{_number(told.value)} {told.unit}{f' ({ends})' if ends else ''}"}
     if told.low is not None and told.high is not None and told.high > ladders.WIDE * told.low:
+        if load in ladders.loads(made.ladder) and (measured := ladders.at(made.ladder, load)) is not None:
+            rate = f"{_number(measured.value)} {told.unit}{fmt.spread(measured)}"
+            return claim("prediction", said | {"rate": rate}, measured, case="measured")
         return claim(
             "prediction", said | {"ends": f"{ends} {told.unit}"}, case="wide", parts=_noted(told.note)
         )
@@ -272,10 +276,14 @@ def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
     try:
         load = inverse.load_for_throughput(best, rate)
     except inverse.OutOfReach as e:
+        if (passing := _passing(made, rate)) is not None:
+            return _passed(made, shown, passing)
         if why := _rejected(made):
             return claim("throughput-target", {"target": shown, "why": why}, case="rejected")
         return claim("throughput-target", {"target": shown, "why": e.message}, case="never")
     note = _beyond(made, load)
+    if note and (passing := _passing(made, rate)) is not None:
+        return _passed(made, shown, passing)
     if note and (why := _unknown(made, load)):
         return claim("throughput-target", {"target": shown, "why": why}, case="rejected")
     said = {
@@ -288,6 +296,21 @@ def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
     }
     value = Estimate(shown, load, made.ladder.load_unit, note=note)
     return claim("throughput-target", said, value, case="met", parts=_noted(note))
+
+
+def _passing(made: Scaling, rate: float) -> tuple[float, float] | None:
+    """The first two neighbouring loads between which measured throughput passes ``rate``."""
+    means = Rungs.of(made.ladder).means
+    for (low, before), (high, after) in pairwise(means.items()):
+        if (before.value - rate) * (after.value - rate) <= 0:
+            return low, high
+    return None
+
+
+def _passed(made: Scaling, target: str, loads: tuple[float, float]) -> Claim:
+    low, high = loads
+    values = {"target": target, "low": fmt.load_number(low), "high": fmt.load(high, made.ladder.load_unit)}
+    return claim("throughput-target", values, case="passed")
 
 
 def _noted(note: str) -> list[str]:
