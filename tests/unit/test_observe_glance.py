@@ -25,9 +25,9 @@ def sample(number: int, **changes: Any) -> dict[str, Any]:
     return {**blank, "sample": number, "sql_before_ns": at_ns, "sql_after_ns": at_ns, **changes}
 
 
-def looked(**tables: list[dict[str, Any]]) -> Glance:
+def looked(window_ns: int | None = None, **tables: list[dict[str, Any]]) -> Glance:
     frames = {name: rows(name, tables[name]) if name in tables else empty(name) for name in RAW}
-    return glance(frames, wait_families())
+    return glance(frames, wait_families(), window_ns=window_ns)
 
 
 ACTIVE = {"state": "active", "task_state": "R"}
@@ -52,6 +52,18 @@ def test_exact_sums_are_spread_over_the_labels_that_samples_saw() -> None:
     assert (none.sleep, none.runq, none.run) == pytest.approx((0, 0.1875, 0.1875))
     assert seen.total("db_time") == pytest.approx(1)
     assert seen.tier == "activity samples"
+
+
+def test_sums_of_a_window_hold_what_sessions_did_in_their_part_of_it() -> None:
+    """4 s of 16: 1 s on a CPU, 1 in the run queue, 2 asleep for IO."""
+    seen = looked(
+        window_ns=16 * S,
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
+        samples=[sample(0, **ACTIVE), sample(1, **READS, task_state="S")],
+    )
+    totals = [seen.total(part) for part in ("run", "runq", "sleep", "db_time")]
+    assert totals == pytest.approx([1 / 16, 1 / 16, 2 / 16, 4 / 16])
+    assert sum(e.sleep or 0.0 for e in seen.events) == pytest.approx(2 / 16)
 
 
 def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:

@@ -114,7 +114,9 @@ def told(window: RawCell, widths: Mapping[str, int]) -> tuple[int, str, str]:
     """Sessions, figures of these parts in columns of these widths, and what else a line of a window says."""
     meta = window.meta
     length_ns, everyone = meta.t1_ns - meta.t0_ns, not meta.chosen
-    seen = glance(window.tables, meta.wait_families, length_ns, everyone=everyone, resting=True)
+    seen = glance(
+        window.tables, meta.wait_families, length_ns, everyone=everyone, resting=True, window_ns=length_ns
+    )
     figures = " ".join(f"{number(seen.total(part)):>{width}}" for part, width in widths.items())
     short = "" if meta.status == "ok" else f"  {meta.status}: {meta.reason}"
     sessions = seen.count

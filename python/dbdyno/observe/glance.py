@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -84,6 +84,8 @@ def _cpus(reads: pl.DataFrame) -> float | None:
 
 
 _WAITS = ("sleep", "client", "db_time")
+_ALL_ALONG = 0.9
+"""The first and the last reading of a task lie inside the window: a session with this part of it was there all along."""
 GONE_NS = 1_500_000_000  # a session not in the server's answers for so long has ended
 
 
@@ -199,12 +201,15 @@ def glance(
     *,
     everyone: bool = True,
     resting: bool = False,
+    window_ns: int | None = None,
 ) -> Glance:
     """``recent``: the tables of a watch with the rows of the latest few seconds, or of a whole window.
 
     A session that was not in the server's answers for the last ``gone_ns`` is left out.
     ``everyone``: sessions too brief to be sampled count, as no session was left out by choice.
     ``resting``: those that did nothing are counted together, without a line each: there may be thousands.
+    ``window_ns``: shares are of a window of this length, also those of sessions that were there for a part
+    of it; without, of each session's own time.
     """
     recent = _by_session(recent)
     samples = recent["samples"].filter(pl.col("role") == "session")
@@ -221,6 +226,8 @@ def glance(
         labels = {pid: mine for pid, mine in labels.items() if pid in spent}
     events = {pid: _events(mine, families) for pid, mine in labels.items()}
     lines = tuple(_session(pid, row, spent.get(pid), events.get(pid, ())) for pid, row in latest.items())
+    if window_ns is not None:
+        lines = tuple(_within(line, window_ns) for line in lines)
     unmet = brief(everything, {*spent, *rest["pid"]}, families) if everyone else None
     wall_ns = max((*(s.wall_ns for s in spent.values()), *rest["wall_ns"]), default=0)
     return Glance(
@@ -326,6 +333,35 @@ def _session(
         active=float(latest["active"]),
         events=events,
         spent=spent,
+    )
+
+
+def _within(line: SessionLine, window_ns: int) -> SessionLine:
+    """Shares of the window where the session was there for less than :data:`_ALL_ALONG` of it."""
+    part = 1.0 if line.spent is None else line.spent.wall_ns / window_ns
+    if part >= _ALL_ALONG:
+        return line
+
+    def of_window(share: float | None) -> float | None:
+        return None if share is None else share * part
+
+    events = tuple(
+        replace(
+            e,
+            sleep=of_window(e.sleep),
+            runq=of_window(e.runq),
+            run=of_window(e.run),
+            waits=of_window(e.waits),
+        )
+        for e in line.events
+    )
+    return replace(
+        line,
+        run=of_window(line.run),
+        runq=of_window(line.runq),
+        sleep=of_window(line.sleep),
+        client=of_window(line.client),
+        events=events,
     )
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from dbdyno.model.results import Results
 from dbdyno.model.source import TRACE
+from dbdyno.model.tables import sum_if_all_known
 from dbdyno.model.units import NS_PER_S, format_average, format_ns, format_rate, significant
 from dbdyno.present import accounts, sources_used
 from dbdyno.present.accounts import BRACKET, NO_LABEL, THROTTLED, UNSEEN
@@ -215,11 +216,19 @@ def _remainder(accounts: dict[str, dict[str, Any]], missing: list[str]) -> list[
 
 
 def _throttled(results: Results, pick: Pick) -> list[str]:
-    """Throttled time of a cell, which lies inside CPU WAIT."""
-    if pick.cell is None:
-        return []
+    """Throttled time of the cells, which lies inside CPU WAIT."""
     inside = pl.col("account").is_in([BRACKET, THROTTLED]) & (pl.col("scope") == "rung")
-    rows = results.tables["ledger"].filter((pl.col("cell") == pick.cell) & inside).to_dicts()
+    cells = _places(results, pick)
+    weight = pl.col("weight") / cells["weight"].sum()
+    rows = (
+        results.tables["ledger"]
+        .filter(inside)
+        .join(cells, on="cell")
+        .with_columns(pl.col("aas", "low", "high") * weight)
+        .group_by("account", maintain_order=True)
+        .agg(*(sum_if_all_known(c) for c in ("aas", "low", "high")))
+        .to_dicts()
+    )
     measured = [r for r in rows if r["account"] == THROTTLED and r["aas"] is not None]
     for row in measured or rows:
         low, high = row["low"] or 0.0, row["high"] if row["high"] is not None else row["aas"]
