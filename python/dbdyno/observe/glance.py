@@ -85,7 +85,7 @@ def _cpus(reads: pl.DataFrame) -> float | None:
 
 _WAITS = ("sleep", "client", "db_time")
 _ALL_ALONG = 0.9
-"""The first and the last reading of a task lie inside the window: a session with this part of it was there all along."""
+"""A session with this part of a window was there all along: its first and last readings lie inside."""
 GONE_NS = 1_500_000_000  # a session not in the server's answers for so long has ended
 
 
