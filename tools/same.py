@@ -1,0 +1,208 @@
+"""Compares what two checkouts make of the same stored runs.
+
+usage: python tools/same.py OLD [NEW] [--keep DIRECTORY]
+       python tools/same.py --image DIRECTORY
+
+OLD and NEW (default: the checkout of this file) are checkouts that were built with `make build`. Each derives
+the runs of tests/golden/corpus again and writes all that users see of them: derived tables, JSON, text at 80
+and 160 columns, page, Markdown, workbook, and `--help` of every command. What differs is printed, at most 40
+lines for each file; then the exit code is 1. With --image, only this checkout's files are written.
+
+The program runs inside one process, by tests/in_process.py of each checkout: 700 starts of it would take half
+an hour.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CORPUS = ROOT / "tests" / "golden" / "corpus"
+WIDTHS = (80, 160)
+_SHOWN = 40  # lines of a file's differences
+_WIDEST = 300  # characters of such a line
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments.add_argument("old", type=Path, nargs="?")
+    arguments.add_argument("new", type=Path, nargs="?", default=ROOT)
+    arguments.add_argument("--keep", type=Path, help="directory for both images")
+    arguments.add_argument("--image", type=Path, help="write this checkout's image alone")
+    asked = arguments.parse_args()
+    if asked.image:
+        write_image(asked.image.resolve(), CORPUS)
+        return 0
+    if not asked.old:
+        arguments.error("OLD or --image is missing")
+    with tempfile.TemporaryDirectory() as temporary:
+        kept = (asked.keep or Path(temporary)).resolve()
+        checkouts = {"old": asked.old.resolve(), "new": asked.new.resolve()}
+        with ThreadPoolExecutor(2) as both:
+            list(both.map(lambda side: image_of(checkouts[side], kept / side), checkouts))
+        differing = differences(kept / "old", kept / "new")
+    for name, lines in differing.items():
+        print(f"== {name}", *lines, sep="\n")
+    print(f"{len(differing)} files differ" if differing else "no file differs")
+    return 1 if differing else 0
+
+
+def image_of(checkout: Path, into: Path) -> None:
+    """Writes a checkout's image by its own interpreter. Raises :class:`subprocess.CalledProcessError`."""
+    shutil.rmtree(into, ignore_errors=True)
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import same; from pathlib import Path; "
+    program += "same.write_image(*map(Path, sys.argv[2:]))"
+    paths = map(str, (ROOT / "tools", into, CORPUS))
+    path = os.pathsep.join((str(checkout), str(checkout / "tests" / "entry_points")))
+    python = checkout / ".venv" / "bin" / "python"
+    subprocess.run(
+        [python, "-c", program, *paths], check=True, cwd=checkout, env={**os.environ, "PYTHONPATH": path}
+    )
+
+
+def differences(old: Path, new: Path) -> dict[str, list[str]]:
+    """Unified differences by file, cut to what can be read; a line for a file that only one side has."""
+    files = [f.relative_to(side) for side in (old, new) for f in side.rglob("*") if f.is_file()]
+    names = sorted(set(map(str, files)))
+    differing = {}
+    for name in names:
+        if not (old / name).exists() or not (new / name).exists():
+            differing[name] = [f"only {'new' if (new / name).exists() else 'old'}"]
+        elif (old / name).read_bytes() != (new / name).read_bytes():
+            differing[name] = _difference((old / name).read_text("utf-8"), (new / name).read_text("utf-8"))
+    return differing
+
+
+def _difference(old: str, new: str) -> list[str]:
+    lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), "old", "new", lineterm="", n=0))[2:]
+    more = [f"... and {len(lines) - _SHOWN} more lines"] if len(lines) > _SHOWN else []
+    return [line[:_WIDEST] for line in lines[:_SHOWN]] + more
+
+
+def write_image(into: Path, corpus: Path) -> None:
+    """Writes all that the program of this process shows of the corpus, a file for each view of each run.
+
+    Refusals are views, too. Raises :class:`RuntimeError` where a command ends with an internal error."""
+    with tempfile.TemporaryDirectory(prefix="dbdyno-same-") as temporary:
+        Image(into, corpus, Path(temporary)).write()
+
+
+class Image:
+    """The views of a corpus in a directory of files."""
+
+    def __init__(self, into: Path, corpus: Path, work: Path) -> None:
+        self._into, self._work, self._corpus = into, work, corpus
+        for packed in sorted(corpus.glob("*.tar.xz")):
+            with tarfile.open(packed) as archive:
+                archive.extractall(work / "store", filter="data")
+        self._env = {k: v for k, v in os.environ.items() if not k.startswith(("DBDYNO_", "PG", "XDG_"))} | {
+            "HOME": str(work), "DBDYNO_CONFIG": "", "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8",
+        }  # fmt: skip
+
+    def write(self) -> None:
+        cases = tomllib.loads((self._corpus / "cases.toml").read_text("utf-8"))
+        views = self._views()
+        for run in sorted(f.parent.name for f in (self._work / "store").glob("*/plan.json")):
+            self._run(run, views)
+        for name, case in cases.items():
+            self._case(name, case["words"])
+        self._help(())
+
+    def _views(self) -> list[str]:
+        """Options of ``show`` that select what is shown and take no value."""
+        text = self._output("show", "--help")
+        names = re.findall(r"^  --([a-z-]+)  +[A-Z]", text, re.MULTILINE)
+        return [name for name in names if name not in ("json", "help")]
+
+    def _run(self, run: str, views: Sequence[str]) -> None:
+        stored = f"--store={self._work / 'store'}"
+        kind = json.loads((self._work / "store" / run / "run.json").read_text("utf-8")).get("name") or run
+        self._save(f"{kind}/rebuild.txt", self._output("rebuild", run, stored))
+        for table in sorted((self._work / "store" / run / "derived").glob("*.parquet")):
+            self._save(f"{kind}/derived/{table.stem}.ndjson", _rows(table))
+        for view in (None, *views):
+            option = [f"--{view}"] if view else []
+            name = f"{kind}/show-{view or 'all'}"
+            for width in WIDTHS:
+                self._save(f"{name}-{width}.txt", self._output("show", run, *option, stored, width=width))
+            self._save(f"{name}.json", self._output("show", run, *option, "--json", stored))
+        for medium in ("html", "md", "xlsx"):
+            self._report(f"{kind}/report.{medium}", "report", run, stored)
+
+    def _case(self, name: str, words: Sequence[str]) -> None:
+        """A command of cases.toml; ``{store}`` and ``{corpus}`` stand for paths."""
+        whole = [w.format(store=self._work / "store", corpus=self._corpus) for w in words]
+        for width in WIDTHS:
+            self._save(f"{name}/text-{width}.txt", self._output(*whole, width=width))
+        self._save(f"{name}/out.json", self._output(*whole, "--json"))
+        for medium in ("html", "md", "xlsx"):
+            self._report(f"{name}/report.{medium}", *whole)
+
+    def _report(self, name: str, *words: str) -> None:
+        path = self._work / Path(name).name
+        path.unlink(missing_ok=True)
+        refusal = self._output(*words, "-o", str(path))
+        if not path.exists():
+            self._save(f"{name}.txt", refusal)
+        elif path.suffix == ".xlsx":
+            for member, text in _members(path):
+                self._save(f"{name}/{member}", text)
+        else:
+            self._save(name, path.read_text("utf-8").replace("><", ">\n<"))
+
+    def _help(self, command: tuple[str, ...]) -> None:
+        text = self._output(*command, "--help")
+        self._save(f"help/{'-'.join(command) or 'dbdyno'}.txt", text)
+        _, _, commands = text.partition("\nCommands:\n")
+        for name in re.findall(r"^  ([a-z-]+)  ", commands, re.MULTILINE):
+            self._help((*command, name))
+
+    def _output(self, *words: str, width: int = 100) -> str:
+        from tests.in_process import dbdyno
+
+        done = dbdyno(words, {**self._env, "COLUMNS": str(width)}, self._work)
+        if done.returncode == 1:
+            raise RuntimeError(f"dbdyno {' '.join(words)}: internal error\n{done.stderr}")
+        refused = f"\n-- exit code {done.returncode}\n" if done.returncode else ""
+        return done.stdout + refused + done.stderr
+
+    def _save(self, name: str, text: str) -> None:
+        path = self._into / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace(str(self._work), "WORK").replace(str(self._corpus), "CORPUS"), "utf-8")
+
+
+def _rows(table: Path) -> str:
+    import polars as pl
+
+    frame = pl.read_parquet(table)
+    heads = ", ".join(f"{name}: {kind}" for name, kind in frame.schema.items())
+    return f"{heads}\n{frame.write_ndjson()}"
+
+
+def _members(workbook: Path) -> Iterator[tuple[str, str]]:
+    """XML parts of a workbook, a tag a line, without the time at which it was written."""
+    with zipfile.ZipFile(workbook) as parts:
+        for name in sorted(parts.namelist()):
+            if name != "docProps/core.xml":
+                yield name, parts.read(name).decode("utf-8").replace("><", ">\n<")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
