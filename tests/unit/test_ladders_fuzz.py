@@ -16,12 +16,14 @@ from dbdyno.model.analyses import Estimate, Ladder
 from dbdyno.store.ladder_csv import ladder_of
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("first", range(0, LADDERS, 25))
 def test_no_exception_no_figure_out_of_range_no_interval_turned_round(first: int) -> None:
     found = {seed: wrong for seed in range(first, min(first + 25, LADDERS)) if (wrong := check(seed))}
     assert not found
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("model", NAMES)
 def test_nor_with_a_model_that_is_asked_for(model: str) -> None:
     assert not {seed: wrong for seed in range(tries(3)) if (wrong := check(seed, model))}

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import polars as pl
+import pytest
 from benchmarks import scaling_laws as laws
 from tests.unit.scaling_ladders import ladder
 
@@ -39,6 +40,7 @@ def paragraph(made: Scaling) -> str:
     return answer(made, "paragraph").text
 
 
+@pytest.mark.whole
 def test_bands_hold_laws_inside_and_beyond() -> None:
     """33 ladders of eleven laws. 92 % and 90 % are the aims; of so few, less by chance."""
     told = Counter[str]()
@@ -72,6 +74,15 @@ def test_a_model_that_is_rejected_predicts_nothing_outside_the_rungs() -> None:
     assert not made.curve["beyond"].any()
     named = asked(scaled(of(*POWER), model="amdahl"), (96,))
     assert answer(named, "prediction").case == "known"
+
+
+def test_measured_loads_answer_where_the_model_cannot() -> None:
+    falling = ((20, 30, 40, 60, 80, 120, 160), (5723, 5264, 4355, 3325, 2682, 1948, 1439))
+    passed = answer(asked(scaled(of(*falling)), throughputs=(2000.0,)), "throughput-target")
+    assert passed.case == "passed" and "between 80 and 120" in passed.text
+    cliff = ((1, 2, 4, 8, 12, 16, 20, 24, 32), (98.51, 196.9, 383.5, 735.3, 1073, 1362, 569.4, 653.2, 780.9))
+    first = answer(asked(scaled(of(*cliff)), (1,)), "prediction")
+    assert first.value is not None and first.value.value == 98.51 and "was measured" in first.text
 
 
 def test_one_session_is_no_more_than_the_lowest_load_bears() -> None:
