@@ -211,6 +211,15 @@ def test_outliers_first_execution_and_shell() -> None:
     assert said.text.startswith("xz takes 1.1")
 
 
+def test_cpus_are_over_the_time_that_holds_the_shells_own_work() -> None:
+    """1.6 s of CPU in each second with the start-up, of which half is taken off durations."""
+    base = Variant(name="base", jobs=(job("xz", 500_000_000),))
+    results = made((base,), lambda *_: 1.0, noise=0.0)
+    rates = results.tables["execution_rates"].filter(pl.col("job") == "xz")
+    assert rates["mean_ns"].to_list() == pytest.approx([0.5e9] * rates.height)
+    assert rates["parallelism"].to_list() == pytest.approx([1.6] * rates.height)
+
+
 def test_a_machine_that_is_slower_alone_and_faster_from_many_threads_on() -> None:
     """A runs a thread twice as fast and has 2 CPUs; B has 8."""
 
