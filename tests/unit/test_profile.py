@@ -114,6 +114,21 @@ def test_growth_is_scaled_from_the_reads_to_the_window():
     assert rows["commits"]["total"] == pytest.approx(200)
 
 
+@pytest.mark.parametrize("committed", [0, 3])
+def test_transactions_that_no_session_reported_are_unknown(committed: int):
+    """Sessions that touch no table report when they end: 400 statements and no transaction is no 0."""
+    counters = [
+        *_counter("executions", 0, 400),
+        *_counter("transactions_committed", 100, 100 + committed),
+        *_counter("transactions_rolled_back", 7, 7),
+    ]
+    rows = _by_hand(made_cell({"sessions": [session_row()], "counters": counters}))
+    known = None if committed == 0 else pytest.approx(committed)
+    assert (rows["commits"]["total"], rows["transactions"]["total"]) == (known, known)
+    assert ("none reported" in rows["transactions"]["status"]) is (committed == 0)
+    assert rows["executions"]["total"] == pytest.approx(400)
+
+
 def test_a_reset_leaves_the_counters_unknown():
     """Even those that have outgrown their old value."""
     made = climb("fake:cpus=2,cpu=20ms,reset=4s", [2])

@@ -49,6 +49,9 @@ _NO_STATEMENTS = "needs a counter of statements loaded in the server"
 _NO_COUNTER = "the server has no such counter, or it may not be read"
 _BARE = ("off", "not supported", "not permitted", "not here")
 OWN_LEFT_OUT, OWN_INCLUDED = ", less dbdyno's own", ", dbdyno's own included"
+_RAN = 10
+"""Executions from which on some transaction should be counted."""
+_NOT_REPORTED = "none reported, though statements ran: sessions may report only when they end"
 _NO_WARM_UP = ", less warm-up calls"
 _PER = {"per_transaction": TRANSACTIONS, "per_execution": EXECUTIONS, "per_call": CALLS}
 
@@ -107,6 +110,7 @@ def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
             (DB_TIME, DB_CPU, CPU_WAIT), Figure("s", 0.0, "ok", "activity samples: nobody")
         )
     found |= {n: _counted(cell, counters, key, unit, wall) for n, key, unit in _COUNTERS}
+    found |= _unreported(found)
     found[TRANSACTIONS] = _transactions(found["commits"], found["rollbacks"])
     if window["sessions"]:
         rate = calls_per_s(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
@@ -155,6 +159,18 @@ def _cure(cell: Tables, key: str) -> str:
         return _NO_COUNTER
     told = cell["cell_sources"].filter((pl.col("name") == "statement counters") & (pl.col("status") != "ok"))
     return str(told["detail"][0]) if told.height and told["detail"][0] else _NO_STATEMENTS
+
+
+def _unreported(figures: Mapping[str, Figure]) -> dict[str, Figure]:
+    """Transactions and the server's own time where statements ran and no transaction is counted.
+
+    Sessions of PostgreSQL that touch no table report when they end (pgstat_report_stat, pgstat.c): 0 is not
+    what they did."""
+    ran, *ended = (figures[n].total for n in (EXECUTIONS, "commits", "rollbacks"))
+    if ran is None or ran < _RAN or ended != [0.0, 0.0]:
+        return {}
+    names = ("commits", "rollbacks", SERVERS_TIME)
+    return {n: figures[n]._replace(total=None, status=_NOT_REPORTED) for n in names}
 
 
 def _transactions(commits: Figure, rollbacks: Figure) -> Figure:
