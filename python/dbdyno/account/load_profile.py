@@ -164,8 +164,7 @@ def _cure(cell: Tables, key: str) -> str:
 def _unreported(figures: Mapping[str, Figure]) -> dict[str, Figure]:
     """Transactions and the server's own time where statements ran and no transaction is counted.
 
-    Sessions of PostgreSQL that touch no table report when they end (pgstat_report_stat, pgstat.c): 0 is not
-    what they did."""
+    Some servers hear of transactions that touch no table only when their session ends: 0 is not what ran."""
     ran, *ended = (figures[n].total for n in (EXECUTIONS, "commits", "rollbacks"))
     if ran is None or ran < _RAN or ended != [0.0, 0.0]:
         return {}
