@@ -1,9 +1,9 @@
-"""What the whole analysis says of ladders of eleven laws, most of which no fitted model has.
+"""Coverage of the whole analysis on ladders of eleven laws, most of which no fitted model has.
 
-Under seven kinds of noise: how often bands hold the law inside the measured range and at 1.5 times its end,
-how wide they are, and how many bends, steps, outliers and directions are claimed. ``python -m benchmarks
-laws``: ``--ladders`` of each law, in turn over all kinds of noise, rungs and repeats by chance. With 14 it is
-a matter of minutes."""
+Counts, under seven kinds of noise, how often bands hold the law inside the measured range and at 1.5 times
+its end, how wide they are, and how many bends, steps, outliers and directions are claimed. ``python -m
+benchmarks laws``: ``--ladders`` of each law, in turn over all kinds of noise, with random numbers of rungs
+and repeats. With 14 it takes minutes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def power(exponent: float) -> Law:
 
 
 def _laws() -> dict[str, Callable[[np.random.Generator, float], Law]]:
-    """Each with what it draws for a ladder up to a load: what bends is within the range."""
+    """Makers of laws by name, each with parameters drawn for a ladder up to a load; bends lie within it."""
 
     def network(r: np.random.Generator, last: float) -> Law:
         demands = np.sort(r.uniform(0.2, 1.0, 3)) / RATE
@@ -170,7 +170,7 @@ def simulated(law: str, number: int, seed: int = 1) -> Simulated:
     )
 
 
-# -- what is said of one --
+# -- the analysis of one ladder against its law --
 
 
 def inside(of: Simulated, made: Scaling) -> tuple[int, int, float]:
@@ -185,25 +185,25 @@ def inside(of: Simulated, made: Scaling) -> tuple[int, int, float]:
 
 
 def judged(of: Simulated) -> Counter[str]:
-    """What was claimed, and what of it is so."""
-    told = Counter[str]({"ladders": 1})
+    """Counts the claims about a ladder, and those that its law confirms."""
+    counts = Counter[str]({"ladders": 1})
     made = scaled(of.ladder)
     ids = {a.id: a for a in made.answers}
-    told["outlier"] += "outlier" in ids
-    told["step"] += "throughput-step" in ids
-    told["veto"] += "model-veto" in ids
-    told["bend"] += bool(made.best and made.best.knees)
+    counts["outlier"] += "outlier" in ids
+    counts["step"] += "throughput-step" in ids
+    counts["veto"] += "model-veto" in ids
+    counts["bend"] += bool(made.best and made.best.knees)
     change = ids.get("one-more-session")
     if change is not None and change.value is not None and change.case in ("more", "less"):
-        told["direction"] += 1
-        told["wrong direction"] += _wrong(of, change.case)
+        counts["direction"] += 1
+        counts["wrong direction"] += _wrong(of, change.case)
     if made.best is None:
-        return told
+        return counts
     places, held, width = inside(of, made)
-    told.update({"places": places, "held": held, "modelled": 1})
-    told["width"] += width / places  # type: ignore[assignment]
-    _beyond(of, made, told)
-    return told
+    counts.update({"places": places, "held": held, "modelled": 1})
+    counts["width"] += width / places  # type: ignore[assignment]
+    _beyond(of, made, counts)
+    return counts
 
 
 def _wrong(of: Simulated, case: str) -> bool:
@@ -213,7 +213,7 @@ def _wrong(of: Simulated, case: str) -> bool:
     return bool(after <= before * (1 + 1e-9)) if case == "more" else bool(after >= of.truth(of.loads).max())
 
 
-def _beyond(of: Simulated, made: Scaling, told: Counter[str]) -> None:
+def _beyond(of: Simulated, made: Scaling, counts: Counter[str]) -> None:
     load = FARTHER * of.loads[-1]
     alone = (of.ladder.points["throughput"] / of.ladder.points["load"]).to_numpy()
     for n in (load, 3 * of.loads[-1]):
@@ -226,16 +226,16 @@ def _beyond(of: Simulated, made: Scaling, told: Counter[str]) -> None:
             continue
         most = n * float(alone.max()) * 1.2
         ends = (value.low, value.value, value.high)
-        told["impossible"] += (
+        counts["impossible"] += (
             min(ends) < 0 or value.value <= 0 or max(ends) > most or not np.isfinite(ends).all()
         )
         if n == load:
             truth = float(of.truth(np.array([n]))[0])
-            told["predicted"] += 1
-            told["foretold"] += value.low <= truth <= value.high
-            told["span"] += (value.high - value.low) / truth  # type: ignore[assignment]
+            counts["predicted"] += 1
+            counts["foretold"] += value.low <= truth <= value.high
+            counts["span"] += (value.high - value.low) / truth  # type: ignore[assignment]
     response = asked(made, response_s=[1.0]).answers[0]
-    told["no load of 1 s"] += response.case == "never"
+    counts["no load of 1 s"] += response.case == "never"
 
 
 def counted(task: tuple[str, int, int]) -> tuple[str, str, int, int, Counter[str]]:

@@ -43,14 +43,14 @@ def paragraph(made: Scaling) -> str:
 @pytest.mark.whole
 def test_bands_hold_laws_inside_and_beyond() -> None:
     """33 ladders of eleven laws. 92 % and 90 % are the aims; of so few, less by chance."""
-    told = Counter[str]()
+    counts = Counter[str]()
     for law in laws.LAWS:
         for number, noise in enumerate(laws.NOISES):
             if noise in TRIED:
-                told.update(laws.judged(laws.simulated(law, number, seed=3)))
-    assert told["held"] >= 0.87 * told["places"], told
-    assert told["foretold"] >= 0.8 * told["predicted"] > 0, told
-    assert not told["impossible"], told
+                counts.update(laws.judged(laws.simulated(law, number, seed=3)))
+    assert counts["held"] >= 0.87 * counts["places"], counts
+    assert counts["foretold"] >= 0.8 * counts["predicted"] > 0, counts
+    assert not counts["impossible"], counts
 
 
 def test_a_falling_line_never_ends_below_zero() -> None:

@@ -202,7 +202,7 @@ fn room_for(tasks: usize, spare: usize) -> u32 {
     u32::try_from((2 * tasks + spare).next_power_of_two()).unwrap_or(u32::MAX)
 }
 
-/// How many processes this one has started that live; 0 where the kernel does not tell.
+/// Number of live child processes; 0 where the kernel does not list them.
 fn children(pid: i64) -> usize {
     let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
     listed.map_or(0, |l| l.split_ascii_whitespace().count())

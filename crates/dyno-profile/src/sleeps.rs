@@ -51,7 +51,7 @@ pub struct Sleeps {
     losses: Losses,
     /// Records that are not as they should be.
     malformed: Lost,
-    /// Of tasks that nobody told us of yet.
+    /// Samples of tasks that are not registered yet.
     unknown: Lost,
 }
 

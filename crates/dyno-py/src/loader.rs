@@ -25,20 +25,20 @@ impl PyLoader {
         let plain = |e: Error| errors::driver(&e, None);
         let spec = py.detach(|| serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string())));
         let (spec, engine) = (spec.map_err(plain)?, engine.to_owned());
-        // To count the rows of tables may take minutes: signals are heard meanwhile.
+        // Counting rows may take minutes: a thread does it, so that this one can check for signals.
         let stop = Arc::new(AtomicBool::new(false));
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let stopped = stop.clone();
         spawn("loader rows", move || {
             // Nobody listens any more after a signal.
-            let _ = tell.send(dyno_core::loader(&engine, spec, &stopped));
+            let _ = sender.send(dyno_core::loader(&engine, spec, &stopped));
         })
         .map_err(plain)?;
-        let told = Mutex::new(told);
+        let receiver = Mutex::new(receiver);
         let made = Mutex::new(None);
         let waited = apart::wait(py, f64::INFINITY, |limit| {
-            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            let answer = match told.recv_timeout(limit) {
+            let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
+            let answer = match receiver.recv_timeout(limit) {
                 Err(RecvTimeoutError::Timeout) => return Ok(false),
                 Err(RecvTimeoutError::Disconnected) => Err(Error::Io("the loader panicked".to_owned())),
                 Ok(answer) => answer,
