@@ -15,7 +15,6 @@ SOURCES = [
     for suffix in ("*.py", "*.rs", "*.toml", "*.sql")
     for p in folder.rglob(suffix)
 ]
-LONGEST = 400
 
 
 def test_no_word_of_an_engine_stands_outside_its_folder() -> None:
@@ -69,8 +68,3 @@ def test_pure_rooms_do_not_import_the_core(room: str) -> None:
         )
     ]
     assert importing == []
-
-
-def test_no_source_file_is_too_long() -> None:
-    long = {p.name: n for p in SOURCES if (n := len(p.read_text().splitlines())) > LONGEST}
-    assert long == {}

@@ -43,6 +43,7 @@ _COUNTERS = (  # name in the profile, the engine's counter, unit
     ("logons", "logons", "count"),
     ("deadlocks", "deadlocks", "count"),
 )
+_DB_TIME = "db_time_ns"  # no server has it by connection
 _STATEMENTS = ("executions", "blocks_dirtied")
 """Counted by statement; the data source of that name says what it needs in this engine."""
 _NO_STATEMENTS = "needs a counter of statements loaded in the server"
@@ -102,7 +103,7 @@ def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
     wall = window["wall_s"]
     found = {DB_TIME: _of_time(db_time(cell, window), wall)}
     counters = cell["cut_levels"].filter(pl.col("origin") == "engine").to_dicts()
-    found[SERVERS_TIME] = _counted(cell, counters, "db_time_ns", "s", wall, 1 / NS_PER_S)
+    found[SERVERS_TIME] = _counted(cell, counters, _DB_TIME, "s", wall, 1 / NS_PER_S)
     found[DB_CPU] = _of_time(account(cell["ledger"], "run"), wall)
     found[CPU_WAIT] = _of_time(account(cell["ledger"], "runq"), wall)
     if not window["sessions"] and _nobody(cell):
@@ -143,8 +144,10 @@ def _counted(
     mine, known = [row for row in counters if row["key"] == key], {row["key"] for row in counters}
     for scope, source in (("server", "engine counters"), ("database", "engine counters, this database")):
         for row in (r for r in mine if r["scope"] == scope and r["delta"] is not None):
-            if key in OWN | OWN_READS:
-                counted = row["own"] is not None and (key in OWN or OWN_READS[key] in known)
+            if key in (*OWN, *OWN_READS, _DB_TIME):
+                counted = (
+                    key != _DB_TIME and row["own"] is not None and (key in OWN or OWN_READS[key] in known)
+                )
                 source += OWN_LEFT_OUT if counted else OWN_INCLUDED
             source += "" if row["warm_up"] is None else _NO_WARM_UP
             return Figure(unit, scale * row["delta"] / row["wall_ns"] * NS_PER_S * wall, "ok", source)

@@ -18,9 +18,6 @@ from dbdyno.model.plan import Observation
 
 OBSERVER = f"dbdyno activity {os.getpid()}"
 """application_name of our connections that sample: never a session that is observed. Another dbdyno's are."""
-TO_BEGIN = {"transactions_committed": 4, "executions": 2}
-"""Counted of such a connection before its first sample: it connects, makes its session, tries the query, and
-prepares it."""
 _TABLE = "pg_catalog.pg_shseclabel"
 _LOOK = f"(select count(*) from {_TABLE}) as t"
 _REPORT = f"  and (select pg_catalog.pg_stat_force_next_flush() from {_LOOK}) is not null"
@@ -52,6 +49,17 @@ def _can_report(connection: Connection) -> bool:
     text = f"select pg_catalog.has_table_privilege('{_TABLE}', 'select')"
     row = connection.execute(f"{text}{sql.OWN}".encode()).fetchone()
     return bool(row and row[0])
+
+
+def counted_to_begin(connection: Connection) -> dict[str, int]:
+    """Returns what the server counts of a connection that samples before its first sample, by counter.
+
+    Transactions: it connects, makes its settings, tries the query, and prepares that and the one of waits for
+    locks. Executions: the isolation level where utility statements are counted, its settings, the trial; what
+    is prepared counts when it is executed.
+    """
+    row = connection.execute(b"select current_setting('pg_stat_statements.track_utility', true)").fetchone()
+    return {"transactions_committed": 5, "executions": 2 if row == ("off",) else 3}
 
 
 def blocking_spec(connection: Connection) -> dict[str, Any]:

@@ -98,7 +98,8 @@ class PostgresServer:
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[tuple[str, str], Recipe] = {}  # by workload and variant
         self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
-        self._probed = self._single = False  # by transactions of their own; one that ends after the window
+        self._probes: dict[str, int] = {}  # what the server counts of each session's probes
+        self._single = False  # each session is one transaction, which ends after the window
         self._warm = 0  # calls before the barrier that have not been reported there
         self._added = Counter(dict.fromkeys(OWN, 0))  # by samplers and probes
         self._own_reads = counters.OwnReads()
@@ -267,9 +268,10 @@ class PostgresServer:
         if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
             self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.local)
         probe = sessions.probe(recipe, self.version) if self._unprobed is None else None
-        self._probed = probe is not None and bool(probe["flush"])
+        self._probes = sessions.counted_of_probes(probe)
         self._single = not self._front.shared and sessions.in_one_transaction(recipe, self.version)
-        self._warm = 0 if self._probed or recipe.half is None else count * sessions.WARM_CALLS
+        reported = recipe.half is None or (probe is not None and probe["flush"])
+        self._warm = 0 if reported else count * sessions.WARM_CALLS
         return probe
 
     def _recipe(self, workload: Workload, params: Mapping[str, Any], variant: str = "") -> Recipe:
@@ -287,7 +289,7 @@ class PostgresServer:
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
         with doing("preparing the activity samples"):
             numbered = load.backends()
-            self._added.update({n: c * len(numbered) * self._probed for n, c in sessions.PROBING.items()})
+            self._added.update({name: count * len(numbered) for name, count in self._probes.items()})
             half = self._watch_half(observation.activity_sql(self._connection), numbered)
             return self._front.watched(self._connection, half)
 
@@ -300,7 +302,7 @@ class PostgresServer:
         return {**self._watch_half(query, numbered), "adopt": True}
 
     def _watch_half(self, query: str, numbered: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
-        self._added.update(observation.TO_BEGIN)
+        self._added.update(observation.counted_to_begin(self._connection))
         known = {pid for _, pid, _ in numbered}
         here, target = self._presence.here, self._from_there.target(self._connection, self._target)
         unseen = presence.unseen_tasks(self._presence, known, all_helpers=not self._sight.all_sessions)
