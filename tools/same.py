@@ -2,11 +2,13 @@
 
 usage: python tools/same.py OLD [NEW] [--keep DIRECTORY]
        python tools/same.py --image DIRECTORY
+       python tools/same.py --golden
 
 OLD and NEW (default: the checkout of this file) are checkouts that were built with `make build`. Each derives
 the runs of tests/golden/corpus again and writes all that users see of them: derived tables, JSON, text at 80
 and 160 columns, page, Markdown, workbook, and `--help` of every command. What differs is printed, at most 40
-lines for each file; then the exit code is 1. With --image, only this checkout's files are written.
+lines for each file; then the exit code is 1. With --image, only this checkout's files are written. With
+--golden, the texts at 80 columns become those of tests/golden/screens, by which `make test` judges the tree.
 
 The program runs inside one process, by tests/in_process.py of each checkout: 700 starts of it would take half
 an hour.
@@ -33,6 +35,7 @@ from pathlib import Path
 os.environ["POLARS_MAX_THREADS"] = "1"  # sums in several threads differ in their last digit
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT / "tests" / "golden" / "corpus"
+SCREENS = ROOT / "tests" / "golden" / "screens"
 WIDTHS = (80, 160)
 _SHOWN = 40  # lines of a file's differences
 _WIDEST = 300  # characters of such a line
@@ -46,12 +49,17 @@ def main() -> int:
     arguments.add_argument("new", type=Path, nargs="?", default=ROOT)
     arguments.add_argument("--keep", type=Path, help="directory for both images")
     arguments.add_argument("--image", type=Path, help="write this checkout's image alone")
+    arguments.add_argument("--golden", action="store_true", help="write tests/golden/screens anew")
     asked = arguments.parse_args()
+    if asked.golden:
+        shutil.rmtree(SCREENS, ignore_errors=True)
+        write_image(SCREENS, CORPUS, screens=True)
+        return 0
     if asked.image:
         write_image(asked.image.resolve(), CORPUS)
         return 0
     if not asked.old:
-        arguments.error("OLD or --image is missing")
+        arguments.error("OLD or --image or --golden is missing")
     with tempfile.TemporaryDirectory() as temporary:
         kept = (asked.keep or Path(temporary)).resolve()
         checkouts = {"old": asked.old.resolve(), "new": asked.new.resolve()}
@@ -96,34 +104,49 @@ def _difference(old: str, new: str) -> list[str]:
     return [line[:_WIDEST] for line in lines[:_SHOWN]] + more
 
 
-def write_image(into: Path, corpus: Path) -> None:
+def write_image(into: Path, corpus: Path, *, screens: bool = False) -> None:
     """Writes all that the program of this process shows of the corpus, a file for each view of each run.
 
-    Refusals are views, too. Raises :class:`RuntimeError` where a command ends with an internal error."""
+    Refusals are views, too. ``screens``: texts at 80 columns alone. Raises :class:`RuntimeError` where a
+    command ends with an internal error."""
+    for part in parts(corpus):
+        write_part(part, into, corpus, screens=screens)
+
+
+def parts(corpus: Path) -> list[str]:
+    """Returns what of an image can be written by itself: the stored runs, the commands of cases.toml
+    (``cases``), and all texts of ``--help`` (``help``)."""
+    with tarfile.open(corpus / "runs.tar.xz") as archive:
+        plans = [Path(name) for name in archive.getnames() if Path(name).name == "plan.json"]
+    return [*sorted(plan.parts[0] for plan in plans if len(plan.parts) == 2), "cases", "help"]
+
+
+def write_part(part: str, into: Path, corpus: Path, *, screens: bool) -> None:
+    """Writes one of :func:`parts` of the corpus, as :func:`write_image` does."""
     with tempfile.TemporaryDirectory(prefix="dbdyno-same-") as temporary:
-        Image(into, corpus, Path(temporary)).write()
+        Image(into, corpus, Path(temporary), screens=screens).write(part)
 
 
 class Image:
     """The views of a corpus in a directory of files."""
 
-    def __init__(self, into: Path, corpus: Path, work: Path) -> None:
-        self._into, self._work, self._corpus = into, work, corpus
-        for packed in sorted(corpus.glob("*.tar.xz")):
-            with tarfile.open(packed) as archive:
-                archive.extractall(work / "store", filter="data")
+    def __init__(self, into: Path, corpus: Path, work: Path, *, screens: bool) -> None:
+        self._into, self._work, self._corpus, self._screens = into, work, corpus, screens
+        with tarfile.open(corpus / "runs.tar.xz") as archive:
+            archive.extractall(work / "store", filter="data")
         self._env = {k: v for k, v in os.environ.items() if not k.startswith(("DBDYNO_", "PG", "XDG_"))} | {
             "HOME": str(work), "DBDYNO_CONFIG": "", "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8",
         }  # fmt: skip
 
-    def write(self) -> None:
-        cases = tomllib.loads((self._corpus / "cases.toml").read_text("utf-8"))
-        views = self._views()
-        for run in sorted(f.parent.name for f in (self._work / "store").glob("*/plan.json")):
-            self._run(run, views)
-        for name, case in cases.items():
-            self._case(name, case["words"])
-        self._help(())
+    def write(self, part: str) -> None:
+        if part == "help":
+            self._help(())
+        elif part == "cases":
+            cases = tomllib.loads((self._corpus / "cases.toml").read_text("utf-8"))
+            for name, case in cases.items():
+                self._case(name, case["words"])
+        else:
+            self._run(part)
 
     def _views(self) -> list[str]:
         """Options of ``show`` that select what is shown and take no value."""
@@ -131,29 +154,37 @@ class Image:
         names = re.findall(r"^  --([a-z-]+)  +[A-Z]", text, re.MULTILINE)
         return [name for name in names if name not in ("json", "help")]
 
-    def _run(self, run: str, views: Sequence[str]) -> None:
+    def _run(self, run: str) -> None:
         stored = f"--store={self._work / 'store'}"
         kind = json.loads((self._work / "store" / run / "run.json").read_text("utf-8")).get("name") or run
         self._save(f"{kind}/rebuild.txt", self._output("rebuild", run, stored))
+        for view in (None, *self._views()):
+            option = [f"--{view}"] if view else []
+            self._texts(f"{kind}/show-{view or 'all'}-{{}}.txt", "show", run, *option, stored)
+            if not self._screens:
+                name = f"{kind}/show-{view or 'all'}.json"
+                self._save(name, self._output("show", run, *option, "--json", stored))
+        if self._screens:
+            return
         for table in sorted((self._work / "store" / run / "derived").glob("*.parquet")):
             self._save(f"{kind}/derived/{table.stem}.ndjson", _rows(table))
-        for view in (None, *views):
-            option = [f"--{view}"] if view else []
-            name = f"{kind}/show-{view or 'all'}"
-            for width in WIDTHS:
-                self._save(f"{name}-{width}.txt", self._output("show", run, *option, stored, width=width))
-            self._save(f"{name}.json", self._output("show", run, *option, "--json", stored))
         for medium in ("html", "md", "xlsx"):
             self._report(f"{kind}/report.{medium}", "report", run, stored)
 
     def _case(self, name: str, words: Sequence[str]) -> None:
         """A command of cases.toml; ``{store}`` and ``{corpus}`` stand for paths."""
         whole = [w.format(store=self._work / "store", corpus=self._corpus) for w in words]
-        for width in WIDTHS:
-            self._save(f"{name}/text-{width}.txt", self._output(*whole, width=width))
+        self._texts(f"{name}/text-{{}}.txt", *whole)
+        if self._screens:
+            return
         self._save(f"{name}/out.json", self._output(*whole, "--json"))
         for medium in ("html", "md", "xlsx"):
             self._report(f"{name}/report.{medium}", *whole)
+
+    def _texts(self, name: str, *words: str) -> None:
+        """Saves the text of a command under ``name``, whose braces stand for the width."""
+        for width in WIDTHS[:1] if self._screens else WIDTHS:
+            self._save(name.format(width), self._output(*words, width=width))
 
     def _report(self, name: str, *words: str) -> None:
         path = self._work / Path(name).name

@@ -1,4 +1,7 @@
-"""tools/same.py compares what two checkouts make of stored runs; here: the comparison, and one stored run."""
+"""tools/same.py compares what checkouts show of stored runs; here: the comparison, and this tree's screens.
+
+A change that is meant: ``python tools/same.py --golden``, and read what git shows of tests/golden/screens.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,20 @@ def test_differences_are_files_of_one_side_and_lines_of_both(tmp_path: Path) -> 
             path.write_text(text)
     shown = same.differences(tmp_path / "old", tmp_path / "new")
     assert shown == {"a/x": ["@@ -2 +2 @@", "-2", "+3"], "gone": ["only old"], "more": ["only new"]}
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("part", same.parts(same.CORPUS))
+def test_this_tree_shows_stored_runs_as_the_golden_screens_have_them(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", WITH_ENGINES)
+    same.write_part(part, tmp_path, same.CORPUS, screens=True)
+    written, golden = ({f.relative_to(d) for f in d.rglob("*.txt")} for d in (tmp_path, same.SCREENS))
+    folders = {name.parts[0] for name in written}
+    assert written and written == {name for name in golden if name.parts[0] in folders}
+    for name in sorted(written):
+        assert (tmp_path / name).read_text("utf-8") == (same.SCREENS / name).read_text("utf-8"), name
 
 
 @pytest.mark.whole
