@@ -24,8 +24,9 @@ from benchmarks.rebuild import peak_mb
 from dbdyno import conduct, observe
 from dbdyno.cli.app import app
 from dbdyno.conclude.case import VERSION
-from dbdyno.conduct.derive import HELD, TOGETHER, Making, keep
+from dbdyno.conduct.derive import HELD, TOGETHER, Making
 from dbdyno.conduct.deriving import LITTLE_MEMORY
+from dbdyno.conduct.rebuild import conclude_made
 from dbdyno.drive import Interrupt
 from dbdyno.model.derived import OF_SESSIONS
 from dbdyno.model.protocols import Target
@@ -110,7 +111,7 @@ def _end(run: Run) -> str:
     """What was derived is held by the process that derived it."""
     making = Making(run).resume()
     began, cpu = time.monotonic(), time.process_time()
-    keep(run, making.conclude())
+    conclude_made(making)
     run.finish("complete")
     return f"{time.process_time() - cpu:.1f} s of CPU, {time.monotonic() - began:.1f} s"
 

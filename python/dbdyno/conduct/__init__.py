@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dbdyno.conduct.crew import Crew, crew_of
     from dbdyno.conduct.derive import derive
     from dbdyno.conduct.doctor import Diagnosis, diagnosed
-    from dbdyno.conduct.hosts import host_of, server_machine
+    from dbdyno.conduct.hosts import host_of, observed_target, server_machine
     from dbdyno.conduct.intervals import compared as compared_intervals
     from dbdyno.conduct.intervals import is_interval, time_model, time_model_of
     from dbdyno.conduct.intervals import trend_of as snapshot_trend
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         observation_of,
         observation_plan,
         observe_server,
-        observed_target,
     )
     from dbdyno.conduct.observed import Cost
     from dbdyno.conduct.observed import words as whom_in_words
@@ -109,7 +108,7 @@ lazy(
         "observation_of": "dbdyno.conduct.observation",
         "observation_plan": "dbdyno.conduct.observation",
         "observe_server": "dbdyno.conduct.observation",
-        "observed_target": "dbdyno.conduct.observation",
+        "observed_target": "dbdyno.conduct.hosts",
         "planned": "dbdyno.conduct.request",
         "raw_tables": "dbdyno.conduct.rebuild",
         "rebuild": "dbdyno.conduct.rebuild",

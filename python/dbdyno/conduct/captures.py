@@ -8,7 +8,6 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.conduct.rebuild import results_of
 from dbdyno.conduct.trigger_actions import CAPTURES
 from dbdyno.model.errors import DbdynoError, UsageError
 from dbdyno.model.results import Results
@@ -22,7 +21,11 @@ MOST = 5
 """Rows of each kind that the run itself has; the capture has all."""
 
 
-def fired_tables(record: Run) -> dict[str, pl.DataFrame]:
+Derived = Callable[[Run, Callable[[str], None]], Results]
+"""Returns what is derived of a stored run, and reports progress."""
+
+
+def fired_tables(record: Run, derived: Derived) -> dict[str, pl.DataFrame]:
     """Tables ``triggers_fired`` and ``captured`` of a run; captures that were not derived yet are now."""
     fired = read_fired(record)
     if not fired:
@@ -32,7 +35,7 @@ def fired_tables(record: Run) -> dict[str, pl.DataFrame]:
         for meta in (cell.meta for cell in record.each_cell([]))
     ]
     found = [_row(f, spans, running=record.info.status == "running") for f in fired]
-    parts = [part for f in fired for part in _parts(record, f)]
+    parts = [part for f in fired for part in _parts(record, f, derived)]
     return {"triggers_fired": rows("triggers_fired", found), "captured": rows("captured", parts)}
 
 
@@ -50,12 +53,12 @@ def _row(fired: Fired, spans: list[tuple[int, int, str, int]], *, running: bool)
     return row
 
 
-def _parts(record: Run, fired: Fired) -> Iterator[dict[str, Any]]:
+def _parts(record: Run, fired: Fired, derived: Derived) -> Iterator[dict[str, Any]]:
     """The largest parts of what was captured."""
     if fired.capture is None:
         return
     with contextlib.suppress(DbdynoError):
-        results = results_of(Run(record.path / CAPTURES / fired.capture), lambda _words: None)
+        results = derived(Run(record.path / CAPTURES / fired.capture), lambda _words: None)
         for kind, read in _KINDS.items():
             found = read(results)
             whole = sum(v for _, v in found if v is not None)

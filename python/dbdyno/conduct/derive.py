@@ -44,11 +44,10 @@ from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.cpu_wait import observed
 from dbdyno.conclude.findings import asked, findings
 from dbdyno.conclude.scaling.scaled import scalings_of
-from dbdyno.conduct.captures import fired_tables
 from dbdyno.conduct.joined import Joined, Packed, pack
 from dbdyno.conduct.polars_thread import on_polars_thread
-from dbdyno.conduct.rebuild import environment_of
 from dbdyno.conduct.schedule import sought
+from dbdyno.conduct.stored_environment import environment_of
 from dbdyno.engines import code_areas, failure_kinds, wait_advice, wait_families
 from dbdyno.model.claim import Claim
 from dbdyno.model.derived import OF_SESSIONS, WHOLLY
@@ -251,15 +250,13 @@ class Making:
                 self._hold(cells[0].id, part)
 
     @on_polars_thread
-    def conclude(self) -> Results:
-        """What all cells say together, new ones too; as it is to be stored."""
+    def conclude(self, fired: Tables) -> Results:
+        """What all cells say together, new ones too; as it is to be stored. ``fired``: tables of triggers."""
         self.more()
         record = Run(self.record.path)  # as it is by now
         held = [*_unpacked(self._packed), *self._recent.values()]
         held = held or [_held(part_of([], record.plan, self._environment))]
-        made = conclude(
-            record.info, record.plan, environment_of(record), held, self._load, fired_tables(record)
-        )
+        made = conclude(record.info, record.plan, environment_of(record), held, self._load, fired)
         made = with_claims(made, self._damaged)
         return concluded(replace(made, tables=Derived(made.tables, record.parts)))
 

@@ -117,10 +117,10 @@ class _Here:
         return 0.0  # in that of this process
 
     def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:  # noqa: ARG002
-        from dbdyno.conduct.derive import keep
+        from dbdyno.conduct.rebuild import conclude_made
 
         if self._record.cells():
-            keep(self._record, self._making.conclude())
+            conclude_made(self._making)
         return True
 
     def close(self) -> None: ...
@@ -277,7 +277,8 @@ def derive_each(lines: Iterable[str], derive: Callable[[], None]) -> None:
 
 def main(path: str, parent: str) -> int:
     """The process itself. What is wrong is found again, and told, by whoever started it."""
-    from dbdyno.conduct.derive import Making, keep
+    from dbdyno.conduct.derive import Making
+    from dbdyno.conduct.rebuild import conclude_made
 
     if os.getppid() != int(parent):
         return 1
@@ -289,7 +290,7 @@ def main(path: str, parent: str) -> int:
     making = Making(Run(Path(path)))
     try:
         derive_each(sys.stdin, making.more)
-        keep(making.record, making.conclude())
+        conclude_made(making)
     except DbdynoError:
         return 1
     return 0

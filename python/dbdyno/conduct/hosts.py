@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dbdyno import observe
+from dbdyno.engines import embedded
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.environment import Host, ServerFacts
-from dbdyno.model.errors import NotAvailable, TargetError
+from dbdyno.model.errors import NotAvailable, TargetError, UsageError
 from dbdyno.model.machine import Machine
-from dbdyno.model.protocols import Server, Watch
+from dbdyno.model.protocols import Server, Target, Watch
 from dbdyno.model.units import format_ns
 
 CLOSE = 0.01
@@ -34,6 +35,18 @@ def server_machine(where: str | None, command: str | None = None) -> Iterator[Ma
         yield reached
     finally:
         reached.close()
+
+
+def observed_target(engine: str, dsn: str | None, machine: Machine | None = None) -> Target:
+    """The server of ``dsn``; None: the embedded one if it runs, else what the environment names. ``machine``:
+    its host, where that is another."""
+    if dsn is not None or (machine is not None and machine.reached is not None):
+        return Target(dsn=dsn or "", machine=machine)
+    try:
+        running = embedded(engine).status()
+    except UsageError:  # it has none
+        return Target()
+    return Target(dsn=str(running["dsn"]) if running.get("running") else "")
 
 
 def host_of(machine: Machine) -> Host:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 from dbdyno.account.memory import on_demand
 from dbdyno.conclude.memory import now
+from dbdyno.conduct.hosts import observed_target
 from dbdyno.conduct.measurement_memory import source, state
 from dbdyno.conduct.memory import MemoryReader
-from dbdyno.conduct.observation import observed_target
 from dbdyno.engines import embedded, open_server
 from dbdyno.model.errors import UsageError
 from dbdyno.model.memory_now import CELL, NOW, MemoryNow

@@ -24,11 +24,10 @@ from dbdyno.conduct.together import Together
 from dbdyno.conduct.triggers import Triggers
 from dbdyno.conduct.windows import Windows
 from dbdyno.drive import Interrupt, Interrupted
-from dbdyno.engines import checked, embedded, open_server
+from dbdyno.engines import checked, open_server
 from dbdyno.lazy import ready
 from dbdyno.model.environment import Environment, Host
 from dbdyno.model.errors import TooFewConnections, UsageError
-from dbdyno.model.machine import Machine
 from dbdyno.model.plan import Experiment, Observation, Plan
 from dbdyno.model.protocols import Server, Target
 from dbdyno.plan import OBSERVED, resolve_observation, window_of
@@ -67,18 +66,6 @@ def observation_of(overrides: Mapping[str, Any], recipe: str | None = None, **ch
 
 def observation_plan(experiment: Experiment, host: Host) -> Plan:
     return resolve_observation(experiment, host.limits.usable_cpus, cpus_reason(host))
-
-
-def observed_target(engine: str, dsn: str | None, machine: Machine | None = None) -> Target:
-    """The server of ``dsn``; None: the embedded one if it runs, else what the environment names. ``machine``:
-    its host, where that is another."""
-    if dsn is not None or (machine is not None and machine.reached is not None):
-        return Target(dsn=dsn or "", machine=machine)
-    try:
-        running = embedded(engine).status()
-    except UsageError:  # it has none
-        return Target()
-    return Target(dsn=str(running["dsn"]) if running.get("running") else "")
 
 
 def observe_server(

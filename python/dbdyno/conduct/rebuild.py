@@ -11,21 +11,24 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from dbdyno import present
 from dbdyno.conduct.polars_thread import on_polars_thread
-from dbdyno.conduct.shown import keep as keep_shown
-from dbdyno.engines import helpers, product, wait_families
-from dbdyno.model.environment import Environment
+from dbdyno.conduct.stored_environment import environment_of
+from dbdyno.engines import wait_families
 from dbdyno.model.errors import StoreError
 from dbdyno.model.ledger_rows import of_older
 from dbdyno.model.results import Results, RunInfo
 from dbdyno.model.tables import DERIVED, RAW
 from dbdyno.model.wait_families import TABLE as FAMILIES
-from dbdyno.store import DamagedCell, Parts, Run
+from dbdyno.store import DamagedCell, Parts, Run, keep_shown
+
+if TYPE_CHECKING:
+    from dbdyno.conduct.derive import Making
+    from dbdyno.present.document import Document
 
 Say = Callable[[str], None]
 _SAID_S = 2.0
@@ -52,17 +55,39 @@ def labelled(record: Run, labels: Mapping[str, Any]) -> RunInfo:
 @on_polars_thread
 def reported(record: Run, results: Results) -> Path:
     """Writes what ``show`` prints, and the report; its path."""
-    keep_shown(record.path, results)
+    keep_screen(record.path, results)
     return present.write_report(results, record.path / "report.html")
 
 
 def conclude(record: Run, say: Say = _told) -> Results:
     """From what was derived cell by cell while the run was measured, and what of it is missing."""
-    from dbdyno.conduct.derive import Making, keep
+    from dbdyno.conduct.derive import Making
 
-    results = Making(record, say=_now_and_then(record, say)).resume().conclude()
-    keep(record, results)
+    return conclude_made(Making(record, say=_now_and_then(record, say)).resume())
+
+
+def conclude_made(making: Making) -> Results:
+    """Concludes from what was derived cell by cell, and stores it. Raises :class:`StoreError`."""
+    from dbdyno.conduct.derive import keep
+
+    results = making.conclude(_fired(making.record))
+    keep(making.record, results)
     return results
+
+
+def _fired(record: Run) -> dict[str, pl.DataFrame]:
+    from dbdyno.conduct.captures import fired_tables  # here, as it loads what triggers do
+
+    return fired_tables(record, results_of)
+
+
+def keep_screen(path: Path, results: Results) -> Document:
+    """Returns the answer of the run at ``path``, kept if the run has ended and the store is writable."""
+    made = present.brief(results)
+    if results.info.status != "running":
+        with contextlib.suppress(StoreError):
+            keep_shown(path, present.dumped(made))
+    return made
 
 
 def results_of(record: Run, say: Say = _told) -> Results:
@@ -117,24 +142,12 @@ def _derived_now(record: Run, say: Say) -> Results:
 
 def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run, in memory."""
-    from dbdyno.conduct.captures import fired_tables
     from dbdyno.conduct.derive import cells_of, concluded, derive, with_claims
 
     damaged: list[DamagedCell] = []
     cells = cells_of(record, damaged)
-    results = derive(record.info, record.plan, environment_of(record), cells, fired_tables(record))
+    results = derive(record.info, record.plan, environment_of(record), cells, _fired(record))
     return concluded(with_claims(results, damaged))
-
-
-def environment_of(record: Run) -> Environment:
-    """As it was stored; older runs lack the system's own name, and what its processes are for."""
-    found = record.environment
-    if found.server.product:
-        return found
-    engine = found.server.engine
-    known = {"product": product(engine), "helpers": helpers(engine)}
-    server = found.server.model_copy(update=known)
-    return found.model_copy(update={"server": server})
 
 
 def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
@@ -153,7 +166,7 @@ def _anew(record: Run, say: Say) -> Results:
     beside = Parts(record.path, ".parts-anew")
     beside.clear()
     try:
-        results = Making(record, beside, _now_and_then(record, say)).conclude()
+        results = Making(record, beside, _now_and_then(record, say)).conclude(_fired(record))
         record.take_parts(beside)
         keep(record, results)
     finally:

@@ -16,11 +16,10 @@ from dbdyno.conduct.checks import DataChecks
 from dbdyno.conduct.conditions import before_run
 from dbdyno.conduct.crew import Crew, lost_by, with_hosts_left
 from dbdyno.conduct.deriving import Deriving, deriving, finish
-from dbdyno.conduct.hosts import check_reached, other_client
+from dbdyno.conduct.hosts import check_reached, observed_target, other_client
 from dbdyno.conduct.measurement_memory import MeasurementMemory
 from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.memory_room import check_room
-from dbdyno.conduct.observation import observed_target
 from dbdyno.conduct.phased import checked, measured
 from dbdyno.conduct.plans import with_plans
 from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts, with_shells

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import present
-from dbdyno.conduct.hosts import host_of
-from dbdyno.conduct.observation import Observed, observation_plan, observe_server, observed_target
+from dbdyno.conduct.hosts import host_of, observed_target
+from dbdyno.conduct.observation import Observed, observation_plan, observe_server
 from dbdyno.conduct.progress import ObservationListener
 from dbdyno.conduct.rebuild import results_of
 from dbdyno.conduct.together import GivenUp, Together

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbdyno import present
-from dbdyno.model.errors import StoreError
-from dbdyno.store import default_root, find_run, keep_shown, read_shown
+from dbdyno.store import default_root, find_run, read_shown
 
 if TYPE_CHECKING:
-    from dbdyno.model.results import Results
     from dbdyno.present.document import Document
 
 
@@ -26,16 +24,7 @@ def shown(store: Path | None, wanted: str, say: Callable[[str], None]) -> Docume
     with contextlib.suppress(ValueError):
         if (kept := read_shown(path)) is not None:
             return present.stored(kept)
-    from dbdyno.conduct.rebuild import results_of
+    from dbdyno.conduct.rebuild import keep_screen, results_of
     from dbdyno.store import Run
 
-    return keep(path, results_of(Run(path), say))
-
-
-def keep(path: Path, results: Results) -> Document:
-    """The answer of the run at ``path``, kept where the store can be written and the run has ended."""
-    made = present.brief(results)
-    if results.info.status != "running":
-        with contextlib.suppress(StoreError):
-            keep_shown(path, present.dumped(made))
-    return made
+    return keep_screen(path, results_of(Run(path), say))
