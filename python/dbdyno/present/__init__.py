@@ -140,12 +140,12 @@ def write_flame(
 
     ``only``: wait event and statement whose samples are shown.
     """
-    from dbdyno.present import cpu_profile, exports, flame
+    from dbdyno.present import cpu_profile, exports, files, flame
 
     of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
     pick = cpu_profile.pick_of(results, cell, of)
     if path.suffix == ".svg":
-        return exports.write_atomic(path, flame.svg(cpu_profile.picture(results, pick, only, of)).encode())
+        return files.write_atomic(path, flame.svg(cpu_profile.picture(results, pick, only, of)).encode())
     return exports.write(cpu_profile.page(results, pick, only, of), path)
 
 
@@ -153,13 +153,13 @@ def write_flame_change(
     sides: tuple[Side, Side], change: CostChange, path: Path, only: Mapping[str, str] | None = None
 ) -> Path:
     """The differential flame graph of the second against the first, as :func:`write_flame`."""
-    from dbdyno.present import cpu_profile, exports, flame
+    from dbdyno.present import cpu_profile, exports, files, flame
     from dbdyno.present.document import Flame
 
     (a, first), (b, second) = sides
     shown = cpu_profile.difference(b, second, a, first, change, only)
     if path.suffix == ".svg":
-        return exports.write_atomic(
+        return files.write_atomic(
             path, flame.svg(next(p for p in shown.blocks if isinstance(p, Flame))).encode()
         )
     return exports.write(shown, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
@@ -17,6 +17,13 @@ HEIGHT = 300
 Spec = dict[str, Any]
 """A part of a Vega-Lite specification."""
 _TYPES = {"Q": "quantitative", "O": "ordinal", "N": "nominal"}
+
+
+class Group(NamedTuple):
+    """Charts under one heading; an empty heading: of the whole run."""
+
+    heading: str
+    charts: list[Chart]
 
 
 def channel(field: str, **options: Any) -> Spec:

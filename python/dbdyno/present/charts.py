@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -15,6 +15,7 @@ from dbdyno.present import charts_paced, charts_time, figures, headline, phases
 from dbdyno.present.chart import (
     LETTERS,
     ROUNDED,
+    Group,
     Spec,
     channel,
     chart,
@@ -39,13 +40,6 @@ _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _BINS = 48
 _QUARTILES = 5  # fewer sessions have no middle half worth a box
 _POINTS = 200  # of a rung: more sessions are thinned by rank, extremes kept
-
-
-class Group(NamedTuple):
-    """Charts under one heading; an empty heading: of the whole run."""
-
-    heading: str
-    charts: list[Chart]
 
 
 def main(results: Results) -> list[Group]:

@@ -13,6 +13,7 @@ from dbdyno.model.units import NS_PER_S
 from dbdyno.model.visible import visible
 from dbdyno.present import commands, figures
 from dbdyno.present.chart import (
+    Group,
     Spec,
     channel,
     chart,
@@ -23,7 +24,6 @@ from dbdyno.present.chart import (
     series_keys,
     tips,
 )
-from dbdyno.present.charts import Group
 from dbdyno.present.commands import Grid
 from dbdyno.present.document import Block, Chart, Key
 from dbdyno.present.palette import var

@@ -24,6 +24,7 @@ from dbdyno.present import (
     key_figures,
     memory,
     memory_runs,
+    phases,
     placement,
     processes,
     profile,
@@ -40,6 +41,7 @@ from dbdyno.present import (
     triggers,
     waiting,
 )
+from dbdyno.present.chart import Group
 from dbdyno.present.command_words import worded
 from dbdyno.present.document import (
     Block,
@@ -195,7 +197,7 @@ class _Builder:
             yield from tables
             tables = []
         if observed:
-            drawn = _charts([charts.Group("", [c])] if (c := charts_time.timeline(results)) else [], "time")
+            drawn = _charts([Group("", [c])] if (c := charts_time.timeline(results)) else [], "time")
             yield Section("Active sessions over time", drawn, "timeline", detail=True)
         else:
             first = _charts(charts.main(results), "main")
@@ -239,7 +241,7 @@ class _Builder:
                 yield Section("", commands.brief(results))
                 yield Section("", commands.grid(results))
             else:
-                yield Section("", [*rungs.tables(results, together=True), *scripts.brief(results)])
+                yield Section("", [*_rungs(results, together=True), *scripts.brief(results)])
                 yield Section("", hosts.brief(results))
         yield Section("", [_statements(results, self._grave)] if self._grave else [])
         together = None if self.observed else placement.section(results)
@@ -267,7 +269,7 @@ class _Builder:
         behind = [rungs.further(results)] if len(results.tables["rungs"]) else []
         by = "number of sessions" if figures.load_of(results) == figures.SESSIONS else "rate of calls due"
         by = "number of jobs at once" if figures.of_commands(results) else by
-        yield Section(f"Throughput by {by}", [*rungs.tables(results), *behind], "rungs")
+        yield Section(f"Throughput by {by}", [*_rungs(results), *behind], "rungs")
         together = placement.section(results)
         if together is not None:
             yield together
@@ -297,7 +299,7 @@ class _Builder:
             yield Section("System calls", called, "syscalls", folded=True)
         if memory.there(results):
             where = [
-                *_charts([charts.Group("", memory_runs.charts(results))], "memory"),
+                *_charts([Group("", memory_runs.charts(results))], "memory"),
                 self._choice(memory.tables),
             ]
             where += memory_runs.blocks(results)
@@ -322,7 +324,13 @@ class _Builder:
         return Choice(name, some, self._picks.note)
 
 
-def _charts(groups: Iterable[charts.Group], part: str) -> list[Block]:
+def _rungs(results: Results, *, together: bool = False) -> list[Block]:
+    if figures.is_phased(results):
+        return list(phases.table(results, rungs.marks(results)))
+    return rungs.tables(results, together)
+
+
+def _charts(groups: Iterable[Group], part: str) -> list[Block]:
     """``part``: what their ids begin with, which are unique with the number of the chart."""
     blocks: list[Block] = []
     number = count()

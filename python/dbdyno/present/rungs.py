@@ -248,10 +248,6 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     paced = is_paced(results.tables["rungs"].to_dicts())
     if not series:
         return [Paragraph("No load was measured.", "muted")]
-    if figures.is_phased(results):
-        from dbdyno.present import phases  # which draws by this module's columns
-
-        return phases.table(results, marks(results))
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
         legend, shown = [], tails.with_reason(_effects(results, results.comparison))
     else:

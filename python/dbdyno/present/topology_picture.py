@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dbdyno.model.topology import LogicalCpu, Topology
 from dbdyno.present.document import UNKNOWN
-from dbdyno.present.exports import write_atomic
+from dbdyno.present.files import write_atomic
 from dbdyno.present.page import Html, el, join
 from dbdyno.present.palette import dark, light
 from dbdyno.present.topology import Box, Cores, boxes, facts
