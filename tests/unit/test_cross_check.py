@@ -131,25 +131,58 @@ def test_the_machine_less_driver_is_set_against_the_servers_tasks():
     assert found["value"].to_list() == pytest.approx([0.45])
 
 
+_INCLUDED, _PARTLY = "os tasks, ended ones included", "os tasks, ended ones as far as read"
+
+
 @pytest.mark.parametrize(
-    ("birth", "cores", "source"),
+    ("born_s", "first", "ended", "cores", "source"),
     [
-        # the main process heard of 3 s; 2 s of them were read of the child that came and went
-        (12 * S, 0.4 + 0.3, "os tasks, ended ones included"),
-        # it lived before the window: its figures at its last read are those of its whole life till then
-        (10 * S, 0.4 + 0.3, "os tasks, ended ones included"),
+        # the main process counts 3 s; 2 s of them were read of the child that came and went
+        (12, (12 * S, 0), 3, 0.4 + 0.3, _INCLUDED),
+        # 40 s of 43 s are from before the window, whenever the child was read first
+        (1, (10 * S, 40 * S), 43, 0.4 + 0.3, _INCLUDED),
+        (1, (12 * S, 40 * S), 43, 0.4 + 0.3, _INCLUDED),
+        # it was read once: what it used since is known all the same
+        (1, None, 43, 0.4 + 0.1, _INCLUDED),
+        # 43 s in 10 s on 4 CPUs, of a child that was never read
+        (1, (12 * S, 0), 46, 0.4 + 0.2, _PARTLY),
     ],
 )
-def test_processes_that_ended_are_counted_by_the_main_process(birth: int, cores: float, source: str):
+def test_processes_that_ended_count_for_what_they_used_in_the_window(
+    born_s: int, first: tuple[int, int] | None, ended: int, cores: float, source: str
+):
+    last = (17 * S, (first[1] if first else 40 * S) + 2 * S)
+    child = {"pid": 200, "tid": 200, "start_ticks": born_s * 100, "role": "other", "session": None}
     tasks = [
         *_task(100, (10 * S, 0), (20 * S, 4 * S), "session"),
-        *_task(200, (birth, 0), (17 * S, 2 * S), "other"),
+        *_task(300, (10 * S, 0), (20 * S, 0), "helper:checkpointer"),
+        *(task_row(at, run, 0, **child) for at, run in ((first, last) if first else (last,))),
+        task_row(10 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=5 * S),
+        task_row(20 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=(5 + ended) * S),
+    ]
+    cpus = [
+        {"before_ns": at, "after_ns": at, "key": "cpus", "value": 4, "status": "ok"}
+        for at in (10 * S, 20 * S)
+    ]
+    cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": cpus, "cgroup": _cgroup(7 * S)})
+    found = _cross_checked(cell).filter(quantity="cpu_used")
+    row = found.row(0, named=True)
+    assert (row["source"], row["value"]) == (source, pytest.approx(cores, abs=0.001))
+    group = found.filter(source="cgroup").row(0, named=True)
+    assert group["verdict"] != "differs" or first is None
+
+
+def test_processes_that_the_server_has_not_named_may_be_older_than_the_window():
+    """Without its list nobody knows whether 2 s of the children's 3 s are from before the window."""
+    tasks = [
+        *_task(100, (10 * S, 0), (20 * S, 4 * S), "session"),
         task_row(10 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=5 * S),
         task_row(20 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=8 * S),
     ]
-    cell = made_cell({"tasks": tasks, "sessions": [session_row()]})
-    row = _cross_checked(cell).filter(quantity="cpu_used").row(0, named=True)
-    assert (row["source"], row["value"]) == (source, pytest.approx(cores))
+    found = _cross_checked(made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(6 * S)}))
+    rows = found.filter(quantity="cpu_used")
+    assert (rows["source"][0], rows["value"][0]) == (_PARTLY, pytest.approx(0.4))
+    assert rows.filter(source="cgroup")["verdict"].to_list() == ["not comparable"]
 
 
 @pytest.mark.parametrize(

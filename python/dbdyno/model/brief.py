@@ -44,6 +44,7 @@ class Children(NamedTuple):
         int  # how much of it may be of children that were read, after their last read: at twice their rate
     )
     wall_ns: int  # between the two reads
+    named: bool  # all that were there at the first of them were read
 
     @property
     def any(self) -> bool:
@@ -56,10 +57,19 @@ def material(cpu: Any, of: Any) -> Any:
 
 
 def children(tasks: pl.DataFrame, t0_ns: int, t1_ns: int) -> Children | None:
-    """Children in the raw table ``tasks``, between its reads nearest to t0 and t1; None: unknown."""
+    """Children in the raw table ``tasks``, between its reads nearest to t0 and t1; None: unknown.
+
+    One that is older than the first read and was never read brings the CPU time of its whole life. All that
+    the server names are read together, so from the first read of processes that nobody else can have named
+    on there is none.
+    """
     tasks = tasks.with_columns(at_ns=(pl.col("before_ns") + pl.col("after_ns")) // 2)
     good = tasks.filter((pl.col("status") == "ok") & (pl.col("pid") == pl.col("tid")))
+    named = pl.col("role").str.starts_with("helper:") | (pl.col("role") == "other")
+    named_ns = good.filter(named & (pl.col("role") != MAIN))["at_ns"].min()
     main = good.filter(pl.col("role") == MAIN).drop_nulls("children_ns")
+    if named_ns is not None:
+        main = main.filter(pl.col("at_ns") >= pl.lit(named_ns, pl.Int64) - NEAR_NS)
     if main.is_empty():
         return None
     first, last = (
@@ -69,7 +79,9 @@ def children(tasks: pl.DataFrame, t0_ns: int, t1_ns: int) -> Children | None:
     if wall_ns <= 0:
         return None
     read_ns, tail_ns = _ended(good.drop_nulls("run_ns"), main, first["at_ns"], last["at_ns"])
-    return Children(int(last["children_ns"] - first["children_ns"]) - read_ns, tail_ns, wall_ns)
+    return Children(
+        int(last["children_ns"] - first["children_ns"]) - read_ns, tail_ns, wall_ns, named_ns is not None
+    )
 
 
 def _ended(good: pl.DataFrame, mains: pl.DataFrame, from_ns: int, to_ns: int) -> tuple[int, int]:

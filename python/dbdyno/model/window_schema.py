@@ -34,6 +34,7 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("system_ns", "i64", "tick resolution", null=True),
         _c("blkio_ns", "i64", "block I/O delay", null=True),
         _c("children_ns", "i64", "CPU of its ended children", null=True),
+        _c("unread_ns", "i64", "of that, over its W, what no read of those children has", null=True),
         _c("slices", "i64", "times it got a CPU", null=True),
         _c("voluntary", "i64", "voluntary context switches", null=True),
         _c("involuntary", "i64", "involuntary ones", null=True),

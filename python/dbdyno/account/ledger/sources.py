@@ -40,9 +40,10 @@ from dbdyno.model.wait_families import TABLE as FAMILIES
 
 _SERVER = ("session", "helper:", "other", BRIEF)
 _BESIDE = ("driver", "pooler", "dbdyno")
+_UNNAMED = "the server did not name its processes: older ones may have ended without being read"
+_OLDER = "more than all CPUs: older processes that were never read ended in the window"
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time lies inside user (proc_stat(5))
-_NEAR_NS = 200_000_000
-"""All tasks are read within less; one whose reads begin or end further from the others' came or went."""
+_WHOLLY = "ended ones included"
 PARTLY = "ended ones as far as read"
 """A source that says so tells the least that it can have been."""
 _TICKS = "/proc/stat counts by ticks, and counts other processes, too"
@@ -186,9 +187,9 @@ def _of_roles(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> pl.DataFram
 def _with_ended(cut: OfCell, roles: tuple[str, ...] | None) -> _Used:
     """The tasks, and processes of the server that ended in the window: most of those were never read.
 
-    The kernel adds a child's whole CPU time to the main process when it ends. A child that was read and
-    ended is in that, so its own row is left out; one that lived before the window brings CPU time from then,
-    which cannot be taken off: then only what was read counts.
+    The kernel adds a child's whole CPU time to the main process when it ends. What was read of a child is
+    taken off (:func:`~dbdyno.model.brief.children`). One that is older than the window and was never read
+    brings CPU time from before it, which cannot be taken off: then only what was read counts.
     """
     tasks = cut["cut_tasks"]
     if _tree(cut) and cut["cut_traced"].height:
@@ -196,28 +197,28 @@ def _with_ended(cut: OfCell, roles: tuple[str, ...] | None) -> _Used:
         rest = tasks.join(trace, on=["pid", "tid", "start_ticks"], how="anti", nulls_equal=True)
         both = [v for v, _ in (_used(rest, roles), _used(trace, roles)) if v is not None]
         return _Used(sum(both), "ok", f"os tasks, ended ones by the {TRACE}")
+    if _tree(cut):
+        value, status = _used(tasks, roles)
+        return _Used(value, status, "os tasks" if value is None else f"os tasks, {_WHOLLY}")
+    tasks = tasks.filter(pl.col("pid") != 0)  # brief sessions are among the children
     value, status = _used(tasks, roles)
-    if value is not None and ((tasks["pid"] == 0).any() or _tree(cut)):
-        return _Used(value, status, "os tasks, ended ones included")
     main = tasks.filter(pl.col("role") == MAIN).drop_nulls("children_ns")
     if value is None:
         return _Used(value, status, "os tasks")
     if main.is_empty():
         brief = _of_roles(tasks, _SERVER).filter(_BRIEFLY_MET & pl.col("run_ns").is_null()).height
         return _Used(None, f"{brief} came and went", "os tasks") if brief else _Used(value, "ok", "os tasks")
-    children = float((main["children_ns"] / main["over_ns"]).sum())
-    if children <= 0:
+    if (main["children_ns"] <= 0).all():
         return _Used(value, status, "os tasks")
-    seen = tasks.with_columns(
-        old=pl.col("from_ns") < pl.col("from_ns").min() + _NEAR_NS,
-        gone=pl.col("partial") & (pl.col("to_ns") < pl.col("to_ns").max() - _NEAR_NS),
-    )
-    ended = _of_roles(seen, _SERVER).filter("gone")
-    if ended["old"].any():
-        reason = "processes older than the window ended in it: short-lived ones cannot be separated"
-        return _Used(value, status, f"os tasks, {PARTLY}", reason)
-    read = float((ended["run_ns"] / ended["over_ns"]).sum() or 0.0)
-    return _Used(value - read + children, status, "os tasks, ended ones included")
+    unread = main["unread_ns"] / main["over_ns"]
+    row = cut.level("host", "cpus")
+    cpus = row["last"] if row else None
+    if unread.null_count():
+        return _Used(value, status, f"os tasks, {PARTLY}", _UNNAMED)
+    used = value + float(unread.sum())
+    if cpus is not None and used > cpus * (1 + TOLERANCE["cpu_used"]):
+        return _Used(value, status, f"os tasks, {PARTLY}", _OLDER)
+    return _Used(used, status, f"os tasks, {_WHOLLY}")
 
 
 def _tree(cut: OfCell) -> bool:
@@ -336,6 +337,8 @@ def _judged(heard: list[SourceReading], cut: OfCell) -> Iterator[dict[str, Any]]
             stolen = steal if len(by) > 1 and t.quantity in _ON_CPU else 0.0
             if abs(difference) <= allowed or _inside(t, reference, cut):
                 row["verdict"] = "agrees"
+            elif difference > 0 and first.source.endswith(PARTLY):
+                row |= {"verdict": "not comparable", "reason": first.reason}
             elif -t.low_by - allowed <= difference <= t.high_by + allowed:
                 row["verdict"] = "not comparable"
             elif -t.low_by - allowed - stolen <= difference <= t.high_by + allowed + stolen:

@@ -13,6 +13,7 @@ from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
 from dbdyno.account.window.trees import is_tree, outside, with_asides, with_ends, with_sessions
+from dbdyno.model.brief import MAIN, children
 from dbdyno.model.raw import RawCell, once_each
 from dbdyno.model.units import TICK_NS
 
@@ -49,12 +50,23 @@ def _cut(cell: RawCell) -> pl.DataFrame:
     brief = _too_brief(cell, read)
     read = read.join(brief, on=list(TASK), how="anti", nulls_equal=True)
     found = pl.concat([read, _unread(cell, read)], how="diagonal_relaxed")
+    found = _with_unread_children(found, cell)
     group = brief_task(cell, known)
     followed = traced_tasks(cell)
     if group is None and followed.is_empty():
         return found
     found = without_briefly_met(found, cell, followed)
     return found if group is None else pl.concat([found, group], how="diagonal_relaxed")
+
+
+def _with_unread_children(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    """``found`` with ``unread_ns`` of the server's main process, which is nobody's elsewhere."""
+    ended = None if is_tree(cell) else children(cell.tables["tasks"], cell.meta.t0_ns, cell.meta.t1_ns)
+    if ended is None or not ended.named:
+        return found.with_columns(unread_ns=pl.lit(None, pl.Int64))
+    unread = max(0, ended.cpu_ns) / ended.wall_ns * pl.col("over_ns")
+    of_main = pl.when(pl.col("role") == MAIN).then(unread)
+    return found.with_columns(unread_ns=of_main.cast(pl.Int64))
 
 
 def _with_births(reads: pl.DataFrame, t0: int) -> pl.DataFrame:

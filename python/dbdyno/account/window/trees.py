@@ -215,7 +215,7 @@ def unseen(reads: pl.DataFrame, t0_ns: int, t1_ns: int) -> Children | None:
         return None
     grown_ns = _booked(books, last) - _booked(books, first)
     read_ns, tail_ns = _read(reads, main["at_ns"], first, last)
-    return Children(grown_ns - read_ns, tail_ns, int(last - first))
+    return Children(grown_ns - read_ns, tail_ns, int(last - first), named=True)
 
 
 def _booked(books: pl.DataFrame, at_ns: int) -> int:
