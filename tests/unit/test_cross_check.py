@@ -214,6 +214,40 @@ def test_an_observed_load_has_no_driver():
     assert found.filter(source="ledger")["value"].to_list() == pytest.approx([0.4], abs=0.001)
 
 
+@pytest.mark.parametrize(
+    ("to_s", "growth_s", "verdict"),
+    [
+        (20, 3.97, "agrees"),
+        (20, 0.01, "not comparable"),  # it reports when it ends
+        (20, 40.0, "not comparable"),  # it ended its long transaction
+        (15, 40.0, "not comparable"),  # it ended
+        (15, 0.01, "differs"),  # it ended, so it has reported
+    ],
+)
+def test_what_observed_sessions_have_not_reported_yet_is_not_comparable(
+    to_s: int, growth_s: float, verdict: str
+):
+    """One that was there before the window ran 4 s in it; another, of the server, was there all the time."""
+    ended = [session_row(calls=0, first_start_ns=None, last_end_ns=None, in_call_ns=0)]
+    at = range(10, to_s)
+    tables = {
+        "tasks": [
+            *_task(100, (10 * S, 0), (to_s * S, 4 * S), "session"),
+            *_task(300, (10 * S, 0), (20 * S, 0), "helper:checkpointer"),
+        ],
+        "sampler": [sampler_row(n, t * S) for n, t in enumerate(range(10, 20))],
+        "samples": [
+            sample_row(n, t * S, "S" if n < 6 else "R", "Client/ClientRead") for n, t in enumerate(at)
+        ],
+        "sessions": ended,
+        "counters": _engine("db_time_ns", growth_s * S),
+    }
+    found = _cross_checked(made_cell(tables, sessions=0)).filter(quantity="db_time")
+    row = found.filter(source="engine counters").row(0, named=True)
+    assert row["verdict"] == verdict
+    assert "when it ends" in row["reason"]
+
+
 def test_a_session_that_came_and_went_does_not_blot_out_the_others():
     tasks = [
         *_task(100, (10 * S, 0), (20 * S, 4 * S), "session"),

@@ -4,7 +4,16 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.fakery import Climb, S, climb, made_cell, session_row
+from tests.fakery import (
+    Climb,
+    S,
+    climb,
+    made_cell,
+    sample_row,
+    sampler_row,
+    session_row,
+    task_row,
+)
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events
@@ -125,8 +134,37 @@ def test_transactions_that_no_session_reported_are_unknown(committed: int):
     rows = _by_hand(made_cell({"sessions": [session_row()], "counters": counters}))
     known = None if committed == 0 else pytest.approx(committed)
     assert (rows["commits"]["total"], rows["transactions"]["total"]) == (known, known)
-    assert ("none reported" in rows["transactions"]["status"]) is (committed == 0)
+    assert ("not all reported" in rows["transactions"]["status"]) is (committed == 0)
     assert rows["executions"]["total"] == pytest.approx(400)
+
+
+@pytest.mark.parametrize(
+    ("reported_s", "status"), [(0.2, "not all reported"), (3.9, "ok"), (40.0, "of before the window, too")]
+)
+def test_transactions_of_another_time_are_unknown(reported_s: float, status: str):
+    """A session ran 4 s of 10 s; the server has heard of 0.2 s of it, or of all that it did before, too."""
+    made = _observed_by_hand(
+        [*_counter("db_time_ns", 0, reported_s * S), *_counter("transactions_committed", 0, 30),
+         *_counter("transactions_rolled_back", 0, 0)]
+    )  # fmt: skip
+    rows = _by_hand(made)
+    assert rows["DB time"]["total"] == pytest.approx(4.0, rel=0.01)
+    known = pytest.approx(30) if status == "ok" else None
+    assert (rows["commits"]["total"], rows["transactions"]["total"]) == (known, known)
+    assert rows["transactions"]["status"].startswith(status)
+
+
+def _observed_by_hand(counters: list[dict]) -> RawCell:
+    """Run 4 s of 10 s, of ten samples six asleep at the client."""
+    samples = [sample_row(n, (10 + n) * S, "S" if n < 6 else "R", "Client/ClientRead") for n in range(10)]
+    tables = {
+        "tasks": [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0)],
+        "sampler": [sampler_row(n, (10 + n) * S) for n in range(10)],
+        "samples": samples,
+        "sessions": [session_row(calls=0, first_start_ns=None, last_end_ns=None, in_call_ns=0)],
+        "counters": counters,
+    }
+    return made_cell(tables, sessions=0)
 
 
 def test_a_reset_leaves_the_counters_unknown():

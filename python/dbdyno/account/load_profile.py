@@ -52,7 +52,10 @@ _BARE = ("off", "not supported", "not permitted", "not here")
 OWN_LEFT_OUT, OWN_INCLUDED = ", less dbdyno's own", ", dbdyno's own included"
 _RAN = 10
 """Executions from which on some transaction should be counted."""
-_NOT_REPORTED = "none reported, though statements ran: sessions may report only when they end"
+_APART, _APART_S = 2.0, 1.0
+"""Time by the server that is so many times what its sessions took, or they of it, and so far off (s)."""
+_NOT_REPORTED = "not all reported: sessions may report only when they end"
+_REPORTED_LATE = "of before the window, too: sessions may report only when they end"
 _NO_WARM_UP = ", less warm-up calls"
 _PER = {"per_transaction": TRANSACTIONS, "per_execution": EXECUTIONS, "per_call": CALLS}
 
@@ -111,7 +114,7 @@ def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
             (DB_TIME, DB_CPU, CPU_WAIT), Figure("s", 0.0, "ok", "activity samples: nobody")
         )
     found |= {n: _counted(cell, counters, key, unit, wall) for n, key, unit in _COUNTERS}
-    found |= _unreported(found)
+    found |= _unreported(found, driven=bool(window["sessions"]))
     found[TRANSACTIONS] = _transactions(found["commits"], found["rollbacks"])
     if window["sessions"]:
         rate = calls_per_s(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
@@ -164,15 +167,24 @@ def _cure(cell: Tables, key: str) -> str:
     return str(told["detail"][0]) if told.height and told["detail"][0] else _NO_STATEMENTS
 
 
-def _unreported(figures: Mapping[str, Figure]) -> dict[str, Figure]:
-    """Transactions and the server's own time where statements ran and no transaction is counted.
+def _unreported(figures: Mapping[str, Figure], driven: bool) -> dict[str, Figure]:
+    """Transactions and the server's own time where those of the window are not what sessions reported in it.
 
-    Some servers hear of transactions that touch no table only when their session ends: 0 is not what ran."""
+    Some servers hear of transactions that touch no table only when their session ends: no transaction beside
+    statements that ran, or far less time than the sessions were served, is not what ran; far more is of
+    before. All sessions of a load of our own have reported."""
     ran, *ended = (figures[n].total for n in (EXECUTIONS, "commits", "rollbacks"))
-    if ran is None or ran < _RAN or ended != [0.0, 0.0]:
-        return {}
+    reported, served, waited = (figures[n].total for n in (SERVERS_TIME, DB_TIME, CPU_WAIT))
+    status = _NOT_REPORTED if ran is not None and ran >= _RAN and ended == [0.0, 0.0] else ""
+    if not driven and reported is not None and served is not None:
+        least = served - (waited or 0.0)  # before a call gets a CPU the server does not see it
+        if least > _APART * reported and least - reported > _APART_S:
+            status = _NOT_REPORTED
+        elif reported > _APART * served and reported - served > _APART_S:
+            status = _REPORTED_LATE
     names = ("commits", "rollbacks", SERVERS_TIME)
-    return {n: figures[n]._replace(total=None, status=_NOT_REPORTED) for n in names}
+    known = (n for n in names if status and figures[n].total is not None)
+    return {n: figures[n]._replace(total=None, status=status) for n in known}
 
 
 def _transactions(commits: Figure, rollbacks: Figure) -> Figure:

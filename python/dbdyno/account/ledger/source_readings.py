@@ -10,6 +10,7 @@ import polars as pl
 
 from dbdyno.account.ledger.margins import UNREAD
 from dbdyno.account.ledger.pooled import QUEUE
+from dbdyno.model.brief import NEAR_NS
 from dbdyno.model.ledger_rows import BY_LABEL, account_rows
 from dbdyno.model.session_time import UNLABELLED, in_call
 from dbdyno.model.source import HIDDEN_STATUS, TRACE
@@ -109,6 +110,7 @@ _BEHIND = "the server does not see the pool's queue"
 _LEDGER = "calls are so short that the way to the server and back counts"
 _DB_TIME_SCOPE = "of all calls since the start; run-queue time before a call gets a CPU is missing"
 _LATE = "the server reports up to 1 s late, and nothing of a transaction in progress"
+_HELD = "a session that touches no table, or is in one long transaction, reports its time when it ends"
 _WARM_UP = "the server reports calls before the start with those after it: their part is estimated"
 _NAMELESS = "the trace could not read the wait events: sleep for the client cannot be separated"
 _STATE = "samples in state active: run-queue time under state idle is missing"
@@ -130,15 +132,17 @@ def db_time(cut: OfCell) -> Iterator[SourceReading]:
     value, status = level(cut, "engine", "db_time_ns", "server", absent="off")
     waits = float(cut.rung("runq")["aas"].sum())
     late, warm = _late(cut, "db_time_ns", value), _warm_up(cut, "db_time_ns", value)
+    before, after = (ANY if there else 0.0 for there in _at_ends(cut))
+    held = bool(before or after)
     yield SourceReading(
         "db_time",
         "engine counters",
         value,
         _UNIT,
         status,
-        _LATE if late else _WARM_UP if warm else _DB_TIME_SCOPE,
-        low_by=waits + trips + late + warm,
-        high_by=trips + late + warm,
+        _HELD if held else _LATE if late else _WARM_UP if warm else _DB_TIME_SCOPE,
+        low_by=waits + trips + late + warm + after,
+        high_by=trips + late + warm + before,
     )
     value = known_sum(cut.rung("naive.active", "memo")["aas"])
     status = "ok" if value is not None else "off"
@@ -169,6 +173,23 @@ def _late(cut: OfCell, key: str, value: float | None) -> float:
     exact = window["sessions"] > 0 and any(row["own"] is not None for row in rows)
     wall_s = window["wall_s"]
     return 0.0 if exact or value is None else abs(value) * LAG_S / wall_s
+
+
+def _at_ends(cut: OfCell) -> tuple[bool, bool]:
+    """Whether sessions of somebody else's load were there at t0, and at t1: what they did before t0 may be
+    reported in the window, and what they did in it after t1. All sessions of a load of our own have reported
+    when they are counted."""
+    window = cut["windows"].row(0, named=True)
+    if window["sessions"]:
+        return False, False
+    theirs = cut["cut_tasks"].filter((pl.col("role") == "session") & ~pl.col("worker"))
+    return tuple(  # type: ignore[return-value]
+        bool(theirs.select((~pl.col("partial") | at_end).any()).item())
+        for at_end in (
+            pl.col("from_ns") <= window["t0_ns"] + NEAR_NS,
+            pl.col("to_ns") >= window["t1_ns"] - NEAR_NS,
+        )
+    )
 
 
 def _warm_up(cut: OfCell, key: str, value: float | None) -> float:
