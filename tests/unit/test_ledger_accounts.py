@@ -207,11 +207,12 @@ def test_a_group_of_sessions_alone_adds_all_of_its_throttled_time(servers: int |
     assert row.select("low", "high").row(0) == pytest.approx((0.1, 0.3))
 
 
-def test_a_stopped_process_is_in_no_wait_of_its_own():
-    samples = _ten_samples([("T", "Client/ClientRead")] * 5 + [("S", "Client/ClientRead")] * 5)
+@pytest.mark.parametrize(("state", "by"), [("T", "Signal"), ("t", "Signal"), ("F", "Frozen")])
+def test_a_stopped_process_is_in_no_wait_of_its_own(state: str, by: str):
+    samples = _ten_samples([(state, "Client/ClientRead")] * 5 + [("S", "Client/ClientRead")] * 5)
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 0, 0)]
     rung = _accounts(_ledger(made_cell(samples | {"tasks": tasks})))
-    assert rung["sleep", "Stopped/Signal"] == pytest.approx(0.5, abs=0.01)
+    assert rung["sleep", f"Stopped/{by}"] == pytest.approx(0.5, abs=0.01)
     assert rung["client", None] == pytest.approx(0.5, abs=0.01)
 
 

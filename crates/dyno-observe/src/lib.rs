@@ -6,6 +6,7 @@
 pub mod cpu_stat;
 pub mod elf;
 pub mod file;
+pub mod freezers;
 pub mod groups;
 pub mod host;
 pub mod mountinfo;

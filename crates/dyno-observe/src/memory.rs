@@ -8,9 +8,11 @@ use std::sync::{Arc, TryLockError};
 use dyno_model::now_ns;
 
 use crate::file::Buffer;
+use crate::freezers::Freezers;
 use crate::memory_rows::{MemoryRows, Row};
 use crate::pace::{Sampling, thread_cpu_ns};
 use crate::sample_rows::Taken;
+use crate::sampler::LOCATED_AT_ONCE;
 use crate::shared::Shared;
 use crate::signal::lock;
 use crate::status::{Refusal, Status};
@@ -33,6 +35,7 @@ pub struct Memory {
     /// The latest sample brought rows.
     found: bool,
     buffer: Buffer,
+    freezers: Freezers,
 }
 
 /// One process of the server, known or refused.
@@ -57,6 +60,7 @@ impl Memory {
             taken: Vec::new(),
             found: false,
             buffer: Buffer::default(),
+            freezers: Freezers::new(LOCATED_AT_ONCE),
         }
     }
 
@@ -96,6 +100,7 @@ impl Memory {
     }
 
     fn read(&mut self, sample: i64) {
+        self.freezers.look(now_ns());
         for seat in &mut self.seats {
             let Some(word) = &mut seat.word else { continue };
             let before_ns = now_ns();
@@ -115,14 +120,15 @@ impl Memory {
                 continue;
             }
             seat.count(&self.shared);
+            let task_ns = now_ns();
             self.rows.push(Row {
                 sample: sample as u32,
                 task: seat.number,
                 before_ns,
                 after_ns,
-                task_ns: now_ns(),
+                task_ns,
                 code,
-                state,
+                state: state.map(|s| self.freezers.state(seat.task.pid, s, task_ns)),
             });
         }
     }

@@ -6,6 +6,7 @@ use dyno_model::{ActivityProbe, ActivityRow, BlockedRow, Bracket, EndedTask, Tas
 
 use crate::blocked::Turns;
 use crate::file::Buffer;
+use crate::freezers::Freezers;
 use crate::pace::{Sampling, thread_cpu_ns};
 use crate::parse::boot_ticks;
 use crate::sample_rows::{Taken, TaskState};
@@ -16,6 +17,8 @@ use crate::task::Task;
 
 /// So many failures in a row, and the server is not asked again.
 const FAILURES: u32 = 3;
+/// So many processes are asked for their control group in one sample: 0.2 ms.
+pub const LOCATED_AT_ONCE: usize = 20;
 
 pub struct Sampler {
     shared: Arc<Shared>,
@@ -25,6 +28,7 @@ pub struct Sampler {
     states: Vec<TaskState>,
     fresh: Vec<Arc<Task>>,
     buffer: Buffer,
+    freezers: Freezers,
     failures: u32,
     asked: Option<Arc<Task>>,
     blocked: Vec<BlockedRow>,
@@ -44,6 +48,7 @@ impl Sampler {
             states: Vec::new(),
             fresh: Vec::new(),
             buffer: Buffer::default(),
+            freezers: Freezers::new(LOCATED_AT_ONCE),
             failures: 0,
             asked,
             blocked: Vec::new(),
@@ -85,6 +90,7 @@ impl Sampler {
             .extend(self.rows.iter().map(|row| roster.meet(row, named_ticks)));
         drop(roster);
         self.states.clear();
+        self.freezers.look(now_ns());
         for (task, row) in self.tasks.iter_mut().zip(&self.rows) {
             let mut state = task.state(&mut self.buffer);
             if state == Err(Status::Vanished) {
@@ -92,9 +98,10 @@ impl Sampler {
                 *task = lock(&self.shared.roster).meet(row, named_ticks);
                 state = task.state(&mut self.buffer);
             }
+            let task_ns = now_ns();
             self.states.push(TaskState {
-                task_ns: state.is_ok().then(now_ns),
-                state,
+                task_ns: state.is_ok().then_some(task_ns),
+                state: state.map(|s| self.freezers.state(task.pid, s, task_ns)),
             });
         }
     }
@@ -133,10 +140,12 @@ impl Sampler {
             .collect();
         drop(roster);
         let read = |task: Option<Arc<Task>>| {
-            let state = task.map_or(Err(Status::Vanished), |t| t.state(&mut self.buffer));
+            let (state, pid) =
+                task.map_or((Err(Status::Vanished), 0), |t| (t.state(&mut self.buffer), t.pid));
+            let task_ns = now_ns();
             TaskState {
-                task_ns: state.is_ok().then(now_ns),
-                state,
+                task_ns: state.is_ok().then_some(task_ns),
+                state: state.map(|s| self.freezers.state(pid, s, task_ns)),
             }
         };
         found.into_iter().map(read).collect()

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use dyno_model::{Table, now_ns};
 use dyno_observe::file::Buffer;
+use dyno_observe::freezers::Freezers;
 use dyno_observe::parse::ns_per_tick;
 use dyno_observe::task::Task;
 use dyno_observe::{Granted, Names, Refusal, Status, Tracer, WordFinder, WordSpec};
@@ -61,6 +62,7 @@ pub struct Trace {
     /// Events that were made good, of tasks that have ended and of those that were read last.
     mended: (i64, i64),
     buffer: Buffer,
+    freezers: Freezers,
     ns_per_tick: i64,
 }
 
@@ -144,6 +146,7 @@ fn trace(options: &Options) -> Granted<Trace> {
         given_back: 0,
         mended: (0, 0),
         buffer: Buffer::default(),
+        freezers: Freezers::new(usize::MAX),
         ns_per_tick: ns_per_tick(),
     })
 }

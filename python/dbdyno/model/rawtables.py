@@ -137,7 +137,7 @@ RAW: dict[str, tuple[Column, ...]] = {
         _c("wait_event", "str", "the server's wait event", null=True),
         _c("query_id", "i64", "where known", null=True),
         _c("leader_pid", "i64", "of a parallel worker", null=True),
-        _c("task_state", "str", "R, S, D, ... from the task's stat file", null=True),
+        _c("task_state", "str", "R, S, D, ... from the task's stat file; F: its group is frozen", null=True),
         _c("status", "str", "of task_state"),
     ),
     "tasks": (

@@ -62,7 +62,7 @@ CUT: dict[str, tuple[Column, ...]] = {
         _c("query_id", "i64", "where known", null=True),
         _c("leader_pid", "i64", "of a parallel worker", null=True),
         _c("worker", "bool", "a parallel worker of the session"),
-        _c("task_state", "str", "R, S, D, ...", null=True),
+        _c("task_state", "str", "R, S, D, ...; F: frozen", null=True),
         _c("status", "str", "of task_state"),
     ),
     "cut_sampler": (

@@ -14,11 +14,16 @@ use crate::layout::{Slot, UNREAD};
 use crate::rows::Key;
 use crate::system_calls::{self, Now};
 
-/// Whether its control group is frozen: such a task waits in one of two functions of the kernel (proc(5), wchan).
-fn frozen(task: &Task) -> bool {
+/// Whether a task that no signal has stopped is frozen, by where it waits in the kernel (proc(5), wchan; 0: hidden): for
+/// control groups that are not mounted here. One that the v1 freezer met in a sleep waits in that.
+fn trapped(task: &Task) -> bool {
     let path = format!("/proc/{}/task/{}/wchan", task.pid, task.tid);
     let function = std::fs::read_to_string(path).unwrap_or_default();
-    matches!(function.trim(), "__refrigerator" | "do_freezer_trap")
+    // get_signal: the compiler has put do_freezer_trap into it
+    matches!(
+        function.trim(),
+        "__refrigerator" | "do_freezer_trap" | "get_signal"
+    )
 }
 
 impl Trace {
@@ -89,7 +94,7 @@ impl Trace {
         let state = task.state(&mut self.buffer).unwrap_or('R');
         let label = if matches!(state, 'T' | 't') {
             Some(SIGNALLED)
-        } else if frozen(task) {
+        } else if self.frozen(task, state) {
             Some(FROZEN)
         } else if address == 0 {
             None
@@ -112,6 +117,12 @@ impl Trace {
         if let (Ok(0), Some(Err(refusal))) = (&self.word, word) {
             self.word = Err(refusal); // there is no main process to be asked
         }
+    }
+
+    fn frozen(&mut self, task: &Task, state: char) -> bool {
+        let now_ns = now_ns();
+        self.freezers.look(now_ns);
+        matches!(state, 'S' | 'D') && (self.freezers.hold(task.pid, now_ns) || trapped(task))
     }
 
     /// A slot that the program filled: a child of the main process.

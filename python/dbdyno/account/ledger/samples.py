@@ -32,8 +32,7 @@ SEEN = ("via", "state", *LABEL, "kind", "word", "inside")
 _WORDS = pl.Categorical(pl.Categories("words of samples"))
 _GONE = ("Z", "X")
 _HALTED = ("T", "t")
-_STOPPED = tuple(zip(LABEL, (STOPPED, "Signal"), strict=True))
-"""In place of a label: a process that a signal or a tracer has stopped is in no wait of its own."""
+_FROZEN = "F"
 _ROLES = ("session", "other")
 
 
@@ -120,11 +119,14 @@ def _sampled_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
 def _seen(chunk: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
     """``task``, ``instant``, ``weight``, ``skew_ns``, ``held_ns``, ``SEEN``, and that as one ``code``."""
     state = pl.col("task_state")
-    stopped = state.cast(pl.String).is_in(_HALTED).fill_null(False)
+    letter = state.cast(pl.String)
+    # a process that a signal, a tracer or its control group has stopped is in no wait of its own
+    by = pl.when(letter.is_in(_HALTED)).then(pl.lit("Signal")).when(letter == _FROZEN).then(pl.lit("Frozen"))
+    stopped = {"wait_class": pl.when(by.is_not_null()).then(pl.lit(STOPPED)), "wait_event": by}
     rows = chunk.select(
         *("cell", "via", "sample", "pid", "tid", "skew_ns"),
         pl.col("state").cast(_WORDS),
-        *(pl.when(stopped).then(pl.lit(word)).otherwise(n).alias(n).cast(_WORDS) for n, word in _STOPPED),
+        *(pl.coalesce(word, pl.col(n).cast(pl.String)).alias(n).cast(_WORDS) for n, word in stopped.items()),
         its_start="start_ticks",
         read_ns="at_ns",
         asleep=state.is_not_null() & (state != "R") & ~state.is_in(_GONE),

@@ -43,7 +43,7 @@ BLOCKED: tuple[Column, ...] = (
     _c("database", "str", "the blocker's database", null=True),
     _c("application", "str", "the blocker's application_name, or the prepared transaction's name", null=True),
     _c("task_ns", "i64", "when the state of the blocker's task was read", null=True),
-    _c("task_state", "str", "R, S, D, ... of the blocker's task", null=True),
+    _c("task_state", "str", "R, S, D, ... of the blocker's task; F: frozen", null=True),
     _c("status", "str", "of task_state"),
 )
 WAIT_CHAINS: tuple[Column, ...] = (
