@@ -351,6 +351,40 @@ def test_the_part_of_cpu_wait_that_is_throttling_is_named(throttled: float, told
             assert found["cpu-wait-throttled"].value.value == pytest.approx(1 / 3, abs=0.02)
 
 
+@pytest.mark.parametrize(("throttled", "told"), [(0.5, True), (0.2, False)])
+def test_a_session_that_is_throttled_for_much_of_its_own_time_is_named(throttled: float, told: bool):
+    """One of eight that never wait otherwise: little of all CPU WAIT, and half of its own time."""
+    made = Made(climb("fake:cpus=8,cpu=20ms,think=20ms", [8]))
+    who = {"who": "session", "session": 3, "source": "scheduler trace"}
+    mine = (pl.col("who") == "session") & (pl.col("session") == 3)
+    first = made.tables["ledger"].filter(mine).row(0, named=True)
+    made.ledger(who | {"scope": first["scope"], "account": "runq.throttled", "aas": throttled})
+    pid = made.tables["cut_tasks"].filter((pl.col("role") == "session") & (pl.col("session") == 3))["pid"][0]
+    found = made.find()
+    assert ("sessions-throttled" in found) == told
+    if told:
+        claim = found["sessions-throttled"]
+        assert (claim.case, claim.said["sessions"], claim.said["pid"]) == ("exact", 1, str(pid))
+        assert claim.value.value == pytest.approx(throttled, rel=0.05)
+
+
+@pytest.mark.parametrize(("throttled_ns", "told"), [(5 * S, True), (S, False)])
+def test_a_group_of_sessions_that_is_throttled_is_named_where_no_trace_tells(throttled_ns: int, told: bool):
+    made = Made(climb("fake:cpus=8,cpu=20ms,think=20ms", [8]))
+    cell = made.tables["windows"].row(0, named=True)
+    level = {c: cell[c] for c in ("cell", "workload", "variant", "sessions", "repeat")} | {
+        "origin": "cgroup", "scope": "sessions", "place": "/apart", "key": "throttled_ns", "status": "ok",
+        "delta": float(throttled_ns), "wall_ns": 10 * S,
+    }  # fmt: skip
+    levels = pl.DataFrame([level], schema_overrides=made.tables["cut_levels"].schema)
+    made.tables["cut_levels"] = pl.concat([made.tables["cut_levels"], levels], how="diagonal")
+    found = made.find()
+    assert ("sessions-throttled" in found) == told
+    if told:
+        assert found["sessions-throttled"].said["group"] == "/apart"
+        assert found["sessions-throttled"].value.value == pytest.approx(0.5)
+
+
 def test_sessions_that_stood_still_are_reported(clean: Climb):
     made = Made(clean)
     made.ledger({"scope": "rung", "account": "sleep", "detail": "Stopped/Signal", "aas": 0.4, "source": "x"})

@@ -38,7 +38,7 @@ Found = Sequence[tuple[Mapping[str, Any], Row]]
 
 # -- answers about single cells --
 
-VERSION = 6
+VERSION = 7
 """The questions' version: answers to others are no answers."""
 
 Facts = dict[str, dict[str, Any]]

@@ -87,6 +87,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     cpu_wait.in_windows,
     cpu_wait.throttled,
     standstill.throttled_wait,
+    standstill.throttled_sessions,
     standstill.stopped,
     background.pool_queue,
     background.pool_way,
