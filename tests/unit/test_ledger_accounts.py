@@ -207,6 +207,14 @@ def test_a_group_of_sessions_alone_adds_all_of_its_throttled_time(servers: int |
     assert row.select("low", "high").row(0) == pytest.approx((0.1, 0.3))
 
 
+def test_a_throttled_group_that_sessions_share_with_others_may_have_throttled_none_or_all_of_their_wait():
+    tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 3 * S, user_ns=4 * S)]
+    cgroup = _group("throttled_ns", (0, 0)) + _group("throttled_ns", (0, S), scope="shared", path="/both")
+    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
+    row = found.filter(account="runq.throttled_bracket")
+    assert row.select("low", "high").row(0) == pytest.approx((0.0, 0.3))
+
+
 @pytest.mark.parametrize(("state", "by"), [("T", "Signal"), ("t", "Signal"), ("F", "Frozen")])
 def test_a_stopped_process_is_in_no_wait_of_its_own(state: str, by: str):
     samples = _ten_samples([(state, "Client/ClientRead")] * 5 + [("S", "Client/ClientRead")] * 5)

@@ -162,7 +162,12 @@ RAW: dict[str, tuple[Column, ...]] = {
     "cgroup": (
         _c("before_ns", "i64", "before the read"),
         _c("after_ns", "i64", "after the read"),
-        _c("scope", "str", "server | sessions | driver: whose group; sessions: of nobody else"),
+        _c(
+            "scope",
+            "str",
+            "server | sessions | shared | driver: whose group; sessions: of nobody else; shared: of sessions "
+            "and others",
+        ),
         _c("version", "i64", "1 or 2"),
         _c("path", "str", "the group's directory"),
         _c(

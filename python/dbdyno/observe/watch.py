@@ -260,7 +260,7 @@ def groups(spec: Mapping[str, Any], machine: Machine = HERE) -> list[dict[str, A
 def _apart(
     spec: Mapping[str, Any], known: Sequence[Mapping[str, Any]], machine: Machine
 ) -> list[dict[str, Any]]:
-    """Groups of single sessions beside the server's, in which there is no process but the server's own."""
+    """Groups of single sessions beside the server's; ``shared`` where other processes are in them, too."""
     pids = {int(pid) for _, pid, *_ in spec.get("sessions", ()) if pid}
     if machine.reached is None and (main := spec.get("main_pid")):
         pids |= children_of(int(main), machine.root)
@@ -268,7 +268,8 @@ def _apart(
     for group in (group for pid in sorted(pids) for group in _of("sessions", pid, machine)):
         if group["path"] not in places:
             places.add(group["path"])
-            found += [group] if members_of(group["path"]) <= pids else []
+            alone = members_of(group["path"]) <= pids
+            found.append(group if alone else {**group, "scope": "shared"})
     return found
 
 

@@ -171,9 +171,10 @@ def throttle_bracket(cut: Tables) -> pl.DataFrame:
     ``throttled`` of cpu.stat sums over per-CPU queues, each with at least one task waiting in it: the
     group's tasks waited throttled at least that long in sum. Tasks that are no sessions may have borne it:
     their run-queue time is taken off. A group that holds sessions alone, whose quota is theirs, adds all its
-    throttled time. The upper end is all run-queue time; without throttling both are 0.
+    throttled time; one that sessions share with others may have throttled none of them. The upper end is all
+    run-queue time; without throttling both are 0.
     """
-    theirs = pl.col("scope").is_in(["server", "sessions"])
+    theirs = pl.col("scope").is_in(["server", "sessions", "shared"])
     levels = cut["cut_levels"].filter((pl.col("origin") == "cgroup") & theirs)
     if levels.is_empty():
         return pl.DataFrame()
@@ -188,9 +189,12 @@ def throttle_bracket(cut: Tables) -> pl.DataFrame:
         .group_by("cell", maintain_order=True)
         .first()
     )
-    apart = groups.filter(scope="sessions").group_by("cell").agg(apart=pl.col("throttled").sum())
+    apart, shared = (
+        groups.filter(scope=scope).group_by("cell").agg(pl.col("throttled").sum().alias(name))
+        for scope, name in (("sessions", "apart"), ("shared", "shared"))
+    )
     joined = groups.select("cell").unique(maintain_order=True)
-    for part in (mine, _waiting(cut), apart):
+    for part in (mine, _waiting(cut), apart, shared):
         joined = joined.join(part, on="cell", how="left", maintain_order="left")
     return joined.select("cell", *_bounds())
 
@@ -217,11 +221,12 @@ def _waiting(cut: Tables) -> pl.DataFrame:
 
 
 def _bounds() -> list[pl.Expr]:
-    throttled, runq, apart = pl.col("throttled"), pl.col("runq"), pl.col("apart").fill_null(0.0)
+    throttled, runq = pl.col("throttled"), pl.col("runq")
+    apart, shared = pl.col("apart").fill_null(0.0), pl.col("shared").fill_null(0.0)
     foreign = (pl.col("usage") - pl.col("run") > FOREIGN * pl.col("usage")).fill_null(True)
     least = pl.when(foreign).then(0.0).otherwise((throttled - pl.col("beside")).clip(0.0))
-    known = (throttled.is_not_null() | (apart > 0)) & pl.col("known")
-    none = (throttled == 0).fill_null(False) & (apart == 0)
+    known = (throttled.is_not_null() | (apart + shared > 0)) & pl.col("known")
+    none = (throttled == 0).fill_null(False) & (apart + shared == 0)
     return [
         pl.lit(ACCOUNT).alias("account"),
         pl.lit(None, dtype=pl.Float64).alias("aas"),
