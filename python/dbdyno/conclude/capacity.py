@@ -138,7 +138,8 @@ def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), s
     if best is not None and best.peak is not None:
         said["model"] = best.title
         said["model_load"] = fmt.load(best.peak.value, ladder.load_unit) + fmt.load_spread(best.peak)
-        shown.append("beyond" if best.peak.value > last else "model")
+        at = best.peak.value
+        shown.append("beyond" if at > last else "below" if at <= lowest else "model")
     value, case = replace(top, name="peak throughput", unit=unit), "times" if where > lowest else "first"
     if rungs.is_constant:
         case, shown = "constant", [part for part in shown if part != "alike"]

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from dbdyno.conclude.scaling.fitted import points_of
+from dbdyno.conclude.scaling.remarks import reach
 from dbdyno.model.analyses import Estimate, Fitted, Scaling
 from dbdyno.stats.scaling.averaged import Averaged, Claimed, averaged
 from dbdyno.stats.scaling.misfit import Misfit, band, misfit
@@ -24,7 +25,7 @@ def chosen(made: Scaling) -> Scaling:
     if made.best is None:
         return made
     of, off = _average(*_columns(made))
-    best = _claimed(made.best, of.figures)
+    best = _claimed(made.best, of)
     x = made.curve["throughput"].to_numpy()
     _, low, high = band(of, points_of(made.ladder), off, made.curve["load"].to_numpy())
     ends = {"low": np.minimum(low, x), "high": np.maximum(high, x)}
@@ -54,15 +55,24 @@ def predicted(made: Scaling, found: Estimate, load: float) -> Estimate:
     return replace(found, low=min(low, found.value), high=max(high, found.value), method=METHOD)
 
 
-def _claimed(best: Fitted, figures: dict[str, Claimed]) -> Fitted:
+def _claimed(best: Fitted, of: Averaged) -> Fitted:
+    figures = of.figures
     peak, top = figures["peak"], figures["peak throughput"]
     has_peak = peak.claimed and best.peak is not None
+    below = best.peak is not None and best.peak.value < of.first  # nobody measured what there is at it
+    knees = _knees(best.knees, [f for name in ("knee", "knee2") if (f := figures[name]).claimed])
+    claimed = {(k.value, k.unit): k for k in knees}  # as a parameter it has no other interval
     return replace(
         best,
-        parameters=tuple(_parameter(p, figures.get(_NAMES.get(p.name, p.name))) for p in best.parameters),
-        peak=_held(best.peak, peak) if has_peak else None,
-        peak_throughput=_held(best.peak_throughput, top) if has_peak else None,
-        knees=_knees(best.knees, [f for name in ("knee", "knee2") if (f := figures[name]).claimed]),
+        parameters=tuple(
+            replace(knee, name=p.name, note=p.note)
+            if (knee := claimed.get((p.value, p.unit))) is not None
+            else _parameter(p, figures.get(_NAMES.get(p.name, p.name)))
+            for p in best.parameters
+        ),
+        peak=_peak(best.peak, peak, of) if has_peak else None,
+        peak_throughput=_held(best.peak_throughput, top) if has_peak and not below else None,
+        knees=knees,
     )
 
 
@@ -82,6 +92,14 @@ def _parameter(own: Estimate, found: Claimed | None) -> Estimate:
 
 def _knees(own: Sequence[Estimate], claimed: Sequence[Claimed]) -> tuple[Estimate, ...]:
     return tuple(k for e, c in zip(own, claimed, strict=False) if (k := _held(e, c)) is not None)
+
+
+def _peak(own: Estimate | None, found: Claimed, of: Averaged) -> Estimate | None:
+    """As :func:`_held`; draws with a peak below the lowest load have it there: no lower end, and a note."""
+    held = _held(own, found)
+    if own is None or held is None or (held.low or 0.0) > of.first:
+        return held
+    return replace(held, low=None, note=reach(of.first, of.last, own.value))
 
 
 def _held(own: Estimate | None, found: Claimed) -> Estimate | None:
