@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 
 import polars as pl
 import pytest
@@ -278,3 +279,21 @@ def test_a_file_has_columns_and_no_ledger() -> None:
     evidence = {c.id: c.evidence for c in made.answers}
     assert {"cpu-wait", "cpu-per-work", "equivalent-cores"} <= evidence.keys()
     assert not [e for e in evidence.values() if "ledger" in e]
+
+
+@pytest.mark.parametrize(
+    "head", ["tps,response_ms", "ktps,response", "tpm,latency (us)", "k orders/min,resp_s"]
+)
+@pytest.mark.parametrize("of_rate", [1, 1000, 1 / 60, 3600, 1e6])
+@pytest.mark.parametrize("of_time", [1e3, 1.0, 1e-3])
+def test_every_cure_that_is_offered_helps(head: str, of_rate: float, of_time: float) -> None:
+    lines = "".join(f"{n},{x * of_rate!r},{1000 * n / x * of_time!r}\n" for n, x in RATES)
+    text = f"sessions,{head}\n{lines}"
+    try:
+        read(text)
+    except UsageError as e:
+        assert e.cure
+        for cure in e.cure.split("; "):
+            option, value = shlex.split(cure)[:2]
+            if option != "--think":
+                read(text, **{option.removeprefix("--").replace("-", "_"): value})

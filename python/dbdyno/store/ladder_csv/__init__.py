@@ -17,9 +17,11 @@ import polars as pl
 from dbdyno.model.analyses import Ladder, Machine
 from dbdyno.model.errors import UsageError
 from dbdyno.store.ladder_csv import headings
+from dbdyno.store.ladder_csv.cures import read_or_refuse
 from dbdyno.store.ladder_csv.headings import Named, is_time_unit, named
 from dbdyno.store.ladder_csv.points import records_of, to_points
-from dbdyno.store.ladder_csv.quantities import TIME_OPTION, Reading, option_of
+from dbdyno.store.ladder_csv.quantities import TIME_OPTION
+from dbdyno.store.ladder_csv.reading import Reading, option_of
 from dbdyno.store.table_cells import is_missing, is_number, with_unit
 from dbdyno.store.table_text import (
     Sheet,
@@ -121,7 +123,14 @@ def ladder_of(
     think_s: float | None = None,
 ) -> Ladder:
     """The ladder in ``text``; ``source`` is what errors call it."""
-    asked, machine = (columns or Columns()).in_known_units(), machine or Machine()
+    return read_or_refuse(
+        lambda asked, think: _read(text, source, asked, machine or Machine(), think),
+        (columns or Columns()).in_known_units(),
+        think_s,
+    )
+
+
+def _read(text: str, source: str, asked: Columns, machine: Machine, think_s: float | None) -> Ladder:
     table = sheet(text, source, asked.decimal)
     table = replace(table, header=table.header or _from_comment(table))
     found, notes = _columns(table, asked)

@@ -10,7 +10,8 @@ import polars as pl
 
 from dbdyno.model.analyses import POINTS
 from dbdyno.model.errors import UsageError
-from dbdyno.store.ladder_csv.quantities import Reading, Record, option_of, quantities
+from dbdyno.store.ladder_csv.quantities import quantities
+from dbdyno.store.ladder_csv.reading import Reading, Record, option_of
 from dbdyno.store.table_cells import is_missing
 from dbdyno.store.table_text import Line, Sheet
 

@@ -9,20 +9,16 @@ from __future__ import annotations
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.units import parse_duration_ns
-from dbdyno.store.ladder_csv.headings import Named, Rate, rate_unit
+from dbdyno.store.ladder_csv.cures import Refused, Way
+from dbdyno.store.ladder_csv.headings import Rate, rate_unit
+from dbdyno.store.ladder_csv.reading import Reading, Values
 from dbdyno.store.ladder_csv.vocabulary import TIMES
 from dbdyno.store.table_cells import EITHER, UNKNOWN, in_two_ways
-from dbdyno.store.table_text import Line, Sheet
+from dbdyno.store.table_text import Line
 
-if TYPE_CHECKING:
-    from dbdyno.store.ladder_csv import Column, Columns
-
-Values = list[float | None]
 MOST_PRESENT = 3.0
 """Calls in progress per session above which a unit is wrong; up to it R may be of other calls than X."""
 LEAST_PRESENT = 1 / 30
@@ -31,45 +27,6 @@ LONG_S = 10_000
 """A measurement that lasts longer without a unit is rather one of milliseconds."""
 MANY_CPUS = 5.0
 """CPUs used by a session from which on the figure is rather a percentage."""
-
-
-@dataclass(frozen=True)
-class Record:
-    """One line and the numbers in the columns that are used."""
-
-    line: Line
-    values: dict[str, float | None]
-    repeat: str | None
-
-
-@dataclass
-class Reading:
-    """Lines, columns and options, and what is said of them on the way."""
-
-    table: Sheet
-    found: dict[str, Column]
-    records: Sequence[Record]
-    asked: Columns
-    cpus: float | None
-    think_s: float | None
-    notes: list[str] = field(default_factory=list)
-
-    def column(self, role: str) -> Values:
-        return [r.values[role] for r in self.records]
-
-    def kind(self, role: str) -> Named:
-        return self.found[role].kind
-
-    def heading(self, role: str) -> str:
-        return self.found[role].heading
-
-    def error(self, problem: str, cure: str) -> UsageError:
-        return UsageError(f"{self.table.source}: {problem}", cure)
-
-
-def option_of(role: str) -> str:
-    """``response_s`` -> --response."""
-    return f"--{role.removesuffix('_s').replace('_', '-')}"
 
 
 def quantities(reading: Reading) -> tuple[dict[str, Values], str]:
@@ -196,10 +153,11 @@ def _seconds(reading: Reading, role: str, made: dict[str, Values]) -> Values:
     if unit not in TIMES:
         fitting = _fitting_units(reading, role, made)
         if len(fitting) != 1:
-            raise reading.error(
-                f"{heading} has no unit, and {'none agrees' if not fitting else 'several agree'} "
+            raise reading.refused(
+                role,
+                f": {heading} has no unit, and {'none agrees' if not fitting else 'several agree'} "
                 "with sessions / throughput",
-                "name it in the header (response_ms), or with --response-unit ms",
+                [Way("--response-unit", u) for u in _CLOCK],
             )
         unit = fitting[0]
         reading.notes.append(f"{heading} has no unit: taken for {unit}, as sessions / throughput has it")
@@ -245,9 +203,10 @@ def _above_the_mean(reading: Reading, made: dict[str, Values], p95_s: Values) ->
     ratio = _median_ratio(p95_s, made["response_s"]) if "response_s" in made else None
     if ratio is not None and not 1 / 3 < ratio < 300:
         names = f"{reading.heading('response_p95_s')} and {reading.heading('response_s')}"
-        raise reading.error(
-            f"{names}: the 95th percentile is {ratio:,.3g} times the mean: their units differ",
-            "name each unit in its heading (p95_ms, response_s), and leave --response-unit out",
+        raise reading.refused(
+            "response_p95_s",
+            f": {names}: the 95th percentile is {ratio:,.3g} times the mean: their units differ",
+            [Way("--response-unit", None)] if reading.asked.response_unit else [],
         )
 
 
@@ -280,43 +239,45 @@ def _little(reading: Reading, made: dict[str, Values], rate: Rate) -> None:
         )
 
 
-def _cures(reading: Reading, rate: Rate, middle: float) -> list[tuple[float, str]]:
-    """Other units with which the law holds, and what ``middle`` times them is; the likeliest first."""
+def _cures(reading: Reading, rate: Rate, middle: float) -> list[tuple[float, Way]]:
+    """Other units with which the law may hold, and what ``middle`` times them is; the likeliest first."""
     unit = reading.asked.response_unit or reading.kind("response_s").unit or "s"
     counted, per = rate.counted or "units", rate.per or "s"
-    other = [(TIMES[u] / TIMES[unit], f"--response-unit {u}") for u in _CLOCK if u != unit]
+    other = [(TIMES[u] / TIMES[unit], Way("--response-unit", u)) for u in _CLOCK if u != unit]
+    own = "k " if rate.scale == 1e3 else ""
     other += [
-        (TIMES[per] / TIMES[p], f"--throughput-unit '{counted}/{p}'") for p in ("s", "min", "h") if p != per
+        (TIMES[per] / TIMES[p], Way("--throughput-unit", f"{own}{counted}/{p}"))
+        for p in ("s", "min", "h")
+        if p != per
     ]
     if rate.scale > 1:
-        other.append((1 / rate.scale, f"--throughput-unit '{counted}/{per}'"))
+        other.append((1 / rate.scale, Way("--throughput-unit", f"{counted}/{per}")))
     else:
-        other.append((1e3, f"--throughput-unit 'k {counted}/{per}'"))
-    fits = [(f, cure) for f, cure in other if 0.3 <= middle * f <= 1.2]
+        other.append((1e3, Way("--throughput-unit", f"k {counted}/{per}")))
+    fits = [(f, way) for f, way in other if 0.3 <= middle * f <= 1.2]
     return sorted(fits, key=lambda c: abs(c[0] * middle - 1))
 
 
 def _disagrees(
-    reading: Reading, made: dict[str, Values], middle: float, cures: Sequence[tuple[float, str]]
-) -> UsageError:
+    reading: Reading, made: dict[str, Values], middle: float, cures: Sequence[tuple[float, Way]]
+) -> Refused:
     lines = zip(reading.records, made["load"], made["throughput"], made["response_s"], strict=True)
-    record, n, x, r = next((c, n, x, r) for c, n, x, r in lines if n and x and r)
+    every = [(c, n, x, r) for c, n, x, r in lines if n and x and r]
+    record, n, x, r = every[0]
     calls, think = x * (r + (reading.think_s or 0.0)), reading.think_s
     times = f"({r:.4g} s + {think:g} s)" if think else f"{r:.4g} s"
     wrong = "many" if middle > 1 else "few"
     problem = (
-        f"{reading.table.source}, line {record.line.number}: {x:,.4g}/s x {times} = {calls:,.4g} calls in "
+        f", line {record.line.number}: {x:,.4g}/s x {times} = {calls:,.4g} calls in "
         f"progress, too {wrong} for {n:g} {_loads(reading, n)} (N = X (R + Z), Little's law): a unit is wrong"
     )
-    ways = [cure for _, cure in cures]
+    ways = [way for _, way in cures]
     if any(_of_either(reading, role) for role in ("load", "throughput", "response_s")):
-        ways.append(f"--decimal '{',' if reading.table.decimal == '.' else '.'}'")
-    ways = ways or ["--response-unit ms", "--throughput-unit 'orders/min'"]
+        ways.append(Way("--decimal", "," if reading.table.decimal == "." else "."))
     if middle < 1:
-        ways.append("--think TIME if there is a pause between calls")
-    else:
-        ways.append("--response none leaves the column out")
-    return UsageError(problem, "; ".join(ways))
+        pause = statistics.median(n / x - r for _, n, x, r in every)
+        ways.append(Way("--think", "TIME", " if there is a pause between calls", max(pause, 1e-9)))
+    return reading.refused("response_s", problem, ways)
 
 
 def _loads(reading: Reading, n: float = 2) -> str:
@@ -354,9 +315,13 @@ def _possible(reading: Reading, role: str, values: Values) -> None:
     too_many = reading.cpus is not None and most > 1.1 * reading.cpus
     if too_many or (reading.kind("load").closed and each > MANY_CPUS):
         than = f"more than {reading.cpus:g} CPUs" if too_many else f"{each:.3g} CPUs per session"
-        raise reading.error(
-            f"{heading} {most:g}, as CPU seconds per second, is {than}",
-            "--cpu-unit % if it is per cent, --cpu-unit s if it is CPU seconds of a measurement",
+        raise reading.refused(
+            role,
+            f": {heading} {most:g}, as CPU seconds per second, is {than}",
+            [
+                Way("--cpu-unit", "%", " if it is per cent"),
+                Way("--cpu-unit", "s", " if it is CPU seconds of a measurement"),
+            ],
         )
 
 
