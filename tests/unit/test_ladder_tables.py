@@ -123,8 +123,8 @@ def test_cells_with_units_dashes_and_indian_groups() -> None:
     made = read("clients,tps,latency\n1,955,1.05 ms\n2,1879,—\n4,3549,1.13 ms\n")
     assert made.points["response_s"].to_list() == [pytest.approx(0.00105), None, pytest.approx(0.00113)]
     assert pairs(read('users,tpm\n1,"1,12,500"\n2,"2,20,000"\n4,"11,02,000"\n'))[-1][1] * 60 == 1_102_000
-    with pytest.raises(UsageError, match="'900 us' is not a number") as e:
-        read("clients,tps,latency\n1,955,900 us\n2,1879,1.1 ms\n4,3549,1.2 ms\n")
+    with pytest.raises(UsageError, match="'900 rows' is not a number") as e:
+        read("clients,tps,latency\n1,955,900 rows\n2,1879,1.1 ms\n4,3549,1.2 ms\n")
     assert "--response none" in (e.value.cure or "")
 
 

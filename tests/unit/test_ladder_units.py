@@ -297,3 +297,25 @@ def test_every_cure_that_is_offered_helps(head: str, of_rate: float, of_time: fl
             option, value = shlex.split(cure)[:2]
             if option != "--think":
                 read(text, **{option.removeprefix("--").replace("-", "_"): value})
+
+
+@pytest.mark.parametrize(
+    ("heading", "cells"),
+    [
+        ("latency", ("1900us", "2.0 ms", "2.1ms", "0.0022s")),
+        ("latency", ("1900us", "2000us", "2100 us", "2200us")),
+        ("latency_us", ("1900us", "2000", "2.1 ms", "2200")),
+        ("latency_ms", ("1900us", "2", "2.1ms", "2.2")),
+    ],
+)
+def test_a_cell_may_have_a_unit_of_time_with_or_without_a_space(heading: str, cells: tuple[str, ...]) -> None:
+    rates = zip((1, 2, 4, 8), (520, 1000, 1900, 3600), cells, strict=True)
+    ladder = read(f"sessions,tps,{heading}\n" + "".join(f"{n},{x},{r}\n" for n, x, r in rates))
+    assert ladder.points["response_s"].to_list() == pytest.approx([0.0019, 0.002, 0.0021, 0.0022])
+
+
+def test_a_unit_by_option_is_that_of_the_cells_without_one() -> None:
+    rates = zip((1, 2, 4, 8), (520, 1000, 1900, 3600), ("1900us", "2", "2.1", "2.2"), strict=True)
+    text = "sessions,tps,latency\n" + "".join(f"{n},{x},{r}\n" for n, x, r in rates)
+    ladder = read(text, response_unit="ms")
+    assert ladder.points["response_s"].to_list() == pytest.approx([0.0019, 0.002, 0.0021, 0.0022])

@@ -6,6 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from dbdyno.model.units import FACTORS_NS
+
 _MISSING = frozenset(
     {"", "na", "n/a", "n.a.", "n/d", "nd", "null", "(null)", "none", "nil", "-", "--", "---", "—", "–", "−"}
     | {"?", ".", "…", "...", "\\n", "∅"}
@@ -21,6 +23,7 @@ _MARKS = "*†‡§¹²³⁴⁵⁶⁷⁸⁹↑↓→←\ufe0f\u200d\u200b"  # of
 _WITH_UNIT = re.compile(r"(.*\d[.]?)\s*([^\W\d_]\S*(?: per \w+|(?: ?/ ?)\w+| [^\W\d_]\S*)?|%)\Z")
 _BRACKETED = re.compile(r"(.*\d[.]?)\s*[(\[]([^)\]]*)[)\]]\Z")
 _OF_ERROR = re.compile(r"(.*\d[.]?)\s*(?:±|\+/-|\+-)\s*[\d.,]+\s*(\D*)\Z")
+_PLAIN = re.compile(r"\d+(\.\d+)?\Z", re.ASCII)
 SPREAD = 100.0
 """How many times more the figures of a column differ in a reading that is surely the wrong one."""
 
@@ -73,9 +76,13 @@ def with_unit(text: str) -> tuple[str, str] | None:
 
 
 def parted(column: Sequence[str]) -> tuple[list[str], str]:
-    """A column all of whose cells have the same unit: its numbers, and the unit. Else itself, and no unit."""
+    """A column all of whose cells have the same unit, or units of time: its numbers, and the unit. Else
+    itself, and no unit."""
     pairs = [None if is_missing(c) else with_unit(c) or ("", "") for c in column]
     units = {p[1] for p in pairs if p is not None}
+    if len(units) > 1 and all(p is None or (p[1] in FACTORS_NS and _PLAIN.match(p[0])) for p in pairs):
+        pairs = [p and (f"{float(p[0]) * FACTORS_NS[p[1]] / FACTORS_NS['us']:.12g}", "us") for p in pairs]
+        units = {"us"}
     if len(units) != 1 or units == {""}:
         return list(column), ""
     return [c if p is None else p[0] for c, p in zip(column, pairs, strict=True)], units.pop()

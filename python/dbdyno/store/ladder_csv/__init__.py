@@ -34,6 +34,7 @@ FEWEST = 3
 """Different loads that make a ladder."""
 _NEEDED = ("load", "throughput")
 _NAMES = {"load": "sessions", "throughput": "throughput", "response_s": "response time", "repeat": "repeat"}
+_CPU = ("cpu", "cpu_user", "cpu_system", "cpu_wait")
 _NONE = "none"
 _HINTS = {
     "load": "sessions, clients, threads, users, connections, nodes, processors, N",
@@ -79,6 +80,12 @@ class Columns:
         }  # fmt: skip
         return {role: name for role, name in pairs.items() if name is not None}
 
+    def unit_of(self, role: str) -> str | None:
+        """The unit that an option gives the column of ``role``; ``None``: it is the heading's."""
+        if role in ("response_s", "response_p95_s"):
+            return self.response_unit
+        return self.duration_unit if role == "duration" else self.cpu_unit if role in _CPU else None
+
     def in_known_units(self) -> Columns:
         """Raises UsageError: no such unit."""
         units: dict[str, Any] = {}
@@ -101,6 +108,9 @@ class Column:
     index: int
     heading: str
     kind: Named
+
+    def in_unit(self, unit: str | None) -> Column:
+        return self if unit is None else replace(self, kind=replace(self.kind, unit=unit))
 
 
 def read_ladder(
@@ -139,6 +149,7 @@ def _read(text: str, source: str, asked: Columns, machine: Machine, think_s: flo
     table = table.bare(c.index for role, c in found.items() if role != "repeat")
     if asked.decimal is None:
         table = table.signed(c.index for role, c in found.items() if role != "repeat")
+    found = {role: c.in_unit(asked.unit_of(role)) for role, c in found.items()}
     records = records_of(table, found)
     _one_ladder(table, found)
     reading = Reading(table, found, records, asked, machine.cpus, think_s)

@@ -10,9 +10,11 @@ import polars as pl
 
 from dbdyno.model.analyses import POINTS
 from dbdyno.model.errors import UsageError
+from dbdyno.store.ladder_csv.headings import is_time_unit
 from dbdyno.store.ladder_csv.quantities import quantities
 from dbdyno.store.ladder_csv.reading import Reading, Record, option_of
-from dbdyno.store.table_cells import is_missing
+from dbdyno.store.ladder_csv.vocabulary import TIMES
+from dbdyno.store.table_cells import is_missing, number, with_unit
 from dbdyno.store.table_text import Line, Sheet
 
 if TYPE_CHECKING:
@@ -45,7 +47,9 @@ def _value(table: Sheet, line: Line, role: str, column: Column) -> float | None:
             raise UsageError(f"{place}: no value", "leave out lines that were not measured")
         return None
     try:
-        value = table.number(line, column.index, "%" if column.kind.unit == "%" else "")
+        value = _in_unit(text, column.kind.unit)
+        if value is None:
+            value = table.number(line, column.index, "%" if column.kind.unit == "%" else "")
     except UsageError as e:
         if needed or role == "cpu_per_unit":
             raise
@@ -56,6 +60,14 @@ def _value(table: Sheet, line: Line, role: str, column: Column) -> float | None:
         )
     _in_range(place, text, value, role)
     return value
+
+
+def _in_unit(text: str, unit: str) -> float | None:
+    """``1900us`` in a column of ``unit``; ``None``: it is no time, or the column is none of times."""
+    cell = with_unit(text)
+    own = is_time_unit(cell[1]) if cell is not None and unit in TIMES else None
+    value = number(cell[0], ".") if cell is not None and own is not None else None
+    return None if value is None or own is None else value * TIMES[own] / TIMES[unit]
 
 
 def _in_range(place: str, text: str, value: float, role: str) -> None:

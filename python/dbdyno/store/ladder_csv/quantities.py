@@ -66,7 +66,7 @@ def _sign(reading: Reading, made: dict[str, Values]) -> None:
 def _has_law(reading: Reading) -> bool:
     if "response_s" not in reading.found or not reading.kind("load").closed:
         return False
-    return (reading.asked.response_unit or reading.kind("response_s").unit) in TIMES
+    return (reading.kind("response_s").unit) in TIMES
 
 
 def _of_either(reading: Reading, role: str) -> list[Line]:
@@ -123,7 +123,7 @@ def durations(reading: Reading) -> list[float] | None:
             None if option is None else [parse_duration_ns(option, "--duration") / 1e9] * len(reading.records)
         )
     raw, heading, index = reading.column("duration"), *_of(reading, "duration")
-    unit = reading.asked.duration_unit or reading.kind("duration").unit
+    unit = reading.kind("duration").unit
     if not unit:
         longest = max((v for v in raw if v is not None), default=0.0)
         if longest > LONG_S:
@@ -149,7 +149,7 @@ def _of(reading: Reading, role: str) -> tuple[str, int]:
 
 def _seconds(reading: Reading, role: str, made: dict[str, Values]) -> Values:
     raw, heading = reading.column(role), reading.heading(role)
-    unit = reading.asked.response_unit or reading.kind(role).unit
+    unit = reading.kind(role).unit
     if unit not in TIMES:
         fitting = _fitting_units(reading, role, made)
         if len(fitting) != 1:
@@ -241,7 +241,7 @@ def _little(reading: Reading, made: dict[str, Values], rate: Rate) -> None:
 
 def _cures(reading: Reading, rate: Rate, middle: float) -> list[tuple[float, Way]]:
     """Other units with which the law may hold, and what ``middle`` times them is; the likeliest first."""
-    unit = reading.asked.response_unit or reading.kind("response_s").unit or "s"
+    unit = reading.kind("response_s").unit or "s"
     counted, per = rate.counted or "units", rate.per or "s"
     other = [(TIMES[u] / TIMES[unit], Way("--response-unit", u)) for u in _CLOCK if u != unit]
     own = "k " if rate.scale == 1e3 else ""
@@ -296,7 +296,7 @@ def _cpu(reading: Reading, role: str, throughput: Values) -> Values | None:
             pairs = zip(reading.column("cpu_per_unit"), throughput, strict=True)
             return [None if v is None or x is None else v * factor * x for v, x in pairs]
         return None
-    unit = reading.asked.cpu_unit or reading.kind(role).unit
+    unit = reading.kind(role).unit
     if unit == "%":
         return _of_percent(reading, role)
     if unit in TIMES:
