@@ -17,7 +17,8 @@ from tests.unit.test_paced_fake import _results, paced_climb
 
 from dbdyno import present
 from dbdyno.conclude.ladders import ladders_of
-from dbdyno.conclude.scaling.scaled import asked, scalings_of
+from dbdyno.conclude.scaling.asked import asked
+from dbdyno.conclude.scaling.scaled import scalings_of
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.stats.capacity import Delivered, capacity

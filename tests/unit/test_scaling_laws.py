@@ -11,7 +11,8 @@ from benchmarks import scaling_laws as laws
 from tests.unit.scaling_ladders import ladder
 
 from dbdyno.conclude.rungs import outlier
-from dbdyno.conclude.scaling.scaled import asked, scaled
+from dbdyno.conclude.scaling.asked import asked
+from dbdyno.conclude.scaling.scaled import scaled
 from dbdyno.model.analyses import POINTS, Ladder, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.stats.cliff import cliff

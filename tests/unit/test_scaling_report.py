@@ -17,7 +17,8 @@ from tests.unit.shown import as_html, as_text
 
 from dbdyno import present
 from dbdyno.cli.app import app
-from dbdyno.conclude.scaling.scaled import asked, scaled
+from dbdyno.conclude.scaling.asked import asked
+from dbdyno.conclude.scaling.scaled import scaled
 from dbdyno.model.analyses import Estimate, Ladder, Machine, Scaling
 from dbdyno.model.errors import StoreError, UsageError
 from dbdyno.present import figures, scaling_charts, scaling_document

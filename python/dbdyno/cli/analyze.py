@@ -203,7 +203,7 @@ def analyze(
         else _of_run(target, model, seed, store, given)
     )
     if predict or seconds or throughput_target:
-        from dbdyno.conclude.scaling.scaled import asked
+        from dbdyno.conclude.scaling.asked import asked
 
         made = tuple(asked(m, predict, seconds, throughput_target) for m in made)
     if output is not None:

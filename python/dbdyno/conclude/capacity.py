@@ -288,7 +288,12 @@ def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
     each = Estimate("one more session", gain.value * per, unit, low, high, rungs.method)
     case = "more" if (low or 0) > 0 else "less" if (high or 0) < 0 else "nothing"
     ends = (gain.low or 0.0, gain.high or 0.0)
-    if case in ("more", "less") and not rungs.goes_on(first, rises=case == "more"):
+    drop = rungs.drop()
+    if case in ("more", "less") and {first, last} <= set(rungs.peak):
+        case = "unsure"  # the peak's sentence says that they do not differ beyond noise
+    elif case == "less" and drop is not None:
+        pass  # a drop is more than noise can do, and its sentence says what it rests on
+    elif case in ("more", "less") and not rungs.goes_on(first, rises=case == "more"):
         case = "once"
     if case == "nothing" and max(map(abs, ends)) > _LEVEL:
         case = "unsure"

@@ -268,7 +268,8 @@ def best_rung(ladder: Ladder) -> float:
 
 
 def fitted_at(scaling: Scaling, load: float) -> Estimate | None:
-    """The best fit's throughput with its band, within the range of its curve; ``None`` without a fit."""
+    """The best fit's throughput with its band, within the range of its curve; ``None`` without a fit, or one
+    that is rejected or outside the band of all models."""
     curve = scaling.curve.sort("load") if scaling.curve.height else scaling.curve
     if scaling.best is None or curve.height < 2:
         return None
@@ -282,8 +283,10 @@ def fitted_at(scaling: Scaling, load: float) -> Estimate | None:
     value = interpolated("throughput")
     if value is None:
         return None
-    unit = scaling.ladder.throughput_unit
-    return Estimate("throughput", value, unit, interpolated("low"), interpolated("high"), "band of the fit")
+    low, high = interpolated("low"), interpolated("high")
+    if low is None or high is None or not low < value < high:
+        return None
+    return Estimate("throughput", value, scaling.ladder.throughput_unit, low, high, "band of the fit")
 
 
 WIDE = 3.0

@@ -140,6 +140,8 @@ def _cost_notes(made: Sequence[Regression]) -> Iterator[str]:
 
 _PARAGRAPH = "paragraph"
 """The answer that is a text for everybody."""
+_VETO = "model-veto"
+"""Which the paragraph holds, and which is not repeated."""
 _TITLES = {
     "one-cpu": "One CPU",
     "rate-capacity": "Capacity",
@@ -252,7 +254,7 @@ def _answers(scaling: Scaling) -> list[Block]:
     found = [
         Statement(a.text, _answer_title(a), a.evidence, "note" if a.value else "", a.id)
         for a in scaling.answers
-        if a.id != _PARAGRAPH
+        if a.id not in (_PARAGRAPH, _VETO)
     ]
     found += [Statement(r, "unknown", tone="warning") for r in scaling.refused]
     return [Statements(found)] if found else []
@@ -341,7 +343,7 @@ def measured(scaling: Scaling) -> Table:
     shown = [(head, cells) for head, cells in columns if any(c.value is not None for c in cells)]
     lines = zip(*(cells for _, cells in shown), strict=True)
     return Table(
-        "Measured, means over repeats",
+        "Measured, means over repeats" if any(r["repeats"] > 1 for r in rows) else "Measured",
         [head for head, _ in shown],
         [Row(list(n)) for n in lines],
         along_axis=True,
@@ -356,7 +358,7 @@ def _caveats(scaling: Scaling) -> list[str]:
     """What was put in order, what the fit says of itself; each once."""
     fit = scaling.best
     said = [*scaling.ladder.notes, *scaling.notes, *(fit.notes if fit else ())]
-    told = any(n.startswith("residuals") for n in said)
+    told = any(n.casefold().startswith("residuals") for n in said)
     words = scaling_charts.residual_words(fit) if fit and not told else None
     return list(dict.fromkeys([*said, *([words] if words else [])]))
 

@@ -49,10 +49,12 @@ def _average(
 
 
 def predicted(made: Scaling, found: Estimate, load: float) -> Estimate:
-    """``found`` by the best model with what holds any law like it."""
+    """``found`` by the best model with what holds any law like it; the average of all models where these put
+    the best one's value outside of that."""
     of, off = _average(*_columns(made))
-    _, low, high = (float(v[0]) for v in band(of, points_of(made.ladder), off, np.array([load])))
-    return replace(found, low=min(low, found.value), high=max(high, found.value), method=METHOD)
+    middle, low, high = (float(v[0]) for v in band(of, points_of(made.ladder), off, np.array([load])))
+    value = found.value if low < found.value < high else middle
+    return replace(found, value=value, low=low, high=high, method=METHOD)
 
 
 def _claimed(best: Fitted, of: Averaged) -> Fitted:
@@ -96,15 +98,16 @@ def _knees(own: Sequence[Estimate], claimed: Sequence[Claimed]) -> tuple[Estimat
 
 def _peak(own: Estimate | None, found: Claimed, of: Averaged) -> Estimate | None:
     """As :func:`_held`; draws with a peak below the lowest load have it there: no lower end, and a note."""
-    held = _held(own, found)
-    if own is None or held is None or (held.low or 0.0) > of.first:
+    if own is None:
+        return None
+    held = _held(replace(own, value=max(own.value, of.first)), found)
+    if held is None or (held.low or 0.0) > of.first:
         return held
     return replace(held, low=None, note=reach(of.first, of.last, own.value))
 
 
 def _held(own: Estimate | None, found: Claimed) -> Estimate | None:
-    """The best model's value where the average holds it, else that of the average."""
-    if own is None or found.low is None or found.high is None:
+    """The best model's value where the average holds it; ``None``: the other models contradict it."""
+    if own is None or found.low is None or found.high is None or not found.low <= own.value <= found.high:
         return None
-    value = own.value if found.low <= own.value <= found.high else found.value
-    return replace(own, value=value, low=found.low, high=found.high, method=METHOD, std_err=None)
+    return replace(own, low=found.low, high=found.high, method=METHOD, std_err=None)

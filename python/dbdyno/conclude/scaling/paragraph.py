@@ -47,7 +47,8 @@ def vetoed(made: Scaling) -> tuple[Scaling, tuple[Claim, ...]]:
         "tried": _number(len(fits)),
     }
     value = None if case == "contradicted" else Estimate("pattern", best.autocorrelation_p or 0.0, "p")
-    curve = made.curve.filter(~pl.col("beyond"))  # what is rejected predicts nothing
+    none = pl.lit(None, pl.Float64)  # what is rejected predicts nothing: neither beyond, nor with a band
+    curve = made.curve.filter(~pl.col("beyond")).with_columns(low=none, high=none)
     return replace(made, fits=fits, curve=curve), (claim("model-veto", said, value, case=case),)
 
 

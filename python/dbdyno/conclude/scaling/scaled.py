@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -21,10 +19,9 @@ from dbdyno.conclude.reason import reason
 from dbdyno.conclude.rungs import Outlier, Rungs, outlier, without
 from dbdyno.conclude.scaling.paragraph import paragraph, vetoed
 from dbdyno.conclude.steadiness import along
-from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
+from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Ladder, Scaling
 from dbdyno.model.claim import Claim
 from dbdyno.model.errors import UsageError
-from dbdyno.model.units import format_ns, significant
 from dbdyno.stats.scaling.points import FEWEST
 
 if TYPE_CHECKING:
@@ -184,154 +181,3 @@ def fitted(ladder: Ladder, model: str | None, seed: int) -> Scaling:
     others = tuple(f for f in made.fits if f.model != model)
     notes = (sentence("requested-model", named, case=case), *made.notes)
     return replace(alone, fits=(first, *others), refused=made.refused, notes=notes)
-
-
-def asked(
-    made: Scaling,
-    loads: Sequence[float] = (),
-    response_s: Sequence[float] = (),
-    throughputs: Sequence[float] = (),
-) -> Scaling:
-    """``made`` with an answer for each question to the model: throughput at a load, load for a response
-    time, load and response time for a throughput. Raises UsageError where nothing was fitted."""
-    best = made.best
-    if made.ladder.by_rate:
-        raise rate_capacity.no_model(made.ladder)
-    if best is None:
-        raise UsageError(f"no model was fitted: {'; '.join(made.refused)}", "measure more rungs")
-    found = [
-        *(_prediction(made, load) for load in loads),
-        *(_within(made, best, seconds) for seconds in response_s),
-        *(_for_rate(made, best, rate) for rate in throughputs),
-    ]
-    return replace(made, answers=(*found, *made.answers))
-
-
-def _prediction(made: Scaling, load: float) -> Claim:
-    shown = fmt.load(load, made.ladder.load_unit)
-    told = scaling.predict(made, load, made.best.model if made.best else None)
-    said = {"load": shown, "note": told.note, "by": _by(made)}
-    if told.note and (why := _rejected(made)):
-        return claim("prediction", said | {"why": why}, case="rejected")
-    ends = "" if told.low is None or told.high is None else f"{_number(told.low)} to {_number(told.high)}"
-    said |= {"rate": f"{_number(told.value)} {told.unit}{f' ({ends})' if ends else ''}"}
-    if told.low is not None and told.high is not None and told.high > ladders.WIDE * told.low:
-        if load in ladders.loads(made.ladder) and (measured := ladders.at(made.ladder, load)) is not None:
-            rate = f"{_number(measured.value)} {told.unit}{fmt.spread(measured)}"
-            return claim("prediction", said | {"rate": rate}, measured, case="measured")
-        return claim(
-            "prediction", said | {"ends": f"{ends} {told.unit}"}, case="wide", parts=_noted(told.note)
-        )
-    return claim("prediction", said, replace(told, name=f"at {shown}"), case="known", parts=_noted(told.note))
-
-
-def _unknown(made: Scaling, load: float) -> str:
-    """Why what the model says of a load that it puts outside the measured range is no answer."""
-    if why := _rejected(made):
-        return why
-    there = _prediction(made, load)
-    return there.text if there.case == "wide" else ""
-
-
-def _rejected(made: Scaling) -> str:
-    """Why nothing outside the measured range follows from the model; empty: it does. A model that was asked
-    for speaks for itself."""
-    veto = next((a for a in made.answers if a.id == "model-veto"), None)
-    best = made.best
-    if veto is None or best is None or best.weight < max(f.weight for f in made.fits):
-        return ""
-    return veto.text
-
-
-def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
-    from dbdyno.stats.scaling import inverse
-
-    think, shown = made.ladder.think_s or 0.0, format_ns(seconds * 1e9)
-    name = made.ladder.time_name
-    try:
-        load = inverse.load_for_response(best, seconds, think, _last(made))
-    except inverse.OutOfReach as e:
-        if why := _rejected(made):
-            return claim("response-target", {"target": shown, "time": name, "why": why}, case="rejected")
-        return claim("response-target", {"target": shown, "time": name, "why": e.message}, case="never")
-    ladder, note = made.ladder, _beyond(made, load)
-    if note and (why := _unknown(made, load)):
-        return claim("response-target", {"target": shown, "time": name, "why": why}, case="rejected")
-    said = {
-        "target": shown,
-        "time": name,
-        "load": f"{_number(load)} {ladder.load_unit}",
-        "rate": f"{_number(load / (seconds + think))} {ladder.throughput_unit}",
-        "note": note,
-        "by": _by(made),
-    }
-    value = Estimate(f"at {shown}", load, ladder.load_unit, note=note)
-    return claim("response-target", said, value, case="met", parts=_noted(note))
-
-
-def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
-    from dbdyno.stats.scaling import inverse
-
-    think, shown = made.ladder.think_s or 0.0, f"{_number(rate)} {made.ladder.throughput_unit}"
-    try:
-        load = inverse.load_for_throughput(best, rate)
-    except inverse.OutOfReach as e:
-        if (passing := _passing(made, rate)) is not None:
-            return _passed(made, shown, passing)
-        if why := _rejected(made):
-            return claim("throughput-target", {"target": shown, "why": why}, case="rejected")
-        return claim("throughput-target", {"target": shown, "why": e.message}, case="never")
-    note = _beyond(made, load)
-    if note and (passing := _passing(made, rate)) is not None:
-        return _passed(made, shown, passing)
-    if note and (why := _unknown(made, load)):
-        return claim("throughput-target", {"target": shown, "why": why}, case="rejected")
-    said = {
-        "target": shown,
-        "load": f"{_number(load)} {made.ladder.load_unit}",
-        "time": made.ladder.time_name,
-        "response": format_ns(max(load / rate - think, 0.0) * 1e9),
-        "note": note,
-        "by": _by(made),
-    }
-    value = Estimate(shown, load, made.ladder.load_unit, note=note)
-    return claim("throughput-target", said, value, case="met", parts=_noted(note))
-
-
-def _passing(made: Scaling, rate: float) -> tuple[float, float] | None:
-    """The first two neighbouring loads between which measured throughput passes ``rate``."""
-    means = Rungs.of(made.ladder).means
-    for (low, before), (high, after) in pairwise(means.items()):
-        if (before.value - rate) * (after.value - rate) <= 0:
-            return low, high
-    return None
-
-
-def _passed(made: Scaling, target: str, loads: tuple[float, float]) -> Claim:
-    low, high = loads
-    values = {"target": target, "low": fmt.load_number(low), "high": fmt.load(high, made.ladder.load_unit)}
-    return claim("throughput-target", values, case="passed")
-
-
-def _noted(note: str) -> list[str]:
-    return ["note"] if note else []
-
-
-def _by(made: Scaling) -> str:
-    return f"fit: {made.best.title}" if made.best else ""
-
-
-def _last(made: Scaling) -> float:
-    """The highest load that models are fitted to."""
-    until = made.ladder.broken_from
-    return max(n for n in ladders.loads(made.ladder) if until is None or n < until)
-
-
-def _beyond(made: Scaling, load: float) -> str:
-    from dbdyno.conclude.scaling.remarks import reach  # loads scipy
-
-    return reach(ladders.loads(made.ladder)[0], _last(made), load)
-
-
-def _number(value: float) -> str:
-    return significant(value, 4)

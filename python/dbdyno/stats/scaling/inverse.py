@@ -14,7 +14,7 @@ import numpy as np
 
 from dbdyno.model.analyses import Fitted
 from dbdyno.model.errors import UsageError
-from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.model.units import NS_PER_S, format_ns, format_rate
 from dbdyno.stats.scaling.models import MODELS, carried_on
 
 Law = Fitted | tuple[str, Sequence[float]]
@@ -63,7 +63,9 @@ def load_for_throughput(law: Law, wanted: float) -> float:
     _above_zero(wanted, "a throughput")
     top = peak(law)
     until = MOST if top is None else top[0]
-    return _root(lambda n: throughput(law, n) - wanted, 0.0, f"a throughput of {wanted:g}", until)
+    return _root(
+        lambda n: throughput(law, n) - wanted, 0.0, f"a throughput of {format_rate(wanted, 4)}", until
+    )
 
 
 def load_for_response(law: Law, seconds: float, think_s: float = 0.0, last: float | None = None) -> float:
