@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from benchmarks.aa_simulated import POPULATIONS, samples
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.unit.shown import as_text
 
 from dbdyno.conclude.compare import compare_samples
 from dbdyno.conclude.compare.effects import effect_of_pairs, effect_of_samples
@@ -21,6 +23,7 @@ from dbdyno.conclude.compare.table import careful_p, judge
 from dbdyno.model.comparison import SampleComparison
 from dbdyno.model.errors import UsageError
 from dbdyno.present.compare import benchstat
+from dbdyno.present.compare import samples as document_of
 from dbdyno.stats.estimates import students_quantile, students_tail
 from dbdyno.stats.significance import (
     EXACT,
@@ -397,3 +400,35 @@ def test_few_skewed_values_against_many_differ_rarely_by_chance() -> None:
     """Of 200 comparisons of equal populations more than 21 differ once in 500 such tests (binomial)."""
     false, _ = samples(POPULATIONS["exponential"], (5, 20), 200)
     assert false * 200 <= 21
+
+
+def _page(baseline: list[float], variant: list[float], **options: Any) -> str:
+    made = compare_samples(baseline, variant, **options)
+    return as_text(document_of(made, (baseline, variant)), 200)
+
+
+def test_figures_have_four_digits_and_more_only_where_values_differ_by_less() -> None:
+    shown = _page([20176.61, 20176.58, 20176.60], [30176.61, 30176.58, 30176.60])
+    assert "20,177 ± ∞  20,177  3" in shown and "20176.6 " not in shown.split("benchstat")[0]
+    close = _page([1.00000001] * 4, [1.00000002] * 4)
+    assert "1.00000001 ± ∞  1.00000001  4" in close and "1.00000002 ± ∞  1.00000002  4" in close
+
+
+def test_a_difference_that_is_claimed_is_seen_in_its_figures() -> None:
+    old = [1.00001, 1.000011, 1.00001, 1.0000105, 1.0000106, 1.00001]
+    shown = _page(old, [v + 1e-5 for v in old], margin=0.0)
+    assert "is worse: 0.001000 % higher" in shown
+    assert "1.000..1.000" not in shown
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_few_values_give_sentences_that_hold(n: int, m: int) -> None:
+    shown = _page([5.0, 6.0, 7.5][:n], [6.0, 6.5, 8.0][:m])
+    assert "more value of" not in shown.replace("one more value of each may decide", "")
+    assert "interval of the typical ratio goes beyond" not in shown
+
+
+def test_no_interval_of_ranks_is_said_to_go_beyond_the_margin() -> None:
+    shown = _page([20176.6, 20176.61, 20176.58], [20176.6, 20176.63, 20176.58])
+    assert "too few values for an interval of the typical ratio" in shown and "goes beyond" not in shown

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from dbdyno.model.analyses import Estimate
 from dbdyno.model.tables import fewest_calls
-from dbdyno.model.units import NS_PER_S, format_ns, format_plain, format_rate, significant
+from dbdyno.model.units import NS_PER_S, format_ns, format_p, format_plain, format_rate, significant
 from dbdyno.stats.estimates import Mean
 
 REPEATS = "Student's t over repeats"
@@ -89,8 +89,8 @@ def at_least(share: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """``p = 0.02``, ``p < 0.001``."""
-    return f"p = {p:.1g}" if p >= 0.001 else "p < 0.001"
+    """``p = 0.023``, ``p < 0.001``."""
+    return f"p = {format_p(p)}" if p >= 0.001 else "p < 0.001"
 
 
 plain = format_plain

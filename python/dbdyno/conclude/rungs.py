@@ -21,6 +21,7 @@ import polars as pl
 
 from dbdyno.model.analyses import Estimate, Ladder
 from dbdyno.model.claim import GOOD_SCALING
+from dbdyno.model.units import format_plain
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import SIGMAS, Noise, level_with_best, noise_or_scatter
 
@@ -164,7 +165,12 @@ class Rungs:
 
     @property
     def method(self) -> str:
-        return f"noise of {100 * self.noise.share:.2g} %, {self.noise.source}"
+        return f"noise of {self.noise_text}, {self.noise.source}"
+
+    @property
+    def noise_text(self) -> str:
+        """``2 %``, ``3.6 %``: two digits."""
+        return f"{format_plain(float(f'{100 * self.noise.share:.2g}'))} %"
 
     # -- efficiency --
 

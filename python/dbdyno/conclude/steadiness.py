@@ -248,7 +248,7 @@ def _places(row: Row) -> str:
 
 
 def _chance(p: float | None) -> str:
-    return "" if p is None else f" (p = {p:.2g})"
+    return "" if p is None else f" ({fmt.p_value(p)})"
 
 
 def all_share(case: Case) -> Iterator[Claim]:

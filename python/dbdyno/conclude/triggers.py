@@ -9,7 +9,7 @@ from dbdyno.conclude.case import Case, Row
 from dbdyno.conclude.catalogue import claim
 from dbdyno.model.claim import Claim
 from dbdyno.model.tables import empty
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import NS_PER_S, format_ns
 
 _NAMED = 6
 OVER_BUDGET = "over budget"
@@ -59,7 +59,7 @@ def _when(case: Case, rows: Sequence[Row]) -> list[str]:
     for at_ns in sorted(once):
         row = once[at_ns]
         met = row["matched"] if row["matched"] != row["condition"] else row["measured"]
-        found.append(f"{met} after {max(0.0, (at_ns - first_ns) / NS_PER_S):.1f} s")
+        found.append(f"{met} after {format_ns(max(0, at_ns - first_ns))}")
     return found
 
 

@@ -301,16 +301,14 @@ def ratio_text(effect: Effect, ratio: float) -> str:
     if effect.low is None or effect.high is None:
         return f"{ratio:.2f}"
     half = (effect.high - effect.low) / 2
-    decimals = 3 if half <= 0 else max(1 if half >= 10 else 2, min(3, 1 - math.floor(math.log10(half))))
+    nearest = 0.0 if effect.low <= 1 <= effect.high else min(abs(effect.low - 1), abs(effect.high - 1))
+    most = (
+        max(3, 1 - math.floor(math.log10(nearest))) if nearest else 3
+    )  # what differs from 1 is seen to do so
+    decimals = most if half <= 0 else max(1 if half >= 10 else 2, min(most, 1 - math.floor(math.log10(half))))
     return f"{ratio:.{decimals}f}"
 
 
 def value_text(unit: str, value: float) -> str:
     """A figure with its unit: ``6.21 M LIO/s``, ``1.23 ms``."""
     return format_ns(value) if unit == "ns" else f"{format_rate(value)} {unit}".rstrip()
-
-
-def number_text(value: float) -> str:
-    """All digits of a number that a person wrote, no more than seven of any other: ``1422.5``, ``9,000``."""
-    text = f"{value:.7g}"
-    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e7 and value == int(value) else text

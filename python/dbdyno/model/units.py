@@ -72,13 +72,38 @@ def format_ns(value_ns: float) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """``value`` with at least ``digits`` significant digits, thousands parted, no exponent; ``?`` of none."""
+    """``value`` with at least ``digits`` significant digits, thousands parted; below 0.0001 as a power of
+    ten; ``?`` of none."""
     if not math.isfinite(value):
         return "?"
     if value == 0:
         return "0"
+    if abs(value) < 1e-4:
+        return f"{value:.{digits - 1}e}"
     decimals = digits - len(str(int(abs(value)))) if abs(value) > 1 - 1e-9 else digits + _leading_zeros(value)
     return f"{value:,.{max(0, min(decimals, 12))}f}"
+
+
+def format_number(value: float, digits: int = 4) -> str:
+    """Any number with ``digits`` significant ones, thousands parted; whole numbers as they are, very small
+    and very large ones as a power of ten."""
+    if not math.isfinite(value):
+        return "?"
+    if value == round(value) and abs(value) < 1e7:
+        return f"{value:,.0f}"
+    return significant(value, digits) if abs(value) < 1e15 else f"{value:.{digits - 1}e}"
+
+
+def format_apart(one: float, other: float, digits: int = 4) -> tuple[str, str]:
+    """As :func:`format_number`, with as many more digits as show that the two differ, unless by rounding."""
+    alike = math.isclose(one, other, rel_tol=1e-13)
+    texts = format_number(one, digits), format_number(other, digits)
+    return texts if alike or texts[0] != texts[1] or digits > 15 else format_apart(one, other, digits + 1)
+
+
+def format_p(p: float) -> str:
+    """A probability with two digits: ``0.023``, ``1.2e-05``, ``<1e-9``."""
+    return "<1e-9" if p < 1e-9 else f"{p:.2g}"
 
 
 def format_average(value: float) -> str:

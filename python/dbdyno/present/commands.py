@@ -283,9 +283,9 @@ _FAILED: _Columns = (
 _SINGLE: _Columns = (
     (numeric("session", 2), _figure("session", lambda v: str(int(v)))),
     (Column("job", shortens=True), lambda r: word(visible(r["job"]))),
-    (numeric("start", 1), lambda r: known(r["start_s"], lambda v: f"{v:.3f} s", "s")),
+    (numeric("start", 1), lambda r: known(r["start_s"], lambda v: format_ns(v * NS_PER_S), "s")),
     (numeric("duration"), _time("duration_ns")),
-    (numeric("Z-score", 3), _figure("score", lambda v: f"{v:.1f}")),
+    (numeric("Z-score", 3), _figure("score", significant)),
     (numeric("user CPU", 4), _time("cpu_user_ns")),
     (numeric("kernel CPU", 5), _time("cpu_system_ns")),
     (numeric("max RSS", 6), _figure("max_rss_bytes", format_size, "bytes")),

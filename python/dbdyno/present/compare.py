@@ -11,11 +11,10 @@ from dbdyno.model.comparison import (
     MetricTable,
     SampleComparison,
     Summary,
-    number_text,
     ratio_text,
     verdict_text,
 )
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_apart
 from dbdyno.present import command_words, cpu_profile
 from dbdyno.present import compare_rows as rows
 from dbdyno.present import machines as of_machines
@@ -132,9 +131,10 @@ def samples(made: SampleComparison, values: tuple[Sequence[float], Sequence[floa
     bear in mind."""
     sides = ((made.baseline, made.of_baseline), (made.variant, made.of_variant))
     columns = (Column(""), *(numeric(h) for h in ("median", "mean", "n")))
+    means = format_apart(made.of_baseline.mean, made.of_variant.mean)
     lines = [
-        Row([word(name), word(_median(s)), Cell(number_text(s.mean), s.mean), Cell(str(s.n), s.n)])
-        for name, s in sides
+        Row([word(name), word(median), Cell(mean, s.mean), Cell(f"{s.n:,}", s.n)])
+        for (name, s), median, mean in zip(sides, _medians(made), means, strict=True)
     ]
     answer, *notes = made.conclusions
     lead = [answer, *(c for c in notes if c.id == "means-and-medians")]
@@ -246,12 +246,14 @@ def benchstat(made: SampleComparison) -> str:
     change = "?" if made.median_change is None else f"{100 * made.median_change:+.2f}%"
     if e.p_permutation is None or e.p_permutation >= 0.05:
         change = "~"
-    left, right = (_median(s).replace(" %", "%") for s in (a, b))
+    left, right = (f"{s.median:.7g} ± {_spread(s)}".replace(" %", "%") for s in (a, b))  # as benchstat has it
     return f"{left}  {right}  {change} ({p} {n})"
 
 
-def _median(s: Summary) -> str:
-    return f"{number_text(s.median)} ± {_spread(s)}"
+def _medians(made: SampleComparison) -> list[str]:
+    sides = (made.of_baseline, made.of_variant)
+    texts = format_apart(made.of_baseline.median, made.of_variant.median)
+    return [f"{text} ± {_spread(s)}" for text, s in zip(texts, sides, strict=True)]
 
 
 def _spread(s: Summary) -> str:

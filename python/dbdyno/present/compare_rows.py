@@ -19,7 +19,7 @@ from dbdyno.model.comparison import (
     value_text,
     verdict_text,
 )
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_p
 from dbdyno.present.accounts import BRACKET, NAMES, THROTTLED
 from dbdyno.present.document import UNKNOWN, Cell, Column, Row, Table, Tone, known, numeric, table, word
 from dbdyno.present.figures import grouped, plus_minus
@@ -215,9 +215,7 @@ def interval(e: Effect) -> str:
 
 
 def p_text(p: float | None) -> str:
-    if p is None:
-        return UNKNOWN
-    return "<1e-9" if p < 1e-9 else f"{p:.2g}"
+    return UNKNOWN if p is None else format_p(p)
 
 
 def repeats(e: Effect) -> str:

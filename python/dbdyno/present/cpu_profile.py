@@ -16,7 +16,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.results import Results
 from dbdyno.model.source import READ
 from dbdyno.model.tables import empty
-from dbdyno.model.units import counted, format_ns, significant
+from dbdyno.model.units import counted, format_ns, format_p, significant
 from dbdyno.model.visible import visible
 from dbdyno.present import flame, selection
 from dbdyno.present.document import (
@@ -323,7 +323,7 @@ def _cost_table(title: str, by: str, change: CostChange, rows: Sequence[CodeCost
         (numeric("95 %", 2), lambda c: word(f"{_signed(c.low_ns)}..{_signed(c.high_ns)}")),
         (numeric(change.baseline, 3), lambda c: known(c.baseline_ns, format_ns, "ns")),
         (numeric(change.variant, 3), lambda c: known(c.variant_ns, format_ns, "ns")),
-        (numeric("p", 1), lambda c: known(c.p_holm, lambda p: f"{'! ' if p < _SURE else ''}{p:.2g}")),
+        (numeric("p", 1), lambda c: known(c.p_holm, lambda p: f"{'! ' if p < _SURE else ''}{format_p(p)}")),
     ]
     if by == "function":
         columns.insert(1, (Column("module", rank=4), lambda c: word(visible(c.module or ""))))

@@ -11,7 +11,7 @@ import polars as pl
 
 from dbdyno.model.claim import Estimate
 from dbdyno.model.jobs import words_of
-from dbdyno.model.units import NS_PER_S, counted, significant
+from dbdyno.model.units import NS_PER_S, counted, format_number
 from dbdyno.present.document import UNKNOWN, Cell
 
 if TYPE_CHECKING:
@@ -206,13 +206,7 @@ def difference(relative: float | None) -> str:
 
 def number(value: float | None, digits: int = 4) -> str:
     """Four significant digits, thousands parted; of whole numbers no more than they have."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    if value == round(value) and abs(value) < 1e7:
-        return f"{value:,.0f}"
-    if value != 0 and abs(value) < 1e-6:
-        return f"{value:.{digits - 1}e}"
-    return significant(value, digits)
+    return UNKNOWN if value is None else format_number(value, digits)
 
 
 def interval(e: Estimate, digits: int = 4) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.data_sources.memory import GROWTH
-from dbdyno.model.units import NS_PER_S, format_size
+from dbdyno.model.units import format_ns, format_size
 from dbdyno.present import figures
 from dbdyno.present.document import Block, Cell, Column, Row, Table, known, numeric, table, word
 
@@ -85,7 +85,7 @@ def _group(raw: _Raw, growth: _Grown) -> str:
         texts += [f"{name} {format_size(value)}"] if value is not None else []
     waits = {"pressure_some_ns": "some task waited for memory", "pressure_full_ns": "all tasks"}
     if (some := raw.get(("group", "pressure_some_ns"))) is not None:
-        texts.append(f"waits for memory since its start {some / NS_PER_S:,.1f} s")
+        texts.append(f"waits for memory since its start {format_ns(some)}")
     return ", ".join(texts) + _grown(growth, {"group_reclaimed_bytes": "reclaimed", **waits})
 
 

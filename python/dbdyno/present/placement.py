@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model import cpu_lists
 from dbdyno.model.results import Results
-from dbdyno.model.units import format_ns, significant
+from dbdyno.model.units import format_ns, format_p, significant
 from dbdyno.present.document import Cell, Column, Drawing, Section, known, numeric, remarks, table, word
 from dbdyno.present.page import Html, el
 from dbdyno.present.palette import var
@@ -159,7 +159,7 @@ _RUNG: tuple[tuple[Column, Text], ...] = (
     (numeric("/alone"), lambda r: _ratio(r["median_ns"] / r["alone_ns"] if r["alone_ns"] else None)),
     (numeric("max/min", 2), lambda r: _ratio(r["max_over_min"])),
     (numeric("CV", 4), lambda r: known(r["cv"], lambda v: f"{100 * v:.1f} %")),
-    (numeric("p groups", 3), lambda r: known(r["p_groups"], lambda v: f"{v:.2g}")),
+    (numeric("p groups", 3), lambda r: known(r["p_groups"], format_p)),
     (numeric("slow"), lambda r: _of(r["slow_sessions"], r["sessions"]) if r["groups"] else _NONE),
     (numeric("longer", 1), lambda r: _ratio(r["ratio"]) if r["groups"] else _NONE),
     (numeric("shared"), _shared),

@@ -210,9 +210,18 @@ def _remainder(accounts: dict[str, dict[str, Any]], missing: list[str]) -> list[
     row = accounts.get("unaccounted")
     if row is None or row["aas"] is None:
         return []
-    ends = "" if row["low"] is None or row["high"] is None else f" ({row['low']:+.3f} to {row['high']:+.3f})"
-    words = f"unaccounted: {row['aas']:+.3f} s per second{ends}, signed: session time less all accounts."
+    ends = (
+        ""
+        if row["low"] is None or row["high"] is None
+        else f" ({_signed(row['low'])} to {_signed(row['high'])})"
+    )
+    words = f"unaccounted: {_signed(row['aas'])} s per second{ends}, signed: session time less all accounts."
     return [f"{words} What is unknown lies in it: {', '.join(missing)}." if missing else words]
+
+
+def _signed(value: float) -> str:
+    text = format_average(value)
+    return f"+{text}" if value > 0 and text[0].isdigit() else text
 
 
 def _throttled(results: Results, pick: Pick) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.analyses import Estimate, Fitted, Scaling
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_p
 from dbdyno.present.chart import (
     HEIGHT,
     LETTERS,
@@ -299,11 +299,11 @@ def residual_words(fit: Fitted) -> str | None:
     if fit.durbin_watson is None or not math.isfinite(fit.durbin_watson):
         return None
     p = fit.autocorrelation_p
-    told = f"Durbin-Watson of the residuals: {fit.durbin_watson:.3f} (2: independent)"
+    told = f"Durbin-Watson of the residuals: {number(fit.durbin_watson, 3)} (2: independent)"
     if p is None:
         return f"{told}."
     related = "correlated" if p < _DEPENDENT else "not visibly correlated"
-    return f"{told}, p = {p:.2g}: residuals of neighbouring loads are {related}."
+    return f"{told}, p = {format_p(p)}: residuals of neighbouring loads are {related}."
 
 
 def cpu(scaling: Scaling) -> Chart | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +11,7 @@ import polars as pl
 from dbdyno import __version__
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
 from dbdyno.model.claim import Claim
-from dbdyno.model.units import counted, format_average, format_ns, format_plain
+from dbdyno.model.units import counted, format_average, format_ns, format_plain, significant
 from dbdyno.present import rate_chart, scaling_charts
 from dbdyno.present.document import (
     UNKNOWN,
@@ -364,7 +363,7 @@ def _caveats(scaling: Scaling) -> list[str]:
 
 
 def _criterion(value: float) -> str:
-    return f"{value:,.2f}" if math.isfinite(value) else UNKNOWN
+    return significant(value, 4)
 
 
 def _weight(value: float) -> str:
@@ -381,9 +380,9 @@ def _residual(residual: float | None, predicted: float | None) -> Cell:
 _Figure = tuple[str, Estimate]
 _PARAMETERS: tuple[tuple[Column, Callable[[_Figure], Cell]], ...] = (
     (Column(""), lambda f: word(f[0])),
-    (numeric("value"), lambda f: Cell(number(f[1].value, 5), f[1].value, f[1].unit)),
+    (numeric("value"), lambda f: Cell(number(f[1].value), f[1].value, f[1].unit)),
     (Column("unit"), lambda f: word(f[1].unit)),
-    (numeric("95 % interval"), lambda f: word(interval(f[1], 5))),
+    (numeric("95 % interval"), lambda f: word(interval(f[1]))),
     (Column("by", rank=2), lambda f: word(f[1].method if interval(f[1]) else "")),
     (numeric("standard error", 3), lambda f: optional(f[1].std_err, number, f[1].unit)),
     (Column("", rank=1, wraps=True), lambda f: word(f[1].note)),

@@ -58,7 +58,7 @@ def blocks(results: Results) -> list[Block]:
 
 
 def _seconds(value: float) -> str:
-    return f"{max(0.0, value):.1f} s"
+    return format_ns(max(0.0, value) * NS_PER_S)
 
 
 def _length(row: _Row) -> Cell:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from dbdyno.conclude import number_format as fmt
 from dbdyno.model.claim import Claim, Estimate, Severity
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.units import format_average, format_ns, format_rate, format_size, significant
+from dbdyno.model.units import format_average, format_ns, format_p, format_rate, format_size, significant
 
 if TYPE_CHECKING:
     from dbdyno.model.plan import Plan
@@ -47,6 +47,7 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "seconds": fmt.seconds,
     "size": format_size,
     "capital": _capital,
+    "p": format_p,
 }
 Cases = str | Mapping[str, str]
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.compare.effects import do_not_vary, effect_of_samples, no_interval
 from dbdyno.conclude.compare.table import ALPHA, MARGIN, MODES, careful_p, judge
-from dbdyno.conclude.number_format import percent
+from dbdyno.conclude.number_format import p_value, percent
 from dbdyno.model.claim import Claim
 from dbdyno.model.comparison import (
     Effect,
@@ -18,11 +19,11 @@ from dbdyno.model.comparison import (
     SampleComparison,
     Summary,
     Verdict,
-    number_text,
     ratio_text,
     verdict_text,
 )
 from dbdyno.model.errors import UsageError
+from dbdyno.model.units import format_apart, format_number, format_p
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import order_interval, outliers, rank_sum, shift, studentised
 
@@ -211,7 +212,7 @@ def _outliers(sample: _Sample, places: Sequence[int], factor: float) -> Iterator
 def _which(found: Sequence[Outlier]) -> str:
     """``9,000 (line 4)``; the first three of many."""
     words = [
-        f"{number_text(o.value)} ({'value' if o.line is None else 'line'} {o.line or o.place})"
+        f"{format_number(o.value)} ({'value' if o.line is None else 'line'} {o.line or o.place})"
         for o in found[:_MOST_NAMED]
     ]
     more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
@@ -229,13 +230,14 @@ def _answer(made: SampleComparison) -> Claim:
         "direction": "higher" if made.higher_is_better else "lower",
         "margin": f"{100 * made.margin:g} %",
         "change": _change(e),
-        "value": number_text(made.of_baseline.mean),
+        "value": format_number(made.of_baseline.mean),
         "ends": _ends(e, made.verdict in ("better", "worse")),
         "more": "",
         "because": f" ({made.because})" if made.because else "",
     }
     if (n := made.further_repeats) is not None:
-        said["more"] = f"; about {n:,} more value{'' if n == 1 else 's'} of each would decide"
+        many = "one more value of each may" if n == 1 else f"about {n:,} more values of each would"
+        said["more"] = f"; {many} decide"
     case = made.verdict.replace(" ", "-")
     return claim("samples-answer", said, e.ratio, case=case, low=e.low, high=e.high)
 
@@ -244,7 +246,7 @@ def _change(e: Effect) -> str:
     """``17.2 % lower than``; ``3.2 times``; ``300 higher than`` where there is no ratio."""
     word = "higher" if (e.difference or 0) > 0 else "lower"
     if e.ratio is None:
-        return f"{number_text(abs(e.difference or 0))} {word} than"
+        return f"{format_number(abs(e.difference or 0))} {word} than"
     if not 0.1 < e.ratio < 2:
         return f"{ratio_text(e, e.ratio)} times"
     return f"{_per_cent(e.ratio, e)} {word} than"
@@ -252,10 +254,11 @@ def _change(e: Effect) -> str:
 
 def _per_cent(ratio: float, e: Effect) -> str:
     if e.low is None or e.high is None:
-        return f"{abs(100 * ratio - 100):.4g} %"
-    half = 50 * (e.high - e.low)
-    digits = min(3, max(0, 1 - math.floor(math.log10(half)))) if half > 0 else 3
-    return f"{abs(100 * ratio - 100):.{digits}f} %"
+        return f"{format_number(abs(100 * ratio - 100))} %"
+    half, change = 50 * (e.high - e.low), abs(100 * ratio - 100)
+    most = max(3, 2 - math.floor(math.log10(change))) if change else 3
+    digits = min(most, max(0, 1 - math.floor(math.log10(half)))) if half > 0 else most
+    return f"{change:.{digits}f} %"
 
 
 def _ends(e: Effect, as_change: bool) -> str:
@@ -283,7 +286,7 @@ def _notes(made: SampleComparison) -> Iterator[Claim]:
 
 
 def _signed(value: float) -> str:
-    return f"{'-' if value < 0 else '+'}{number_text(float(f'{abs(value):.4g}'))}"
+    return f"{'-' if value < 0 else '+'}{format_number(abs(value))}"
 
 
 def _said_of_outliers(made: SampleComparison) -> Iterator[Claim]:
@@ -330,7 +333,7 @@ def _disagreement(made: SampleComparison) -> Iterator[Claim]:
     said = {
         "means": verdict_text(made.verdict, made.margin, made.because),
         "medians": verdict_text(made.rank_verdict, made.margin),
-        "p": f"{p:.2g}",
+        "p": p_value(p),
         "why": _why(made, ranks, means, p < ALPHA),
     }
     yield claim("means-and-medians", said)
@@ -340,10 +343,10 @@ def _why(made: SampleComparison, ranks: Effect, means: bool, significant: bool) 
     e = made.effect
     n, m = e.n_baseline, e.n_variant
     margin = f"{100 * made.margin:g} %"
-    said = {"n": n, "m": m, "least": f"{ranks.least_p or 0:.2g}", "margin": margin, "modes": MODES}
+    said = {"n": n, "m": m, "least": format_p(ranks.least_p or 0), "margin": margin, "modes": MODES}
     opposite = means and made.rank_verdict in ("better", "worse")
     if made.verdict == "no difference":
-        case = "margin" if significant else "unsure"
+        case = "margin" if significant else "unsure" if ranks.low is not None else "no-interval"
     elif (ranks.least_p or 0) >= ALPHA and means:
         case = "ranks-few"
     elif made.outliers:
@@ -361,10 +364,11 @@ def _why(made: SampleComparison, ranks: Effect, means: bool, significant: bool) 
 
 def _constants(made: SampleComparison) -> Iterator[Claim]:
     a, b, e = made.of_baseline, made.of_variant, made.effect
-    said = {"n": a.n, "m": b.n, "x": number_text(a.mean), "y": number_text(b.mean)}
+    x, y = format_apart(a.mean, b.mean)
+    said: dict[str, Any] = {"n": a.n, "m": b.n, "x": x, "y": y}
     said |= {"baseline": made.baseline, "variant": made.variant}
     if e.exact and e.difference:
-        yield claim("same-values", said | {"p": f"{e.p:.2g}"})
+        yield claim("same-values", said | {"p": format_p(e.p or 0.0)})
 
 
 def _few(made: SampleComparison) -> Iterator[Claim]:

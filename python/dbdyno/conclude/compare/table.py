@@ -25,7 +25,7 @@ from dbdyno.conclude.compare.effects import (
 from dbdyno.model.comparison import Contrast, Effect, Line, MetricTable, Verdict
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.results import Results
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_number
 from dbdyno.stats.estimates import Mean, students_quantile, students_tail
 from dbdyno.stats.significance import holm
 
@@ -130,7 +130,7 @@ def _without_interval(
 
 
 def _small(effect: Effect) -> str:
-    return sentence("verdict-note", {"change": 100 * (effect.ratio or 1) - 100}, case="margin")
+    return sentence("verdict-note", {"change": _signed_percent(effect.ratio or 1)}, case="margin")
 
 
 def _why_undecided(effect: Effect, few: bool, family: int, alpha: float) -> tuple[str, str]:
@@ -354,3 +354,8 @@ def only_rung(matches: Sequence[Match], rung: int | None) -> list[Match]:
         there = ", ".join(str(n) for n in sorted({m.sessions for m in matches}))
         raise UsageError(f"nothing can be compared at {rung} sessions", f"there are {there}")
     return found
+
+
+def _signed_percent(ratio: float) -> str:
+    change = 100 * ratio - 100
+    return f"{'-' if change < 0 else '+'}{format_number(abs(change), 3)} %"

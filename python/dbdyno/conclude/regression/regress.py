@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.model.analyses import PARTS, REGRESSION_POINTS, Estimate, Part, Regression
 from dbdyno.model.errors import UsageError
-from dbdyno.model.units import format_ns
+from dbdyno.model.units import format_ns, significant
 from dbdyno.stats.autocorrelation import durbin_watson
 from dbdyno.stats.estimates import positive_interval, students_quantile
 from dbdyno.stats.least_squares import (
@@ -100,7 +100,7 @@ def _leverage(fit: Fit) -> Iterator[str]:
     for n, (h, distance) in enumerate(zip(fit.leverage, cook(fit), strict=True)):
         if h > _MUCH_LEVERAGE or distance > 1:
             work = ", ".join(f"{w:.4g}" for w in fit.x[n, 1:])
-            moved = f", Cook's distance {distance:.2g}" if math.isfinite(distance) else ""
+            moved = f", Cook's distance {significant(distance, 2)}" if math.isfinite(distance) else ""
             yield note("leverage", work=work, leverage=h, cook=moved)
 
 

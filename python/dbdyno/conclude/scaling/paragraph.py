@@ -15,7 +15,6 @@ from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.rungs import Rungs
 from dbdyno.model.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.claim import Claim
-from dbdyno.model.units import significant
 
 NEAR = 0.05
 """A model with this share of the best one's weight is not ruled out."""
@@ -47,8 +46,8 @@ def vetoed(made: Scaling) -> tuple[Scaling, tuple[Claim, ...]]:
         "tried": _number(len(fits)),
     }
     value = None if case == "contradicted" else Estimate("pattern", best.autocorrelation_p or 0.0, "p")
-    none = pl.lit(None, pl.Float64)  # what is rejected predicts nothing: neither beyond, nor with a band
-    curve = made.curve.filter(~pl.col("beyond")).with_columns(low=none, high=none)
+    none = pl.lit(None, pl.Float64)  # what is rejected predicts nothing; the band is that of all models
+    curve = made.curve.filter(~pl.col("beyond")).with_columns(throughput=none, response_s=none)
     return replace(made, fits=fits, curve=curve), (claim("model-veto", said, value, case=case),)
 
 
@@ -127,7 +126,7 @@ def _delivers(made: Scaling) -> str:
 def _assumed(rungs: Rungs) -> Iterator[str]:
     """That noise, with which all figures are compared, was not measured."""
     if rungs.noise.source == "assumed" and not rungs.repeated:
-        yield sentence("delivers", {"noise": f"{100 * rungs.noise.share:.2g} %"}, case="assumed")
+        yield sentence("delivers", {"noise": rungs.noise_text}, case="assumed")
 
 
 def _basis(made: Scaling, veto: Claim | None) -> str:
@@ -167,8 +166,8 @@ def _others(made: Scaling) -> dict[str, str]:
 
 
 def _short(value: float) -> str:
-    """``0.1``, ``0.00000822``."""
-    return significant(value) if 0 < abs(value) < 1e-4 else f"{value:.3g}"
+    """``0.1``, ``8.22e-06``."""
+    return f"{value:.3g}"
 
 
 def _bends(ladder: Ladder, best: Fitted) -> str:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.scaling import too_few
 from dbdyno.model.analyses import Fitted
+from dbdyno.model.units import format_rate
 from dbdyno.stats.scaling.choose import CLEAR, SAME, Choice, Unfitted, Weighed
 from dbdyno.stats.scaling.figures import Figure, Figures
 from dbdyno.stats.scaling.fit import Fit
@@ -82,7 +84,7 @@ def reach(first: float, last: float, load: float) -> str:
     if first <= load <= last:
         return ""
     case = "below" if load < first else "far" if load > FARTHEST * last else "beyond"
-    said = {"load": f"{load:.4g}", "first": f"{first:g}", "last": f"{last:g}"}
+    said = {"load": fmt.load_number(load), "first": f"{first:g}", "last": f"{last:g}"}
     return sentence("forecast", said, case=case)
 
 
@@ -99,7 +101,7 @@ def fit_notes(found: Fit, figures: Figures, bends: bool, p: float | None, one_cl
     said: dict[str, Any] = {"last": f"{last:g}", "p": p, "top": ""}
     if figures.peak is not None:
         said["peak"] = figures.peak.value
-        said["top"] = "" if figures.top is None else f" of {figures.top.value:.6g}"
+        said["top"] = "" if figures.top is None else f" of {format_rate(figures.top.value)}"
     unsure = figures.peak is not None and not peak_claimed(figures, bends)
     far = figures.peak is not None and not unsure and figures.peak.value > FARTHEST * last
     correlated = p is not None and p < ALIKE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbdyno.model.errors import UsageError
 
@@ -32,7 +32,8 @@ class Way:
     def on(self, columns: Columns) -> Columns:
         if self.think_s is not None:
             return columns
-        return replace(columns, **{self.option.removeprefix("--").replace("-", "_"): self.value})
+        changed: dict[str, Any] = {self.option.removeprefix("--").replace("-", "_"): self.value}
+        return replace(columns, **changed)
 
 
 class Refused(UsageError):
