@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from dbdyno import engines
 from dbdyno.cli.app import _command_path, app
 from dbdyno.conclude.catalogue import entries
 from dbdyno.conclude.words import explanation, words
 from dbdyno.model.errors import UsageError
 from dbdyno.model.units import format_average, parse_duration_ns, quantity, shown_duration
+from dbdyno.present import scaling_document
 
 
 @pytest.mark.parametrize(
@@ -77,3 +79,53 @@ def test_averages_have_one_way_of_rounding(value: float, text: str) -> None:
 def test_seconds_and_asked_durations_have_units() -> None:
     assert (quantity(5.4e-6, "s"), quantity(12.34, "calls/s")) == ("5.40 us", "12.3 calls/s")
     assert (shown_duration("2"), shown_duration("10s")) == ("2s", "10s")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("AICc", "penalty for each parameter"), ("residual", "measured less"), ("benchstat", "rank test"),
+        ("hit ratio", "buffer cache"), ("noise", "relative"), ("tps", "per second"),
+        ("Top SQL", "share of time"),
+        ("Durbin-Watson", "independent"), ("R²", "variance"), ("standard error", "estimate"),
+    ],
+)  # fmt: skip
+def test_terms_of_answers_and_tables_are_explained(asked: str, said: str) -> None:
+    assert said in explanation(asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("IO/WalSync", "IO/WalSync: a wait event; sessions wait until changes are durable"),
+        ("lwlock/buffercontent", "one block of a table or index"),
+        ("Lock/transactionid", "the end of the transaction"),
+        ("IO/DataFileRead", "for data files"),
+    ],
+)
+def test_any_wait_event_is_explained(asked: str, said: str) -> None:
+    assert said in explanation(asked, engines.wait_families("postgres"), engines.wait_advice("postgres"))
+
+
+def test_what_is_parted_by_a_slash_is_no_wait_event_for_it() -> None:
+    known = engines.wait_families("postgres"), engines.wait_advice("postgres")
+    assert explanation("calls/s", *known).startswith("Throughput")
+    with pytest.raises(UsageError):
+        explanation("Nothing/OfTheKind", *known)
+
+
+def test_heads_of_a_ladders_tables_are_explained() -> None:
+    for head in (
+        "predicted",
+        "residual",
+        "efficiency",
+        "response",
+        "p95",
+        "CPU WAIT",
+        "standard error",
+        "by",
+    ):
+        assert explanation(head)
+    for column in scaling_document._MODELS:
+        head = column[0].head
+        assert head in ("model", "parameters", "X(N)") or explanation(head)

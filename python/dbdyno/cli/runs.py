@@ -378,11 +378,14 @@ def explain(words: tuple[str, ...]) -> None:
       dbdyno explain CPU WAIT
       dbdyno explain efficiency
     """
+    from dbdyno import engines
     from dbdyno.conclude.catalogue import entries
     from dbdyno.conclude.words import explanation
 
     if words:
-        click.echo(explanation(" ".join(words)))
+        asked = " ".join(words)
+        of_waits = (engines.wait_families, engines.wait_advice) if "/" in asked else ()
+        click.echo(explanation(asked, *(known(engines.DEFAULT) for known in of_waits)))
         return
     width = max(len(e.name) for e in entries().values())
     for e in entries().values():

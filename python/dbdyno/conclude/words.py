@@ -5,11 +5,15 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dbdyno.conclude.catalogue import Entry, entries, entry, explained
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.tables import DERIVED, RAW
+
+if TYPE_CHECKING:
+    from dbdyno.model.wait_advice import WaitAdvice
+    from dbdyno.model.wait_families import WaitFamilies
 
 _MOST = 12  # claims that are listed
 
@@ -23,8 +27,11 @@ class Word(NamedTuple):
     page: str
 
 
-def explanation(asked: str) -> str:
-    """What ``asked`` is, then the claims about it. Raises :class:`UsageError`: nothing is called so."""
+def explanation(asked: str, families: WaitFamilies | None = None, advice: WaitAdvice | None = None) -> str:
+    """What ``asked`` is, then the claims about it; of a wait event, ``class/event``, by the ``families`` and
+    the ``advice`` of an engine. Raises :class:`UsageError`: nothing is called so."""
+    if families is not None and (event := _event(asked.strip(), families, advice)):
+        return event
     wanted = _plain(asked)
     word = next((w for w in words() if wanted in map(_plain, w.names)), None)
     own = _claim(asked) or _claim("-".join(wanted.split()))
@@ -44,6 +51,25 @@ def explanation(asked: str) -> str:
         found += ["", "Claims about it (dbdyno explain ID):"] if found else ["Claims (dbdyno explain ID):"]
         found += [f"  {name:{width}}  {entry(name).question}" for name in about[:_MOST]]
     return "\n".join(found)
+
+
+def _event(asked: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:
+    """Empty: not a wait event, in any case of its letters, of a class that the engine has."""
+    of, slash, name = asked.partition("/")
+    own = next((n for n in families.root if n.casefold() == of.casefold()), None)
+    if not slash or not name or own is None:
+        return ""
+    label, known_ones = f"{own}/{name}", [*families.root, *(advice.root if advice is not None else ())]
+    if label not in known_ones:  # as the engine spells it
+        label = next((n for n in known_ones if n.casefold() == label.casefold()), label)
+    family = families.of(label)
+    known = advice.of(label) if advice is not None else None
+    lines = [f"{label}: a wait event; sessions wait {_document()['families'][family]} (family {family})"]
+    if known is not None and known.what:
+        lines.append(f"  They wait for {known.what}.")
+    if known is not None and known.advice:
+        lines.append(f"  Advice: {known.advice}")
+    return "\n".join([*lines, "  docs/concepts.md"])
 
 
 def _plain(text: str) -> str:
@@ -74,8 +100,11 @@ def _columns(name: str) -> list[str]:
 
 @cache
 def words() -> tuple[Word, ...]:
-    text = resources.files(__package__).joinpath("words.toml").read_text(encoding="utf-8")
     return tuple(
-        Word(tuple(w["names"]), w["text"], tuple(w.get("claims", ())), w["page"])
-        for w in tomllib.loads(text)["word"]
+        Word(tuple(w["names"]), w["text"], tuple(w.get("claims", ())), w["page"]) for w in _document()["word"]
     )
+
+
+@cache
+def _document() -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
