@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Container, Mapping
 from pathlib import Path
 
 from dbdyno import engines
-from dbdyno.model.errors import UsageError, did_you_mean, nearest
+from dbdyno.model.errors import ScriptError, UsageError, did_you_mean, nearest
 from dbdyno.model.plan import Experiment, PlannedScript, ScriptSpec
 from dbdyno.store.files import decoded, read_limited
 
@@ -55,10 +56,36 @@ def sent(
     return experiment.model_copy(update={"driver": driver}), why
 
 
+_BLANK = re.compile(r"(?:[\s;]|--[^\n]*)*")
+_BLOCK = re.compile(r"/\*|\*/")
+
+
+def _has_statement(text: str) -> bool:
+    """Whether there is more than blanks, semicolons and comments of SQL, whose blocks nest."""
+    at, depth = 0, 0
+    for mark in [*_BLOCK.finditer(text), None]:
+        if depth == 0:
+            blank = _BLANK.match(text, at)
+            assert blank is not None  # of nothing, too
+            if mark is None or blank.end() < mark.start() or mark[0] == "*/":
+                return blank.end() < len(text)
+            if blank.end() > mark.start():
+                continue  # inside a line that is a comment
+        if mark is not None:
+            depth, at = depth + (1 if mark[0] == "/*" else -1), mark.end()
+    return False
+
+
 def _read(spec: ScriptSpec, engine: str) -> PlannedScript:
     if spec.file is not None:
         path = _STDIN if spec.file == "-" else Path(spec.file)
-        return PlannedScript(name=path.name, text=read_text(path, "script"), weight=spec.weight)
+        text = read_text(path, "script")
+        if not _has_statement(text):
+            raise ScriptError(
+                f"the script {path.name} has no statement: it is empty, or comments only",
+                "write at least one statement",
+            )
+        return PlannedScript(name=path.name, text=text, weight=spec.weight)
     name = _builtin(spec.builtin or "", engine)
     text = engines.scripts(engine)[name]
     return PlannedScript(name=name, text=text, weight=spec.weight, builtin=True)

@@ -91,10 +91,13 @@ def decoded(content: bytes, name: str) -> str:
         shown = encoding.removesuffix("-sig").upper()
         raise UsageError(f"{name}: it is not {shown} text", _convert("LATIN1", name)) from e
     if "\0" in text:
-        where = content.index(b"\0") % 2
+        where = content.index(b"\0")
+        if content.count(b"\0") < len(content) // 4:  # of Latin letters UTF-16 has one each
+            line = content.count(b"\n", 0, where) + 1
+            raise UsageError(f"{name}, line {line}: it has a zero byte (NUL)", "delete it: no text has any")
         raise UsageError(
             f"{name}: it has zero bytes, as UTF-16 without a byte-order mark has",
-            _convert("UTF-16LE" if where else "UTF-16BE", name),
+            _convert("UTF-16LE" if where % 2 else "UTF-16BE", name),
         )
     return text
 
