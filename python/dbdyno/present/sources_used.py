@@ -29,7 +29,7 @@ from dbdyno.present.document import (
     word,
 )
 from dbdyno.present.figures import difference, quantity
-from dbdyno.present.selection import Pick, rows_of
+from dbdyno.present.selection import Pick, pick_of, rows_of
 
 # Column of table rungs -> where its status stands.
 _RATES = (
@@ -207,6 +207,8 @@ _TONES: dict[str, Tone] = {"differs": "warning", "agrees": "good"}
 
 def cross_check(results: Results, pick: Pick) -> list[Block]:
     """A row for each quantity and source; the first source of a quantity is the reference."""
+    if pick.cell is None and results.tables["windows"].height == 1:
+        pick = pick_of(results, results.tables["windows"]["cell"].item()) or pick
     if pick.cell is None:
         return [Paragraph("Data sources are compared window by window: choose one.", "muted")]
     found = rows_of(results, "data_sources", pick).to_dicts()
