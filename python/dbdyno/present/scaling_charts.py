@@ -75,9 +75,8 @@ def _named(scaling: Scaling) -> Iterator[tuple[str, Estimate, str]]:
         if 0 < knee.value <= top:
             yield f"knee {n}" if many else "knee", knee, "runq"
     knees = [k.value for k in fit.knees]
-    below = fit.peak is not None and bool(fit.peak.note)  # below all loads: its place is unknown
-    if fit.peak is not None and not below and 0 < fit.peak.value <= top and fit.peak.value not in knees:
-        yield "peak", fit.peak, "sleep-1"
+    if (peak := fit.peak) is not None and not peak.note and 0 < peak.value <= top and peak.value not in knees:
+        yield "peak", peak, "sleep-1"
 
 
 def marks(scaling: Scaling) -> Iterator[Spec]:
