@@ -126,3 +126,11 @@ def test_one_sentence_stands_once_on_the_page(shaped: Scaling) -> None:
             assert shown.count(a.text) == 1
     assert "means over repeats" not in shown
     assert shown.lower().count("residuals of neighbouring loads are") <= 1
+
+
+def test_an_impossible_efficiency_is_explained() -> None:
+    rough = scaled(of(SEVEN, (100, 231, 180, 1500, 1400, 3300, 14000)))
+    rungs = Rungs.of(rough.ladder)
+    assert max(rungs.efficiencies.values()) > 1.1 and rungs.above_one is None
+    note = next(n for n in rough.notes if n.startswith("Efficiency of"))
+    assert "noise of" in note and "1 session delivers" in note

@@ -17,7 +17,7 @@ from dbdyno.model.claim import Claim, Estimate
 from dbdyno.model.ledger_rows import TOGETHER
 from dbdyno.model.parallel_axes import Axis, axes_of, counted
 from dbdyno.model.tables import empty
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.stats.amdahl import Serial, serial_share
 
 SLOWER_FIRST = 1.1
@@ -134,6 +134,13 @@ def compared(case: Case) -> Iterator[Claim]:
         yield claim("commands-compared", said, times, case=kind, parts=parts)
 
 
+def _least(row: Row) -> str:
+    """The shortest execution; where the start-up of the shell left nothing of it, less than that."""
+    if row["min_ns"] == 0 and row["shell_ns"]:
+        return f"less than {format_ns(row['shell_ns'])}"
+    return format_ns(row["min_ns"])
+
+
 def durations(case: Case) -> Iterator[Claim]:
     """One variant's: each job at the lowest number at once; of more than two the table says it."""
     if len(case.plan.variants) > 1 or any(len(v.jobs) > 2 for v in case.plan.variants) or _sets(case):
@@ -143,7 +150,7 @@ def durations(case: Case) -> Iterator[Claim]:
             continue
         many = r["executions"] > 1
         said = {"job": r["job"], "mean": r["mean_ns"], "sd": r["sd_ns"] or 0.0, "count": r["executions"]}
-        said |= {"least": r["min_ns"], "most": r["max_ns"], "place": _place(r, case)}
+        said |= {"least": _least(r), "most": r["max_ns"], "place": _place(r, case)}
         used = r["parallelism"]
         if used is not None:
             said |= {"cpu": r["cpu_user_ns"] + r["cpu_system_ns"], "parallelism": used}
@@ -245,7 +252,7 @@ def outliers(case: Case) -> Iterator[Claim]:
             "job": r["job"],
             "median": r["median_ns"],
         }
-        said |= {"least": r["min_ns"], "most": r["max_ns"], "place": _place(r, case)}
+        said |= {"least": _least(r), "most": r["max_ns"], "place": _place(r, case)}
         said["are"] = "is" if r["outliers"] == 1 else "are"
         said["outliers"] = word(r["outliers"]).capitalize()
         yield claim("execution-outliers", said, r["outliers"], cells=[x["cell"] for x in rows])

@@ -218,6 +218,13 @@ def _figure(name: str, text: Callable[[float], str], unit: str = "") -> Callable
     return lambda r: known(r[name], text, unit)
 
 
+def _shortest(row: _Row) -> Cell:
+    """Where the start-up of the shell left nothing the command took less than that."""
+    if row["min_ns"] == 0 and row["shell_ns"]:
+        return Cell(f"< {format_ns(row['shell_ns'])}", None, "ns")
+    return known(row["min_ns"], format_ns, "ns")
+
+
 def _time(name: str) -> Callable[[_Row], Cell]:
     return _figure(name, format_ns, "ns")
 
@@ -250,7 +257,7 @@ _BRIEF: _Columns = (
     (Column("command", shortens=True), lambda r: word(visible(r["name"]))),
     (numeric("mean"), _time("mean_ns")),
     (numeric("± sd"), _spread),
-    (numeric("min", 1), _time("min_ns")),
+    (numeric("min", 1), _shortest),
     (numeric("median", 4), _time("median_ns")),
     (numeric("max", 1), _time("max_ns")),
     (numeric("runs", 2), _figure("executions", format_count)),

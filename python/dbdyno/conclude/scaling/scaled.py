@@ -46,8 +46,24 @@ def scaled(
     made = _with_cpu(answered(made, results))
     left = () if found is None else (_left_out(ladder, found),)
     made = replace(made, answers=(*made.answers, *doubts, *left))
+    made = replace(made, notes=(*made.notes, *_above_one(ladder)))
     words = paragraph(made)
     return replace(made, answers=(*made.answers, claim("paragraph", {"words": words}))) if words else made
+
+
+_IMPOSSIBLE = 1.1
+"""Efficiency from which on it is explained, where it is within noise."""
+
+
+def _above_one(ladder: Ladder) -> tuple[str, ...]:
+    """Why an efficiency is above 100 % though no load delivers more per session beyond noise."""
+    rungs = Rungs.of(ladder)
+    load, top = max(rungs.efficiencies.items(), key=lambda e: e[1])
+    if rungs.above_one is not None or top < _IMPOSSIBLE:
+        return ()
+    unit, said = ladder.load_unit, {"top": top, "noise": rungs.noise_text}
+    said |= {"load": fmt.load(load, unit), "first": fmt.load(rungs.first, unit)}
+    return (sentence("fit-note", said, case="above-one"),)
 
 
 _Doubts = tuple[Claim, ...]
