@@ -134,3 +134,8 @@ def test_an_impossible_efficiency_is_explained() -> None:
     assert max(rungs.efficiencies.values()) > 1.1 and rungs.above_one is None
     note = next(n for n in rough.notes if n.startswith("Efficiency of"))
     assert "noise of" in note and "1 session delivers" in note
+
+
+def test_what_is_within_noise_has_no_interval_beyond_it() -> None:
+    more = answer(scaled(of(*SHAPES["superlinear"])), "one-more-session")
+    assert more.case == "unsure" and "(+" not in more.text

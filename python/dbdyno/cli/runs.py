@@ -384,8 +384,11 @@ def explain(words: tuple[str, ...]) -> None:
 
     if words:
         asked = " ".join(words)
-        of_waits = (engines.wait_families, engines.wait_advice) if "/" in asked else ()
-        click.echo(explanation(asked, *(known(engines.DEFAULT) for known in of_waits)))
+        if "/" in asked:  # a wait event, perhaps
+            waits = engines.wait_families(engines.DEFAULT), engines.wait_advice(engines.DEFAULT)
+            click.echo(explanation(asked, *waits))
+        else:
+            click.echo(explanation(asked))
         return
     width = max(len(e.name) for e in entries().values())
     for e in entries().values():

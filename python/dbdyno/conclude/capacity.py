@@ -304,7 +304,7 @@ def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
     )
     low_share, high_share = shown
     said = {"first": fmt.load_number(first), "last": fmt.load(last, ladder.load_unit)}
-    wide = (gain.high or 0.0) > _WIDE
+    wide = (gain.high or 0.0) > _WIDE or (case == "unsure" and ends[0] * ends[1] > 0)
     said |= {
         "share": fmt.percent(abs(gain.value)),
         "spread": "" if wide else f" ({low_share} to {high_share})",

@@ -15,7 +15,7 @@ from dbdyno.model.plan import Plan
 from dbdyno.model.raw import LEFT_OUT
 from dbdyno.model.tables import fewest_calls
 from dbdyno.model.trend import ALIASES, FIGURES, Figure, LeftOut, Point, Trend
-from dbdyno.model.units import format_ns
+from dbdyno.model.units import counted, format_ns
 from dbdyno.store import Listed, Run
 
 Say = Callable[[str], None]
@@ -55,7 +55,7 @@ def trend(
     at = (
         "the peak"
         if sessions is None and wanted.column == "work_per_s"
-        else newest.load or f"{newest.sessions} sessions"
+        else newest.load or counted(newest.sessions, "session")
     )
     return concluded(
         Trend(
@@ -122,7 +122,7 @@ class _Member:
         rows = rungs.filter((pl.col("workload") == workload) & (pl.col("variant") == name)).to_dicts()
         row, self.unit = _row(rows, figure, sessions)
         if row is None:
-            at = "" if sessions is None else f" at {sessions} sessions"
+            at = "" if sessions is None else f" at {counted(sessions, 'session')}"
             self.why = f"not measured{at}" if rows or variant is None else f"no variant {variant}"
             needed = fewest_calls(_TAILS.get(figure.column, 0.0))
             if needed > 1 and any(r["calls"] and sessions in (None, r["sessions"]) for r in rows):
@@ -143,7 +143,7 @@ class _Member:
         if sessions is None:
             self.keys["load levels"] = _levels(plan)
         self.keys["rates"] = rates or "none"
-        self.load = f"{row['rate_per_s']:g}/s, {row['sessions']} sessions" if rates else ""
+        self.load = f"{row['rate_per_s']:g}/s, {counted(row['sessions'], 'session')}" if rates else ""
         if figure.by_call or self.unit == "calls/s":
             self.keys["size of a call"] = str(size.size) if size else "fixed"
         versions = {

@@ -352,7 +352,7 @@ def only_rung(matches: Sequence[Match], rung: int | None) -> list[Match]:
     found = [m for m in matches if m.sessions == rung]
     if not found:
         there = ", ".join(str(n) for n in sorted({m.sessions for m in matches}))
-        raise UsageError(f"nothing can be compared at {rung} sessions", f"there are {there}")
+        raise UsageError(f"nothing can be compared at {counted(rung, 'session')}", f"there are {there}")
     return found
 
 
