@@ -111,7 +111,7 @@ test-python: build
 	$(BIN)/python -m pytest -m alone $(ALONE) || $(BIN)/python tools/again_alone.py $$?  # these measure
 
 laws: build      ## The laws, tried on 50 times as many examples, new ones each time
-	DBDYNO_LAWS=50 $(BIN)/python -m pytest --numprocesses auto tests/laws tests/unit/test_ladders_fuzz.py
+	DBDYNO_LAWS=50 $(BIN)/python -m pytest --numprocesses auto tests/laws tests/unit/conclude/test_ladders_fuzz.py
 
 audit:           ## Compare locked dependencies with published advisories (needs the network; says what it could not check)
 	$(PYTHON) tools/audit.py

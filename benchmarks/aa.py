@@ -13,7 +13,7 @@ from benchmarks.aa_simulated import DIFFERENT, POPULATIONS, World, outcome, samp
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.compare.effects import BY_NAME, Key, cells_of, effect_between
 from dbdyno.conduct import results_of
-from dbdyno.model.results import Results
+from dbdyno.model.results.results import Results
 from dbdyno.store import RunStore
 
 RUNS = 2000

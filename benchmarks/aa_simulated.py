@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dbdyno.conclude.compare import compare_samples
 from dbdyno.conclude.compare.effects import BY_NAME, CellFigures
 from dbdyno.conclude.compare.table import ALPHA_STOPPED, Match, metric_table
-from dbdyno.model.comparison import LEAST_REPEATS, Contrast
+from dbdyno.model.results.comparison import LEAST_REPEATS, Contrast
 from dbdyno.stats.autocorrelation import correlated
 
 Floats = NDArray[np.float64]

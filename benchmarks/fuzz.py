@@ -17,8 +17,8 @@ from itertools import pairwise, starmap
 import polars as pl
 
 from dbdyno import present
-from dbdyno.conclude.scaling.scaled import scaled
-from dbdyno.model.analyses import POINTS, Estimate, Ladder, Machine, Scaling
+from dbdyno.conclude.scaled import scaled
+from dbdyno.model.results.analyses import POINTS, Estimate, Ladder, Machine, Scaling
 
 LADDERS = 20_000
 EVERY = 100

@@ -23,15 +23,15 @@ from tests.fakery import WITH_ENGINES
 from benchmarks.rebuild import peak_mb
 from dbdyno import conduct, observe
 from dbdyno.cli.app import app
-from dbdyno.conclude.case import VERSION
-from dbdyno.conduct.derive import HELD, TOGETHER, Making
-from dbdyno.conduct.deriving import LITTLE_MEMORY
-from dbdyno.conduct.rebuild import conclude_made
+from dbdyno.conclude.run.case import VERSION
+from dbdyno.conduct.derive.derive import HELD, TOGETHER, Making
+from dbdyno.conduct.derive.deriving import LITTLE_MEMORY
+from dbdyno.conduct.derive.rebuild import conclude_made
 from dbdyno.drive import Interrupt
-from dbdyno.model.derived import OF_SESSIONS
-from dbdyno.model.protocols import Target
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import empty
+from dbdyno.model.engine.protocols import Target
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.derived import OF_SESSIONS
+from dbdyno.model.schema.tables import empty
 from dbdyno.plan import observed_cell
 from dbdyno.store import Run, RunStore
 

@@ -15,13 +15,13 @@ import psycopg
 from benchmarks.common import Bench, server
 from benchmarks.observe import SLICES, load
 from dbdyno import _core
-from dbdyno.conduct.cell import MachineClock
-from dbdyno.conduct.measurement_memory import MeasurementMemory
-from dbdyno.conduct.memory import READ_NS, MemoryReader
+from dbdyno.conduct.measure.cell import MachineClock
+from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
+from dbdyno.conduct.memory.memory import READ_NS, MemoryReader
 from dbdyno.engines import open_server
 from dbdyno.engines.postgres.embedded import Wish, open_instance
-from dbdyno.model.plan import Experiment, Observation
-from dbdyno.model.protocols import Server, Target
+from dbdyno.model.engine.protocols import Server, Target
+from dbdyno.model.plan.plan import Experiment, Observation
 from dbdyno.plan import resolve_observation
 from dbdyno.stats.estimates import students_quantile
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dbdyno.model.protocols import Load, Progress
-from dbdyno.model.tables import CoreColumn, to_core
+from dbdyno.model.engine.protocols import Load, Progress
+from dbdyno.model.schema.tables import CoreColumn, to_core
 from dbdyno.remote.spread import Driver, SpreadLoad
 
 DRIVERS, SESSIONS, BUCKETS, CELLS = 100, 1_000, 4_000, 10

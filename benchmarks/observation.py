@@ -10,8 +10,8 @@ from benchmarks.common import pairs, tell
 from dbdyno import drive, observe
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
-from dbdyno.model.plan import Cell, PlannedScript
-from dbdyno.model.protocols import Load, Server, Target
+from dbdyno.model.engine.protocols import Load, Server, Target
+from dbdyno.model.plan.plan import Cell, PlannedScript
 from dbdyno.model.units import NS_PER_S
 
 STATEMENT = "select relname from pg_class where oid = 1259"

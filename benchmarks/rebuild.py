@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from dbdyno.conduct import derive
-from dbdyno.model.raw import RawCell
+from dbdyno.conduct.derive.derive import derive
+from dbdyno.model.results.raw import RawCell
 from dbdyno.store import Run, RunStore
 
 ROOT = Path(__file__).parent.parent

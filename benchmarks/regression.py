@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dbdyno.conclude.machines import machines
+from dbdyno.conclude.machines.machines import machines
 from dbdyno.conclude.regression import regress
-from dbdyno.model.analyses import POINTS, Estimate, Ladder
+from dbdyno.model.results.analyses import POINTS, Estimate, Ladder
 
 COST, BACKGROUND = 2e-5, 0.3
 """CPU seconds per unit, per second."""

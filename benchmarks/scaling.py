@@ -14,7 +14,7 @@ import polars as pl
 import scipy
 
 from dbdyno.conclude.scaling import scale
-from dbdyno.model.analyses import Ladder
+from dbdyno.model.results.analyses import Ladder
 from dbdyno.stats.scaling.choose import ALPHA, straight_p
 from dbdyno.stats.scaling.figures import PROFILE, REPEATS, Figures, figures
 from dbdyno.stats.scaling.fit import Fit, distinct, fit, solve, starts

@@ -19,10 +19,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dbdyno.conclude.scaled import scaled
 from dbdyno.conclude.scaling.asked import asked
-from dbdyno.conclude.scaling.scaled import scaled
-from dbdyno.model.analyses import POINTS, Ladder, Scaling
 from dbdyno.model.errors import UsageError
+from dbdyno.model.results.analyses import POINTS, Ladder, Scaling
 from dbdyno.stats.scaling.models import MODELS
 
 Floats = NDArray[np.float64]

@@ -14,7 +14,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from dbdyno.cli.app import app
-from dbdyno.model.snapshot import Snapshot
+from dbdyno.model.engine.snapshot import Snapshot
 from dbdyno.store import SnapshotStore
 
 ROOT = Path(__file__).parent.parent

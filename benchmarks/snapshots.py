@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo
-from dbdyno.model.tables import POLARS
+from dbdyno.model.engine.snapshot import TABLES, Snapshot, SnapshotInfo
+from dbdyno.model.schema.tables import POLARS
 from dbdyno.store import SnapshotStore
 
 SNAPSHOTS = 30 * 144

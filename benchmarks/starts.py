@@ -17,10 +17,10 @@ import polars as pl
 from benchmarks.common import pairs, tell
 from benchmarks.observation import measured
 from dbdyno.engines import open_server
-from dbdyno.model.jobs import PlannedJob
-from dbdyno.model.pacing import Pacing
-from dbdyno.model.plan import Cell, Variant
-from dbdyno.model.protocols import Server, Target
+from dbdyno.model.engine.protocols import Server, Target
+from dbdyno.model.plan.jobs import PlannedJob
+from dbdyno.model.plan.pacing import Pacing
+from dbdyno.model.plan.plan import Cell, Variant
 from dbdyno.model.units import NS_PER_S
 
 RATE = 200

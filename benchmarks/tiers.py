@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dbdyno.conduct.cell import Unit, measure
+from dbdyno.conduct.measure.cell import Unit, measure
 from dbdyno.conduct.selftest import tiers_of
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
-from dbdyno.model.plan import Cell, Experiment, Plan, PlannedScript
-from dbdyno.model.protocols import Server, Target
-from dbdyno.model.raw import RawCell
-from dbdyno.model.source import TRACE
-from dbdyno.model.truth import TruthCase
+from dbdyno.model.engine.protocols import Server, Target
+from dbdyno.model.engine.truth import TruthCase
+from dbdyno.model.plan.plan import Cell, Experiment, Plan, PlannedScript
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.sources.source import TRACE
 from dbdyno.model.units import NS_PER_S
 
 _SPIN = "do $$ begin for i in 1..2000000 loop end loop; end $$"

@@ -20,8 +20,8 @@ import pytest
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before it is loaded: workers share the CPUs already
 import tests.examples  # noqa: F401  Hypothesis' profile, before any law is read
-from dbdyno.conduct.deriving import in_this_process
-from dbdyno.conduct.polars_thread import on_polars_thread
+from dbdyno.conduct.derive.deriving import in_this_process
+from dbdyno.conduct.derive.polars_thread import on_polars_thread
 from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places

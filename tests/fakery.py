@@ -10,13 +10,13 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.conduct.polars_thread import on_polars_thread
-from dbdyno.model.environment import Cpu, Environment, Host, Limits
-from dbdyno.model.plan import Calibration, Cell, Experiment, Plan, Workload
-from dbdyno.model.protocols import Target, Undo, Watch
-from dbdyno.model.raw import CellMeta, RawCell
-from dbdyno.model.results import RunInfo
-from dbdyno.model.tables import RAW, empty, from_core, rows
+from dbdyno.conduct.derive.polars_thread import on_polars_thread
+from dbdyno.model.engine.environment import Cpu, Environment, Host, Limits
+from dbdyno.model.engine.protocols import Target, Undo, Watch
+from dbdyno.model.plan.plan import Calibration, Cell, Experiment, Plan, Workload
+from dbdyno.model.results.raw import CellMeta, RawCell
+from dbdyno.model.results.results import RunInfo
+from dbdyno.model.schema.tables import RAW, empty, from_core, rows
 from dbdyno.store import Run, RunStore
 from tests.fake_engine import FakeServer, wait_families
 from tests.fake_engine.watch import FakeWatch

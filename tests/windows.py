@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from dbdyno.cli.live import LiveProgress
-from dbdyno.conduct.progress import Tick
+from dbdyno.conduct.measure.progress import Tick
 
 KEPT_S = 1.2
 """A window that is cut shorter, to below a second, is not kept."""

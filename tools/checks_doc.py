@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from dbdyno.conclude import conditions as machine
+from dbdyno.conclude.machines import conditions as machine
 from dbdyno.engines.postgres import conditions as postgres
-from dbdyno.model.condition import Entry
+from dbdyno.model.engine.condition import Entry
 
 PAGE = Path(__file__).parents[1] / "docs" / "doctor.md"
 BEGIN, END = "<!-- checks: written by tools/checks_doc.py -->\n", "<!-- end of checks -->\n"

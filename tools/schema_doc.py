@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from dbdyno.model import snapshot_tables, tables
+from dbdyno.model.schema import snapshot_tables, tables
 
 PATH = Path(__file__).parent.parent / "docs" / "schema.md"
 _SNAPSHOTS = """
@@ -19,7 +19,7 @@ not in `dbdyno sql`."""
 def render() -> str:
     """The text of docs/schema.md."""
     parts = [f"# Tables, schema version {tables.SCHEMA_VERSION}\n", inspect.getdoc(tables) or ""]
-    parts.append("\nMade from `python/dbdyno/model/tables.py` by `python tools/schema_doc.py`.")
+    parts.append("\nMade from `python/dbdyno/model/schema/tables.py` by `python tools/schema_doc.py`.")
     snapshots = {f"snapshot_{n}": t.columns for n, t in snapshot_tables.TABLES.items()}
     for title, group, about in (
         ("Raw tables, one set per cell", tables.RAW, ""),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dbdyno.engines.postgres import sql, statements
 from dbdyno.engines.postgres.snapshots.sources import Origin, all_tables
-from dbdyno.model.snapshot import TABLES
+from dbdyno.model.engine.snapshot import TABLES
 
 PATH = Path(__file__).parent.parent / "docs" / "snapshots.md"
 MARK = "<!-- made by python tools/snapshot_sources.py -->\n"

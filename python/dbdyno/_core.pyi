@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.schema.tables import CoreColumn
 
 class CoreError(Exception):
     """Base of the core's errors; ``args`` = (kind, message, sqlstate | None, session | None).
@@ -38,7 +38,7 @@ def evaluate_script(text: str, variables: Mapping[str, str], seed: int) -> dict[
     ValueError where one has no value."""
 
 class Load:
-    """See ``dbdyno.model.protocols.Load``. ``spec`` for engine postgres: docs/core.md."""
+    """See ``dbdyno.model.engine.protocols.Load``. ``spec`` for engine postgres: docs/core.md."""
 
     def __init__(self, engine: str, spec: str) -> None: ...
     def connect(self) -> None: ...
@@ -79,7 +79,7 @@ class Loader:
         """By table: rows, bytes, checksum."""
 
 class Watch:
-    """See ``dbdyno.model.protocols.Watch``."""
+    """See ``dbdyno.model.engine.protocols.Watch``."""
 
     def __init__(self, spec: str) -> None: ...
     def start(self, t0_ns: int, t1_ns: int) -> None: ...

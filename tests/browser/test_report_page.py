@@ -14,7 +14,7 @@ from chromium import Page
 from tests.clusters import made_once
 
 from dbdyno import present
-from dbdyno.model.results import Results
+from dbdyno.model.results.results import Results
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Page]

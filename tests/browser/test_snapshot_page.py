@@ -11,7 +11,7 @@ from tests.unit.snapshot_cases import DATABASES, story
 from dbdyno import present
 from dbdyno.account.snapshot_figures import figures
 from dbdyno.account.snapshots import interval
-from dbdyno.conclude.snapshots import claims, unused
+from dbdyno.conclude.snapshots.snapshots import claims, unused
 
 pytestmark = pytest.mark.browser
 SHOWN = (

@@ -19,8 +19,8 @@ import polars as pl
 import pytest
 
 from dbdyno import _core
-from dbdyno.model.data_sources.drivers import with_host
 from dbdyno.model.errors import StoreError
+from dbdyno.model.schema.data_sources.drivers import with_host
 from dbdyno.remote.cluster import connect
 from dbdyno.store import Run, RunStore
 from tests.agents import INSTANTS, OtherClock

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno.engines import open_server
-from dbdyno.model.jobs import PlannedJob
+from dbdyno.model.engine.protocols import Target
 from dbdyno.model.journal import Journal
-from dbdyno.model.plan import Cell, Variant
-from dbdyno.model.protocols import Target
+from dbdyno.model.plan.jobs import PlannedJob
+from dbdyno.model.plan.plan import Cell, Variant
 from tests.contract import driving
 from tests.waiting import eventually as eventually
 

@@ -20,7 +20,7 @@ import pytest
 import dbdyno
 from dbdyno import _core, remote
 from dbdyno.model.errors import DbdynoError, HostLost, NotAvailable
-from dbdyno.model.tables import from_core
+from dbdyno.model.schema.tables import from_core
 from dbdyno.remote.agent import gather
 from dbdyno.remote.wire import packed
 from tests.agents import agent

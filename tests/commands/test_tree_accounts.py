@@ -17,9 +17,9 @@ import pytest
 
 from dbdyno.account.ledger import accounts
 from dbdyno.account.window import cut
-from dbdyno.model.brief import material
-from dbdyno.model.ledger_rows import BY_LABEL
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.brief import material
+from dbdyno.model.results.ledger_rows import BY_LABEL
+from dbdyno.model.results.raw import RawCell
 from tests.commands import trees
 
 S = 1_000_000_000

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from dbdyno import conduct, observe
-from dbdyno.conduct.cell import MachineClock
-from dbdyno.conduct.trigger_actions import Around, command
+from dbdyno.conduct.captures.trigger_actions import Around, command
+from dbdyno.conduct.measure.cell import MachineClock
 from dbdyno.kernel import processes
-from dbdyno.model.protocols import Target
-from dbdyno.model.triggers import Fired
+from dbdyno.model.engine.protocols import Target
+from dbdyno.model.plan.triggers import Fired
 from dbdyno.observe.watch import NoWatch
 from dbdyno.plan.triggers import parse_action
 from dbdyno.store import RunStore

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import polars as pl
 
-from dbdyno.model.raw import CellMeta, RawCell
-from dbdyno.model.tables import RAW, empty
+from dbdyno.model.results.raw import CellMeta, RawCell
+from dbdyno.model.schema.tables import RAW, empty
 from tests.fakery import LIO, S, plan_cell, rows
 
 ROOT = Path(__file__).resolve().parents[2]

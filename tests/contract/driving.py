@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno import _core
-from dbdyno.model.tables import RAW, from_core
+from dbdyno.model.schema.tables import RAW, from_core
 
 SECOND_NS = 1_000_000_000
 

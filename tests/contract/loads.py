@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.model.plan import Calibration, Cell, DriverSetup, PlannedScript, Workload
-from dbdyno.model.protocols import Load, Server
-from dbdyno.model.tables import from_core
+from dbdyno.model.engine.protocols import Load, Server
+from dbdyno.model.plan.plan import Calibration, Cell, DriverSetup, PlannedScript, Workload
+from dbdyno.model.schema.tables import from_core
 
 LEAD_NS = 50_000_000
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dbdyno.conduct.cell import Unit, measure
+from dbdyno.conduct.measure.cell import Unit, measure
 from dbdyno.drive import Interrupt
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.model.plan import Calibration, Cell, DriverSetup, Experiment, Plan, Workload
-from dbdyno.model.protocols import Pool, Undo
-from dbdyno.model.raw import RawCell
+from dbdyno.model.engine.protocols import Pool, Undo
+from dbdyno.model.plan.plan import Calibration, Cell, DriverSetup, Experiment, Plan, Workload
+from dbdyno.model.results.raw import RawCell
 from dbdyno.model.units import NS_PER_S
 
 

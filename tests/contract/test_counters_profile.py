@@ -20,7 +20,7 @@ from tests.waiting import eventually
 from dbdyno.account import window
 from dbdyno.account.ledger import cross_check, ledger
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.model.protocols import Pool
+from dbdyno.model.engine.protocols import Pool
 
 pytestmark = pytest.mark.db
 

@@ -14,7 +14,7 @@ from tests.contract import loads
 
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.objects import half_of, statement_of
-from dbdyno.model.plan import DriverSetup
+from dbdyno.model.plan.plan import DriverSetup
 from dbdyno.plan.recipe import typed
 
 pytestmark = pytest.mark.db

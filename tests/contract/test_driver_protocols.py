@@ -17,7 +17,7 @@ from tests.pairs import pairs
 from dbdyno.engines.postgres import PostgresServer, connect
 from dbdyno.engines.postgres.sessions import as_sent
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import DriverSetup, Protocol
+from dbdyno.model.plan.plan import DriverSetup, Protocol
 
 pytestmark = pytest.mark.db
 

@@ -14,10 +14,10 @@ from tests.waiting import eventually
 
 from dbdyno.engines.postgres import PostgresServer, sql
 from dbdyno.engines.postgres.counters import all_counters, server_wide
+from dbdyno.model.engine.protocols import Load
 from dbdyno.model.errors import ServerBusy
-from dbdyno.model.protocols import Load
-from dbdyno.model.raw import OWN, OWN_READS, WARM_CALLS
-from dbdyno.model.wait_families import READ_CALLS, STORAGE_BYTES
+from dbdyno.model.results.raw import OWN, OWN_READS, WARM_CALLS
+from dbdyno.model.sources.wait_families import READ_CALLS, STORAGE_BYTES
 
 pytestmark = pytest.mark.db
 

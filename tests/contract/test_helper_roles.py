@@ -13,7 +13,7 @@ import pytest
 from tests.contract.plain_server import PlainServer, plain_server, unprivileged
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.model.plan import Observation
+from dbdyno.model.plan.plan import Observation
 
 pytestmark = pytest.mark.db
 

@@ -15,10 +15,10 @@ from tests.contract.watching import watched
 from tests.waiting import eventually
 
 from dbdyno.engines.postgres import PostgresServer
+from dbdyno.model.engine.protocols import Load
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Observation
-from dbdyno.model.protocols import Load
-from dbdyno.model.tables import schema
+from dbdyno.model.plan.plan import Observation
+from dbdyno.model.schema.tables import schema
 
 pytestmark = pytest.mark.db
 

@@ -22,7 +22,7 @@ from tests.waiting import eventually
 
 from dbdyno.account import window
 from dbdyno.account.ledger import cross_check, ledger
-from dbdyno.conduct.request import workload
+from dbdyno.conduct.request.request import workload
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres import pooler as front
 from dbdyno.engines.postgres.connect import connect, driver_target
@@ -30,10 +30,10 @@ from dbdyno.engines.postgres.embedded.worker import argv
 from dbdyno.engines.postgres.pooler import config, process
 from dbdyno.engines.postgres.pooler.config import ALIAS, Front
 from dbdyno.engines.postgres.pooler.process import Pooler
+from dbdyno.model.engine.protocols import Pool, Undo
 from dbdyno.model.errors import TooFewConnections, UsageError
-from dbdyno.model.ledger_rows import top_level
-from dbdyno.model.protocols import Pool, Undo
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.ledger_rows import top_level
+from dbdyno.model.results.raw import RawCell
 
 pytestmark = [
     pytest.mark.db,
@@ -263,7 +263,7 @@ import json, sys, time
 from tests.contract import loads
 from tests.contract.pooled import Notes, cell_of
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.model.protocols import Pool
+from dbdyno.model.engine.protocols import Pool
 server, notes = PostgresServer(sys.argv[1]), Notes()
 pool = Pool(2, "transaction", 3, "simple")
 script = loads.script(server, "select pg_sleep(0.05)", "s.sql")

@@ -17,7 +17,7 @@ from tests.contract.plain_server import plain_server
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.errors import Address, named, stranger
 from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, Unreachable
-from dbdyno.model.plan import Observation
+from dbdyno.model.plan.plan import Observation
 
 pytestmark = pytest.mark.db
 

@@ -14,8 +14,8 @@ from tests.fake_engine import FakeServer
 from tests.fakery import Notes
 
 from dbdyno.engines.postgres import PostgresServer
+from dbdyno.model.engine.protocols import Server, Target, Undo
 from dbdyno.model.errors import UsageError
-from dbdyno.model.protocols import Server, Target, Undo
 
 
 @dataclass

@@ -12,8 +12,8 @@ from tests.fake_engine import FakeServer
 
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.engines.postgres.sql import is_own
-from dbdyno.model.protocols import Server, Target, needed
-from dbdyno.model.snapshot import TABLES, TEXTS, Snapshot, SnapshotTable
+from dbdyno.model.engine.protocols import Server, Target, needed
+from dbdyno.model.engine.snapshot import TABLES, TEXTS, Snapshot, SnapshotTable
 
 _TYPES = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 

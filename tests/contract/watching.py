@@ -10,8 +10,8 @@ import polars as pl
 
 from dbdyno import _core
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.model.plan import Observation
-from dbdyno.model.tables import from_core
+from dbdyno.model.plan.plan import Observation
+from dbdyno.model.schema.tables import from_core
 
 
 def watched(

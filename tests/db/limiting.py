@@ -18,9 +18,9 @@ import pytest
 from dbdyno import _core
 from dbdyno.kernel import processes
 from dbdyno.kernel.control_groups import members
-from dbdyno.model.plan import LimitSpec
-from dbdyno.model.protocols import Undo
-from dbdyno.model.topology import Topology
+from dbdyno.model.engine.protocols import Undo
+from dbdyno.model.engine.topology import Topology
+from dbdyno.model.plan.plan import LimitSpec
 from dbdyno.observe import topology
 from tests.waiting import eventually as eventually
 
@@ -120,7 +120,7 @@ if uid := int(sys.argv[1]):
 APPLY = """
 import signal, sys
 from dbdyno import limits
-from dbdyno.model.plan import LimitSpec
+from dbdyno.model.plan.plan import LimitSpec
 from dbdyno.store.journal import FileJournal
 {become}
 applied = limits.apply(LimitSpec.model_validate_json(sys.argv[3]), int(sys.argv[2]), FileJournal("killed"))
@@ -157,8 +157,8 @@ REFUSE = """
 import json, sys
 from dbdyno.limits import check  # loaded now: Python's own modules may be readable to root alone
 from dbdyno.model.errors import DbdynoError
-from dbdyno.model.topology import Topology
-from dbdyno.model.plan import LimitSpec
+from dbdyno.model.engine.topology import Topology
+from dbdyno.model.plan.plan import LimitSpec
 {become}
 try:
     means = check(

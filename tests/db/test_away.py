@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from dbdyno import conduct
-from dbdyno.model.results import Results
+from dbdyno.model.results.results import Results
 from dbdyno.store import RunStore
 from tests.db.conftest import PROGRAM, Bench
 

@@ -16,7 +16,7 @@ NAME, OURS = "work_mem", "7777kB"
 SET = """
 import os, signal, sys
 from dbdyno.engines import open_server
-from dbdyno.model.protocols import Target
+from dbdyno.model.engine.protocols import Target
 from dbdyno.store.journal import FileJournal
 with open_server("postgres", Target(dsn=sys.argv[1])) as server:
     done = server.configure({sys.argv[2]: sys.argv[3]}, FileJournal("killed"))

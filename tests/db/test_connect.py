@@ -32,7 +32,7 @@ from dbdyno.model.errors import (
     Unreachable,
     UsageError,
 )
-from dbdyno.model.plan import PlannedScript
+from dbdyno.model.plan.plan import PlannedScript
 from tests.conftest import Servers
 from tests.contract import loads
 from tests.openssl import openssl

@@ -12,9 +12,9 @@ import pytest
 
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.pooler import process
+from dbdyno.model.engine.protocols import Pool
 from dbdyno.model.errors import DbdynoError
-from dbdyno.model.plan import PlannedScript
-from dbdyno.model.protocols import Pool
+from dbdyno.model.plan.plan import PlannedScript
 from tests.contract.pooled import cell_of, measured, through
 from tests.db.test_connect import SECRET, Remote
 from tests.db.test_connect import remote as remote

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dbdyno.model.data_sources import SOURCES
+from dbdyno.model.schema.data_sources import SOURCES
 from tests.db.conftest import LIGHT, Bench
-from tests.unit.test_data_sources import PAGING
+from tests.unit.account.test_data_sources import PAGING
 
 pytestmark = pytest.mark.db
 

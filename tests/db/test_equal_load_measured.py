@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dbdyno.engines.postgres.server import PostgresServer
-from dbdyno.model.plan import PlannedScript
+from dbdyno.model.plan.plan import PlannedScript
 from tests.db.conftest import LIGHT, QUICK, Bench
 
 pytestmark = pytest.mark.db

@@ -15,9 +15,9 @@ import pytest
 from dbdyno import limits
 from dbdyno.kernel import processes
 from dbdyno.kernel.control_groups import members
-from dbdyno.model.cpu_lists import of_kernel
 from dbdyno.model.errors import NotPrivileged, ServerBusy, TargetError
-from dbdyno.model.plan import LimitSpec
+from dbdyno.model.plan.plan import LimitSpec
+from dbdyno.model.text.cpu_lists import of_kernel
 from dbdyno.store.journal import FileJournal, left_over
 from tests.db.limiting import (
     SPIN,

@@ -11,7 +11,7 @@ from dbdyno import _core, limits
 from dbdyno.kernel import processes
 from dbdyno.kernel.control_groups import members
 from dbdyno.model.errors import TargetError, UsageError
-from dbdyno.model.plan import LimitSpec
+from dbdyno.model.plan.plan import LimitSpec
 from tests.db.limiting import (
     NOBODY,
     Unwritten,

@@ -11,9 +11,9 @@ import pytest
 
 from dbdyno import _core, limits
 from dbdyno.kernel import processes
-from dbdyno.model.cpu_lists import of_kernel
-from dbdyno.model.plan import LimitSpec
-from dbdyno.model.protocols import Undo
+from dbdyno.model.engine.protocols import Undo
+from dbdyno.model.plan.plan import LimitSpec
+from dbdyno.model.text.cpu_lists import of_kernel
 from dbdyno.store.journal import left_over
 from tests.db.limiting import (
     applying,

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from dbdyno.conduct.memory import MemoryReader
+from dbdyno.conduct.memory.memory import MemoryReader
 from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.server import PostgresServer
-from dbdyno.model.protocols import Server
+from dbdyno.model.engine.protocols import Server
 from tests.conftest import Servers
 from tests.extensions import skip_without
 

@@ -18,8 +18,8 @@ import polars as pl
 import pytest
 
 from dbdyno import _core
-from dbdyno.model.data_sources.sleeps import OFF_CPU
-from dbdyno.model.session_time import wait_label
+from dbdyno.model.results.session_time import wait_label
+from dbdyno.model.schema.data_sources.sleeps import OFF_CPU
 from dbdyno.observe import frames
 from tests.db.conftest import Waiting
 from tests.db.test_trace import _spec

@@ -11,8 +11,8 @@ import pytest
 from dbdyno.engines.postgres.checking import Checks
 from dbdyno.engines.postgres.script_halves import script_half
 from dbdyno.engines.postgres.server import PostgresServer
-from dbdyno.model.checking import Check
-from dbdyno.model.tables import empty
+from dbdyno.model.engine.checking import Check
+from dbdyno.model.schema.tables import empty
 from tests.db.conftest import LIGHT, QUICK, Bench
 
 pytestmark = pytest.mark.db

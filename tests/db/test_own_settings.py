@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 from dbdyno.engines.postgres import PostgresServer, own_settings
 from dbdyno.engines.postgres.connect import connect, release
 from dbdyno.model import errors
-from dbdyno.model.plan import PlannedScript
+from dbdyno.model.plan.plan import PlannedScript
 from tests.conftest import Servers
 from tests.contract.hostile import hostile, report, sending
 from tests.contract.plain_server import PlainServer, plain_server

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbdyno.cli.app import app
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.raw import RawCell
 from dbdyno.store import RunStore
 from tests.conftest import Servers
 from tests.contract.plain_server import PlainServer, plain_server

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from dbdyno import _core
-from dbdyno.model.data_sources.profile import PROFILE as PROFILED
+from dbdyno.model.schema.data_sources.profile import PROFILE as PROFILED
 from dbdyno.observe import frames
 from tests.db.conftest import Waiting, eventually
 from tests.db.limiting import needs_root

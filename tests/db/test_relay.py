@@ -13,8 +13,8 @@ import pytest
 from dbdyno import _core
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.connect import connect
+from dbdyno.model.engine.protocols import Pool
 from dbdyno.model.errors import AuthenticationFailed, DbdynoError, UsageError
-from dbdyno.model.protocols import Pool
 from tests.contract import loads
 from tests.contract.driving import failure, run, statement
 from tests.contract.plain_server import PlainServer, plain_server

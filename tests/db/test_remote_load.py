@@ -19,10 +19,10 @@ from dbdyno.drive import frames
 from dbdyno.engines.driving import here
 from dbdyno.engines.postgres import connect
 from dbdyno.engines.postgres.sessions import end_left
-from dbdyno.model.data_sources.drivers import with_host
+from dbdyno.model.engine.protocols import Load
 from dbdyno.model.errors import HostLost
-from dbdyno.model.protocols import Load
-from dbdyno.model.tables import from_core
+from dbdyno.model.schema.data_sources.drivers import with_host
+from dbdyno.model.schema.tables import from_core
 from tests.agents import INSTANTS, OtherClock, agent
 from tests.waiting import eventually
 

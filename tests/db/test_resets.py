@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from dbdyno.conduct.tables import bring_back
+from dbdyno.conduct.measure.tables import bring_back
 from dbdyno.drive import Interrupt
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.errors import DbdynoError, Interrupted, TargetError
-from dbdyno.model.resetting import Cache
+from dbdyno.model.plan.resetting import Cache
 from tests.db.conftest import LIGHT, QUICK, SHORT, Bench, own_schema
 from tests.db.test_workload_tables import looked_at, prepared, schema  # noqa: F401
 

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from dbdyno.engines.postgres import PostgresServer, needs_simple
 from dbdyno.engines.postgres.script_check import check
 from dbdyno.model.errors import ScriptError, UsageError
-from dbdyno.model.plan import DriverSetup, PlannedScript, Variant
+from dbdyno.model.plan.plan import DriverSetup, PlannedScript, Variant
 from tests.db.conftest import LIGHT, Bench
 
 pytestmark = pytest.mark.db

@@ -17,8 +17,8 @@ import pytest
 
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.settings import values
+from dbdyno.model.engine.protocols import Undo
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
-from dbdyno.model.protocols import Undo
 from tests.conftest import KINDS
 from tests.contract.plain_server import PlainServer, plain_server
 
@@ -347,7 +347,7 @@ KILLED = """
 import json, os, sys
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.engines.postgres.settings import values
-from dbdyno.model.protocols import Undo
+from dbdyno.model.engine.protocols import Undo
 
 class Notes:
     def note(self, undo):

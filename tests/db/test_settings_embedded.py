@@ -19,8 +19,8 @@ import pytest
 
 from dbdyno.engines.postgres import PostgresServer, embedded, open_server, sessions
 from dbdyno.engines.postgres.embedded import files, postmaster
+from dbdyno.model.engine.protocols import Target, Undo
 from dbdyno.model.errors import ServerBusy, UsageError
-from dbdyno.model.protocols import Target, Undo
 from tests.db.conftest import eventually
 from tests.fakery import LIO, Notes
 
@@ -197,7 +197,7 @@ def _set_up(server: PostgresServer) -> str:
 OWNER = """
 import json, sys
 from dbdyno.engines.postgres import open_server
-from dbdyno.model.protocols import Target
+from dbdyno.model.engine.protocols import Target
 
 class Notes:
     def note(self, undo):

@@ -15,12 +15,12 @@ from psycopg.conninfo import make_conninfo
 
 from dbdyno.account.snapshot_figures import figures
 from dbdyno.account.snapshots import interval
-from dbdyno.conclude import snapshots as concluding
+from dbdyno.conclude.snapshots import snapshots as concluding
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.model.interval import ALL
-from dbdyno.model.snapshot import Snapshot
-from dbdyno.present import snapshots as presenting
+from dbdyno.model.engine.snapshot import Snapshot
+from dbdyno.model.results.interval import ALL
 from dbdyno.present.media import html, text
+from dbdyno.present.snapshots import snapshots as presenting
 from tests.autovacuum import without_autovacuum
 from tests.waiting import eventually
 

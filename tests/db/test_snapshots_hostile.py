@@ -14,8 +14,8 @@ from psycopg import sql as pgsql
 from psycopg.conninfo import make_conninfo
 
 from dbdyno.engines.postgres.server import PostgresServer
+from dbdyno.model.engine.snapshot import Snapshot
 from dbdyno.model.errors import NoSuchDatabase, TargetError
-from dbdyno.model.snapshot import Snapshot
 from tests.conftest import KINDS, Servers
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.contract.test_helper_roles import standby_of

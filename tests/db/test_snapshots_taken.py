@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from dbdyno.account.snapshots import interval
 from dbdyno.engines.postgres.server import PostgresServer
-from dbdyno.model.snapshot import Snapshot, SnapshotInfo
+from dbdyno.model.engine.snapshot import Snapshot, SnapshotInfo
 from tests.autovacuum import without_autovacuum
 from tests.db.pgbench import program
 from tests.extensions import skip_without

@@ -18,7 +18,7 @@ from dbdyno.engines.postgres import presence
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.query_id import OFFSETS, statement_spec
 from dbdyno.engines.postgres.wait_events import word_spec
-from dbdyno.model.tables import from_core
+from dbdyno.model.schema.tables import from_core
 from tests.conftest import KINDS, Servers
 
 pytestmark = pytest.mark.db

@@ -17,7 +17,7 @@ import pytest
 
 from dbdyno.engines.postgres.connect import connect
 from dbdyno.engines.postgres.statements import Statements
-from dbdyno.model.data_sources.statements import active
+from dbdyno.model.schema.data_sources.statements import active
 from tests.conftest import Servers
 from tests.contract.plain_server import PlainServer, plain_server
 from tests.db.conftest import LIGHT, QUICK, Bench, eventually

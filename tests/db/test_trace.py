@@ -26,7 +26,7 @@ from dbdyno import _core
 from dbdyno.conduct.selftest.quota import quota
 from dbdyno.engines.postgres import presence
 from dbdyno.engines.postgres.wait_events import word_spec
-from dbdyno.model.tables import from_core
+from dbdyno.model.schema.tables import from_core
 from tests.db.conftest import Waiting, eventually
 
 pytestmark = pytest.mark.db
@@ -443,7 +443,7 @@ def test_recent_rows_only(sessions: Waiting) -> None:
 AS_SOMEBODY = """
 import json, sys, time
 from dbdyno import _core
-from dbdyno.model.tables import from_core
+from dbdyno.model.schema.tables import from_core
 watch = _core.Watch(sys.stdin.read())
 t0 = _core.now_ns() + 50_000_000
 watch.start(t0, t0 + 400_000_000)

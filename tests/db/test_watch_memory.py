@@ -18,7 +18,7 @@ import pytest
 from dbdyno import _core
 from dbdyno.engines.postgres import connect, presence
 from dbdyno.engines.postgres.wait_events import word_spec
-from dbdyno.model.tables import from_core
+from dbdyno.model.schema.tables import from_core
 from tests.db.conftest import Waiting, eventually
 
 pytestmark = pytest.mark.db
@@ -249,7 +249,7 @@ def test_a_user_without_the_right_is_told_so_and_is_served_by_sql(held: Waiting)
 AS_NOBODY = f"""
 import json, os, sys, time
 from dbdyno import _core
-from dbdyno.model.tables import empty, from_core
+from dbdyno.model.schema.tables import empty, from_core
 import numpy
 empty("samples").to_dict(as_series=False)  # all is loaded,
 watch = _core.Watch(sys.stdin.read())  # and connected: this user is let neither to files nor to the socket

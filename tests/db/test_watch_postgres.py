@@ -12,8 +12,8 @@ import pytest
 
 from dbdyno import _core
 from dbdyno.engines import open_server
-from dbdyno.model.protocols import Target
-from dbdyno.model.tables import empty
+from dbdyno.model.engine.protocols import Target
+from dbdyno.model.schema.tables import empty
 from dbdyno.observe import How, frames, open_watch, sources
 from tests.db.conftest import eventually
 

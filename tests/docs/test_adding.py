@@ -13,9 +13,9 @@ from tests.fakery import climb
 
 from dbdyno.account import window
 from dbdyno.account.window.cells import key
-from dbdyno.conclude.case import Case
 from dbdyno.conclude.catalogue import Entry
-from dbdyno.model import tables
+from dbdyno.conclude.run.case import Case
+from dbdyno.model.schema import tables
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "adding"
@@ -68,7 +68,7 @@ def test_the_check_is_made_of_the_table(
     ((id, record),) = tomllib.loads(blocks("claim.md", "toml")).items()
     entry = Entry(id, **record)
     monkeypatch.setattr("dbdyno.conclude.catalogue.entries", lambda: {id: entry})
-    monkeypatch.setattr("dbdyno.conclude.case._OF_CELL", ("rates", "evenness"))
+    monkeypatch.setattr("dbdyno.conclude.run.case._OF_CELL", ("rates", "evenness"))
     made = climb(LAW, (2,))
     cut = window.cut_rates(made.cells)
     row = key(made.cells[0]) | {"slowest_per_s": 10.0, "fastest_per_s": fastest, "source": "driver"}

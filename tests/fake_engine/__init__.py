@@ -1,6 +1,6 @@
 """The fake engine: a virtual clock and a known law, so the whole pipeline must come out at known figures."""
 
-from dbdyno.model.protocols import Server, Target
+from dbdyno.model.engine.protocols import Server, Target
 from tests.fake_engine.dsn import parse_law
 from tests.fake_engine.law import Helper, Law, Wait
 from tests.fake_engine.server import FakeServer, helpers, wait_families

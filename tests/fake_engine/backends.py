@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Observation
+from dbdyno.model.plan.plan import Observation
 from dbdyno.model.units import NS_PER_S
 from tests.fake_engine.counters import WALL_EPOCH_S
 from tests.fake_engine.machine import Task

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dbdyno.model.protocols import Progress
-from dbdyno.model.tables import CoreColumn, to_core
+from dbdyno.model.engine.protocols import Progress
+from dbdyno.model.schema.tables import CoreColumn, to_core
 from tests.fake_engine import records
 from tests.fake_engine.programs import Schedule
 from tests.fake_engine.world import DRIVER_PID, FIRST_PID, World
@@ -15,7 +15,7 @@ CONNECT_NS = records.CONNECT_NS + records.PREPARE_NS
 
 
 class FakeLoad:
-    """See :class:`dbdyno.model.protocols.Load`."""
+    """See :class:`dbdyno.model.engine.protocols.Load`."""
 
     def __init__(
         self,

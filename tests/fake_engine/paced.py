@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from dbdyno.model.pacing import Pacing
+from dbdyno.model.plan.pacing import Pacing
 from dbdyno.model.units import NS_PER_S
 from tests.fake_engine.calls import Place, Varied, call
 from tests.fake_engine.machine import Block, Program, Sleep, Task

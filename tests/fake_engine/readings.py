@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dbdyno.model.brief import MAIN
+from dbdyno.model.results.brief import MAIN
 from dbdyno.model.units import TICK_NS
 from tests.fake_engine.law import Law
 from tests.fake_engine.machine import Task

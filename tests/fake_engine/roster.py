@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dbdyno.model.brief import MAIN
+from dbdyno.model.results.brief import MAIN
 from tests.fake_engine.machine import Task
 from tests.fake_engine.world import World
 

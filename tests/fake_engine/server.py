@@ -12,10 +12,23 @@ from typing import Any
 import polars as pl
 
 from dbdyno.kernel.machine import HERE
-from dbdyno.model.environment import ServerFacts
+from dbdyno.model.engine.environment import ServerFacts
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.engine.protocols import (
+    PLAIN,
+    Capacity,
+    Configured,
+    Journal,
+    Load,
+    Pool,
+    Target,
+    Undo,
+    Watch,
+)
+from dbdyno.model.engine.snapshot import Snapshot
+from dbdyno.model.engine.truth import TruthCase
 from dbdyno.model.errors import NoSuchDatabase, ServerLost, UsageError
-from dbdyno.model.machine import Machine
-from dbdyno.model.plan import (
+from dbdyno.model.plan.plan import (
     Calibration,
     Cell,
     DriverSetup,
@@ -24,14 +37,11 @@ from dbdyno.model.plan import (
     Variant,
     Workload,
 )
-from dbdyno.model.protocols import PLAIN, Capacity, Configured, Journal, Load, Pool, Target, Undo, Watch
-from dbdyno.model.script_workload import workload_of
-from dbdyno.model.snapshot import Snapshot
-from dbdyno.model.source import Source
-from dbdyno.model.tables import rows
-from dbdyno.model.truth import TruthCase
+from dbdyno.model.plan.script_workload import workload_of
+from dbdyno.model.schema.tables import rows
+from dbdyno.model.sources.source import Source
+from dbdyno.model.sources.wait_families import Helper, WaitFamilies
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import Helper, WaitFamilies
 from tests.fake_engine import backends, counters
 from tests.fake_engine import settings as own_settings
 from tests.fake_engine import snapshots as own_snapshots
@@ -80,7 +90,7 @@ class FakeClock:
 
 
 class FakeServer:
-    """See :class:`dbdyno.model.protocols.Server`."""
+    """See :class:`dbdyno.model.engine.protocols.Server`."""
 
     machine: Machine = HERE
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.snapshot import TABLES, TEXTS, Snapshot, SnapshotInfo
+from dbdyno.model.engine.snapshot import TABLES, TEXTS, Snapshot, SnapshotInfo
 from dbdyno.model.units import NS_PER_S
 from tests.fake_engine import counters
 from tests.fake_engine.world import World

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbdyno.model.tables import CoreColumn, to_core
+from dbdyno.model.schema.tables import CoreColumn, to_core
 from dbdyno.model.units import NS_PER_S
 from tests.fake_engine import levels, readings, tracing
 from tests.fake_engine.machine import Task
@@ -53,7 +53,7 @@ class Spec:
 
 
 class FakeWatch:
-    """See :class:`dbdyno.model.protocols.Watch`.
+    """See :class:`dbdyno.model.engine.protocols.Watch`.
 
     ``os`` and ``host`` false: those tables say "not here". ``memory_hz`` and ``trace`` are off where the
     specification is silent. ``chosen``: which client backends of somebody else's load become sessions.

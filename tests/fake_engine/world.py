@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dbdyno.model.brief import MAIN
-from dbdyno.model.pacing import Pacing
+from dbdyno.model.plan.pacing import Pacing
+from dbdyno.model.results.brief import MAIN
 from dbdyno.model.units import TICK_NS
 from tests.fake_engine.calls import Place, io_worker
 from tests.fake_engine.law import Helper, Law

@@ -18,8 +18,8 @@ from tests.hostile_host import HELLO, frame
 import dbdyno
 from dbdyno import _core
 from dbdyno.model.errors import HostLost
-from dbdyno.model.rawtables import RAW
-from dbdyno.model.tables import from_core
+from dbdyno.model.schema.rawtables import RAW
+from dbdyno.model.schema.tables import from_core
 from dbdyno.remote.agent import Agent, gather
 from dbdyno.remote.answers import OPERATIONS, Fault, answered
 from dbdyno.remote.clocks import HostClock

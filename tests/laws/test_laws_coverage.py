@@ -12,7 +12,7 @@ from tests.fakery import Climb, S, climb, sampled_again
 
 from dbdyno.account.ledger import ledger
 from dbdyno.account.window import cut
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.raw import RawCell
 
 WALL_NS = 10 * S
 SEEDS = 10

@@ -17,7 +17,7 @@ from dbdyno.account.ledger import accounts, cross_check
 from dbdyno.account.statement_ledger import statement_ledger
 from dbdyno.account.wait_durations import wait_durations, wait_histogram
 from dbdyno.account.window import cut
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.raw import RawCell
 
 pytestmark = pytest.mark.queries
 

@@ -11,10 +11,10 @@ from tests.fakery import Climb, S, climb, made_cell, sample_row, sampler_row, se
 
 from dbdyno.account.ledger import accounts
 from dbdyno.account.window import cut, cut_without_samples, sample_chunks
-from dbdyno.conduct.derive import derive
-from dbdyno.model.ledger_rows import account_rows, top_level
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import empty
+from dbdyno.conduct.derive.derive import derive
+from dbdyno.model.results.ledger_rows import account_rows, top_level
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import empty
 
 pytestmark = pytest.mark.queries
 

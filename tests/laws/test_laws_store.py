@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.fakery import made_cell
 
-from dbdyno.model.column import Column
-from dbdyno.model.plan import Experiment, Plan
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import RAW, rows
+from dbdyno.model.plan.plan import Experiment, Plan
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.column import Column
+from dbdyno.model.schema.tables import RAW, rows
 from dbdyno.store import RunStore
 from dbdyno.store.files import MOST_NUMBER
 

@@ -9,7 +9,7 @@ from tests.examples import examples
 from tests.fakery import S, climb, made_cell, sampler_row, session_row, task_row
 
 from dbdyno.account.window import cut_sampler, cut_tasks, rates
-from dbdyno.model.tables import merged, quantiles_ns
+from dbdyno.model.schema.tables import merged, quantiles_ns
 from dbdyno.stats.estimates import Mean
 
 SLOW = examples(60)

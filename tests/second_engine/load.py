@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbdyno.model.protocols import Progress
-from dbdyno.model.tables import CoreColumn, to_core
+from dbdyno.model.engine.protocols import Progress
+from dbdyno.model.schema.tables import CoreColumn, to_core
 from tests.second_engine.world import CYCLE, FIRST_THREAD, SERVER, S, Stay, Task, tasks
 
 
 class SecondLoad:
-    """See :class:`dbdyno.model.protocols.Load`. ``speed``: calls a cycle."""
+    """See :class:`dbdyno.model.engine.protocols.Load`. ``speed``: calls a cycle."""
 
     def __init__(self, sessions: int, speed: int, now_ns: int) -> None:
         self.sessions, self._speed, self._now_ns = sessions, speed, now_ns

@@ -8,15 +8,15 @@ from typing import Any
 import polars as pl
 
 from dbdyno.kernel.machine import HERE
-from dbdyno.model.environment import ServerFacts
+from dbdyno.model.engine.environment import ServerFacts
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.engine.protocols import Capacity, Load, Target
 from dbdyno.model.errors import UsageError
-from dbdyno.model.machine import Machine
-from dbdyno.model.plan import Calibration, Cell, DriverSetup, Observation, Parameter, Workload
-from dbdyno.model.protocols import Capacity, Load, Target
-from dbdyno.model.rawtables import CLIENT_BACKEND
-from dbdyno.model.source import Source
-from dbdyno.model.tables import rows
-from dbdyno.model.wait_families import Family, Helper, WaitFamilies
+from dbdyno.model.plan.plan import Calibration, Cell, DriverSetup, Observation, Parameter, Workload
+from dbdyno.model.schema.rawtables import CLIENT_BACKEND
+from dbdyno.model.schema.tables import rows
+from dbdyno.model.sources.source import Source
+from dbdyno.model.sources.wait_families import Family, Helper, WaitFamilies
 from tests.second_engine.load import SecondLoad
 from tests.second_engine.watch import GuestWatch, SecondWatch
 from tests.second_engine.world import EPOCH, GUESTS, SERVER, S, tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dbdyno.model.tables import CoreColumn, to_core
+from dbdyno.model.schema.tables import CoreColumn, to_core
 from tests.second_engine.load import SecondLoad
 from tests.second_engine.world import CYCLE, GUESTS, Task, reads, samples, tasks
 
@@ -21,7 +21,7 @@ UNREAD = (
 
 
 class SecondWatch:
-    """See :class:`dbdyno.model.protocols.Watch`."""
+    """See :class:`dbdyno.model.engine.protocols.Watch`."""
 
     def __init__(self, load: SecondLoad, seed: int) -> None:
         self._load, self._seed = load, seed

@@ -10,13 +10,13 @@ import polars as pl
 from tests.fake_engine import FakeServer, wait_families
 from tests.fakery import environment_of, info_of
 
-from dbdyno.model.analyses import POINTS, Estimate, Fitted, Ladder, Machine, Scaling
-from dbdyno.model.environment import Environment
-from dbdyno.model.ledger_rows import with_parents
-from dbdyno.model.plan import Experiment, LimitSpec, Observation, Plan, Variant
-from dbdyno.model.protocols import Target
-from dbdyno.model.results import Results
-from dbdyno.model.tables import DERIVED, rows
+from dbdyno.model.engine.environment import Environment
+from dbdyno.model.engine.protocols import Target
+from dbdyno.model.plan.plan import Experiment, LimitSpec, Observation, Plan, Variant
+from dbdyno.model.results.analyses import POINTS, Estimate, Fitted, Ladder, Machine, Scaling
+from dbdyno.model.results.ledger_rows import with_parents
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import DERIVED, rows
 
 S = 1_000_000_000
 

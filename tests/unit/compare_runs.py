@@ -6,9 +6,9 @@ import random
 from dataclasses import replace
 
 import polars as pl
-import report_results as made
+from tests.unit import report_results as made
 
-from dbdyno.model.results import Results
+from dbdyno.model.results.results import Results
 
 
 def noisy(

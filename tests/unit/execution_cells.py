@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import report_machine
+from tests.unit import report_machine
 
-from dbdyno.conduct.derive import concluded, derive
-from dbdyno.model.jobs import PlannedJob
-from dbdyno.model.plan import Cell, Experiment, Plan, Variant, Workload
-from dbdyno.model.raw import CellMeta, RawCell
-from dbdyno.model.results import Results, RunInfo
-from dbdyno.model.tables import RAW, empty, rows
+from dbdyno.conduct.derive.derive import concluded, derive
+from dbdyno.model.plan.jobs import PlannedJob
+from dbdyno.model.plan.plan import Cell, Experiment, Plan, Variant, Workload
+from dbdyno.model.results.raw import CellMeta, RawCell
+from dbdyno.model.results.results import Results, RunInfo
+from dbdyno.model.schema.tables import RAW, empty, rows
 from dbdyno.model.units import NS_PER_S
 
 WORKLOAD = Workload(

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo
-from dbdyno.model.tables import POLARS
+from dbdyno.model.engine.snapshot import TABLES, Snapshot, SnapshotInfo
+from dbdyno.model.schema.tables import POLARS
 
 BEGAN = datetime(2026, 11, 1, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.tables import rows
+from dbdyno.model.schema.tables import rows
 
 MIB, GIB = 1 << 20, 1 << 30
 SESSIONS = 200

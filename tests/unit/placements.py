@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from tests.fakery import MS
 
-from dbdyno.model.tables import rows
+from dbdyno.model.schema.tables import rows
 
 Siblings = Sequence[Sequence[int]]
 GOLDEN = Path(__file__).parents[1] / "golden" / "placement" / "c4.4xlarge.csv"

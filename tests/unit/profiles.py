@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import conform
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import conform
 
 Stack = Sequence[str]
 """The root first; a frame is ``module`function``, ``kernel`vfs_read`` one of the kernel."""

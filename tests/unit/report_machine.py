@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dbdyno.model.environment import Cpu, Environment, Host, Limits, ServerFacts
-from dbdyno.model.source import Source
+from dbdyno.model.engine.environment import Cpu, Environment, Host, Limits, ServerFacts
+from dbdyno.model.sources.source import Source
 
 
 def sources(os_tasks: bool) -> tuple[Source, ...]:

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import report_results as made
-import report_tables as finer
 from tests.fake_engine import wait_families
+from tests.unit import report_results as made
+from tests.unit import report_tables as finer
 
-from dbdyno.conclude.reason import activity
-from dbdyno.model import tables
-from dbdyno.model.ledger_rows import with_parents
-from dbdyno.model.plan import Experiment, Observation
-from dbdyno.model.results import Results
+from dbdyno.conclude.run.reason import activity
+from dbdyno.model.plan.plan import Experiment, Observation
+from dbdyno.model.results.ledger_rows import with_parents
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema import tables
 
 NS = made.NS
 WINDOW_S = 10

@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import report_machine as machine
-import report_tables as finer
 from tests.fake_engine import wait_families
+from tests.unit import report_machine as machine
+from tests.unit import report_tables as finer
 
-from dbdyno.conclude.capacity import headline
-from dbdyno.conclude.case import Case
-from dbdyno.model import tables
-from dbdyno.model.claim import Claim, Estimate
-from dbdyno.model.ledger_rows import with_parents
-from dbdyno.model.plan import Calibration, Cell, Choice, Experiment, Plan, Workload
-from dbdyno.model.results import Results, RunInfo
+from dbdyno.conclude.run.case import Case
+from dbdyno.conclude.scaling.capacity import headline
+from dbdyno.model.plan.plan import Calibration, Cell, Choice, Experiment, Plan, Workload
+from dbdyno.model.results.claim import Claim, Estimate
+from dbdyno.model.results.ledger_rows import with_parents
+from dbdyno.model.results.results import Results, RunInfo
+from dbdyno.model.schema import tables
 from dbdyno.present import report
-from dbdyno.present.document import Chart, walk
-from dbdyno.present.headline import PARAGRAPH
+from dbdyno.present.document.document import Chart, walk
+from dbdyno.present.figures.headline import PARAGRAPH
 
 WORK_PER_CALL = 132_280.0
 CALL_NS = 21_000_000.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from dbdyno.model.analyses import Ladder
+from dbdyno.model.results.analyses import Ladder
 from dbdyno.stats.scaling.models import MODELS
 
 Two = tuple[tuple[float, ...], tuple[float, ...]]

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.analyses import POINTS, Estimate, Fitted, Ladder, Machine, Scaling
-from dbdyno.model.claim import Claim
+from dbdyno.model.results.analyses import POINTS, Estimate, Fitted, Ladder, Machine, Scaling
+from dbdyno.model.results.claim import Claim
 
 SPECSDM91 = ((1, 64.9), (18, 995.9), (36, 1652.4), (72, 1853.2), (108, 1828.9), (144, 1775.0), (216, 1702.2))
 RATE, SIGMA, KAPPA, PEAK = 89.9952, 0.0277284, 0.000104366, 96.5195

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbdyno.present.document import Block, Document, Table, walk
+from dbdyno.present.document.document import Block, Document, Table, walk
 from dbdyno.present.media import html, text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.snapshot import TABLES, TEXTS, Snapshot, SnapshotInfo
+from dbdyno.model.engine.snapshot import TABLES, TEXTS, Snapshot, SnapshotInfo
 
 NOON = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 START_S = NOON.timestamp()

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.test_start import loaded_in_turn
+from tests.unit.cli.test_start import loaded_in_turn
 
 RUNS = ["20260101-000000-lio-0001", "20260102-000000-cpu-0002"]
 END = "(end of an answer)"

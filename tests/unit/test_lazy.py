@@ -53,7 +53,12 @@ def test_all_is_loaded_while_another_thread_loads_modules_too(monkeypatch: pytes
 
 HEAVY = {
     *("scipy.optimize", "scipy.interpolate", "scipy.stats", "scipy.linalg", "duckdb", "altair"),
-    *("dbdyno.model.plan", "dbdyno.model.results", "dbdyno.model.comparison", "dbdyno.model.environment"),
+    *(
+        "dbdyno.model.plan.plan",
+        "dbdyno.model.results.results",
+        "dbdyno.model.results.comparison",
+        "dbdyno.model.engine.environment",
+    ),
 }
 
 

@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 @pytest.mark.parametrize(
     ("source", "rooms"),
     [
-        ("from dbdyno.conclude.case import Case", {"conclude"}),
+        ("from dbdyno.conclude.run.case import Case", {"conclude"}),
         ("from dbdyno import conclude, present", {"conclude", "present"}),
         ("import dbdyno.store.parts", {"store"}),
         ("def test() -> None:\n    from dbdyno.cli import main", {"cli"}),
@@ -30,9 +30,9 @@ def test_a_room_is_used_by_an_import_anywhere_in_a_file(source: str, rooms: set[
 
 def test_a_file_belongs_to_the_last_room_that_it_uses_and_to_those_of_its_name() -> None:
     tests_of = runpy.run_path(str(TOOL))["tests_of"]
-    assert HERE / "test_analyze_findings.py" in tests_of("conduct")
-    assert HERE / "test_analyze_findings.py" not in tests_of("conclude")
-    assert HERE / "test_limits.py" in tests_of("limits")
+    assert HERE / "conduct" / "test_analyze_findings.py" in tests_of("conduct")
+    assert HERE / "conduct" / "test_analyze_findings.py" not in tests_of("conclude")
+    assert HERE / "limits" / "test_limits.py" in tests_of("limits")
     assert HERE / "test_completion.py" in tests_of("cli")
     assert Path(__file__) not in tests_of("conclude")
 

@@ -21,7 +21,7 @@ from dbdyno.engines.postgres import connect
 from dbdyno.engines.postgres.presence import Presence, presence
 from dbdyno.engines.postgres.server import PostgresServer
 from dbdyno.model.errors import TargetError
-from dbdyno.model.plan import LimitSpec
+from dbdyno.model.plan.plan import LimitSpec
 from tests.db.conftest import LIGHT_CALLS
 from tests.db.limiting import machine
 from tests.elsewhere import NAMELESS, Elsewhere, World, as_user, in_namespaces, needs, needs_root

@@ -20,7 +20,7 @@ import click
 import pytest
 
 from tests import elsewhere
-from tests.unit.test_cli import COMMANDS
+from tests.unit.cli.test_cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 MOST_MB = 610

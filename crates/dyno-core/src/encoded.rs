@@ -1,4 +1,4 @@
-//! A column as bytes: what Python gets, in the same process or from the agent (`CoreColumn` in `model/tables.py`).
+//! A column as bytes: what Python gets, in the same process or from the agent (`CoreColumn` in `model/schema/tables.py`).
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What came of a load, as tables of `model/tables.py`.
+//! What came of a load, as tables of `model/schema/tables.py`.
 
 use dyno_model::{Column, Counter, Engine, Table};
 

@@ -34,7 +34,7 @@ pub struct Counter {
 pub struct Reading {
     /// `None`: unknown, and `status` says why.
     pub value: Option<f64>,
-    /// A status of `model/source.py`.
+    /// A status of `model/sources/source.py`.
     pub status: &'static str,
 }
 

@@ -1,5 +1,5 @@
 //! Columns and tables on their way to Python. The schema itself is written once, in
-//! `python/dbdyno/model/tables.py`; there every table is checked against it.
+//! `python/dbdyno/model/schema/tables.py`; there every table is checked against it.
 
 /// One column. `None` is NULL: unknown, never zero.
 #[derive(Debug, Clone, PartialEq)]

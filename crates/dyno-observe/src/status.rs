@@ -1,4 +1,4 @@
-//! How a read went: the words of `Status` in `python/dbdyno/model/source.py`.
+//! How a read went: the words of `Status` in `python/dbdyno/model/sources/source.py`.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Tables to Python: `{column: (type, payload, validity)}`, see `CoreColumn` in `model/tables.py`.
+//! Tables to Python: `{column: (type, payload, validity)}`, see `CoreColumn` in `model/schema/tables.py`.
 
 use dyno_core::encoded;
 use dyno_model::{Column, Table};

@@ -12,7 +12,7 @@ fn plain(error: &Error) -> PyErr {
     errors::driver(error, None)
 }
 
-/// See `dbdyno.model.protocols.Load`.
+/// See `dbdyno.model.engine.protocols.Load`.
 #[pyclass(name = "Load", frozen)]
 struct PyLoad(Apart<Box<dyn Phases>>);
 

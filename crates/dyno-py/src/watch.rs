@@ -10,7 +10,7 @@ use pyo3::types::{IntoPyDict, PyDict};
 use crate::apart::Apart;
 use crate::{convert, errors};
 
-/// See `dbdyno.model.protocols.Watch`.
+/// See `dbdyno.model.engine.protocols.Watch`.
 #[pyclass(frozen, module = "dbdyno._core")]
 struct Watch(Apart<dyno_observe::Watch>);
 

@@ -1,4 +1,4 @@
-//! System calls of each task: the data source `system calls` (`python/dbdyno/model/data_sources/syscalls.py`).
+//! System calls of each task: the data source `system calls` (`python/dbdyno/model/schema/data_sources/syscalls.py`).
 //! The program's part is `bpf/syscalls.h`.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};

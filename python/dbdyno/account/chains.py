@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.data_sources.blocking import PREPARED
-from dbdyno.model.ledger_rows import groups, of_cells
-from dbdyno.model.session_time import CPU_WAIT, DB_CPU, RUNNABLE, account, db_time, parts
-from dbdyno.model.source import HIDDEN, HIDDEN_STATUS
-from dbdyno.model.tables import Tables, empty, rows
-from dbdyno.model.wait_families import Family, WaitFamilies, families_of
+from dbdyno.model.results.ledger_rows import groups, of_cells
+from dbdyno.model.results.session_time import CPU_WAIT, DB_CPU, RUNNABLE, account, db_time, parts
+from dbdyno.model.schema.data_sources.blocking import PREPARED
+from dbdyno.model.schema.tables import Tables, empty, rows
+from dbdyno.model.sources.source import HIDDEN, HIDDEN_STATUS
+from dbdyno.model.sources.wait_families import Family, WaitFamilies, families_of
 from dbdyno.stats.estimates import wilson_of
 
 DOING, CHAIN, STATEMENT, OBJECT = "doing", "chain", "statement", "object"

@@ -20,11 +20,11 @@ import polars as pl
 
 from dbdyno.account.losses import inside, lost_samples
 from dbdyno.account.window.cells import key
-from dbdyno.model.code_areas import CodeAreas, parsed, plain_name
-from dbdyno.model.cpu_profile import KERNEL, LABELS, NOT_SAMPLED, OTHERS, UNKNOWN, frame_text, labels
-from dbdyno.model.ledger_rows import account_rows, groups
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.results.cpu_profile import KERNEL, LABELS, NOT_SAMPLED, OTHERS, UNKNOWN, frame_text, labels
+from dbdyno.model.results.ledger_rows import account_rows, groups
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import Tables, conform, empty
+from dbdyno.model.sources.code_areas import CodeAreas, parsed, plain_name
 from dbdyno.model.units import NS_PER_S
 from dbdyno.stats.estimates import interval
 from dbdyno.stats.raking import Floats, ipf

@@ -8,12 +8,12 @@ import polars as pl
 
 from dbdyno.account.window.cells import for_each, key
 from dbdyno.account.window.trees import busy_times
-from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.executions import OUTLIER
-from dbdyno.model.ledger_rows import groups
-from dbdyno.model.plan import Plan
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import Tables, conform, empty, schema
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.ledger_rows import groups
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources.executions import OUTLIER
+from dbdyno.model.schema.tables import Tables, conform, empty, schema
 from dbdyno.model.units import NS_PER_S
 
 NAMES = ("execution_times", "execution_rates", "execution_failures", "parallelism")

@@ -8,10 +8,10 @@ import polars as pl
 
 from dbdyno.account.snapshot_figures import relations
 from dbdyno.account.window.cells import for_each
-from dbdyno.model.data_sources.growth import DERIVED_GROWTH
-from dbdyno.model.interval import LOWER_BOUNDS, STANDING, Interval
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import conform
+from dbdyno.model.results.interval import LOWER_BOUNDS, STANDING, Interval
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.data_sources.growth import DERIVED_GROWTH
+from dbdyno.model.schema.tables import conform
 
 NAMES = tuple(DERIVED_GROWTH)
 _COUNTS = ("rows_inserted", "rows_updated", "rows_deleted")

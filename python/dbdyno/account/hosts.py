@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.account.window.cells import for_each
-from dbdyno.model.data_sources.drivers import with_host
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.data_sources.drivers import with_host
 from dbdyno.model.units import NS_PER_S
 
 _OWN_NS = pl.col("last_end_ns") - pl.col("first_start_ns")

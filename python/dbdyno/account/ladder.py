@@ -16,13 +16,13 @@ from dbdyno.account import window
 from dbdyno.account.ledger import accounts
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.trees import is_tree
-from dbdyno.model.ledger_rows import BY_LABEL
-from dbdyno.model.plan import Plan
-from dbdyno.model.raw import LEFT_OUT, RawCell, RungStatus
-from dbdyno.model.session_time import is_limit, judged, wait_label
-from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.model.tables import ByCell, Tables, empty, known_quantiles_ns, rows
-from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.ledger_rows import BY_LABEL
+from dbdyno.model.results.raw import LEFT_OUT, RawCell, RungStatus
+from dbdyno.model.results.session_time import is_limit, judged, wait_label
+from dbdyno.model.schema.tables import ByCell, Tables, empty, known_quantiles_ns, rows
+from dbdyno.model.sources.source import HIDDEN_STATUS
+from dbdyno.model.sources.wait_families import AT_CLIENT, WaitFamilies, families_of
 from dbdyno.stats.estimates import Mean
 
 Row = dict[str, Any]

@@ -18,13 +18,23 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.column import CELL
-from dbdyno.model.ledger_rows import groups, of_cells
-from dbdyno.model.raw import OWN, OWN_READS
-from dbdyno.model.session_time import CPU_WAIT, DB_CPU, Part, Time, account, base, calls_per_s, db_time, parts
-from dbdyno.model.tables import Tables, rows, sum_if_all_known
+from dbdyno.model.results.ledger_rows import groups, of_cells
+from dbdyno.model.results.raw import OWN, OWN_READS
+from dbdyno.model.results.session_time import (
+    CPU_WAIT,
+    DB_CPU,
+    Part,
+    Time,
+    account,
+    base,
+    calls_per_s,
+    db_time,
+    parts,
+)
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.tables import Tables, rows, sum_if_all_known
+from dbdyno.model.sources.wait_families import LOG_BYTES
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import LOG_BYTES
 
 DB_TIME, SERVERS_TIME, HIT_RATIO = "DB time", "DB time, by the server's clock", "cache hit ratio"
 TRANSACTIONS, EXECUTIONS, CALLS = "transactions", "executions", "calls"
@@ -331,8 +341,9 @@ def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
 
 
 def time_model(profiles: pl.DataFrame, events: pl.DataFrame) -> tuple[float, pl.DataFrame]:
-    """DB time (s) of several cells together, and its parts as :class:`~dbdyno.model.interval.TimeModel` has
-    them; from their ``profile`` and ``top_events``. Intervals are taken as independent."""
+    """DB time (s) of several cells together, and its parts as
+    :class:`~dbdyno.model.results.interval.TimeModel` has them; from their ``profile`` and
+    ``top_events``. Intervals are taken as independent."""
     times = profiles.filter(pl.col("name").is_in([DB_TIME, SERVERS_TIME])).sort(
         pl.col("name") == SERVERS_TIME
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.raw import RawCell
 
 
 def inside(cell: RawCell) -> pl.Expr:

@@ -14,10 +14,10 @@ from typing import Any
 import polars as pl
 
 from dbdyno.account.window.cells import for_each
-from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.memory import DERIVED_MEMORY, GROWTH, PARTS, RAW_MEMORY, TOTAL
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import ByCell, empty, rows, sum_of_known
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY, GROWTH, PARTS, RAW_MEMORY, TOTAL
+from dbdyno.model.schema.tables import ByCell, empty, rows, sum_of_known
 
 NAMES = tuple(DERIVED_MEMORY)
 ENTRIES = 512

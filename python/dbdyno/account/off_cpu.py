@@ -17,11 +17,11 @@ import polars as pl
 from dbdyno.account import cpu_profile as code
 from dbdyno.account.losses import lost_sleep
 from dbdyno.account.window.cells import key
-from dbdyno.model.code_areas import CodeAreas
-from dbdyno.model.cpu_profile import LABELS, NOT_SAMPLED, UNKNOWN, WAIT, as_text, labels
-from dbdyno.model.raw import RawCell
-from dbdyno.model.session_time import wait_label
-from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.results.cpu_profile import LABELS, NOT_SAMPLED, UNKNOWN, WAIT, as_text, labels
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.results.session_time import wait_label
+from dbdyno.model.schema.tables import Tables, conform, empty
+from dbdyno.model.sources.code_areas import CodeAreas
 
 _GROUP = ["scope", "who"]
 _KERNEL = ("kernel", "total_kernel", "mode")

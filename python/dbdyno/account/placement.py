@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dbdyno.model.column import CELL
-from dbdyno.model.tables import conform, empty, rows
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.tables import conform, empty, rows
 from dbdyno.stats.significance import Marks, coincidence, fisher
 from dbdyno.stats.two_groups import Floats, Groups, groups, median_interval
 

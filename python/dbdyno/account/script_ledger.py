@@ -14,11 +14,11 @@ from typing import Any
 import polars as pl
 
 from dbdyno.account.script_statements import script_statements
-from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.scripted import DIVIDED, NO_ID, NO_LEDGER, NO_TEXT, ScriptPart
-from dbdyno.model.ledger_rows import groups
-from dbdyno.model.session_time import in_call
-from dbdyno.model.tables import ByCell, Tables, conform, empty, sum_of_known
+from dbdyno.model.results.ledger_rows import groups
+from dbdyno.model.results.session_time import in_call
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources.scripted import DIVIDED, NO_ID, NO_LEDGER, NO_TEXT, ScriptPart
+from dbdyno.model.schema.tables import ByCell, Tables, conform, empty, sum_of_known
 from dbdyno.model.units import NS_PER_S
 
 NAME = "script_ledger"

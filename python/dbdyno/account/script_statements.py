@@ -11,9 +11,9 @@ import re
 
 import polars as pl
 
-from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.statements import LIO
-from dbdyno.model.tables import Tables
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources.statements import LIO
+from dbdyno.model.schema.tables import Tables
 
 _SEPARATOR = re.compile(r"\\;")
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from dbdyno.account.window.cells import key
-from dbdyno.model.column import CELL
-from dbdyno.model.ledger_rows import groups
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import Tables, conform, empty, known_quantiles_ns, sum_of_known
+from dbdyno.model.results.ledger_rows import groups
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.tables import Tables, conform, empty, known_quantiles_ns, sum_of_known
 
 _CELL = [c.name for c in CELL]
 _BY = {

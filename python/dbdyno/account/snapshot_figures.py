@@ -8,9 +8,9 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.account.table_scans import large_scans
-from dbdyno.model.interval import ALL, LOWER_BOUNDS, PER_S, STANDING, Interval, IntervalFigures
-from dbdyno.model.snapshot import TABLES
-from dbdyno.model.tables import sum_of_known
+from dbdyno.model.engine.snapshot import TABLES
+from dbdyno.model.results.interval import ALL, LOWER_BOUNDS, PER_S, STANDING, Interval, IntervalFigures
+from dbdyno.model.schema.tables import sum_of_known
 
 _COUNTERS = [c.name for c in TABLES["databases"].counters]
 _LOWER = {
@@ -28,7 +28,7 @@ def figures(found: Interval) -> IntervalFigures:
 
 
 def databases(found: Interval) -> pl.DataFrame:
-    """As all that follow: see :class:`~dbdyno.model.interval.IntervalFigures`."""
+    """As all that follow: see :class:`~dbdyno.model.results.interval.IntervalFigures`."""
     known = found.tables["databases"].filter(pl.col("status").is_in(STANDING))
     whole = known.with_columns(
         pl.col("database").fill_null("(shared objects)"),
@@ -118,7 +118,7 @@ def server(found: Interval) -> dict[str, tuple[int | None, float]]:
 
 
 def used_per(found: IntervalFigures, calls: float, work: float | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables and indexes as :class:`~dbdyno.model.interval.ObjectUse` has them. ``work``: units of
+    """Tables and indexes as :class:`~dbdyno.model.results.interval.ObjectUse` has them. ``work``: units of
     all calls."""
     parts = ("table", "index", "toast")
     tables = found.relations.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system")).select(

@@ -2,7 +2,7 @@
 
 No growth is negative. Counters that were reset in between show what was counted since the reset: a lower
 bound, with its own seconds. A reset is known by its time, or by a value that fell. Growth that is not known
-is NULL, and ``status`` says why: :mod:`dbdyno.model.interval`.
+is NULL, and ``status`` says why: :mod:`dbdyno.model.results.interval`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from dbdyno.model.column import Column
+from dbdyno.model.engine.snapshot import TABLES, Snapshot, SnapshotInfo, SnapshotTable
 from dbdyno.model.errors import UsageError
-from dbdyno.model.interval import LOWER_BOUNDS, Interval, Reset
-from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo, SnapshotTable
+from dbdyno.model.results.interval import LOWER_BOUNDS, Interval, Reset
+from dbdyno.model.schema.column import Column
 
 STATEMENTS = "statements"
 _WAS, _GROWTH = "_was", "_growth"

@@ -15,13 +15,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from dbdyno.model.brief import BRIEF
-from dbdyno.model.column import CELL
-from dbdyno.model.ledger_rows import groups
-from dbdyno.model.session_time import account, event_name
-from dbdyno.model.source import TRACE
-from dbdyno.model.tables import ByCell, Tables, conform, empty, sum_of_known
-from dbdyno.model.wait_families import Family, families_of
+from dbdyno.model.results.brief import BRIEF
+from dbdyno.model.results.ledger_rows import groups
+from dbdyno.model.results.session_time import account, event_name
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.tables import ByCell, Tables, conform, empty, sum_of_known
+from dbdyno.model.sources.source import TRACE
+from dbdyno.model.sources.wait_families import Family, families_of
 from dbdyno.stats.estimates import wilson
 
 SAMPLES, TICKS, OS_TASKS = "activity samples", "scheduler trace, by clock ticks", "os tasks"

@@ -10,14 +10,14 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.account.statement_ledger import knows, statement_times
-from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.statements import FIGURES, KEY, LIO
-from dbdyno.model.ledger_rows import groups
-from dbdyno.model.plan import Observation
-from dbdyno.model.session_time import account, event_name
-from dbdyno.model.source import TRACE
-from dbdyno.model.tables import ByCell, Tables, conform, empty, sum_of_known
-from dbdyno.model.wait_families import Family, families_of
+from dbdyno.model.plan.plan import Observation
+from dbdyno.model.results.ledger_rows import groups
+from dbdyno.model.results.session_time import account, event_name
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources.statements import FIGURES, KEY, LIO
+from dbdyno.model.schema.tables import ByCell, Tables, conform, empty, sum_of_known
+from dbdyno.model.sources.source import TRACE
+from dbdyno.model.sources.wait_families import Family, families_of
 
 MOST, MOST_BY = 50, 10
 """Statements a cell by time, and by logical I/O and by calls; all others are one row."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.syscalls import CALLS, SIZES
-from dbdyno.model.ledger_rows import groups, top_level
-from dbdyno.model.tables import Tables, conform, empty, sum_if_all_known
+from dbdyno.model.results.ledger_rows import groups, top_level
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources.syscalls import CALLS, SIZES
+from dbdyno.model.schema.tables import Tables, conform, empty, sum_if_all_known
 from dbdyno.model.units import NS_PER_S
 
 _CELL = [c.name for c in CELL]

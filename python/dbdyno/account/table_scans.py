@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.interval import STANDING, Interval
-from dbdyno.model.tables import conform, empty
+from dbdyno.model.results.interval import STANDING, Interval
+from dbdyno.model.schema.tables import conform, empty
 
 
 def large_scans(found: Interval) -> pl.DataFrame:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.column import CELL
-from dbdyno.model.data_sources.statements import EVERY_STATEMENT, WAITS_OF
-from dbdyno.model.ledger_rows import groups
-from dbdyno.model.tables import Tables, conform, empty, known_quantile, quantile, sum_if_all_known
+from dbdyno.model.results.ledger_rows import groups
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources.statements import EVERY_STATEMENT, WAITS_OF
+from dbdyno.model.schema.tables import Tables, conform, empty, known_quantile, quantile, sum_if_all_known
 
 SLEEP, QUEUE = "sleep", "runq"
 _FIRST_NS = 1024

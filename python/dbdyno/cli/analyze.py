@@ -18,7 +18,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.units import parse_duration_ns
 
 if TYPE_CHECKING:
-    from dbdyno.model.analyses import Machine, Scaling
+    from dbdyno.model.results.analyses import Machine, Scaling
     from dbdyno.store.ladder_csv import Columns
 
 
@@ -90,7 +90,7 @@ def columns_of(given: Mapping[str, Any]) -> Columns:
 
 def machine_of(given: Mapping[str, Any]) -> Machine:
     """Of CPUs, cores and threads a core any two give the third. Raises UsageError: they contradict."""
-    from dbdyno.model.analyses import Machine
+    from dbdyno.model.results.analyses import Machine
 
     cpus, cores, threads = given["cpus"], given["cores"], given["threads_per_core"]
     for name, value in (("--cpus", cpus), ("--cores", cores)):
@@ -217,7 +217,7 @@ def analyze(
 
 
 def _of_yield(text: str, target: str, given: dict[str, Any], output: Path | None, as_json: bool) -> None:
-    from dbdyno.conclude import smt
+    from dbdyno.conclude.scaling import smt
 
     if target != "last":
         raise UsageError(f"--smt-yield needs no ladder: {target}", "leave one of the two out")
@@ -232,8 +232,8 @@ def _of_yield(text: str, target: str, given: dict[str, Any], output: Path | None
 
 
 def _of_file(target: str, model: str | None, seed: int, given: dict[str, Any]) -> tuple[Scaling, ...]:
-    from dbdyno.conclude import smt
-    from dbdyno.conclude.scaling.scaled import scaled
+    from dbdyno.conclude.scaled import scaled
+    from dbdyno.conclude.scaling import smt
     from dbdyno.store.ladder_csv import read_ladder
 
     ladder = read_ladder(target, columns_of(given), machine=machine_of(given), think_s=think_s(given))
@@ -254,7 +254,7 @@ def _of_run(
     if model is None and seed == 1:  # as it is stored
         made = conduct.results_of(found).scaling
     else:
-        from dbdyno.conclude.scaling.scaled import scalings_of
+        from dbdyno.conclude.scaled import scalings_of
 
         made = scalings_of(conduct.derived_of(found), model=model, seed=seed)
     if not made:

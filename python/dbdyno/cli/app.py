@@ -22,7 +22,7 @@ from dbdyno.cli.streams import deaf, guard, interrupted, last
 from dbdyno.engines.attended import left_behind
 from dbdyno.lazy import at_once
 from dbdyno.model.errors import EXIT_INTERRUPTED, DbdynoError, UsageError, did_you_mean
-from dbdyno.model.visible import shortened
+from dbdyno.model.text.visible import shortened
 
 RENAMED = {
     "witness": "waits",

@@ -45,7 +45,7 @@ def status(context: click.Context, address: str, engine: str | None, dsn: str | 
       dbdyno cluster status ray://head:10001 --dsn postgresql://app@db1/prod
       dbdyno cluster status --json | jq '.nodes[] | {address, clock_bound_ns}'
     """
-    from dbdyno.present import cluster as shown  # here, as help needs none of it
+    from dbdyno.present.observation import cluster as shown  # here, as help needs none of it
 
     found = conduct.cluster_status(engine or "", address, dsn)
     if as_json:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from dbdyno.model.spread import Spread
+from dbdyno.model.plan.spread import Spread
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _KEYS = {"cluster": "address", "drivers": "drivers", "per_driver": "per_driver", "spread": "spread"}

@@ -21,10 +21,10 @@ from dbdyno.model.errors import UsageError
 from dbdyno.store.samples import Numbers, read_pair, read_sample
 
 if TYPE_CHECKING:
-    from dbdyno.model.analyses import Ladder, Machines
-    from dbdyno.model.comparison import Comparison
-    from dbdyno.model.results import Results
-    from dbdyno.present.document import Document
+    from dbdyno.model.results.analyses import Ladder, Machines
+    from dbdyno.model.results.comparison import Comparison
+    from dbdyno.model.results.results import Results
+    from dbdyno.present.document.document import Document
 
 
 Pair = tuple[float, float]
@@ -50,8 +50,8 @@ class Asked:
 
 def of_runs(a: Results, b: Results, asked: Asked) -> tuple[Machines, ...]:
     """One for each ladder that both runs have. Raises UsageError where there is none."""
-    from dbdyno.conclude.axis_ladders import with_axes
-    from dbdyno.conclude.ladders import ladders_of
+    from dbdyno.conclude.ladder.axis_ladders import with_axes
+    from dbdyno.conclude.ladder.ladders import ladders_of
 
     return _compared(with_axes(a, ladders_of(a)), with_axes(b, ladders_of(b)), ("A", "B"), asked)
 
@@ -90,7 +90,7 @@ def _compared(
     names: tuple[str, str],
     asked: Asked,
 ) -> tuple[Machines, ...]:
-    from dbdyno.conclude.machines import machines, pairs
+    from dbdyno.conclude.machines.machines import machines, pairs
 
     return tuple(machines(_told(x, 0, asked), _told(y, 1, asked), names) for x, y in pairs(a, b))
 

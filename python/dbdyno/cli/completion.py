@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem, ShellComplete, get_completion
 from dbdyno import engines, store
 from dbdyno.cli.app import app
 from dbdyno.cli.config import find_config
-from dbdyno.model.visible import one_line
+from dbdyno.model.text.visible import one_line
 from dbdyno.store.listing import run_ids
 
 VARIABLE = "_DBDYNO_COMPLETE"

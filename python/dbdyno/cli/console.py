@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from dbdyno.cli.streams import Guarded
-from dbdyno.model.visible import shortened, visible
+from dbdyno.model.text.visible import shortened, visible
 
 _FILE = 120
 """Columns of what is no terminal: no figure of a table need be left out."""

@@ -30,9 +30,9 @@ from dbdyno.model.errors import EXIT_OFF, DbdynoError, UsageError
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 if TYPE_CHECKING:
-    from dbdyno.model.condition import Condition
-    from dbdyno.model.data_source import Step
-    from dbdyno.model.source import Source
+    from dbdyno.model.engine.condition import Condition
+    from dbdyno.model.schema.data_source import Step
+    from dbdyno.model.sources.source import Source
 
 WIDTH = 80
 _STATES = {"ok": "on", "off": "available", "not here": "remote", "vanished": "lost"}
@@ -113,7 +113,7 @@ def doctor(
       dbdyno doctor --dsn service=prod --fix
       dbdyno doctor --json | jq '.checks[] | select(.state == "bad")'
     """
-    from dbdyno.model.protocols import Target
+    from dbdyno.model.engine.protocols import Target
 
     if server_ssh is not None and flush is not None:
         raise UsageError("--flush writes on this host", f"run dbdyno doctor --flush on {server_ssh}")
@@ -211,7 +211,7 @@ def _lines(found: conduct.Diagnosis, everything: bool) -> Iterator[str]:
 
 def check_lines(conditions: Sequence[Condition], everything: bool) -> Iterator[str]:
     """The answer, what asks for a look, then the rest in a line each or all together."""
-    from dbdyno.model.condition import ASKING
+    from dbdyno.model.engine.condition import ASKING
 
     asking = sorted((c for c in conditions if c.asks), key=lambda c: ASKING.index(c.state))
     if not conditions:

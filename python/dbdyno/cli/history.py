@@ -201,7 +201,7 @@ def _longest(lines: Sequence[str]) -> int:
 
 
 def _markdown(rows: Sequence[dict[str, str]]) -> str:
-    from dbdyno.present.document import Document, texts
+    from dbdyno.present.document.document import Document, texts
     from dbdyno.present.media import markdown
 
     return markdown.page(Document("Runs", [texts("", list(_COLUMNS), [list(r.values()) for r in rows])]))

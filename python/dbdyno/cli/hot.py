@@ -14,9 +14,9 @@ from dbdyno.cli.runs import chosen, measurement_options
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from dbdyno.model.comparison import CostChange
-    from dbdyno.model.results import Results
-    from dbdyno.present.selection import Pick
+    from dbdyno.model.results.comparison import CostChange
+    from dbdyno.model.results.results import Results
+    from dbdyno.present.figures.selection import Pick
 
 
 AGAINST = click.option(
@@ -36,7 +36,7 @@ def _against(
     results: Results, sessions: int | None, against: str, store: Path | None
 ) -> tuple[tuple[tuple[Results, Pick], tuple[Results, Pick]], CostChange]:
     """Both sides, the baseline first, and the difference. A number is one of sessions."""
-    from dbdyno.conclude.cpu_profile import between
+    from dbdyno.conclude.compare.cpu_profile import between
 
     pick = present.pick_at(results, sessions)
     if against.isdecimal() and len(against) < 10:

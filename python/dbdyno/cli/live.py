@@ -20,15 +20,15 @@ from dbdyno.cli import screen
 from dbdyno.cli.config import is_quiet, is_verbose
 from dbdyno.cli.console import live
 from dbdyno.conduct import NullProgressListener
-from dbdyno.conduct.progress import Tick
-from dbdyno.model.environment import Environment
-from dbdyno.model.plan import Calibration, Cell, Plan
-from dbdyno.model.results import Results
+from dbdyno.conduct.measure.progress import Tick
+from dbdyno.model.engine.environment import Environment
+from dbdyno.model.plan.plan import Calibration, Cell, Plan
+from dbdyno.model.results.results import Results
+from dbdyno.model.text.visible import visible
 from dbdyno.model.units import counted, format_ns, format_rate
-from dbdyno.model.visible import visible
 
 if TYPE_CHECKING:
-    from dbdyno.present.document import Row
+    from dbdyno.present.document.document import Row
     from dbdyno.present.media.text import Running
 
 _BAR = 20

@@ -30,14 +30,14 @@ from dbdyno.cli.options import (
     waits_options,
 )
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
-from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
+from dbdyno.model.schema.data_sources import options as optional_sources
 from dbdyno.model.units import counted
 
 if TYPE_CHECKING:
     from dbdyno.cli.observe_listeners import LiveObservation, ObservationLines
-    from dbdyno.model.machine import Machine
-    from dbdyno.model.plan import Experiment, Observation
+    from dbdyno.model.engine.machine import Machine
+    from dbdyno.model.plan.plan import Experiment, Observation
 
 
 @click.command("observe")
@@ -163,7 +163,7 @@ def _hosts(options: dict[str, Any], experiment: Experiment) -> conduct.ServerHos
 
 def _observe(options: dict[str, Any], experiment: Experiment, machine: Machine) -> None:
     from dbdyno.cli.observe_listeners import LiveObservation
-    from dbdyno.model.plan import Observation
+    from dbdyno.model.plan.plan import Observation
 
     labels, host = labels_of(options), conduct.host_of(machine)
     plan = conduct.observation_plan(experiment, host)

@@ -20,9 +20,9 @@ from dbdyno.cli.observe_state import Keyboard, Row, View
 from dbdyno.cli.observe_view import LEAST, Header, Screen, brief_words, hidden_in_words, number
 from dbdyno.cli.streams import unread
 from dbdyno.conduct import Look, MemoryBeside, NullObservationListener
-from dbdyno.model.environment import Environment
-from dbdyno.model.plan import Plan
-from dbdyno.model.raw import RawCell
+from dbdyno.model.engine.environment import Environment
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.raw import RawCell
 from dbdyno.observe.blocking import Blocked, blocking
 from dbdyno.observe.glance import Glance, glance, weight
 

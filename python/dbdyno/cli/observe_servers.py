@@ -14,11 +14,11 @@ from dbdyno.cli import screen
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.observe_listeners import ObservationLines, told, unseen
 from dbdyno.cli.options import labels_of, open_store, print_json
-from dbdyno.model.environment import Environment
+from dbdyno.model.engine.environment import Environment
+from dbdyno.model.engine.machine import Machine
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
-from dbdyno.model.machine import Machine
-from dbdyno.model.plan import Experiment, Observation, Plan
-from dbdyno.model.raw import RawCell
+from dbdyno.model.plan.plan import Experiment, Observation, Plan
+from dbdyno.model.results.raw import RawCell
 
 _EVERY = 40
 _NAME = 20

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from dbdyno.cli.observe_state import HELP, ORDERS, Row, View
-from dbdyno.model.source import HIDDEN_STATUS
+from dbdyno.model.sources.source import HIDDEN_STATUS
+from dbdyno.model.sources.wait_families import Family
+from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import NS_PER_S, format_ns, significant
-from dbdyno.model.visible import one_line
-from dbdyno.model.wait_families import Family
 from dbdyno.observe.blocking import Blocked
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
 

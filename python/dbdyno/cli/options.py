@@ -13,10 +13,10 @@ import click
 
 from dbdyno.cli import completion
 from dbdyno.engines import DEFAULT, secret_in
-from dbdyno.model.data_source import MOST_HZ
-from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.visible import one_line, visible
+from dbdyno.model.schema.data_source import MOST_HZ
+from dbdyno.model.schema.data_sources import options as optional_sources
+from dbdyno.model.text.visible import one_line, visible
 
 if TYPE_CHECKING:
     from dbdyno.store import RunStore

@@ -8,7 +8,7 @@ import click
 
 from dbdyno.cli.options import print_json
 from dbdyno.model.errors import UsageError
-from dbdyno.model.visible import visible
+from dbdyno.model.text.visible import visible
 
 if TYPE_CHECKING:
     from dbdyno.store import Run

@@ -34,13 +34,13 @@ from dbdyno.cli.rates import RATE_OPTIONS, rate_options
 from dbdyno.cli.script_options import driver_of, script_options
 from dbdyno.cli.script_options import overrides_of as script_options_given
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
-from dbdyno.model.data_sources import options as optional_sources
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
+from dbdyno.model.schema.data_sources import options as optional_sources
 
 if TYPE_CHECKING:
-    from dbdyno.model.machine import Machine
-    from dbdyno.model.plan import Plan
-    from dbdyno.model.protocols import Target
+    from dbdyno.model.engine.machine import Machine
+    from dbdyno.model.engine.protocols import Target
+    from dbdyno.model.plan.plan import Plan
 
 
 @click.command()
@@ -349,7 +349,7 @@ def _words(options: dict[str, Any]) -> tuple[str | None, list[str]]:
 
 
 def _target(options: dict[str, Any], plan: Plan, machine: Machine) -> Target:
-    from dbdyno.model.protocols import Target
+    from dbdyno.model.engine.protocols import Target
     from dbdyno.plan import parse_params
 
     embedded = options["dsn"] is None

@@ -18,7 +18,7 @@ from dbdyno.model.errors import UsageError
 if TYPE_CHECKING:
     import polars as pl
 
-    from dbdyno.model.results import Results
+    from dbdyno.model.results.results import Results
     from dbdyno.store import Run
 
 
@@ -213,7 +213,7 @@ def _of_job(results: Results, job: str | None) -> Results:
         return results
     import polars as pl
 
-    from dbdyno.model.results import Narrowed
+    from dbdyno.model.results.results import Narrowed
 
     known = results.tables["execution_rates"]["job"].drop_nulls().unique(maintain_order=True).to_list()
     if job not in known:

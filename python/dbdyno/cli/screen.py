@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from dbdyno import conduct, present
 from dbdyno.cli.config import is_quiet
+from dbdyno.model.text.visible import one_line, shortened
 from dbdyno.model.units import counted, format_ns, shown_duration
-from dbdyno.model.visible import one_line, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
     from dbdyno.model.errors import Interrupted
-    from dbdyno.model.plan import Adaptive, Plan, Workload
-    from dbdyno.model.results import Results
+    from dbdyno.model.plan.plan import Adaptive, Plan, Workload
+    from dbdyno.model.results.results import Results
     from dbdyno.store import Run
 
 

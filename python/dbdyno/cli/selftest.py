@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dbdyno.conduct.selftest import Planned
-    from dbdyno.model.truth import Truth
+    from dbdyno.model.engine.truth import Truth
 
 WIDTH = 120  # columns in a pipe or a file
 WITH_INTERVAL = 96  # columns from which on a table has intervals
@@ -75,7 +75,7 @@ def selftest(
     measure_ns = parse_duration_ns(measure, "--measure")
     if measure_ns < NS_PER_S:
         raise UsageError(f"--measure {measure}: a window must last at least 1s")
-    from dbdyno.model.protocols import Target
+    from dbdyno.model.engine.protocols import Target
 
     host = observe.host()
     sessions = round(MOST_PER_CPU * host.limits.usable_cpus) + conduct.EXTRA_CONNECTIONS

@@ -17,7 +17,7 @@ from dbdyno.model.errors import DbdynoError, StoreError, TargetError
 from dbdyno.model.units import format_ns
 
 if TYPE_CHECKING:
-    from dbdyno.model.protocols import Undo
+    from dbdyno.model.engine.protocols import Undo
 
 
 @click.group(cls=Commands)
@@ -150,7 +150,7 @@ def clean(engine: str | None, dsn: str | None, bin_dir: Path | None, cluster: st
       dbdyno clean --dsn postgresql://app@db1/prod
       dbdyno clean --cluster ray://head:10001
     """
-    from dbdyno.model.protocols import Target
+    from dbdyno.model.engine.protocols import Target
 
     if cluster is not None:
         for line in conduct.clean_cluster(cluster) or ["nothing to remove"]:

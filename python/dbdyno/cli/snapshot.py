@@ -30,8 +30,8 @@ from dbdyno.model.units import NS_PER_S, counted, format_ns, parse_duration_ns
 from dbdyno.store.listing import default_root
 
 if TYPE_CHECKING:
-    from dbdyno.model.protocols import Target
-    from dbdyno.model.snapshot import Snapshot, SnapshotInfo
+    from dbdyno.model.engine.protocols import Target
+    from dbdyno.model.engine.snapshot import Snapshot, SnapshotInfo
     from dbdyno.store import SnapshotStore
     from dbdyno.store.snapshot_catalog import Entry
 

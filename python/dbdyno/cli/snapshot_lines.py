@@ -15,11 +15,11 @@ from dbdyno.cli.config import is_quiet
 from dbdyno.cli.options import print_json
 from dbdyno.cli.screen import note
 from dbdyno.model.errors import DbdynoError
+from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import NS_PER_S, counted, format_ns
-from dbdyno.model.visible import one_line
 
 if TYPE_CHECKING:
-    from dbdyno.model.snapshot import Snapshot, SnapshotInfo
+    from dbdyno.model.engine.snapshot import Snapshot, SnapshotInfo
     from dbdyno.store.snapshot_catalog import Entry
 
 _LATE = 1.5

@@ -14,11 +14,11 @@ from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import REPORTS, checked, engine_option, print_json, store_option
 from dbdyno.model.errors import UsageError
-from dbdyno.present.document import Paragraph
+from dbdyno.present.document.document import Paragraph
 from dbdyno.store.listing import default_root
 
 if TYPE_CHECKING:
-    from dbdyno.model.interval import IntervalFigures, TimeModel
+    from dbdyno.model.results.interval import IntervalFigures, TimeModel
     from dbdyno.store import Run, SnapshotStore
 
 BETWEEN = ".."
@@ -104,7 +104,7 @@ def shown(
     top: int,
     as_json: bool,
 ) -> None:
-    from dbdyno.conclude import snapshots as concluding
+    from dbdyno.conclude.snapshots import snapshots as concluding
 
     claims = concluding.claims(found)
     record = None

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any, TextIO
 
-from dbdyno.model.visible import visible
+from dbdyno.model.text.visible import visible
 
 _PLAIN = {"…": "~", "±": "~", "²": "2", "∞": "*", "µ": "u", "×": "x"}  # one for one: columns stay in line
 

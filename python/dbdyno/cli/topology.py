@@ -14,7 +14,7 @@ from dbdyno.cli.options import json_option, print_json
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from dbdyno.model.topology import Topology
+    from dbdyno.model.engine.topology import Topology
 
 _WIDTH = 100  # where the output is no terminal
 

@@ -16,11 +16,11 @@ from dbdyno.cli.options import engine_option, json_option, print_json, running_d
 from dbdyno.cli.screen import aligned, width
 from dbdyno.engines import DEFAULT, checked, open_server
 from dbdyno.model.errors import UsageError
+from dbdyno.model.text.visible import visible
 from dbdyno.model.units import NS_PER_S, counted, parse_duration_ns
-from dbdyno.model.visible import visible
 
 if TYPE_CHECKING:
-    from dbdyno.model.login_tracing import Caught, LoginTrace, LoginTracing, TraceLog, TracePlan
+    from dbdyno.model.engine.login_tracing import Caught, LoginTrace, LoginTracing, TraceLog, TracePlan
 
 _WIDTH = 100
 _SHOWN = 20
@@ -91,7 +91,7 @@ def trace_logins(list_: bool, remove: bool, engine: str | None, dsn: str | None,
       dbdyno trace-logins --list --dsn service=prod
       dbdyno trace-logins --remove --dsn service=prod
     """
-    from dbdyno.model.protocols import needed
+    from dbdyno.model.engine.protocols import needed
 
     if list_ and remove:
         raise UsageError("--list and --remove exclude each other", "give one of them")
@@ -109,7 +109,7 @@ def trace_logins(list_: bool, remove: bool, engine: str | None, dsn: str | None,
 
 def _wish(given: dict[str, Any]) -> LoginTrace:
     """Raises :class:`UsageError`."""
-    from dbdyno.model.login_tracing import LoginTrace
+    from dbdyno.model.engine.login_tracing import LoginTrace
     from dbdyno.plan import parse_params
 
     example = "dbdyno trace-logins --role app --at 10,20,30"

@@ -17,7 +17,7 @@ from dbdyno.store.listing import default_root
 from dbdyno.store.overview import overviews
 
 if TYPE_CHECKING:
-    from dbdyno.model.trend import Trend
+    from dbdyno.model.results.trend import Trend
 
 
 @click.command()

@@ -18,7 +18,7 @@ from dbdyno.model.errors import EXIT_INTERRUPTED, UsageError
 from dbdyno.model.units import format_ns
 
 if TYPE_CHECKING:
-    from dbdyno.model.table_making import TableWish
+    from dbdyno.model.plan.table_making import TableWish
 
 _MB = 1e6
 
@@ -114,8 +114,8 @@ def prepare(
       dbdyno workload prepare order-entry -s 4 --warehouses 10
       dbdyno workload prepare pgbench -s 1000 --partitions 8 --dsn postgresql://app@db1/bench
     """
-    from dbdyno.model.protocols import Target
-    from dbdyno.model.table_making import TableWish
+    from dbdyno.model.engine.protocols import Target
+    from dbdyno.model.plan.table_making import TableWish
 
     if (chosen["partitions"] or 0) == 0 and chosen["partition_method"] == "hash":
         raise UsageError("--partition-method hash without --partitions", "say how many: --partitions 8")
@@ -145,7 +145,7 @@ def drop(name: str, engine: str | None, dsn: str | None, bin_dir: Path | None) -
     Examples:
       dbdyno workload drop pgbench
     """
-    from dbdyno.model.protocols import Target, needed
+    from dbdyno.model.engine.protocols import Target, needed
 
     with open_server(engine or DEFAULT, Target(dsn=dsn, bin_dir=bin_dir)) as server:
         names = needed(server.tables, "prepare tables").drop(name)

@@ -1,11 +1,11 @@
-"""Claims about executions of commands, in their words: :mod:`dbdyno.model.command_words`."""
+"""Claims about executions of commands, in their words: :mod:`dbdyno.model.text.command_words`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dbdyno.model.claim import Claim
-from dbdyno.model.command_words import in_words
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.text.command_words import in_words
 
 _THEIR_OWN = ("detail", "job", "variant", "fast", "slow")
 """Values of claims that users and their commands have written."""

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
 
-from dbdyno.conclude import (
+from dbdyno.conclude.command_claims import of_commands
+from dbdyno.conclude.commands import commands
+from dbdyno.conclude.compare import cpu_profile
+from dbdyno.conclude.regression import requests
+from dbdyno.conclude.run import (
     background,
-    capacity,
     chains,
     checks,
-    commands,
     counting,
     coverage,
-    cpu_profile,
-    cpu_wait,
     equal_load,
     growth,
     hosts,
@@ -23,7 +23,6 @@ from dbdyno.conclude import (
     memory,
     paced,
     quality,
-    requests,
     scripts,
     standstill,
     steadiness,
@@ -31,11 +30,11 @@ from dbdyno.conclude import (
     table_scans,
     triggers,
 )
-from dbdyno.conclude.case import Case, Facts
-from dbdyno.conclude.command_claims import of_commands
-from dbdyno.model.claim import Claim
-from dbdyno.model.environment import Environment
-from dbdyno.model.plan import Plan, Workload
+from dbdyno.conclude.run.case import Case, Facts
+from dbdyno.conclude.scaling import capacity, cpu_wait
+from dbdyno.model.engine.environment import Environment
+from dbdyno.model.plan.plan import Plan, Workload
+from dbdyno.model.results.claim import Claim
 
 CHECKS: tuple[Callable[[Case], Iterator[Claim]], ...] = (
     triggers.fired,

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim, sentence
-from dbdyno.conclude.criteria import TRUTH, TRUTH_BRIEF, TRUTH_UNACCOUNTED, truth_verdict
-from dbdyno.model.claim import Claim
-from dbdyno.model.ledger_rows import BY_LABEL
-from dbdyno.model.session_time import ON_CPU
-from dbdyno.model.tables import empty
-from dbdyno.model.truth import Disturbance, Needs, Truth, TruthCase
+from dbdyno.conclude.catalogue.criteria import TRUTH, TRUTH_BRIEF, TRUTH_UNACCOUNTED, truth_verdict
+from dbdyno.model.engine.truth import Disturbance, Needs, Truth, TruthCase
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.ledger_rows import BY_LABEL
+from dbdyno.model.results.session_time import ON_CPU
+from dbdyno.model.schema.tables import empty
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 from dbdyno.stats.estimates import unseen
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dbdyno.conclude.catalogue import Entry, entries, entry, explained
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.tables import DERIVED, RAW
+from dbdyno.model.schema.tables import DERIVED, RAW
 
 if TYPE_CHECKING:
-    from dbdyno.model.wait_advice import WaitAdvice
-    from dbdyno.model.wait_families import WaitFamilies
+    from dbdyno.model.sources.wait_advice import WaitAdvice
+    from dbdyno.model.sources.wait_families import WaitFamilies
 
 _MOST = 12  # claims that are listed
 

@@ -14,21 +14,21 @@ from pathlib import Path
 import polars as pl
 
 from dbdyno import limits, observe
-from dbdyno.conduct import measurement_memory
-from dbdyno.conduct.cell import MachineClock, clock_of
-from dbdyno.conduct.conditions import Look
-from dbdyno.conduct.memory import read_memory
+from dbdyno.conduct.measure.cell import MachineClock, clock_of
+from dbdyno.conduct.measure.conditions import Look
+from dbdyno.conduct.memory import measurement_memory
+from dbdyno.conduct.memory.memory import read_memory
 from dbdyno.engines import open_server
 from dbdyno.kernel.machine import HERE
-from dbdyno.model.condition import Condition
-from dbdyno.model.data_source import DataSource, Enabling, Step
-from dbdyno.model.data_sources import SOURCES
-from dbdyno.model.environment import ServerFacts
+from dbdyno.model.engine.condition import Condition
+from dbdyno.model.engine.environment import ServerFacts
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.engine.protocols import Clock, Pool, Server, Target, Watch
 from dbdyno.model.errors import DbdynoError, NotPrivileged, TargetError
-from dbdyno.model.machine import Machine
-from dbdyno.model.plan import LimitSpec, Observation
-from dbdyno.model.protocols import Clock, Pool, Server, Target, Watch
-from dbdyno.model.source import TRACE, Source
+from dbdyno.model.plan.plan import LimitSpec, Observation
+from dbdyno.model.schema.data_source import DataSource, Enabling, Step
+from dbdyno.model.schema.data_sources import SOURCES
+from dbdyno.model.sources.source import TRACE, Source
 from dbdyno.model.units import NS_PER_S
 
 _LEAD_NS, LOOK_NS = NS_PER_S // 20, NS_PER_S * 3 // 10

@@ -11,34 +11,34 @@ from typing import Any
 from dbdyno import __version__, observe
 from dbdyno.account.ladder import just_measured
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conduct.cell import Beside, OnTick, Unit, clock_of
-from dbdyno.conduct.checks import DataChecks
-from dbdyno.conduct.conditions import before_run
-from dbdyno.conduct.crew import Crew, lost_by, with_hosts_left
-from dbdyno.conduct.deriving import Deriving, deriving, finish
-from dbdyno.conduct.hosts import check_reached, observed_target, other_client
-from dbdyno.conduct.measurement_memory import MeasurementMemory
-from dbdyno.conduct.measurement_snapshots import MeasurementSnapshots
-from dbdyno.conduct.memory_room import check_room
-from dbdyno.conduct.phased import checked, measured
-from dbdyno.conduct.plans import with_plans
-from dbdyno.conduct.prepare import Preparation, check_capacity, fitted, server_facts, with_shells
-from dbdyno.conduct.progress import Progressing, ProgressListener, ending
-from dbdyno.conduct.resets import Resets, decided
-from dbdyno.conduct.schedule import course_of
-from dbdyno.conduct.stage import Stage
-from dbdyno.conduct.triggers import Triggers
-from dbdyno.conduct.warming import Warming
+from dbdyno.conduct.captures.triggers import Triggers
+from dbdyno.conduct.derive.deriving import Deriving, deriving, finish
+from dbdyno.conduct.hosts.hosts import check_reached, observed_target, other_client
+from dbdyno.conduct.measure.cell import Beside, OnTick, Unit, clock_of
+from dbdyno.conduct.measure.checks import DataChecks
+from dbdyno.conduct.measure.conditions import before_run
+from dbdyno.conduct.measure.crew import Crew, lost_by, with_hosts_left
+from dbdyno.conduct.measure.measurement_snapshots import MeasurementSnapshots
+from dbdyno.conduct.measure.memory_room import check_room
+from dbdyno.conduct.measure.phased import checked, measured
+from dbdyno.conduct.measure.plans import with_plans
+from dbdyno.conduct.measure.prepare import Preparation, check_capacity, fitted, server_facts, with_shells
+from dbdyno.conduct.measure.progress import Progressing, ProgressListener, ending
+from dbdyno.conduct.measure.resets import Resets, decided
+from dbdyno.conduct.measure.schedule import course_of
+from dbdyno.conduct.measure.stage import Stage
+from dbdyno.conduct.measure.warming import Warming
+from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.lazy import ready
-from dbdyno.model.data_size import few_rows
-from dbdyno.model.environment import Environment, Host
+from dbdyno.model.engine.environment import Environment, Host
+from dbdyno.model.engine.protocols import Load, Target
 from dbdyno.model.errors import ServerLost, UsageError
-from dbdyno.model.plan import Cell, Plan, Workload
-from dbdyno.model.protocols import Load, Target
-from dbdyno.model.raw import RawCell
-from dbdyno.model.results import Results
+from dbdyno.model.plan.data_size import few_rows
+from dbdyno.model.plan.plan import Cell, Plan, Workload
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.results.results import Results
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 from dbdyno.store import FileJournal, Run, RunStore
 
@@ -62,7 +62,8 @@ def run(
 
     A fault after the first saved cell leaves a readable run, status "cut short" with the reason; one
     before it is raised (:class:`DbdynoError`, :class:`Interrupted`), and no run is left behind.
-    ``labels``: fields of :class:`dbdyno.model.results.Labels`. ``crew``: hosts that drive; None: this one.
+    ``labels``: fields of :class:`dbdyno.model.results.results.Labels`. ``crew``: hosts that drive; None: this
+    one.
     """
     ready()
     if crew is None and plan.experiment.cluster is not None:

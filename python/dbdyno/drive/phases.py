@@ -14,6 +14,7 @@ import polars as pl
 
 from dbdyno._core import DriverError
 from dbdyno.model import errors
+from dbdyno.model.engine.protocols import Load
 from dbdyno.model.errors import (
     AuthenticationFailed,
     DbdynoError,
@@ -26,9 +27,8 @@ from dbdyno.model.errors import (
     UsageError,
     requests,
 )
-from dbdyno.model.phases import Windowed
-from dbdyno.model.protocols import Load
-from dbdyno.model.tables import empty, from_core
+from dbdyno.model.plan.phases import Windowed
+from dbdyno.model.schema.tables import empty, from_core
 
 _REST_S = 0.1
 

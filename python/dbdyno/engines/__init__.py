@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from dbdyno.engines.command.beside import Beside
-    from dbdyno.model.code_areas import CodeAreas
-    from dbdyno.model.jobs import BuiltinJob
+    from dbdyno.model.engine.protocols import Server, Target
+    from dbdyno.model.engine.snapshot import Snapshot
     from dbdyno.model.journal import Journal, Undo
-    from dbdyno.model.plan import PlannedScript, Workload
-    from dbdyno.model.protocols import Server, Target
-    from dbdyno.model.snapshot import Snapshot
-    from dbdyno.model.wait_advice import WaitAdvice
-    from dbdyno.model.wait_families import Helper, WaitFamilies
+    from dbdyno.model.plan.jobs import BuiltinJob
+    from dbdyno.model.plan.plan import PlannedScript, Workload
+    from dbdyno.model.sources.code_areas import CodeAreas
+    from dbdyno.model.sources.wait_advice import WaitAdvice
+    from dbdyno.model.sources.wait_families import Helper, WaitFamilies
 
 DEFAULT = "postgres"
 COMMAND = "command"
@@ -50,7 +50,7 @@ class Engine(Protocol):
     ``code_areas()``: parts of its program, by function;
     ``wait_advice()``: what to change where sessions wait for each other;
     ``put_back(undo)``: puts back what a killed run changed on this machine, as
-    :meth:`dbdyno.model.protocols.Configuring.put_back`, but without a server;
+    :meth:`dbdyno.model.engine.protocols.Configuring.put_back`, but without a server;
     ``secret_in(dsn)``: of a DSN that holds a password, where to keep that instead; else None;
     ``SECRET_VARIABLES``: names of environment variables that hold its passwords, or name files with them."""
 
@@ -171,7 +171,7 @@ def failure_kinds(engine: str) -> Mapping[str, str]:
 
 def code_areas(engine: str) -> CodeAreas:
     """Parts of its program, by function: of an engine that does not say so, none."""
-    from dbdyno.model.code_areas import CodeAreas
+    from dbdyno.model.sources.code_areas import CodeAreas
 
     found = getattr(_engine(engine), "code_areas", None)
     return CodeAreas() if found is None else cast("CodeAreas", found())
@@ -187,7 +187,7 @@ def imported(engine: str, kind: str, content: str) -> Sequence[Snapshot]:
 
 def wait_advice(engine: str) -> WaitAdvice:
     """What to change where sessions wait for each other, by event; empty where the engine is gone."""
-    from dbdyno.model.wait_advice import WaitAdvice
+    from dbdyno.model.sources.wait_advice import WaitAdvice
 
     try:
         found = getattr(_engine(engine), "wait_advice", None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from dbdyno import _core
-from dbdyno.model.protocols import Load
+from dbdyno.model.engine.protocols import Load
 
 
 def here(engine: str, spec: Mapping[str, Any]) -> Load:

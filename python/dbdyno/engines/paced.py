@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbdyno.model.pacing import Pacing
-from dbdyno.model.plan import Cell
+from dbdyno.model.plan.pacing import Pacing
+from dbdyno.model.plan.plan import Cell
 from dbdyno.model.units import NS_PER_S
 
 

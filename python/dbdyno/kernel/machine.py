@@ -1,4 +1,4 @@
-"""This host as a :class:`dbdyno.model.machine.Machine`, and the machine that a path is of."""
+"""This host as a :class:`dbdyno.model.engine.machine.Machine`, and the machine that a path is of."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import _core
-from dbdyno.model.machine import Machine, PageCounts, Reached
-from dbdyno.model.protocols import Watch
+from dbdyno.model.engine.machine import Machine, PageCounts, Reached
+from dbdyno.model.engine.protocols import Watch
 
 
 class ThisHost:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno.kernel.numbers import number
-from dbdyno.model import cpu_lists
+from dbdyno.model.text import cpu_lists
 
 ROOT = Path("/")
 _PPID, _START = 1, 19  # fields of stat after the name (proc_pid_stat(5): 4, 22)

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from dbdyno.kernel import processes
-from dbdyno.model import cpu_lists
+from dbdyno.model.engine.protocols import Undo
+from dbdyno.model.engine.topology import LogicalCpu, Topology
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
-from dbdyno.model.plan import LimitSpec
-from dbdyno.model.protocols import Undo
-from dbdyno.model.topology import LogicalCpu, Topology
+from dbdyno.model.plan.plan import LimitSpec
+from dbdyno.model.text import cpu_lists
 
 
 class _Seat(NamedTuple):

@@ -11,11 +11,11 @@ from dbdyno.kernel.control_groups import words as file_words
 from dbdyno.limits import binding, groups, places
 from dbdyno.limits.means import PERIOD_NS, Means, decide, period_us, words
 from dbdyno.limits.places import Place
-from dbdyno.model import cpu_lists
+from dbdyno.model.engine.protocols import Journal
+from dbdyno.model.engine.topology import Topology
 from dbdyno.model.errors import TargetError, UsageError
-from dbdyno.model.plan import LimitSpec
-from dbdyno.model.protocols import Journal
-from dbdyno.model.topology import Topology
+from dbdyno.model.plan.plan import LimitSpec
+from dbdyno.model.text import cpu_lists
 from dbdyno.model.units import format_ns, significant
 
 

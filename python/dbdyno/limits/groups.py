@@ -16,9 +16,9 @@ from dbdyno.kernel import processes
 from dbdyno.kernel.control_groups import is_group, members, remove, words, write
 from dbdyno.limits import places
 from dbdyno.limits.places import OURS, Place, Refused
-from dbdyno.model import cpu_lists
-from dbdyno.model.plan import LimitSpec
-from dbdyno.model.protocols import Undo
+from dbdyno.model.engine.protocols import Undo
+from dbdyno.model.plan.plan import LimitSpec
+from dbdyno.model.text import cpu_lists
 
 CONTROLLERS = {"quota": "cpu", "weight": "cpu", "cpus": "cpuset", "mems": "cpuset"}
 """Limit -> the controller that sets it."""

@@ -14,10 +14,10 @@ from dbdyno.kernel import processes
 from dbdyno.kernel.control_groups import words as file_words
 from dbdyno.limits import binding, groups, places
 from dbdyno.limits.places import Place, Refused
-from dbdyno.model import cpu_lists
+from dbdyno.model.engine.protocols import Journal, Undo
 from dbdyno.model.errors import NotPrivileged, TargetError, UsageError
-from dbdyno.model.plan import LimitSpec
-from dbdyno.model.protocols import Journal, Undo
+from dbdyno.model.plan.plan import LimitSpec
+from dbdyno.model.text import cpu_lists
 from dbdyno.model.units import parse_duration_ns
 
 PERIOD_NS = (1_000_000, 1_000_000_000)  # kernel/sched/core.c: min_cfs_quota_period, max_cfs_quota_period

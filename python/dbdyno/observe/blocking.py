@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.data_sources.blocking import PREPARED
-from dbdyno.model.tables import Tables
+from dbdyno.model.schema.data_sources.blocking import PREPARED
+from dbdyno.model.schema.tables import Tables
 
 _DEEPEST = 16
 _Row = Mapping[str, Any]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from dbdyno.kernel.machine import groups_of, machine_of
 from dbdyno.kernel.numbers import first_number, number
-from dbdyno.model.condition import DirectFiles
-from dbdyno.model.machine_facts import Limit, MachineFacts, Steal
+from dbdyno.model.engine.condition import DirectFiles
+from dbdyno.model.engine.machine_facts import Limit, MachineFacts, Steal
 from dbdyno.observe.cpus import CPU, fields, integer, numbered, online_cpus, text
 from dbdyno.observe.host import CLOCKSOURCE
 from dbdyno.observe.limits import memory_limit, own_path, tightest_quota

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno.kernel.numbers import first_number, number
-from dbdyno.model import cpu_lists
-from dbdyno.model.environment import Cpu
+from dbdyno.model.engine.environment import Cpu
+from dbdyno.model.engine.topology import Cache, Node
 from dbdyno.model.errors import UsageError
-from dbdyno.model.topology import Cache, Node
+from dbdyno.model.text import cpu_lists
 
 
 def text(root: Path, path: str) -> str | None:

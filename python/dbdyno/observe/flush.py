@@ -12,7 +12,7 @@ import statistics
 import time
 from pathlib import Path
 
-from dbdyno.model.machine_facts import Flush
+from dbdyno.model.engine.machine_facts import Flush
 from dbdyno.model.units import NS_PER_S
 from dbdyno.observe.cpus import text
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from dbdyno.model.brief import MAIN, MOST_LOST, SHORT_NS, Children, children, material, unmet
-from dbdyno.model.source import HIDDEN
-from dbdyno.model.tables import Tables
+from dbdyno.model.results.brief import MAIN, MOST_LOST, SHORT_NS, Children, children, material, unmet
+from dbdyno.model.schema.tables import Tables
+from dbdyno.model.sources.source import HIDDEN
+from dbdyno.model.sources.wait_families import AT_CLIENT, WaitFamilies
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies
 
 IDLE = "idle"
 

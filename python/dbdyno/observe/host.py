@@ -21,12 +21,12 @@ import polars as pl
 
 from dbdyno import _core
 from dbdyno.kernel.numbers import first_number
-from dbdyno.model.data_source import CounterFile
-from dbdyno.model.data_sources import files
-from dbdyno.model.environment import Host
-from dbdyno.model.machine import Machine
-from dbdyno.model.tables import empty, rows
-from dbdyno.model.topology import REGISTERS, Purr, PurrRead
+from dbdyno.model.engine.environment import Host
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.engine.topology import REGISTERS, Purr, PurrRead
+from dbdyno.model.schema.data_source import CounterFile
+from dbdyno.model.schema.data_sources import files
+from dbdyno.model.schema.tables import empty, rows
 from dbdyno.model.units import NS_PER_S, TICK_NS
 from dbdyno.observe import cpus
 from dbdyno.observe.cpus import CPU, cpu, fields, online_cpus, siblings, text
@@ -272,7 +272,7 @@ def at_end(machine: Machine) -> pl.DataFrame:
 
 
 def counter_files(root: Path = Path("/")) -> pl.DataFrame:
-    """``KEY.COUNTER`` of the registered files (:mod:`dbdyno.model.data_sources`), read now."""
+    """``KEY.COUNTER`` of the registered files (:mod:`dbdyno.model.schema.data_sources`), read now."""
     return pl.concat([empty("host"), *(rows("host", _read(root, file)) for file in files().values())])
 
 

@@ -19,9 +19,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, cast
 
 from dbdyno.kernel.machine import groups_of, machine_of
-from dbdyno.model.environment import Limits
+from dbdyno.model.engine.environment import Limits
+from dbdyno.model.engine.topology import CpuQuota, Cpuset, Why
 from dbdyno.model.errors import StoreError, UsageError
-from dbdyno.model.topology import CpuQuota, Cpuset, Why
 from dbdyno.observe.cpus import cpu_list, cpus_listed, fields, integer, text, told_online
 from dbdyno.store.files import read_limited
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.source import HIDDEN
-from dbdyno.model.tables import Tables, quantile_ns
+from dbdyno.model.schema.tables import Tables, quantile_ns
+from dbdyno.model.sources.source import HIDDEN
+from dbdyno.model.sources.wait_families import AT_CLIENT, WaitFamilies
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies
 from dbdyno.observe.blocking import blocking
 from dbdyno.observe.glance_parts import IDLE
 

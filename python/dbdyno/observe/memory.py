@@ -1,6 +1,6 @@
 """Memory of the machine and of a control group: rows of the table ``memory``, scopes ``host`` and ``group``.
 
-What the figures are stands in :mod:`dbdyno.model.data_sources.memory`. Sources: ``/proc/meminfo``
+What the figures are stands in :mod:`dbdyno.model.schema.data_sources.memory`. Sources: ``/proc/meminfo``
 (proc_meminfo(5)), ``/proc/vmstat`` (pages since boot), ``/sys/devices/system/node/nodeN/meminfo``, and of a
 control group ``memory.stat`` and its neighbours (cgroup-v1/memory.rst, cgroup-v2.rst, psi.rst).
 """

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dbdyno.model.condition import DirectFiles
+from dbdyno.model.engine.condition import DirectFiles
 from dbdyno.observe.cpus import fields, text
 
 _DELETED = " (deleted)"

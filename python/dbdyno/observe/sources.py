@@ -8,12 +8,12 @@ from typing import get_args
 
 import polars as pl
 
-from dbdyno.model.data_source import NO_ENABLING, Enabling, Step, with_rights
-from dbdyno.model.data_sources import SOURCES, files
-from dbdyno.model.data_sources.blocking import LOCK_WAITS
-from dbdyno.model.protocols import Server, Watch
-from dbdyno.model.source import READ, TRACE, Source, Status
-from dbdyno.model.tables import Tables, rows
+from dbdyno.model.engine.protocols import Server, Watch
+from dbdyno.model.schema.data_source import NO_ENABLING, Enabling, Step, with_rights
+from dbdyno.model.schema.data_sources import SOURCES, files
+from dbdyno.model.schema.data_sources.blocking import LOCK_WAITS
+from dbdyno.model.schema.tables import Tables, rows
+from dbdyno.model.sources.source import READ, TRACE, Source, Status
 from dbdyno.observe.watch import TRACED_EVENTS, TRACED_STATEMENTS
 
 EXITS = "task statistics at exit"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from dbdyno.model import cpu_lists
-from dbdyno.model.topology import Cache, Core, LogicalCpu, Node, Smt, SmtState, Socket, Topology, Why
+from dbdyno.model.engine.topology import Cache, Core, LogicalCpu, Node, Smt, SmtState, Socket, Topology, Why
+from dbdyno.model.text import cpu_lists
 from dbdyno.observe import limits
 from dbdyno.observe.cpus import (
     CPU,

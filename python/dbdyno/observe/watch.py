@@ -13,15 +13,15 @@ import polars as pl
 from dbdyno import _core
 from dbdyno.engines.attended import Attended
 from dbdyno.kernel.machine import HERE
-from dbdyno.model.data_source import Option
-from dbdyno.model.data_sources import TRACED, asked, options, sampled
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.engine.protocols import Load, Server, Watch, needed
 from dbdyno.model.errors import TargetError
-from dbdyno.model.machine import Machine
-from dbdyno.model.plan import Experiment, Observation
-from dbdyno.model.protocols import Load, Server, Watch, needed
-from dbdyno.model.rawtables import OF_CLIENT
-from dbdyno.model.source import READ, TRACE
-from dbdyno.model.tables import CoreColumn, empty, from_core
+from dbdyno.model.plan.plan import Experiment, Observation
+from dbdyno.model.schema.data_source import Option
+from dbdyno.model.schema.data_sources import TRACED, asked, options, sampled
+from dbdyno.model.schema.rawtables import OF_CLIENT
+from dbdyno.model.schema.tables import CoreColumn, empty, from_core
+from dbdyno.model.sources.source import READ, TRACE
 
 Waits = Literal["auto", "sampled", "exact"]
 TASK_INTERVAL_MS = 1000

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Adaptive, Cell, Choice, Experiment, Goal, Plan, Value
+from dbdyno.model.plan.plan import Adaptive, Cell, Choice, Experiment, Goal, Plan, Value
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.plan.adaptive_search import (
     TIGHT,

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, get_args
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Adaptive, Goal
+from dbdyno.model.plan.plan import Adaptive, Goal
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import END, KNEE, SIGMAS, bend, noise_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.jobs import JobSpec
-from dbdyno.model.plan import Experiment, VariantSpec
+from dbdyno.model.plan.jobs import JobSpec
+from dbdyno.model.plan.plan import Experiment, VariantSpec
 from dbdyno.plan.job_words import parse_bytes
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
 from dbdyno.model.errors import UsageError, did_you_mean, nearest
-from dbdyno.model.jobs import Shell
+from dbdyno.model.plan.jobs import Shell
 
 Value = str | int | float | bool
 AT_START = ("session",)

@@ -9,10 +9,10 @@ from itertools import product
 from pathlib import PurePath
 from typing import NamedTuple
 
-from dbdyno.model.driving import MAX_VARIANTS
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.jobs import Arrangement, JobSpec, PlannedJob
-from dbdyno.model.plan import Choice, Experiment, Value, Variant, VariantSpec
+from dbdyno.model.plan.driving import MAX_VARIANTS
+from dbdyno.model.plan.jobs import Arrangement, JobSpec, PlannedJob
+from dbdyno.model.plan.plan import Choice, Experiment, Value, Variant, VariantSpec
 from dbdyno.model.units import parse_duration_ns
 from dbdyno.plan.job_rules import all_jobs, check, check_without, exactly
 from dbdyno.plan.job_words import AT_START, filled, placeholders, split, words

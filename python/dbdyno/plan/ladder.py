@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dbdyno.model import cpu_lists
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Choice, Experiment, LimitSpec, Order, cores_under, cpus_under
+from dbdyno.model.plan.plan import Choice, Experiment, LimitSpec, Order, cores_under, cpus_under
+from dbdyno.model.text import cpu_lists
 
 MAX_SESSIONS = 5000
 MAX_RUNGS = 1000

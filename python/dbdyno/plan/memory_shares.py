@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Choice, Experiment, Value, VariantSpec, Workload
+from dbdyno.model.plan.plan import Choice, Experiment, Value, VariantSpec, Workload
 from dbdyno.model.units import format_size
 
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)\s*% of memory(?:,\s*at most (\d{1,15})\s*(MB|GB))?")

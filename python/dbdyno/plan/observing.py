@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dbdyno.model.data_sources import options
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Cell, Choice, Experiment, Observation, Plan, Workload
+from dbdyno.model.plan.plan import Cell, Choice, Experiment, Observation, Plan, Workload
+from dbdyno.model.schema.data_sources import options
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
 from dbdyno.plan.triggers import trigger_choices
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.phases import PhaseSpec
-from dbdyno.model.plan import Cell, Experiment, Goal, Variant
+from dbdyno.model.plan.phases import PhaseSpec
+from dbdyno.model.plan.plan import Cell, Experiment, Goal, Variant
 from dbdyno.model.units import FACTORS_NS, LONGEST_DAYS, format_ns, parse_duration_ns
 from dbdyno.plan.adaptive_search import parse_goal
 from dbdyno.plan.observing import MIN_MEASURE_NS

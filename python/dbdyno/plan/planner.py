@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from dbdyno.model.comparison import LEAST_REPEATS
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import (
+from dbdyno.model.plan.plan import (
     Adaptive,
     Cell,
     Choice,
@@ -22,6 +21,7 @@ from dbdyno.model.plan import (
     Workload,
     cpus_under,
 )
+from dbdyno.model.results.comparison import LEAST_REPEATS
 from dbdyno.model.units import NS_PER_S, counted, format_ns, parse_duration_ns
 from dbdyno.plan import job_rules, jobs, phases, rates
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of

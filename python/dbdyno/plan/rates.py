@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.pacing import Pacing, Think
-from dbdyno.model.plan import Cell, Choice, Experiment, Plan, VariantSpec
+from dbdyno.model.plan.pacing import Pacing, Think
+from dbdyno.model.plan.plan import Cell, Choice, Experiment, Plan, VariantSpec
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
 
 MAX_RATE = 1_000_000

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.plan import Experiment, Parameter, Strict, Workload
-from dbdyno.model.visible import shortened
+from dbdyno.model.plan.plan import Experiment, Parameter, Strict, Workload
+from dbdyno.model.text.visible import shortened
 from dbdyno.plan import phases
 from dbdyno.plan.recipe_lines import (
     MOST_FAULTS,

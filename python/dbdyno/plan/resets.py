@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Choice, Plan, Workload
-from dbdyno.model.resetting import DataSet, PlannedReset, Reset, changes_rows
+from dbdyno.model.plan.plan import Choice, Plan, Workload
+from dbdyno.model.plan.resetting import DataSet, PlannedReset, Reset, changes_rows
 from dbdyno.plan.planner import estimated
 
 _ROW_NS = 3_000

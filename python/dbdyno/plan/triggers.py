@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.plan import Choice, Experiment
-from dbdyno.model.triggers import TriggerSpec
+from dbdyno.model.plan.plan import Choice, Experiment
+from dbdyno.model.plan.triggers import TriggerSpec
 from dbdyno.model.units import NS_PER_S, format_ns, format_size, parse_duration_ns
 from dbdyno.plan.trigger_conditions import (
     FIGURES,

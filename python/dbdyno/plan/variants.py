@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.hidden_args import harmless
-from dbdyno.model.plan import (
+from dbdyno.model.plan.hidden_args import harmless
+from dbdyno.model.plan.plan import (
     Choice,
     DriverSetup,
     DriverSpec,

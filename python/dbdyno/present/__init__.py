@@ -1,5 +1,4 @@
-"""Room ``present``: from :class:`~dbdyno.model.results.Results` to documents, and these to a terminal, HTML,
-Markdown; exports, JSON.
+"""Room ``present``: from results to documents, and these to a terminal, HTML, Markdown; exports, JSON.
 
 Pure but for the files it writes: no store, no engine, no driver. What is slow to load is loaded when it is
 called for.
@@ -16,47 +15,47 @@ from dbdyno.lazy import lazy
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from dbdyno.model.comparison import CostChange
-    from dbdyno.model.memory_now import MemoryNow
-    from dbdyno.model.results import Results
-    from dbdyno.present.compare import document as comparison
-    from dbdyno.present.compare import samples
-    from dbdyno.present.document import Row
+    from dbdyno.model.results.comparison import CostChange
+    from dbdyno.model.results.memory_now import MemoryNow
+    from dbdyno.model.results.results import Results
+    from dbdyno.present.compare.compare import document as comparison
+    from dbdyno.present.compare.compare import samples
+    from dbdyno.present.compare.trend import document as trend
+    from dbdyno.present.compare.trend import record as trend_record
+    from dbdyno.present.document.document import Row
     from dbdyno.present.exports import ENDINGS, export, write
-    from dbdyno.present.figures import throughput_work
-    from dbdyno.present.growth import blocks as left_behind
-    from dbdyno.present.interval_comparison import document as intervals
-    from dbdyno.present.interval_comparison import record as intervals_record
-    from dbdyno.present.jsondoc import comparison as comparison_document
-    from dbdyno.present.jsondoc import document
-    from dbdyno.present.jsondoc import machines as machines_document
-    from dbdyno.present.jsondoc import scaling as scaling_json
+    from dbdyno.present.figures.figures import throughput_work
+    from dbdyno.present.figures.jsondoc import comparison as comparison_document
+    from dbdyno.present.figures.jsondoc import document
+    from dbdyno.present.figures.jsondoc import machines as machines_document
+    from dbdyno.present.figures.jsondoc import scaling as scaling_json
+    from dbdyno.present.figures.selection import Pick, pick_at
+    from dbdyno.present.machine.topology import facts as topology_facts
+    from dbdyno.present.machine.topology import parsable as topology_parsable
+    from dbdyno.present.machine.topology import table as topology_table
+    from dbdyno.present.machine.topology_picture import ascii_only
+    from dbdyno.present.machine.topology_picture import picture as topology_picture
+    from dbdyno.present.machine.topology_picture import write as write_topology_svg
     from dbdyno.present.media.stored import dumped
     from dbdyno.present.media.stored import loaded as stored
     from dbdyno.present.media.text import Printed as printed
     from dbdyno.present.media.text import Running
-    from dbdyno.present.memory_screen import record as memory_record
+    from dbdyno.present.memory.memory_screen import record as memory_record
+    from dbdyno.present.observation.servers import place_in_words as server_place
+    from dbdyno.present.observation.servers import record as servers_record
+    from dbdyno.present.observation.servers_document import brief as servers_brief
+    from dbdyno.present.observation.servers_document import document as servers
     from dbdyno.present.report import brief
     from dbdyno.present.report import document as run_document
-    from dbdyno.present.scaling_document import claims
-    from dbdyno.present.scaling_document import document as scaling
-    from dbdyno.present.selection import Pick, pick_at
-    from dbdyno.present.servers import place_in_words as server_place
-    from dbdyno.present.servers import record as servers_record
-    from dbdyno.present.servers_document import brief as servers_brief
-    from dbdyno.present.servers_document import document as servers
-    from dbdyno.present.snapshots import document as interval
-    from dbdyno.present.snapshots import record as interval_record
-    from dbdyno.present.time_model import object_use
-    from dbdyno.present.time_model import record as object_use_record
-    from dbdyno.present.topology import facts as topology_facts
-    from dbdyno.present.topology import parsable as topology_parsable
-    from dbdyno.present.topology import table as topology_table
-    from dbdyno.present.topology_picture import ascii_only
-    from dbdyno.present.topology_picture import picture as topology_picture
-    from dbdyno.present.topology_picture import write as write_topology_svg
-    from dbdyno.present.trend import document as trend
-    from dbdyno.present.trend import record as trend_record
+    from dbdyno.present.run.growth import blocks as left_behind
+    from dbdyno.present.scaling.scaling_document import claims
+    from dbdyno.present.scaling.scaling_document import document as scaling
+    from dbdyno.present.snapshots.interval_comparison import document as intervals
+    from dbdyno.present.snapshots.interval_comparison import record as intervals_record
+    from dbdyno.present.snapshots.snapshots import document as interval
+    from dbdyno.present.snapshots.snapshots import record as interval_record
+    from dbdyno.present.snapshots.time_model import object_use
+    from dbdyno.present.snapshots.time_model import record as object_use_record
 
     Side = tuple[Results, Pick]
 
@@ -90,16 +89,16 @@ def details(results: Results, name: str, cell: str | None = None) -> printed:
 
 def memory_now(read: MemoryNow, *, every: bool = False) -> printed:
     """Where the memory of a running server is. ``every``: all relations."""
-    from dbdyno.present import memory_screen
     from dbdyno.present.media.text import Printed
+    from dbdyno.present.memory import memory_screen
 
     return Printed(memory_screen.now(read, None) if every else memory_screen.now(read))
 
 
 def memory_lines(read: MemoryNow, width: int) -> list[Text]:
     """The same as lines of that width."""
-    from dbdyno.present import memory_screen
     from dbdyno.present.media import text
+    from dbdyno.present.memory import memory_screen
 
     return [line.printed() for line in text.lines(memory_screen.now(read), width)]
 
@@ -112,8 +111,8 @@ def hot(
     With ``off_cpu``: where its sessions slept. Without ``cell``: of the top load, or of all windows of an
     observation.
     """
-    from dbdyno.present import cpu_profile
     from dbdyno.present.media.text import Printed
+    from dbdyno.present.run import cpu_profile
 
     of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
     pick = cpu_profile.pick_of(results, cell, of)
@@ -122,9 +121,9 @@ def hot(
 
 def hot_change(change: CostChange, most: int) -> printed:
     """Why a unit of work takes more CPU, as text."""
-    from dbdyno.present import cpu_profile
-    from dbdyno.present.document import Document
+    from dbdyno.present.document.document import Document
     from dbdyno.present.media.text import Printed
+    from dbdyno.present.run import cpu_profile
 
     return Printed(Document("", cpu_profile.cost_tables(change, most)))
 
@@ -140,7 +139,10 @@ def write_flame(
 
     ``only``: wait event and statement whose samples are shown.
     """
-    from dbdyno.present import cpu_profile, exports, files, flame
+    from dbdyno.present import exports
+    from dbdyno.present.charts import flame
+    from dbdyno.present.document import files
+    from dbdyno.present.run import cpu_profile
 
     of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
     pick = cpu_profile.pick_of(results, cell, of)
@@ -153,8 +155,11 @@ def write_flame_change(
     sides: tuple[Side, Side], change: CostChange, path: Path, only: Mapping[str, str] | None = None
 ) -> Path:
     """The differential flame graph of the second against the first, as :func:`write_flame`."""
-    from dbdyno.present import cpu_profile, exports, files, flame
-    from dbdyno.present.document import Flame
+    from dbdyno.present import exports
+    from dbdyno.present.charts import flame
+    from dbdyno.present.document import files
+    from dbdyno.present.document.document import Flame
+    from dbdyno.present.run import cpu_profile
 
     (a, first), (b, second) = sides
     shown = cpu_profile.difference(b, second, a, first, change, only)
@@ -170,8 +175,8 @@ def running_rungs(
 ) -> tuple[Running, Callable[[Mapping[str, Any]], Row]]:
     """The table of rungs for lines that are printed one by one, and its row of a row of table ``rungs``.
     ``results``: whose calls have names of their own."""
-    from dbdyno.present import rungs
     from dbdyno.present.media.text import Running
+    from dbdyno.present.run import rungs
 
     columns, row = rungs.running(work, paced, results)
     return Running(columns, width), row
@@ -181,42 +186,42 @@ lazy(
     __name__,
     {
         "ENDINGS": "dbdyno.present.exports",
-        "ascii_only": "dbdyno.present.topology_picture",
+        "ascii_only": "dbdyno.present.machine.topology_picture",
         "brief": "dbdyno.present.report",
-        "claims": "dbdyno.present.scaling_document",
-        "comparison": "dbdyno.present.compare:document",
-        "comparison_document": "dbdyno.present.jsondoc:comparison",
-        "document": "dbdyno.present.jsondoc",
+        "claims": "dbdyno.present.scaling.scaling_document",
+        "comparison": "dbdyno.present.compare.compare:document",
+        "comparison_document": "dbdyno.present.figures.jsondoc:comparison",
+        "document": "dbdyno.present.figures.jsondoc",
         "dumped": "dbdyno.present.media.stored",
         "export": "dbdyno.present.exports",
-        "interval": "dbdyno.present.snapshots:document",
-        "interval_record": "dbdyno.present.snapshots:record",
-        "intervals": "dbdyno.present.interval_comparison:document",
-        "intervals_record": "dbdyno.present.interval_comparison:record",
-        "machines_document": "dbdyno.present.jsondoc:machines",
-        "left_behind": "dbdyno.present.growth:blocks",
-        "memory_record": "dbdyno.present.memory_screen:record",
-        "object_use": "dbdyno.present.time_model",
-        "object_use_record": "dbdyno.present.time_model:record",
-        "pick_at": "dbdyno.present.selection",
+        "interval": "dbdyno.present.snapshots.snapshots:document",
+        "interval_record": "dbdyno.present.snapshots.snapshots:record",
+        "intervals": "dbdyno.present.snapshots.interval_comparison:document",
+        "intervals_record": "dbdyno.present.snapshots.interval_comparison:record",
+        "machines_document": "dbdyno.present.figures.jsondoc:machines",
+        "left_behind": "dbdyno.present.run.growth:blocks",
+        "memory_record": "dbdyno.present.memory.memory_screen:record",
+        "object_use": "dbdyno.present.snapshots.time_model",
+        "object_use_record": "dbdyno.present.snapshots.time_model:record",
+        "pick_at": "dbdyno.present.figures.selection",
         "printed": "dbdyno.present.media.text:Printed",
         "run_document": "dbdyno.present.report:document",
-        "samples": "dbdyno.present.compare",
-        "scaling": "dbdyno.present.scaling_document:document",
-        "scaling_json": "dbdyno.present.jsondoc:scaling",
-        "server_place": "dbdyno.present.servers:place_in_words",
-        "servers": "dbdyno.present.servers_document:document",
-        "servers_brief": "dbdyno.present.servers_document:brief",
-        "servers_record": "dbdyno.present.servers:record",
+        "samples": "dbdyno.present.compare.compare",
+        "scaling": "dbdyno.present.scaling.scaling_document:document",
+        "scaling_json": "dbdyno.present.figures.jsondoc:scaling",
+        "server_place": "dbdyno.present.observation.servers:place_in_words",
+        "servers": "dbdyno.present.observation.servers_document:document",
+        "servers_brief": "dbdyno.present.observation.servers_document:brief",
+        "servers_record": "dbdyno.present.observation.servers:record",
         "stored": "dbdyno.present.media.stored:loaded",
-        "throughput_work": "dbdyno.present.figures",
-        "topology_facts": "dbdyno.present.topology:facts",
-        "topology_parsable": "dbdyno.present.topology:parsable",
-        "topology_picture": "dbdyno.present.topology_picture:picture",
-        "topology_table": "dbdyno.present.topology:table",
-        "trend": "dbdyno.present.trend:document",
-        "trend_record": "dbdyno.present.trend:record",
+        "throughput_work": "dbdyno.present.figures.figures",
+        "topology_facts": "dbdyno.present.machine.topology:facts",
+        "topology_parsable": "dbdyno.present.machine.topology:parsable",
+        "topology_picture": "dbdyno.present.machine.topology_picture:picture",
+        "topology_table": "dbdyno.present.machine.topology:table",
+        "trend": "dbdyno.present.compare.trend:document",
+        "trend_record": "dbdyno.present.compare.trend:record",
         "write": "dbdyno.present.exports",
-        "write_topology_svg": "dbdyno.present.topology_picture:write",
+        "write_topology_svg": "dbdyno.present.machine.topology_picture:write",
     },
 )

@@ -16,13 +16,13 @@ from typing import Any, Literal, get_args
 
 import polars as pl
 
-from dbdyno.model.cpu_profile import LABELS
 from dbdyno.model.errors import UsageError
-from dbdyno.model.results import Results
-from dbdyno.model.visible import visible
-from dbdyno.present import jsondoc
-from dbdyno.present.document import Document
-from dbdyno.present.files import guard, write_atomic
+from dbdyno.model.results.cpu_profile import LABELS
+from dbdyno.model.results.results import Results
+from dbdyno.model.text.visible import visible
+from dbdyno.present.document.document import Document
+from dbdyno.present.document.files import guard, write_atomic
+from dbdyno.present.figures import jsondoc
 
 
 def write(shown: Document, path: Path, data: dict[str, Any] | None = None) -> Path:
@@ -85,7 +85,8 @@ def export(
 
 def _profile(results: Results, to: str, off_cpu: bool) -> bytes:
     """Stacks of the top load, or of all windows of an observation. Raises UsageError where there are none."""
-    from dbdyno.present import cpu_profile, flame, profile_exports
+    from dbdyno.present.charts import flame
+    from dbdyno.present.run import cpu_profile, profile_exports
 
     of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
     pick = cpu_profile.pick_of(results, of=of)

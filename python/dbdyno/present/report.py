@@ -6,44 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
-from dbdyno.model.claim import Claim
-from dbdyno.model.results import Results, RunInfo
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.results import Results, RunInfo
 from dbdyno.model.units import quantity
-from dbdyno.present import (
-    chains,
-    charts,
-    charts_time,
-    commands,
-    commands_charts,
-    compare,
-    cpu_profile,
-    figures,
-    growth,
-    headline,
-    hosts,
-    key_figures,
-    memory,
-    memory_runs,
-    phases,
-    placement,
-    processes,
-    profile,
-    run_facts,
-    rungs,
-    scaling_document,
-    script_time,
-    scripts,
-    selection,
-    sources_used,
-    statements,
-    strips,
-    system_calls,
-    triggers,
-    waiting,
-)
-from dbdyno.present.chart import Group
-from dbdyno.present.command_words import worded
-from dbdyno.present.document import (
+from dbdyno.present.charts import charts_time, strips, triggers
+from dbdyno.present.charts.chart import Group
+from dbdyno.present.commands import commands, commands_charts
+from dbdyno.present.commands.command_words import worded
+from dbdyno.present.compare import compare
+from dbdyno.present.document.document import (
     Block,
     Choice,
     Document,
@@ -54,8 +25,29 @@ from dbdyno.present.document import (
     Statements,
     remarks,
 )
-from dbdyno.present.selection import Pick
-from dbdyno.present.targets import Targets
+from dbdyno.present.figures import figures, headline, profile, selection, sources_used
+from dbdyno.present.figures.selection import Pick
+from dbdyno.present.figures.targets import Targets
+from dbdyno.present.memory import memory, memory_runs
+from dbdyno.present.run import (
+    chains,
+    charts,
+    cpu_profile,
+    growth,
+    hosts,
+    key_figures,
+    phases,
+    placement,
+    processes,
+    run_facts,
+    rungs,
+    script_time,
+    scripts,
+    statements,
+    system_calls,
+    waiting,
+)
+from dbdyno.present.scaling import scaling_document
 
 Details = Callable[[Results, Pick], list[Block]]
 _SEVERITIES = ("invalid", "warning", "note", "good")

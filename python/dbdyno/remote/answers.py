@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes that of typing from 3.12 on
 
-from dbdyno.model.protocols import Progress
-from dbdyno.model.source import Status
+from dbdyno.model.engine.protocols import Progress
+from dbdyno.model.sources.source import Status
 from dbdyno.remote.wire import MOST_BODY_BYTES, MOST_INSTANT_NS, Description, WrongAnswer, first_fault
 
 MOST_GATHERED_BYTES = 256 << 20

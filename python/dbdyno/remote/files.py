@@ -20,7 +20,7 @@ from dbdyno.model.errors import HostLost
 from dbdyno.remote.agent import Agent, Gathered, gather, pattern_of
 
 if TYPE_CHECKING:
-    from dbdyno.model.machine import Machine
+    from dbdyno.model.engine.machine import Machine
 
 _T = TypeVar("_T")
 _LIMIT_BYTES = 4 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dbdyno.model.instants import instants
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.schema.instants import instants
+from dbdyno.model.schema.tables import CoreColumn
 from dbdyno.stats import clocks
 
 

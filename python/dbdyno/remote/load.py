@@ -12,16 +12,16 @@ from typing import Any
 
 from dbdyno import _core
 from dbdyno.kernel.processes import boot_id
+from dbdyno.model.engine.protocols import Progress
 from dbdyno.model.errors import HostLost
-from dbdyno.model.protocols import Progress
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.schema.tables import CoreColumn
 from dbdyno.remote.agent import Agent, Answer, spec_of
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.instants import ours
 
 
 class RemoteLoad:
-    """``dbdyno.model.protocols.Load`` by an agent; ``spec``: as for ``_core.Load``.
+    """``dbdyno.model.engine.protocols.Load`` by an agent; ``spec``: as for ``_core.Load``.
 
     The end of a phase is asked for once and told by the agent: waiting costs no messages. All methods raise
     :class:`HostLost` once the agent is gone, except :meth:`stop` and :meth:`abort`, then without effect.

@@ -1,4 +1,4 @@
-"""Another host as a :class:`dbdyno.model.machine.Machine`: read and observed by an agent there."""
+"""Another host as a :class:`dbdyno.model.engine.machine.Machine`: read and observed by an agent there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import _core
+from dbdyno.model.engine.machine import PageCounts, Reached
 from dbdyno.model.errors import HostLost
-from dbdyno.model.machine import PageCounts, Reached
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.schema.tables import CoreColumn
 from dbdyno.model.units import NS_PER_S, TICK_NS
 from dbdyno.remote.agent import Agent
 from dbdyno.remote.clocks import EXCHANGES, HostClock

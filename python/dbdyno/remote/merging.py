@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from dbdyno.model.tables import RAW, CoreColumn, empty, from_core, merged, schema
+from dbdyno.model.schema.tables import RAW, CoreColumn, empty, from_core, merged, schema
 
 Core = Mapping[str, Mapping[str, CoreColumn]]
 

@@ -13,9 +13,9 @@ import polars as pl
 
 from dbdyno import _core
 from dbdyno._core import DriverError
+from dbdyno.model.engine.protocols import Load, LoadMaker, Progress
 from dbdyno.model.errors import HostLost, UsageError
-from dbdyno.model.protocols import Load, LoadMaker, Progress
-from dbdyno.model.tables import CoreColumn, rows
+from dbdyno.model.schema.tables import CoreColumn, rows
 from dbdyno.remote import merging
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.load import RemoteLoad
@@ -74,7 +74,7 @@ def maker(drivers: Sequence[Driver]) -> LoadMaker:
 
 
 class SpreadLoad:
-    """``dbdyno.model.protocols.Load`` of several drivers: sessions in the order of the drivers.
+    """``dbdyno.model.engine.protocols.Load`` of several drivers: sessions in the order of the drivers.
 
     A driver that is lost makes the phase fail: the others are stopped, and when they have ended :meth:`wait`
     raises :class:`HostLost` once. Then :meth:`finish` and :meth:`tables` go on with the

@@ -29,7 +29,7 @@ import dbdyno
 from dbdyno.engines import DEFAULT, without_secrets
 from dbdyno.kernel import processes
 from dbdyno.model.errors import Abandoned, NotAvailable, TargetError, Unreachable, UsageError, requests
-from dbdyno.model.visible import shortened
+from dbdyno.model.text.visible import shortened
 from dbdyno.remote.agent import Agent
 from dbdyno.remote.channels import STALL_S, ProcessChannel
 from dbdyno.remote.machine import RemoteMachine

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any
 
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.schema.tables import CoreColumn
 from dbdyno.remote.agent import Agent, spec_of
 from dbdyno.remote.clocks import HostClock
 from dbdyno.remote.instants import ours
@@ -15,7 +15,7 @@ from dbdyno.remote.wire import Tables
 
 
 class RemoteWatch:
-    """``dbdyno.model.protocols.Watch`` by an agent; ``spec``: as for ``_core.Watch``.
+    """``dbdyno.model.engine.protocols.Watch`` by an agent; ``spec``: as for ``_core.Watch``.
 
     Times in ``spec`` (``until_ns``) and of :meth:`start` and :meth:`recent` are those of our clock.
     """

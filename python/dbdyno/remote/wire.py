@@ -15,10 +15,10 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from dbdyno.model.column import Column
-from dbdyno.model.instants import instants
-from dbdyno.model.rawtables import RAW
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.schema.column import Column
+from dbdyno.model.schema.instants import instants
+from dbdyno.model.schema.rawtables import RAW
+from dbdyno.model.schema.tables import CoreColumn
 
 _LENGTHS = struct.Struct("<II")
 MOST_HEADER_BYTES = 16 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from dbdyno.model.errors import StoreError
-from dbdyno.model.triggers import Fired
+from dbdyno.model.plan.triggers import Fired
 from dbdyno.store import files
 from dbdyno.store.run import Run, to_json
 

@@ -23,9 +23,9 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dbdyno.kernel.private import NotPrivate, make_private
+from dbdyno.model.engine.protocols import Undo
 from dbdyno.model.errors import StoreError, StoreFull
 from dbdyno.model.home import base_directory
-from dbdyno.model.protocols import Undo
 from dbdyno.store import files
 from dbdyno.store.files import read_limited
 from dbdyno.store.listing import is_alive, start_ticks
@@ -54,7 +54,7 @@ def state_dir() -> Path:
 
 
 class FileJournal:
-    """See the module; :class:`dbdyno.model.protocols.Journal`. The file is made by the first note.
+    """See the module; :class:`dbdyno.model.engine.protocols.Journal`. The file is made by the first note.
 
     Raises :class:`StoreFull` and :class:`StoreError`, from ``note`` before anything was changed.
     """

@@ -15,10 +15,10 @@ from typing import Any
 
 from dbdyno import __version__
 from dbdyno.kernel.private import check_private
-from dbdyno.model.column import DERIVED_VERSION, SCHEMA_VERSION
 from dbdyno.model.errors import SchemaTooNew, StoreError
 from dbdyno.model.home import base_directory
-from dbdyno.model.visible import shortened
+from dbdyno.model.schema.column import DERIVED_VERSION, SCHEMA_VERSION
+from dbdyno.model.text.visible import shortened
 from dbdyno.store import files
 
 # Is the process that measured still there? By its pid and its start time, so a reused pid is not it.
@@ -67,7 +67,7 @@ _DEFAULTS: dict[str, Any] = {
     "note": "",
     "group": "",
 }
-"""What is listed of :class:`dbdyno.model.results.RunInfo`, and what stands for a key that is not there."""
+"""What is listed of :class:`dbdyno.model.results.results.RunInfo`, and what stands for an absent key."""
 
 
 @dataclass(frozen=True)

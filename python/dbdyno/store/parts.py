@@ -17,10 +17,10 @@ from typing import IO, Any
 
 import polars as pl
 
-from dbdyno.model.derived import OF_SESSIONS, WHOLLY
 from dbdyno.model.errors import StoreError
-from dbdyno.model.results import Query
-from dbdyno.model.tables import conform, conform_scanned, empty, schema, shaped
+from dbdyno.model.results.results import Query
+from dbdyno.model.schema.derived import OF_SESSIONS, WHOLLY
+from dbdyno.model.schema.tables import conform, conform_scanned, empty, schema, shaped
 from dbdyno.store import files
 
 _FORMAT = 1

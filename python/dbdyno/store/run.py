@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import polars as pl
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from dbdyno.model.claim import Claim
-from dbdyno.model.derived import OLDER_NAMES, WHOLLY
-from dbdyno.model.environment import Environment
+from dbdyno.model.engine.environment import Environment
 from dbdyno.model.errors import StoreError
-from dbdyno.model.hidden_args import storable
-from dbdyno.model.plan import Plan
-from dbdyno.model.raw import CellMeta, RawCell
-from dbdyno.model.results import RunInfo, RunStatus
-from dbdyno.model.tables import DERIVED, LABELS, RAW, conform, empty
+from dbdyno.model.plan.hidden_args import storable
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.raw import CellMeta, RawCell
+from dbdyno.model.results.results import RunInfo, RunStatus
+from dbdyno.model.schema.derived import OLDER_NAMES, WHOLLY
+from dbdyno.model.schema.tables import DERIVED, LABELS, RAW, conform, empty
 from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
 from dbdyno.store.parts import Derived, Parts, Stored, all_conformed, conformed, scanned
 
 if TYPE_CHECKING:
-    from dbdyno.model.results import Conclusions
+    from dbdyno.model.results.results import Conclusions
 
 _M = TypeVar("_M", bound=BaseModel)
 _FINDINGS = TypeAdapter(tuple[Claim, ...])
@@ -199,7 +199,7 @@ class Run:
 
     def read_conclusions(self) -> Conclusions | None:
         """As last written; ``None``: none, or by other criteria. Raises :class:`StoreError` on damage."""
-        from dbdyno.model.results import VERSION, Conclusions  # its validators take time to be built
+        from dbdyno.model.results.results import VERSION, Conclusions  # its validators take time to be built
 
         content = files.read_one(self.path / "derived", _CONCLUSIONS)
         if content is None:

@@ -15,9 +15,9 @@ from typing import Any
 
 from dbdyno import __version__
 from dbdyno.model.errors import StoreError
-from dbdyno.model.plan import Plan
-from dbdyno.model.results import RunInfo
-from dbdyno.model.tables import SCHEMA_VERSION
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.results import RunInfo
+from dbdyno.model.schema.tables import SCHEMA_VERSION
 from dbdyno.store import files
 from dbdyno.store.files import read_limited
 from dbdyno.store.listing import Listed, default_root, list_run, list_runs, start_ticks

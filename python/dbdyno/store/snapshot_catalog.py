@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from dbdyno.model.engine.snapshot import SnapshotInfo
 from dbdyno.model.errors import SchemaTooNew, StoreError
-from dbdyno.model.snapshot import SnapshotInfo
 from dbdyno.store import files
 
 DIRECTORY, DOCUMENT = "snapshots", "segment.json"

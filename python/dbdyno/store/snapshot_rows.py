@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from dbdyno.model.column import Column
-from dbdyno.model.snapshot import TABLES, SnapshotTable
-from dbdyno.model.tables import POLARS
+from dbdyno.model.engine.snapshot import TABLES, SnapshotTable
+from dbdyno.model.schema.column import Column
+from dbdyno.model.schema.tables import POLARS
 
 SEQ, NTH, GONE, SINCE = "seq", "nth", "gone", "since"
 """Columns of a stored row: the snapshot's number; which one of several rows with the same key; whether it is

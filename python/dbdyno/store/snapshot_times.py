@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from statistics import median
 
+from dbdyno.model.engine.snapshot import SnapshotInfo
 from dbdyno.model.errors import NoSuchSnapshot, UsageError, did_you_mean
-from dbdyno.model.snapshot import SnapshotInfo
 from dbdyno.model.units import NS_PER_S, parse_duration_ns
 
 _BACK = re.compile(r"last(?:~(\d{1,6}))?")

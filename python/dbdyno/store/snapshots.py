@@ -27,9 +27,9 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.engine.snapshot import TABLES, Snapshot, SnapshotInfo
 from dbdyno.model.errors import StoreError, StoreFull
-from dbdyno.model.snapshot import TABLES, Snapshot, SnapshotInfo
-from dbdyno.model.tables import POLARS
+from dbdyno.model.schema.tables import POLARS
 from dbdyno.store import files
 from dbdyno.store.listing import default_root
 from dbdyno.store.snapshot_catalog import DIRECTORY, DOCUMENT, FORMAT, Catalog, Entry, Manifest, Segment

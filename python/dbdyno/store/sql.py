@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbdyno.model.errors import DbdynoError, UsageError, did_you_mean
-from dbdyno.model.visible import shortened
+from dbdyno.model.text.visible import shortened
 from dbdyno.store.listing import Listed
 from dbdyno.store.view_files import views
 from dbdyno.store.views import fill

@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dbdyno.model.column import Column, Type
-from dbdyno.model.derived import DERIVED, OF_SESSIONS, OLDER_NAMES, WHOLLY
 from dbdyno.model.errors import StoreError
-from dbdyno.model.rawtables import RAW
-from dbdyno.model.snapshot_tables import TABLES
+from dbdyno.model.schema.column import Column, Type
+from dbdyno.model.schema.derived import DERIVED, OF_SESSIONS, OLDER_NAMES, WHOLLY
+from dbdyno.model.schema.rawtables import RAW
+from dbdyno.model.schema.snapshot_tables import TABLES
 from dbdyno.store import files
 from dbdyno.store.listing import Listed
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbdyno.model.errors import StoreError
-from dbdyno.model.rawtables import RAW
-from dbdyno.model.snapshot_tables import TABLES
+from dbdyno.model.schema.rawtables import RAW
+from dbdyno.model.schema.snapshot_tables import TABLES
 from dbdyno.store.files import MOST_NUMBER, is_sound
 from dbdyno.store.listing import Listed
 from dbdyno.store.view_files import (
@@ -320,7 +320,7 @@ def _claim(record: Any) -> dict[str, Any] | None:
     """A stored claim with its figure in columns; None: it is none."""
     from pydantic import ValidationError
 
-    from dbdyno.model.claim import Claim
+    from dbdyno.model.results.claim import Claim
 
     try:
         claim = Claim.model_validate(record)

@@ -1,6 +1,6 @@
 """Where every second of every session went: exact CPU and run queue, waits estimated or traced. Pure.
 
-The tables come from the windows (:data:`dbdyno.model.window_schema.CUT`). The accounts of a session
+The tables come from the windows (:data:`dbdyno.model.schema.window_schema.CUT`). The accounts of a session
 add up to its W by ``unaccounted``, which is signed, never clipped and always there; the rung is the sum of
 its sessions.
 docs/ledger.md has the method.
@@ -17,7 +17,7 @@ from dbdyno.account.ledger.cpu import microstates_of, task_cpu
 from dbdyno.account.ledger.groups import groups
 from dbdyno.account.ledger.sources import cross_check
 from dbdyno.account.ledger.tables import events_of, ledger_of, strips_of
-from dbdyno.model.tables import Tables
+from dbdyno.model.schema.tables import Tables
 
 __all__ = ["accounts", "cross_check", "ledger"]
 

@@ -28,10 +28,10 @@ from dbdyno.account.ledger.samples import (
     sampled,
     with_states,
 )
-from dbdyno.model.column import CELL
-from dbdyno.model.source import TRACE
-from dbdyno.model.tables import Tables, conform, empty
-from dbdyno.model.wait_families import AT_CLIENT, WaitFamilies, families_of
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.tables import Tables, conform, empty
+from dbdyno.model.sources.source import TRACE
+from dbdyno.model.sources.wait_families import AT_CLIENT, WaitFamilies, families_of
 from dbdyno.stats.estimates import interval
 
 _LIKE = ("cell", "role", "worker", "exact", "known")

@@ -8,12 +8,12 @@ from dbdyno.account.ledger.apportion import Joint
 from dbdyno.account.ledger.group_sums import asleep, not_asleep, slack
 from dbdyno.account.ledger.groups import Groups, each
 from dbdyno.account.ledger.margins import KEY
-from dbdyno.model.brief import BRIEF, NAME, STATUS, material
-from dbdyno.model.column import CELL
-from dbdyno.model.data_sources import counts, process_rates
-from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.results.brief import BRIEF, NAME, STATUS, material
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources import counts, process_rates
+from dbdyno.model.schema.tables import Tables, conform, empty
+from dbdyno.model.sources.wait_families import AT_CLIENT, LOCKS, ROLE
 from dbdyno.model.units import NS_PER_S, TICK_NS
-from dbdyno.model.wait_families import AT_CLIENT, LOCKS, ROLE
 
 
 def cpu_sums(groups: Groups) -> pl.DataFrame:

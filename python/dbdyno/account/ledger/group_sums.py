@@ -11,10 +11,10 @@ from polars.dataframe.group_by import GroupBy
 from dbdyno.account.ledger.apportion import RUNS, Joint, Moments
 from dbdyno.account.ledger.groups import Groups
 from dbdyno.account.ledger.samples import LABEL
-from dbdyno.model.ledger_rows import ALL
-from dbdyno.model.raw import once_each
-from dbdyno.model.source import TRACE
-from dbdyno.model.tables import sum_if_all_known
+from dbdyno.model.results.ledger_rows import ALL
+from dbdyno.model.results.raw import once_each
+from dbdyno.model.schema.tables import sum_if_all_known
+from dbdyno.model.sources.source import TRACE
 from dbdyno.stats.estimates import interval, interval_ends, wilson
 
 Keys = Mapping[str, pl.Expr]

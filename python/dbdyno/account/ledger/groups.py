@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from dbdyno.account.ledger.margins import TASKS
-from dbdyno.model.brief import BRIEF, NAME
-from dbdyno.model.source import TRACE
+from dbdyno.model.results.brief import BRIEF, NAME
+from dbdyno.model.sources.source import TRACE
 
 SCOPES = ("session", "brief", "rung", "helper", "beside")
 _BESIDE = ("other", "driver", "pooler", "dbdyno")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.tables import Tables, empty
+from dbdyno.model.schema.tables import Tables, empty
 from dbdyno.model.units import TICK_NS
 
 KEY = ("cell", "pid", "tid", "start_ticks")

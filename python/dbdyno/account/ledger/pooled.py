@@ -14,9 +14,9 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.session_time import each_in_call
-from dbdyno.model.tables import Tables
-from dbdyno.model.wait_families import AT_CLIENT, families_of
+from dbdyno.model.results.session_time import each_in_call
+from dbdyno.model.schema.tables import Tables
+from dbdyno.model.sources.wait_families import AT_CLIENT, families_of
 
 QUEUE = "pool.queue"
 SHARED = "shared"

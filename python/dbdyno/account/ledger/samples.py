@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dbdyno.model.source import HIDDEN
-from dbdyno.model.tables import Tables
-from dbdyno.model.wait_families import STOPPED, STORAGE, WaitFamilies
+from dbdyno.model.schema.tables import Tables
+from dbdyno.model.sources.source import HIDDEN
+from dbdyno.model.sources.wait_families import STOPPED, STORAGE, WaitFamilies
 from dbdyno.stats.raking import Floats, ipf, ratio, sums_of
 
 LABEL = ("wait_class", "wait_event")

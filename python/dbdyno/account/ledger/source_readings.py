@@ -10,13 +10,13 @@ import polars as pl
 
 from dbdyno.account.ledger.margins import UNREAD
 from dbdyno.account.ledger.pooled import QUEUE
-from dbdyno.model.brief import NEAR_NS
-from dbdyno.model.ledger_rows import BY_LABEL, account_rows
-from dbdyno.model.session_time import UNLABELLED, in_call
-from dbdyno.model.source import HIDDEN_STATUS, TRACE
-from dbdyno.model.tables import empty, known_sum
+from dbdyno.model.results.brief import NEAR_NS
+from dbdyno.model.results.ledger_rows import BY_LABEL, account_rows
+from dbdyno.model.results.session_time import UNLABELLED, in_call
+from dbdyno.model.schema.tables import empty, known_sum
+from dbdyno.model.sources.source import HIDDEN_STATUS, TRACE
+from dbdyno.model.sources.wait_families import AT_CLIENT, families_of
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import AT_CLIENT, families_of
 
 TOLERANCE: dict[str, float] = {
     # quantity: how far apart two sources may be, relative to the first: 2 % for time, 0.5 % for counts

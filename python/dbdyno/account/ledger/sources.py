@@ -29,14 +29,14 @@ from dbdyno.account.ledger.source_readings import (
     trips_of,
     work,
 )
-from dbdyno.model.brief import BRIEF, MAIN
-from dbdyno.model.column import CELL
-from dbdyno.model.rawtables import OF_CLIENT
-from dbdyno.model.session_time import UNLABELLED
-from dbdyno.model.source import TRACE
-from dbdyno.model.tables import ByCell, Tables, empty, known_sum, rows
+from dbdyno.model.results.brief import BRIEF, MAIN
+from dbdyno.model.results.session_time import UNLABELLED
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.rawtables import OF_CLIENT
+from dbdyno.model.schema.tables import ByCell, Tables, empty, known_sum, rows
+from dbdyno.model.sources.source import TRACE
+from dbdyno.model.sources.wait_families import TABLE as FAMILIES
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import TABLE as FAMILIES
 
 _SERVER = ("session", "helper:", "other", BRIEF)
 _BESIDE = ("driver", "pooler", "dbdyno")
@@ -188,8 +188,8 @@ def _with_ended(cut: OfCell, roles: tuple[str, ...] | None) -> _Used:
     """The tasks, and processes of the server that ended in the window: most of those were never read.
 
     The kernel adds a child's whole CPU time to the main process when it ends. What was read of a child is
-    taken off (:func:`~dbdyno.model.brief.children`). One that is older than the window and was never read
-    brings CPU time from before it, which cannot be taken off: then only what was read counts.
+    taken off (:func:`~dbdyno.model.results.brief.children`). One that is older than the window and was never
+    read brings CPU time from before it, which cannot be taken off: then only what was read counts.
     """
     tasks = cut["cut_tasks"]
     if _tree(cut) and cut["cut_traced"].height:

@@ -18,11 +18,11 @@ from dbdyno.account.ledger.margins import throttle_bracket
 from dbdyno.account.ledger.pooled import through_pool, with_pool
 from dbdyno.account.ledger.samples import LABEL
 from dbdyno.account.ledger.waits import UNSEEN, by_label, memos, queued, unaccounted, wait_accounts
-from dbdyno.model.column import CELL
-from dbdyno.model.ledger_rows import with_parents
-from dbdyno.model.session_time import NO_EVENT, UNLABELLED
-from dbdyno.model.source import TRACE
-from dbdyno.model.tables import Tables, conform, empty
+from dbdyno.model.results.ledger_rows import with_parents
+from dbdyno.model.results.session_time import NO_EVENT, UNLABELLED
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.tables import Tables, conform, empty
+from dbdyno.model.sources.source import TRACE
 from dbdyno.model.units import NS_PER_S
 
 

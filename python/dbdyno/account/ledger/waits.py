@@ -12,11 +12,11 @@ from dbdyno.account.ledger.group_sums import asleep, missed, not_asleep, not_awa
 from dbdyno.account.ledger.groups import Groups
 from dbdyno.account.ledger.margins import TASKS, steal
 from dbdyno.account.ledger.samples import ASKED, SOURCES
-from dbdyno.model.ledger_rows import divided
-from dbdyno.model.session_time import NO_EVENT, UNLABELLED, wait_label
-from dbdyno.model.source import HIDDEN_STATUS
-from dbdyno.model.tables import Tables
-from dbdyno.model.wait_families import AT_CLIENT
+from dbdyno.model.results.ledger_rows import divided
+from dbdyno.model.results.session_time import NO_EVENT, UNLABELLED, wait_label
+from dbdyno.model.schema.tables import Tables
+from dbdyno.model.sources.source import HIDDEN_STATUS
+from dbdyno.model.sources.wait_families import AT_CLIENT
 
 LEFT = "W less all other accounts"
 UNSEEN = "seen by no sample"

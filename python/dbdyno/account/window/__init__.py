@@ -24,10 +24,10 @@ from dbdyno.account.window.traced import (
     cut_wait_times,
     cut_waits,
 )
-from dbdyno.model.data_sources import counts
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import OF_CELL, empty
-from dbdyno.model.wait_families import merged
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.data_sources import counts
+from dbdyno.model.schema.tables import OF_CELL, empty
+from dbdyno.model.sources.wait_families import merged
 
 __all__ = [
     "cores_of",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from dbdyno.model.raw import RawCell, once_each
+from dbdyno.model.results.raw import RawCell, once_each
 
 
 @once_each

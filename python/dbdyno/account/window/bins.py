@@ -10,7 +10,7 @@ from dbdyno.account.window.attribution import pooled, sessions_of
 from dbdyno.account.window.cells import SHORTEST_NS, for_each
 from dbdyno.account.window.deltas import TASK
 from dbdyno.account.window.tasks import reads_of
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.raw import RawCell
 
 BINS = 60
 

@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.account.window.attribution import sessions_of, workers
 from dbdyno.account.window.cells import for_each
 from dbdyno.account.window.samples import spans_of
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.raw import RawCell
 from dbdyno.model.units import NS_PER_S
 
 

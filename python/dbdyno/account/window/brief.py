@@ -9,9 +9,19 @@ import polars as pl
 
 from dbdyno.account.window.deltas import TASK
 from dbdyno.account.window.trees import is_tree, unseen, with_asides, with_sessions
-from dbdyno.model.brief import BRIEF, LEAST_NS, MOST_LOST, SHORT_HELPER, STATUS, children, logons, met, unmet
-from dbdyno.model.raw import RawCell, once_each
-from dbdyno.model.tables import sum_if_all_known
+from dbdyno.model.results.brief import (
+    BRIEF,
+    LEAST_NS,
+    MOST_LOST,
+    SHORT_HELPER,
+    STATUS,
+    children,
+    logons,
+    met,
+    unmet,
+)
+from dbdyno.model.results.raw import RawCell, once_each
+from dbdyno.model.schema.tables import sum_if_all_known
 from dbdyno.model.units import TICK_NS
 
 _IS_BRIEF = pl.col("role").is_in([BRIEF, SHORT_HELPER])

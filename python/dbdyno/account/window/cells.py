@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.column import CELL
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import conform, empty, rows
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.tables import conform, empty, rows
 from dbdyno.model.units import NS_PER_S
 
 SHORTEST_NS = NS_PER_S

@@ -10,10 +10,18 @@ import numpy as np
 import polars as pl
 
 from dbdyno.account.window.cells import key, middle
-from dbdyno.model.raw import RawCell
-from dbdyno.model.rawtables import OF_CLIENT
-from dbdyno.model.tables import ByCell, rows
-from dbdyno.model.topology import REGISTERS, CoreSeconds, Purr, PurrRead, cores_bracket, cores_met, purr_use
+from dbdyno.model.engine.topology import (
+    REGISTERS,
+    CoreSeconds,
+    Purr,
+    PurrRead,
+    cores_bracket,
+    cores_met,
+    purr_use,
+)
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.rawtables import OF_CLIENT
+from dbdyno.model.schema.tables import ByCell, rows
 from dbdyno.model.units import NS_PER_S
 
 Siblings = Sequence[Sequence[int]]

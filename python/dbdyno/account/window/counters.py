@@ -9,9 +9,9 @@ import polars as pl
 
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.model.raw import OWN, OWN_READS, WARM_CALLS, RawCell, once_each
-from dbdyno.model.session_time import in_call
-from dbdyno.model.wait_families import LOG_BYTES
+from dbdyno.model.results.raw import OWN, OWN_READS, WARM_CALLS, RawCell, once_each
+from dbdyno.model.results.session_time import in_call
+from dbdyno.model.sources.wait_families import LOG_BYTES
 
 _GAUGES = ("cpus", "procs_running", "procs_blocked")
 _LEVEL = ["origin", "scope", "place", "key", "gauge"]

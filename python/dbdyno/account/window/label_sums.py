@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.account.window.deltas import TASK
-from dbdyno.model.tables import sum_of_known
+from dbdyno.model.schema.tables import sum_of_known
 
 EVENT = ("wait_class", "wait_event", "status")
 MOVES = ("runq_ns", "throttled_ns", "run_ns")

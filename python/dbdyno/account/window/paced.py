@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from dbdyno.account.window.cells import for_each
-from dbdyno.model.raw import RawCell
-from dbdyno.model.tables import FEW, known_quantiles_ns
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import FEW, known_quantiles_ns
 from dbdyno.model.units import NS_PER_S
 
 Figure = tuple[str, str, float | None, str, str]

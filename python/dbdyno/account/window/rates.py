@@ -15,11 +15,20 @@ from dbdyno.account.window import paced
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import key
 from dbdyno.account.window.trees import is_tree
-from dbdyno.model.data_sources import files
-from dbdyno.model.raw import REPLAY_BEHIND, REPLAY_LAG, RawCell
-from dbdyno.model.tables import FEW, ByCell, Tables, conform, empty, known_quantiles_ns, known_sum, rows
+from dbdyno.model.results.raw import REPLAY_BEHIND, REPLAY_LAG, RawCell
+from dbdyno.model.schema.data_sources import files
+from dbdyno.model.schema.tables import (
+    FEW,
+    ByCell,
+    Tables,
+    conform,
+    empty,
+    known_quantiles_ns,
+    known_sum,
+    rows,
+)
+from dbdyno.model.sources.wait_families import LOG_BYTES, READ_CALLS, READ_REQUESTS, STORAGE_BYTES
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import LOG_BYTES, READ_CALLS, READ_REQUESTS, STORAGE_BYTES
 from dbdyno.stats.autocorrelation import correlated
 
 # How sure a window's own figures are: standard errors from what happened in it second by second.

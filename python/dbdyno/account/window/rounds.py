@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.account.window.cells import for_each
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.raw import RawCell
 
 
 def cut_rounds(cells: Sequence[RawCell]) -> pl.DataFrame:

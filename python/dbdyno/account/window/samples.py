@@ -14,8 +14,8 @@ import polars as pl
 
 from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.cells import for_each
-from dbdyno.model.raw import CHUNK_ROWS, RawCell, once_each
-from dbdyno.model.tables import empty
+from dbdyno.model.results.raw import CHUNK_ROWS, RawCell, once_each
+from dbdyno.model.schema.tables import empty
 
 _SAMPLE = ["via", "sample"]
 _KEY = ("pid", "tid", "start_ticks", *_SAMPLE)

@@ -12,8 +12,8 @@ import polars as pl
 
 from dbdyno.account.window.cells import for_each
 from dbdyno.account.window.samples import spans_of
-from dbdyno.model.data_sources.statements import FIGURES, KEY
-from dbdyno.model.raw import RawCell
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.data_sources.statements import FIGURES, KEY
 from dbdyno.model.units import NS_PER_S
 
 RESET = "lower bound: its counters were reset"

@@ -13,8 +13,8 @@ from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
 from dbdyno.account.window.trees import is_tree, outside, with_asides, with_ends, with_sessions
-from dbdyno.model.brief import MAIN, children
-from dbdyno.model.raw import RawCell, once_each
+from dbdyno.model.results.brief import MAIN, children
+from dbdyno.model.results.raw import RawCell, once_each
 from dbdyno.model.units import TICK_NS
 
 AGAIN_NS = 500_000_000

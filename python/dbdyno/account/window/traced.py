@@ -21,10 +21,10 @@ from dbdyno.account.window.label_sums import (
     check_label_sums,
 )
 from dbdyno.account.window.trees import is_tree
-from dbdyno.model.brief import BRIEF, SHORT_HELPER
-from dbdyno.model.data_source import TaskCounts
-from dbdyno.model.raw import RawCell, once_each
-from dbdyno.model.tables import empty, sum_if_all_known, sum_of_known
+from dbdyno.model.results.brief import BRIEF, SHORT_HELPER
+from dbdyno.model.results.raw import RawCell, once_each
+from dbdyno.model.schema.data_source import TaskCounts
+from dbdyno.model.schema.tables import empty, sum_if_all_known, sum_of_known
 from dbdyno.model.units import NS_PER_S
 
 SHORTEST_NS = 1

@@ -15,8 +15,8 @@ from __future__ import annotations
 import polars as pl
 
 from dbdyno.account.window.deltas import ENDED, NEAR_NS, TASK
-from dbdyno.model.brief import BRIEF, MAIN, Children
-from dbdyno.model.raw import RawCell, once_each
+from dbdyno.model.results.brief import BRIEF, MAIN, Children
+from dbdyno.model.results.raw import RawCell, once_each
 from dbdyno.model.units import TICK_NS
 
 _BESIDE = ("driver", "pooler", "dbdyno")

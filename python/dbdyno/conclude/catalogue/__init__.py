@@ -21,13 +21,13 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from dbdyno.conclude import number_format as fmt
-from dbdyno.model.claim import Claim, Estimate, Severity
+from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.results.claim import Claim, Estimate, Severity
 from dbdyno.model.units import format_average, format_ns, format_p, format_rate, format_size, significant
 
 if TYPE_CHECKING:
-    from dbdyno.model.plan import Plan
+    from dbdyno.model.plan.plan import Plan
 
 
 def _capital(text: str) -> str:

@@ -19,7 +19,7 @@ _TAIL = """
 Drift and uneven-sessions share a false-alarm rate of 1 % on a steady run (Bonferroni over the measurements
 that they test); counts of whole calls have at least their rounding error, 1/6 call² per session and half.
 Both tests are in `python/dbdyno/stats/significance.py`, with their false alarms counted in
-`tests/unit/test_stats.py`.
+`tests/unit/stats/test_stats.py`.
 """
 
 

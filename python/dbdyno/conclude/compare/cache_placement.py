@@ -13,20 +13,20 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import polars as pl
 
-from dbdyno.conclude import number_format as fmt
-from dbdyno.conclude.case import known_aas
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare.effects import BY_NAME, CellFigures, Cells, Key, cells_of, known
 from dbdyno.conclude.compare.table import Match, alpha_of, metric_table
-from dbdyno.conclude.counting import CACHED, PHYSICAL, STORED_BYTES
-from dbdyno.model.claim import Claim, Estimate
-from dbdyno.model.comparison import Comparison, Contrast, MetricTable
-from dbdyno.model.ledger_rows import account_rows
-from dbdyno.model.plan import Variant
-from dbdyno.model.results import Results
-from dbdyno.model.tables import empty
+from dbdyno.conclude.run.case import known_aas
+from dbdyno.conclude.run.counting import CACHED, PHYSICAL, STORED_BYTES
+from dbdyno.model.plan.plan import Variant
+from dbdyno.model.results.claim import Claim, Estimate
+from dbdyno.model.results.comparison import Comparison, Contrast, MetricTable
+from dbdyno.model.results.ledger_rows import account_rows
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.sources.wait_families import READ_CALLS, READ_REQUESTS, STORAGE_BYTES
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import READ_CALLS, READ_REQUESTS, STORAGE_BYTES
 
 MATTERS = 0.8
 """Share of the throughput: the place of the data matters for a load that keeps at most so much."""

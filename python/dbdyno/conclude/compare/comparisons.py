@@ -19,14 +19,14 @@ from dbdyno.conclude.compare.table import (
     only_rung,
     tables_of,
 )
-from dbdyno.conclude.quality import other_cpus
-from dbdyno.model.command_words import in_words
-from dbdyno.model.comparison import Comparison, Difference
+from dbdyno.conclude.run.quality import other_cpus
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.jobs import PlannedJob
-from dbdyno.model.plan import Plan, Variant
-from dbdyno.model.results import Results
-from dbdyno.model.tables import empty
+from dbdyno.model.plan.jobs import PlannedJob
+from dbdyno.model.plan.plan import Plan, Variant
+from dbdyno.model.results.comparison import Comparison, Difference
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.text.command_words import in_words
 from dbdyno.model.units import counted
 
 NONE = "-"
@@ -184,7 +184,7 @@ def _made(
         why=tuple(whys(matches, ledgers, *unit(first, tables[0].metric))),
         differences=tuple(differences),
     )
-    from dbdyno.conclude import cpu_profile  # it stands on this package
+    from dbdyno.conclude.compare import cpu_profile  # it stands on this package
 
     profiles = {label: r.tables.get("cpu_profile", empty("cpu_profile")) for label, r in by_label.items()}
     costs = tuple(cpu_profile.changes(matches, profiles, *unit(first, tables[0].metric)))

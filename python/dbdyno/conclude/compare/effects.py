@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from dbdyno.conclude.catalogue import sentence
-from dbdyno.model.comparison import Basis, Effect
-from dbdyno.model.session_time import is_limit
-from dbdyno.model.tables import ByCell
+from dbdyno.model.results.comparison import Basis, Effect
+from dbdyno.model.results.session_time import is_limit
+from dbdyno.model.schema.tables import ByCell
 from dbdyno.stats.estimates import Mean, students_quantile, students_tail, welch_degrees
 from dbdyno.stats.significance import Test, rank_sum, signs
 from dbdyno.stats.two_groups import Moments

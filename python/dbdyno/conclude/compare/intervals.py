@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
-from dbdyno.model.claim import Claim, Estimate
-from dbdyno.model.interval import ALL, LOWER_BOUNDS, PER_S, IntervalFigures
-from dbdyno.model.interval_comparison import IntervalComparison, IntervalSide
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.model.results.claim import Claim, Estimate
+from dbdyno.model.results.interval import ALL, LOWER_BOUNDS, PER_S, IntervalFigures
+from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
+from dbdyno.model.text.visible import one_line, shortened
 from dbdyno.model.units import NS_PER_S, format_ns
-from dbdyno.model.visible import one_line, shortened
 from dbdyno.stats.estimates import Mean, students_quantile, students_tail, welch_degrees
 from dbdyno.stats.significance import holm
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.compare.effects import RANKING as _THROUGHPUT
 from dbdyno.conclude.compare.effects import CellFigures, Cells, Metric
-from dbdyno.conclude.paced import LEFT_OVER
-from dbdyno.model.claim import Claim
+from dbdyno.conclude.run.paced import LEFT_OVER
+from dbdyno.model.results.claim import Claim
 
 if TYPE_CHECKING:
     from dbdyno.conclude.compare.table import Match

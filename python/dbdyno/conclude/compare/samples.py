@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dbdyno.conclude.catalogue import claim, sentence
+from dbdyno.conclude.catalogue.number_format import p_value, percent
 from dbdyno.conclude.compare.effects import do_not_vary, effect_of_samples, no_interval
 from dbdyno.conclude.compare.table import ALPHA, MARGIN, MODES, careful_p, judge
-from dbdyno.conclude.number_format import p_value, percent
-from dbdyno.model.claim import Claim
-from dbdyno.model.comparison import (
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.comparison import (
     Effect,
     Outlier,
     SampleComparison,
@@ -22,7 +23,6 @@ from dbdyno.model.comparison import (
     ratio_text,
     verdict_text,
 )
-from dbdyno.model.errors import UsageError
 from dbdyno.model.units import format_apart, format_number, format_p
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import order_interval, outliers, rank_sum, shift, studentised

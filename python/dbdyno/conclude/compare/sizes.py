@@ -6,12 +6,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from dbdyno.conclude import number_format as fmt
+from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare.table import Match
-from dbdyno.conclude.equal_load import Growth, growths, work_of
-from dbdyno.model.data_size import size_of, size_words
+from dbdyno.conclude.run.equal_load import Growth, growths, work_of
 from dbdyno.model.errors import UsageError
-from dbdyno.model.results import Results
+from dbdyno.model.plan.data_size import size_of, size_words
+from dbdyno.model.results.results import Results
 
 CURE = "measure both at one size, or insist: --across-sizes"
 

@@ -21,9 +21,9 @@ from dbdyno.conclude.compare.effects import (
     known,
 )
 from dbdyno.conclude.compare.table import ALPHA_STOPPED
-from dbdyno.model.claim import Claim
-from dbdyno.model.comparison import LEAST_REPEATS, Tightness
-from dbdyno.model.plan import Plan
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.comparison import LEAST_REPEATS, Tightness
 from dbdyno.model.units import counted
 from dbdyno.stats.estimates import Mean
 

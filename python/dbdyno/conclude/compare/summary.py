@@ -12,14 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import CellFigures, known, moments_of_pairs, moments_of_samples
 from dbdyno.conclude.compare.stopping_rule import rule
 from dbdyno.conclude.compare.table import Match
-from dbdyno.model.claim import Claim
-from dbdyno.model.comparison import (
+from dbdyno.model.plan.plan import LimitSpec
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.comparison import (
     Account,
     Comparison,
     Contrast,
@@ -30,9 +31,8 @@ from dbdyno.model.comparison import (
     value_text,
     verdict_text,
 )
-from dbdyno.model.plan import LimitSpec
-from dbdyno.model.results import Results
-from dbdyno.model.tables import ByCell
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import ByCell
 from dbdyno.stats.estimates import students_quantile
 from dbdyno.stats.significance import outliers
 from dbdyno.stats.two_groups import Moments

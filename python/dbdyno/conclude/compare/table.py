@@ -22,9 +22,9 @@ from dbdyno.conclude.compare.effects import (
     everywhere,
     known,
 )
-from dbdyno.model.comparison import Contrast, Effect, Line, MetricTable, Verdict
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.results import Results
+from dbdyno.model.results.comparison import Contrast, Effect, Line, MetricTable, Verdict
+from dbdyno.model.results.results import Results
 from dbdyno.model.units import counted, format_number
 from dbdyno.stats.estimates import Mean, students_quantile, students_tail
 from dbdyno.stats.significance import holm

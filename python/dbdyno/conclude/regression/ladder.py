@@ -10,9 +10,9 @@ from itertools import pairwise
 import polars as pl
 
 from dbdyno.conclude.catalogue import sentence
-from dbdyno.conclude.number_format import unit_of_work
+from dbdyno.conclude.catalogue.number_format import unit_of_work
 from dbdyno.conclude.regression.regress import LEAST_POINTS, LEAST_RUNGS, note, regress
-from dbdyno.model.analyses import REGRESSION_POINTS, Estimate, Fitted, Ladder, Regression
+from dbdyno.model.results.analyses import REGRESSION_POINTS, Estimate, Fitted, Ladder, Regression
 
 _NEAR = 0.25
 """A knee this close to the number of CPUs, relative, is that number's."""

@@ -12,8 +12,8 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from dbdyno.conclude.catalogue import sentence
-from dbdyno.model.analyses import PARTS, REGRESSION_POINTS, Estimate, Part, Regression
 from dbdyno.model.errors import UsageError
+from dbdyno.model.results.analyses import PARTS, REGRESSION_POINTS, Estimate, Part, Regression
 from dbdyno.model.units import format_ns, significant
 from dbdyno.stats.autocorrelation import durbin_watson
 from dbdyno.stats.estimates import positive_interval, students_quantile

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dbdyno.model.analyses import Estimate, Ladder, Scaling
+    from dbdyno.model.results.analyses import Estimate, Ladder, Scaling
 
 NAMES = ("linear", "amdahl", "usl", "plateau", "queue", "repairman", "one-knee", "two-knees")
 """Models, simplest first."""

@@ -8,13 +8,15 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from dbdyno.conclude import ladders, rate_capacity, scaling
-from dbdyno.conclude import number_format as fmt
+from dbdyno.conclude import scaling
 from dbdyno.conclude.catalogue import claim, sentence
-from dbdyno.conclude.rungs import Rungs
-from dbdyno.model.analyses import Estimate, Fitted, Ladder, Scaling
-from dbdyno.model.claim import Claim
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.ladder import ladders
+from dbdyno.conclude.ladder.rungs import Rungs
+from dbdyno.conclude.scaling import rate_capacity
 from dbdyno.model.errors import UsageError
+from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Scaling
+from dbdyno.model.results.claim import Claim
 from dbdyno.model.units import format_ns, format_rate
 
 MANY = 6

@@ -11,7 +11,7 @@ import polars as pl
 
 from dbdyno.conclude.scaling.fitted import points_of
 from dbdyno.conclude.scaling.remarks import reach
-from dbdyno.model.analyses import Estimate, Fitted, Scaling
+from dbdyno.model.results.analyses import Estimate, Fitted, Scaling
 from dbdyno.stats.scaling.averaged import Averaged, Claimed, averaged
 from dbdyno.stats.scaling.misfit import Misfit, band, misfit
 from dbdyno.stats.scaling.points import Points

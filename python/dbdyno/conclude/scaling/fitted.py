@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from dbdyno.conclude.rungs import Rungs
+from dbdyno.conclude.ladder.rungs import Rungs
 from dbdyno.conclude.scaling import remarks
-from dbdyno.model.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.errors import UsageError
+from dbdyno.model.results.analyses import CURVE, RESIDUALS, Estimate, Fitted, Ladder, Scaling
 from dbdyno.stats.autocorrelation import durbin_watson
 from dbdyno.stats.scaling.choose import ALPHA, Choice, Weighed, choose, straight_p
 from dbdyno.stats.scaling.curves import Floats

@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.conclude import ladders
-from dbdyno.conclude import number_format as fmt
 from dbdyno.conclude.catalogue import claim, sentence
-from dbdyno.conclude.rungs import Rungs
-from dbdyno.model.analyses import Estimate, Fitted, Ladder, Scaling
-from dbdyno.model.claim import Claim
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.ladder import ladders
+from dbdyno.conclude.ladder.rungs import Rungs
+from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Scaling
+from dbdyno.model.results.claim import Claim
 
 NEAR = 0.05
 """A model with this share of the best one's weight is not ruled out."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dbdyno.conclude import number_format as fmt
+from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.scaling import too_few
-from dbdyno.model.analyses import Fitted
+from dbdyno.model.results.analyses import Fitted
 from dbdyno.model.units import format_rate
 from dbdyno.stats.scaling.choose import CLEAR, SAME, Choice, Unfitted, Weighed
 from dbdyno.stats.scaling.figures import Figure, Figures

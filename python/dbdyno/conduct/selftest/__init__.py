@@ -13,23 +13,23 @@ from dbdyno.account import window
 from dbdyno.account.chains import wait_chains
 from dbdyno.account.ledger import ledger
 from dbdyno.conclude.ground_truth import Facts, accounts_of, think_ns, truths
-from dbdyno.conduct.cell import Unit, measure
-from dbdyno.conduct.prepare import EXTRA_CONNECTIONS
+from dbdyno.conduct.measure.cell import Unit, measure
+from dbdyno.conduct.measure.prepare import EXTRA_CONNECTIONS
 from dbdyno.conduct.selftest.brief_sessions import lead_ns, observed_briefly
 from dbdyno.conduct.selftest.other_processes import Meter
 from dbdyno.conduct.selftest.quota import QuotaRefused, quota
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
 from dbdyno.lazy import ready
-from dbdyno.model.data_sources import TRACED
-from dbdyno.model.environment import Host
+from dbdyno.model.engine.environment import Host
+from dbdyno.model.engine.protocols import Progress, Server, Target, needed
+from dbdyno.model.engine.truth import Knowing, Truth, TruthCase
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.plan import Cell, Experiment, Plan, PlannedScript
-from dbdyno.model.protocols import Progress, Server, Target, needed
-from dbdyno.model.raw import RawCell
-from dbdyno.model.source import TRACE
-from dbdyno.model.tables import empty
-from dbdyno.model.truth import Knowing, Truth, TruthCase
+from dbdyno.model.plan.plan import Cell, Experiment, Plan, PlannedScript
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.data_sources import TRACED
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.sources.source import TRACE
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import cell_expected_ns
 

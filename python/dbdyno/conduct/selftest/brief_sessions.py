@@ -10,16 +10,16 @@ from pathlib import Path
 
 from dbdyno import _core, observe
 from dbdyno.conclude.ground_truth import Brief, Facts
-from dbdyno.conduct.cell import read_mark
-from dbdyno.conduct.observed import Numbers, Window, closed
-from dbdyno.conduct.presence import Presence
+from dbdyno.conduct.measure.cell import read_mark
+from dbdyno.conduct.measure.observed import Numbers, Window, closed
+from dbdyno.conduct.measure.presence import Presence
 from dbdyno.conduct.selftest.other_processes import Meter
 from dbdyno.drive import Interrupt
+from dbdyno.model.engine.protocols import Server, needed
+from dbdyno.model.engine.truth import TruthCase
 from dbdyno.model.errors import TargetError
-from dbdyno.model.plan import Experiment, Observation, Plan
-from dbdyno.model.protocols import Server, needed
-from dbdyno.model.raw import RawCell
-from dbdyno.model.truth import TruthCase
+from dbdyno.model.plan.plan import Experiment, Observation, Plan
+from dbdyno.model.results.raw import RawCell
 from dbdyno.model.units import NS_PER_S, TICK_NS
 
 LEAD_NS = NS_PER_S // 2

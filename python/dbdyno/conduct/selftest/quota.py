@@ -10,7 +10,7 @@ from dbdyno import limits
 from dbdyno.kernel.control_groups import words
 from dbdyno.limits import places
 from dbdyno.model.errors import DbdynoError
-from dbdyno.model.plan import LimitSpec
+from dbdyno.model.plan.plan import LimitSpec
 from dbdyno.store import FileJournal
 
 _COUNTS = ("cpuacct.usage", "cpu.stat")  # files that hold the CPU time of a group, of v1 and of v2

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dbdyno.model.jobs import BuiltinJob
+    from dbdyno.model.engine.protocols import Server, Target
     from dbdyno.model.journal import Undo
-    from dbdyno.model.protocols import Server, Target
-    from dbdyno.model.wait_families import Helper, WaitFamilies
+    from dbdyno.model.plan.jobs import BuiltinJob
+    from dbdyno.model.sources.wait_families import Helper, WaitFamilies
 
 PRODUCT = "commands"
 
@@ -31,7 +31,7 @@ def put_back(undo: Undo) -> str | None:
 
 
 def wait_families() -> WaitFamilies:
-    from dbdyno.model.wait_families import Family, WaitFamilies
+    from dbdyno.model.sources.wait_families import Family, WaitFamilies
 
     return WaitFamilies(
         {

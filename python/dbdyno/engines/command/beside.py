@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from dbdyno.engines.command.server import CommandServer
-from dbdyno.model.jobs import PlannedJob
+from dbdyno.model.engine.protocols import Load, Target
 from dbdyno.model.journal import Journal
-from dbdyno.model.protocols import Load, Target
+from dbdyno.model.plan.jobs import PlannedJob
 
 _TEXT = "DBDYNO_EXEC"
 _BEGIN = f'text=${_TEXT}; unset {_TEXT}; exec sh -c "$text" <"$0" >"$1" 2>&1'

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 from dbdyno import _core
 from dbdyno.kernel import processes
 from dbdyno.kernel.control_groups import is_group, members, remove, words, write
+from dbdyno.model.engine.protocols import Journal, Undo
 from dbdyno.model.errors import NotPrivileged
-from dbdyno.model.protocols import Journal, Undo
-from dbdyno.model.source import Source, Status
+from dbdyno.model.sources.source import Source, Status
 
 RUN = "DBDYNO_RUN"
 """Environment variable of all commands: the run's token."""
@@ -195,7 +195,7 @@ class Keeper:
         self._noted: tuple[Journal, Undo] | None = None
 
     def contain(self, journal: Journal) -> Containment:
-        """See :meth:`dbdyno.model.jobs.Commanding.contain`; what the launcher has to know of it is
+        """See :meth:`dbdyno.model.plan.jobs.Commanding.contain`; what the launcher has to know of it is
         :meth:`Containment.for_launcher`."""
         if self.made is None:
             tried = candidates(new_name())

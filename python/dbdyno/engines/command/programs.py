@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.jobs import PlannedJob
+from dbdyno.model.plan.jobs import PlannedJob
 
 _LATER = re.compile(r"\{(session|job)\}")  # filled in when it is started
 _OTHER_FORMATS = Path("/proc/sys/fs/binfmt_misc")

@@ -1,4 +1,4 @@
-"""Commands under load: :class:`dbdyno.model.protocols.Server` over the launcher that starts them."""
+"""Commands under load: :class:`dbdyno.model.engine.protocols.Server` over the launcher that starts them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dbdyno.engines.command import PRODUCT, groups, programs, wait_families, wat
 from dbdyno.engines.command.launching import Launcher
 from dbdyno.engines.command.shipped import cache
 from dbdyno.kernel.machine import HERE
-from dbdyno.model.environment import ServerFacts
+from dbdyno.model.engine.environment import ServerFacts
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.engine.protocols import Capacity, Load, Target
 from dbdyno.model.errors import DbdynoError, TargetError, UsageError
-from dbdyno.model.job_workload import workload_of_jobs
-from dbdyno.model.jobs import PlannedJob, ShellStart
 from dbdyno.model.journal import Journal
-from dbdyno.model.machine import Machine
-from dbdyno.model.plan import Calibration, Cell, DriverSetup, Variant, Workload
-from dbdyno.model.protocols import Capacity, Load, Target
-from dbdyno.model.source import Source
-from dbdyno.model.tables import from_core
+from dbdyno.model.plan.job_workload import workload_of_jobs
+from dbdyno.model.plan.jobs import PlannedJob, ShellStart
+from dbdyno.model.plan.plan import Calibration, Cell, DriverSetup, Variant, Workload
+from dbdyno.model.schema.tables import from_core
+from dbdyno.model.sources.source import Source
 
 NAME = "command"
 NO_GRACE_MS = 10**12

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbdyno.model.source import Source
+from dbdyno.model.sources.source import Source
 
 SOURCES = (
     Source(

@@ -13,12 +13,12 @@ from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
     from dbdyno.engines.postgres.server import PostgresServer
-    from dbdyno.model.code_areas import CodeAreas
-    from dbdyno.model.plan import PlannedScript
-    from dbdyno.model.protocols import Target
-    from dbdyno.model.snapshot import Snapshot
-    from dbdyno.model.wait_advice import WaitAdvice
-    from dbdyno.model.wait_families import Helper, WaitFamilies
+    from dbdyno.model.engine.protocols import Target
+    from dbdyno.model.engine.snapshot import Snapshot
+    from dbdyno.model.plan.plan import PlannedScript
+    from dbdyno.model.sources.code_areas import CodeAreas
+    from dbdyno.model.sources.wait_advice import WaitAdvice
+    from dbdyno.model.sources.wait_families import Helper, WaitFamilies
 
 PRODUCT = "PostgreSQL"
 SECRET_VARIABLES = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")

@@ -13,7 +13,7 @@ from dbdyno.engines.postgres import presence
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.errors import UsageError
-from dbdyno.model.resetting import CacheDrop
+from dbdyno.model.plan.resetting import CacheDrop
 
 _EVICTS_SINCE = 170_000
 _ROUNDS = 3

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dbdyno.engines.postgres.relation_files import Counted, Key
-from dbdyno.model.caching import State
-from dbdyno.model.source import Status
+from dbdyno.model.engine.caching import State
+from dbdyno.model.sources.source import Status
 
 MOST_RELATIONS = 200
 """The rest is one row, or one for each status."""

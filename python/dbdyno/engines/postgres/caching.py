@@ -24,14 +24,14 @@ from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.relation_files import Counted, Key, Layout, PageCache, Part, files_of
 from dbdyno.engines.postgres.server_memory import Context, server_figures
 from dbdyno.engines.postgres.settings import Site
-from dbdyno.model.brief import MAIN
-from dbdyno.model.caching import Processes, State
-from dbdyno.model.data_source import Step
-from dbdyno.model.rawtables import CLIENT_BACKEND, OWN_CONNECTION
-from dbdyno.model.source import Status
-from dbdyno.model.tables import rows
+from dbdyno.model.engine.caching import Processes, State
+from dbdyno.model.results.brief import MAIN
+from dbdyno.model.schema.data_source import Step
+from dbdyno.model.schema.rawtables import CLIENT_BACKEND, OWN_CONNECTION
+from dbdyno.model.schema.tables import rows
+from dbdyno.model.sources.source import Status
+from dbdyno.model.sources.wait_families import ROLE
 from dbdyno.model.units import NS_PER_S
-from dbdyno.model.wait_families import ROLE
 
 BUFFER_NS = 600.0
 """About what a buffer takes to be listed, until one read has shown it (benchmarks/memory.py)."""
@@ -79,7 +79,7 @@ class _List(NamedTuple):
 
 
 class Cache:
-    """:class:`dbdyno.model.caching.Caching`. ``added``: to what dbdyno's own connections are known to do."""
+    """:class:`dbdyno.model.engine.caching.Caching`. ``added``: to what dbdyno's own connections do."""
 
     def __init__(
         self,

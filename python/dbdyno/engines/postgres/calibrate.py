@@ -17,7 +17,7 @@ import psycopg
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.sessions import Recipe, probe
 from dbdyno.model.errors import ServerLost
-from dbdyno.model.plan import Calibration
+from dbdyno.model.plan.plan import Calibration
 from dbdyno.model.units import NS_PER_S
 
 _CLOSE = 0.05  # of the target: near enough

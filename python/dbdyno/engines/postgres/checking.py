@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.script_halves import ScriptHalf, script_half, text_of
 from dbdyno.engines.postgres.settings import Site
-from dbdyno.model.checking import Check
+from dbdyno.model.engine.checking import Check
 
 _UNKNOWN = r"^(08|57P|40003)"
 """Errors after which a commit may have been made or not: of connections, of a server that ends."""
@@ -17,7 +17,7 @@ _BROKEN = ("lost", "aborted")
 
 
 class Checks:
-    """:class:`dbdyno.model.checking.Checking`."""
+    """:class:`dbdyno.model.engine.checking.Checking`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

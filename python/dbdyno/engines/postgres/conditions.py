@@ -19,7 +19,7 @@ from dbdyno.engines.postgres import sql, statements
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.settings import Site
-from dbdyno.model.condition import (
+from dbdyno.model.engine.condition import (
     RESTART,
     Condition,
     Entry,
@@ -29,7 +29,7 @@ from dbdyno.model.condition import (
     concluded,
     entries,
 )
-from dbdyno.model.data_source import Step
+from dbdyno.model.schema.data_source import Step
 
 DATA_FILES = re.compile(r"/(base/\d+|global|PG_\d+_\d+/\d+)/(t\d+_)?\d+(_(fsm|vm|init))?(\.\d+)?$")
 """Relations' files (PostgreSQL, "Database File Layout"); those of tablespaces are in PG_VERSION_CATALOG."""
@@ -85,7 +85,7 @@ def registry() -> Mapping[str, Entry]:
 
 
 class Conditions:
-    """:class:`dbdyno.model.condition.Conditions`."""
+    """:class:`dbdyno.model.engine.condition.Conditions`."""
 
     data_files = DATA_FILES
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.model.raw import OWN_READS
+from dbdyno.model.results.raw import OWN_READS
 
 FILES = ("counters", "counters_profile")
 CONNECTING = "connect"

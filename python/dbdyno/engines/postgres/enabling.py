@@ -11,8 +11,8 @@ from psycopg import sql as pgsql
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.model.data_source import Enabling, Step
-from dbdyno.model.source import Source
+from dbdyno.model.schema.data_source import Enabling, Step
+from dbdyno.model.sources.source import Source
 
 _LIBRARIES, STATEMENTS = "shared_preload_libraries", "pg_stat_statements"
 OLDEST_STATEMENTS = (1, 9)  # of the extension, as it came with PostgreSQL 14

@@ -18,12 +18,12 @@ from dbdyno.engines.postgres.enabling import Sight, monitoring, setting_on
 from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.sessions import OWN_PROBE_SINCE, Recipe
 from dbdyno.engines.postgres.wait_events import NEWEST, words
-from dbdyno.model.data_source import Enabling
-from dbdyno.model.data_sources.blocking import LOCK_WAITS
-from dbdyno.model.environment import ServerFacts
+from dbdyno.model.engine.environment import ServerFacts
 from dbdyno.model.errors import TargetError
-from dbdyno.model.source import Source
-from dbdyno.model.wait_families import Helper
+from dbdyno.model.schema.data_source import Enabling
+from dbdyno.model.schema.data_sources.blocking import LOCK_WAITS
+from dbdyno.model.sources.source import Source
+from dbdyno.model.sources.wait_families import Helper
 
 # What the control connection's role sees of other sessions, and what the server records at all.
 

@@ -16,7 +16,7 @@ from typing import Any
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.observation import OBSERVER
-from dbdyno.model.machine import Machine
+from dbdyno.model.engine.machine import Machine
 
 _TIMEOUT_MS = 5_000
 _SAFE = ("none", "scram-sha-256")

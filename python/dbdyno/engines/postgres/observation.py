@@ -14,7 +14,7 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.counters import REPORTS_ON_REQUEST
 from dbdyno.engines.postgres.sessions import literal
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import Observation
+from dbdyno.model.plan.plan import Observation
 
 OBSERVER = f"dbdyno activity {os.getpid()}"
 """application_name of our connections that sample: never a session that is observed. Another dbdyno's are."""

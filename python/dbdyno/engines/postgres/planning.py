@@ -15,8 +15,8 @@ from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.own_settings import SEARCH_PATH
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.errors import ScriptError
-from dbdyno.model.plan import DriverSetup, PlannedScript
-from dbdyno.model.tables import rows
+from dbdyno.model.plan.plan import DriverSetup, PlannedScript
+from dbdyno.model.schema.tables import rows
 
 _PLANNED = ("select", "insert", "update", "delete", "merge", "with", "values")
 _NAME = "dbdyno_shape"
@@ -24,7 +24,7 @@ _NODES = ("Index Name", "Relation Name", "CTE Name", "Function Name")
 
 
 class Plans:
-    """:class:`dbdyno.model.planning.Planning`."""
+    """:class:`dbdyno.model.engine.planning.Planning`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

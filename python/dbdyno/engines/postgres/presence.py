@@ -19,9 +19,9 @@ from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.kernel.machine import HERE
 from dbdyno.kernel.numbers import number
+from dbdyno.model.engine.machine import Machine
 from dbdyno.model.errors import NotPrivileged
-from dbdyno.model.machine import Machine
-from dbdyno.model.source import Source
+from dbdyno.model.sources.source import Source
 
 _CLOSE_S = 2.0  # a forked process says its start a little later, and /proc counts in ticks
 _ROUNDS = 3

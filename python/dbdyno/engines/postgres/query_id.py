@@ -18,7 +18,7 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.wait_events import PROGRAM, word_spec, words
 from dbdyno.kernel.machine import HERE
-from dbdyno.model.machine import Machine
+from dbdyno.model.engine.machine import Machine
 
 SYMBOL = "MyBEEntry"
 OFFSETS = {14: 424, 15: 424, 16: 424, 17: 424, 18: 424}

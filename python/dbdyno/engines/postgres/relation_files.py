@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbdyno.kernel.machine import HERE
-from dbdyno.model.machine import Machine
-from dbdyno.model.source import Status
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.sources.source import Status
 
 DEFAULT_TABLESPACE, SHARED_TABLESPACE = 1663, 1664
 """``pg_default`` and ``pg_global`` (catalog/pg_tablespace.dat)."""

@@ -28,8 +28,8 @@ from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.engines.postgres.table_making import PARTITIONED, Making
 from dbdyno.model.errors import TargetError, UsageError
-from dbdyno.model.resetting import Cache, CacheDrop, CacheWarming, DataSet, changes_rows
-from dbdyno.model.table_making import TableWish
+from dbdyno.model.plan.resetting import Cache, CacheDrop, CacheWarming, DataSet, changes_rows
+from dbdyno.model.plan.table_making import TableWish
 
 _LOCK_WAIT_S = 10
 _CHECKPOINT_ROLE_SINCE = 150_000
@@ -56,7 +56,7 @@ and conrelid = any(%s::regclass[]) and confrelid = any(%s::regclass[])"""
 
 
 class Resets:
-    """:class:`dbdyno.model.resetting.Resetting`."""
+    """:class:`dbdyno.model.plan.resetting.Resetting`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -177,7 +177,7 @@ def _quoted(schema: str, table: str) -> str:
 
 
 class Reloading(Making):
-    """:class:`dbdyno.model.table_making.Preparation`."""
+    """:class:`dbdyno.model.plan.table_making.Preparation`."""
 
     def __init__(self, site: Site, workload: str, cache: Cache) -> None:
         self._site, self._cache = site, cache

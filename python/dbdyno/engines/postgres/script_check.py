@@ -16,7 +16,7 @@ from dbdyno.engines.postgres import loader, ownership, texts
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.sql_tokens import tokens
 from dbdyno.model.errors import ScriptError, UsageError
-from dbdyno.model.plan import DriverSetup, PlannedScript, Variant
+from dbdyno.model.plan.plan import DriverSetup, PlannedScript, Variant
 
 _SHOWN = 100  # characters of a line in a message
 _MISSING = ("42P01", "42703", "42883", "42704", "3F000")

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan import PlannedScript
+from dbdyno.model.plan.plan import PlannedScript
 
 FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
 MODE = "mode"

@@ -1,4 +1,4 @@
-"""A PostgreSQL server under load: :class:`dbdyno.model.protocols.Server` over a control connection."""
+"""A PostgreSQL server under load: :class:`dbdyno.model.engine.protocols.Server` over a control connection."""
 
 from __future__ import annotations
 
@@ -51,10 +51,12 @@ from dbdyno.engines.postgres.storage_reads import StorageReads
 from dbdyno.engines.postgres.table_making import Tables
 from dbdyno.engines.postgres.wait_events import families
 from dbdyno.kernel.machine import HERE
-from dbdyno.model.environment import ServerFacts
+from dbdyno.model.engine.environment import ServerFacts
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.engine.protocols import PLAIN, Capacity, Configured, Journal, Load, LoadMaker, Pool, Undo
+from dbdyno.model.engine.truth import TruthCase
 from dbdyno.model.errors import DbdynoError
-from dbdyno.model.machine import Machine
-from dbdyno.model.plan import (
+from dbdyno.model.plan.plan import (
     Calibration,
     Cell,
     DriverSetup,
@@ -63,14 +65,12 @@ from dbdyno.model.plan import (
     Variant,
     Workload,
 )
-from dbdyno.model.protocols import PLAIN, Capacity, Configured, Journal, Load, LoadMaker, Pool, Undo
-from dbdyno.model.raw import OWN, WARM_CALLS
-from dbdyno.model.rawtables import OWN_CONNECTION
-from dbdyno.model.script_workload import workload_of
-from dbdyno.model.source import Source
-from dbdyno.model.tables import empty, rows
-from dbdyno.model.truth import TruthCase
-from dbdyno.model.wait_families import WaitFamilies
+from dbdyno.model.plan.script_workload import workload_of
+from dbdyno.model.results.raw import OWN, WARM_CALLS
+from dbdyno.model.schema.rawtables import OWN_CONNECTION
+from dbdyno.model.schema.tables import empty, rows
+from dbdyno.model.sources.source import Source
+from dbdyno.model.sources.wait_families import WaitFamilies
 
 _Key = tuple[str, tuple[tuple[str, Any], ...]]
 

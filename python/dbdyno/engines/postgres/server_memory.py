@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.presence import Presence, said_of
-from dbdyno.model.source import Status
+from dbdyno.model.sources.source import Status
 
 SUMMARY_SINCE, NUMA_SINCE = (1, 4), (1, 6)
 """Versions of the extension pg_buffercache."""

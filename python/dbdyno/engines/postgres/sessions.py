@@ -16,11 +16,11 @@ from dbdyno.engines.postgres.connect import APPLICATION, Connection
 from dbdyno.engines.postgres.objects import Half
 from dbdyno.engines.postgres.own_settings import SEARCH_PATH
 from dbdyno.engines.postgres.sql_tokens import tokens
-from dbdyno.model.data_size import SIZE
+from dbdyno.model.engine.protocols import Capacity
 from dbdyno.model.errors import ServerBusy, UsageError
-from dbdyno.model.parameter import Parameter, Rows
-from dbdyno.model.plan import Cell, DriverSetup, PlannedScript, Variant, Workload
-from dbdyno.model.protocols import Capacity
+from dbdyno.model.plan.data_size import SIZE
+from dbdyno.model.plan.parameter import Parameter, Rows
+from dbdyno.model.plan.plan import Cell, DriverSetup, PlannedScript, Variant, Workload
 
 LONGEST_PIPELINE_BYTES = 64 * 1024  # docs/core.md: more might not fit into the sockets' buffers
 _FRAME_BYTES = 64  # of a statement's messages besides text and values

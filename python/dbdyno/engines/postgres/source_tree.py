@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 
 from dbdyno.engines.postgres.wait_events import PROGRAM
-from dbdyno.model.code_areas import CodeAreas, parsed
+from dbdyno.model.sources.code_areas import CodeAreas, parsed
 
 
 @cache

@@ -13,9 +13,9 @@ from psycopg.rows import tuple_row
 from dbdyno.engines.postgres import sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.enabling import OLDEST_STATEMENTS, STATEMENTS, version_of
-from dbdyno.model.data_source import Step
-from dbdyno.model.data_sources.statements import KEY, active
-from dbdyno.model.tables import conform, empty, sum_of_known
+from dbdyno.model.schema.data_source import Step
+from dbdyno.model.schema.data_sources.statements import KEY, active
+from dbdyno.model.schema.tables import conform, empty, sum_of_known
 
 _OLD_IO = {"read_ms": "s.blk_read_time", "write_ms": "s.blk_write_time", "since": "null::timestamptz"}
 _NEW_IO = {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dbdyno.engines.postgres.counters import WHOLE
 from dbdyno.engines.postgres.presence import Presence, children
 from dbdyno.kernel.machine import HERE, machine_of
-from dbdyno.model.wait_families import READ_CALLS, STORAGE_BYTES
+from dbdyno.model.sources.wait_families import READ_CALLS, STORAGE_BYTES
 
 _FIELDS = {STORAGE_BYTES: ("read_bytes", "bytes"), READ_CALLS: ("syscr", "count")}
 

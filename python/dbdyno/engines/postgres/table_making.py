@@ -22,7 +22,7 @@ from dbdyno.engines.postgres.connect import Connection, driver_target
 from dbdyno.engines.postgres.errors import core_error, doing
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.errors import NotPrivileged, UsageError
-from dbdyno.model.table_making import PreparedTable, TableWish
+from dbdyno.model.plan.table_making import PreparedTable, TableWish
 
 _FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
 _MOST_WORKERS = 8
@@ -51,7 +51,7 @@ _NOT_OF_CONTENT = ("workers", "vacuum", "replace", "on_demand")
 
 
 class Tables:
-    """:class:`dbdyno.model.table_making.Preparing`."""
+    """:class:`dbdyno.model.plan.table_making.Preparing`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -78,7 +78,7 @@ class Tables:
 
 
 class Making:
-    """:class:`dbdyno.model.table_making.Preparation`."""
+    """:class:`dbdyno.model.plan.table_making.Preparation`."""
 
     def __init__(self, connection: Connection, workload: str, wish: TableWish) -> None:
         self._connection, self._workload, self._wish = connection, workload, wish

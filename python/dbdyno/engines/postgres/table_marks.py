@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from dbdyno.engines.postgres import loader, objects, ownership
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.model.errors import UsageError
-from dbdyno.model.table_making import TableWish
+from dbdyno.model.plan.table_making import TableWish
 
 _AGAIN = "; loading again: "
 _MOST_PARTITIONS = 99_999  # whose tables ownership_relations.sql knows by their names

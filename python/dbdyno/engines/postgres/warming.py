@@ -9,7 +9,7 @@ from psycopg import sql as pgsql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import Site, values
 from dbdyno.model.errors import UsageError
-from dbdyno.model.resetting import CacheWarming
+from dbdyno.model.plan.resetting import CacheWarming
 
 _SCHEMA = (
     "select quote_ident(n.nspname) from pg_catalog.pg_extension e "

@@ -1,1 +1,1 @@
-"""One renderer a medium: each shows every :class:`~dbdyno.present.document.Document`, whatever its kind."""
+"""One renderer a medium: each shows every document (:mod:`dbdyno.present.document.document`)."""

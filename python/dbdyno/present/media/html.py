@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from dbdyno.model.visible import visible_json
-from dbdyno.present import palette
-from dbdyno.present.document import (
+from dbdyno.model.text.visible import visible_json
+from dbdyno.present.document import palette
+from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
     Cell,
@@ -29,8 +29,8 @@ from dbdyno.present.document import (
     Verbatim,
     walk,
 )
-from dbdyno.present.page import Content, Html, asset, charts_code, el, join
-from dbdyno.present.page import page as whole
+from dbdyno.present.document.page import Content, Html, asset, charts_code, el, join
+from dbdyno.present.document.page import page as whole
 
 _DRAWING = Html(
     '<noscript><p class="muted">Charts need JavaScript; the tables hold the figures.</p></noscript>'

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from dbdyno.model.visible import lines, one_line
-from dbdyno.present.document import (
+from dbdyno.model.text.visible import lines, one_line
+from dbdyno.present.document.document import (
     Block,
     Choice,
     Document,

@@ -13,7 +13,7 @@ from functools import cache, partial
 from math import isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from dbdyno.present.document import Chart, Choice, Document, Drawing, Flame, Strip
+from dbdyno.present.document.document import Chart, Choice, Document, Drawing, Flame, Strip
 
 Reader = Callable[[Any], Any]
 _DRAWN = (Chart, Drawing, Flame, Strip)

@@ -14,10 +14,10 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from dbdyno.model.text.visible import lines as lines_of
+from dbdyno.model.text.visible import one_line
 from dbdyno.model.units import counted
-from dbdyno.model.visible import lines as lines_of
-from dbdyno.model.visible import one_line
-from dbdyno.present.document import (
+from dbdyno.present.document.document import (
     Block,
     Choice,
     Column,

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import polars as pl
 import xlsxwriter  # type: ignore[import-untyped]
 
-from dbdyno.model import tables as schemas
+from dbdyno.model.schema import tables as schemas
+from dbdyno.model.text.visible import visible
 from dbdyno.model.units import FACTORS_NS, NS_PER_S
-from dbdyno.model.visible import visible
-from dbdyno.present.document import (
+from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
     Cell,

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dbdyno.model.visible import visible
-from dbdyno.present.document import Chart
-from dbdyno.present.palette import light
+from dbdyno.model.text.visible import visible
+from dbdyno.present.document.document import Chart
+from dbdyno.present.document.palette import light
 
 SHEET = "chart data"
 ROWS = 22

@@ -15,7 +15,7 @@ from pydantic import (
     ValidationError,
 )
 
-from dbdyno.model.visible import one_line, shortened
+from dbdyno.model.text.visible import one_line, shortened
 
 _T = TypeVar("_T")
 _MOST_WORDS, _MOST_TEXT, _MOST_NODES = 500, 255, 10_000

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dbdyno.model.cluster import TOKENS_SINCE, has_tokens, open_to_all
 from dbdyno.model.errors import AuthenticationFailed, DbdynoError, HostLost, NotAvailable, Unreachable
+from dbdyno.model.plan.cluster import TOKENS_SINCE, has_tokens, open_to_all
 from dbdyno.remote.cluster import answers, folder, wire
 from dbdyno.remote.cluster.address import CURE, check_address, check_reached, resolved
 from dbdyno.remote.cluster.environment import gateway_environment

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dbdyno.model.analyses import Fitted
 from dbdyno.model.errors import UsageError
+from dbdyno.model.results.analyses import Fitted
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate
 from dbdyno.stats.scaling.models import MODELS, carried_on
 

@@ -1,4 +1,4 @@
-"""Anybody's table of sessions and throughput, read from CSV as a :class:`~dbdyno.model.analyses.Ladder`.
+"""Anybody's table of sessions and throughput, read as a ladder (:mod:`dbdyno.model.results.analyses`).
 
 Headings are guessed generously, numbers strictly: what is no number, negative, not finite or missing is an
 error that names the line. Response times become seconds, CPU becomes CPU seconds per second.
@@ -14,8 +14,8 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.analyses import Ladder, Machine
 from dbdyno.model.errors import UsageError
+from dbdyno.model.results.analyses import Ladder, Machine
 from dbdyno.store.ladder_csv import headings
 from dbdyno.store.ladder_csv.cures import read_or_refuse
 from dbdyno.store.ladder_csv.headings import Named, is_time_unit, named

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dbdyno.model.errors import UsageError
 
 if TYPE_CHECKING:
-    from dbdyno.model.analyses import Ladder
+    from dbdyno.model.results.analyses import Ladder
     from dbdyno.store.ladder_csv import Columns
 
 

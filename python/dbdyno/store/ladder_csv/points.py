@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from dbdyno.model.analyses import POINTS
 from dbdyno.model.errors import UsageError
+from dbdyno.model.results.analyses import POINTS
 from dbdyno.store.ladder_csv.headings import is_time_unit
 from dbdyno.store.ladder_csv.quantities import quantities
 from dbdyno.store.ladder_csv.reading import Reading, Record, option_of

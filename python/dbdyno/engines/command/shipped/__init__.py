@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from dbdyno.engines.command.shipped import builds, cache, texts
 from dbdyno.model.errors import NotAvailable
-from dbdyno.model.jobs import BuiltinJob, JobSpec
-from dbdyno.model.parameter import Parameter
+from dbdyno.model.plan.jobs import BuiltinJob, JobSpec
+from dbdyno.model.plan.parameter import Parameter
 
 Values = Mapping[str, str | int | float | bool]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dbdyno.engines.command.shipped import cache
 from dbdyno.model.errors import NotAvailable
-from dbdyno.model.jobs import JobSpec
+from dbdyno.model.plan.jobs import JobSpec
 
 _C = """\
 #include <stdint.h>

@@ -19,9 +19,9 @@ from dbdyno.engines.postgres import connect, ownership, sql
 from dbdyno.engines.postgres.errors import doing
 from dbdyno.engines.postgres.login_trace import action, log_lines, roles
 from dbdyno.engines.postgres.settings import Site
+from dbdyno.model.engine.login_tracing import Caught, LoginTrace, TraceLog, TracePlan
+from dbdyno.model.engine.protocols import Journal, Undo
 from dbdyno.model.errors import NotPrivileged, ServerBusy, TargetError, UsageError
-from dbdyno.model.login_tracing import Caught, LoginTrace, TraceLog, TracePlan
-from dbdyno.model.protocols import Journal, Undo
 
 KIND = "login trace"
 MARK = "Made by dbdyno trace-logins; `dbdyno trace-logins --remove` or `dbdyno clean` removes it."
@@ -39,7 +39,7 @@ _LOCK_WAIT_S = 5
 
 
 class LoginTraces:
-    """:class:`dbdyno.model.login_tracing.LoginTracing`."""
+    """:class:`dbdyno.model.engine.login_tracing.LoginTracing`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

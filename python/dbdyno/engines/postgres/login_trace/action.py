@@ -8,8 +8,8 @@ import psycopg
 from psycopg import sql as pgsql
 
 from dbdyno.engines.postgres.connect import Connection
+from dbdyno.model.engine.login_tracing import LoginTrace
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.login_tracing import LoginTrace
 
 LIBRARY = "auto_explain"
 

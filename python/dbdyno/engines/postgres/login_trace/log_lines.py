@@ -20,7 +20,7 @@ from psycopg import sql as pgsql
 from dbdyno.engines.postgres import presence, sql
 from dbdyno.engines.postgres.settings import Site
 from dbdyno.kernel.numbers import number
-from dbdyno.model.login_tracing import TraceLog
+from dbdyno.model.engine.login_tracing import TraceLog
 
 MARKER = "dbdyno trace-logins:"
 _MOST_BYTES = 32 << 20

@@ -10,14 +10,14 @@ from psycopg import sql as pgsql
 from dbdyno.engines.postgres import connect, sql, texts
 from dbdyno.engines.postgres.login_trace import action
 from dbdyno.engines.postgres.settings import Site, values
-from dbdyno.model.login_tracing import Caught, LoginTrace, TracePlan
-from dbdyno.model.protocols import Journal, Undo
+from dbdyno.model.engine.login_tracing import Caught, LoginTrace, TracePlan
+from dbdyno.model.engine.protocols import Journal, Undo
 
 _PRELOAD = "session_preload_libraries"
 
 
 class ByRole:
-    """See :class:`dbdyno.model.login_tracing.LoginTracing`."""
+    """See :class:`dbdyno.model.engine.login_tracing.LoginTracing`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

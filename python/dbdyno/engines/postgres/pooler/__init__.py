@@ -31,10 +31,10 @@ from dbdyno.engines.postgres.pooler.config import (
     find_program,
 )
 from dbdyno.engines.postgres.pooler.process import Pooler
+from dbdyno.model.engine.protocols import Capacity, Journal, Load, LoadMaker, Pool
 from dbdyno.model.errors import DbdynoError, TooFewConnections, UsageError
-from dbdyno.model.plan import Observation
-from dbdyno.model.protocols import Capacity, Journal, Load, LoadMaker, Pool
-from dbdyno.model.source import Source
+from dbdyno.model.plan.plan import Observation
+from dbdyno.model.sources.source import Source
 
 ROLE = "pooler"
 _FILES = 64  # descriptors besides those of clients and server connections

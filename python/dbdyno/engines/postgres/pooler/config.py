@@ -21,9 +21,9 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from dbdyno.engines.postgres import connect
+from dbdyno.model.engine.protocols import Load, Pool
 from dbdyno.model.errors import NotAvailable, TargetError, UsageError
-from dbdyno.model.protocols import Load, Pool
-from dbdyno.model.tables import CoreColumn
+from dbdyno.model.schema.tables import CoreColumn
 
 VARIABLE = "DBDYNO_PGBOUNCER"
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin")

@@ -25,8 +25,8 @@ from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory
 from dbdyno.engines.postgres.errors import masked
 from dbdyno.engines.postgres.pooler import config
 from dbdyno.engines.postgres.pooler.config import Front
+from dbdyno.model.engine.protocols import Journal, Undo
 from dbdyno.model.errors import TargetError
-from dbdyno.model.protocols import Journal, Undo
 
 _PATIENCE_S = 10.0
 _POLL_S = 0.005

@@ -18,8 +18,8 @@ from dbdyno.engines.postgres.settings import values
 from dbdyno.engines.postgres.settings.check import Asked, check, hidden_by, statement
 from dbdyno.engines.postgres.settings.values import Guc
 from dbdyno.engines.postgres.settings.values import Site as Site
+from dbdyno.model.engine.protocols import Configured, Journal, Undo
 from dbdyno.model.errors import DbdynoError, TargetError, UsageError
-from dbdyno.model.protocols import Configured, Journal, Undo
 
 _PATIENCE_S = 10.0
 _DOUBT_S = 1.0  # then the files are asked whether they can be read at all
@@ -305,7 +305,7 @@ def _file_back(site: Site, instance: Instance) -> str:
 
 
 class Keeper:
-    """See :class:`dbdyno.model.protocols.Server`: check_settings, configure, put_back.
+    """See :class:`dbdyno.model.engine.protocols.Server`: check_settings, configure, put_back.
 
     Call it on the thread that opened the server: an embedded one that is restarted lives as long as that.
     """

@@ -15,8 +15,8 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.embedded import Instance
 from dbdyno.engines.postgres.facts import Identity
 from dbdyno.kernel.machine import HERE
+from dbdyno.model.engine.machine import Machine
 from dbdyno.model.errors import UsageError
-from dbdyno.model.machine import Machine
 
 # Lists whose elements the server quotes one by one, as pg_dump knows them (variable_is_guc_list_quote).
 _PATHS = ("local_preload_libraries", "session_preload_libraries", "shared_preload_libraries")

@@ -9,8 +9,8 @@ import polars as pl
 
 from dbdyno.engines.postgres.snapshots.sources import all_tables, view_of
 from dbdyno.engines.postgres.statements import by_key
-from dbdyno.model.snapshot import TABLES
-from dbdyno.model.tables import Tables
+from dbdyno.model.engine.snapshot import TABLES
+from dbdyno.model.schema.tables import Tables
 
 _POLARS: Mapping[str, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 _SIZES = {"table": "table_bytes", "index": "index_bytes", "toast": "toast_bytes"}

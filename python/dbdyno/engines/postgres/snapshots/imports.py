@@ -22,10 +22,10 @@ from polars.exceptions import PolarsError
 from dbdyno import __version__
 from dbdyno.engines.postgres.sql import is_own
 from dbdyno.engines.postgres.statements import safe
+from dbdyno.model.engine.snapshot import TABLES, TEXTS, Snapshot, SnapshotInfo
 from dbdyno.model.errors import UsageError
-from dbdyno.model.snapshot import TABLES, TEXTS, Snapshot, SnapshotInfo
-from dbdyno.model.tables import POLARS
-from dbdyno.model.visible import shortened
+from dbdyno.model.schema.tables import POLARS
+from dbdyno.model.text.visible import shortened
 
 NOT_READ = {"pgstatspack": "pgstatspack has no export, and no format of its dumped tables is documented"}
 """What cannot be imported, and why."""

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dbdyno.engines.postgres import sql
-from dbdyno.model.column import Type
-from dbdyno.model.snapshot import TABLES
+from dbdyno.model.engine.snapshot import TABLES
+from dbdyno.model.schema.column import Type
 
 NEWEST = 18
 _TYPES: Mapping[Type, str] = {"i64": "int8", "f64": "float8", "str": "text", "bool": "bool"}

@@ -26,9 +26,9 @@ from dbdyno.engines.postgres.snapshots import frames
 from dbdyno.engines.postgres.snapshots.sources import all_tables, gaps
 from dbdyno.engines.postgres.statements import Statements, statement
 from dbdyno.engines.postgres.texts import database_name
+from dbdyno.model.engine.snapshot import ServerCache, Snapshot, SnapshotInfo
 from dbdyno.model.errors import DbdynoError, NoSuchDatabase
-from dbdyno.model.snapshot import ServerCache, Snapshot, SnapshotInfo
-from dbdyno.model.source import Source
+from dbdyno.model.sources.source import Source
 
 SIZING_S = 0.4
 """What takes longer to look at is as large as the catalogue says."""
@@ -92,8 +92,8 @@ class _Taking:
 
 
 class Snapshots:
-    """See :class:`dbdyno.model.snapshot.Snapshotting`. ``counting``: of counters of statements; ``added``:
-    what other connections of dbdyno have added to counters so far, without samples."""
+    """See :class:`dbdyno.model.engine.snapshot.Snapshotting`. ``counting``: of counters of statements;
+    ``added``: what other connections of dbdyno have added to counters so far, without samples."""
 
     def __init__(self, site: Site, counting: Callable[[], Source], added: Mapping[str, int]) -> None:
         self._dsn, self._control, self._identity = site.dsn, site.connection, site.identity

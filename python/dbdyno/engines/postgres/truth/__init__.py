@@ -11,7 +11,7 @@ import psycopg
 
 from dbdyno import _core
 from dbdyno.engines.postgres.connect import Connection
-from dbdyno.model.truth import TruthCase
+from dbdyno.model.engine.truth import TruthCase
 
 _TRIES, _PAUSE_S = 100, 0.015
 

@@ -13,8 +13,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from dbdyno.model.wait_advice import WaitAdvice
-from dbdyno.model.wait_families import Family, WaitFamilies
+from dbdyno.model.sources.wait_advice import WaitAdvice
+from dbdyno.model.sources.wait_families import Family, WaitFamilies
 
 PROGRAM = "postgres"
 SYMBOL = "my_wait_event_info"

@@ -11,7 +11,7 @@ const LENGTH_BYTES: usize = 4;
 /// In place of a number that is not known.
 const UNKNOWN: i64 = i64::MIN;
 
-/// A job as `model/jobs.py` plans it.
+/// A job as `model/plan/jobs.py` plans it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Job {

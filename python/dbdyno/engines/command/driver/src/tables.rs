@@ -1,4 +1,4 @@
-//! The tables `executions` and `outputs` (`model/data_sources/executions.py`).
+//! The tables `executions` and `outputs` (`model/schema/data_sources/executions.py`).
 
 use dyno_model::{Coded, Column, Table};
 

@@ -107,7 +107,7 @@ fn readings(counters: &[Counter], rows: &Rows) -> Vec<Reading> {
     counters.iter().map(read).collect()
 }
 
-/// Why a probe has no values (`model/source.py`, Status).
+/// Why a probe has no values (`model/sources/source.py`, Status).
 fn status(error: &Error) -> &'static str {
     match error.code() {
         Some("42501") => "not permitted",

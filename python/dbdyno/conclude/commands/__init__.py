@@ -1,0 +1,1 @@
+"""Conclusions about commands: durations, speed-up, order."""

@@ -1,0 +1,1 @@
+"""Ladders: their points and what the rungs show without any model."""

@@ -1,0 +1,327 @@
+"""The ladders of a run: the machine, the points, and what was measured or fitted at each load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.catalogue import sentence
+from dbdyno.conclude.catalogue.number_format import load
+from dbdyno.conclude.ladder.rungs import Rungs
+from dbdyno.model.plan.jobs import words_of
+from dbdyno.model.results.analyses import POINTS, Estimate, Ladder, Machine, Scaling
+from dbdyno.model.results.ledger_rows import account_rows
+from dbdyno.model.results.session_time import is_limit
+from dbdyno.model.schema.tables import ByCell
+from dbdyno.model.units import NS_PER_S
+from dbdyno.stats.knee import KNEE
+from dbdyno.stats.knee import bend as bent
+
+if TYPE_CHECKING:
+    from dbdyno.model.engine.environment import Environment
+    from dbdyno.model.plan.plan import Plan, Workload
+
+
+class Measured(Protocol):
+    """A run, as far as its ladders need it."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def environment(self) -> Environment: ...
+    @property
+    def tables(self) -> Mapping[str, pl.DataFrame]: ...
+    @property
+    def workloads(self) -> Mapping[str, Workload]: ...
+
+
+def source(ladder: Ladder, account: str) -> str:
+    """Where its CPU times come from: a file has no ledger."""
+    return "CPU columns" if ladder.workload is None else f"ledger: {account}"
+
+
+def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...]]:
+    """The machine under a variant's limits, and notes on what is not known of it and why."""
+    host, server = results.environment.host, results.environment.server
+    if not server.here:
+        return Machine(), (sentence("ladder-note", case="elsewhere"),)
+    from dbdyno.model.plan.plan import cpus_under  # a ladder of a file needs no run's models
+
+    limits = results.plan.variant(variant).limits
+    if server.own_cpus is not None:
+        return Machine(cpus=cpus_under(limits, server.own_cpus)), ()
+    cpus = cpus_under(limits, results.plan.cpus)
+    cores = cores_for(results, variant)
+    if cores is None and host.cpu.cores is not None and cpus == host.cpu.logical:
+        return Machine(cpus, host.cpu.cores, host.cpu.threads_per_core, host.cpu.model), ()
+    if cores is None:
+        return Machine(cpus=cpus, model=host.cpu.model), (sentence("ladder-note", case="no-cores"),)
+    return Machine(
+        cpus=cpus,
+        cores=min(float(len(cores)), cpus),
+        threads_per_core=max(len(core) for core in cores),
+        model=host.cpu.model,
+    ), ()
+
+
+def cores_for(results: Measured, variant: str) -> tuple[tuple[int, ...], ...] | None:
+    """The CPUs of each core that the server may use under a variant; ``None``: not known, or not our host."""
+    host, server = results.environment.host, results.environment.server
+    if not server.here or server.own_cpus is not None:
+        return None
+    from dbdyno.model.plan.plan import cores_under
+
+    return cores_under(results.plan.variant(variant).limits, host.siblings, host.limits.affinity)
+
+
+# -- points of a run --
+
+_ACCOUNTS = {"cpu": "run", "cpu_user": "run.user", "cpu_system": "run.system", "cpu_wait": "runq"}
+
+Figures = Mapping[str, float | None]
+Row = dict[str, Any]
+
+
+def ladders_of(results: Measured) -> tuple[Ladder, ...]:
+    """One :class:`Ladder` a workload and variant, in the order of the plan; an observation has none.
+
+    Throughput is in the workload's units of work where every usable cell has counted them, else in calls;
+    times are per the same unit. CPU and CPU WAIT are the ledger's, in seconds per second; NULL: not known.
+    Cells that are invalid, or of which the driver was starved, are left out, and a note says so.
+    """
+    windows = results.tables["windows"].filter(pl.col("sessions") > 0)
+    if windows.is_empty() or not windows["rate_per_s"].is_null().all():
+        return ()  # what is delivered at a rate is the rate: rate_ladders_of
+    parts = ByCell({name: results.tables[name] for name in ("rates", "ledger")})
+    groups = list(windows.group_by("workload", "variant", maintain_order=True))
+    many = len(groups) > 1
+    return tuple(_ladder(results, parts, str(k[0]), str(k[1]), cells, many=many) for k, cells in groups)
+
+
+def rate_ladders_of(results: Measured) -> tuple[Ladder, ...]:
+    """One :class:`Ladder` a workload and variant that was measured at two rates or more over a fixed number
+    of sessions: load and throughput are the calls that become due and that are delivered, per second. Phases
+    are one measurement and have none. What is left out is as in :func:`ladders_of`."""
+    if not results.plan.by_rate or results.plan.experiment.phases:
+        return ()
+    windows = results.tables["windows"].filter((pl.col("sessions") > 0) & pl.col("rate_per_s").is_not_null())
+    parts = ByCell({name: results.tables[name] for name in ("rates", "ledger")})
+    groups = list(windows.group_by("workload", "variant", maintain_order=True))
+    return tuple(
+        _rate_ladder(parts, str(k[0]), str(k[1]), cells, many=len(groups) > 1)
+        for k, cells in groups
+        if cells["rate_per_s"].n_unique() > 1
+    )
+
+
+def _rate_ladder(parts: ByCell, workload: str, variant: str, cells: pl.DataFrame, *, many: bool) -> Ladder:
+    figures, usable, notes = _sorted_out(parts, cells)
+    points = [
+        _point(r, figures[r["cell"]], parts, by_work=False, constant=True) | {"load": float(r["rate_per_s"])}
+        for r in usable
+    ]
+    return Ladder(
+        name=f"{workload}, variant {variant}" if many else workload,
+        points=pl.DataFrame(points, schema=POINTS).sort("load", "repeat"),
+        load_unit="calls/s due",
+        notes=notes,
+        workload=workload,
+        variant=variant,
+        by_rate=True,
+    )
+
+
+def _ladder(
+    results: Measured, parts: ByCell, workload: str, variant: str, cells: pl.DataFrame, *, many: bool
+) -> Ladder:
+    figures, usable, notes = _sorted_out(parts, cells)
+    known = results.workloads.get(workload)
+    by_work = bool(usable) and all((figures[r["cell"]].get("work_per_s") or 0) > 0 for r in usable)
+    constant = known is not None and known.work_constant
+    points = [_point(r, figures[r["cell"]], parts, by_work=by_work, constant=constant) for r in usable]
+    if results.plan.jobs:
+        points = [
+            p | {"tasks": tasks_of(parts.table("ledger", r["cell"]))}
+            for p, r in zip(points, usable, strict=True)
+        ]
+    machine, about = machine_of(results, variant)
+    words = words_of(results.plan)
+    unit = known.work_short if by_work and known is not None else words.calls
+    return Ladder(
+        name=f"{workload}, variant {variant}" if many else workload,
+        points=pl.DataFrame(points, schema=POINTS).sort("load", "repeat"),
+        load_unit=words.sessions,
+        throughput_unit=f"{unit}/s",
+        of_work=fmt.one_of(unit) if unit != words.calls else "",
+        machine=machine,
+        think_s=_think_s(results, workload, variant),
+        notes=(*notes, *about),
+        workload=workload,
+        variant=variant,
+    )
+
+
+def _sorted_out(parts: ByCell, cells: pl.DataFrame) -> tuple[dict[str, Figures], list[Row], tuple[str, ...]]:
+    """Figures by cell, the usable windows, and notes on those that are left out or were cut short."""
+    rows = cells.to_dicts()
+    figures = {r["cell"]: figures_of(parts.table("rates", r["cell"])) for r in rows}
+    why = {r["cell"]: _unusable(r, figures[r["cell"]]) for r in rows}
+    usable = [r for r in rows if why[r["cell"]] is None]
+    notes = [_note(r, case) for r in rows if (case := why[r["cell"]])]
+    return figures, usable, (*notes, *(_note(r, "short") for r in usable if r["status"] == "short"))
+
+
+def figures_of(rates: pl.DataFrame) -> Figures:
+    """The rung's rates by name, from a cell's rows of table ``rates``."""
+    return dict(rates.filter(pl.col("scope") == "rung").select("name", "value").rows())
+
+
+def tasks_of(ledger: pl.DataFrame) -> float | None:
+    """How many tasks the sessions of a cell had on average: their wall time per second."""
+    wall = ledger.filter((pl.col("scope") == "memo") & (pl.col("account") == "wall"))["aas"]
+    return float(wall.sum()) or None
+
+
+def account(ledger: pl.DataFrame, name: str) -> float | None:
+    """Sum over the account's rows of a cell's rung; ``None`` where one of them is unknown."""
+    values = account_rows(ledger, name)["aas"]
+    return float(values.sum()) if len(values) and not values.null_count() else None
+
+
+def _unusable(window: Row, figures: Figures) -> str | None:
+    """Why, as the case of the catalogue's entry; ``None``: it is usable."""
+    if window["status"] == "invalid":
+        return "left-out"
+    if is_limit(figures):
+        return "client"
+    return None if (figures.get("calls_per_s") or 0) > 0 else "no-calls"
+
+
+def _point(window: Row, figures: Figures, parts: ByCell, *, by_work: bool, constant: bool) -> Row:
+    ledger = parts.table("ledger", window["cell"])
+    per_call = (figures.get("work_per_call") or 1.0) if by_work else 1.0
+    mean, p95 = figures.get("response_mean_ns"), figures.get("response_p95_ns")
+    whole = not by_work or constant  # a percentile of calls is one of their units if all have as many
+    return {
+        "load": float(window["sessions"]),
+        "repeat": window["repeat"],
+        "throughput": figures["work_per_s" if by_work else "calls_per_s"],
+        "response_s": None if mean is None else mean / NS_PER_S / per_call,
+        "response_p95_s": None if p95 is None or not whole else p95 / NS_PER_S / per_call,
+        **{column: account(ledger, name) for column, name in _ACCOUNTS.items()},
+    }
+
+
+def _think_s(results: Measured, workload: str, variant: str) -> float | None:
+    paused = {c.think_ns for c in results.plan.cells if c.workload == workload and c.variant == variant}
+    return paused.pop() / NS_PER_S if len(paused) == 1 else None
+
+
+def _note(window: Row, case: str) -> str:
+    rate = window["rate_per_s"]
+    place = load(window["sessions"]) if rate is None else fmt.rate_of_load(rate)
+    said = {"load": place, "repeat": window["repeat"]}
+    return sentence("ladder-note", said | {"reason": window["reason"] or "invalid"}, case=case)
+
+
+def cells_of(results: Measured, ladder: Ladder) -> Iterator[tuple[Row, dict[str, pl.DataFrame]]]:
+    """The usable windows of a ladder of a run with their rates, ledger and cores, by load and repeat."""
+    names = ("rates", "ledger", "cores", "data_sources")
+    parts = ByCell({name: results.tables[name] for name in names if name in results.tables})
+    mine = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
+    for window in results.tables["windows"].filter(mine).sort("sessions", "repeat").to_dicts():
+        if _unusable(window, figures_of(parts.table("rates", window["cell"]))) is None:
+            yield window, parts.of(window["cell"])
+
+
+# -- what was measured at each load, and what the best fit says between them --
+
+
+def loads(ladder: Ladder) -> list[float]:
+    """Measured loads, ascending."""
+    return sorted(set(ladder.points["load"].to_list()))
+
+
+def at(ladder: Ladder, load: float, column: str = "throughput", over: str | None = None) -> Estimate | None:
+    """Mean over the repeats of a rung of ``column``, or of its ratio to ``over``; ``None``: not known.
+
+    ``whole``: what shares of time are of, sessions or the tasks of commands."""
+    rung = ladder.points.filter(pl.col("load") == load).with_columns(whole=pl.coalesce("tasks", "load"))
+    value = pl.col(column) if over is None else pl.col(column) / pl.col(over)
+    return fmt.estimate(column, rung.select(value.alias("v"))["v"].to_list())
+
+
+def throughput(ladder: Ladder, load: float) -> float:
+    """Mean over the repeats of a load that was measured."""
+    found = at(ladder, load)
+    assert found is not None
+    return found.value
+
+
+def best_rung(ladder: Ladder) -> float:
+    """The load with the largest mean throughput; of equal ones the lowest."""
+    return Rungs.of(ladder).best
+
+
+def fitted_at(scaling: Scaling, load: float) -> Estimate | None:
+    """The best fit's throughput with its band, within the range of its curve; ``None`` without a fit, or one
+    that is rejected or outside the band of all models."""
+    curve = scaling.curve.sort("load") if scaling.curve.height else scaling.curve
+    if scaling.best is None or curve.height < 2:
+        return None
+
+    def interpolated(column: str) -> float | None:
+        known = curve.drop_nulls(column) if column in curve.columns else curve.clear()
+        if known.is_empty() or not known["load"][0] <= load <= known["load"][-1]:
+            return None
+        return float(np.interp(load, known["load"].to_numpy(), known[column].to_numpy()))
+
+    value = interpolated("throughput")
+    if value is None:
+        return None
+    low, high = interpolated("low"), interpolated("high")
+    if low is None or high is None or not low < value < high:
+        return None
+    return Estimate("throughput", value, scaling.ladder.throughput_unit, low, high, "band of the fit")
+
+
+WIDE = 3.0
+"""Times its lower end, above which the upper one of a figure that was not measured makes it none."""
+
+
+def alone(scaling: Scaling) -> tuple[Estimate, bool] | None:
+    """Throughput of one session, and whether it was measured; else it is the best fit's. ``None``: it is
+    unknown, as no fit says it to a factor of :data:`WIDE`."""
+    if (measured := at(scaling.ladder, 1.0)) is not None:
+        return measured, True
+    fitted = fitted_at(scaling, 1.0)
+    if fitted is None or fitted.low is None or fitted.high is None or fitted.high > WIDE * fitted.low:
+        return None
+    return fitted, False
+
+
+def knee(ladder: Ladder) -> Estimate | None:
+    """The load beyond which one more brings less than half of what one brings at best; its interval are the
+    nearest loads that are surely below and above. ``None``: it is not sure that growth ends at the loads
+    measured."""
+    rungs = Rungs.of(ladder)
+    found = bent(rungs.means, KNEE, rungs.noise.share)
+    if found.high is None:
+        return None
+    return Estimate("knee", found.at, ladder.load_unit, found.low, found.high, "neighbouring loads")
+
+
+def bend(ladder: Ladder) -> Estimate | None:
+    """Load from which on growth is less than it was: the knee; else the last load before efficiency is below
+    :data:`~dbdyno.model.results.claim.GOOD_SCALING` beyond noise. ``None``: none was measured."""
+    if (found := knee(ladder)) is not None:
+        return found
+    rungs = Rungs.of(ladder)
+    reach = rungs.reach()
+    if reach is None or reach.high is None:
+        return None
+    return Estimate("scales to", reach.value, ladder.load_unit, reach.low, reach.high, rungs.method)

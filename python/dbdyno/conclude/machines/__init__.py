@@ -1,0 +1,1 @@
+"""Conclusions about machines: one against another, and conditions that spoil figures."""

@@ -1,0 +1,1 @@
+"""Checks of a run: one function a question, each returns claims."""

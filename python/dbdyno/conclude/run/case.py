@@ -1,0 +1,321 @@
+"""What the checks look at: a run's tables, and what is known of single cells; and how they name places.
+
+The checks of a run look at all of its cells. What they ask of one cell alone is answered once and kept
+(:func:`of_cell`): a window's own tables are there when it is derived, and not when conclusions are drawn from
+all windows of a long observation.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_type_hints
+
+import polars as pl
+from pydantic import TypeAdapter
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue.number_format import load as load_words
+from dbdyno.conclude.catalogue.number_format import rate_of_load as rate_words
+from dbdyno.conclude.ladder.ladders import figures_of, ladders_of
+from dbdyno.model.results.analyses import Ladder
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.ledger_rows import ALL, account_rows, top_level
+from dbdyno.model.results.session_time import UNLABELLED, hidden, is_limit
+from dbdyno.model.schema.tables import ByCell, empty, known_sum
+
+if TYPE_CHECKING:
+    from dbdyno.model.engine.environment import Environment
+    from dbdyno.model.plan.plan import Plan, Workload
+
+Row = dict[str, Any]
+Found = Sequence[tuple[Mapping[str, Any], Row]]
+"""What a check found: the values of its sentence, and the cell."""
+
+# -- answers about single cells --
+
+VERSION = 7
+"""The questions' version: answers to others are no answers."""
+
+Facts = dict[str, dict[str, Any]]
+"""Cell -> question -> answer, as JSON holds it."""
+
+_PLAIN = (float, bool, str)
+"""What JSON gives back as it was."""
+_Ask = TypeVar("_Ask", bound=Callable[..., Any])
+
+
+def of_cell(ask: _Ask) -> _Ask:
+    """A question of a check, ``ask(case, cell, ...)``: it looks at tables of that cell and at nothing else.
+
+    ``cell`` is an id, or a row of ``windows``; further arguments are texts. What it returns is annotated.
+    """
+    name = f"{ask.__module__.rpartition('.')[2]}.{ask.__name__}"
+
+    @functools.wraps(ask)
+    def asked(case: Case, cell: Any, *more: str, **named: str) -> Any:
+        known = case.facts.setdefault(cell if isinstance(cell, str) else cell["cell"], {})
+        key = sys.intern(":".join((name, *more, *named.values()))) if more or named else name
+        if key not in known:
+            known[key] = _type_of(ask).dump_python(ask(case, cell, *more, **named), mode="json")
+        value = known[key]
+        plain = not value or type(value) in _PLAIN
+        return value if plain else _type_of(ask).validator.validate_python(value)
+
+    return cast("_Ask", asked)
+
+
+@functools.cache
+def _type_of(ask: Callable[..., Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(get_type_hints(ask)["return"])
+
+
+def facts_to_json(facts: Facts) -> dict[str, Any]:
+    """An answer that JSON has no number for is left out: it is asked again."""
+    kept = {cell: {k: v for k, v in known.items() if _finite(v)} for cell, known in facts.items()}
+    return {"version": VERSION, "cells": kept}
+
+
+def facts_of_json(content: Any) -> Facts | None:
+    """``None``: they answer other questions. Raises ValueError where they are damaged."""
+    if not isinstance(content, dict) or not isinstance(content.get("cells"), dict):
+        raise ValueError("no facts")
+    if not all(isinstance(known, dict) for known in content["cells"].values()):
+        raise ValueError("no facts")
+    return dict(content["cells"]) if content.get("version") == VERSION else None
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(map(_finite, parts))
+
+
+# -- the case --
+
+_OF_CELL = (
+    *("system_calls", "statements"),
+    *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_sampler", "served", "profile"),
+    *("cell_progress", "cell_sessions", "cell_sampler", "top_events"),
+)
+OF_MEMO = ("account", "detail", "aas", "low", "high", "source")
+SESSION_LEDGER = "session_ledger"
+"""The rows of single sessions in the ledger."""
+
+
+@dataclass(frozen=True)
+class Case:
+    plan: Plan
+    environment: Environment
+    tables: Mapping[str, pl.DataFrame]
+    workloads: Mapping[str, Workload]
+    facts: Facts = field(default_factory=dict)
+    load: Callable[[str], Mapping[str, pl.DataFrame]] | None = None
+    """Tables of a cell that are not among ``tables``; what is in ``facts`` needs none."""
+
+    @cached_property
+    def _accounts(self) -> dict[tuple[str, str], pl.DataFrame]:
+        return {}
+
+    @cached_property
+    def _memos(self) -> dict[str, list[Row]]:
+        return {}
+
+    @cached_property
+    def _parts(self) -> ByCell:
+        return ByCell({name: self.tables.get(name, empty(name)) for name in _OF_CELL})
+
+    @property
+    def observed(self) -> bool:
+        """An existing workload: cells are windows, there are no rungs and no driver."""
+        return self.plan.experiment.observation is not None
+
+    @property
+    def chosen(self) -> bool:
+        """An observation of some sessions only."""
+        asked = self.plan.experiment.observation
+        return asked is not None and asked.some
+
+    @property
+    def kind(self) -> str:
+        """The case of sentences that differ: ``observed`` or ``run``."""
+        return "observed" if self.observed else "run"
+
+    def worst(
+        self, id: str, found: Found, value: str, *, by: str = "", grave: float | None = None, **options: Any
+    ) -> Iterator[Claim]:
+        """One claim about the cells ``found``, with the values and the place of the one whose ``by`` is the
+        largest; none where there are no cells.
+
+        ``value``: which of the sentence's values is the claim's; ``by``: if left out the same; ``grave``:
+        from so much of ``by`` on it is a warning.
+        """
+        by = by or value
+        if found:
+            said, cell = max(found, key=lambda f: f[0][by] or 0.0)
+            if grave is not None and (said[by] or 0.0) >= grave:
+                options["severity"] = "warning"
+            said = {"place": at(cell, self), "measurements": self.many(len(found)), **said}
+            yield claim(id, said, float(said[value]), cells=ids([c for _, c in found]), **options)
+
+    def many(self, n: int) -> str:
+        """``3 measurements``; of an observation ``3 windows``."""
+        return many(n, "window" if self.observed else "measurement")
+
+    def table(self, name: str, cell: str) -> pl.DataFrame:
+        """The rows of one of the tables by cell."""
+        if name == SESSION_LEDGER:
+            mine = self._rows("ledger", cell) if self.load is None else self.load(cell)["ledger"]
+            return mine.filter(pl.col("who") == "session")
+        if self.load is not None and name not in self.tables:
+            return self.load(cell).get(name, empty(name))
+        return self._rows(name, cell)
+
+    def _rows(self, name: str, cell: str) -> pl.DataFrame:
+        """Where answers are kept few cells are asked: they are not taken apart for that."""
+        if self.load is None:
+            return self._parts.table(name, cell)
+        table = self.tables.get(name, empty(name))
+        return table.filter(pl.col("cell") == cell) if table.height else table
+
+    def levels(self, cell: str, origin: str) -> pl.DataFrame:
+        """The rows of ``cut_levels`` of a cell and origin."""
+        return self.table("cut_levels", cell).filter(pl.col("origin") == origin)
+
+    @cached_property
+    def cells(self) -> list[Row]:
+        """The windows, in the order of running."""
+        return self.tables["windows"].to_dicts()
+
+    @cached_property
+    def valid(self) -> list[Row]:
+        """Those limited by the client too: what a call did is counted there as well."""
+        return [c for c in self.cells if c["status"] != "invalid"]
+
+    @cached_property
+    def usable(self) -> list[Row]:
+        """The valid cells that were not limited by the client."""
+        return [c for c in self.valid if not is_limit(self.figures(c["cell"]))]
+
+    @of_cell
+    def figures(self, cell: str) -> dict[str, float | None]:
+        """The rung's rates of a cell, by name."""
+        return dict(figures_of(self._rows("rates", cell)))
+
+    def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
+        """The ledger's rows of a cell's rung, without parts of others; with scope ``memo`` its memos."""
+        if (cell, scope) not in self._accounts:
+            rung = pl.col("who") == "rung" if scope == "memo" else ALL
+            mine = (pl.col("scope") == scope) & rung
+            self._accounts[cell, scope] = top_level(self._rows("ledger", cell), mine)
+        return self._accounts[cell, scope]
+
+    def memo(self, cell: str, account: str) -> list[Row]:
+        """Known memos of the rung under that account: for questions about a cell, which keep less of them."""
+        if cell not in self._memos:
+            known = self.accounts(cell, "memo").filter(pl.col("aas").is_not_null())
+            self._memos[cell] = known.select(OF_MEMO).to_dicts()
+        return [row for row in self._memos[cell] if row["account"] == account]
+
+    @of_cell
+    def wall(self, cell: str) -> float:
+        """Session time, in seconds per second: how many sessions there were."""
+        return float(sum(row["aas"] for row in self.memo(cell, "wall")))
+
+    @of_cell
+    def aas(self, cell: str, *accounts: str, scope: str = "rung") -> float:
+        """Sum of the known rows under these accounts."""
+        return known_aas(account_rows(self._rows("ledger", cell), *accounts, scope=scope)) or 0.0
+
+    @of_cell
+    def known(self, cell: str, account: str) -> float | None:
+        """Sum of the rung's known rows of an account; None: there are none."""
+        return known_aas(account_rows(self._rows("ledger", cell), account))
+
+    @of_cell
+    def served(self, cell: str) -> float:
+        """Session time that is not sleep at the client, in seconds per second; 0 where it is unknown."""
+        if hidden(self.accounts(cell)):
+            return 0.0
+        return self.aas(cell, "run", "runq", "sleep", UNLABELLED)
+
+    def rungs(self) -> Iterator[tuple[str, list[Row]]]:
+        """(what it is called where there are several, usable rungs by load) of each workload and variant."""
+        from dbdyno.model.results.raw import LEFT_OUT  # loads the models of runs
+
+        for name, found in self._all_rungs:
+            yield name, [r for r in found if r["status"] not in LEFT_OUT]
+
+    def limited(self, ladder: str) -> list[Row]:
+        """Rungs of a ladder that the client limited."""
+        found = (rows for name, rows in self._all_rungs if name == ladder)
+        return [r for rows in found for r in rows if r["status"] == "client"]
+
+    @cached_property
+    def _all_rungs(self) -> list[tuple[str, list[Row]]]:
+        by_load = self.tables["rungs"].sort("sessions", "rate_per_s", maintain_order=True)
+        keys = self.tables["rungs"].select("workload", "variant").rows()
+        first: dict[tuple[str, str], list[Row]] = {key: [] for key in keys}
+        for row in by_load.to_dicts():
+            first[row["workload"], row["variant"]].append(row)
+        named = len(first) > 1
+        return [(f"{w}, variant {v}" if named else "", rows) for (w, v), rows in first.items()]
+
+    @cached_property
+    def rates(self) -> Mapping[str, float | None]:
+        """Calls per second that were to become due, by cell."""
+        return {c["cell"]: c["rate_per_s"] for c in self.cells}
+
+    @cached_property
+    def ladders(self) -> Mapping[tuple[str, str], Ladder]:
+        """By workload and variant."""
+        return {(str(one.workload), str(one.variant)): one for one in ladders_of(self)}
+
+
+def where(cell: Row, case: Case) -> str:
+    """``8 sessions``, with variant and repeat where there are several; of an observation ``window 3``."""
+    if case.observed:
+        return f"window {cell['repeat']}"
+    if case.plan.experiment.phases:
+        again = f", repeat {cell['repeat']}" if case.plan.experiment.repeats > 1 else ""
+        return f"phase {cell['variant']}{again}"
+    rate = case.rates.get(cell["cell"])
+    text = load_words(cell["sessions"]) if rate is None else rate_words(rate)
+    if rate is not None and not case.plan.by_rate:
+        text += f" and {load_words(cell['sessions'])}"
+    if len({c["variant"] for c in case.cells}) > 1:
+        text += f" ({cell['variant']})"
+    if case.plan.experiment.repeats > 1:
+        text += f", repeat {cell['repeat']}"
+    return text
+
+
+def at(cell: Row, case: Case) -> str:
+    """``at 8 sessions``, ``in window 3``, ``in phase spike``."""
+    within = case.observed or case.plan.experiment.phases
+    return f"{'in' if within else 'at'} {where(cell, case)}"
+
+
+def listed(items: list[str], most: int = 4) -> str:
+    shown = list(dict.fromkeys(items))
+    rest = len(shown) - most
+    return ", ".join(shown[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def ids(cells: list[Row]) -> tuple[str, ...]:
+    return tuple(c["cell"] for c in cells)
+
+
+def many(n: int, noun: str) -> str:
+    """``1 window``, ``3 windows``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def known_aas(rows: pl.DataFrame) -> float | None:
+    """Sum of the known seconds per second of the ledger's rows; ``None``: none is known."""
+    return known_sum(rows["aas"])

@@ -1,0 +1,58 @@
+"""Who makes whom wait: what the roots of lock waits do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.run.case import Case, Row
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.ledger_rows import together_at
+from dbdyno.model.schema.tables import empty
+
+LOCK_SHARE = 0.05
+"""Lock waits below this share of DB time are no claim."""
+LEAST_SAMPLES = 10
+"""Samples that met a session waiting for a lock."""
+_NAMED = 4
+_ROUNDED = 0.005
+
+
+def roots(case: Case) -> Iterator[Claim]:
+    """Of the highest load, or of all windows of an observation: all cells of it together."""
+    for name, rungs in case.rungs():
+        if not rungs:
+            continue
+        top = rungs[-1]
+        rows = rows_at(case, top)
+        doing = [r for r in rows if r["by"] == "doing"]
+        waited = sum(r["share"] or 0.0 for r in doing)
+        if waited < LOCK_SHARE or sum(r["samples"] for r in doing) < LEAST_SAMPLES:
+            continue
+        first = {by: next(r for r in rows if r["by"] == by) for by in ("object", "chain")}
+        named = [r for r in doing if r["lock_share"] >= _ROUNDED][:_NAMED]
+        place = "" if case.observed else f" at {fmt.load(top['sessions'])}"
+        said = {
+            "share": waited,
+            "roots": ", ".join(f"{fmt.percent(r['lock_share'])} {r['name']}" for r in named),
+            "locked": first["object"]["name"],
+            "locked_share": first["object"]["lock_share"],
+            "root": named[0]["name"],
+            "low": named[0]["low"] / named[0]["seconds"] * named[0]["lock_share"],
+            "high": named[0]["high"] / named[0]["seconds"] * named[0]["lock_share"],
+            "place": place,
+        }
+        yield claim("wait-chains", said, waited, subject=name)
+        if cycle := [r for r in doing if r["name"].startswith("deadlock")]:
+            yield claim("deadlocks", {"seconds": cycle[0]["seconds"], "place": place}, cycle[0]["seconds"])
+
+
+def rows_at(case: Case, rung: Row) -> list[Row]:
+    """All cells of a load together; of one cell its own rows."""
+    table = case.tables.get("wait_chains", empty("wait_chains"))
+    rows = [
+        r for r in table.sort("by", "rank").to_dicts()
+        if all(r[c] == rung[c] for c in ("workload", "variant", "sessions"))
+    ]  # fmt: skip
+    return [r for r in rows if r["cell"] == together_at(rung["rate_per_s"])] or rows

@@ -1,0 +1,64 @@
+"""Checks of machine and server that asked for a look before the run, where they touch what it measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.run.case import Case, at, of_cell
+from dbdyno.model.results.claim import Claim, Severity
+from dbdyno.model.units import NS_PER_S
+
+LOG = "WAL"
+"""Its row in the table ``profile``."""
+LOG_BYTES_PER_CALL = 100
+"""Bytes of the log (WAL): a commit with one changed row writes more."""
+LOG_BYTES_PER_S = 100_000
+"""For an observation, which has no calls: more than a server writes that nobody changes."""
+SHORT_NS = 0.1 * NS_PER_S
+"""A statement that takes less on average is short: to compile it takes as long."""
+COMPILING = 0.1
+"""Share of a statement's time."""
+
+
+def conditions(case: Case) -> Iterator[Claim]:
+    """One claim a check; what is bad is a warning."""
+    for c in case.environment.conditions:
+        if c.touches == "every run" or (c.touches == "writes" and _writes(case)):
+            said = {"title": c.title, "value": c.value, "why": c.why, "cure": c.cure}
+            severity: Severity = "warning" if c.state == "bad" else "note"
+            yield claim("condition", said, each=c.id, severity=severity, subject=c.variant)
+
+
+def _writes(case: Case) -> bool:
+    """Whether the log grew by more than a server's own housekeeping in any measurement."""
+    return any(_written(case, cell["cell"]) for cell in case.valid)
+
+
+@of_cell
+def _written(case: Case, cell: str) -> bool:
+    log = case.table("profile", cell).filter(pl.col("name") == LOG)
+    column, least = ("per_s", LOG_BYTES_PER_S) if case.observed else ("per_call", LOG_BYTES_PER_CALL)
+    return not log.filter(pl.col(column) >= least).is_empty()
+
+
+def short_compiled(case: Case) -> Iterator[Claim]:
+    """Short statements whose just-in-time compilation takes a good part of their time."""
+    found = []
+    for cell in case.valid:
+        compiled_ns, spent_ns, calls = _compiled(case, cell["cell"])
+        if spent_ns and compiled_ns / spent_ns >= COMPILING:
+            said = {"share": compiled_ns / spent_ns, "mean": spent_ns / calls, "place": at(cell, case)}
+            found.append((said, cell))
+    yield from case.worst("short-compiled", found, "share")
+
+
+@of_cell
+def _compiled(case: Case, cell: str) -> tuple[float, float, float]:
+    """Time of compilation and of executions of the short statements that were compiled, and how often they
+    were executed."""
+    short = (pl.col("calls") > 0) & (pl.col("exec_ns") < SHORT_NS * pl.col("calls")) & (pl.col("jit_ns") > 0)
+    table = case.table("statements", cell).filter(pl.col("toplevel") & short)
+    return float(table["jit_ns"].sum()), float(table["exec_ns"].sum()), float(table["calls"].sum())

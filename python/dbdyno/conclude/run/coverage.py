@@ -1,0 +1,274 @@
+"""Was everything seen: all sessions, brief ones too; by which data source; with samples enough for what is
+concluded from them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.run.case import SESSION_LEDGER, Case, Row, at, ids, known_aas, listed, many, of_cell
+from dbdyno.model.results.brief import STATUS, met
+from dbdyno.model.results.claim import Claim, Estimate, Severity
+from dbdyno.model.results.ledger_rows import account_rows
+from dbdyno.model.results.session_time import hidden
+from dbdyno.model.sources.source import HIDDEN_STATUS, TRACE
+from dbdyno.model.text.interruptions import AWAY, LATE, SLOW
+from dbdyno.model.units import NS_PER_S, format_ns, quantity, significant
+
+GRAVE = 0.05
+"""From this share of DB CPU on it is more than a note."""
+
+
+def brief_sessions(case: Case) -> Iterator[Claim]:
+    """The windows of an observation in which sessions were never, or too seldom, in a sample."""
+    if not case.observed or case.chosen:
+        return
+    found = [(n, cell) for cell in case.usable if (n := unseen(case, cell)) or _cpu(case, cell) is not None]
+    if not found:
+        return
+    counts = [n for n, _ in found if n is not None]
+    cells = [cell for _, cell in found]
+    worst = max(cells, key=lambda c: _cpu(case, c) or 0.0)
+    used, all_used = _cpu(case, worst), case.aas(worst["cell"], "run")
+    share = used / all_used if used and all_used else 0.0
+    whole = case.aas(worst["cell"], "runq", scope="brief") if _traced(case, worst) else None
+    number = many(sum(counts), "session") if counts else "Some sessions"
+    yield claim(
+        "brief-sessions",
+        {"sessions": number, "used": used, "share": share, "waited": whole, "place": at(worst, case)},
+        float(sum(counts)) if counts else None,
+        case="unknown" if used is None else "used" if whole is None else "traced",
+        severity="warning" if share >= GRAVE else None,
+        cells=ids(cells),
+    )
+
+
+@of_cell
+def unseen(case: Case, cell: Row) -> int | None:
+    """How many sessions were established and have no row of their own; None: the server does not count."""
+    levels = case.levels(cell["cell"], "engine")
+    rows = levels.filter((pl.col("key") == "logons") & pl.col("delta").is_not_null())
+    if rows.is_empty():
+        return None
+    return max(0, round(rows["delta"].sum()) - met(case.table("cut_tasks", cell["cell"]), cell["t0_ns"]))
+
+
+@of_cell
+def _cpu(case: Case, cell: Row) -> float | None:
+    return known_aas(case.accounts(cell["cell"], "brief").filter(pl.col("account") == "run"))
+
+
+@of_cell
+def _traced(case: Case, cell: Row) -> bool:
+    rows = case.accounts(cell["cell"], "brief").filter(pl.col("account") == "runq")
+    return rows.height > 0 and rows["status"][0] != STATUS
+
+
+# -- sessions, gaps --
+
+GAP_NS = NS_PER_S // 100
+"""Windows follow one another without a hole; one that is longer than this is no rounding."""
+
+
+def nobody(case: Case) -> Iterator[Claim]:
+    """Windows in which no session matched the filter, or nobody was connected."""
+    if not case.observed:
+        return
+    usable = case.usable
+    empty = [c for c in usable if not case.wall(c["cell"]) and (case.chosen or not unseen(case, c))]
+    if empty:
+        whom = _whom(case)
+        which = "all windows" if len(empty) == len(usable) else case.many(len(empty))
+        yield claim(
+            "nobody-observed",
+            {"filter": whom, "windows": which},
+            len(empty),
+            case="filtered" if whom else "all",
+            severity="warning" if whom else None,
+            cells=ids(empty),
+        )
+
+
+def hidden_sessions(case: Case) -> Iterator[Claim]:
+    """Sessions whose states and wait events our role may not see."""
+    counted = [(n, c) for c in case.usable if (n := _hidden(case, c["cell"]))]
+    found = [({"hidden": n, "sessions": of, "status": HIDDEN_STATUS}, c) for (n, of), c in counted]
+    source = case.tables["cell_sources"].filter(pl.col("name") == "sessions of other users")
+    advice = str(source["detail"][0]) if source.height else None
+    yield from case.worst("sessions-hidden", found, "hidden", advice=advice)
+
+
+@of_cell
+def _hidden(case: Case, cell: str) -> tuple[int, int] | None:
+    """(hidden, all) sessions of a window whose waits are unknown by that."""
+    if not hidden(case.accounts(cell)):
+        return None
+    rows = case.table(SESSION_LEDGER, cell).filter(
+        (pl.col("scope") == "session") & (pl.col("account") == "client")
+    )
+    return int(rows["status"].str.contains(HIDDEN_STATUS).sum()), rows["session"].n_unique()
+
+
+def gaps(case: Case) -> Iterator[Claim]:
+    """Time between two windows, in which the server or dbdyno was away or late."""
+    cells: list[Row] = sorted(case.cells, key=lambda c: int(c["t0_ns"])) if case.observed else []
+    found = [(b["t0_ns"] - a["t1_ns"], a) for a, b in pairwise(cells) if b["t0_ns"] - a["t1_ns"] > GAP_NS]
+    for who in dict.fromkeys(_who_was_late(a) for _, a in found):
+        mine = [(ns, a) for ns, a in found if _who_was_late(a) == who]
+        where = listed([f"{format_ns(ns)} after window {a['repeat']}" for ns, a in mine])
+        yield claim(
+            "observation-gap",
+            {"gap": format_ns(sum(ns for ns, _ in mine)), "where": where},
+            sum(ns for ns, _ in mine) / NS_PER_S,
+            case=who,
+            cells=ids([a for _, a in mine]),
+        )
+
+
+def _who_was_late(before: Row) -> str:
+    """By the reason of the window before a gap."""
+    reason = str(before["reason"])
+    starts = ((AWAY, "away"), (SLOW, "slow"), (LATE, "late"))
+    return next((case for start, case in starts if reason.startswith(start)), "lost")
+
+
+def _whom(case: Case) -> str:
+    chosen = case.plan.experiment.observation
+    assert chosen is not None
+    named = (
+        ("user", chosen.user),
+        ("database", chosen.database),
+        ("application", chosen.application),
+        ("process", ", ".join(map(str, chosen.pids))),
+    )
+    return ", ".join(f"{name} {value}" for name, value in named if value)
+
+
+# -- samples --
+
+SAMPLES_LOST = 0.05
+LATE_NS = 100_000_000
+LATE_SHARE = 0.25
+"""The sampler itself waits for a CPU if its samples begin this part of their interval late, in the mean."""
+ENOUGH = 30
+"""Samples of a window: with fewer no share can be distinguished from its half or its double."""
+WIDE = 0.5
+"""A claim whose interval is wider than this part of its value rests on too few samples."""
+LARGE = 0.1
+"""Waits from this share of the served time on are claims, even if no other finding speaks of them."""
+
+
+def sampler(case: Case) -> Iterator[Claim]:
+    """Samples that were not answered, or far too late."""
+    bad = [(a, c) for c in case.cells if (a := _asked(case, c["cell"])) and a[1] + a[2] > SAMPLES_LOST * a[0]]
+    if bad:
+        n, lost, delayed = (sum(a[i] for a, _ in bad) for i in range(3))
+        said: dict[str, Any] = {"samples": n, "lost": lost, "delayed": delayed, "limit": LATE_NS}
+        said["measurements"] = case.many(len(bad))
+        yield claim("sampler-starved", said, (lost + delayed) / n, cells=ids([c for _, c in bad]))
+
+
+@of_cell
+def _asked(case: Case, cell: str) -> tuple[int, int, int]:
+    """Samples, how many of them were lost, and how many far too late."""
+    table = case.table("cell_sampler", cell).filter(pl.col("status") != "off")
+    late = (pl.col("start_ns") - pl.col("due_ns") > LATE_NS) & (pl.col("status") == "ok")
+    lost, delayed = table.select(a=(pl.col("status") == "lost").sum(), b=late.sum()).row(0)
+    return table.height, lost, delayed
+
+
+def sampler_late(case: Case) -> Iterator[Claim]:
+    """The sampler's own run-queue delay: it then sees the machine more often when a CPU has become free."""
+    spans = ((late, each, cell) for cell in case.usable for late, each in _spans(case, cell["cell"]))
+    found = [({"late": late, "share": late / each}, cell) for late, each, cell in spans if each]
+    yield from case.worst("sampler-late", [f for f in found if f[0]["share"] > LATE_SHARE], "share")
+
+
+@of_cell
+def _spans(case: Case, cell: str) -> list[tuple[float, float]]:
+    """By sampler: how late its samples began, and the time that each stands for; means, ns."""
+    by_sampler = case.table("cut_sampler", cell).group_by("via", maintain_order=True)
+    each = (pl.col("high_ns") - pl.col("low_ns")).mean()
+    return by_sampler.agg(late=pl.col("late_ns").mean(), each=each).select("late", "each").rows()
+
+
+def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
+    """Fewer samples than what is said with them needs."""
+    counted = [(n, c) for c in case.usable if 0 < (n := _samples(case, c["cell"])) < ENOUGH]
+    if case.plan.jobs:  # they say why tasks sleep, and nothing else
+        counted = [(n, c) for n, c in counted if case.aas(c["cell"], "sleep") > LARGE * case.wall(c["cell"])]
+    if counted:
+        few = [({"samples": n, "least": -n, "enough": ENOUGH}, c) for n, c in counted]
+        grave: Severity = "note" if case.plan.jobs else "warning"
+        yield from case.worst("few-samples", few, "samples", by="least", case="few", severity=grave)
+    elif wide := [*_wide_claims(claims), *_wide_waits(case)]:
+        text, cells = wide[0]
+        more = f", and {len(wide) - 1} more" if len(wide) > 1 else ""
+        value = Estimate("few-samples", float(len(wide)), "figures")
+        said = {"figure": text, "more": more, "limit": WIDE}
+        yield claim("few-samples", said, value, case="wide", cells=cells)
+
+
+@of_cell
+def _samples(case: Case, cell: str) -> int:
+    """How many samples the data source took that took most."""
+    counted = case.table("cut_sampler", cell).group_by("via").len()
+    return int(counted["len"].max() or 0)  # type: ignore[arg-type]
+
+
+def _wide_claims(claims: Sequence[Claim]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for f in claims:
+        v = f.value
+        if v is None or v.low is None or v.high is None or f.severity == "good":
+            continue
+        if "samples" in f.evidence and v.high - v.low > WIDE * abs(v.value):
+            ends = " to ".join(quantity(end, v.unit) for end in (v.low, v.high))
+            yield f"the interval of {f.id} is {ends}", f.cells
+
+
+def _wide_waits(case: Case) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for cell in case.usable:
+        for detail, low, high in _wide(case, cell["cell"]):
+            ends = f"{significant(low)} to {significant(high)} s/s"
+            yield f"the interval of {detail} is {ends} {at(cell, case)}", (cell["cell"],)
+
+
+@of_cell
+def _wide(case: Case, cell: str) -> list[tuple[str, float, float]]:
+    """Large waits whose interval is too wide; none where sessions are hidden: not for want of samples."""
+    rows = case.accounts(cell)
+    if hidden(rows):
+        return []
+    large = (pl.col("account") == "sleep") & (pl.col("aas") > LARGE * case.served(cell))
+    wide = pl.col("high") - pl.col("low") > WIDE * pl.col("aas")
+    return rows.filter(large & wide & pl.col("detail").is_not_null()).select("detail", "low", "high").rows()
+
+
+# -- data sources --
+
+_ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
+
+
+def sources_used(case: Case) -> Iterator[Claim]:
+    """The sources of the sessions' accounts, as the ledger names them."""
+    ledger = account_rows(case.tables["ledger"], *(a for _, a in _ACCOUNTS)).drop_nulls("aas")
+    said = {
+        what: listed(
+            ledger.filter(pl.col("account") == account)["source"].unique(maintain_order=True).to_list()
+        )
+        for what, account in _ACCOUNTS
+    }
+    named = "; ".join(f"{what}: {sources}" for what, sources in said.items() if sources)
+    if not named:
+        return
+    trace = case.tables["cell_sources"].filter(pl.col("name") == TRACE)["status"]
+    if said["waits"].startswith(TRACE):
+        used = "exact"
+    else:
+        refused = len(trace) > 0 and (trace == "not supported").all()
+        used = "untraceable" if refused or case.plan.jobs else "sampled"
+    yield claim("data-sources-used", {"sources": named}, case=used)

@@ -1,0 +1,142 @@
+"""Locks and latches: whether one limits throughput, and whether the test itself makes sessions wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.run import chains
+from dbdyno.conclude.run.case import Case, Row
+from dbdyno.model.plan.data_size import FewRows, few_rows
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.ledger_rows import together_at
+from dbdyno.model.sources.wait_advice import advice_of
+from dbdyno.model.sources.wait_families import LOCKS, Family, families_of
+
+BOUND = 0.25
+"""Share of DB time, asleep in one of them."""
+GROWS = 1.10
+"""Throughput still grows if the top rung delivers more than this over the best lower one."""
+
+
+def lock_bound(case: Case) -> Iterator[Claim]:
+    """One wait that holds a large part of DB time at the top rung, where throughput no longer grows."""
+    for name, rungs in case.rungs():
+        held = _held(case, rungs[-1]) if rungs else None
+        if held is None:
+            continue
+        top, rate = rungs[-1], rungs[-1]["calls_per_s"]
+        lower = [r for r in rungs[:-1] if r["calls_per_s"]]
+        best = max(lower, key=lambda r: float(r["calls_per_s"]), default=None)
+        if best is not None and rate is not None and rate > GROWS * best["calls_per_s"]:
+            continue
+        place = "" if case.observed else f" at {fmt.load(top['sessions'])}"
+        said = {"event": held["name"], "share": held["share"], "place": place, "source": held["source"]}
+        said |= {"queued": held["runq_s"], "top_rate": rate}
+        if best is not None:
+            said |= {"best_rate": best["calls_per_s"], "best": best["sessions"]}
+        parts = [*(["flat"] if best is not None else []), *(["queued"] if held["runq_s"] else [])]
+        low, high = (_end(held, end) for end in ("low", "high"))
+        advice = advice_of(case.tables).of(held["name"]).advice or None
+        yield claim(
+            "lock-bound", said, held["share"], parts=parts, low=low, high=high, advice=advice, subject=name
+        )
+
+
+def _held(case: Case, rung: Row) -> Row | None:
+    """The largest such wait of the rung's cells together."""
+    families = families_of(case.tables)
+    locks = [r for r in _events(case, rung) if families.of(r["name"]) in LOCKS]
+    most = max(locks, key=lambda r: float(r["seconds"]), default=None)
+    return most if most is not None and _is_over(most, BOUND) else None
+
+
+def _events(case: Case, rung: Row) -> list[Row]:
+    """The largest waits of the rung's cells together, as in ``top_events``."""
+    same = [pl.col(c) == rung[c] for c in ("workload", "variant", "sessions")]
+    rows = case.table("top_events", together_at(rung["rate_per_s"])).filter(*same)
+    return [r for r in rows.to_dicts() if "/" in r["name"]]
+
+
+def _is_over(event: Row, limit: float) -> bool:
+    """Whether it takes that share of DB time, and by its interval not less than half of it."""
+    low = _end(event, "low")
+    return (event["share"] or 0.0) >= limit and (low is None or low > limit / 2)
+
+
+def _end(row: Row, end: str) -> float | None:
+    """An end of the interval, as a share of DB time."""
+    return None if row[end] is None or not row["seconds"] else float(row[end] / row["seconds"] * row["share"])
+
+
+# -- whether they are the test's own making --
+
+HOT = 0.10
+"""Share of DB time that sessions wait for rows of one another."""
+LATCH = 0.10
+"""Share of DB time, asleep in one of them."""
+
+
+def hot_rows(case: Case) -> Iterator[Claim]:
+    """Sessions wait for rows that others have changed, at the top rung: there are too few of them."""
+    known = advice_of(case.tables)
+    for name, rungs in case.rungs():
+        if not rungs or rungs[-1]["sessions"] < 2:
+            continue
+        top = rungs[-1]
+        found = [r for r in _events(case, top) if known.of(r["name"]).row]
+        share = sum(r["share"] or 0.0 for r in found)
+        if share < HOT or not any(_is_over(r, share / 2) for r in found):
+            continue
+        said = {"share": share, "place": "" if case.observed else f" at {fmt.load(top['sessions'])}"}
+        said |= {"events": ", ".join(r["name"] for r in found), "sessions": top["sessions"]}
+        parts = []
+        if (locked := _locked(case, top, [r["name"] for r in found])) is not None:
+            said |= {"relation": locked["name"].rpartition(" (")[0], "part": locked["lock_share"]}
+            parts.append("relation")
+        few = _few(case, top)
+        said |= {} if few is None else few._asdict()
+        kind = "waits" if few is None else "few"
+        yield claim("hot-rows", said, share, case=kind, parts=parts, subject=name)
+
+
+def _locked(case: Case, rung: Row, events: list[str]) -> Row | None:
+    """What most of these waits are for, of the table ``wait_chains``; None where no table is known."""
+    kinds = tuple(f" ({e.partition('/')[2]})" for e in events)
+    objects = [r for r in chains.rows_at(case, rung) if r["by"] == "object" and r["name"].endswith(kinds)]
+    return objects[0] if objects else None
+
+
+def _few(case: Case, rung: Row) -> FewRows | None:
+    workload = case.workloads.get(rung["workload"])
+    params = next(
+        (
+            c.params
+            for c in case.plan.cells
+            if c.variant == rung["variant"] and c.workload == rung["workload"]
+        ),
+        {},
+    )
+    return None if workload is None else few_rows(workload, params, rung["sessions"])
+
+
+def latch(case: Case) -> Iterator[Claim]:
+    """One latch, or another short lock, takes a large part of DB time at the top rung, and throughput still
+    grows: where it does not, :func:`lock_bound` says so."""
+    known, families = advice_of(case.tables), families_of(case.tables)
+    bound = {(c.subject, c.said["event"]) for c in lock_bound(case)}
+    for name, rungs in case.rungs():
+        for event in _events(case, rungs[-1]) if rungs else []:
+            own = known.of(event["name"])
+            short = families.of(event["name"]) is Family.LATCH or (own.what and not own.row)
+            if not short or not _is_over(event, LATCH) or (name, event["name"]) in bound:
+                continue
+            said = {"event": event["name"], "share": event["share"], "what": own.what}
+            said |= {"place": "" if case.observed else f" at {fmt.load(rungs[-1]['sessions'])}"}
+            said |= {"source": event["source"]}
+            low, high = (_end(event, end) for end in ("low", "high"))
+            yield claim("one-latch", said, event["share"], low=low, high=high, subject=name,
+                        parts=["what"] if own.what else [], advice=own.advice or None)  # fmt: skip

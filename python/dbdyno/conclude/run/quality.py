@@ -1,0 +1,277 @@
+"""Can the figures be used?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import polars as pl
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.run.background import is_pooled
+from dbdyno.conclude.run.case import Case, Row, at, ids, listed, of_cell, where
+from dbdyno.model.engine.checking import FAILED
+from dbdyno.model.results import session_time
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.session_time import hidden, too_brief
+from dbdyno.model.sources.source import MEANS
+from dbdyno.model.text.interruptions import AWAY, LATE, SLOW
+from dbdyno.model.units import NS_PER_S
+
+STEAL = 0.01
+STRADDLING = 0.25
+"""Calls are long against the window if this share of them crosses its ends."""
+
+
+def cells_cut_short(case: Case) -> Iterator[Claim]:
+    for cell in case.cells:
+        if case.observed and cell["status"] == "short":
+            yield _window_short(cell, case)
+        elif str(cell["reason"]).startswith(FAILED):
+            said = {"place": at(cell, case), "check": str(cell["reason"]).removeprefix(FAILED)}
+            yield claim("check-failed", said, cells=(cell["cell"],))
+        elif cell["status"] != "ok":
+            bad = cell["status"] == "invalid"
+            yield claim(
+                "cell-invalid" if bad else "cell-short",
+                {"place": at(cell, case), "wall": max(cell["wall_s"], 0.0), "reason": _why(cell)},
+                cell["wall_s"],
+                cells=(cell["cell"],),
+            )
+
+
+def _window_short(cell: Row, case: Case) -> Claim:
+    """A window of an observation: to end it is no fault; a server that went away is worth a look."""
+    kind = "stopped" if cell["reason"] == "stopped by the user" else "early"
+    for start, found in ((AWAY, "away"), (SLOW, "slow"), (LATE, "late")):
+        if str(cell["reason"]).startswith(start):
+            kind = found
+    return claim(
+        "window-short",
+        {"place": at(cell, case), "wall": cell["wall_s"], "reason": _why(cell)},
+        cell["wall_s"],
+        case=kind,
+        severity="note" if kind == "stopped" else None,
+        cells=(cell["cell"],),
+    )
+
+
+def client_limits(case: Case) -> Iterator[Claim]:
+    """The headline begins with this claim."""
+    found = [(f, c) for c in case.cells if session_time.is_limit(f := case.figures(c["cell"]))]
+    if not found:
+        return
+    figures, cell = max(found, key=lambda f: f[0]["driver_delay"] or 0.0)
+    share, threads = figures["driver_delay"] or 0.0, round(figures["driver_threads"] or 0)
+    said = {
+        "places": _all_at([c for _, c in found], case),
+        "share": share,
+        "time": "their time" if cell["rate_per_s"] is None else "the response time of calls",
+        "place": f" {at(cell, case)}" if len(found) > 1 else "",
+        "threads": threads,
+        "busy": session_time.busy(figures) or 0.0,
+        "cpus": figures["driver_cpus"] or 0.0,
+    } | (carried := _carried(figures, case))
+    parts = ["carried"] if carried else []
+    yield claim("client-limited", said, share, parts=parts, cells=ids([c for _, c in found]))
+
+
+def _all_at(cells: list[Row], case: Case) -> str:
+    """``at 500 and 1000 sessions``; with the variant where there are several; ``in phase spike``."""
+    if case.plan.experiment.phases:
+        return f"in {listed([where(c, case) for c in cells], 3)}"
+    if len({c["variant"] for c in case.cells}) > 1:
+        loads = (f"{fmt.load(c['sessions'])} ({c['variant']})" for c in cells)
+        return f"at {listed(list(loads), 3)}"
+    paced = sorted({c["rate_per_s"] for c in cells if c["rate_per_s"] is not None})
+    if paced:
+        return f"at {listed([fmt.rate_of_load(r) for r in paced], 3)}"
+    counts = sorted({c["sessions"] for c in cells})
+    *first, last = (str(n) for n in counts)
+    numbers = f"{', '.join(first)} and {last}" if first else last
+    return f"at {numbers} {'session' if counts == [1] else 'sessions'}"
+
+
+def _carried(figures: Mapping[str, float | None], case: Case) -> dict[str, float]:
+    """What a core carries at best: by the measurement whose calls cost the driver the least CPU."""
+    costs = [case.figures(c["cell"]).get("client_cpu_per_call_ns") for c in case.cells]
+    least_ns, rate = min((c for c in costs if c), default=None), figures.get("calls_per_s")
+    if least_ns is None or not rate:
+        return {}
+    return {"core_rate": NS_PER_S / least_ns, "rate": rate}
+
+
+def _why(cell: Row) -> str:
+    return cell["reason"] or "no reason was recorded"
+
+
+def driver_starved(case: Case) -> Iterator[Claim]:
+    """Not the limit, but in the response times."""
+    found = []
+    for cell in case.usable:
+        figures = case.figures(cell["cell"])
+        share, starved = figures.get("driver_delay") or 0.0, figures.get("driver_starved") or 0.0
+        if share > session_time.WORTH_TELLING and starved > session_time.STARVED:
+            time = "theirs" if cell["rate_per_s"] is None else "the response time of calls"
+            found.append(({"share": share, "starved": starved, "time": time}, cell))
+    yield from case.worst("driver-starved", found, "share")
+
+
+def driver_share(case: Case) -> Iterator[Claim]:
+    """On the server's machine the driver takes CPU away from what is measured."""
+    cpus, found = case.plan.cpus, []
+    for cell in case.usable if case.environment.server.local else ():
+        used = case.figures(cell["cell"]).get("driver_cpus")
+        if used is not None and used > session_time.MACHINE_SHARE * cpus:
+            found.append(({"used": used, "cpus": cpus, "share": used / cpus}, cell))
+    yield from case.worst("driver-share", found, "share")
+
+
+def steal(case: Case) -> Iterator[Claim]:
+    """Time that the hypervisor gave to others."""
+    found = [
+        ({"share": s, "limit": STEAL}, c) for c in case.usable if (s := _stolen(case, c["cell"])) > STEAL
+    ]
+    yield from case.worst("steal", found, "share")
+
+
+@of_cell
+def _stolen(case: Case, cell: str) -> float:
+    """Share of the machine's time; 0 where /proc/stat does not have it."""
+    host = case.levels(cell, "host").filter(pl.col("delta").is_not_null() | (pl.col("key") == "cpus"))
+    stolen, cpus = host.filter(pl.col("key") == "cpu.steal_ns"), host.filter(pl.col("key") == "cpus")
+    if stolen.is_empty() or cpus.is_empty():
+        return 0.0
+    return float(stolen["delta"][0] / stolen["wall_ns"][0] / cpus["last"][0])
+
+
+FOREIGN = 0.10
+"""Others' CPU time, of the tasks' that are known and in CPUs: less is within what ticks explain."""
+
+
+def foreign_load(case: Case) -> Iterator[Claim]:
+    """CPU time of the machine that neither the server's tasks nor dbdyno's used."""
+    more = (pl.col("relative_difference") > FOREIGN) & (pl.col("other_cpus") > FOREIGN)
+    rows = other_cpus(case.tables["data_sources"]).filter(more).to_dicts()
+    found = [({"used": r["other_cpus"]}, r) for r in rows]
+    severity = "note" if case.observed else None
+    yield from case.worst("foreign-load", found, "used", case=case.kind, severity=severity)
+
+
+def other_cpus(sources: pl.DataFrame) -> pl.DataFrame:
+    """Rows of data_sources on the machine's CPU, with ``other_cpus``: what no known task used, in CPUs."""
+    used = (pl.col("value") * (1 - 1 / (1 + pl.col("relative_difference")))).clip(0.0)
+    return _complete(sources, pl.col("quantity") == "cpu_used_machine").with_columns(other_cpus=used)
+
+
+def _complete(table: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
+    """Rows of data_sources, without quantities whose reference is only the least that it can have been."""
+    partly = table.filter(
+        (pl.col("verdict") == "reference") & pl.col("source").str.contains("as far as read")
+    )
+    return table.filter(where).join(partly, on=["cell", "quantity"], how="anti", maintain_order="left")
+
+
+def sources_differ(case: Case) -> Iterator[Claim]:
+    """CPU by the server's own group, or by a host that saw less than the tasks."""
+    group = (pl.col("quantity") == "cpu_used") & (pl.col("source") == "cgroup")
+    host = (pl.col("quantity") == "cpu_used_machine") & (pl.col("relative_difference") < 0)
+    differ = _complete(case.tables["data_sources"], (pl.col("verdict") == "differs") & (group | host))
+    for (source,), rows in differ.group_by("source", maintain_order=True):
+        found = []
+        for row in rows.to_dicts():
+            relative = row["relative_difference"] or 0.0
+            if relative <= -1:
+                continue  # it saw nothing at all: the reference does not follow from it
+            said = {"source": source, "value": row["value"], "reference": row["value"] / (1 + relative)}
+            found.append(
+                (said | {"size": abs(relative), "difference": said["value"] - said["reference"]}, row)
+            )
+        yield from case.worst("cpu-differs", found, "difference", by="size", each=str(source))
+
+
+def long_calls(case: Case) -> Iterator[Claim]:
+    found = []
+    for cell in case.usable:
+        figures = case.figures(cell["cell"])
+        calls, crossing = figures.get("calls"), figures.get("straddling_calls")
+        if calls and crossing and crossing / calls > STRADDLING:
+            mean_ns = figures.get("response_mean_ns") or 0.0
+            found.append(({"mean": mean_ns, "wall": cell["wall_s"], "share": crossing / calls}, cell))
+    yield from case.worst("long-calls", found, "share")
+
+
+def sources_missing(case: Case) -> Iterator[Claim]:
+    """All in one line: what each would add, and how to get it, is for `dbdyno doctor`."""
+    lacking = (pl.col("status") != "ok") & ~pl.col("name").is_in(MEANS)
+    table = case.tables["cell_sources"].filter(lacking)
+    whole = len(case.cells)
+    counts = table.group_by("name", maintain_order=True).agg(pl.col("cell").n_unique()).rows()
+    names = [name if n == whole else f"{name} (in {n} of {case.many(whole)})" for name, n in counts]
+    if names:
+        cells = table["cell"].unique(maintain_order=True).to_list()
+        yield claim("not-measured", {"names": "; ".join(names)}, float(len(names)), cells=cells)
+
+
+def one_repeat(case: Case) -> Iterator[Claim]:
+    if all(c["repeat"] == 1 for c in case.cells) and case.cells and not case.observed:
+        yield claim("one-repeat", {})
+
+
+# -- unaccounted time --
+
+UNACCOUNTED_NOTE, UNACCOUNTED_WARNING = 0.01, 0.05
+
+
+class _Remainder(NamedTuple):
+    """Unaccounted time as a share of the sessions' time, with its 95 % interval."""
+
+    share: float
+    low: float
+    high: float
+    cell: Row
+
+    @property
+    def beyond(self) -> bool:
+        """Further from 0 than 1.5 times its interval (3 standard errors): many cells are looked at."""
+        return abs(self.share) > 1.5 * (self.share - self.low if self.share > 0 else self.high - self.share)
+
+
+def unaccounted(case: Case) -> Iterator[Claim]:
+    """What the accounts leave over, beyond the samples' own error; behind a pooler see :func:`pool_way`."""
+    direct = [c for c in case.usable if not is_pooled(case, c["cell"]) and not _partial(case, c["cell"])]
+    left = [_Remainder(*found, c) for c in direct if (found := _left(case, c["cell"])) is not None]
+    large = [r for r in left if r.beyond and abs(r.share) > UNACCOUNTED_NOTE]
+    if not left:
+        return
+    worst = max(large or left, key=lambda r: abs(r.share))
+    grave = abs(worst.share) > UNACCOUNTED_WARNING
+    said = {"share": worst.share, "low": worst.low, "high": worst.high, "place": at(worst.cell, case)}
+    yield claim(
+        "unaccounted" if large else "ledger-closes",
+        said | {"measurements": case.many(len(large or left))},
+        worst.share,
+        case="" if large else "loose" if grave else "closes",
+        severity=("warning" if large else "note") if grave else None,
+        low=worst.low,
+        high=worst.high,
+        cells=ids([r.cell for r in large]),
+    )
+
+
+@of_cell
+def _partial(case: Case, cell: str) -> bool:
+    """What is hidden from our role, or too brief, lies in the remainder: it shows no fault of the ledger."""
+    return hidden(case.accounts(cell)) or too_brief(case.table("ledger", cell))
+
+
+@of_cell
+def _left(case: Case, cell: str) -> tuple[float, float, float] | None:
+    """Unaccounted time as a share of the sessions' time, and the ends of its interval."""
+    rows = case.accounts(cell).filter(pl.col("account") == "unaccounted").drop_nulls("low")
+    wall = case.wall(cell)
+    if rows.is_empty() or not wall:
+        return None
+    share, low, high = (float(rows[c][0]) / wall for c in ("aas", "low", "high"))
+    return share, low, high

@@ -1,0 +1,341 @@
+"""Why growth bends: by the ledger's accounts before and after it, else by the CPU columns; where session time
+goes at the highest load; whether one lock limits throughput."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dbdyno.conclude.catalogue import claim, sentence
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.ladder import ladders
+from dbdyno.conclude.ladder.ladders import Measured, cells_of, figures_of, machine_of
+from dbdyno.conclude.ladder.rungs import Rungs
+from dbdyno.conclude.run.case import Row
+from dbdyno.conclude.run.coverage import GAP_NS
+from dbdyno.model.results.analyses import Estimate, Ladder, Scaling
+from dbdyno.model.results.brief import STATUS
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.ledger_rows import TOGETHER, account_rows, top_level
+from dbdyno.model.results.session_time import STARVED, whole
+from dbdyno.model.sources.wait_families import LOCKS, STORAGE, WaitFamilies, families_of
+from dbdyno.model.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from dbdyno.model.results.results import Results
+
+CPU, RUN, RUNQ, THROTTLE = "CPU", "run", "CPU WAIT", "throttle"
+LOCK, IO, CLIENT, DRIVER, POOL = "lock", "I/O", "client", "driver", "pool"
+WAIT, UNACCOUNTED = "wait", "unaccounted"
+_BY_ACCOUNT = {"run": RUN, "runq": RUNQ, "client": CLIENT, "pool.queue": POOL, "unaccounted": UNACCOUNTED}
+MOSTLY = 0.5
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a usable cell spent: session-seconds per unit of work by (group, detail)."""
+
+    load: float
+    repeat: int
+    by: Mapping[tuple[str, str], float]
+    throttled: float
+    """At least so many of those in the run queue."""
+    starved: bool
+    """The driver itself had to wait for a CPU."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What grew most from before a bend to after it."""
+
+    group: str
+    detail: str
+    seconds: float
+    """Session time per unit of work, so many more."""
+    share: Estimate
+    """The part of the growth of all session time per unit of work."""
+
+
+def spent(results: Measured, ladder: Ladder) -> list[Spent]:
+    """Per usable cell; without those of which run or run queue is not known."""
+    rates = {(r["load"], r["repeat"]): r["throughput"] for r in ladder.points.to_dicts()}
+    families, found = families_of(results.tables), []
+    for window, parts in cells_of(results, ladder):
+        rate = rates.get((float(window["sessions"]), window["repeat"]))
+        rows = top_level(parts["ledger"]).filter(pl.col("scope") == "rung")
+        if rate and {"run", "runq"} <= set(rows.drop_nulls("aas")["account"]):
+            starved = (figures_of(parts["rates"]).get("driver_starved") or 0.0) > STARVED
+            low = account_rows(parts["ledger"], "runq.throttled_bracket")["low"].drop_nulls().sum()
+            by = _by_group(rows, rate, families)
+            found.append(Spent(window["sessions"], window["repeat"], by, float(low) / rate, starved))
+    return found
+
+
+def _by_group(rows: pl.DataFrame, rate: float, families: WaitFamilies) -> dict[tuple[str, str], float]:
+    by: dict[tuple[str, str], float] = defaultdict(float)
+    for account, detail, aas in rows.select("account", "detail", "aas").drop_nulls("aas").iter_rows():
+        if account == "sleep":
+            by[_of_sleep(families, detail), detail or "asleep"] += aas / rate
+        elif account in _BY_ACCOUNT:
+            by[_BY_ACCOUNT[account], ""] += aas / rate
+    return by
+
+
+def _of_sleep(families: WaitFamilies, detail: str | None) -> str:
+    family = families.of(detail)
+    return LOCK if family in LOCKS else IO if family in STORAGE else WAIT
+
+
+def grown_most(cells: Iterable[Spent], bend: float) -> Growth | None:
+    """The group whose session time per unit of work grows most beyond ``bend``, and in it the largest detail.
+
+    Run and run queue are one group (CPU): a unit that is charged more CPU and one that waits for a CPU are
+    both short of CPUs. ``None``: there are cells on one side only, or session time did not grow.
+    """
+    before, after = _sides(list(cells), bend)
+    if not before or not after:
+        return None
+    grown = _growth(before, after)
+    total = sum(grown.values())
+    if total <= 0:
+        return None
+    groups: dict[str, float] = defaultdict(float)
+    for (group, _), g in grown.items():
+        groups[CPU if group in (RUN, RUNQ) else group] += g
+    group = max(groups, key=lambda k: groups[k])
+    inside = {k: g for k, g in grown.items() if (CPU if k[0] in (RUN, RUNQ) else k[0]) == group}
+    (kind, detail), most = max(inside.items(), key=lambda kv: kv[1])
+    seconds = groups[CPU] if group == CPU else most
+    keys = set(inside) if group == CPU else {(kind, detail)}
+    share = _share(before, after, keys) or Estimate("share", seconds / total)
+    return Growth(_named(kind, after), detail, seconds, share)
+
+
+def _sides(cells: Sequence[Spent], bend: float) -> tuple[list[Spent], list[Spent]]:
+    """Up to a bend, the lowest load at least, and beyond it."""
+    end = max(bend, min((c.load for c in cells), default=0.0))
+    return [c for c in cells if c.load <= end], [c for c in cells if c.load > end]
+
+
+def _growth(before: list[Spent], after: list[Spent]) -> dict[tuple[str, str], float]:
+    keys = {k for c in (*before, *after) for k in c.by}
+    return {k: _mean(c.by.get(k, 0.0) for c in after) - _mean(c.by.get(k, 0.0) for c in before) for k in keys}
+
+
+def _share(before: list[Spent], after: list[Spent], keys: set[tuple[str, str]]) -> Estimate | None:
+    """Mean over the repeats with its interval. ``None``: fewer than two repeats have both sides."""
+    shares = []
+    for repeat in sorted({c.repeat for c in before} & {c.repeat for c in after}):
+        grown = _growth([c for c in before if c.repeat == repeat], [c for c in after if c.repeat == repeat])
+        if (total := sum(grown.values())) > 0:
+            shares.append(sum(g for k, g in grown.items() if k in keys) / total)
+    return fmt.estimate("share", shares, share=True) if len(shares) > 1 else None
+
+
+def _named(kind: str, after: list[Spent]) -> str:
+    """What lies behind a group, where other figures of the same cells show more."""
+    runq = _mean(c.by.get((RUNQ, ""), 0.0) for c in after)
+    if kind == RUNQ and runq > 0 and _mean(c.throttled for c in after) > MOSTLY * runq:
+        return THROTTLE
+    if kind == CLIENT and sum(c.starved for c in after) > MOSTLY * len(after):
+        return DRIVER
+    return kind
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known)
+
+
+# -- the claim --
+
+FULL = 0.95
+"""Share of the CPUs from which on they are called all busy."""
+SPARE = 0.80
+"""Below this they are called idle enough not to be what limits."""
+
+_CASES = {RUNQ: "runq", IO: "io"}
+"""The case of the catalogue's entry by the account that grows most, where it is called otherwise."""
+
+Reason = tuple[str, Claim]
+"""Kind and claim; the kind is the name of the claim's value, too, where that has one: CPU WAIT, run,
+throttle, lock: NAME, I/O: NAME, client, driver, pool, wait: NAME, unaccounted; without a ledger CPU or
+not the CPU; no bend, unknown."""
+UNKNOWN, NOT_CPU = "unknown", "not the CPU"
+
+
+def reason(scaling: Scaling, run: Measured | None) -> Reason:
+    """Always one claim. Its value is the account's share of the growth of session time per unit of work."""
+    ladder, bend = scaling.ladder, ladders.bend(scaling.ladder)
+    if bend is None:
+        top = fmt.load(ladders.loads(ladder)[-1], ladder.load_unit)
+        return "no bend", claim("reason", {"top": top}, case="none")
+    said = {"growth": _growth_ends(ladder, bend), "unit": fmt.unit_of_work(ladder.throughput_unit)}
+    found = None
+    if run is not None and ladder.workload is not None:
+        found = grown_most(spent(run, ladder), bend.value)
+    return _by_points(ladder, bend.value, said) if found is None else _by_ledger(ladder, said, found)
+
+
+def _growth_ends(ladder: Ladder, bend: Estimate) -> str:
+    """``Growth falls off beyond 8 sessions (4 to 16)``; ``Throughput falls from 1 session on``."""
+    rungs = Rungs.of(ladder)
+    case = "constant" if rungs.is_constant else "falls" if rungs.best == rungs.loads[0] else "bends"
+    said = {"first": fmt.load(rungs.loads[0], ladder.load_unit)}
+    said |= {"bend": fmt.load(bend.value, ladder.load_unit) + fmt.load_spread(bend)}
+    return sentence("growth-ends", said, case=case)
+
+
+def _by_ledger(ladder: Ladder, said: dict[str, Any], found: Growth) -> Reason:
+    share, name = found.share, f"{found.group}: {found.detail}" if found.detail else found.group
+    said |= {"detail": found.detail, "share": fmt.percent(min(1.0, share.value)) + fmt.percent_spread(share)}
+    busy = _cpus_busy(ladder) if found.group in (RUN, RUNQ) else {}
+    value = replace(share, name=name, unit="of growth")
+    return name, claim(
+        "reason",
+        said | busy,
+        value,
+        case=_CASES.get(found.group, found.group),
+        parts=["busy"] if busy else [],
+    )
+
+
+def _cpus_busy(ladder: Ladder) -> dict[str, float]:
+    """CPUs that ran sessions at the load that delivers most, and how many there are; empty: not known."""
+    used, cpus = ladders.at(ladder, ladders.best_rung(ladder), "cpu"), ladder.machine.cpus
+    if used is None or cpus is None:
+        return {}
+    return {"used": used.value, "cpus": fmt.whole(cpus)}
+
+
+def _by_points(ladder: Ladder, bend: float, said: dict[str, Any]) -> Reason:
+    """Without a ledger CPU seconds still show whether it can be the CPU."""
+    beyond = ladder.points.filter(pl.col("load") > bend)
+    used = fmt.estimate("CPUs used", beyond["cpu"].to_list(), "CPUs")
+    if used is None:
+        case = "no-columns" if ladder.workload is None else "no-figures"
+        return UNKNOWN, claim("reason", said, case=case)
+    if (grown := _cpu_share(ladder, bend)) is not None:
+        kind, case = (CPU, "cpu") if grown > MOSTLY else (NOT_CPU, "not-cpu")
+        said |= {"share": fmt.percent(max(0.0, min(1.0, grown)))}
+        return kind, claim("reason", said, Estimate(kind, grown), case=case)
+    cpus = ladder.machine.cpus
+    said |= {"used": used.value}
+    if cpus is None:
+        return UNKNOWN, claim("reason", said, case="no-cpus")
+    share = used.value / cpus
+    kind, case = (CPU, "full") if share >= FULL else (UNKNOWN, "unclear")
+    if share < SPARE:
+        kind, case = NOT_CPU, "spare"
+    return kind, claim("reason", said | {"cpus": fmt.whole(cpus)}, Estimate(kind, share), case=case)
+
+
+def _cpu_share(ladder: Ladder, bend: float) -> float | None:
+    """How much of the growth of session time per unit of work is CPU or CPU WAIT; ``None``: not known."""
+    cells = []
+    for p in ladder.points.drop_nulls(["cpu", "cpu_wait"]).to_dicts():
+        rest = (p["tasks"] or p["load"]) - p["cpu"] - p["cpu_wait"]
+        parts = {(RUN, ""): p["cpu"], (RUNQ, ""): p["cpu_wait"], (WAIT, ""): rest}
+        by = {name: seconds / p["throughput"] for name, seconds in parts.items()}
+        cells.append(Spent(p["load"], p["repeat"], by, 0.0, False))
+    before, after = _sides(cells, bend)
+    grown = _growth(before, after) if before and after else {}
+    total = sum(grown.values())
+    return (grown[RUN, ""] + grown[RUNQ, ""]) / total if total > 0 else None
+
+
+# -- where session time goes --
+
+_ACCOUNTS = {
+    "run_aas": "CPU",
+    "runq_aas": "CPU WAIT",
+    "sleep_aas": "waits",
+    "client_aas": "client",
+    "pool_queue_aas": "pool queue",
+    "unaccounted_aas": "unaccounted",
+}
+_LEAST = 0.005  # a share that is named
+
+
+def session_time(top: Row, subject: str = "") -> Claim:
+    """What a session-second goes to at the highest load, the two largest accounts."""
+    shares = {c: top[c] / (whole(top) or 1.0) for c in _ACCOUNTS if top.get(c) is not None}
+    complete = shares.keys() >= _ACCOUNTS.keys() - {"pool_queue_aas"}
+    if not complete:
+        shares.pop("unaccounted_aas", None)  # it holds what is unknown
+    large = [c for c in sorted(shares, key=lambda c: -shares[c])[:2] if shares[c] >= _LEAST]
+    said = {"sessions": top["sessions"], "wait": top["top_wait"], "shares": shares}
+    said["accounts"] = ", ".join(f"{_ACCOUNTS[c]} {fmt.percent(shares[c])}" for c in large)
+    if not large:
+        return claim("session-time", said, case="unknown", subject=subject)
+    parts = ["wait"] if "sleep_aas" in large and top["top_wait"] else []
+    parts += [] if complete else ["partly"]
+    return claim("session-time", said, case="known", parts=parts, subject=subject)
+
+
+# -- how active the sessions of an existing workload were --
+
+ACTIVITY = "activity"
+IDLE = 0.0005
+"""Sessions active on average: fewer are shown as 0."""
+TOP = 3
+"""The largest parts of DB time are named up to so many."""
+
+
+def activity(results: Results) -> Claim:
+    """The headline of an observation: means over all windows, seconds per second."""
+    windows = results.tables["windows"].sort("t0_ns")
+    if windows.is_empty():
+        return claim(ACTIVITY, {}, case="none")
+    together = results.tables["profile"].filter(pl.col("cell") == TOGETHER)
+    figures = dict(together.select("name", "per_s").rows())
+    status = dict(together.select("name", "status").rows()).get("DB time", "off")
+    found = {f.id: f for f in results.findings}
+    whose = (pl.col("role") == "session") & ~pl.col("worker")
+    met = results.ask("microstates", lambda rows: rows.filter(whose).select("pid", "start_ticks").unique())
+    brief = found["brief-sessions"].value if "brief-sessions" in found else None
+    events = results.tables["top_events"].filter(pl.col("cell") == TOGETHER).sort("rank").head(TOP)
+    largest = events.select("name", "share").drop_nulls().rows()
+    gaps = (windows["t0_ns"] - windows["t1_ns"].shift(1)).drop_nulls()
+    gaps = gaps.filter(gaps > GAP_NS)
+    cpus = machine_of(results, windows["variant"][0])[0].cpus
+    db_time = figures.get("DB time")
+    said = {
+        "db_time": db_time,
+        "db_cpu": figures.get("DB CPU"),
+        "cpu_wait": figures.get("CPU WAIT"),
+        "cpus": f" of {cpus:g}" if cpus else "",
+        "sessions": met.height,
+        "brief": 0 if brief is None else int(brief.value),
+        "hidden": "",
+        "top": ", ".join(f"{name} {100 * share:.1f} %" for name, share in largest),
+        "gaps": len(gaps),
+        "gap": float(gaps.sum()) / NS_PER_S,
+    }
+    hidden = found.get("sessions-hidden")
+    if db_time is not None and db_time < IDLE and not said["brief"]:
+        return claim(ACTIVITY, said, Estimate("DB time", db_time, "s/s"), case="idle")
+    case = "known" if db_time is not None else "brief" if status == STATUS else "unknown"
+    if case == "unknown" and hidden is not None:
+        text = hidden.text.partition(":")[0]
+        case, said["hidden"] = "hidden", f"{text[:1].lower()}{text[1:]} ({hidden.advice})"
+    value = None if db_time is None else Estimate("DB time", db_time, "s/s")
+    return claim(ACTIVITY, said, value, case=case, parts=[*_parts_of(said, known=db_time is not None)])
+
+
+def _parts_of(said: Mapping[str, Any], *, known: bool) -> Iterator[str]:
+    """Which sentences follow, in their order."""
+    if known:
+        yield "cpu" if said["db_cpu"] is not None else "no-cpu"
+        yield "wait" if said["cpu_wait"] is not None else "no-wait"
+    elif said["db_cpu"] is not None:
+        yield "only-cpu"
+    if said["sessions"]:
+        yield "seen-and-brief" if said["brief"] else "seen"
+    else:
+        yield "brief" if said["brief"] else "not-seen"
+    yield from (name for name in ("top", "gaps") if said[name])

@@ -1,0 +1,99 @@
+"""Time in which sessions were kept from running by a quota, or stopped altogether."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from dbdyno.conclude.run.case import SESSION_LEDGER, Case, known_aas, of_cell
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.ledger_rows import account_rows
+from dbdyno.model.sources.wait_families import STOPPED
+
+THROTTLED = 0.25
+"""Throttling is a cause of CPU WAIT from this part of it on, and"""
+THROTTLED_S = 0.01
+"""of session time from this part on."""
+OF_SESSION = 0.25
+"""A session is throttled from this part of its own time on, however many others there are."""
+STOOD_S = 0.01
+"""Stopped sessions are reported from so many seconds per second on."""
+
+
+def throttled_wait(case: Case) -> Iterator[Claim]:
+    """How much of CPU WAIT is throttling by a quota, where it is most."""
+    exact: list[tuple[dict[str, float], dict[str, Any]]] = []
+    least: list[tuple[dict[str, float], dict[str, Any]]] = []
+    for cell in case.usable:
+        queued, wall = case.known(cell["cell"], "runq"), case.wall(cell["cell"])
+        ledger = case.table("ledger", cell["cell"])
+        throttled = known_aas(account_rows(ledger, "runq.throttled"))
+        low = known_aas(account_rows(ledger, "runq.throttled_bracket").with_columns(aas="low"))
+        known = low if throttled is None else throttled
+        if not queued or known is None or known < max(THROTTLED * queued, THROTTLED_S * wall):
+            continue
+        values = {"share": min(1.0, known / queued), "throttled": known, "queued": queued}
+        (least if throttled is None else exact).append((values, cell))
+    yield from case.worst("cpu-wait-throttled", exact or least, "share", case="exact" if exact else "least")
+
+
+def throttled_sessions(case: Case) -> Iterator[Claim]:
+    """Sessions that a quota kept from running for much of their own time; where no trace tells, the group of
+    sessions alone that was throttled longest."""
+    exact: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    groups: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for cell in case.usable:
+        places = _throttled_groups(case, cell["cell"])
+        names = ", ".join(name for name, _ in places)
+        if sessions := _throttled_sessions(case, cell["cell"]):
+            pid, share = max(sessions, key=lambda s: s[1])
+            exact.append(({"sessions": len(sessions), "pid": str(pid), "share": share, "group": names}, cell))
+        elif places and places[0][1] >= OF_SESSION:
+            groups.append(({"share": places[0][1], "group": places[0][0]}, cell))
+    found = exact or groups
+    parts = ["group"] if exact and max(exact, key=lambda f: f[0]["share"])[0]["group"] else []
+    yield from case.worst(
+        "sessions-throttled", found, "share", case="exact" if exact else "group", parts=parts
+    )
+
+
+@of_cell
+def _throttled_sessions(case: Case, cell: str) -> list[tuple[int, float]]:
+    """Process and part of its time of each session that was throttled for much of it."""
+    ledger = case.table(SESSION_LEDGER, cell)
+    parts = account_rows(ledger, "run", "runq", "sleep", "client", scope="session")
+    lived = parts.group_by("session").agg(time=pl.col("aas").sum())
+    stood = account_rows(ledger, "runq.throttled", scope="session").drop_nulls("aas").select("session", "aas")
+    pids = (
+        case.table("cut_tasks", cell)
+        .filter((pl.col("role") == "session") & ~pl.col("worker"))
+        .unique("session", keep="first")
+        .select("session", "pid")
+    )
+    found = stood.join(lived, on="session").join(pids, on="session", how="left", maintain_order="left")
+    found = found.filter((pl.col("time") > 0) & (pl.col("aas") >= OF_SESSION * pl.col("time")))
+    share = (pl.col("aas") / pl.col("time")).clip(0, 1)
+    return found.select(pl.col("pid").fill_null(0), share).rows()
+
+
+@of_cell
+def _throttled_groups(case: Case, cell: str) -> list[tuple[str, float]]:
+    """Groups of sessions alone that were throttled, and for how much of the time; the longest first."""
+    mine = (pl.col("scope") == "sessions") & (pl.col("key") == "throttled_ns") & (pl.col("delta") > 0)
+    share = (pl.col("delta") / pl.col("wall_ns")).clip(0, 1).alias("share")
+    found = case.levels(cell, "cgroup").filter(mine).select("place", share)
+    return found.sort("share", descending=True).rows()
+
+
+def stopped(case: Case) -> Iterator[Claim]:
+    """Sessions whose process was stopped by a signal or a tracer, or frozen with its control group."""
+    cells = []
+    for cell in case.usable:
+        ledger = case.table("ledger", cell["cell"])
+        standing = account_rows(ledger, "sleep").filter(pl.col("detail").str.starts_with(f"{STOPPED}/"))
+        seconds = known_aas(standing)
+        if seconds is not None and seconds > STOOD_S:
+            cells.append(({"seconds": seconds}, cell))
+    yield from case.worst("sessions-stopped", cells, "seconds")

@@ -1,0 +1,297 @@
+"""Was it the same all the time, and for all sessions, also for those started together?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.ladder import ladders
+from dbdyno.conclude.run import phases
+from dbdyno.conclude.run.case import Case, Row, at, ids, of_cell
+from dbdyno.model.results.analyses import Ladder
+from dbdyno.model.results.claim import Claim, Estimate
+from dbdyno.model.units import NS_PER_S
+from dbdyno.stats import steps as stretches
+from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
+
+DRIFT = 0.05
+"""A change from half to half is reported from this on, if it is not chance."""
+UNEVEN, VERY_UNEVEN = 1.2, 2.0
+"""Fastest over slowest session of a rung."""
+PHASE_VARIANCE = 1 / 6
+"""Variance of the calls that one session ends in a span: that of two rounding errors (1/12 each)."""
+_BLOCKS = 10
+LEAST_LOADS = 5
+"""Along a ladder of fewer no step is looked for."""
+
+Series = Sequence[tuple[float, float]]  # (middle of the span in s since t0, rate)
+
+
+class Stepped(NamedTuple):
+    """A level that changed within a window; times in s since its begin, each with its interval."""
+
+    at: float
+    at_low: float
+    at_high: float
+    until: float | None  # None: to the end
+    until_low: float | None
+    until_high: float | None
+    first: float
+    second: float
+    p: float
+
+
+def steps(case: Case) -> Iterator[Claim]:
+    """When the level of a window changed: calls per second, or the number of active sessions of an existing
+    workload."""
+    limit, found = _step_limit(case), []
+    for c in phases.even(case):
+        step = _stepped(case, c)
+        if step is not None and _is_step(step, limit):
+            change = step.second / step.first - 1
+            more = {"change": change, "size": abs(change), "limit": limit, "rho": stretches.RHO}
+            found.append((step._asdict() | more, c))
+    most = max((f for f, _ in found), key=lambda f: f["size"], default=None)
+    parts = ["back"] if most is not None and most["until"] is not None else []
+    severity = "note" if case.observed else None
+    options: Row = {"case": case.kind, "severity": severity, "parts": parts}
+    yield from case.worst("level-step", found, "change", by="size", **options)
+
+
+def _step_limit(case: Case) -> float:
+    """All windows together have a false alarm as often as :data:`~dbdyno.stats.steps.LEVEL`."""
+    return max(stretches.LEVEL / max(1, len(case.usable)), stretches.LEAST_P)
+
+
+def _is_step(found: Stepped | None, limit: float) -> bool:
+    return found is not None and found.p < limit and abs(found.second / found.first - 1) >= DRIFT
+
+
+@of_cell
+def _stepped(case: Case, cell: Row) -> Stepped | None:
+    series = sorted(_at_work(case, cell) if case.observed else _progress(case, cell))
+    if len(series) < stretches.LEAST:
+        return None
+    times, span = [t for t, _ in series], cell["wall_s"] / len(series)
+    found = stretches.change(
+        [v for _, v in series], 0.0 if case.observed else 2 * cell["sessions"] * PHASE_VARIANCE / span**2
+    )
+    if found is None or found.before <= 0:
+        return None
+
+    def moment(place: int) -> float:
+        """Between the value at ``place`` and the one before it."""
+        return (times[max(place - 1, 0)] + times[min(place, len(times) - 1)]) / 2
+
+    lasts = found.end == len(series)
+    low, high = (times[max(found.start95[0] - 1, 0)], times[min(found.start95[1], len(times) - 1)])
+    ends = (times[max(found.end95[0] - 1, 0)], times[min(found.end95[1], len(times) - 1)])
+    return Stepped(
+        moment(found.start), low, high,
+        None if lasts else moment(found.end), None if lasts else ends[0], None if lasts else ends[1],
+        found.before, found.inside, found.p,
+    )  # fmt: skip
+
+
+def drift(case: Case) -> Iterator[Claim]:
+    """First half of a window against the second: calls per second, or the number of active sessions of an
+    existing workload; but for windows with a step."""
+    steady = [c for c in phases.even(case) if not _is_step(_stepped(case, c), _step_limit(case))]
+    tested = [(change, c) for c in steady if (change := _change(case, c)) is not None]
+    limit = FALSE_ALARMS / max(1, len(tested))
+    table = "table samples" if case.observed else "table progress"
+    found = [
+        (
+            f._asdict()
+            | {"change": f.relative, "size": abs(f.relative), "table": table}
+            | {"limit": limit, "alarms": FALSE_ALARMS},
+            c,
+        )
+        for f, c in tested
+        if f.p < limit and abs(f.relative) >= DRIFT
+    ]
+    severity = "note" if case.observed else None
+    yield from case.worst("drift", found, "change", by="size", case=case.kind, severity=severity)
+
+
+@of_cell
+def _change(case: Case, cell: Row) -> Change | None:
+    series = _at_work(case, cell) if case.observed else _progress(case, cell)
+    half = cell["wall_s"] / 2
+    first, second = ([v for t, v in series if (t < half) == early] for early in (True, False))
+    least = 0.0 if case.observed else PHASE_VARIANCE * cell["sessions"] / half**2
+    return welch(first, second, least)
+
+
+def _progress(case: Case, cell: Row) -> Series:
+    """Calls a second between the times that the driver was asked."""
+    asked = case.table("cell_progress", cell["cell"]).sort("at_ns")
+    asked = asked.filter(pl.col("at_ns").is_between(cell["t0_ns"], cell["t1_ns"]))
+    span = pl.col("at_ns").diff()
+    middle = (pl.col("at_ns") - span / 2 - cell["t0_ns"]) / NS_PER_S
+    rates = asked.select(middle=middle, rate=pl.col("calls").diff() / span * NS_PER_S).drop_nulls()
+    return [(float(t), float(v)) for t, v in rates.rows()]
+
+
+def _at_work(case: Case, cell: Row) -> Series:
+    """Mean number of sessions not asleep at their client, in ten parts of the window: neighbouring samples
+    see the same calls, parts of a second hardly."""
+    served = case.table("served", cell["cell"])
+    via = served["via"].mode().sort()
+    if not len(via):
+        return []
+    length = (cell["t1_ns"] - cell["t0_ns"]) / _BLOCKS
+    block = ((pl.col("at_ns") - cell["t0_ns"]) / length).floor()
+    means = served.filter(via=via[0]).group_by(block=block, maintain_order=True).agg(pl.col("n").mean())
+    return [((b + 0.5) * length / NS_PER_S, float(n)) for b, n in means.rows()]
+
+
+def along(ladder: Ladder) -> Iterator[Claim]:
+    """Between which loads throughput steps to another level, if it does."""
+    points = ladder.points.filter(pl.col("throughput") > 0)
+    if points["load"].n_unique() < LEAST_LOADS:
+        return
+    from dbdyno.stats.cliff import cliff
+
+    found = cliff(points["load"].to_list(), points["throughput"].to_list())
+    if found is None:
+        return
+    unit, falls = ladder.throughput_unit, found.relative < 0
+    ends = sorted(abs(end) for end in (found.relative_low, found.relative_high))
+    said = {
+        "share": fmt.percent(abs(found.relative)), "share_low": fmt.percent(ends[0]),
+        "share_high": fmt.percent(ends[1]), "p": found.p, "low": fmt.load(found.low, ladder.load_unit),
+        "high": fmt.load(found.high, ladder.load_unit),
+        "before": fmt.rate(ladders.throughput(ladder, found.low), unit),
+        "after": fmt.rate(ladders.throughput(ladder, found.high), unit),
+    }  # fmt: skip
+    value = Estimate(
+        "step", found.relative, "of throughput", found.relative_low, found.relative_high, "profile of shapes"
+    )
+    yield claim(
+        "throughput-step", said, value, case="falls" if falls else "rises",
+        parts=["single"] if found.loads_beyond == 1 else [], severity="warning" if falls else "note",
+    )  # fmt: skip
+
+
+def uneven_sessions(case: Case) -> Iterator[Claim]:
+    """The rung whose fastest session is furthest from its slowest, if that is not chance. Paced, calls go to
+    whichever session is free."""
+    tested = [(*spread, c) for c in case.usable if c["rate_per_s"] is None for spread in _spread(case, c)]
+    limit = FALSE_ALARMS / max(1, len(tested))
+    found = [
+        ({"low": low, "high": high, "ratio": high / low, "limit": limit}, c)
+        for low, high, p, c in tested
+        if high > UNEVEN * low and p < limit
+    ]
+    yield from case.worst("uneven-sessions", found, "ratio", grave=VERY_UNEVEN)
+
+
+@of_cell
+def _spread(case: Case, cell: Row) -> list[tuple[float, float, float]]:
+    """Slowest and fastest session, and how likely their differences are by chance."""
+    span = pl.col("last_end_ns") - pl.col("first_start_ns")
+    sessions = case.table("cell_sessions", cell["cell"]).filter(
+        (pl.col("calls") > 1) & (pl.col("end_reason") != "lost") & (span > 0)
+    )
+    if sessions.height < 2:
+        return []
+    n, mean = pl.col("calls"), pl.col("in_call_ns") / pl.col("calls")
+    variance = (pl.col("sum_sq_ns2") / n - mean * mean).clip(0) / (mean * mean)
+    rates = sessions.select(rate=n * NS_PER_S / span, relative=(variance / (n - 1)).clip(1e-8))
+    values = [float(v) for v in rates["rate"]]
+    variances = [float(v) for v in rates.select(pl.col("relative") * pl.col("rate") ** 2).to_series()]
+    return [(min(values), max(values), unequal(values, variances))]
+
+
+# -- sessions started together (driver.rounds): alike or in groups, and whether a core was shared --
+
+LONGER = 1.1
+"""Calls that all share a core are reported to take longer than one alone from this ratio on."""
+SETTLED = 0.05
+"""Calls stay on their CPUs where no more than this part is moved under way."""
+_TABLES = "tables placements, placed"
+
+
+def placement_groups(case: Case) -> Iterator[Claim]:
+    """For each cause the rung where it is seen first."""
+    parted = [r for r in _rows(case) if r["groups"]]
+    for cause in ("core", "cpu", None):
+        found = [r for r in parted if r["shared"] == cause]
+        if not found:
+            continue
+        row = found[0]
+        said = {name: row[name] for name in ("sessions", "ratio", "group_rounds", "rounds")}
+        said |= {"slow": row["slow_sessions"], "p": row["p_groups"]}
+        said |= {"where": _places(row), "place": at(row, case)}
+        id = "placement-groups" if cause is None else f"placement-shared-{cause}"
+        ends = {"low": row["ratio_low"], "high": row["ratio_high"]}
+        yield claim(id, said, row["ratio"], cells=ids(found), **ends)
+
+
+def _places(row: Row) -> str:
+    """Slow and others against shared and not."""
+    fast = row["known"] - row["slow_known"]
+    if not row["known"]:
+        return "where the calls ran is unknown"
+    parts = [
+        f"{row[f'slow_{kind}']} of {row['slow_known']} slow calls and {row[f'fast_{kind}']} of {fast} others "
+        f"shared a {word}{_chance(row[f'p_{kind}'])}"
+        for kind, word in (("core", "core"), ("cpu", "CPU"))
+        if row[f"slow_{kind}"] + row[f"fast_{kind}"]
+    ]
+    return "; ".join(parts) or f"none of {row['known']} calls shared a core or a CPU"
+
+
+def _chance(p: float | None) -> str:
+    return "" if p is None else f" ({fmt.p_value(p)})"
+
+
+def all_share(case: Case) -> Iterator[Claim]:
+    """No groups, for all share: then one session alone is what to compare with."""
+    for row in _rows(case):
+        alone, share, calls = row["alone_ns"], row["all_core"], row["all_known"]
+        if row["groups"] or not alone or calls < row["calls"] / 2:
+            continue
+        ratio = row["median_ns"] / alone
+        if share >= 0.9 * calls and ratio >= LONGER:
+            said = {"place": at(row, case), "ratio": ratio, "shared": share, "calls": calls}
+            yield claim("placement-all-share", said, ratio, cells=(row["cell"],))
+            return
+
+
+def alike(case: Case) -> Iterator[Claim]:
+    """How far up the ladder all sessions are served alike."""
+    tested = [r for r in _rows(case) if r["sessions"] > 1 and r["p_groups"] is not None]
+    first = min((r["sessions"] for r in tested if r["groups"]), default=math.inf)
+    below = [r for r in tested if r["sessions"] < first]
+    if below:
+        top = max(below, key=lambda r: int(r["sessions"]))
+        said = {"sessions": top["sessions"], "ratio": top["max_over_min"]}
+        said |= {"rounds": sum(r["rounds"] for r in below), "p": min(r["p_groups"] for r in below)}
+        yield claim("placement-alike", said, top["max_over_min"], cells=ids(below))
+
+
+def settled(case: Case) -> Iterator[Claim]:
+    """Whether a call stays on the CPU that it began on: then it keeps a bad place to its end."""
+    known = [r for r in _rows(case) if r["moved"] is not None and r["sessions"] > 1]
+    if calls := sum(r["calls"] for r in known):
+        share = sum(r["moved"] for r in known) / calls
+        id = "placement-settled" if share <= SETTLED else "placement-moved"
+        said = {"moved": share, "stayed": 1 - share, "calls": calls}
+        yield claim(id, said, share, cells=ids(known))
+
+
+def _rows(case: Case) -> list[Row]:
+    """The rows of the cells that can be used, by rung and repeat."""
+    placements = case.tables.get("placements")
+    if placements is None or placements.is_empty():
+        return []
+    usable = [c["cell"] for c in case.usable]
+    kept = placements.filter(pl.col("cell").is_in(usable))
+    return kept.sort("sessions", "repeat", "cell").to_dicts()

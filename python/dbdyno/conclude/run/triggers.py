@@ -1,0 +1,73 @@
+"""What triggers of a run did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.run.case import Case, Row
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.units import NS_PER_S, format_ns
+
+_NAMED = 6
+OVER_BUDGET = "over budget"
+
+
+def fired(case: Case) -> Iterator[Claim]:
+    """One claim a trigger: when it fired and what was captured, or that it never did; and what failed."""
+    rows = case.tables.get("triggers_fired", empty("triggers_fired")).sort("number").to_dicts()
+    for number, spec in enumerate(case.plan.experiment.triggers, 1):
+        mine = [r for r in rows if r["trigger"] == number]
+        said: dict[str, Any] = {"trigger": number, "condition": spec.when}
+        if not mine:
+            yield claim("trigger-never-fired", said)
+            continue
+        times = len({r["at_ns"] for r in mine})
+        done = [r for r in mine if r["status"] in ("ok", "short")]
+        told = said | {
+            "times": times,
+            "when": _listed(_when(case, mine)),
+            "captured": _listed(_counted([r["action"] for r in done])) or "nothing",
+            "bytes": float(sum(r["size_bytes"] for r in mine)),
+            "late_s": max((r["noticed_ns"] - r["at_ns"]) / NS_PER_S for r in mine),
+        }
+        cells = list(dict.fromkeys(r["cell"] for r in mine if r["cell"]))
+        yield claim("trigger-fired", told, float(times), cells=cells)
+    yield from _failed(rows)
+
+
+def _failed(rows: Sequence[Row]) -> Iterator[Claim]:
+    """Once for each reason."""
+    failed = [r for r in rows if r["status"] in ("failed", "under way")]
+    for action, why in dict.fromkeys((r["action"], r["detail"]) for r in failed):
+        mine = [r for r in failed if (r["action"], r["detail"]) == (action, why)]
+        said = {"action": action, "times": len(mine), "why": why, "trigger": mine[0]["trigger"]}
+        case = "exec" if action.startswith("exec ") else "other"
+        yield claim("trigger-action-failed", said, float(len(mine)), case=case)
+    if over := [r for r in rows if r["status"] == OVER_BUDGET]:
+        said = {"count": len(over), "why": over[0]["detail"]}
+        yield claim("trigger-budget-used", said, float(len(over)))
+
+
+def _when(case: Case, rows: Sequence[Row]) -> list[str]:
+    """``sessions = 10 after 12.3 s``; each firing once."""
+    first_ns = min((w["t0_ns"] for w in case.tables["windows"].to_dicts()), default=rows[0]["at_ns"])
+    once = {r["at_ns"]: r for r in reversed(rows)}
+    found = []
+    for at_ns in sorted(once):
+        row = once[at_ns]
+        met = row["matched"] if row["matched"] != row["condition"] else row["measured"]
+        found.append(f"{met} after {format_ns(max(0, at_ns - first_ns))}")
+    return found
+
+
+def _counted(names: Sequence[str]) -> list[str]:
+    """``profile 10s (3 times)``."""
+    return [n if (c := names.count(n)) == 1 else f"{n} ({c} times)" for n in dict.fromkeys(names)]
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _NAMED} more" if len(words) > _NAMED else ""
+    return ", ".join(words[:_NAMED]) + more

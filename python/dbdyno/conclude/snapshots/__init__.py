@@ -1,0 +1,1 @@
+"""Conclusions from two snapshots, and from the history of one figure."""

@@ -1,0 +1,1 @@
+"""Triggers: when they fire, what they do, and what they captured."""

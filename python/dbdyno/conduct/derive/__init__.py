@@ -1,0 +1,1 @@
+"""From stored raw cells to everything that is shown."""

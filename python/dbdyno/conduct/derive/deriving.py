@@ -1,0 +1,296 @@
+"""What is derived while something is measured: cells that are saved, beside what is measured next.
+
+Runs of one or two cells are derived at their end. For longer ones a process of its own does it, with low
+priority and one thread, so that samplers and driver keep their CPUs; while a load is measured it stands
+still. It knows the run's directory and nothing else: what it has made is there, whatever becomes of it, and
+what is missing is made at the end, or when the run is shown first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from dbdyno.conduct.measure.cell import OnTick
+from dbdyno.model.engine.protocols import Server
+from dbdyno.model.errors import DbdynoError, Interrupted
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.schema.data_sources import BUILT_IN, SOURCES
+from dbdyno.store import Run
+
+NICE = 10
+_FEW = 2
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PROGRAM = f"""
+import ctypes, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {signal.SIGKILL:d}, 0, 0, 0)
+from dbdyno.lazy import quick_end, uncollected
+quick_end()
+with uncollected():
+    import dbdyno.conduct.derive.derive
+    from dbdyno.conduct.derive.deriving import main
+sys.exit(main(*sys.argv[1:]))
+"""
+"""It ends with whoever started it, also while it is stopped; that may be before it is loaded."""
+_LOOK_S = 0.02
+_SAID_S = 2.0  # how long it takes is said from here on, and how often
+
+
+class Deriving(Protocol):
+    def more(self) -> None:
+        """A cell was saved. Returns at once."""
+
+    def resting_while_measured(self, on_tick: OnTick) -> OnTick:
+        """``on_tick`` of a cell; nothing is derived in its window."""
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Its threads, as a watch is told of tasks that are ours."""
+
+    def cpu_s(self) -> float:
+        """CPU time that it has used."""
+
+    def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
+        """Derives what is left and concludes; ``say`` is told how far it is where that takes long. False: it
+        took longer than ``patience_s``, and the rest is derived when the run is shown first."""
+
+    def close(self) -> None: ...
+
+
+def finish(derived: Deriving, record: Run, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
+    """:meth:`Deriving.finish`, once all is measured. Raises :class:`Interrupted` with the kept run."""
+    try:
+        return derived.finish(say, patience_s)
+    except Interrupted:
+        raise Interrupted(kept=record.id) from None
+
+
+_alone: list[None] = []
+"""An entry for each :func:`in_this_process`."""
+
+
+@contextlib.contextmanager
+def in_this_process() -> Iterator[None]:
+    """Runs that begin meanwhile are derived here, once nothing is measured any more, as where no process may
+    be started: for whoever makes many short runs, of which each would start one."""
+    _alone.append(None)
+    try:
+        yield
+    finally:
+        _alone.pop()
+
+
+@contextlib.contextmanager
+def deriving(record: Run, server: Server) -> Iterator[Deriving]:
+    """An engine with a world of its own has a clock of its own, too: nothing is disturbed there."""
+    made = _of(record) if server.world is None else _in_a_world(record)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+class _Here:
+    """In this process, between the windows."""
+
+    def __init__(self, record: Run) -> None:
+        from dbdyno.conduct.derive.derive import Making
+
+        self._record, self._making = record, Making(record)
+
+    def more(self) -> None:
+        self._making.more()
+
+    def resting_while_measured(self, on_tick: OnTick) -> OnTick:
+        return on_tick
+
+    def tasks(self) -> list[dict[str, Any]]:
+        return []
+
+    def cpu_s(self) -> float:
+        return 0.0  # in that of this process
+
+    def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:  # noqa: ARG002
+        from dbdyno.conduct.derive.rebuild import conclude_made
+
+        if self._record.cells():
+            conclude_made(self._making)
+        return True
+
+    def close(self) -> None: ...
+
+
+class _AtTheEnd(_Here):
+    """In this process, once nothing is measured any more: all cells together, which costs less."""
+
+    def more(self) -> None: ...
+
+
+def _in_a_world(record: Run) -> Deriving:
+    return _AtTheEnd(record) if record.plan.experiment.observation is None else _Here(record)
+
+
+def _of(record: Run) -> Deriving:
+    """At the end where little could be done before it, where this user may start no process, and for sources
+    of data that are registered in this one alone."""
+    if _alone or _few_cells(record.plan) or tuple(SOURCES) != BUILT_IN:
+        return _AtTheEnd(record)
+    try:
+        return _Beside(record)
+    except OSError:
+        return _AtTheEnd(record)
+
+
+def _few_cells(plan: Plan) -> bool:
+    """That all is soon measured: loading another process would take longer than it can derive meanwhile."""
+    more = plan.adaptive or plan.experiment.until or plan.experiment.observation
+    return not more and len(plan.cells) <= _FEW
+
+
+LITTLE_MEMORY = {"POLARS_MAX_THREADS": "1", "_RJEM_MALLOC_CONF": "dirty_decay_ms:0,muzzy_decay_ms:0"}
+"""Environment variables: polars gives memory back as soon as it is freed; one thread loses little by it."""
+
+
+class _Beside:
+    """In a process of its own: a line says that there may be more, the end of its input that this was all."""
+
+    def __init__(self, record: Run) -> None:
+        self._record = record
+        command = [sys.executable, "-c", _PROGRAM, str(record.path), str(os.getpid())]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True, env=os.environ | LITTLE_MEMORY,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        self._resting = False
+        os.set_blocking(self._process.stdin.fileno(), False)
+
+    def more(self) -> None:
+        with contextlib.suppress(
+            BlockingIOError, BrokenPipeError
+        ):  # it looks for all that is new, or is gone
+            os.write(self._input, b"\n")
+
+    def resting_while_measured(self, on_tick: OnTick) -> OnTick:
+        def tick(phase: str, *told: Any) -> None:
+            self._rest(phase == "measuring")
+            on_tick(phase, *told)
+
+        return tick
+
+    def _rest(self, resting: bool) -> None:
+        if resting != self._resting:
+            self._resting = resting
+            self._signal(signal.SIGSTOP if resting else signal.SIGCONT)
+
+    def tasks(self) -> list[dict[str, Any]]:
+        pid = self._process.pid
+        try:
+            tids = sorted(int(p.name) for p in Path(f"/proc/{pid}/task").iterdir())
+        except OSError:
+            return []
+        return [{"pid": pid, "tid": tid, "role": "dbdyno"} for tid in tids]
+
+    def cpu_s(self) -> float:
+        try:
+            stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        except OSError:
+            return 0.0
+        user, system = stat.rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:
+        """In this process where the other one failed: whoever looks is told why."""
+        if not self._record.cells():
+            return True
+        self._rest(False)
+        self._hurry()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        began_s = said_s = time.monotonic()
+        said = ""
+        while self._process.poll() is None:
+            if time.monotonic() - began_s > patience_s:
+                self.close()
+                return False
+            time.sleep(_LOOK_S)
+            words = self._how_far()
+            if time.monotonic() - said_s > _SAID_S and words != said:
+                said_s, said = time.monotonic(), words
+                say(words)
+        if self._process.returncode:
+            from dbdyno.conduct.derive.rebuild import conclude
+
+            conclude(self._record, say)
+        return True
+
+    def _how_far(self) -> str:
+        """A part is called by its first cell."""
+        cells, parts = self._record.cells(), self._record.parts.names()
+        return f"deriving: {cells.index(parts[-1]) + 1 if parts else 0} of {len(cells)}"
+
+    def _hurry(self) -> None:
+        """Nothing is measured any more. Not permitted to those without privileges."""
+        with contextlib.suppress(OSError):
+            for task in self.tasks():
+                os.setpriority(os.PRIO_PROCESS, task["tid"], 0)
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self._process.pid}/autogroup").write_text("0")
+
+    def close(self) -> None:
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    @property
+    def _input(self) -> int:
+        assert self._process.stdin is not None
+        return self._process.stdin.fileno()
+
+    def _signal(self, number: int) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
+
+_TOGETHER, _LITTLE_S = 4, 1.0
+"""Cells wait for others, as several take little longer than one: so many, for so much CPU time."""
+
+
+def derive_each(lines: Iterable[str], derive: Callable[[], None]) -> None:
+    """``derive`` after each line, or after a few where it is soon done."""
+    waiting, each_s = 0, math.inf
+    for _ in lines:
+        waiting += 1
+        if waiting >= _TOGETHER or waiting * each_s > _LITTLE_S:
+            began_s = time.process_time()
+            derive()
+            waiting, each_s = 0, (time.process_time() - began_s) / waiting
+
+
+def main(path: str, parent: str) -> int:
+    """The process itself. What is wrong is found again, and told, by whoever started it."""
+    from dbdyno.conduct.derive.derive import Making
+    from dbdyno.conduct.derive.rebuild import conclude_made
+
+    if os.getppid() != int(parent):
+        return 1
+    os.nice(NICE)
+    with contextlib.suppress(
+        OSError
+    ):  # each session is a group of its own to the scheduler, where it has such
+        Path("/proc/self/autogroup").write_text(str(NICE))
+    making = Making(Run(Path(path)))
+    try:
+        derive_each(sys.stdin, making.more)
+        conclude_made(making)
+    except DbdynoError:
+        return 1
+    return 0

@@ -1,0 +1,188 @@
+"""What is shown of a stored run: as it was derived when the run ended, or anew from its raw data.
+
+What derives is loaded when something is derived: most that is shown is only read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from dbdyno import present
+from dbdyno.conduct.derive.polars_thread import on_polars_thread
+from dbdyno.conduct.derive.stored_environment import environment_of
+from dbdyno.engines import wait_families
+from dbdyno.model.errors import StoreError
+from dbdyno.model.results.ledger_rows import of_older
+from dbdyno.model.results.results import Results, RunInfo
+from dbdyno.model.schema.tables import DERIVED, RAW
+from dbdyno.model.sources.wait_families import TABLE as FAMILIES
+from dbdyno.store import DamagedCell, Parts, Run, keep_shown
+
+if TYPE_CHECKING:
+    from dbdyno.conduct.derive.derive import Making
+    from dbdyno.present.document.document import Document
+
+Say = Callable[[str], None]
+_SAID_S = 2.0
+
+
+def _told(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def rebuild(record: Run, say: Say = _told) -> tuple[Results, Path]:
+    """Windows, ledger, findings and report anew from raw data; the report's path."""
+    results = _anew(record, say)
+    return results, reported(record, results)
+
+
+def labelled(record: Run, labels: Mapping[str, Any]) -> RunInfo:
+    """Changes name, tags or note of a run that has ended, in what ``show`` prints and in the report, too."""
+    info = record.update_info(**labels)
+    with contextlib.suppress(StoreError):  # of its raw data, or no place to write
+        reported(record, results_of(record))
+    return info
+
+
+@on_polars_thread
+def reported(record: Run, results: Results) -> Path:
+    """Writes what ``show`` prints, and the report; its path."""
+    keep_screen(record.path, results)
+    return present.write_report(results, record.path / "report.html")
+
+
+def conclude(record: Run, say: Say = _told) -> Results:
+    """From what was derived cell by cell while the run was measured, and what of it is missing."""
+    from dbdyno.conduct.derive.derive import Making
+
+    return conclude_made(Making(record, say=_now_and_then(record, say)).resume())
+
+
+def conclude_made(making: Making) -> Results:
+    """Concludes from what was derived cell by cell, and stores it. Raises :class:`StoreError`."""
+    from dbdyno.conduct.derive.derive import keep
+
+    results = making.conclude(_fired(making.record))
+    keep(making.record, results)
+    return results
+
+
+def _fired(record: Run) -> dict[str, pl.DataFrame]:
+    from dbdyno.conduct.captures.captures import fired_tables  # here, as it loads what triggers do
+
+    return fired_tables(record, results_of)
+
+
+def keep_screen(path: Path, results: Results) -> Document:
+    """Returns the answer of the run at ``path``, kept if the run has ended and the store is writable."""
+    made = present.brief(results)
+    if results.info.status != "running":
+        with contextlib.suppress(StoreError):
+            keep_shown(path, present.dumped(made))
+    return made
+
+
+def results_of(record: Run, say: Say = _told) -> Results:
+    """All that is shown of a stored run, as it was derived when the run ended. What of it is missing in an
+    older one is derived now, which ``say`` is told (default: standard error), and kept where the store can be
+    written."""
+    results = _read_derived(record)
+    if results is None:
+        return _derived_now(record, say)
+    with contextlib.suppress(StoreError):
+        if (drawn := record.read_conclusions()) is not None:
+            return replace(results, scaling=drawn.scaling, answers=drawn.answers, comparison=drawn.comparison)
+    from dbdyno.conduct.derive.derive import concluded, keep
+
+    results = concluded(results)
+    with contextlib.suppress(StoreError):
+        keep(record, results)
+    return results
+
+
+def derived_of(record: Run, say: Say = _told) -> Results:
+    """What was derived when the run ended, or, where that is not there, derived anew from the raw data."""
+    return _read_derived(record) or _derived_now(record, say)
+
+
+def _read_derived(record: Run) -> Results | None:
+    from dbdyno.conclude.catalogue import worded
+
+    with contextlib.suppress(StoreError):
+        stored = None if record.info.status == "running" else record.read_derived()
+        if stored is None:
+            return None
+        tables, findings = stored
+        if FAMILIES not in tables:
+            tables = {**tables, FAMILIES: wait_families(record.environment.server.engine).table()}
+        if isinstance(tables, dict) and "ledger" in tables:  # whole tables: as older versions stored them
+            tables["ledger"] = of_older(tables["ledger"])
+        if tables.keys() >= {*DERIVED, "sources", "histogram"}:
+            return Results(record.info, worded(record.plan), environment_of(record), tables, findings)
+    return None
+
+
+def _derived_now(record: Run, say: Say) -> Results:
+    say(f"Deriving run {record.id} (format {record.info.schema_version}) ...")
+    if record.info.status == "running":
+        return derived_anew(record)
+    try:
+        return conclude(record, say)
+    except StoreError:  # it cannot be written
+        return derived_anew(record)
+
+
+def derived_anew(record: Run) -> Results:
+    """Everything derived from the raw data of a stored run, in memory."""
+    from dbdyno.conduct.derive.derive import cells_of, concluded, derive, with_claims
+
+    damaged: list[DamagedCell] = []
+    cells = cells_of(record, damaged)
+    results = derive(record.info, record.plan, environment_of(record), cells, _fired(record))
+    return concluded(with_claims(results, damaged))
+
+
+def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
+    """The raw tables of all readable cells of a run, each row with its cell's id."""
+    cells, _ = record.read_cells()
+    return {
+        name: pl.concat([c.tables[name].select(pl.lit(c.id).alias("cell"), pl.all()) for c in cells])
+        for name in (RAW if cells else ())
+    }
+
+
+def _anew(record: Run, say: Say) -> Results:
+    """The parts that were there stay until all are made."""
+    from dbdyno.conduct.derive.derive import Making, keep
+
+    beside = Parts(record.path, ".parts-anew")
+    beside.clear()
+    try:
+        results = Making(record, beside, _now_and_then(record, say)).conclude(_fired(record))
+        record.take_parts(beside)
+        keep(record, results)
+    finally:
+        with contextlib.suppress(StoreError):
+            beside.clear()
+    return results
+
+
+def _now_and_then(record: Run, say: Say) -> Say:
+    """How far it is, where it takes long."""
+    said_s = time.monotonic()
+
+    def far(words: str) -> None:
+        nonlocal said_s
+        if time.monotonic() - said_s > _SAID_S:
+            said_s = time.monotonic()
+            say(f"Deriving run {record.id}: {words}")
+
+    return far

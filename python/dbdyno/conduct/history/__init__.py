@@ -1,0 +1,1 @@
+"""Stored snapshots and runs over time: intervals and trends."""

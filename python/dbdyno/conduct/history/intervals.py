@@ -1,0 +1,352 @@
+"""Intervals between snapshots, read from the store: two side by side, cut into blocks; a figure over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.account.load_profile import time_model as account_time
+from dbdyno.account.snapshot_figures import figures
+from dbdyno.account.snapshots import interval, ordered
+from dbdyno.conclude.compare.intervals import compare_intervals
+from dbdyno.conclude.snapshots.trend import concluded
+from dbdyno.model.engine.snapshot import TABLES, Snapshot, SnapshotInfo
+from dbdyno.model.errors import StoreError, UsageError, did_you_mean
+from dbdyno.model.results.interval import ALL, LOWER_BOUNDS, PER_S, IntervalFigures, TimeModel
+from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
+from dbdyno.model.results.trend import Figure, LeftOut, Point, Trend
+from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.store import Run, SnapshotStore
+from dbdyno.store.listing import list_runs
+
+MOST_BLOCKS = 12
+"""Where there are more snapshots in between, every second, third ... is read."""
+_OF_BLOCKS = ("databases", "statements", "resets")
+SEPARATOR = ".."
+
+
+def is_interval(word: str) -> bool:
+    """``SNAP1..SNAP2``."""
+    return all(word.partition(SEPARATOR)[::2])
+
+
+def compared(store: SnapshotStore, a: str, b: str) -> IntervalComparison:
+    """The intervals ``SNAP1..SNAP2`` and ``SNAP3..SNAP4``. Raises :class:`UsageError`,
+    :class:`NoSuchSnapshot`."""
+    return compare_intervals(*(_side(store, word) for word in (a, b)))
+
+
+def _side(store: SnapshotStore, word: str) -> IntervalSide:
+    if not is_interval(word):
+        raise UsageError(f"{word!r} is no interval", "SNAP1..SNAP2: two snapshots (dbdyno snapshot list)")
+    first, last = (store.find(end.strip()) for end in word.split(SEPARATOR, 1))
+    a, b = ordered(store.read(first), store.read(last))
+    inside = [i for i in store.list() if a.info.server_time < i.server_time < b.info.server_time]
+    others = [i for i in inside if i.server == b.info.server]
+    return side_of(a, b, _blocks(store, [i for i in others if comparable(i, last)]), others)
+
+
+def side_of(
+    first: Snapshot,
+    last: Snapshot,
+    between: Sequence[Snapshot] = (),
+    others: Sequence[SnapshotInfo] = (),
+) -> IntervalSide:
+    """``between``: snapshots of the same server in between, in the order of time; ``others``: all of them."""
+    bare = [_bare(s, _OF_BLOCKS) for s in (first, *between, last)]
+    blocks = [_block(a, b) for a, b in pairwise(bare)] if between else []
+    told = others or [s.info for s in between]
+    return IntervalSide(figures(interval(first, last, told)), blocks)
+
+
+def _blocks(store: SnapshotStore, inside: Sequence[SnapshotInfo]) -> list[Snapshot]:
+    step = -(-(len(inside) + 1) // MOST_BLOCKS)
+    return [store.read(i) for i in inside[step - 1 :: step]]
+
+
+def comparable(one: SnapshotInfo, other: SnapshotInfo) -> bool:
+    """Snapshots of the same server and the same databases."""
+    return (one.server, set(one.databases)) == (other.server, set(other.databases))
+
+
+def _bare(snapshot: Snapshot, needed: Collection[str]) -> Snapshot:
+    """With these tables only."""
+    tables: Mapping[str, pl.DataFrame] = {
+        name: frame if name in needed else frame.clear() for name, frame in snapshot.tables.items()
+    }
+    return replace(snapshot, tables=tables, texts=snapshot.texts.clear())
+
+
+def _block(first: Snapshot, last: Snapshot) -> pl.DataFrame:
+    """Table ``statements`` of its growth, with the transactions of all databases."""
+    made = figures(interval(first, last))
+    done = made.databases.filter(pl.col("database") == ALL)
+    transactions = done["transactions"][0] if done.height else None
+    return made.statements.with_columns(transactions=pl.lit(transactions, pl.Int64))
+
+
+# Where session time went.
+
+
+def time_model_of(record: Run, cells: Collection[str]) -> TimeModel | None:
+    """The time model of these measurements; ``None``: the run was not derived, or has none of them."""
+    read = _read(record)
+    return None if read is None else _together([_only(record, read, cells)])
+
+
+def time_model(root: Path, first: SnapshotInfo, last: SnapshotInfo) -> TimeModel | None:
+    """From all runs of the store ``root`` whose snapshots are of the same server: their windows that lie in
+    between, each time once. Observations of chosen sessions are left out. ``None``: there are none."""
+    found = []
+    until = first.taken
+    for listed in list_runs(root):
+        if listed.started > last.taken or (listed.ended is not None and listed.ended < first.taken):
+            continue
+        try:
+            record = Run(listed.path)
+            read = _read(record) if _is_of(record, last) else None
+        except StoreError:
+            continue
+        if read is not None:
+            inside, until = _inside(record, read[0], until, last.taken)
+            found.append(_only(record, read, set(inside["cell"])))
+    return _together(found)
+
+
+_Read = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
+"""Tables ``windows``, ``profile``, ``top_events``."""
+
+
+def _read(record: Run) -> _Read | None:
+    windows, profiles, events = (record.read_table(n) for n in ("windows", "profile", "top_events"))
+    if windows is None or profiles is None or events is None:
+        return None
+    return windows, profiles, events
+
+
+def _only(record: Run, read: _Read, cells: Collection[str]) -> tuple[str, _Read]:
+    windows, profiles, events = (t.filter(pl.col("cell").is_in(list(cells))) for t in read)
+    return record.id, (windows, profiles, events)
+
+
+def _is_of(record: Run, info: SnapshotInfo) -> bool:
+    chosen = record.plan.experiment.observation
+    servers = {i.server for i in SnapshotStore(record.path).list()}
+    return info.server in servers and not (chosen is not None and chosen.some)
+
+
+def _inside(
+    record: Run, windows: pl.DataFrame, start: datetime, end: datetime
+) -> tuple[pl.DataFrame, datetime]:
+    """Windows between two moments, and the end of the last one."""
+    begun = record.info.started.timestamp() - record.info.started_monotonic_ns / NS_PER_S
+    t0, t1 = (pl.col(n) / NS_PER_S + begun for n in ("t0_ns", "t1_ns"))
+    usable = pl.col("status") != "invalid"
+    inside = windows.filter((t0 >= start.timestamp()) & (t1 <= end.timestamp()) & usable)
+    if inside.is_empty():
+        return inside, start
+    return inside, datetime.fromtimestamp(inside.select(t1.max()).item(), UTC)
+
+
+def _together(found: Sequence[tuple[str, _Read]]) -> TimeModel | None:
+    used = {run: read for run, read in found if read[0].height and read[2].height}
+    if not used:
+        return None
+    windows, profiles, events = (
+        pl.concat([read[n].with_columns(cell=run + "/" + pl.col("cell")) for run, read in used.items()])
+        for n in range(3)
+    )
+    total, parts = account_time(profiles, events)
+    return TimeModel(tuple(used), windows.height, float(windows["wall_s"].sum()), total, parts)
+
+
+# A figure over consecutive snapshots.
+
+ALIASES = {
+    "ins_ps": "rows_inserted_per_s", "upd_ps": "rows_updated_per_s", "del_ps": "rows_deleted_per_s",
+    "hot_ps": "rows_hot_updated_per_s", "seq_ps": "seq_scans_per_s", "idx_ps": "index_scans_per_s",
+    "rows_ps": "rows_read_per_s", "tps": "transactions_per_s", "lio_ps": "logical_reads_per_s",
+    "calls_ps": "calls_per_s", "scans_ps": "scans_per_s", "size": "size_bytes",
+}  # fmt: skip
+_TABLE_OF = {"table": "relations", "index": "indexes", "statement": "statements", "database": "databases",
+             "server": "server"}  # fmt: skip
+_FIRST = {"table": "rows_written_per_s", "index": "scans_per_s", "statement": "mean_ns",
+          "database": "transactions_per_s", "server": ""}  # fmt: skip
+"""Kinds of objects; what is followed of one where nothing is said."""
+_GAP = 2.5
+"""Times the usual distance of two snapshots."""
+
+
+class Followed(NamedTuple):
+    kind: str
+    name: str
+
+
+def trend_of(
+    store: SnapshotStore, kind: str, name: str, figure: str | None, since: datetime | None, limit: int
+) -> Trend:
+    """A figure over the newest ``limit`` snapshots of one server and the same databases. ``kind``: table |
+    index | statement | database | server; ``name``: its name, with its schema or without, or the query id; of
+    the server the figure. Raises :class:`UsageError` naming what there is."""
+    followed = Followed(kind, name)
+    every = [i for i in store.list() if since is None or i.taken >= since]
+    mine = [i for i in every if comparable(i, every[-1])][-limit:]
+    if len(mine) < 2:
+        raise UsageError(
+            f"{len(mine)} snapshots: a figure needs at least two", "dbdyno snapshot --every 10min"
+        )
+    others = [i.id for i in every if not comparable(i, mine[-1])]
+    needed = {_TABLE_OF[kind], "databases", "resets", "settings"}
+    needed |= {"indexes"} if kind == "table" else set()
+    wanted = figure or (name if kind == "server" else _FIRST[kind])
+    rows: list[tuple[IntervalFigures, Mapping[str, Any] | None]] = []
+    before, columns, named = _bare(store.read(mine[0]), needed), set[str](), set[str]()
+    for info in mine[1:]:
+        after = _bare(store.read(info), needed)
+        if after.info.server_time > before.info.server_time:
+            made = figures(interval(before, after))
+            frame = _frame(made, kind)
+            columns |= _names(frame)
+            found = _found(frame, followed)
+            named |= {title for title, _ in found}
+            rows.append((made, found[0][1] if len({t for t, _ in found}) == 1 else None))
+        before = after
+    _check(followed, named)
+    column = _column(wanted, columns)
+    points = _points(rows, column)
+    if not points:
+        raise UsageError(f"{column} of {kind} {name} is not known in these snapshots", "dbdyno snapshot show")
+    left = [LeftOut("another server, or other databases", tuple(others))] if others else []
+    title = "the server" if kind == "server" else f"{kind} {min(named)}"
+    return concluded(
+        Trend(
+            Figure(_title(column), column, None, _unit(column)), _unit(column), title, mine[-1].address,
+            points,
+            left, thing="interval",
+        )
+    )  # fmt: skip
+
+
+def _frame(made: IntervalFigures, kind: str) -> pl.DataFrame:
+    """A row for each object, with ``_title`` and ``_name``."""
+    if kind == "server":
+        rates = {f"{n}{PER_S}": None if v is None or s <= 0 else v / s for n, (v, s) in made.server.items()}
+        return pl.DataFrame([{"_name": "", "_title": "server", "status": "ok", **rates}])
+    if kind == "table":
+        return made.relations.with_columns(
+            _name=pl.col("name").str.split(".").list.last(), _title=pl.col("database") + "." + pl.col("name")
+        )
+    if kind == "index":
+        found = made.interval.tables["indexes"]
+        title = pl.concat_str("database", "schema", "index", separator=".")
+        return found.with_columns(_name="index", _title=title, name=pl.col("schema") + "." + pl.col("index"))
+    if kind == "database":
+        return made.databases.with_columns(_name="database", _title="database")
+    ids = pl.col("query_id").cast(pl.String)
+    sums = made.statements.group_by("query_id").agg(
+        *(pl.col(c.name).sum() for c in TABLES["statements"].counters), pl.col("seconds").max(),
+        pl.col("status").max(),
+    )  # fmt: skip
+    return sums.with_columns(_name=ids, _title=ids, mean_ns=pl.col("exec_ns") / pl.col("calls"))
+
+
+def _found(frame: pl.DataFrame, followed: Followed) -> list[tuple[str, Mapping[str, Any]]]:
+    if followed.kind != "server":
+        parts = pl.col("_name") == followed.name, pl.col("_title") == followed.name
+        whole = [pl.col("name") == followed.name] if "name" in frame.columns else []
+        frame = frame.filter(pl.any_horizontal(*parts, *whole))
+    return [(row["_title"], row) for row in frame.to_dicts()]
+
+
+def _check(followed: Followed, named: Collection[str]) -> None:
+    if not named:
+        raise UsageError(
+            f"no {followed.kind} {followed.name!r} in these snapshots", "dbdyno report SNAP1 SNAP2 shows them"
+        )
+    if len(named) > 1:
+        shown = ", ".join(sorted(named)[:5])
+        raise UsageError(f"{followed.name!r} is one of {len(named)}: {shown}", "give the whole name")
+
+
+def _names(frame: pl.DataFrame) -> set[str]:
+    """Figures: counters by their rates, and what stands for itself."""
+    numbers = {n for n, t in frame.schema.items() if t.is_numeric() or t == pl.Null}
+    counters = {c.name for t in TABLES.values() for c in t.counters}
+    counters |= {"rows_read", "rows_written", "transactions", "logical_reads"}
+    told = {n.removesuffix(PER_S) + PER_S if n in counters or n.endswith(PER_S) else n for n in numbers}
+    return {n for n in told if not n.endswith(("_id", "_age", "_s")) or n.endswith(PER_S)} - {
+        "rank",
+        "seconds",
+    }
+
+
+def _column(name: str, columns: Collection[str]) -> str:
+    """Raises :class:`UsageError` naming the figures that there are."""
+    wanted = ALIASES.get(name, name)
+    for found in (wanted, wanted + PER_S, wanted.removesuffix("_ps") + PER_S):
+        if found in columns:
+            return found
+    raise UsageError(
+        f"no figure {name!r}; there are {', '.join(sorted(columns))}",
+        did_you_mean(name, (*columns, *ALIASES)),
+    )
+
+
+def _points(rows: Sequence[tuple[IntervalFigures, Mapping[str, Any] | None]], column: str) -> list[Point]:
+    usual = median(made.interval.seconds for made, _ in rows)
+    points = []
+    for made, row in rows:
+        value = None if row is None else _value(row, column)
+        if value is None or row is None:
+            continue
+        info, seconds = made.interval.last, made.interval.seconds
+        bounded = row.get("status") in LOWER_BOUNDS or str(row.get("status")).startswith("lower")
+        remarks = [
+            "reset: lower bound" if bounded else "",
+            "the server was restarted" if made.interval.restarted else "",
+        ]
+        remarks.append(f"gap: {format_ns(seconds * NS_PER_S)}" if seconds > _GAP * usual else "")
+        around = {"server": info.version, **_settings(made)}
+        points.append(
+            Point(
+                info.id, info.name or "", info.taken, value, 0, flagged=bounded or value <= 0,
+                remark="; ".join(filter(None, remarks)), around=around,
+            )
+        )  # fmt: skip
+    return points
+
+
+def _value(row: Mapping[str, Any], column: str) -> float | None:
+    if column in row:
+        value = None if row[column] is None else float(row[column])
+        return value if value is None or math.isfinite(value) else None  # a mean of no calls
+    growth = row.get(column.removesuffix(PER_S))
+    seconds = row.get("seconds")
+    return None if growth is None or not seconds else float(growth) / seconds
+
+
+def _settings(made: IntervalFigures) -> dict[str, str]:
+    frame = made.interval.tables["settings"].filter(pl.col("status") != "gone")
+    return {name: value or "" for name, value in frame.select("setting", "value").iter_rows()}
+
+
+def _title(column: str) -> str:
+    words = column.removesuffix(PER_S).removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
+    return f"{words[:1].upper()}{words[1:]}{' per second' if column.endswith(PER_S) else ''}"
+
+
+def _unit(column: str) -> str:
+    """Nanoseconds per second, too, are shown as a time."""
+    inner = column.removesuffix(PER_S)
+    if inner.endswith("_ns"):
+        return "ns"
+    unit = "bytes" if inner.endswith("_bytes") else ""
+    return f"{unit}/s" if column.endswith(PER_S) else unit

@@ -1,0 +1,206 @@
+"""A figure over stored runs: those of one workload, with the same parameters, on the same machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from dbdyno.conclude.run.paced import delivered
+from dbdyno.conclude.snapshots.trend import concluded
+from dbdyno.model.errors import StoreError, UsageError, did_you_mean
+from dbdyno.model.plan.pacing import Pacing
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.raw import LEFT_OUT
+from dbdyno.model.results.trend import ALIASES, FIGURES, Figure, LeftOut, Point, Trend
+from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.units import counted, format_ns
+from dbdyno.store import Listed, Run
+
+Say = Callable[[str], None]
+_SAID_FROM = 50
+_LONGEST = 40
+
+
+def trend(
+    runs: Sequence[Listed],
+    figure: str,
+    sessions: int | None,
+    variant: str | None,
+    machine: str | None,
+    say: Say,
+) -> Trend:
+    """The ``runs`` (oldest first) that belong together with the newest one that has the figure, and why
+    others are left out. ``sessions``: at so many; by default at the peak, of other figures than throughput at
+    the highest number. ``machine``: a part of its name. Raises :class:`UsageError` where none has it.
+    """
+    wanted = figure_of(figure)
+    if len(runs) >= _SAID_FROM:
+        say(f"Reading {len(runs)} runs ...")
+    read = [_Member(run, wanted, sessions, variant) for run in runs]
+    usable = [m for m in read if not m.why and (machine or "").casefold() in m.keys["machine"].casefold()]
+    if not usable:
+        why = (read[-1].why or "other machines") if read else "there are no runs"
+        raise UsageError(f"no run has this figure: {why}", "dbdyno runs lists them; --figure, --sessions")
+    newest = usable[-1]
+    joined: list[Point] = []
+    left: dict[str, list[str]] = {}
+    for member in read:
+        why = member.why or member.differs(newest)
+        if why or member.point is None:
+            left.setdefault(why, []).append(member.run.id)
+        else:
+            joined.append(member.point)
+    at = (
+        "the peak"
+        if sessions is None and wanted.column == "work_per_s"
+        else newest.load or counted(newest.sessions, "session")
+    )
+    return concluded(
+        Trend(
+            wanted, newest.unit, f"{newest.workload} at {at}", newest.keys["machine"], joined,
+            [LeftOut(why, tuple(ids)) for why, ids in left.items()],
+        )
+    )  # fmt: skip
+
+
+_TAILS = {"response_p95_ns": 0.95, "response_p99_ns": 0.99}
+
+
+def figure_of(name: str) -> Figure:
+    """Raises :class:`UsageError` with the nearest name."""
+    found = FIGURES.get(ALIASES.get(name, name))
+    if found is None:
+        raise UsageError(f"no figure {name!r}", did_you_mean(name, (*FIGURES, *ALIASES)))
+    return found
+
+
+class _Member:
+    """What a run has of a figure: its point, or ``why`` there is none; and what others must have alike."""
+
+    def __init__(self, run: Listed, figure: Figure, sessions: int | None, variant: str | None) -> None:
+        self.run, self.unit, self.sessions, self.load = run, "", 0, ""
+        self.workload = ""
+        self.point: Point | None = None
+        self.keys: dict[str, str] = {}
+        self.why = ""
+        try:
+            self._read(figure, sessions, variant)
+        except StoreError as error:
+            self.why = f"cannot be read: {error.message}"
+
+    def differs(self, other: _Member) -> str:
+        """Why it does not belong to the history of ``other``; empty: it does."""
+        for key, mine in self.keys.items():
+            if mine != other.keys[key]:
+                return f"other {key}: {_short(mine)}, not {_short(other.keys[key])}"
+        return "" if self.unit == other.unit else f"other unit: {self.unit}"
+
+    def _read(self, figure: Figure, sessions: int | None, variant: str | None) -> None:
+        if self.run.status in ("broken", "running"):
+            self.why = "broken" if self.run.status == "broken" else "in progress"
+            return
+        record = Run(self.run.path)
+        plan, info, around = record.plan, record.info, record.environment
+        if plan.experiment.observation is not None:
+            self.why = "observations have no load of their own"
+            return
+        rates = _rates(plan)
+        if rates and figure.unit in ("work/s", "calls/s"):
+            self.why = "paced: its throughput was set (--figure p95)"
+            return
+        if rates and plan.adaptive is not None:
+            self.why = "paced, rates auto: its rates are its own"
+            return
+        workload = plan.cells[0].workload if plan.cells else ""
+        name = variant or (plan.variants[0].name if plan.variants else "base")
+        rungs = record.read_table("rungs")
+        if rungs is None:
+            self.why = "not derived: dbdyno rebuild RUN"
+            return
+        rows = rungs.filter((pl.col("workload") == workload) & (pl.col("variant") == name)).to_dicts()
+        row, self.unit = _row(rows, figure, sessions)
+        if row is None:
+            at = "" if sessions is None else f" at {counted(sessions, 'session')}"
+            self.why = f"not measured{at}" if rows or variant is None else f"no variant {variant}"
+            needed = fewest_calls(_TAILS.get(figure.column, 0.0))
+            if needed > 1 and any(r["calls"] and sessions in (None, r["sessions"]) for r in rows):
+                self.why = f"fewer than {needed:,} calls{at}, which it needs"
+            return
+        if self.unit == "work/s":
+            known = info.workloads.get(workload)
+            self.unit = f"{known.work_short if known else 'work'}/s"
+        self.sessions, self.workload = row["sessions"], workload
+        size = info.calibrations.get(name) or info.calibrations.get(workload)
+        cpu = around.host.cpu
+        self.keys = {
+            "workload": " ".join([workload, *(f"{s.weight} {s.text}" for s in plan.scripts)]),
+            "parameters": _parameters(plan, name),
+            "machine": f"{around.host.limits.usable_cpus:g} CPUs of {cpu.model}",
+            "target": "embedded" if around.server.embedded else around.server.where,
+        }
+        if sessions is None:
+            self.keys["load levels"] = _levels(plan)
+        self.keys["rates"] = rates or "none"
+        self.load = f"{row['rate_per_s']:g}/s, {counted(row['sessions'], 'session')}" if rates else ""
+        if figure.by_call or self.unit == "calls/s":
+            self.keys["size of a call"] = str(size.size) if size else "fixed"
+        versions = {
+            "server": around.server.version, "kernel": around.host.kernel, "dbdyno": info.dbdyno,
+        }  # fmt: skip
+        unusable = row["status"] in LEFT_OUT or (bool(rates) and not delivered(dict(row)))
+        self.point = Point(
+            self.run.id, info.name, info.started, row[figure.column] or row["calls_per_s"], row["sessions"],
+            unusable, {**versions, **around.server.settings},
+        )  # fmt: skip
+
+
+def _row(
+    rows: Sequence[Mapping[str, Any]], figure: Figure, sessions: int | None
+) -> tuple[Mapping[str, Any] | None, str]:
+    """The row of table rungs that is meant, and the figure's unit there. Work where all rows have it."""
+    column, unit = figure.column, figure.unit
+    if column == "work_per_s" and not all(r["work_per_s"] for r in rows):
+        column = unit = "calls_per_s"
+        unit = "calls/s"
+    found = [r for r in rows if r[column] and sessions in (None, r["sessions"])]
+    if not found:
+        return None, unit
+    good = [r for r in found if r["status"] not in LEFT_OUT] or found
+    if figure.column == "work_per_s":
+        return max(good, key=lambda r: float(r[column])), unit
+    return max(found, key=lambda r: (int(r["sessions"]), r["rate_per_s"] or 0.0)), unit
+
+
+def _parameters(plan: Plan, name: str) -> str:
+    """All that a variant sets, in words that are equal where the load is."""
+    made = plan.variant(name)
+    own = made.params or plan.experiment.params
+    told = [f"{key}={value}" for key, value in sorted(own.items())]
+    think = plan.experiment.think
+    return ", ".join(filter(None, (*told, made.words(), f"think={think}" if think else ""))) or "none"
+
+
+def _levels(plan: Plan) -> str:
+    if plan.adaptive is not None:
+        return f"auto up to {plan.adaptive.top}"
+    return ", ".join(map(str, sorted({c.sessions for c in plan.cells})))
+
+
+def _rates(plan: Plan) -> str:
+    """Rates and arrivals of paced load; empty: it is not paced."""
+    paced = {c.pacing for c in plan.cells if c.pacing is not None}
+    kinds = sorted({f"{p.arrivals}{_limit(p)}" for p in paced})
+    rates = ", ".join(f"{r:g}/s" for r in sorted({p.rate_per_s for p in paced}))
+    return " ".join([rates, *kinds]) if paced else ""
+
+
+def _limit(pacing: Pacing) -> str:
+    limit = pacing.latency_limit_ns
+    return "" if limit is None else f" dropped after {format_ns(limit)}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

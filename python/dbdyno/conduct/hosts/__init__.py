@@ -1,0 +1,1 @@
+"""Other hosts: the server's, and those that drive the load."""

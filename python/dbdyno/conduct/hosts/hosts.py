@@ -1,0 +1,109 @@
+"""The server's host where it is another: reached, checked, and what becomes of a measurement without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dbdyno import observe
+from dbdyno.engines import embedded
+from dbdyno.kernel.machine import HERE
+from dbdyno.model.engine.environment import Host, ServerFacts
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.engine.protocols import Server, Target, Watch
+from dbdyno.model.errors import NotAvailable, TargetError, UsageError
+from dbdyno.model.units import format_ns
+
+CLOSE = 0.01
+"""The other host's clock has to be known to this share of a measurement."""
+
+
+@contextmanager
+def server_machine(where: str | None, command: str | None = None) -> Iterator[Machine]:
+    """The host ``where`` (``[user@]host``) over ssh; ``None``: this one. ``command``: the ssh client.
+
+    Raises :class:`UsageError`, :class:`TargetError`, :class:`NotAvailable`.
+    """
+    if where is None:
+        yield HERE
+        return
+    from dbdyno.remote import ssh  # here, as most runs need none of it
+
+    reached = ssh.machine(where, command or "ssh")
+    try:
+        yield reached
+    finally:
+        reached.close()
+
+
+def observed_target(engine: str, dsn: str | None, machine: Machine | None = None) -> Target:
+    """The server of ``dsn``; None: the embedded one if it runs, else what the environment names. ``machine``:
+    its host, where that is another."""
+    if dsn is not None or (machine is not None and machine.reached is not None):
+        return Target(dsn=dsn or "", machine=machine)
+    try:
+        running = embedded(engine).status()
+    except UsageError:  # it has none
+        return Target()
+    return Target(dsn=str(running["dsn"]) if running.get("running") else "")
+
+
+def host_of(machine: Machine) -> Host:
+    """What is known of it, in two round trips and some."""
+    if machine.reached is None:
+        return observe.host()
+    files, folders = observe.read_of_host()
+    with machine.ahead(_below(machine.root, files), _below(machine.root, folders)):
+        return observe.host(machine.root)
+
+
+def _below(root: Path, patterns: tuple[str, ...]) -> list[Path]:
+    return [root / p for p in patterns]
+
+
+def other_client(machine: Machine) -> Host | None:
+    """This host, where it is not the server's."""
+    return None if machine.reached is None else observe.host()
+
+
+def check_reached(server: Server, facts: ServerFacts, window_ns: int | None) -> None:
+    """Whether a host that was named is the server's, and its clock is known well enough for windows of that
+    length. Raises :class:`TargetError`, :class:`NotAvailable`."""
+    reached = server.machine.reached
+    if reached is None:
+        return
+    if not facts.here:
+        raise TargetError(
+            f"the server's processes are not seen on {reached.host}: {facts.here_detail}",
+            "name the host that the server runs on; without --server-ssh it is measured from here alone",
+        )
+    if window_ns is not None and (why := unclear_clock(reached.host, reached.clock_bound_ns, window_ns)):
+        raise NotAvailable(why, "measure for longer (--measure, --window), or over a faster way")
+
+
+def unclear_clock(host: str, bound_ns: int, window_ns: int) -> str | None:
+    """Why the clock of a host is not known well enough; None: it is."""
+    if bound_ns <= CLOSE * window_ns:
+        return None
+    bound, most = format_ns(bound_ns), format_ns(round(CLOSE * window_ns))
+    return f"the clock of {host} is known to {bound} only; 1 % of a measurement is {most}"
+
+
+def unwatched(watch: Watch, host: str, window_ns: int) -> str | None:
+    """Why what was watched on another host is of no use; None: it is whole, or was watched here."""
+    there = getattr(watch, "there", None)
+    return None if there is None else lost_host(watch) or unclear_clock(host, there.bound_ns, window_ns)
+
+
+def lost_host(watch: Watch) -> str | None:
+    """Why the host that is watched is not reached any more; None: it is, or it is this one."""
+    there = getattr(watch, "there", None)
+    lost: str | None = None if there is None else there.lost
+    return lost
+
+
+def lost_in(server: Server, watch: Watch, window_ns: int) -> str | None:
+    """The same for the host of this server."""
+    reached = server.machine.reached
+    return None if reached is None else unwatched(watch, reached.host, window_ns)

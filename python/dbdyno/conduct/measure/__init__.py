@@ -1,0 +1,1 @@
+"""One measurement: the server made ready, sessions connected, watched and counted."""

@@ -1,0 +1,81 @@
+"""The checks of machine and server: facts are read once, then judged."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from dbdyno import observe
+from dbdyno.conclude.machines.conditions import machine_conditions
+from dbdyno.kernel.machine import HERE
+from dbdyno.model.engine.condition import Condition, ServerConditions
+from dbdyno.model.engine.environment import ServerFacts
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.engine.machine_facts import Flush, MachineFacts
+from dbdyno.model.engine.protocols import Server
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.units import NS_PER_S
+
+_MOST_NS = NS_PER_S // 50
+"""For looking at open files before a run: a server may have thousands of sessions with hundreds of files."""
+_NO_DIRECTORY = "name a directory of the server's disk: dbdyno doctor --flush DIRECTORY"
+
+
+class Look:
+    """From when on steal is looked for."""
+
+    def __init__(self, machine: Machine = HERE) -> None:
+        self._machine = machine
+        self._begin_ns, self._stat = time.monotonic_ns(), observe.cpu_times(machine.root)
+
+    def conditions(
+        self, server: Server | None, facts: ServerFacts | None, flush: str | None = None
+    ) -> tuple[Condition, ...]:
+        """All checks, those of the server first. ``flush``: a directory to write in; empty: the server's.
+        Without a server those of this machine. Raises :class:`TargetError`."""
+        asked = None if server is None or server.conditions is None else server.conditions.conditions()
+        own = () if asked is None else asked.found
+        if facts is not None and not facts.here:
+            known = MachineFacts(flush=observe.flush_probe(Path(flush))) if flush else None
+            return (*own, *machine_conditions(None, asked, facts.here_detail, probed=known))
+        files = server.conditions.data_files if server is not None and server.conditions is not None else None
+        found = observe.machine_facts(
+            None if facts is None else facts.main_pid,
+            files,
+            self._machine.root,
+            stat_before=self._stat,
+            look_s=(time.monotonic_ns() - self._begin_ns) / NS_PER_S,
+        )
+        if server is not None and server.settings is not None:
+            found = replace(found, server_clock=dict(server.settings.clock_facts()))
+        if flush is not None:
+            found = replace(found, flush=_flushed(flush, asked))
+        return (*own, *machine_conditions(found, asked))
+
+
+def _flushed(chosen: str, asked: ServerConditions | None) -> Flush:
+    """Where nobody named a directory, only in that of a server of our own."""
+    if chosen:
+        return observe.flush_probe(Path(chosen))
+    if asked is None or not asked.ours or asked.directory is None:
+        return Flush("?", "", "", "", None, 0, trouble=_NO_DIRECTORY)
+    return observe.flush_probe(Path(asked.directory))
+
+
+def before_run(server: Server, facts: ServerFacts) -> tuple[Condition, ...]:
+    """Those that ask for something, in some milliseconds; without the flush and the server's own program.
+
+    No check is worth a run: where the server does not answer there is none.
+    """
+    if server.world is not None or server.conditions is None:
+        return ()
+    with contextlib.suppress(DbdynoError):
+        asked = server.conditions.conditions()
+        files = server.conditions.data_files if asked.direct_io else None
+        root = server.machine.root
+        found = observe.machine_facts(facts.main_pid, files, root, most_ns=_MOST_NS) if facts.here else None
+        made = (*asked.found, *machine_conditions(found, asked, facts.here_detail))
+        return tuple(c for c in made if c.asks)
+    return ()

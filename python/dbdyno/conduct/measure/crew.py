@@ -1,0 +1,182 @@
+"""The drivers of a run on a cluster: loads spread over them; one that is lost, and what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from weakref import WeakSet
+
+from dbdyno.conduct.hosts.cluster import Address, Host, Hosts, hosts_of
+from dbdyno.conduct.hosts.hosts import unclear_clock
+from dbdyno.conduct.measure.progress import ProgressListener
+from dbdyno.engines import network_address
+from dbdyno.kernel.processes import boot_id
+from dbdyno.model.engine.protocols import Listing, Load
+from dbdyno.model.errors import HostLost, NotAvailable, TargetError, UsageError
+from dbdyno.model.plan.cluster import ClusterSpec, yielding
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.units import counted
+from dbdyno.plan.spread import spread
+from dbdyno.remote import Driver, RemoteLoad, SpreadLoad
+from dbdyno.remote.cluster.connect import Node
+from dbdyno.remote.machine import RemoteMachine
+from dbdyno.remote.shares import sessions_of
+
+
+class Crew:
+    """Hosts that drive. :meth:`make_load` is ``Target.make_load``."""
+
+    def __init__(
+        self, hosts: Hosts, spec: ClusterSpec, drivers: Sequence[Host], machine: RemoteMachine | None
+    ) -> None:
+        self._hosts, self._spec = hosts, spec
+        self.machine = machine
+        """The server's host; None: this one, or one that is not seen."""
+        self._left = list(drivers)
+        self._loads: WeakSet[SpreadLoad] = WeakSet()
+        self._news: str | None = None
+
+    def make_load(self, engine: str, specification: Mapping[str, Any]) -> Load:
+        """Spread over the hosts that are left."""
+        sizes = spread(
+            sessions_of(specification),
+            [float(h.node.cpus) for h in self._left],
+            self._spec.spread,
+            self._spec.per_driver,
+        )
+        drivers = [_driver(h, size) for h, size in zip(self._left, sizes, strict=True)]
+        load = SpreadLoad(drivers, engine, specification)
+        self._loads.add(load)
+        return load
+
+    def left_by(self, host: str) -> list[int]:
+        """The server's processes for sessions of that driver: a long statement goes on without it."""
+        return [pid for load in self._loads for pid in load.left_by(host)]
+
+    def lose(self, error: HostLost) -> str:
+        """That host drives no more; why, in words."""
+        host = next((h for h in self._left if h.name == error.host), None)
+        why = error.why
+        if host is not None:
+            self._left.remove(host)
+            why = self._hosts.cluster.why(host.node) or why
+            host.agent.close()
+        self._news = f"driver {error.host} is lost: {why}"
+        return self._news
+
+    def check(self) -> bool:
+        """Whether a host was lost since the last check, and the others go on. Raises :class:`TargetError`
+        where they do not."""
+        news, self._news = self._news, None
+        if news is None:
+            return False
+        if not self._spec.degrade:
+            raise TargetError(news, "--degrade goes on with the drivers that are left")
+        if not self._left:
+            raise TargetError(f"{news}; no driver is left", "dbdyno cluster status shows what is up")
+        return True
+
+    def check_clocks(self, window_ns: int) -> None:
+        """Raises :class:`NotAvailable` where one is not known well enough for windows of that length."""
+        for host in self._left:
+            if (why := unclear_clock(host.name, host.clock.mapping().bound_ns, window_ns)) is not None:
+                raise NotAvailable(why, "measure for longer (--measure), or leave that node out (--drivers)")
+
+    def words(self) -> str:
+        """``3 drivers: a, b, c``."""
+        names = [h.name for h in self._left]
+        shown = ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
+        left_out = [f"{self._hosts.names[n]} ({why})" for n, why in self._hosts.problems.items()]
+        others = f"; not usable: {', '.join(left_out)}" if left_out else ""
+        niced = yielding([(h.name, h.facts["nice"]) for h in self._left])
+        others += f". {niced}" if niced else ""
+        return f"{counted(len(names), 'driver')} on the cluster: {shown}{others}"
+
+    @property
+    def warning(self) -> str | None:
+        """What is to be borne in mind about the cluster."""
+        return self._hosts.cluster.warning
+
+
+def lost_by(crew: Crew | None, listing: Listing | None) -> Callable[[HostLost], str]:
+    """``Beside.lost``; sessions that such a driver left at the server are ended."""
+
+    def lose(error: HostLost) -> str:
+        if crew is None:
+            return error.message
+        if listing is not None and (left := crew.left_by(error.host)):
+            with suppress(TargetError):  # then they end with their statements
+                listing.end_left(left)
+        return crew.lose(error)
+
+    return lose
+
+
+def with_hosts_left(
+    crew: Crew | None, listener: ProgressListener, measure: Callable[[], list[RawCell]]
+) -> list[RawCell]:
+    """A measurement; one that a lost host kept from starting is begun again with the others if they go on."""
+    while True:
+        try:
+            return measure()
+        except HostLost as e:
+            if crew is None:
+                raise
+            why = crew.lose(e)
+            crew.check()
+            listener.noted(why)
+
+
+def _driver(host: Host, sessions: int) -> Driver:
+    def make(engine: str, specification: Mapping[str, Any]) -> Load:
+        return RemoteLoad(host.agent, host.clock, engine, specification)
+
+    return Driver(host.name, make, float(sessions), host.facts["cpus"], host.clock)
+
+
+@contextmanager
+def crew_of(spec: ClusterSpec | None, engine: str, dsn: str | None) -> Iterator[Crew | None]:
+    """The hosts of a cluster that drive, and the server's where that is a node; None: none was asked for.
+
+    Raises :class:`TargetError`, :class:`UsageError` where they cannot."""
+    if spec is None:
+        yield None
+        return
+    address = None if dsn is None else network_address(engine, dsn)
+    with hosts_of(spec.address) as hosts:
+        servers = hosts.servers(spec, address)
+        drivers = hosts.agents(hosts.drivers(spec, servers))
+        for host in drivers:
+            _check_way(host, address)
+        machine = _observed(hosts, spec, servers, drivers)
+        try:
+            yield Crew(hosts, spec, drivers, machine)
+        finally:
+            if machine is not None:
+                machine.close()
+
+
+def _observed(
+    hosts: Hosts, spec: ClusterSpec, servers: Sequence[Node], drivers: Sequence[Host]
+) -> RemoteMachine | None:
+    """The server's host, where that is a node and not this host; None: as without a cluster."""
+    if not servers:
+        return None
+    here = hosts.facts[servers[0].id]["boot_id"] == boot_id() and spec.server_node is None
+    return None if here else hosts.machine(servers[0], drivers)
+
+
+def _check_way(host: Host, address: Address | None) -> None:
+    """Raises :class:`UsageError` where the server's address means another machine there."""
+    if host.facts["boot_id"] == boot_id() or (address is not None and not _is_loopback(address[0])):
+        return
+    where = "a socket of this machine" if address is None else address[0]
+    raise UsageError(
+        f"drivers on {host.name} cannot reach the server by {where}",
+        "name its network address: --dsn host=...",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")

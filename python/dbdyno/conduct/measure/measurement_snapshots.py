@@ -1,0 +1,193 @@
+"""Snapshots at the start and the end of each measurement, kept in the run.
+
+They are taken outside of measurements: before the first session connects, and after the last has left.
+Windows of an observation follow one another: there one is taken while the next window is under way, and only
+as often as its cost allows: the time that it took, as if the server had worked all the while, is at most
+:data:`COST` of the time since the one before. The end of one window is the start of the next. Counters of
+statements are read once more with a snapshot: it is one transaction, and rarer than the ends of windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import polars as pl
+
+from dbdyno.account.growth import growth
+from dbdyno.account.snapshot_figures import figures, used_per
+from dbdyno.account.snapshots import interval
+from dbdyno.account.table_scans import large_scans
+from dbdyno.model.engine.protocols import Clock, Server
+from dbdyno.model.engine.snapshot import Snapshot, SnapshotInfo
+from dbdyno.model.errors import TargetError, UsageError
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.interval import ALL, IntervalFigures, ObjectUse
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import rows
+from dbdyno.model.sources.source import Source
+from dbdyno.model.units import NS_PER_S
+from dbdyno.store import Run, SnapshotStore
+
+SOURCE = "snapshots"
+COST = 0.01
+"""Share of a CPU of the server."""
+_ROOM = 2
+"""A snapshot is begun beside a window if so many times what the last one took are left of it."""
+Phase = Literal["start", "end"]
+
+
+class MeasurementSnapshots:
+    """Snapshots of one run. A snapshot that cannot be had is left out, and the data source says why."""
+
+    def __init__(
+        self, server: Server, plan: Plan, record: Run, clock: Clock, *, observing: bool = False
+    ) -> None:
+        self._clock, self._run, self._observing = clock, record.id, observing
+        self._wanted = wanted(plan, server)
+        self._taking = server.snapshots if self._wanted else None
+        if self._taking is not None and observing:
+            self._taking.keep_connection()
+        self._supported = server.snapshots is not None
+        self._store = SnapshotStore(record.path)
+        self._known: set[int] = set()
+        self._frames: dict[Phase, Snapshot] = {}  # of the measurement under way
+        self._scans: list[pl.DataFrame] = []  # between each two since the last measurement
+        self._grown: dict[str, pl.DataFrame] = {}  # what the measurement left behind
+        self._taken_ns, self._took_ns = 0, 0
+        self._samples = 0  # of the server, each a transaction, since the last one
+        self._why = ""  # the last one is not there
+
+    def take(self, cell: str, phase: Phase) -> None:
+        """Raises :class:`StoreError`."""
+        if self._taking is None:
+            return
+        self._frames.pop(phase, None)
+        self._grown = {}
+        begun_ns = self._clock.now_ns()
+        try:
+            found = self._taking.snapshot(None, None, self._known)
+        except TargetError as error:
+            self._why = error.message
+            return
+        own = dict(found.info.own_before)
+        if own and self._taken_ns:
+            here = found.info.databases[0]
+            own[here] = own.get(here, 0) + self._samples
+        if phase == "end" and "start" in self._frames:
+            between = interval(self._frames["start"], found)
+            self._scans.append(large_scans(between))
+            if not self._observing:  # there changes are others'
+                self._grown = {"growth": growth(between)}
+        self._frames["start" if self._observing else phase] = found  # the start of the next window
+        told = {"run": self._run, "cell": cell, "phase": phase, "own_before": own}
+        self._store.add(replace(found, info=found.info.model_copy(update=told)))
+        self._known |= set(found.texts["query_id"].drop_nulls())
+        self._taken_ns, self._why, self._samples = self._clock.now_ns(), "", 0
+        self._took_ns = self._taken_ns - begun_ns
+
+    def sampled(self, raw: RawCell) -> None:
+        """What was measured since the last one: samples are dbdyno's own transactions."""
+        self._samples += raw.tables["sampler"].filter(pl.col("via").fill_null("sql") == "sql").height
+
+    def beside(self, cell: str, left_ns: int) -> None:
+        """At the end of a window, with ``left_ns`` of the next one: takes one if its cost allows."""
+        since_ns = self._clock.now_ns() - self._taken_ns
+        if self._took_ns <= COST * since_ns and _ROOM * self._took_ns <= left_ns:
+            self.take(cell, "end")
+
+    def noted(self, raw: RawCell, *, last: bool = True) -> RawCell:
+        """With the line of this data source; the ``last`` phase of a measurement has the growth of all."""
+        if not self._wanted and not self._supported:
+            return raw
+        status, detail = self._status()
+        source = Source(name=SOURCE, provenance=PROVENANCE, status=status, detail=detail)
+        line = rows("sources", [source.model_dump()])
+        tables = {**raw.tables, "sources": pl.concat([raw.tables["sources"], line])}
+        return replace(raw, tables=tables | (self._grown | self._between() if last else {}))
+
+    def _between(self) -> dict[str, pl.DataFrame]:
+        """What each two snapshots say, once."""
+        scans, self._scans = self._scans, []
+        return {"large_scans": pl.concat(scans)} if scans else {}
+
+    def _status(self) -> tuple[Literal["ok", "off", "not supported", "lost"], str]:
+        if not self._supported:
+            return "not supported", "this engine takes no snapshots"
+        if not self._wanted:
+            return "off", "switched off with --no-snapshots"
+        if self._why:
+            return "lost", self._why
+        often = f"; one took {self._took_ns / NS_PER_S:.2g} s" if self._took_ns else ""
+        return "ok", f"dbdyno report RUN --sessions N, --window N{often}"
+
+
+PROVENANCE = "the server's statistics of databases, tables, indexes and statements, before and after"
+
+
+def wanted(plan: Plan, server: Server) -> bool:
+    """Left out of the recipe: yes, unless the engine lives in a time of its own."""
+    chosen = plan.experiment.snapshots
+    return server.world is None if chosen is None else chosen
+
+
+# Reading them.
+
+
+def measured(record: Run, cell: str) -> tuple[IntervalFigures, Sequence[str], Sequence[str]]:
+    """What the server's statistics say of a measurement, the measurements that its snapshots cover, and what
+    to say of that. Raises :class:`UsageError` where there are none."""
+    store, cells = SnapshotStore(record.path), record.cells()
+    place = cells.index(cell)
+    found = [(_place(i, cells), i) for i in store.list()]
+    before = [(p, i) for p, i in found if p is not None and p <= place]
+    after = [(p, i) for p, i in found if p is not None and p > place]
+    if not before or not after:
+        raise UsageError(f"measurement {cell} has no snapshots{_why(record, cell)}", "dbdyno run --snapshots")
+    (start, a), (end, b) = before[-1], after[0]
+    covered = cells[start:end]
+    infos = [i for _, i in found]
+    between = infos[infos.index(a) + 1 : infos.index(b)]
+    notes = []
+    if len(covered) > 1:
+        notes = [
+            f"Snapshots were taken as often as their cost allows: this covers {covered[0]} to {covered[-1]}."
+        ]
+    return figures(interval(store.read(a), store.read(b), between)), covered, notes
+
+
+def object_use(record: Run, results: Results, cell: str | None) -> ObjectUse:
+    """``cell``: default the one of the most sessions, or the last window. Raises :class:`UsageError`."""
+    windows = results.tables["windows"].filter(pl.col("status") != "invalid").sort("sessions", "t0_ns")
+    if cell is None and windows.is_empty():
+        raise UsageError("the run has no usable measurement", "dbdyno show RUN --claims")
+    cell = cell or str(windows["cell"][-1])
+    found, covered, _ = measured(record, cell)
+    calls = sum(record.read_cell(c).tables["sessions"]["calls_total"].sum() for c in covered)
+    if not calls:
+        done = found.databases.filter(pl.col("database") == ALL)["transactions"].sum()
+        return ObjectUse(cell, "transaction", "", *used_per(found, float(max(done, 1)), None))
+    meta = record.read_cell(cell).meta
+    rungs = results.tables["rungs"]
+    mine = rungs.filter((pl.col("variant") == meta.cell.variant) & (pl.col("sessions") == meta.cell.sessions))
+    each = mine["work_per_call"].drop_nulls()
+    work = calls * each[0] if len(each) else None
+    return ObjectUse(
+        cell, "call", meta.workload.work_short if work else "", *used_per(found, float(calls), work)
+    )
+
+
+def _place(info: SnapshotInfo, cells: Sequence[str]) -> int | None:
+    """So many measurements were over; ``None``: of one that was not saved."""
+    if info.cell not in cells:
+        return len(cells) if info.phase == "start" else None
+    return cells.index(info.cell) + (info.phase == "end")
+
+
+def _why(record: Run, cell: str) -> str:
+    lines = record.read_cell(cell).tables["sources"].filter(pl.col("name") == SOURCE)
+    if lines.is_empty():
+        return ": the run is of an earlier version"
+    return f": {lines['status'][0]}, {lines['detail'][0]}" if lines["status"][0] != "ok" else ""

@@ -1,0 +1,57 @@
+"""Whether what a run asks for fits into the memory that is free: else the swap device is measured."""
+
+from __future__ import annotations
+
+from dbdyno import observe
+from dbdyno.model.engine.protocols import Server
+from dbdyno.model.errors import NotAvailable
+from dbdyno.model.plan.plan import Plan, Value, Workload
+from dbdyno.model.units import counted, format_size
+
+SESSION_BYTES = 10 << 20
+"""A session takes so much: process, its part of the page tables, what it sorts and hashes in short calls."""
+
+
+def check_room(server: Server, plan: Plan, workload: Workload) -> None:
+    """Raises :class:`NotAvailable` where the server's cache as a variant wants it, the sessions and (where
+    they are to be in memory) the data do not fit. Of a server on another host nothing is known."""
+    facts = server.facts()
+    if server.resetting is None or server.world is not None or not facts.here:
+        return
+    sizes = [server.resetting.cache_bytes(v.settings) for v in plan.variants if v.settings]
+    cache = max((s for s in sizes if s is not None), default=0)
+    data = data_bytes(plan, workload) if plan.experiment.expect == "memory" else 0
+    free = observe.free_memory(facts.main_pid, server.machine.root)
+    needed = cache + data + plan.top * SESSION_BYTES
+    if not cache + data or free is None or needed <= free.bytes:
+        return
+    raise NotAvailable(
+        f"{_parts(cache, data, plan.top)} need {format_size(needed)}, and {format_size(free.bytes)} are free "
+        f"({free.where}): the machine would swap",
+        _cure(plan, workload, free.bytes - plan.top * SESSION_BYTES),
+    )
+
+
+def data_bytes(plan: Plan, workload: Workload) -> int:
+    """Bytes of the largest variant where the workload's parameters say; own tables once a session."""
+    return max((_of_params(workload, v.params, plan.top) for v in plan.variants), default=0)
+
+
+def _of_params(workload: Workload, params: dict[str, Value], sessions: int) -> int:
+    each = sum(int(params.get(n, 0)) * p.bytes for n, p in workload.parameters.items() if p.bytes is not None)
+    return each * (sessions if params.get("tables") == "own" else 1)
+
+
+def _parts(cache: int, data: int, sessions: int) -> str:
+    parts = [f"a cache of {format_size(cache)}"] if cache else []
+    parts += [f"data of {format_size(data)}"] if data else []
+    return ", ".join(parts) + f" and {counted(sessions, 'session')} ({format_size(SESSION_BYTES)} each)"
+
+
+def _cure(plan: Plan, workload: Workload, left: int) -> str:
+    """``left``: without the sessions; data may be in both caches."""
+    named = next((n for n, p in workload.parameters.items() if p.bytes is not None), None)
+    if left <= 0 or named is None or plan.experiment.expect != "memory":
+        return "fewer sessions, a smaller cache, or end what else uses memory"
+    fits = left // 4 // (workload.parameters[named].bytes or 1)
+    return f"fewer sessions (--sessions), smaller data (--param {named}={fits}), or a smaller cache"

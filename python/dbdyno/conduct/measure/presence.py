@@ -1,0 +1,61 @@
+"""Whether dbdyno was there all the time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from dbdyno import _core
+from dbdyno.model.engine.protocols import Server
+from dbdyno.model.text.interruptions import AWAY, LATE, SLOW
+from dbdyno.model.units import NS_PER_S, format_ns
+
+
+class Hole(NamedTuple):
+    """CLOCK_MONOTONIC; both lengths count from half a second on. Time in the run queue is no part of it."""
+
+    from_ns: int
+    to_ns: int
+    stopped_ns: int
+    suspended_ns: int
+
+    @property
+    def words(self) -> str:
+        ns, who = max((self.stopped_ns, AWAY[0]), (self.suspended_ns, AWAY[1]))
+        return f"{who} for {ns / NS_PER_S:.1f} s"
+
+
+class Presence:
+    """A stopped process measures nothing, nor does a suspended machine.
+
+    Looks from its making on. An engine with a clock of its own is never away.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._pulse = None if server.world is not None else _core.Pulse()
+
+    def holes(self, from_ns: int = 0, to_ns: int | None = None) -> list[Hole]:
+        """Those that overlap that span."""
+        found = [] if self._pulse is None else [Hole(*h) for h in self._pulse.holes()]
+        return [h for h in found if h.to_ns > from_ns and (to_ns is None or h.from_ns < to_ns)]
+
+
+def own_times_ns() -> tuple[int, int] | None:
+    """This thread's time on a CPU and in the run queue so far (schedstat, fields 1 and 2); ``None``: the
+    kernel does not say."""
+    try:
+        run, runq, *_ = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
+        return int(run), int(runq)
+    except (OSError, ValueError):
+        return None
+
+
+def late_words(late_ns: int, before: tuple[int, int] | None, after: tuple[int, int] | None) -> str:
+    """Who was late for the end of a window: dbdyno where it was on a CPU or waited for one for half of
+    that time or more, else the server, which it waited for."""
+    if before is not None and after is not None:
+        run_ns, runq_ns = (b - a for a, b in zip(before, after, strict=True))
+        if run_ns + runq_ns >= late_ns / 2:
+            times = f"it worked for {format_ns(run_ns)} and waited {format_ns(runq_ns)} for a CPU"
+            return f"{LATE}by {format_ns(late_ns)} at its end: {times}"
+    return f"{SLOW}{format_ns(late_ns)} late at its end"

@@ -1,0 +1,256 @@
+"""Where a run or an observation stands: what it reports, the time that is left, how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import polars as pl
+
+from dbdyno import observe
+from dbdyno.conduct.measure.cell import OnTick
+from dbdyno.conduct.memory.memory_beside import MemoryBeside
+from dbdyno.drive import Interrupted
+from dbdyno.model.engine.environment import Environment
+from dbdyno.model.engine.protocols import Clock, Progress, Server, Watch
+from dbdyno.model.errors import DbdynoError, StoreFull, TargetError
+from dbdyno.model.plan.plan import Calibration, Cell, Plan
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources import TRACED
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.sources.wait_families import WaitFamilies
+from dbdyno.model.units import NS_PER_S
+from dbdyno.plan import begins, cell_expected_ns, deriving_ns
+from dbdyno.store import Run
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Live figures of the cell that runs."""
+
+    cell: Cell
+    number: int  # 1..cells
+    phase: str  # "connecting" | "settling" | "measuring" | "last calls" | "closing"
+    elapsed_s: float  # since the barrier
+    progress: Progress
+    shares: Mapping[str, float]  # where the sessions' time goes, of the latest samples
+    left_s: float  # expected time to the end of the run
+
+
+class ProgressListener(Protocol):
+    def planned(self, plan: Plan, run_id: str) -> None: ...
+
+    def preparing(self, what: str) -> None: ...
+
+    def opened(self, environment: Environment) -> None: ...
+
+    def calibrated(self, variant: str, calibration: Calibration) -> None: ...
+
+    def tick(self, tick: Tick) -> None: ...
+
+    def noted(self, words: str) -> None:
+        """Something the user should know, in a line."""
+
+    def measured(self, results: Results) -> None:
+        """A cell was saved; ``results`` are of that cell alone."""
+
+
+class NullProgressListener:
+    """Tells nothing."""
+
+    def planned(self, plan: Plan, run_id: str) -> None: ...
+
+    def preparing(self, what: str) -> None: ...
+
+    def opened(self, environment: Environment) -> None: ...
+
+    def calibrated(self, variant: str, calibration: Calibration) -> None: ...
+
+    def tick(self, tick: Tick) -> None: ...
+
+    def measured(self, results: Results) -> None: ...
+
+    def noted(self, words: str) -> None: ...
+
+
+BACKENDS_NS = 5 * NS_PER_S  # names of sessions are asked for that often at most, and only if looked at
+
+
+def backends_of(server: Server) -> pl.DataFrame:
+    """Table ``backends``; empty where the engine does not tell."""
+    return empty("backends") if server.listing is None else server.listing.backends()
+
+
+class Names:
+    """Who is connected, as lately asked for."""
+
+    def __init__(self, server: Server, clock: Clock) -> None:
+        self._server, self._clock = server, clock
+        self._frame = empty("backends")
+        self._asked_ns: int | None = None
+
+    def keep(self, frame: pl.DataFrame) -> None:
+        """An answer that was there anyway."""
+        self._frame, self._asked_ns = frame, self._clock.now_ns()
+
+    def frame(self) -> pl.DataFrame:
+        """Table ``backends``, a few seconds old at most; an older one while the server does not answer."""
+        now_ns = self._clock.now_ns()
+        if self._asked_ns is None or now_ns - self._asked_ns > BACKENDS_NS:
+            self._asked_ns = now_ns
+            try:
+                self._frame = backends_of(self._server)
+            except TargetError:
+                return self._frame
+        return self._frame
+
+
+def _joined(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """Sums since a watch was attached cannot be joined: the new ones as soon as they span a second."""
+    if table not in TRACED:
+        return pl.concat([old, new])
+    span_ns = new.select(pl.col("after_ns").max() - pl.col("after_ns").min()).item() or 0
+    return new if span_ns >= NS_PER_S or old.is_empty() else old
+
+
+@dataclass(frozen=True)
+class Look:
+    """The window under way, for a live view."""
+
+    stored: int  # windows that are saved
+    since_start_s: float
+    left_s: float | None  # None: until stopped
+    watch: Watch
+    before: Watch | None  # of the window before
+    names: Names
+    clock: Clock
+    families: WaitFamilies
+    memory: MemoryBeside | None = None
+
+    def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
+        """What was read in the latest ``seconds``, also by the watch of the window before."""
+        since_ns = self.clock.now_ns() - int(seconds * NS_PER_S)
+        now = observe.recent_frames(self.watch, since_ns)
+        if self.before is None:
+            return now
+        old = observe.recent_frames(self.before, since_ns)
+        return {name: _joined(name, old[name], frame) for name, frame in now.items()}
+
+    def source_status(self) -> Mapping[str, tuple[str, str]]:
+        return self.watch.source_status()
+
+
+class ObservationListener(Protocol):
+    def planned(self, plan: Plan, run_id: str) -> None: ...
+
+    def opened(self, environment: Environment) -> None: ...
+
+    def notice(self, text: str) -> None:
+        """Something that whoever looks on should know: nobody matches, the server is away, it is back."""
+
+    def tick(self, look: Look) -> None: ...
+
+    def saved(self, window: RawCell) -> None:
+        """A window was saved. To derive it whole costs too much beside a load: see ``observe.glance``."""
+
+
+class NullObservationListener:
+    """Looks at nothing."""
+
+    def planned(self, plan: Plan, run_id: str) -> None: ...
+
+    def opened(self, environment: Environment) -> None: ...
+
+    def notice(self, text: str) -> None: ...
+
+    def tick(self, look: Look) -> None: ...
+
+    def saved(self, window: RawCell) -> None: ...
+
+
+class Progressing:
+    """Turns a cell's ticks into ticks of the run. What cells take beside settling and measuring is corrected
+    by what those took that are done: a busy machine connects slowly."""
+
+    def __init__(self, plan: Plan, listener: ProgressListener, clock: Clock) -> None:
+        self._plan, self._listener, self._clock = plan, listener, clock
+        self._left_ns = self._expected(plan)
+        expected_ns = plan.expected_ns if plan.adaptive is not None else 0
+        self._to_come_ns = max(0, expected_ns - sum(self._left_ns.values()))  # at most, of an auto ladder
+        self._since_ns = clock.now_ns()
+        self._beside_ns, self._beside_expected_ns = 0, 0  # of the cells that are done
+
+    @staticmethod
+    def _expected(plan: Plan) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for before, cell in zip((None, *plan.cells), plan.cells, strict=False):
+            reset_ns = plan.reset.each_ns if begins(plan, before, cell) else 0
+            found[cell.id] = reset_ns + cell_expected_ns(cell, plan.call_target_ns, plan.cpus)
+        return found
+
+    def grown(self, plan: Plan) -> None:
+        """An auto ladder's plan has more cells."""
+        more = {c: ns for c, ns in self._expected(plan).items() if c not in self._left_ns}
+        self._plan = plan
+        self._left_ns |= more
+        self._to_come_ns = max(0, self._to_come_ns - sum(more.values()))
+
+    def of(self, cell: Cell) -> OnTick:
+        """Called where a cell begins, its data brought back: its time counts from here."""
+        self._left_ns[cell.id] = cell_expected_ns(cell, self._plan.call_target_ns, self._plan.cpus)
+        number = self._plan.cells.index(cell) + 1
+        self._since_ns = self._clock.now_ns()
+
+        def on_tick(phase: str, elapsed_s: float, progress: Progress, shares: Mapping[str, float]) -> None:
+            left_s = self._left_s(cell, elapsed_s)
+            self._listener.tick(Tick(cell, number, phase, elapsed_s, Progress(*progress), shares, left_s))
+
+        return on_tick
+
+    def _left_s(self, cell: Cell, elapsed_s: float) -> float:
+        mine_ns = max(0.0, self._left_ns[cell.id] - elapsed_s * NS_PER_S)
+        others = [c for c in self._plan.cells if c.id != cell.id and self._left_ns[c.id]]
+        others_ns = sum(self._left_ns[c.id] for c in others) + self._more() * sum(
+            self._beside(c, self._left_ns[c.id]) for c in others
+        )
+        return (mine_ns + others_ns + self._to_come_ns + deriving_ns(len(self._plan.cells))) / NS_PER_S
+
+    def _more(self) -> float:
+        """By which part of itself the time beside settling and measuring is longer than expected."""
+        expected_ns = self._beside_expected_ns
+        return max(0.0, self._beside_ns / expected_ns - 1) if expected_ns else 0.0
+
+    @staticmethod
+    def _beside(cell: Cell, ns: int) -> int:
+        known_ns = 0 if cell.once else cell.settle_ns + cell.measure_ns
+        return max(0, ns - known_ns)
+
+    def done(self, cell: Cell) -> None:
+        """Called where a cell is saved."""
+        self._beside_ns += self._beside(cell, self._clock.now_ns() - self._since_ns)
+        self._beside_expected_ns += self._beside(cell, self._left_ns[cell.id])
+        self._left_ns[cell.id] = 0
+
+
+@contextlib.contextmanager
+def ending(record: Run) -> Iterator[None]:
+    """How the run ended, into its run.json; a run without a cell is not kept."""
+    try:
+        yield
+    except (DbdynoError, Interrupted) as e:
+        if not record.cells():
+            record.discard()
+            raise
+        with contextlib.suppress(StoreFull):
+            record.finish("cut short", getattr(e, "message", str(e)))
+        if isinstance(e, StoreFull):
+            raise
+    except BaseException as e:
+        with contextlib.suppress(StoreFull):
+            record.finish("cut short", f"{type(e).__name__}: {e}")
+        raise
+    else:
+        record.finish("complete")

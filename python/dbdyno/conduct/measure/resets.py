@@ -1,0 +1,146 @@
+"""Data brought back to the state in which they were prepared, before measurements that change them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from dbdyno.conduct.measure.progress import ProgressListener
+from dbdyno.conduct.measure.tables import bring_back
+from dbdyno.drive import Interrupt
+from dbdyno.model.engine.protocols import Server, needed
+from dbdyno.model.plan.plan import Cell, Plan, Workload
+from dbdyno.model.plan.resetting import DataSet, Resetting
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import rows
+from dbdyno.model.units import NS_PER_S
+from dbdyno.plan import begins, with_resets
+
+
+def sets_of(server: Server, plan: Plan, workload: str) -> Sequence[DataSet]:
+    """What the workload uses; of several sizes the largest, as they follow one another."""
+    if server.resetting is None or not plan.cells:
+        return ()
+    of_variants = {c.variant: c.params for c in plan.cells}
+    found: dict[str, DataSet] = {}
+    for variant, params in of_variants.items():
+        texts = [s.text for s in plan.variant(variant).scripts]
+        for one in server.resetting.data_sets(workload, params, texts):
+            known = found.get(one.name, one)
+            written = one.written or known.written
+            found[one.name] = max(one, known, key=lambda s: s.rows)._replace(written=written)
+    return tuple(found.values())
+
+
+def decided(server: Server, plan: Plan, workload: Workload) -> Plan:
+    """The plan with when data are brought back. Raises :class:`UsageError` where what is asked cannot be."""
+    plan = with_resets(plan, sets_of(server, plan, workload.name))
+    if server.resetting is not None and plan.reset.when != "never" and _drops(plan):
+        server.resetting.check_dropping()
+    return plan
+
+
+def _drops(plan: Plan) -> bool:
+    return plan.experiment.reset_cache == "dropped"
+
+
+class Resets:
+    """Resets of one run. Data that no measurement has changed since they were brought back are left alone."""
+
+    def __init__(
+        self, server: Server, plan: Plan, workload: str, listener: ProgressListener, interrupt: Interrupt
+    ) -> None:
+        self._server, self._plan, self._workload = server, plan, workload
+        self._listener, self._interrupt = listener, interrupt
+        self._sets = sets_of(server, plan, workload)
+        self._whole: set[str] = set()  # data sets that are as they were prepared
+        self._noted: set[str] = set()  # what was said of the caches
+        self._last: Cell | None = None
+        self._done: list[dict[str, Any]] = []
+
+    def complete(self) -> None:
+        """Loads what was left unfinished."""
+        for one in self._sets:
+            if one.unfinished:
+                self._listener.noted(f"the tables of {one.name} are unfinished: loading them again")
+                self._bring_back(one)
+
+    def before(self, cell: Cell, *, loaded: bool) -> None:
+        """Brings back what has to be. ``loaded``: the workload's own tables have just been made."""
+        self._done = []
+        if loaded:
+            self._whole.add(self._workload)
+        due = begins(self._plan, self._last, cell)
+        self._last = cell
+        for one in self._sets if due else ():
+            whole = one.name in self._whole
+            line = {"data_set": one.name, "how": "unchanged"} if whole else self._bring_back(one)
+            self._done.append(line | (self._dropped(one) if _drops(self._plan) else {}))
+        if self._plan.experiment.expect == "memory" and self._server.resetting is not None:
+            self._done.append(self._warmed(self._server.resetting, cell))
+
+    def _warmed(self, resetting: Resetting, cell: Cell) -> dict[str, Any]:
+        """A row of the table ``resets``; data that were just brought back are read once more."""
+        self._interrupt.check()
+        self._listener.preparing(f"reading the tables of {self._workload} into the caches")
+        texts = [s.text for s in self._plan.variant(cell.variant).scripts]
+        begin_s = time.monotonic()
+        made = resetting.warm(self._workload, cell.params, self._plan.top, texts)
+        duration_ns = round((time.monotonic() - begin_s) * NS_PER_S)
+        short = made.short or ("" if made.tables else "no table of this workload is known")
+        self._note(f"! not all is read into the caches before measurements: {short}", short)
+        line = {"data_set": self._workload, "how": "unchanged", "cache": "warm" if made.tables else None}
+        return {**line, "duration_ns": duration_ns}
+
+    def _note(self, text: str, why: str) -> None:
+        """Once."""
+        if why and why not in self._noted:
+            self._noted.add(why)
+            self._listener.noted(text)
+
+    def _bring_back(self, one: DataSet) -> dict[str, Any]:
+        """A row of the table ``resets``."""
+        self._interrupt.check()
+        cache = self._plan.experiment.reset_cache
+        told = self._loading, self._listener.noted
+        made = bring_back(self._server, one.name, cache, self._interrupt, *told)
+        self._whole.add(one.name)
+        count = sum(t.rows for t in made.tables)
+        line = {"data_set": one.name, "how": "loaded", "rows": count, "cache": cache}
+        return {**line, "duration_ns": round(made.seconds * NS_PER_S)}
+
+    def _dropped(self, one: DataSet) -> dict[str, Any]:
+        """Columns of that row. What was not changed is in the caches all the same."""
+        self._interrupt.check()
+        self._listener.preparing(f"dropping the tables of {one.name} from the caches")
+        made = needed(self._server.resetting, "drop caches").drop_cache(one.name)
+        self._note(f"! the page cache is not dropped: {made.refused}", made.refused)
+        return {
+            "cache": "dropped",
+            "cache_left_share": made.left_share,
+            "page_cache": made.refused or "dropped",
+            "page_cache_left_share": made.page_left_share,
+        }
+
+    def _loading(self, step: str, done: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002
+        self._listener.preparing(f"bringing back the data: {step}, {done:,} of {total:,} rows")
+
+    def noted(self, raw: RawCell) -> RawCell:
+        """With what was done before it (of phases before the first); looks at what it changed."""
+        growth = raw.tables["growth"]
+        self._whole -= {s.name for s in self._sets if changed(growth, s.tables)}
+        done, self._done = self._done, []  # of several phases the first has it
+        return replace(raw, tables={**raw.tables, "resets": rows("resets", done)})
+
+
+def changed(growth: pl.DataFrame, tables: Sequence[str]) -> bool:
+    """Whether these tables may have changed by what the server counted; where nothing was counted, yes."""
+    mine = growth.filter(pl.col("relation").is_in(list(tables)))
+    written = pl.sum_horizontal("rows_inserted", "rows_updated", "rows_deleted", ignore_nulls=False)
+    shrunk = pl.col("table_bytes_end") < pl.col("table_bytes_start")
+    still = mine.filter((written == 0) & ~shrunk)
+    return mine.is_empty() or still.height < mine.height

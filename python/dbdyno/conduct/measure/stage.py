@@ -1,0 +1,295 @@
+"""The server as each variant wants it, and as it was when all is over.
+
+What is changed is written to a journal first: `dbdyno clean` puts it back where a run was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+
+from dbdyno import limits, observe
+from dbdyno.conduct.measure.conditions import before_run
+from dbdyno.conduct.measure.progress import ProgressListener
+from dbdyno.model.engine.condition import Condition, DirectFiles
+from dbdyno.model.engine.environment import ServerFacts
+from dbdyno.model.engine.protocols import Configured, Journal, Load, Pool, Server, needed
+from dbdyno.model.engine.topology import Topology
+from dbdyno.model.errors import (
+    DbdynoError,
+    NotAvailable,
+    NotPrivileged,
+    ServerBusy,
+    ServerLost,
+    TargetError,
+    Unreachable,
+    UsageError,
+)
+from dbdyno.model.plan.plan import Plan, Variant
+from dbdyno.model.results.results import Applied
+from dbdyno.plan import without
+from dbdyno.store import left_over
+
+
+class _NotHere(Exception):
+    """A variant cannot be had on this machine or server."""
+
+    def __init__(self, error: DbdynoError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@contextlib.contextmanager
+def _had_here(*refusals: type[DbdynoError]) -> Iterator[None]:
+    """What is refused because of this machine or server; not a lost server, nor one that others use."""
+    try:
+        yield
+    except (ServerBusy, ServerLost, Unreachable):
+        raise
+    except refusals as e:
+        raise _NotHere(e) from e
+
+
+class Stage:
+    """See the module. Left by ``with``, everything is put back, whatever happened."""
+
+    def __init__(
+        self, server: Server, plan: Plan, topology: Topology, journal: Journal, listener: ProgressListener
+    ) -> None:
+        self.server, self.plan, self._topology = server, plan, topology
+        self._journal, self.listener = journal, listener
+        self._now: Variant | None = None
+        self._limited: limits.Applied | None = None
+        self.applied: dict[str, Applied] = {}
+        self._seen: set[str] = set()
+        self.conditions: list[Condition] = []  # as the server runs with a variant's settings
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self, _t: type[BaseException] | None, error: BaseException | None, _tb: TracebackType | None
+    ) -> None:
+        trouble = [e for e in (self._tried(step) for step in self._ways_back()) if e is not None]
+        for e in trouble:
+            self.listener.noted(f"not put back: {e.message}; dbdyno clean does it as soon as it can be done")
+        if trouble and error is None:
+            raise trouble[0]
+
+    # -- before the start ---------------------------------------------------------------------------
+    def check(self, *, all_variants: bool = False) -> Plan:
+        """Looks at every variant before the first cell. The plan without those that cannot be had here, if
+        others remain to compare; else, and with ``all_variants``, raises why not, with the cure.
+        """
+        self._tidy()
+        facts = self.server.facts()
+        refused: dict[str, DbdynoError] = {}
+        for variant in self.plan.variants:
+            try:
+                self.applied[variant.name] = self._checked(variant, facts)
+            except _NotHere as e:
+                refused[variant.name] = e.error
+        self._leave_out(refused, all_variants)
+        self._leave_out(self._rehearse(), all_variants)
+        if any(self.applied[v.name].restarts for v in self.plan.variants):
+            self._say_restarts()
+        return self.plan
+
+    def _checked(self, variant: Variant, facts: ServerFacts) -> Applied:
+        own_world = self.server.world is not None
+        if own_world and (variant.limits.of_system or variant.limits.bind not in (None, "off")):
+            raise UsageError(
+                f"variant {variant.name}: the {facts.engine} engine has no processes to limit",
+                "leave out cpus, mems, quota, weight and bind",
+            )
+        self.server.check_driver(variant.driver)
+        with _had_here(NotPrivileged, NotAvailable):
+            restarts = self._check_settings(variant)
+        with _had_here(UsageError, TargetError):
+            means = limits.check(
+                variant.limits,
+                self._topology,
+                facts.main_pid,
+                facts.local,
+                self.plan.top,
+                self._journal,
+                facts.why_not_local,
+            )
+        with _had_here(NotAvailable, TargetError):
+            if (pool := self._pool(variant)) is not None:
+                needed(self.server.pooling, "use a connection pooler").check_pool(pool)
+        return Applied(restarts=tuple(restarts), limits=tuple(m.words for m in means))
+
+    def _leave_out(self, refused: Mapping[str, DbdynoError], all_variants: bool) -> None:
+        left = len(self.plan.variants) - len(refused)
+        if refused and (all_variants or left < 2):
+            name, error = next(iter(refused.items()))
+            several = len(self.plan.variants) > 1
+            raise type(error)(f"variant {name}: {error.message}" if several else error.message, error.cure)
+        for name, error in refused.items():
+            cure = f"; {error.cure}" if error.cure else ""
+            self.listener.noted(f"variant {name} is left out: {error.message}{cure}")
+        if refused:
+            self.plan = without(self.plan, {name: e.message for name, e in refused.items()})
+
+    def _tidy(self) -> None:
+        """Settings that a killed run left on this server would be taken for the server's own."""
+        settings = self.server.settings
+        for journal in left_over().dead:
+            for undo in reversed([u for u in journal.undos if u.kind == "settings"]):
+                if settings is not None and (words := settings.put_back(undo)) is not None:
+                    journal.forget(undo.key)
+                    self.listener.noted(f"left by run {journal.run}, which was killed: {words}")
+
+    def _rehearse(self) -> dict[str, DbdynoError]:
+        """Whether the server starts with the settings that need a restart shows only when it does.
+        Returns the variants with which it does not."""
+        needing = [v for v in self.plan.variants if self.applied[v.name].restarts]
+        refused: dict[str, DbdynoError] = {}
+        for kind, variant in {self._restarting(v.name): v for v in needing}.items():
+            self.listener.preparing(f"restarting the server for variant {variant.name}")
+            try:
+                self._configured(variant.settings)
+            except UsageError as e:
+                refused |= {v.name: e for v in needing if self._restarting(v.name) == kind}
+        if needing:
+            self._configured({})
+        return refused
+
+    def _say_restarts(self) -> None:
+        often = f"{self.restarts()} restarts of the server "
+        often += "on the way" if self.plan.adaptive is None else "or more at each rung"
+        self.listener.noted(f"{often}, about 0.2 s each")
+
+    def restarts(self) -> int:
+        """How often the server will be restarted on the way through the cells."""
+        names = [c.variant for c in self.plan.cells]
+        kinds = [self._restarting(name) for name in names]
+        return sum(a != b for a, b in zip(["", *kinds], [*kinds, ""], strict=True))
+
+    def _restarting(self, name: str) -> str:
+        variant = self.plan.variant(name)
+        needs = self.applied[name].restarts if name in self.applied else ()
+        return ";".join(f"{n}={variant.settings[n]}" for n in sorted(needs))
+
+    # -- from variant to variant --------------------------------------------------------------------
+    def enter(self, variant: Variant) -> None:
+        """The server as this variant wants it. Raises what went wrong; the journal knows what was changed."""
+        if self._now is not None and self._now.name == variant.name:
+            return
+        self._unlimit()
+        self._now = None
+        self._without_pool()
+        done = self._configured(variant.settings)
+        if variant.limits.of_system:
+            facts = self.server.facts()  # the server may have been restarted
+            main_pid = limits.seen(facts.main_pid, facts.local, facts.why_not_local)
+            self._limited = limits.apply(variant.limits, main_pid, self._journal)
+        if (pool := self._pool(variant)) is not None:
+            needed(self.server.pooling, "use a connection pooler").use_pool(pool, self._journal)
+        self._now = variant
+        self._look_at_settings(variant)
+        known = self.applied.get(variant.name, Applied())
+        self.applied[variant.name] = known.model_copy(update={"settings": dict(done.in_force)})
+
+    def _look_at_settings(self, variant: Variant) -> None:
+        """Checks of the server with a variant's settings, once."""
+        if variant.settings and variant.name not in self._seen:
+            self._seen.add(variant.name)
+            found = before_run(self.server, self.server.facts())
+            named = variant.name if len(self.plan.variants) > 1 else ""
+            self.conditions += [c.model_copy(update={"variant": named}) for c in found]
+
+    def look(self) -> None:
+        """Reports limits that are no longer in force: a service manager may take groups for its own."""
+        if self._limited is not None and (why := self._limited.broken()) is not None:
+            self.listener.noted(f"limits are not in force as they were set: {why}")
+
+    def connected(self, load: Load) -> None:
+        """What is done and looked at once all sessions are there."""
+        self._bind(load)
+        self._look_at_files()
+
+    def _look_at_files(self) -> None:
+        """Once for each variant that asks for direct I/O: whether the server has its files open so."""
+        now, conditions = self._now, self.server.conditions
+        if now is None or conditions is None or not now.settings or self.applied[now.name].files:
+            return
+        with contextlib.suppress(DbdynoError):  # no look is worth a run
+            facts = self.server.facts()
+            asked = facts.here and conditions.conditions().direct_io
+            if not asked or facts.main_pid is None:
+                return
+            root = self.server.machine.root
+            seen = observe.direct_files(facts.main_pid, conditions.data_files, root)
+            self._note_files(now, seen)
+
+    def _note_files(self, now: Variant, seen: DirectFiles) -> None:
+        self.applied[now.name] = self.applied[now.name].model_copy(update={"files": seen.words})
+        if seen.direct is None or seen.direct != seen.files:
+            self.listener.noted(f"! variant {now.name}, direct I/O: {seen.words}")
+
+    def _bind(self, load: Load) -> None:
+        """Each session's process on a CPU of its own, where the variant says so."""
+        spec = self._now.limits if self._now is not None else None
+        if spec is None or spec.bind in (None, "off"):
+            return
+        facts = self.server.facts()
+        main_pid = limits.seen(facts.main_pid, facts.local, facts.why_not_local)
+        limits.pin(load.backends(), limits.bind_order(spec, self._topology, main_pid), main_pid)
+
+    # -- the end ------------------------------------------------------------------------------------
+    def _ways_back(self) -> Sequence[Callable[[], None]]:
+        after = [partial(self._clean_up, v) for v in self.plan.variants if v.cleanup]
+        return (self._unlimit, *after, self._without_pool, self._as_found)
+
+    def _clean_up(self, variant: Variant) -> None:
+        """Its own command: if that fails, there is nothing that `dbdyno clean` could do."""
+        first = variant.jobs[0]
+        try:
+            needed(self.server.commands, "run commands").aside(variant.cleanup, first.directory, first.env)
+        except DbdynoError as e:
+            self.listener.noted(f"! clean-up of variant {variant.name} failed: {e.message}")
+
+    def _tried(self, step: Callable[[], None]) -> DbdynoError | None:
+        try:
+            step()
+        except DbdynoError as e:
+            return e
+        return None
+
+    def _unlimit(self) -> None:
+        limited, self._limited = self._limited, None
+        if limited is not None:
+            limited.undo()
+
+    def _without_pool(self) -> None:
+        if self.server.pooling is not None and any(v.limits.pool is not None for v in self.plan.variants):
+            self.server.pooling.use_pool(None, self._journal)
+
+    def _as_found(self) -> None:
+        if any(v.settings for v in self.plan.variants):
+            self._configured({})
+
+    def _check_settings(self, variant: Variant) -> Sequence[str]:
+        if self.server.settings is None and not variant.settings:
+            return ()
+        return needed(self.server.settings, "change settings").check_settings(variant.settings)
+
+    def _configured(self, settings: Mapping[str, str]) -> Configured:
+        if self.server.settings is None and not settings:
+            return Configured({}, restarted=False)
+        return needed(self.server.settings, "change settings").configure(settings, self._journal)
+
+    def _pool(self, variant: Variant) -> Pool | None:
+        size = variant.limits.pool
+        if size is None:
+            return None
+        return Pool(
+            size=size,
+            mode=variant.limits.pool_mode or "transaction",
+            clients=self.plan.top,
+            protocol=variant.driver.protocol,
+        )

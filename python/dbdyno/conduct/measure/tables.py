@@ -1,0 +1,95 @@
+"""Tables of a workload, made once: waited for, and removed again when the user or an error ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dbdyno._core import DriverError
+from dbdyno.drive.phases import STEP_S, Interrupt, translated
+from dbdyno.model.engine.protocols import Server, needed
+from dbdyno.model.errors import DbdynoError, Interrupted, reset
+from dbdyno.model.plan.resetting import Cache
+from dbdyno.model.plan.table_making import Preparation, PreparedTable, TableWish
+
+
+@dataclass(frozen=True)
+class MadeTables:
+    """``new``: they were not there before; ``steps``: seconds by step."""
+
+    new: bool
+    workers: int
+    seconds: float
+    steps: dict[str, float]
+    tables: Sequence[PreparedTable]
+
+
+Tick = Callable[[str, int, int, int, float], None]
+"""Progress: the step, rows sent, rows in all, bytes sent, seconds."""
+
+
+def make_tables(
+    server: Server,
+    workload: str,
+    wish: TableWish,
+    interrupt: Interrupt,
+    tick: Tick,
+    removed: Callable[[str], None],
+) -> MadeTables:
+    """Makes them. After Ctrl-C or an error ``removed`` gets the names of those that were removed."""
+    begun = time.monotonic()
+    making = needed(server.tables, "prepare tables").begin(workload, wish)
+    try:
+        return _finished(making, interrupt, tick, begun)
+    except BaseException as e:
+        _undo(making, removed)
+        if isinstance(e, DriverError):
+            raise translated(e) from None
+        raise
+
+
+def bring_back(
+    server: Server, name: str, cache: Cache, interrupt: Interrupt, tick: Tick, left: Callable[[str], None]
+) -> MadeTables:
+    """Loads the tables of a data set again. After Ctrl-C or an error they stay unfinished: ``left`` gets the
+    words for that."""
+    begun = time.monotonic()
+    making = needed(server.resetting, "bring data back").begin(name, cache)
+    try:
+        return _finished(making, interrupt, tick, begun)
+    except BaseException as e:
+        making.undo()
+        left(f"the tables of {name} are unfinished: the next run that uses them loads them again")
+        known = translated(e) if isinstance(e, DriverError) else e
+        if isinstance(known, DbdynoError):
+            raise type(known)(f"bringing back the data of {name}: {known.message}", known.cure) from None
+        raise
+
+
+def _finished(making: Preparation, interrupt: Interrupt, tick: Tick, begun: float) -> MadeTables:
+    """Waits until they are made. ``begun``: when they were asked for, seconds of the monotonic clock."""
+    steps: dict[str, float] = {}
+    last = begun
+    while not making.wait(STEP_S):
+        if interrupt.stopping:
+            raise Interrupted
+        step, rows, sent = making.progress()
+        now = time.monotonic()
+        steps[step], last = steps.get(step, 0.0) + now - last, now
+        tick(step, rows, making.rows, sent, now - begun)
+    tables = making.finish()
+    return MadeTables(making.rows > 0, making.workers, time.monotonic() - begun, steps, tables)
+
+
+def _undo(making: Preparation, removed: Callable[[str], None]) -> None:
+    """The error that led here is the one to be shown."""
+    reset()
+    try:
+        names = making.undo()
+    except DbdynoError as e:
+        words = " ".join(e.message.split())
+        removed(f"what was made could not be removed, the next workload prepare replaces it: {words}")
+        return
+    if names:
+        removed(f"removed: {', '.join(names)}")

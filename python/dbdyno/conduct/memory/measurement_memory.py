@@ -1,0 +1,138 @@
+"""Memory at the start and the end of each measurement.
+
+Processes are read while all sessions are connected and none makes calls: before the barrier, and after the
+last call. The server's cache is read outside of the span of the server's exact counters: before the first
+session connects, and after the last has left: what the read itself costs the server is no part of them.
+Of an observation both are read between two windows, beside the load: with the time that it took, as if a CPU
+had worked all the while, at most :data:`COST` of the time since the read before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import polars as pl
+
+from dbdyno.conduct.memory.memory import READ_NS, MemoryReader, Phase, Tables, joined
+from dbdyno.model.engine.caching import State
+from dbdyno.model.engine.protocols import Clock, Server
+from dbdyno.model.errors import TargetError
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.data_sources.memory import MEMORY_SOURCE
+from dbdyno.model.schema.tables import rows
+from dbdyno.model.sources.source import Source
+
+COST = 0.01
+"""Share of a CPU, beside a load."""
+_LEAST_NS = 20_000_000
+"""Less time than that is not enough for a read."""
+_ROOM = 3
+"""One is made beside a window that is at least so many times as long as the last one took."""
+
+
+class MeasurementMemory:
+    """Reads of one run. What cannot be had is left out, and the data source says why."""
+
+    def __init__(self, server: Server, plan: Plan, clock: Clock) -> None:
+        self._server, self._clock = server, clock
+        self._reader = MemoryReader(server) if wanted(plan, server) else None
+        self._off = (
+            MEMORY_SOURCE.cures["off"] if plan.experiment.observe else "switched off with --no-observe"
+        )
+        self._tables = joined()
+        self._read_at_ns, self._took_ns = clock.now_ns(), 0
+        self._why = ""  # the last read failed
+
+    def cache(self, phase: Phase) -> None:
+        """Outside of a measurement."""
+        self._add(lambda reader: reader.cache(phase))
+
+    def machine(self, phase: Phase) -> None:
+        """While all sessions are connected, and none makes calls."""
+        self._add(lambda reader: reader.machine(phase))
+
+    def beside(self, window_ns: int) -> None:
+        """At the end of a window of that length, while the next one is under way."""
+        now_ns = self._clock.now_ns()
+        allowed_ns = COST * (now_ns - self._read_at_ns)
+        if allowed_ns < max(_LEAST_NS, self._took_ns) or window_ns < _ROOM * self._took_ns:
+            return
+        most_ns = int(min(READ_NS, allowed_ns, window_ns / _ROOM))
+        self._add(lambda reader: reader.read("end", most_ns))
+        self._read_at_ns = self._clock.now_ns()
+        self._took_ns = self._read_at_ns - now_ns
+
+    def _add(self, read: Callable[[MemoryReader], Tables]) -> None:
+        if self._reader is None:
+            return
+        try:
+            self._tables = joined(self._tables, read(self._reader))
+            self._why = ""
+        except TargetError as error:
+            self._why = error.message
+
+    def noted(self, raw: RawCell, *, first: bool = True, last: bool = True) -> RawCell:
+        """With what was read, and the line of this data source. Of several phases of a measurement the
+        ``first`` has the start and the ``last`` the end."""
+        if self._server.world is not None:
+            return raw
+        phases = ["start"] * first + ["end"] * last
+        mine = {name: t.filter(pl.col("phase").is_in(phases)) for name, t in self._tables.items()}
+        line = rows("sources", [self._source().model_dump()])
+        if last:
+            self._tables = joined()
+        return replace(
+            raw, tables={**raw.tables, **mine, "sources": pl.concat([raw.tables["sources"], line])}
+        )
+
+    def _source(self) -> Source:
+        if self._reader is None:
+            return source(State("off", self._off))
+        if self._why:
+            return source(State("lost", self._why))
+        return source(state(self._server, self._tables))
+
+
+def wanted(plan: Plan, server: Server) -> bool:
+    """Left out of the recipe: yes, where anything is observed, and unless the engine lives in a time of its
+    own."""
+    chosen = plan.experiment.memory
+    return server.world is None and (plan.experiment.observe if chosen is None else chosen)
+
+
+def state(server: Server, tables: Tables) -> State:
+    """How far a read got that brought ``tables``."""
+    if server.caching is None:
+        return State(detail="this engine does not say what is in its cache")
+    found = server.caching.state()
+    details = [d for d in (found.detail, *_processes(tables["memory_processes"])) if d]
+    return found._replace(detail="; ".join(details))
+
+
+def _processes(read: pl.DataFrame) -> Iterator[str]:
+    for status, why in _UNREAD.items():
+        if count := read.filter(pl.col("status") == status).height:
+            yield f"the memory of {count:,} of {read.height:,} processes is unknown: {why}"
+
+
+_UNREAD = {
+    "not permitted": "run dbdyno as root or as the server's user",
+    "not supported": "needs Linux 4.14 or newer",
+    "lost": "there was no time for them; the next read begins with them",
+}
+
+
+def source(found: State) -> Source:
+    """The line of this data source."""
+    enabling = MEMORY_SOURCE.enabling._replace(steps=found.steps or MEMORY_SOURCE.enabling.steps)
+    return Source(
+        name=MEMORY_SOURCE.name,
+        provenance=MEMORY_SOURCE.provenance,
+        status=found.status,
+        detail=found.detail,
+        enabling=enabling
+        if found.status != "ok" or found.steps
+        else MEMORY_SOURCE.enabling._replace(steps=()),
+    )

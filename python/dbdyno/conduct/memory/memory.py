@@ -1,0 +1,73 @@
+"""Where the pages of a server and of its machine are, read now.
+
+``read_memory(server, phase, most_ns)`` is one read. Who reads more than once keeps a :class:`MemoryReader`:
+what there was no time for in one read comes first in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import polars as pl
+
+from dbdyno.model.engine.caching import Processes
+from dbdyno.model.engine.protocols import Server
+from dbdyno.model.schema.data_sources.memory import RAW_MEMORY
+from dbdyno.model.schema.tables import empty, rows
+from dbdyno.model.units import NS_PER_S
+from dbdyno.observe.memory import group_rows, host_rows
+from dbdyno.observe.process_memory import ProcessReader, executables
+
+Phase = Literal["start", "end", "now"]
+Tables = dict[str, pl.DataFrame]
+READ_NS = NS_PER_S // 2
+"""About so long a read at the start or end of a measurement may take."""
+_PROCESSES, _PROGRAMS = 0.3, 0.2
+"""Shares of it; the rest is for the server's cache and its files."""
+
+
+class MemoryReader:
+    """Reads the memory of one server and its machine. Where the engine's cache is not known, that is the
+    machine's alone, of one in a time of its own nothing."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._machine = server, server.machine
+        self._processes = ProcessReader(self._machine.root)
+        self._main_pid = server.facts().main_pid if server.caching is None and server.world is None else None
+
+    def read(self, phase: Phase, most_ns: int = READ_NS) -> Tables:
+        """The tables of :data:`RAW_MEMORY`, in about ``most_ns``. Raises :class:`TargetError` where the
+        server is lost."""
+        return joined(self.machine(phase, most_ns), self.cache(phase, most_ns))
+
+    def machine(self, phase: Phase, most_ns: int = READ_NS) -> Tables:
+        """The machine, the server's control group and its processes. Raises as :meth:`read`."""
+        server = self._server
+        if server.world is not None:
+            return joined()
+        found = server.caching.processes() if server.caching else Processes({}, self._main_pid)
+        root = self._machine.root
+        groups = group_rows(found.main_pid, root) if found.main_pid is not None else ()
+        memory = [*host_rows(root), executables(int(_PROGRAMS * most_ns), root), *groups]
+        roles = {**found.roles, self._machine.pid: "dbdyno"}
+        processes = self._processes.rows(roles, int(_PROCESSES * most_ns))
+        made = {"memory": memory, "memory_processes": list(processes)}
+        return joined({name: rows(name, [{"phase": phase, **r} for r in of]) for name, of in made.items()})
+
+    def cache(self, phase: Phase, most_ns: int = READ_NS) -> Tables:
+        """The server's cache, and the files of its relations in the page cache. Raises as :meth:`read`."""
+        caching, share = self._server.caching, 1 - _PROCESSES - _PROGRAMS
+        return joined() if caching is None else joined(caching.cached(phase, int(share * most_ns)))
+
+
+def read_memory(server: Server, phase: Phase, most_ns: int = READ_NS) -> Tables:
+    """One read: see :meth:`MemoryReader.read`."""
+    return MemoryReader(server).read(phase, most_ns)
+
+
+def joined(*parts: Mapping[str, pl.DataFrame]) -> Tables:
+    """All tables of :data:`RAW_MEMORY`, of several reads together."""
+    return {
+        name: pl.concat([empty(name), *(part[name] for part in parts if name in part)]) for name in RAW_MEMORY
+    }

@@ -1,0 +1,1 @@
+"""Observations of somebody else's load, window after window, of one server or several."""

@@ -1,0 +1,87 @@
+"""The hosts of servers that are observed: each by an agent on its node of a cluster, over ssh, or here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from dbdyno.conduct.hosts.cluster import Hosts, hosts_of
+from dbdyno.conduct.hosts.hosts import server_machine
+from dbdyno.engines import network_address
+from dbdyno.kernel.machine import HERE
+from dbdyno.kernel.processes import boot_id
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.cluster import ClusterSpec
+from dbdyno.model.units import counted
+from dbdyno.remote.cluster.connect import Node
+
+
+@dataclass(frozen=True)
+class ServerHosts:
+    """How the hosts of servers are reached. ``nodes``, ``ssh``: one for each server, or none at all."""
+
+    cluster: str | None = None
+    nodes: Sequence[str] = ()
+    ssh: Sequence[str] = ()
+    ssh_command: str | None = None
+
+    def check(self, servers: int) -> None:
+        """Raises :class:`UsageError` where that does not fit so many servers."""
+        if self.nodes and self.cluster is None:
+            raise UsageError("--server-node is for a cluster", "--cluster ADDRESS")
+        if self.ssh and self.cluster is not None:
+            raise UsageError("--server-ssh and --cluster exclude each other", "give one of them")
+        for option, given in (("--server-node", self.nodes), ("--server-ssh", self.ssh)):
+            if given and len(given) != servers:
+                raise UsageError(
+                    f"{option} names {counted(len(given), 'host')} for {counted(servers, 'server')}",
+                    f"{option} once for each --dsn, in the same order",
+                )
+
+
+@contextmanager
+def server_machines(
+    engine: str, dsns: Sequence[str | None], hosts: ServerHosts, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Sequence[Machine]]:
+    """The host of each of the servers; this one where a server runs here, or is on no node of the cluster:
+    then ``say`` is called with a line for the user.
+
+    Raises :class:`UsageError`, :class:`TargetError`, :class:`NotAvailable`.
+    """
+    hosts.check(len(dsns))
+    with ExitStack() as stack:
+        if hosts.cluster is None:
+            named: Sequence[str | None] = hosts.ssh or [None] * len(dsns)
+            yield [stack.enter_context(server_machine(name, hosts.ssh_command)) for name in named]
+            return
+        addresses = [None if dsn is None else network_address(engine, dsn) for dsn in dsns]
+        found = stack.enter_context(hosts_of(hosts.cluster))
+        if (warning := found.cluster.warning) is not None:
+            say(warning)
+        taken: list[Node] = []
+        made: list[Machine] = []
+        for number, address in enumerate(addresses):
+            name = hosts.nodes[number] if hosts.nodes else None
+            spec = ClusterSpec(address=hosts.cluster, server_node=name)
+            nodes = found.servers(spec, address, alone=len(dsns) == 1)
+            if address is not None and not nodes:
+                say(
+                    f"server {address[0]}:{address[1]} is on no node of the cluster: observed from here alone"
+                )
+            made.append(_machine(found, nodes, taken, stack, named=name is not None))
+        yield made
+
+
+def _machine(
+    hosts: Hosts, nodes: Sequence[Node], taken: list[Node], stack: ExitStack, *, named: bool
+) -> Machine:
+    """By an agent of its own, also where another server runs on that node."""
+    if not nodes or (hosts.facts[nodes[0].id]["boot_id"] == boot_id() and not named):
+        return HERE
+    node = hosts.again(nodes[0]) if nodes[0] in taken else nodes[0]
+    taken.append(node)
+    machine = hosts.machine(node, ())
+    stack.callback(machine.close)
+    return machine

@@ -1,0 +1,123 @@
+"""The story of an observation of several servers: one observation for each, begun and cut together.
+
+Each is a run of its own in a thread of its own. What ends one of them (its server, its host) leaves the
+others alone; the end that a user asks for is heard by all.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dbdyno import present
+from dbdyno.conduct.derive.rebuild import results_of
+from dbdyno.conduct.hosts.hosts import host_of, observed_target
+from dbdyno.conduct.measure.progress import ObservationListener
+from dbdyno.conduct.observe.observation import Observed, observation_plan, observe_server
+from dbdyno.conduct.observe.together import GivenUp, Together
+from dbdyno.drive import Interrupt, Interrupted
+from dbdyno.lazy import ready
+from dbdyno.model.engine.machine import Machine
+from dbdyno.model.errors import DbdynoError
+from dbdyno.model.plan.plan import Experiment
+from dbdyno.model.results.results import Results
+from dbdyno.store import Run, RunStore, find_group
+
+PAGE = "servers.html"
+"""In the directory of the first run of a group."""
+_LOOK_S = 0.1
+
+
+@dataclass(frozen=True)
+class ServerAsked:
+    """A server to be observed. ``listener`` is called from the thread that observes it."""
+
+    name: str
+    dsn: str | None
+    machine: Machine
+    experiment: Experiment
+    listener: ObservationListener
+
+
+@dataclass(frozen=True)
+class ObservedServers:
+    """``made``: those of which something is stored, ``failed``: the others; by name."""
+
+    group: str
+    made: Mapping[str, Observed]
+    failed: Mapping[str, Exception]
+
+
+def observe_servers(
+    servers: Sequence[ServerAsked], store: RunStore, interrupt: Interrupt, labels: Mapping[str, Any]
+) -> ObservedServers:
+    """Observes all until the time is over or an end is asked for, as :func:`observe_server` does each.
+
+    Raises the error of one that cannot be observed, as long as none is; :class:`Interrupted` where an end was
+    asked for before the first window was saved.
+    """
+    ready()
+    group = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-servers-{secrets.token_hex(2)}"
+    together = Together(len(servers))
+    made: dict[str, Observed] = {}
+    failed: dict[str, Exception] = {}
+
+    def observe(asked: ServerAsked) -> None:
+        try:
+            host = host_of(asked.machine)
+            made[asked.name] = observe_server(
+                observation_plan(asked.experiment, host),
+                host,
+                observed_target(asked.experiment.engine, asked.dsn, asked.machine),
+                store,
+                asked.listener,
+                interrupt,
+                {**labels, "group": group},
+                together,
+            )
+        except Exception as e:
+            failed[asked.name] = e
+            together.fail()
+            if together.begun and isinstance(e, DbdynoError):
+                asked.listener.notice(e.message)
+
+    threads = [threading.Thread(target=observe, args=(s,), name=s.name, daemon=True) for s in servers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(_LOOK_S)  # in between, a second signal ends this one
+    _raise_of(failed, none_made=not made)
+    return ObservedServers(group, {s.name: made[s.name] for s in servers if s.name in made}, failed)
+
+
+def _raise_of(failed: Mapping[str, Exception], *, none_made: bool) -> None:
+    """A defect of ours; where nothing is stored, the first error with its server's name."""
+    for error in failed.values():
+        if not isinstance(error, DbdynoError | Interrupted):
+            raise error
+    if not none_made:
+        return
+    for name, error in failed.items():
+        if isinstance(error, DbdynoError) and not isinstance(error, GivenUp | Interrupted):
+            error.message = f"{name}: {error.message}"
+            raise error
+    raise next((e for e in failed.values() if isinstance(e, Interrupted)), Interrupted())
+
+
+def results_of_group(store: RunStore, wanted: str) -> list[tuple[Run, Results]]:
+    """The runs that were observed together with what was derived of each; none: ``wanted`` is no group.
+    See :func:`dbdyno.store.find_group`."""
+    runs = [Run(path) for path in find_group(store.root, wanted)]
+    return [(run, results_of(run)) for run in runs]
+
+
+def report_group(runs: Sequence[tuple[Run, Results]], output: Path | None = None) -> Path:
+    """Writes the page of all servers side by side; its path. ``output``: another place for it, or format."""
+    path = runs[0][0].path / PAGE if output is None else output
+    return present.write(present.servers([results for _, results in runs]), path)

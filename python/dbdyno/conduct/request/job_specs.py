@@ -1,0 +1,202 @@
+"""Jobs as recipes and options name them: commands, lists of them, and those that come with the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from dbdyno import engines
+from dbdyno.conduct.request.script_texts import read_text
+from dbdyno.model.errors import UsageError, did_you_mean, nearest
+from dbdyno.model.plan.jobs import JobSpec
+from dbdyno.model.plan.parameter import Parameter
+from dbdyno.model.plan.plan import Experiment, VariantSpec, Workload
+from dbdyno.plan import Commands, all_jobs, commands_of, spread, typed
+
+
+def placed(experiment: Experiment, directory: Path) -> Experiment:
+    """With the directories of its jobs below ``directory``, where they are relative."""
+
+    def under(jobs: tuple[JobSpec, ...]) -> tuple[JobSpec, ...]:
+        return tuple(
+            j if j.directory is None else j.model_copy(update={"directory": str(directory / j.directory)})
+            for j in jobs
+        )
+
+    if not any(j.directory for j in all_jobs(experiment)):
+        return experiment
+    variants = {n: v.model_copy(update={"jobs": under(v.jobs)}) for n, v in experiment.variants.items()}
+    return experiment.model_copy(update={"jobs": under(experiment.jobs), "variants": variants})
+
+
+def given(base: Experiment, options: dict[str, Any]) -> dict[str, Any]:
+    """Fields of the experiment that options about jobs set: those of a job change all that there are.
+    Raises :class:`UsageError`."""
+    changed, file = options.pop("job", {}), options.pop("jobs_file", None)
+    listed = None if file is None else _listed(Path(file))
+    if options.get("jobs") or options.get("variants"):
+        options["command"] = None
+    if listed is not None:
+        if options.get("jobs") or options.get("variants"):
+            raise UsageError(
+                f"both --command and --jobs {file}", "write all commands into the file, each a [[jobs]]"
+            )
+        options = {**listed, **{k: v for k, v in options.items() if v is not None}, "command": None}
+    if base.workload is not None and (options.get("jobs") or options.get("variants")):
+        options |= {"workload": None}
+    if options.get("variants") and base.variants:
+        raise UsageError(
+            "several commands, and the variants of a recipe", "leave out --recipe, or one of them"
+        )
+    if changed:
+        options |= _changed(base, options, changed)
+    return _with_axes(base, options)
+
+
+def _listed(file: Path) -> dict[str, Any]:
+    """A job list: a recipe that need not have more than ``[[jobs]]``."""
+    from dbdyno.plan import parse_recipe
+
+    found = placed(parse_recipe(read_text(file, "job list"), file.stem, str(file)), file.parent)
+    if not found.job_set:
+        raise UsageError(
+            f"{file} lists no jobs", "write [[jobs]] and below it command = 'PROGRAM ...', once for each"
+        )
+    return found.model_dump(exclude_unset=True) | {
+        "jobs": [j.model_dump(exclude_unset=True) for j in found.job_set]
+    }
+
+
+def _changed(base: Experiment, options: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a job, for all jobs there are."""
+    found: dict[str, Any] = {}
+    if not (options.get("jobs") or options.get("variants") or all_jobs(base)):
+        name = next(iter(changed)).replace("_", "-")
+        raise UsageError(
+            f"--{name} without a command", "it goes with --command 'PROGRAM ...', or --jobs FILE"
+        )
+    own = options.get("jobs") or [j.model_dump(exclude_unset=True) for j in base.job_set]
+    if own:
+        found = {"jobs": [{**job, **_merged(job, changed)} for job in own], "command": None}
+    variants = options.get("variants") or {
+        n: v.model_dump(exclude_unset=True) for n, v in base.variants.items() if v.jobs
+    }
+    if variants:
+        found["variants"] = {
+            **{n: v.model_dump(exclude_unset=True) for n, v in base.variants.items()},
+            **{
+                n: {**v, "jobs": [{**job, **_merged(job, changed)} for job in v.get("jobs", ())]}
+                for n, v in variants.items()
+            },
+        }
+    return found
+
+
+def _merged(job: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    env = {**job.get("env", {}), **changed.get("env", {})}
+    return {**changed, **({"env": env} if env else {})}
+
+
+def _with_axes(base: Experiment, options: dict[str, Any]) -> dict[str, Any]:
+    """A parameter with several values is an axis; one that was an axis and has one is none any more."""
+    given = options.pop("axes", None)
+    if not given:
+        return options
+    several = {n: v for n, v in given.items() if len(v) > 1}
+    one = {n: v[0] for n, v in given.items() if len(v) == 1}
+    axes = {**{n: v for n, v in base.axes.items() if n not in one}, **several}
+    params = {n: v for n, v in {**base.params, **(options.get("params") or {})}.items() if n not in several}
+    changed = {**options, "axes": axes, "params": {**params, **one}}
+    named = (base.baseline or "").partition("=")[0] in given
+    return changed | ({"baseline": None} if named and not options.get("baseline") else {})
+
+
+def parameters(engine: str) -> Mapping[str, Mapping[str, Parameter]]:
+    """Those of the jobs that come with it, by the job's name."""
+    return {name: job.parameters for name, job in engines.jobs(engine).items()}
+
+
+def spread_out(experiment: Experiment) -> Experiment:
+    """See :func:`dbdyno.plan.spread`."""
+    accepted = parameters(experiment.engine)
+    for job in all_jobs(experiment):
+        name = job.command.strip()
+        if name.startswith("@") and name[1:] not in accepted:
+            raise UsageError(f"no job {name} comes with dbdyno", _cure(name[1:], accepted))
+    return spread(experiment, accepted)
+
+
+def _cure(name: str, known: Collection[str]) -> str:
+    first, *words = name.split() or [""]
+    if words and first in known:
+        return f"its parameters are NAME=VALUES: --command @{first} threads=4"
+    listed = "there are " + ", ".join(f"@{n}" for n in sorted(known))
+    return listed if nearest(first, known) is None else f"{did_you_mean(first, known)} {listed}"
+
+
+def commands(experiment: Experiment) -> Mapping[str, Commands]:
+    """What each variant of a spread experiment runs. Raises :class:`UsageError`."""
+    specs = experiment.variants or {"base": VariantSpec()}
+    found = {}
+    for name, spec in specs.items():
+        jobs = spec.jobs or experiment.job_set
+        if not jobs:
+            raise UsageError(
+                f"variant {name} has no command", f"[[variants.{name}.jobs]], or [[jobs]] for all"
+            )
+        values = {**experiment.params, **spec.params}
+        found[name] = [(j, _here(j, experiment.engine, values)) for j in jobs]
+    several = len({_kind(here) for jobs in found.values() for _, here in jobs}) > 1
+    return {
+        name: commands_of(
+            experiment,
+            specs[name],
+            [_in_runs(j, here) if several else here for j, here in jobs],
+            shell_of=jobs[0][0],
+        )
+        for name, jobs in found.items()
+    }
+
+
+_WORK = ("work_bytes", "work_regex", "work_unit")
+
+
+def _kind(job: JobSpec) -> str:
+    return "bytes" if job.work_bytes is not None else job.work_unit or "runs"
+
+
+def _in_runs(spec: JobSpec, here: JobSpec) -> JobSpec:
+    """Without the unit of work that it has of itself: beside jobs of other units its work is one run."""
+    own = [n for n in _WORK if getattr(spec, n) is None] if spec.command.startswith("@") else []
+    return here.model_copy(update=dict.fromkeys(own))
+
+
+def _here(spec: JobSpec, engine: str, values: Mapping[str, Any]) -> JobSpec:
+    """A job that comes with the engine as it is on this machine; what the recipe says besides wins."""
+    if not spec.command.startswith("@"):
+        return _absolute(spec)
+    job = engines.jobs(engine)[spec.command.strip()[1:]]
+    own = {n: v for n, v in values.items() if n in job.parameters}
+    made = job.made(typed(_as_workload(spec.command, job.parameters), own))
+    said = {n: getattr(spec, n) for n in spec.model_fields_set - {"command"} if getattr(spec, n) is not None}
+    return _absolute(made.model_copy(update=said))
+
+
+def _absolute(spec: JobSpec) -> JobSpec:
+    if spec.directory is None or Path(spec.directory).is_absolute():
+        return spec
+    return spec.model_copy(update={"directory": str(Path(spec.directory).absolute())})
+
+
+def _as_workload(name: str, known: Mapping[str, Parameter]) -> Workload:
+    return Workload(
+        name=name,
+        title=name,
+        doc="",
+        work_unit="runs",
+        work_short="runs",
+        work_constant=False,
+        calibrated=False,
+        parameters=dict(known),
+    )

@@ -1,0 +1,1 @@
+"""What an engine provides and what is known of its server and machine: protocols and their data."""

@@ -1,0 +1,107 @@
+"""How the driver sends calls, and the scripts that they are of."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from dbdyno.model.plan.pacing import Strict
+
+Protocol = Literal["prepared", "extended", "simple"]
+MOST = 2**31 - 1
+"""Of tries, weights and the scale, as in pgbench."""
+MOST_SCRIPTS = 100
+"""Of an experiment or a variant."""
+MAX_VARIANTS = 1000
+"""Of variants, combinations of parameters, phases, and processes that are observed alone."""
+MOST_NAMES = 1000
+"""Of variables, parameters or settings."""
+
+
+class DriverSpec(Strict):
+    """How the driver sends calls. Left out: the default (in a variant: as the experiment says)."""
+
+    protocol: Protocol | None = None
+    """prepared (once a session, the default), extended (parsed with each call), or simple queries."""
+    pipeline: bool | None = None
+    """All statements of a call in one go: one round trip."""
+    validation: str | None = None
+    """A statement sent before each statement of the call, such as SELECT 1; empty: none."""
+    think: str | None = None
+    """Pause from the end of a call to the session's next: 10ms, exponential 10ms, or uniform 5ms 15ms."""
+    threads: int | None = Field(default=None, ge=1, le=256)
+    """Threads of the driver; at most one a session is of use."""
+    rounds: bool | None = None
+    """All sessions begin a call together, and the next when all have ended. Each call is kept."""
+    max_tries: int | None = Field(default=None, ge=0, le=MOST)
+    """A call of a script that fails by a serialization failure or deadlock is tried so often in all; 0: until
+    it succeeds or the measurement ends."""
+    reconnect: bool | None = None
+    """Scripts only: a new connection for each call."""
+    allow_shell: bool | None = None
+    """Scripts may run shell commands on this machine: \\shell, \\setshell."""
+
+
+class DriverSetup(Strict):
+    """How the driver sends the calls of a cell, resolved."""
+
+    protocol: Protocol = "prepared"
+    pipeline: bool = False
+    validation: str | None = None
+    threads: int | None = None
+    rounds: bool = False
+    max_tries: int = 1
+    reconnect: bool = False
+    allow_shell: bool = False
+
+    @classmethod
+    def of(cls, spec: DriverSpec) -> DriverSetup:
+        """With the defaults filled in."""
+        return cls(
+            protocol=spec.protocol or "prepared",
+            pipeline=bool(spec.pipeline),
+            validation=spec.validation or None,
+            threads=spec.threads,
+            rounds=bool(spec.rounds),
+            max_tries=1 if spec.max_tries is None else spec.max_tries,
+            reconnect=bool(spec.reconnect),
+            allow_shell=bool(spec.allow_shell),
+        )
+
+    def words(self) -> list[str]:
+        """What differs from the default, in a few words each."""
+        found = [str(self.protocol)] if self.protocol != "prepared" else []
+        found += ["pipelined"] if self.pipeline else []
+        found += [f"validated by {self.validation}"] if self.validation else []
+        found += [f"{self.threads} driver thread(s)"] if self.threads else []
+        found += ["in rounds"] if self.rounds else []
+        found += [f"up to {self.max_tries or 'any number of'} tries"] if self.max_tries != 1 else []
+        found += ["a connection for each call"] if self.reconnect else []
+        return [*found, *(["shell commands allowed"] if self.allow_shell else [])]
+
+
+class ScriptSpec(Strict):
+    """A script of a mix: a file, or one that comes with the engine."""
+
+    file: str | None = None
+    """SQL file, relative to the recipe."""
+    builtin: str | None = None
+    """A script that comes with the engine: tpcb-like, simple-update, select-only; a unique prefix will do."""
+    weight: int = Field(default=1, ge=0, le=MOST)
+    """How often it is chosen, relative to the others; 0: never."""
+
+    @model_validator(mode="after")
+    def _one(self) -> ScriptSpec:
+        if (self.file is None) == (self.builtin is None):
+            raise ValueError("a script is either a file or a builtin")
+        return self
+
+
+class PlannedScript(Strict):
+    """A script with its text."""
+
+    name: str  # the file's, or the builtin's
+    text: str
+    weight: int = 1
+    builtin: bool = False

@@ -1,0 +1,177 @@
+"""Jobs: commands that sessions run again and again, or once each; what a recipe says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+
+from pydantic import Field
+
+from dbdyno.model.plan.pacing import Strict
+from dbdyno.model.plan.parameter import Parameter
+
+if TYPE_CHECKING:
+    from dbdyno.model.journal import Journal
+    from dbdyno.model.plan.plan import Plan, Variant, Workload
+
+MOST_JOBS = 1000
+_MOST_AXES, _MOST_VALUES = 16, 1000
+Shell = Literal["none", "sh", "bash"]
+Arrangement = Literal["serial", "parallel", "concurrent", "both"]
+
+
+class JobSpec(Strict):
+    """A command. ``{name}`` in it, and in what goes with it, is a parameter; ``{session}`` and ``{job}`` are
+    the session's number and the job's name."""
+
+    name: str | None = None
+    """Its name; left out: the program's."""
+    command: str
+    """Command line; words are split as a shell would, but no shell runs it. @NAME: a job that comes with the
+    engine."""
+    shell: Shell = "none"
+    """none, sh or bash: what runs the command line; a shell's own start-up is calibrated and taken off."""
+    directory: str | None = None
+    """Directory that it runs in, relative to the recipe; left out: the current one."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables besides those of dbdyno."""
+    input: str | None = None
+    """File that its standard input is; left out: /dev/null."""
+    prepare: str | None = None
+    """Command before each execution, not measured."""
+    conclude: str | None = None
+    """Command after each execution, not measured."""
+    timeout: str | None = None
+    """An execution that takes longer is killed with all its processes, and is an error."""
+    verify: str | None = None
+    """Command after each execution that must succeed, not measured: cmp {out} {ref}."""
+    work_bytes: str | None = None
+    """File whose size is the work of an execution, in bytes."""
+    work_regex: str | None = None
+    """Regular expression whose first group is the work of an execution, in what it prints: done (\\d+)."""
+    work_unit: str | None = None
+    """What that number counts, plural: files."""
+
+
+class JobKeys(Strict):
+    """Keys of a recipe."""
+
+    command: str | None = None
+    """Command line; short for one of jobs."""
+    jobs: tuple[JobSpec, ...] = Field(default=(), max_length=MOST_JOBS)
+    """[[jobs]]: commands side by side; a session runs them in turn."""
+    axes: dict[str, Annotated[tuple[str | int | float | bool, ...], Field(max_length=_MOST_VALUES)]] = Field(
+        default_factory=dict, max_length=_MOST_AXES
+    )
+    """Parameters of which each value is a variant; of several, each combination: threads = [1, 2, 4]."""
+    once: bool = False
+    """Each job is run exactly once in a measurement, by so many sessions side by side."""
+    runs: int | None = Field(default=None, ge=1, le=1_000_000)
+    """Each job is run exactly so often in a measurement: with 10, 10 executions of each."""
+    orders: tuple[Arrangement, ...] = Field(default=(), max_length=4)
+    """With jobs that run once each, measure only these orders: serial (one job at a time, the least threads),
+    parallel (one at a time, the most threads), concurrent (all at once, the least), both (all, the most)."""
+    warmup: int | None = Field(default=None, ge=0, le=10_000)
+    """Each job is run so often before the first measurement of a variant, not measured; left out: once, and
+    with once or runs not at all."""
+    setup: str | None = None
+    """Command run once for each variant before the first measurement."""
+    cleanup: str | None = None
+    """Command run once for each variant after the last measurement."""
+    keep_output: str | None = None
+    """Keep what commands print, at most so much of each job: 64kB."""
+    hide_args: bool = False
+    """Store and show programs without their arguments."""
+
+    @property
+    def job_set(self) -> tuple[JobSpec, ...]:
+        """All its jobs."""
+        return self.jobs if self.command is None else (JobSpec(command=self.command), *self.jobs)
+
+
+class BuiltinJob(NamedTuple):
+    """A job that comes with the engine: a command that is ``@name``, and nothing more."""
+
+    doc: str
+    parameters: Mapping[str, Parameter]  # that it takes; those of the other jobs of a set are not for it
+    made: Callable[[Mapping[str, str | int | float | bool]], JobSpec]
+    """The job with these parameters (others: their defaults), named by what it runs: ``zstd``. It compiles
+    and writes what it needs into :func:`dbdyno.engines.command.shipped.cache.directory`. Its command holds no
+    more placeholders than {session} and {job}. What a recipe says besides wins over what this holds. Raises
+    :class:`NotAvailable`."""
+
+
+class PlannedJob(Strict):
+    """A job of a variant: parameters filled in, words split, files found, times in ns."""
+
+    name: str
+    argv: tuple[str, ...]  # {session} and {job} are filled in when it is started
+    shown: str  # as people see it; with hide_args the program alone
+    directory: str | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    input: str | None = None
+    prepare: tuple[str, ...] = ()  # argv; empty: none
+    conclude: tuple[str, ...] = ()
+    verify: tuple[str, ...] = ()
+    timeout_ns: int | None = None
+    shell: Shell = "none"  # what argv begins with
+    shell_ns: int = 0  # start-up of its shell at its shortest: taken off durations
+    shell_error_ns: int = 0  # how much longer that start-up usually may be
+    work_file: str | None = None  # its size is the work: once set-up is done, or after each execution
+    work: float | None = None  # of each execution, where it is known: bytes
+    work_regex: str | None = None
+    work_unit: str = "runs"  # plural: what work counts
+
+    @property
+    def asides(self) -> bool:
+        """Whether commands run between its executions, not measured."""
+        return bool(self.prepare or self.conclude or self.verify)
+
+    @property
+    def hidden(self) -> PlannedJob:
+        """Without what its arguments, environment and files might give away."""
+        return PlannedJob(name=self.name, argv=(self.shown,), shown=self.shown, work_unit=self.work_unit)
+
+
+class ShellStart(NamedTuple):
+    """Start-up of a shell. Some starts wait for a CPU, and those before a run may wait more than those in it:
+    what each execution has surely had is the shortest, and the rest is the error of the correction."""
+
+    least_ns: int
+    usual_ns: int  # upper end of the 95 % interval of the median
+
+
+class Commanding(Protocol):
+    """Commands as calls."""
+
+    def contain(self, journal: Journal) -> str:
+        """From now on commands run in control groups of their own, where these can be had, and have so many
+        tasks at most: in words. ``journal`` has before what a killed run would leave; ``close`` ends and
+        removes it."""
+
+    def jobs(self, jobs: Sequence[PlannedJob], variant: Variant, name: str, keep_output: int) -> Workload:
+        """Jobs as a workload; calls of that workload's measurements of the variant are executions of these.
+        ``keep_output``: bytes kept of what each execution prints; 0: the end of the error output of failed
+        ones alone. Raises :class:`UsageError` for a program that is missing or may not be executed."""
+
+    def shell_start(self, shell: str) -> ShellStart:
+        """How long starting this shell takes, measured now."""
+
+    def aside(self, argv: Sequence[str], directory: str | None, env: dict[str, Any]) -> None:
+        """Runs a command that is not measured (set-up, clean-up). Raises :class:`TargetError` with the end
+        of its error output if it fails."""
+
+
+class Words(NamedTuple):
+    """What a run's calls and sessions are called, plural."""
+
+    calls: str
+    sessions: str
+
+
+OF_CALLS, OF_COMMANDS = Words("calls", "sessions"), Words("executions", "jobs")
+
+
+def words_of(plan: Plan) -> Words:
+    """Those of commands where its variants have jobs."""
+    return OF_COMMANDS if any(v.jobs for v in plan.variants) else OF_CALLS

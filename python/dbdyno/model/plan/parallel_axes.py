@@ -1,0 +1,60 @@
+"""Variants that differ in nothing but a number of threads: the axes along which one job is sped up. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from dbdyno.model.plan.plan import Variant
+
+_COUNTS = re.compile(r"thread|job|worker|proc|core|cpu|parallel|^(n|p|j|t)$", re.IGNORECASE)
+"""Parameters of which a larger value is more parallelism; others (a level, a size) are compared only."""
+
+
+class Axis(NamedTuple):
+    name: str  # the parameter
+    rest: str  # what its variants have in common: "level=9"
+    points: tuple[tuple[float, str], ...]  # (its value, variant), by value
+
+
+def axes_of(variants: Sequence[Variant], measured: Collection[str]) -> list[Axis]:
+    """Those with two values or more that were ``measured``."""
+    known = [v for v in variants if v.name in measured]
+    names = dict.fromkeys(n for v in known for n in v.params if _COUNTS.search(n))
+    return [axis for name in names for axis in _along(name, known)]
+
+
+def _along(name: str, variants: Sequence[Variant]) -> list[Axis]:
+    found: dict[tuple[str, tuple[str, ...]], list[tuple[float, str]]] = {}
+    for v in variants:
+        value = v.params.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            continue
+        rest = ", ".join(f"{k}={x}" for k, x in sorted(v.params.items()) if k != name)
+        found.setdefault((rest, tuple(j.name for j in v.jobs)), []).append((float(value), v.name))
+    return [
+        Axis(name, rest, tuple(sorted(points)))
+        for (rest, _), points in found.items()
+        if len({n for n, _ in points}) > 1
+    ]
+
+
+_PLURAL = re.compile(r"(thread|job|worker|processe?|proc|core|cpu)s$", re.IGNORECASE)
+_SINGULAR = re.compile(r"(thread|job|worker|process|proc|core|cpu)$", re.IGNORECASE)
+
+
+def counts_of(name: str) -> str:
+    """What a number of it counts, plural: ``workers``; of ``t`` or ``parallel`` threads."""
+    if found := _PLURAL.search(name):
+        return found[0].lower()
+    found = _SINGULAR.search(name)
+    return "threads" if found is None else f"{found[0].lower()}{'es' if found[0].endswith('s') else 's'}"
+
+
+def counted(name: str, value: float) -> str:
+    """``4 threads``, ``1 thread``; of what is no plural ``p=4``."""
+    if not name.endswith("s") or len(name) < 4:
+        return f"{name}={value:g}"
+    return f"{value:g} {name.removesuffix('s') if value == 1 and not name.endswith('ss') else name}"

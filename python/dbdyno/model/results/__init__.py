@@ -1,0 +1,1 @@
+"""What comes out of a run: raw cells, accounts of time, claims, comparisons."""

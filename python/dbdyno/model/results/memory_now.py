@@ -1,0 +1,30 @@
+"""Where the pages of a running server and its machine are, read on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import polars as pl
+
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.sources.source import Source
+
+CELL: Final = "now"
+NOW: Final = "now"
+"""Cell and phase of its tables."""
+
+
+@dataclass(frozen=True)
+class MemoryNow:
+    taken: datetime  # UTC
+    took_s: float
+    server: str
+    """Product, version and place."""
+    tables: Mapping[str, pl.DataFrame]  # of DERIVED_MEMORY
+    claims: tuple[Claim, ...]
+    """The first is the answer."""
+    sources: tuple[Source, ...] = ()
+    """How it was read: where one is not ok, why and the cure."""

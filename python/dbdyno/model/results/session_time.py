@@ -1,0 +1,369 @@
+"""The sessions' time of one cell in the profile's words: DB CPU, CPU WAIT, waits, DB time.
+
+DB time is the time that sessions are served: in a call by the driver's clock where we drive. On somebody
+else's load it is all session time that is not sleep at the client: on a CPU, in the run queue (run-queue
+time of a session that was woken by its client and still bears that wait's label is in it), asleep
+in any other wait. Sleep while an answer is being sent (the family network) is in it.
+The server's word ``state`` plays no part: of a call of microseconds it comes from another instant than the
+wait event, and a woken session bears its old one until it gets a CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.results.brief import STATUS, material
+from dbdyno.model.results.ledger_rows import account_rows, queue_labels, top_level
+from dbdyno.model.schema.tables import ByCell, Tables, known_sum, rows, sum_if_all_known
+from dbdyno.model.sources.source import HIDDEN_STATUS
+from dbdyno.model.sources.wait_families import Family, WaitFamilies, families_of
+from dbdyno.model.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from dbdyno.model.plan.plan import Plan
+
+# What sessions that we drive did within the window, from their measured calls.
+#
+# A session's measured calls start in [t0, t1) and the last one may end later, so their sum is divided by the
+# session's own span (first start to last end) and taken times the part of the window in which it lived: a
+# call in flight at t0 is then in it, and what lies beyond t1 is not.
+
+_EARLY = ("lost", "aborted", "limit")
+
+
+def calls_per_s(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> float | None:
+    """Calls a second of the window, all sessions. ``None``: no measured calls."""
+    return _sum(sessions, pl.col("calls") * NS_PER_S, 0.0, t0_ns, t1_ns)
+
+
+def in_call(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> float | None:
+    """Seconds a second in calls that end well, all sessions: DB time by the driver's clock.
+
+    A session whose one call spans the whole window was in it all the time. ``None``: no measured calls.
+    """
+    return _sum(sessions, pl.col("in_call_ns"), _whole(), t0_ns, t1_ns)
+
+
+def each_in_call(sessions: pl.DataFrame, t0_ns: int, t1_ns: int) -> pl.DataFrame:
+    """Per session: ``alive`` (the part of the window in which it lived) and ``in_call``, as shares of it.
+
+    ``in_call``: NULL without measured calls.
+    """
+    known = (pl.col("last_end_ns") > pl.col("first_start_ns")) | _throughout()
+    spent = _each(pl.col("in_call_ns"), _whole(), t0_ns, t1_ns)
+    return sessions.select(
+        "session", alive=_alive(t0_ns, t1_ns), in_call=pl.when(known.fill_null(False)).then(spent)
+    )
+
+
+def _throughout() -> pl.Expr:
+    return (pl.col("straddle_in") > 0) & (pl.col("calls") + pl.col("errors") == 0)
+
+
+def _whole() -> pl.Expr:
+    return pl.when(_throughout()).then(1.0).otherwise(0.0)
+
+
+def _alive(t0_ns: int, t1_ns: int) -> pl.Expr:
+    end = pl.when(pl.col("end_reason").is_in(_EARLY)).then(pl.min_horizontal("last_end_ns", pl.lit(t1_ns)))
+    return (end.otherwise(t1_ns) - t0_ns).clip(0) / (t1_ns - t0_ns)
+
+
+def _each(amount: pl.Expr, otherwise: pl.Expr | float, t0_ns: int, t1_ns: int) -> pl.Expr:
+    span = pl.col("last_end_ns") - pl.col("first_start_ns")
+    return pl.when(span > 0).then(amount / span * _alive(t0_ns, t1_ns)).otherwise(otherwise)
+
+
+def _sum(
+    sessions: pl.DataFrame, amount: pl.Expr, otherwise: pl.Expr | float, t0_ns: int, t1_ns: int
+) -> float | None:
+    total = float(sessions.select(_each(amount, otherwise, t0_ns, t1_ns).sum()).item() or 0.0)
+    return total if total > 0 else None
+
+
+Row = dict[str, object]
+
+DB_CPU, CPU_WAIT = "DB CPU", "CPU WAIT"
+RUNNABLE = "CPU or CPU WAIT"
+"""Of a process whose time in the run queue is unknown."""
+ON_CPU = (DB_CPU, CPU_WAIT, RUNNABLE)
+UNLABELLED = "active without wait event"
+POOL_QUEUE = "pool queue"
+_WHOLE = {"run": DB_CPU, "runq": CPU_WAIT, "pool.queue": POOL_QUEUE}
+NO_EVENT, UNSEEN = "no wait event", "asleep, seen by no sample"
+_SECOND = 1e-12
+
+
+class Part(NamedTuple):
+    """A ranked part of DB time, in seconds per second."""
+
+    aas: float
+    low: float | None
+    high: float | None
+    source: str
+    runq: float | None = None  # in the run queue under its label: counted in CPU WAIT
+    waits: float | None = None  # that began, a second
+    sleeps: float | None = None  # the same; a wait may have several
+
+
+class Time(NamedTuple):
+    """A figure in seconds per second, or why not."""
+
+    aas: float | None
+    status: str
+    source: str
+
+
+def account(ledger: pl.DataFrame, name: str) -> Time:
+    """Sum over an account's rows of a cell's rung."""
+    mine = account_rows(ledger, name)
+    if mine.is_empty():
+        return Time(None, "off", "")
+    return Time(known_sum(mine["aas"]), str(mine["status"][0]), str(mine["source"][0]))
+
+
+_HIDDEN = (
+    (pl.col("scope") == "rung")
+    & pl.col("account").is_in(["sleep", "client"])
+    & pl.col("status").str.contains(HIDDEN_STATUS, literal=True)
+).any()
+
+
+def hidden(ledger: pl.DataFrame) -> bool:
+    """Whether sessions of a cell are hidden from our role: sums over all of them are unknown."""
+    return bool(ledger.select(_HIDDEN).item())
+
+
+def too_brief(ledger: pl.DataFrame) -> bool:
+    """Whether sums over a cell's sessions lack much of those too brief to be sampled: nothing but their CPU
+    time is known, or the trace could not read what they waited for."""
+    if account(ledger, "runq").status == STATUS:
+        return True
+    theirs = ledger.filter(pl.col("scope") == "brief")
+    asleep = theirs.filter(pl.col("account") == "sleep")
+    if asleep.is_empty() or known_sum(asleep["aas"]) is not None:
+        return False
+    unnamed = float(theirs.filter(pl.col("account") == "unaccounted")["aas"].sum())
+    whole = unnamed + sum(account(ledger, name).aas or 0.0 for name in ("run", "runq", "sleep"))
+    return bool(material(unnamed, whole))
+
+
+def parts(cell: Tables) -> dict[str, Part]:
+    """All parts by name, of a cell's ``ledger`` and ``events``."""
+    ledger = top_level(cell["ledger"], (pl.col("scope") == "rung") & (pl.col("aas") > _SECOND))
+    found: dict[str, Part] = {}
+    rows = ledger.to_dicts()
+    for name, label in (*_WHOLE.items(), (UNLABELLED, UNLABELLED)):
+        for row in (r for r in rows if r["account"] == name):
+            found[label] = Part(row["aas"], row["low"], row["high"], row["source"])
+    queued, counts = _queued(cell["ledger"]), _counts(cell["events"])
+    for row in (r for r in rows if r["account"] == "sleep"):
+        detail = row["detail"] or UNSEEN
+        more = (queued.get(detail), *counts.get(detail, (None, None)))
+        found[detail] = Part(row["aas"], row["low"], row["high"], row["source"], *more)
+    return found | _sending(cell["events"], families_of(cell), queued, counts)
+
+
+def db_time(cell: Tables, window: Mapping[str, int]) -> Time:
+    """By the driver where we drive, else by the ledger."""
+    if window["sessions"]:
+        driven = in_call(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
+        if driven is None:
+            return Time(None, "no measured calls", "driver")
+        failed = int(cell["cell_sessions"]["errors"].sum()) > 0
+        return Time(driven, "ok", "driver, failed calls left out" if failed else "driver")
+    return served(cell)
+
+
+def whole(rung: Mapping[str, Any]) -> float | None:
+    """Seconds per second that shares of a row of table ``rungs`` are of: its sessions, or where each is a
+    tree of tasks the tasks that there were on average."""
+    return rung.get("tasks_aas") or rung.get("sessions")
+
+
+def served(cell: Tables) -> Time:
+    """By the ledger: run + run queue + sleep not at the client; where tasks cannot be read by labels."""
+    found = parts(cell)
+    run = account(cell["ledger"], "run")
+    if too_brief(cell["ledger"]):
+        return Time(None, STATUS, "ledger")
+    sampled = cell["ledger"].filter((pl.col("scope") == "rung") & (pl.col("account") == "client"))
+    if hidden(cell["ledger"]):
+        return Time(None, str(sampled["status"][0]), "ledger")
+    if known_sum(sampled["aas"]) is None:
+        why = str(sampled["status"][0]) if sampled.height else "off"
+        return Time(None, f"{why}: needs samples of the sessions", "ledger")
+    total = sum(part.aas for name, part in found.items() if name != UNSEEN)
+    if run.aas is None:
+        return Time(total, "ok", "activity samples, the server's word alone")
+    return Time(total, "ok", "ledger: run, run queue, sleep not at the client")
+
+
+def base(cell: Tables, window: Mapping[str, int], found: Mapping[str, Part] | None = None) -> float:
+    """What shares are of: DB time, or the sum of its parts (``found``) where that is more (parallel workers;
+    a backend works a little after its answer was sent, too). 0: the parts are not the whole, as sessions are
+    hidden or brief ones not known."""
+    if not window["sessions"] and hidden(cell["ledger"]):
+        return 0.0
+    time = db_time(cell, window)
+    if time.status == STATUS:
+        return 0.0
+    whole = parts(cell) if found is None else found
+    return max(time.aas or 0.0, sum(part.aas for part in whole.values()))
+
+
+def _queued(ledger: pl.DataFrame) -> dict[str, float]:
+    return dict(queue_labels(ledger).drop_nulls(["detail", "aas"]).select("detail", "aas").rows())
+
+
+_Counts = dict[str, tuple[float | None, float | None]]
+"""By label the waits and the sleeps that began, a second; ``None``: not known."""
+
+
+def _counts(events: pl.DataFrame) -> _Counts:
+    traced = _labelled(events).drop_nulls("sleeps_per_s").group_by("label")
+    counted = traced.agg(sum_if_all_known("waits_per_s"), pl.col("sleeps_per_s").sum())
+    return {label: (waits, sleeps) for label, waits, sleeps in counted.rows()}
+
+
+def wait_label() -> pl.Expr:
+    """``class/event`` of a row, in one word."""
+    named = pl.concat_str("wait_class", pl.lit("/"), pl.col("wait_event").fill_null("?"))
+    return pl.when(pl.col("wait_class").is_null()).then(pl.lit(NO_EVENT)).otherwise(named)
+
+
+def event_name() -> pl.Expr:
+    """The same; empty where there is no wait event."""
+    return pl.concat_str("wait_class", "wait_event", separator="/", ignore_nulls=True)
+
+
+def _labelled(events: pl.DataFrame) -> pl.DataFrame:
+    return events.filter(pl.col("scope") == "rung").with_columns(label=wait_label())
+
+
+def _sending(
+    events: pl.DataFrame, families: WaitFamilies, queued: dict[str, float], counts: _Counts
+) -> dict[str, Part]:
+    """Asleep while an answer is sent: inside a call, though at the client."""
+    sending = families.among(Family.NETWORK)
+    ends = [pl.col(f"sleep{end}").sum() for end in ("", "_low", "_high")]
+    rows = _labelled(events).filter(sending & pl.col("sleep").is_not_null())
+    found = rows.group_by("label", maintain_order=True).agg(*ends, pl.col("source").first())
+    return {
+        label: Part(aas, low, high, source, queued.get(label), *counts.get(label, (None, None)))
+        for label, aas, low, high, source in found.rows()
+        if aas > _SECOND
+    }
+
+
+# Was the client what limited the measurement?
+#
+# A driver thread that is busy, or waits for a CPU, holds up every session whose answer has come: a thread
+# that is late by 1 ms with 200 answers at hand costs the sessions 0.2 s. What counts is therefore the time
+# that sessions waited for the driver, over all their time but thinking. With long calls it hardly matters
+# that threads wait for a CPU, and a server that has all CPUs busy would not make more calls for a faster
+# driver.
+
+WAITED = 0.25
+"""Limited by the client: sessions waited for the driver in more than this share of their time (thinking left
+out), and used less of the CPUs that they may use than all but :data:`LEFT`."""
+LEFT = 0.25
+WAITED_MOST = 0.75
+"""Beyond this share it is the client whatever the server used: there most sessions are."""
+
+WORTH_TELLING = 0.05
+"""Share from which on response times are visibly the driver's, too."""
+
+STARVED = 0.05
+"""Run-queue time of the driver's threads over their runnable time (run + run queue)."""
+
+MACHINE_SHARE = 0.10
+"""More of the machine's CPUs than this the driver should not take."""
+
+Figures = Mapping[str, float | None]
+
+
+def is_limit(figures: Figures) -> bool:
+    """Whether the client limited the measurement; from the rung's rates. Unknown is no."""
+    return figures.get("client_limits") == 1.0
+
+
+def busy(figures: Figures) -> float | None:
+    """Share of the window in which a driver thread was on a CPU or waited for one; mean of the threads."""
+    run, runq, threads = (figures.get(n) for n in ("driver_cpus", "driver_runq", "driver_threads"))
+    return None if run is None or runq is None or not threads else min(1.0, (run + runq) / threads)
+
+
+def judged(tables: Tables, plan: Plan) -> pl.DataFrame:
+    """Table ``rates`` with two more figures a cell: ``driver_delay``, ``client_limits`` (1: yes)."""
+    rates = tables["rates"].filter(~pl.col("name").is_in(["driver_delay", "client_limits"]))
+    threads = tables["cut_tasks"].filter(pl.col("role") == "driver")
+    in_rungs = rates.filter(pl.col("scope") == "rung")
+    parts = ByCell({"rates": in_rungs, "ledger": tables["ledger"], "threads": threads})
+    usable = tables["windows"].filter(pl.col("status") != "invalid")  # what is not has its own reason
+    made = [row for w in usable.iter_rows(named=True) for row in _of_cell(w, parts, plan)]
+    return pl.concat([rates, rows("rates", made)])
+
+
+def _of_cell(window: Mapping[str, Any], parts: ByCell, plan: Plan) -> Iterator[dict[str, Any]]:
+    rates = parts.table("rates", window["cell"])
+    figures: dict[str, float | None] = dict(rates.select("name", "value").rows())
+    think_ns = next((c.think_ns for c in plan.cells if c.variant == window["variant"]), 0)
+    thinking = (figures.get("calls_per_s") or 0.0) * think_ns / NS_PER_S
+    client = _client(parts.table("ledger", window["cell"]))
+    waiting = queued(figures, parts.table("threads", window["cell"])) if client is None else client - thinking
+    lag_ns, mean_ns = figures.get("driver_lag_mean_ns"), figures.get("response_mean_ns")
+    share = delay(figures, window["sessions"] - thinking, waiting)
+    if lag_ns is not None and mean_ns:  # paced: most of a session's time nothing is due
+        share = min(1.0, lag_ns / mean_ns)
+    if share is None:
+        return
+    from dbdyno.model.plan.plan import cpus_under  # is loaded: a plan is given
+
+    cpus = cpus_under(plan.variant(window["variant"]).limits, plan.cpus)
+    observed = rates.filter((pl.col("name") == "cpu_per_call_ns") & (pl.col("status") == "off")).is_empty()
+    left = _left(figures, cpus, observed=observed)
+    limits = share > WAITED_MOST or (share > WAITED and left > LEFT)
+    head = {c: rates[c][0] for c in rates.columns} | {"status": "ok", "source": "driver tasks, ledger"}
+    yield head | {"name": "driver_delay", "unit": "of session time", "value": share}
+    yield head | {"name": "client_limits", "unit": "", "value": float(limits)}
+
+
+def delay(figures: Figures, sessions: float, waiting: float | None) -> float | None:
+    """Share of the sessions' time in which they waited for the driver; ``None``: unknown.
+
+    ``sessions``: session time without thinking, in seconds per second; ``waiting``: the part of it in which
+    the server waited for the client. It is the driver that it waited for, for as long as threads are busy or
+    wait for a CPU. The driver's own work on an answer is no delay.
+    """
+    run, share = figures.get("driver_cpus"), busy(figures)
+    if run is None or share is None or waiting is None or sessions <= 0:
+        return None
+    return max(0.0, min(waiting, share * sessions) - run) / sessions
+
+
+def queued(figures: Figures, threads: pl.DataFrame) -> float | None:
+    """Answers at the driver where no ledger tells them: on average half of those that come between two
+    sleeps of a thread, while it is awake. It sleeps when it has none left; if it never does, it has all."""
+    rate, share = figures.get("calls_per_s"), busy(figures)
+    if rate is None or share is None or threads["voluntary"].null_count():
+        return None
+    sleeps = NS_PER_S * float((threads["voluntary"] / threads["wall_ns"]).sum())
+    return threads.height * share * max(1.0, rate / (2 * sleeps)) if sleeps > 0 else float("inf")
+
+
+def _client(ledger: pl.DataFrame) -> float | None:
+    mine = ledger.filter((pl.col("scope") == "rung") & (pl.col("account") == "client"))["aas"]
+    return float(mine.sum()) if len(mine) and not mine.null_count() else None
+
+
+def _left(figures: Figures, cpus: float, *, observed: bool) -> float:
+    """Share of the server's CPUs that its sessions did not use. Where it is unknown: all, of a server that
+    is elsewhere; none, where nothing of it was to be read, as it may have the same CPUs as the driver."""
+    rate, per_call_ns = figures.get("calls_per_s"), figures.get("cpu_per_call_ns")
+    if rate is None or per_call_ns is None:
+        return 1.0 if observed else 0.0
+    return 1 - rate * per_call_ns / NS_PER_S / cpus

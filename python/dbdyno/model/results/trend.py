@@ -1,0 +1,90 @@
+"""A figure over runs of one workload, with the same parameters, on the same machine; or over snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from dbdyno.model.results.claim import Claim, Estimate
+
+
+class Figure(NamedTuple):
+    """What is followed."""
+
+    title: str
+    column: str  # of table rungs, or of an interval
+    higher: bool | None  # is better; None: neither
+    unit: str  # of the column: "ns", "work/s", "calls/s"
+    by_call: bool = True  # depends on the size of a call
+
+
+FIGURES: Mapping[str, Figure] = {
+    "throughput": Figure("Throughput", "work_per_s", True, "work/s", by_call=False),
+    "calls": Figure("Calls", "calls_per_s", True, "calls/s"),
+    "mean": Figure("Mean response time", "response_mean_ns", False, "ns"),
+    "p50": Figure("Median response time", "response_p50_ns", False, "ns"),
+    "p95": Figure("p95 of response times", "response_p95_ns", False, "ns"),
+    "p99": Figure("p99 of response times", "response_p99_ns", False, "ns"),
+    "cpu_per_call": Figure("CPU time per call", "cpu_per_call_ns", False, "ns"),
+    "cpu_per_work": Figure("CPU time per work unit", "cpu_per_work_ns", False, "ns", by_call=False),
+}
+ALIASES = {
+    "peak": "throughput",
+    "lio_per_s": "throughput",
+    "work_per_s": "throughput",
+    "calls_per_s": "calls",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A run."""
+
+    run: str
+    name: str
+    started: datetime
+    value: float
+    sessions: int
+    flagged: bool = False
+    """The measurement is unusable, limited by the client for example: shown, and left out of conclusions."""
+    around: Mapping[str, str] | None = None
+    """What may have changed beside: versions, settings."""
+    remark: str = ""
+    """Why it is flagged, if for another reason; a gap before it."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    why: str
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of level, by indices of points."""
+
+    at: int
+    """The first one after it."""
+    low: int
+    high: int
+    """95 % interval of ``at``."""
+    ratio: Estimate
+    """Level after over level before."""
+    p: float
+
+
+@dataclass(frozen=True)
+class Trend:
+    figure: Figure
+    unit: str  # "LIO/s", "ns"
+    what: str  # "lio at the peak"
+    machine: str
+    points: Sequence[Point]
+    left_out: Sequence[LeftOut] = ()
+    steps: Sequence[Step] = ()
+    outliers: Sequence[int] = ()
+    claims: tuple[Claim, ...] = ()
+    thing: str = "run"
+    """What a point is: a run, or an interval that ends with a snapshot."""

@@ -1,0 +1,1 @@
+"""Columns of every raw and derived table, and the data sources that fill them."""

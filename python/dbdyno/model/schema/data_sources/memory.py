@@ -1,0 +1,166 @@
+"""Columns of the data source ``memory``: where the pages of a server and of its machine are.
+
+Read at the start and at the end of each measurement, while no session makes calls, processes with all of
+them connected; of an observation between two windows, as often as its cost allows; and on demand.
+
+The host's figures, as ``/proc/meminfo`` has them (proc_meminfo(5)). These are parts of the total that have
+nothing in common, so that what they leave is what the kernel assigns to nothing:
+
+- ``free_bytes`` MemFree; ``anonymous_bytes`` AnonPages; ``shared_bytes`` Shmem: tmpfs and shared memory in
+  small pages; ``page_cache_bytes`` Cached + Buffers + SwapCached - Shmem: files alone
+- ``kernel_bytes`` Slab + PageTables + SecPageTables + Percpu + VmallocUsed (+ KernelStack where kernel stacks
+  are not in it); ``slab_bytes`` and ``page_tables_bytes`` are parts of it
+- the pool of huge pages, used or free: ``huge_pages_total`` * ``huge_page_bytes``, the size of one
+
+``executables_bytes`` is a part of the page cache: file pages that processes map, programs and libraries.
+What ends in ``_total``, ``huge_pages_total`` apart, is bytes since the start of the machine or group.
+``huge_pages_asked``: 0 off, 1 try, 2 on; ``huge_pages_used``: 0 or 1.
+"""
+
+from __future__ import annotations
+
+from dbdyno.model.schema.column import CELL, Column
+from dbdyno.model.schema.column import column as _c
+from dbdyno.model.schema.data_source import DataSource, Enabling
+
+_READ = (
+    _c("before_ns", "i64", "before the read"),
+    _c("after_ns", "i64", "after the read"),
+    _c("phase", "str", "start | end (of the measurement) | now (on demand)"),
+)
+_STATUS = _c("status", "str", "ok, or why a figure is not known or a lower bound")
+
+MEMORY: tuple[Column, ...] = (
+    *_READ,
+    _c(
+        "scope", "str", "host (/proc) | server (the engine's own cache) | group (control group of the server)"
+    ),
+    _c("node", "i64", "NUMA node; NULL: all of them", null=True),
+    _c(
+        "key",
+        "str",
+        "host: total_bytes free_bytes available_bytes page_cache_bytes anonymous_bytes shared_bytes "
+        "executables_bytes slab_bytes kernel_bytes page_tables_bytes huge_page_bytes huge_pages_total "
+        "huge_pages_free swap_total_bytes swap_free_bytes dirty_bytes swapped_in_total swapped_out_total "
+        "reclaimed_total; server: cache_bytes used_bytes dirty_bytes pinned_bytes shared_memory_bytes "
+        "huge_pages_asked huge_pages_used; group: limit_bytes used_bytes page_cache_bytes anonymous_bytes "
+        "reclaimed_total pressure_some_ns pressure_full_ns",
+    ),
+    _c("value", "i64", "bytes, or a count of huge pages", null=True),
+    _STATUS,
+)
+RELATIONS: tuple[Column, ...] = (
+    *_READ,
+    _c("database", "str", "its database"),
+    _c("relation", "str", "table, index, ... with its schema; the rest of many small ones: (others)"),
+    _c("kind", "str", "table | index | toast | other"),
+    _c("size_bytes", "i64", "its files", null=True),
+    _c("cached_bytes", "i64", "pages in the server's cache", null=True),
+    _c("dirty_bytes", "i64", "of which dirty", null=True),
+    _c("pinned_bytes", "i64", "of which pinned", null=True),
+    _c("page_cache_bytes", "i64", "pages of its files in the page cache of the operating system", null=True),
+    _c("both_bytes", "i64", "pages that are in both", null=True),
+    _STATUS,
+)
+PROCESSES: tuple[Column, ...] = (
+    *_READ,
+    _c("pid", "i64", "process"),
+    _c("role", "str", "session | helper:<what> | other | driver | dbdyno"),
+    _c("pss_bytes", "i64", "memory; of pages shared by n processes the n-th part", null=True),
+    _c("anonymous_bytes", "i64", "of which anonymous: its own", null=True),
+    _c("file_bytes", "i64", "of which pages of files: programs and libraries", null=True),
+    _c("shared_bytes", "i64", "of which shared memory: mostly its part of the server's cache", null=True),
+    _c("page_tables_bytes", "i64", "its page tables, which belong to no other process", null=True),
+    _c("swapped_bytes", "i64", "swapped out", null=True),
+    _STATUS,
+)
+
+RAW_MEMORY = {"memory": MEMORY, "memory_relations": RELATIONS, "memory_processes": PROCESSES}
+"""By measurement."""
+PARTS = (
+    "kernel",
+    "anonymous",
+    "executables",
+    "page cache",
+    "shared memory",
+    "huge pages",
+    "not assigned",
+    "free",
+)
+"""Parts of the memory: they have nothing in common and add up to it. ``executables``: mapped file pages;
+``page cache``: all other ones; ``shared memory``: in small pages; ``huge pages``: the pool, used or free."""
+TOTAL = "total"
+GROWTH = "growth"
+"""In place of a phase: from the start to the end of a measurement."""
+_PHASE = _c("phase", "str", "start | end (of the measurement) | now (on demand)")
+
+
+def _spread(name: str, doc: str) -> tuple[Column, ...]:
+    return (
+        _c(f"{name}_bytes", "i64", f"{doc}: sum of those that are known", null=True),
+        _c(f"{name}_median", "i64", "median, bytes", null=True),
+        _c(f"{name}_largest", "i64", "largest, bytes", null=True),
+        _c(f"{name}_known", "i64", "processes of which it is known"),
+    )
+
+
+DERIVED_MEMORY = {
+    "memory_held": (*CELL, *MEMORY),
+    "relations_held": (*CELL, *RELATIONS),
+    "processes_held": (*CELL, *PROCESSES),
+    "memory_parts": (
+        *CELL,
+        _PHASE,
+        _c("part", "str", f"{', '.join(PARTS)}; {TOTAL}: all of them"),
+        _c(
+            "bytes",
+            "i64",
+            "may be negative: not assigned, where figures were read one after the other",
+            null=True,
+        ),
+        _c("share", "f64", "of the total", null=True),
+        _STATUS,
+    ),
+    "memory_roles": (
+        *CELL,
+        _PHASE,
+        _c("role", "str", "session | helper:<what> | other | driver | dbdyno"),
+        _c("processes", "i64", "how many"),
+        *_spread("pss", "memory, shared pages divided by those who share them"),
+        *_spread("anonymous", "of which anonymous"),
+        *_spread("page_tables", "page tables, which belong to one process each"),
+        _c("swapped_bytes", "i64", "swapped out: sum", null=True),
+        _STATUS,
+    ),
+    "memory_figures": (
+        *CELL,
+        _c("phase", "str", f"start | end | now; {GROWTH}: from start to end"),
+        _c(
+            "key",
+            "str",
+            "memory_bytes (of the machine, or the limit of the server's group where that is less); of all "
+            "relations data_bytes data_cached_bytes data_page_cache_bytes data_both_bytes data_either_bytes; "
+            "cache_bytes cache_used_bytes cache_dirty_bytes cache_pinned_bytes; page_tables_bytes of the "
+            "server's processes, page_tables_huge_bytes: estimate for huge pages; swap_used_bytes; "
+            "group_used_bytes; growth: swapped_in_bytes swapped_out_bytes reclaimed_bytes "
+            "group_reclaimed_bytes pressure_some_ns pressure_full_ns",
+        ),
+        _c("value", "i64", "bytes or ns", null=True),
+        _c("share", "f64", "of what is named by of", null=True),
+        _c("of", "str", "a key of memory or of this table, or time: between the reads", null=True),
+        _STATUS,
+    ),
+}
+"""The same of all measurements, then what is computed of it: see :mod:`dbdyno.account.memory`."""
+
+MEMORY_SOURCE = DataSource(
+    name="memory",
+    provenance="the server's cache, /proc/meminfo, smaps_rollup, cachestat of the server's files",
+    cures={"off": "switched off with --no-memory"},
+    enabling=Enabling(
+        "where pages are: the server's cache and the page cache by relation, pages held twice, memory of "
+        "processes",
+        "the server's user or root for files and processes; the right to read the server's cache",
+    ),
+    tables=RAW_MEMORY,
+)

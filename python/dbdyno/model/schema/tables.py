@@ -1,0 +1,327 @@
+"""The written schema between collectors and readers: every raw and derived table, column by column.
+
+All ``*_ns`` time stamps are CLOCK_MONOTONIC nanoseconds of the host dbdyno runs on; the run's
+``run.json`` holds one simultaneous pair of monotonic and wall-clock time. NULL means unknown; the
+``status`` column beside it gives the reason (:data:`dbdyno.model.sources.source.Status`). Raw tables are
+stored per cell and never changed; derived tables can be rebuilt from them.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import polars as pl
+from pydantic import PlainSerializer, PlainValidator
+
+from dbdyno.model.schema.column import CELL, Type, column
+from dbdyno.model.schema.column import SCHEMA_VERSION as SCHEMA_VERSION
+from dbdyno.model.schema.derived import DERIVED as DERIVED
+from dbdyno.model.schema.rawtables import RAW as RAW
+from dbdyno.model.schema.window_schema import CUT
+
+Tables = Mapping[str, pl.DataFrame]
+"""Tables by name."""
+_CODES: dict[Type, str] = {"i64": "q", "f64": "d", "bool": "B"}
+POLARS: dict[Type, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
+
+
+OF_CELL = {
+    f"cell_{t}": (*CELL, *RAW[t])
+    for t in ("sessions", "histogram", "errors", "progress", "sampler", "sources", "backends", "executions")
+}
+"""Raw tables of several cells in one, with the cell's key; handed on by the room window, not stored."""
+
+LABELS = {
+    "wait_families": (
+        column("wait_class", "str", "the engine's class of waits"),
+        column("wait_event", "str", "one of its events; NULL: all others of the class", null=True),
+        column("family", "str", "client, lock, latch, io, commit, network, timer, other"),
+    ),
+    "wait_advice": (
+        column("event", "str", "class/event in which sessions wait for each other"),
+        column("what", "str", "what they wait for"),
+        column("advice", "str", "what to change"),
+        column("row", "bool", "it is a row that another session changes"),
+    ),
+}
+"""What labels mean, the same for all cells of a run."""
+
+TABLES = RAW | DERIVED | CUT | OF_CELL | LABELS
+
+
+@cache
+def schema(table: str) -> Mapping[str, Any]:
+    """Polars schema of ``table``."""
+    return MappingProxyType({c.name: POLARS[c.type] for c in TABLES[table]})
+
+
+@cache
+def empty(table: str) -> pl.DataFrame:
+    """``table`` without rows; the same each time, so nobody changes it."""
+    return pl.DataFrame(schema=schema(table))
+
+
+def conform(table: str, frame: pl.DataFrame, key: Mapping[str, Any] | None = None) -> pl.DataFrame:
+    """``frame`` with exactly the columns, order and types of ``table``; absent nullable columns become NULL.
+    ``key``: columns with the same value in all rows, none of them of ``frame``.
+
+    Raises :class:`ValueError` on an unknown column, an absent one that may not be NULL, or a NULL in one
+    that may not hold it.
+    """
+    key, types, names = key or {}, schema(table), frame.columns
+    exprs = shaped(table, (*key, *names))
+    nulls = {name: int(value is None) for name, value in key.items()}
+    _whole(table, nulls | dict(zip(names, frame.null_count().row(0), strict=True)))
+    if not key and names == list(types) and frame.dtypes == list(types.values()):
+        return frame
+    fixed = {name: _constant(name, types[name], value) for name, value in key.items()}
+    return frame.select(fixed.get(name, expr) for name, expr in zip(types, exprs, strict=True))
+
+
+def conform_scanned(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
+    """The same of a frame that is too long to be held: all of it is read once."""
+    exprs = shaped(table, tuple(frame.collect_schema().names()))
+    _whole(table, frame.null_count().collect(engine="streaming").row(0, named=True))
+    return frame.select(exprs)
+
+
+@lru_cache(maxsize=1024)
+def shaped(table: str, names: tuple[str, ...]) -> list[pl.Expr]:
+    """The columns of ``table``, of a frame with those of ``names``. Raises :class:`ValueError`."""
+    columns = TABLES[table]
+    if extra := set(names) - {c.name for c in columns}:
+        raise ValueError(f"table {table}: unknown columns {sorted(extra)}")
+    for c in columns:
+        if not c.null and c.name not in names:
+            raise ValueError(f"table {table}: column {c.name} is missing")
+    return [
+        (pl.col(c.name) if c.name in names else pl.lit(None)).cast(POLARS[c.type]).alias(c.name)
+        for c in columns
+    ]
+
+
+@lru_cache(maxsize=64)
+def _constant(name: str, kind: Any, value: Any) -> pl.Expr:
+    """The same for each of a cell's tables."""
+    return pl.lit(value, kind).alias(name)
+
+
+def _whole(table: str, nulls: Mapping[str, int]) -> None:
+    for name in _needed(table):
+        if nulls[name]:
+            raise ValueError(f"table {table}: NULL in {name}")
+
+
+@cache
+def _needed(table: str) -> list[str]:
+    return [c.name for c in TABLES[table] if not c.null]
+
+
+def rows(table: str, records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Records (dicts) as a conforming frame."""
+    if not records:
+        return empty(table)
+    unknown = {k for r in records for k in r} - set(schema(table))
+    if unknown:
+        raise ValueError(f"table {table}: unknown columns {sorted(unknown)}")
+    columns = (pl.Series(name, [r.get(name) for r in records], kind) for name, kind in schema(table).items())
+    return conform(table, pl.DataFrame(columns))
+
+
+CoreColumn = tuple[str, Any, bytes | None]
+"""A column as the Rust core hands it over: type, payload, validity.
+
+``i64``/``f64``: little-endian bytes; ``bool``: one byte a value; ``str``: ``(codes, categories)`` with
+little-endian 32-bit codes, -1 for NULL, or simply a list of ``str | None``.
+Any: a polars Series of that type.
+Validity: one byte a value, 1 = known; ``None`` = all known (and for ``str`` the payload itself says it).
+"""
+
+
+def from_core(table: str, columns: Mapping[str, CoreColumn]) -> pl.DataFrame:
+    """A table of the Rust core as a conforming frame."""
+    return conform(table, pl.DataFrame({name: _series(name, c) for name, c in columns.items()}))
+
+
+def to_core(table: str, records: Sequence[Mapping[str, Any]]) -> dict[str, CoreColumn]:
+    """Records (dicts) as the core would hand over that table, for a load or a watch made in Python; an absent
+    value is NULL."""
+    return {c.name: _core_column(c.type, [r.get(c.name) for r in records]) for c in TABLES[table]}
+
+
+def _core_column(kind: Type, values: list[Any]) -> CoreColumn:
+    if kind == "str":
+        return (kind, values, None)
+    if None not in values:
+        return (kind, array(_CODES[kind], values).tobytes(), None)
+    payload = array(_CODES[kind], [0 if v is None else v for v in values]).tobytes()
+    return (kind, payload, bytes([v is not None for v in values]))
+
+
+def _texts(name: str, payload: Any) -> pl.Series:
+    if isinstance(payload, list):
+        return pl.Series(name, payload, dtype=pl.String)
+    import numpy as np  # here, since reading a store does not need it
+
+    codes = pl.Series(name, np.frombuffer(payload[0], dtype="<i4"))
+    categories = pl.Series(name, payload[1], dtype=pl.String)
+    return categories.gather(codes.set(codes < 0, None).cast(pl.UInt32))
+
+
+def _series(name: str, column: CoreColumn) -> pl.Series:
+    import numpy as np
+
+    kind, payload, validity = column
+    if isinstance(payload, pl.Series):
+        return payload.alias(name)
+    if kind == "str":
+        return _texts(name, payload)
+    if kind == "bool":
+        values = pl.Series(name, np.frombuffer(payload, dtype=np.uint8)).cast(pl.Boolean)
+    else:
+        values = pl.Series(name, np.frombuffer(payload, dtype="<i8" if kind == "i64" else "<f8"))
+    if validity is None:
+        return values
+    known = pl.Series(np.frombuffer(validity, dtype=np.uint8)).cast(pl.Boolean)
+    return pl.select(pl.when(known).then(values).otherwise(None).alias(name)).to_series()
+
+
+# Tables of many cells, taken apart by cell once instead of filtered again and again.
+
+
+class ByCell:
+    """Tables cell by cell; those without a column ``cell`` are the same for all cells."""
+
+    def __init__(self, tables: Mapping[str, pl.DataFrame]) -> None:
+        self._shared = {name: t for name, t in tables.items() if "cell" not in t.columns}
+        self._none = {name: t.clear() for name, t in tables.items() if name not in self._shared}
+        self._parts = {name: _by_cell(tables[name]) for name in self._none}
+
+    def table(self, name: str, cell: str) -> pl.DataFrame:
+        """The rows of one cell; empty where it has none."""
+        return self._parts[name].get(cell, self._none[name])
+
+    def of(self, cell: str) -> dict[str, pl.DataFrame]:
+        """All tables of one cell."""
+        return self._shared | {name: self.table(name, cell) for name in self._none}
+
+
+def _by_cell(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    if rows.height and (rows["cell"] == rows["cell"][0]).all():
+        return {str(rows["cell"][0]): rows}
+    return {str(part["cell"][0]): part for part in rows.partition_by("cell") if part.height}
+
+
+def known_sum(values: pl.Series) -> float | None:
+    """Sum of the known ones; ``None``: none is known."""
+    return float(values.sum()) if values.null_count() < len(values) else None
+
+
+def sum_of_known(column: str) -> pl.Expr:
+    """The same of a column, by group."""
+    values = pl.col(column)
+    return pl.when(values.null_count() < pl.len()).then(values.sum()).alias(column)
+
+
+def sum_if_all_known(column: str) -> pl.Expr:
+    """Sum by group; NULL where one of its values is."""
+    values = pl.col(column)
+    return pl.when(values.null_count() == 0).then(values.sum()).alias(column)
+
+
+# Quantiles of a table of buckets (columns ``low_ns``, ``high_ns``, ``count``).
+
+
+def merged(histogram: pl.DataFrame) -> pl.DataFrame:
+    """Buckets of the same bounds as one, by rising bounds. Commutative, associative, idempotent on one."""
+    return histogram.group_by("low_ns", "high_ns").agg(pl.col("count").sum()).sort("low_ns", "high_ns")
+
+
+def quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | None]:
+    """:func:`quantile_ns` of several ``q``."""
+    buckets = merged(histogram)
+    highs, counts = buckets["high_ns"].to_list(), buckets["count"].cum_sum().to_list()
+    total = counts[-1] if counts else 0
+    ranks = (max(1, math.ceil(q * total - 1e-9)) for q in qs)
+    return [highs[bisect_left(counts, rank)] if total else None for rank in ranks]
+
+
+CALLS_ABOVE = 10
+"""Calls that a quantile above the median needs above it: of fewer it says where single calls fell."""
+FEW = "too few calls"
+"""Status of a quantile that is not known for want of calls."""
+
+
+def fewest_calls(q: float) -> int:
+    """Of which a quantile is known: 200 of p95, 1,000 of p99. The median is one of any number."""
+    return 1 if q <= 0.5 else math.ceil(CALLS_ABOVE / (1 - q) - 1e-6)
+
+
+def known_quantiles_ns(histogram: pl.DataFrame, qs: Sequence[float]) -> list[int | None]:
+    """As :func:`quantiles_ns`; ``None``, too, for those that there are too few calls for."""
+    calls = int(histogram["count"].sum())
+    values = quantiles_ns(histogram, qs)
+    return [v if calls >= fewest_calls(q) else None for v, q in zip(values, qs, strict=True)]
+
+
+def known_quantile(q: float) -> pl.Expr:
+    """The same of a group whose buckets are sorted by their bounds."""
+    return pl.when(pl.col("count").sum() >= fewest_calls(q)).then(quantile(q))
+
+
+def quantile(q: float) -> pl.Expr:
+    """:func:`quantile_ns` of a group whose buckets are sorted by their bounds."""
+    count = pl.col("count")
+    return pl.col("high_ns").filter(count.cum_sum() >= (q * count.sum() - 1e-9).ceil().clip(1)).first()
+
+
+def quantile_ns(histogram: pl.DataFrame, q: float) -> int | None:
+    """The highest duration of the bucket that holds the call of rank ``ceil(q n)``; ``None`` without calls.
+
+    As HdrHistogram's ``getValueAtPercentile``: with 3 significant digits at most 0.1 % too high.
+    """
+    return quantiles_ns(histogram, [q])[0]
+
+
+# A small table as a field of a model: JSON has its columns and their types.
+
+_JSON_TYPES = {"f64": pl.Float64, "i64": pl.Int64, "str": pl.String, "bool": pl.Boolean}
+_JSON_NAMES = {dtype: name for name, dtype in _JSON_TYPES.items()}
+
+
+def _frame_written(frame: pl.DataFrame) -> dict[str, Any]:
+    return {
+        name: {"type": _JSON_NAMES[type(series.dtype)], "values": [_json_number(v) for v in series.to_list()]}
+        for name, series in frame.to_dict().items()
+    }
+
+
+def _json_number(value: Any) -> Any:
+    """JSON has no infinite numbers, and none that is none."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read_frame(value: Any) -> pl.DataFrame:
+    """Raises ValueError where it is none."""
+    if isinstance(value, pl.DataFrame):
+        return value
+    try:
+        return pl.DataFrame({name: _series_of(**column) for name, column in value.items()})
+    except (AttributeError, KeyError, TypeError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise ValueError(f"no table: {error}") from error
+
+
+def _series_of(type: str, values: list[Any]) -> pl.Series:  # the name in the file
+    dtype = _JSON_TYPES[type]
+    if dtype == pl.Float64:
+        values = [None if v is None else float(v) for v in values]
+    return pl.Series(values, dtype=dtype, strict=True)
+
+
+Frame = Annotated[pl.DataFrame, PlainValidator(_read_frame), PlainSerializer(_frame_written)]

@@ -1,0 +1,1 @@
+"""Charts over time and load, flame graphs, heat strips."""

@@ -1,0 +1,387 @@
+"""Charts of where the time went: session time as a stack by rung or over time, and CPU used."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import polars as pl
+
+from dbdyno.model.results.results import Results
+from dbdyno.model.units import significant
+from dbdyno.present.charts import triggers
+from dbdyno.present.charts.chart import (
+    HEIGHT,
+    ROOM,
+    Spec,
+    channel,
+    chart,
+    coloured,
+    cpu_mark,
+    encoded,
+    layer,
+    load_axis,
+    number,
+    rungs_axis,
+    series_keys,
+    time_unit,
+    tips,
+)
+from dbdyno.present.document.document import Block, Chart, Key, Paragraph
+from dbdyno.present.document.palette import account_colours, hatch_css, hatched, var
+from dbdyno.present.figures import accounts, figures
+from dbdyno.present.figures.figures import Series, gaps, of_series, series_of, stretches
+from dbdyno.present.figures.selection import Pick
+
+WORTH = 0.005
+"""Share of the CPUs: a chart of less shows nothing."""
+_SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+_STACKS = {
+    "aas": ("seconds per second", "Where session time went", "~g"),
+    "share": ("share of session time", "The same as a share of session time", ".0%"),
+}
+_STRIPED = (
+    "Stripes are CPU WAIT: runnable without a CPU, under the label of the wait before; all stripes and "
+    "the plain CPU WAIT together are the run queue. "
+)
+_CAPTIONS = {
+    "aas": _STRIPED + "The stack is as high as the sessions are many; work on CPUs cannot rise above the "
+    "dotted line, what comes on top only waits.",
+    "share": "What grows from left to right is what a further session is spent on; what lies below zero was "
+    "accounted for twice (signed remainder).",
+}  # fmt: skip
+
+_PACED = _STRIPED + "Not drawn: time at the client, mostly of sessions for which no call was due."
+
+
+def time_stack(results: Results, series: Series, measure: Literal["aas", "share"]) -> Chart | None:
+    """Stacked bars, one a rung; a negative remainder hangs below zero."""
+    places = accounts.at_rungs(results, series)
+    load = figures.load_of(results)
+    rows = accounts.stack(results, places)
+    if load != figures.SESSIONS:
+        rows = accounts.piled(rows.filter(pl.col("key") != "client"))
+    rows = accounts.few(rows)
+    if rows.is_empty():
+        return None
+    tasks = figures.of_commands(results)  # of these there are more than sessions
+    whole = pl.col("aas").sum().over("place") if tasks else pl.col("place")
+    over = whole if measure == "share" else pl.lit(1)
+    drawn = _told(rows, whole).with_columns(
+        pl.col("place").alias(load.column), y0=pl.col("y0") / over, y1=pl.col("y1") / over
+    )
+    unit, title, form = _STACKS[measure]
+    drawn_whole = load == figures.SESSIONS and not tasks
+    top = number((rows["place"] if drawn_whole else 1.3 * drawn["y1"]).max())
+    bars = _bars(drawn, rows, rungs_axis(load), unit, form, [f"{load.column}:O"])
+    cpus = figures.usable_cpus(results) if measure == "aas" else None
+    return chart(
+        f"stack-{measure}",
+        title,
+        _caption(results, places, _CAPTIONS[measure] if load == figures.SESSIONS else _PACED),
+        [bars, *cpu_mark(cpus, "y", top)],
+        f"{title}: stacked accounts per rung, in {unit}",
+        rows,
+        legend=_keys(rows),
+    )
+
+
+def timeline(results: Results) -> Chart | None:
+    """The stack over an observation's time, its gaps left open; the client's time is not in it."""
+    places = stretches(results)
+    rows = accounts.stack(results, places.select("cell", "place", "weight"))
+    client = rows.filter(pl.col("key") == "client")
+    rows = accounts.few(rows.filter(pl.col("key") != "client"))
+    if rows.is_empty():
+        return None
+    spans = places.group_by("place").agg(
+        pl.col("start_s").min(), pl.col("end_s").max(), pl.col("clock").first()
+    )
+    drawn = _told(rows, None).join(spans, on="place", maintain_order="left")
+    axis = channel("start_s:Q", title="seconds since the start", scale={"nice": False})
+    span = {"x": axis, "x2": {"field": "end_s"}}
+    first = [("clock:N", "", "from"), ("end_s:Q", ".1f", "to second")]
+    bars = encoded(_bars(drawn, rows, axis, "seconds per second", "~g", first), **span)
+    mean = (client["aas"] * 1.0).mean() if len(client) else None
+    away = "" if mean is None else f" Not drawn: {number(mean):.1f} sessions on average were at their client."
+    found = gaps(results)
+    left_open = encoded(
+        layer(found, "rect", color=var("line"), opacity=0.6),
+        **span,
+        y={"value": 0},
+        y2={"value": HEIGHT},
+        tooltip=tips(
+            ("what:N", "", "gap"), ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second")
+        ),
+    )
+    grey = " Grey: nothing was measured there." if found else ""
+    fired = triggers.moments(results)
+    return chart(
+        "timeline",
+        "Where the time of active sessions went",
+        _caption(results, places, _STRIPED) + away + grey + triggers.words(fired),
+        [
+            left_open,
+            bars,
+            *cpu_mark(figures.usable_cpus(results), "y", 1.3 * number(drawn["y1"].max())),
+            *triggers.marks(fired),
+        ],
+        "Stacked accounts over time, in seconds per second",
+        rows,
+        legend=_keys(rows),
+        wide=True,
+    )
+
+
+_LOOKS = 120
+"""Pieces of a measurement that a chart has room for; longer ones are put together from several looks."""
+_SLOW = 2.5
+"""Looks so many times as long as the median: the driver could not be asked in between."""
+
+
+def within(results: Results, pick: Pick) -> list[Block]:
+    """Throughput and mean response time of one measurement, from one look at the driver to the next."""
+    rows = _looks(results, pick)
+    if len(rows) < 2:
+        return []
+    gaps_ = rows.filter(
+        pl.col("end_s") - pl.col("start_s") > _SLOW * (pl.col("end_s") - pl.col("start_s")).median()
+    )
+    unit, factor = time_unit(number(rows["response_mean_ns"].max()))
+    shown = rows.with_columns(time=pl.col("response_mean_ns") / factor)
+    drawn = (
+        ("calls_per_s", "calls/s", f"Throughput over time, {pick.at}", "series-1",
+         "Calls that ended between two looks at the driver, about one a second."),
+        ("time", f"mean response time, {unit}", f"Response time over time, {pick.at}", "stat-p95",
+         "Mean duration of the calls that ended in between; percentiles are stored for the whole alone."),
+    )  # fmt: skip
+    fired = triggers.of_cell(results, pick.cell)
+    made = [_over_time(shown, gaps_, fired, pick, *words) for words in drawn]
+    return [c for c in made if c]
+
+
+def _looks(results: Results, pick: Pick) -> pl.DataFrame:
+    """Rows of table ``over_time`` of a measurement, several as one where they are many."""
+    rows = results.of_cell("over_time", pick.cell) if pick.cell else results.tables["over_time"].clear()
+    size = -(-len(rows) // _LOOKS) or 1
+    calls, spent = pl.col("calls").sum(), (pl.col("response_mean_ns") * pl.col("calls")).sum()
+    return (
+        rows.sort("start_s")
+        .group_by(pl.int_range(pl.len()) // size, maintain_order=True)
+        .agg(
+            pl.col("start_s").min(), pl.col("end_s").max(), calls, pl.col("errors").sum(),
+            response_mean_ns=pl.when(calls > 0).then(spent / calls),
+        )
+        .with_columns(calls_per_s=pl.col("calls") / (pl.col("end_s") - pl.col("start_s")))
+    )  # fmt: skip
+
+
+def _over_time(
+    rows: pl.DataFrame,
+    slow: pl.DataFrame,
+    fired: list[dict[str, Any]],
+    pick: Pick,
+    column: str,
+    unit: str,
+    title: str,
+    paint: str,
+    words: str,
+) -> Chart | None:
+    """A step for each look; grey where the driver was not asked for long."""
+    known = rows.filter(pl.col(column).is_not_null()).select(
+        "start_s", "end_s", "calls", "errors", value=pl.col(column).round(4)
+    )
+    if known.is_empty():
+        return None
+    axis = channel("start_s:Q", title="seconds since the start of the measurement", scale={"nice": False})
+    span = {"x": axis, "x2": {"field": "end_s"}}
+    y = channel("value:Q", title=unit, scale={"zero": True})
+    tooltip = tips(
+        ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second"), ("value:Q", ",.4~r", unit),
+        ("calls:Q", ",", "calls ended"), ("errors:Q", ",", "errors"),
+    )  # fmt: skip
+    grey = encoded(
+        layer(slow.select("start_s", "end_s"), "rect", color=var("line"), opacity=0.6),
+        **span, y={"value": 0}, y2={"value": HEIGHT},
+    )  # fmt: skip
+    area = encoded(
+        layer(known, "bar", color=var(paint), opacity=0.25), **span, y=y, y2={"datum": 0}, tooltip=tooltip
+    )
+    step = encoded(layer(known, "rule", color=var(paint), strokeWidth=2.5), **span, y=y)
+    told = f"{words} Grey: the driver could not be asked in between." if len(slow) else words
+    told += triggers.words(fired)
+    layers = [grey, area, step, *triggers.marks(fired)]
+    name = "calls-over-time" if column == "calls_per_s" else "response-over-time"
+    return chart(f"{pick.key}-{name}", title, told, layers, f"{title}, in {unit}", known)
+
+
+def _fills(rows: pl.DataFrame) -> dict[str, tuple[str, bool]]:
+    """Segment key -> name of its colour, and whether it is hatched."""
+    found = rows.select("key", "family", "waiting").unique(maintain_order=True).rows()
+    paint = account_colours(sorted({family for _, family, _ in found}))
+    return {key: (paint[family], waiting) for key, family, waiting in found}
+
+
+def _keys(rows: pl.DataFrame) -> list[Key]:
+    """The legend, in stacking order."""
+    paint = {key: hatch_css(name) if waiting else var(name) for key, (name, waiting) in _fills(rows).items()}
+    shown = rows.sort("order").select("key", "label").unique(maintain_order=True).rows()
+    return [Key(label, paint[key], "fill") for key, label in shown]
+
+
+def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: Spec, unit: str, form: str, first: list[Any]) -> Spec:
+    """``first``: what the hover begins with."""
+    paint = {key: hatched(name) if waiting else var(name) for key, (name, waiting) in _fills(rows).items()}
+    # Without nice ends, or a remainder of -0.001 would open a whole step below zero.
+    ends = [1.02 * min(0.0, number(drawn["y1"].min())), 1.02 * number(drawn["y1"].max())]
+    tooltip = tips(
+        *first, ("label:N", "", "account"), ("aas:Q", ".3f", "seconds per second"), "interval:N",
+        *([("share:Q", ".1%", "of session time")] if "share" in drawn.columns else []),
+        ("runq:Q", ".3f", "CPU WAIT in all"), ("events:N", "", "most of it"),
+        ("source:N", "", "data source"),
+    )  # fmt: skip
+    return encoded(
+        layer(drawn, "bar", stroke=var("card"), strokeWidth=0.5),
+        x=x,
+        y=channel("y0:Q", title=unit, axis={"format": form}, scale={"domain": ends, "nice": False}),
+        y2={"field": "y1"},
+        color=coloured("key", paint, paint.values()),
+        tooltip=tooltip,
+    )
+
+
+def _told(rows: pl.DataFrame, whole: pl.Expr | None) -> pl.DataFrame:
+    """What is drawn and said on hovering; ``whole``: what a share is a share of."""
+    interval = pl.when(pl.col("low").is_not_null() & pl.col("high").is_not_null()).then(
+        pl.format("{} to {}", pl.col("low").round(3), pl.col("high").round(3))
+    )
+    share = [] if whole is None else [(pl.col("aas") / whole).alias("share")]
+    return rows.select(
+        "place", "key", "label", *(pl.col(c).round(6) for c in ("aas", "runq", "y0", "y1")), *share,
+        interval.fill_null("not known").alias("interval"),
+        pl.when(pl.col("events") != "").then("events").otherwise(pl.lit("-")).alias("events"), "source",
+    )  # fmt: skip
+
+
+def _caption(results: Results, places: pl.DataFrame, words: str) -> str:
+    missing = accounts.missing_parts(results, places.select("cell", "place", "weight"))
+    if not missing:
+        return words.strip()
+    known = "unaccounted" not in missing
+    where = " What they took lies in unaccounted." if known else ""
+    return f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}.{where}"
+
+
+def cpu_by_source(results: Results, series: Series) -> Chart | None:
+    """The same quantity, CPU used, from every data source."""
+    load, rows = figures.load_of(results), _cpu_rows(results, series)
+    if not number(rows["value"].max()):
+        return None
+    names = rows["source"].unique(maintain_order=True).to_list()
+    base = {
+        "x": load_axis(load),
+        "y": channel("value:Q", title="CPUs used", scale={"zero": True}),
+        "color": coloured("source", names),
+    }
+    shapes = {"domain": names, "range": list(_SHAPES[: len(names)])}
+    # Outlines of falling size: sources that agree stay visible one inside the other.
+    sizes = {"type": "ordinal", "domain": names, "range": [160 / (i + 1) for i in range(len(names))]}
+    points = encoded(
+        layer(rows, "point", filled=False, strokeWidth=2, opacity=1),
+        **base,
+        shape=channel("source:N", scale=shapes, legend=None),
+        size=channel("source:O", scale=sizes, legend=None, sort=names),
+        tooltip=tips(
+            f"{load.column}:Q", "source:N", ("value:Q", ".3f", "CPUs used"),
+            ("difference:Q", "+.1%", "to the reference"), "verdict:N",
+        ),
+    )  # fmt: skip
+    lines = encoded(layer(rows, "line", strokeWidth=1.5, opacity=0.8), **base)
+    return chart(
+        "cpu",
+        "CPU used, by source",
+        "Independent data sources of one quantity: where they differ, the cross-check says by how much, and "
+        "which one is the reference.",
+        [lines, points, *cpu_mark(figures.usable_cpus(results), "y", 1.3 * number(rows["value"].max()))],
+        "CPUs used, by each source",
+        rows,
+        legend=series_keys(names),
+    )
+
+
+def _cpu_rows(results: Results, series: Series) -> pl.DataFrame:
+    """sessions or rate, source, value, difference, verdict: means over repeats."""
+    column = figures.load_of(results).column
+    rows = of_series(figures.by_load(results, results.tables["data_sources"]), series).filter(
+        pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & pl.col("value").is_not_null()
+    )
+    machine = pl.when(pl.col("quantity") == "cpu_used_machine").then(pl.format("{} (machine)", "source"))
+    return (
+        rows.with_columns(source=machine.otherwise("source"))
+        .group_by(column, "source", maintain_order=True)
+        .agg(
+            pl.col("value").mean(),
+            pl.col("relative_difference").mean().alias("difference"),
+            pl.col("verdict").unique().sort().str.join(", "),
+        )
+        .sort(column, maintain_order=True)
+    )
+
+
+def helpers(results: Results, series: Series) -> Chart | None:
+    """CPU of the server's own processes, which work for all sessions."""
+    load, rows = figures.load_of(results), _helper_rows(results, series)
+    if _used(rows) < WORTH * (figures.usable_cpus(results) or 1):
+        return None
+    names = rows["who"].unique(maintain_order=True).to_list()
+    bars = encoded(
+        layer(rows, "bar", stroke=var("card"), strokeWidth=0.5),
+        x=rungs_axis(load),
+        y=channel("aas:Q", title="CPUs used", stack="zero"),
+        color=coloured("who", names),
+        tooltip=tips(f"{load.column}:O", ("who:N", "", "process"), ("aas:Q", ".4f", "CPUs used")),
+    )
+    return chart(
+        "helpers",
+        "CPU of the server's own processes",
+        "Work done for the sessions by others: it is not in the sessions' stack and comes on top.",
+        [bars],
+        "CPUs used by the server's own processes, per rung",
+        rows,
+        legend=series_keys(names, "fill"),
+    )
+
+
+def _used(rows: pl.DataFrame) -> float:
+    """CPUs at the rung where it is most."""
+    return number(rows.group_by(rows.columns[0]).agg(pl.col("aas").sum())["aas"].max())
+
+
+def idle_helpers(results: Results) -> list[Block]:
+    """A line in place of a chart that would show next to nothing."""
+    whole = WORTH * (figures.usable_cpus(results) or 1)
+    found = [_used(rows) for s in series_of(results) if len(rows := _helper_rows(results, s))]
+    if not found or max(found) >= whole:
+        return []
+    return [
+        Paragraph(f"CPU of the server's own processes: at most {significant(max(found), 2)} CPUs.", "muted")
+    ]
+
+
+def _helper_rows(results: Results, series: Series) -> pl.DataFrame:
+    """CPU per rung and process, mean over the cells; the smallest processes come together as one."""
+    column = figures.load_of(results).column
+    rows = accounts.leaves(of_series(figures.by_load(results, results.tables["ledger"]), series), "helper")
+    cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]) & (pl.col("aas") > 0))
+    totals = cpu.group_by("who").agg(pl.col("aas").sum()).sort(["aas", "who"], descending=[True, False])
+    order = [*totals["who"].to_list()[: ROOM - 2], "other processes"]
+    who = pl.when(pl.col("who").is_in(order)).then("who").otherwise(pl.lit(order[-1])).alias("who")
+    cells = of_series(results.tables["windows"], series).group_by(column).agg(pl.len().alias("cells"))
+    return (
+        cpu.with_columns(who)
+        .sort(pl.col("who").replace_strict(order, list(range(len(order))), return_dtype=pl.Int64))
+        .group_by(column, "who", maintain_order=True)
+        .agg(pl.col("aas").sum())
+        .join(cells, on=column, maintain_order="left")
+        .with_columns(pl.col("aas") / pl.col("cells"))
+        .drop("cells")
+    )

@@ -1,0 +1,1 @@
+"""Parts of the document of a run of commands."""

@@ -1,0 +1,301 @@
+"""Executions of commands as tables: commands, grid of jobs and threads, failures, single executions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.plan.parallel_axes import Axis, axes_of, counted
+from dbdyno.model.results.ledger_rows import TOGETHER
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.executions import OUTLIER
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.text.visible import visible
+from dbdyno.model.units import (
+    NS_PER_S,
+    format_average,
+    format_count,
+    format_ns,
+    format_rate,
+    format_size,
+    significant,
+)
+from dbdyno.present.document.document import (
+    Block,
+    Cell,
+    Column,
+    KeyFigure,
+    Row,
+    Table,
+    known,
+    numeric,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures.selection import Pick, rows_of
+
+MOST = 40
+"""Single executions in a table: the first of them, and those that stand out."""
+_Row = dict[str, Any]
+_RUNS = "runs"
+"""The unit of work where none was asked for."""
+
+
+def rates(results: Results) -> list[_Row]:
+    """``execution_rates`` by load: of all repeats together; of one measurement its own."""
+    rows = results.tables.get("execution_rates", empty("execution_rates")).to_dicts()
+    whole = {(r["variant"], r["sessions"]) for r in rows if r["cell"] == TOGETHER}
+    shown = [r for r in rows if r["cell"] == TOGETHER or (r["variant"], r["sessions"]) not in whole]
+    order = {v.name: n for n, v in enumerate(results.plan.variants)}
+    return sorted(shown, key=lambda r: (order.get(r["variant"], len(order)), r["sessions"]))
+
+
+def brief(results: Results) -> list[Block]:
+    """Each command, or each variant, at the lowest number of jobs at once; the fastest is 1.00."""
+    rows = rates(results)
+    if not rows:
+        return []
+    lowest = min(r["sessions"] for r in rows)
+    rows = [r for r in rows if r["sessions"] == lowest]
+    several = len({r["variant"] for r in rows}) > 1
+    mine = [r for r in rows if (r["job"] is None) == several]
+    values = [_took(r, results) for r in mine]
+    least = min((v for v in values if v), default=None)
+    for r, value in zip(mine, values, strict=True):
+        r["name"] = r["variant"] if several else r["job"]
+        r["relative"] = value / least if value and least else None
+    once = _runs_sets(results)
+    columns = [*_BRIEF[:-1], *_left(mine), *_work(results), *(_BRIEF[-1:] if len(mine) > 1 else ())]
+    columns = [*columns[:1], _MAKESPAN, *columns[1:]] if once and several else columns
+    title = f"{lowest} jobs at once" if lowest > 1 else "One job at a time"
+    return [table(title, columns, mine)]
+
+
+def _left(rows: Sequence[_Row]) -> _Columns:
+    """How many executions left processes behind, where any did."""
+    if not any(r["left_over"] for r in rows):
+        return ()
+    return ((numeric("left behind"), _figure("left_over", format_count)),)
+
+
+def _work(results: Results) -> _Columns:
+    """Work per second, where it is something else than runs: ``files/s``."""
+    (unit, *_) = {j.work_unit for j in results.plan.jobs} or {_RUNS}
+    if unit == _RUNS:
+        return ()
+    in_bytes = unit == "bytes"
+    shown = _figure("work_per_s", format_size if in_bytes else format_rate, f"{unit}/s")
+    return ((numeric("size/s" if in_bytes else f"{unit}/s"), shown),)
+
+
+def _duration(row: _Row, several_times: bool, once: bool) -> tuple[str, Cell]:
+    """Duration of an execution; of a set of jobs from its first start to its last end."""
+    name = "all jobs" if once else "an execution"
+    shown = _time("makespan_ns" if once else "mean_ns")(row)
+    return f"{'Mean duration' if several_times else 'Duration'} of {name}", shown._replace(unit="")
+
+
+def _runs_sets(results: Results) -> bool:
+    """Whether each of several jobs is run a set number of times: what counts is when all have ended."""
+    several = any(len(v.jobs) > 1 for v in results.plan.variants)
+    return several and any(c.once for c in results.plan.cells)
+
+
+def key_figures(results: Results) -> list[KeyFigure]:
+    """The fastest variant at the lowest number of jobs at once; most throughput."""
+    rows = [r for r in rates(results) if r["job"] is None and _took(r, results)]
+    if not rows:
+        return []
+    lowest = min(r["sessions"] for r in rows)
+    best = min((r for r in rows if r["sessions"] == lowest), key=lambda r: _took(r, results) or 0.0)
+    most = max(rows, key=lambda r: r["executions_per_s"] or 0.0)
+    several = len({r["variant"] for r in rows}) > 1
+    whose = visible(best["variant"]) if several else ""
+    fastest = f"{whose}, the fastest" if whose else ""
+    repeated = results.plan.experiment.repeats > 1 or (best["executions"] > 1 and not _runs_sets(results))
+    failed, ran = (sum(r[c] for r in rows) for c in ("failed", "executions"))
+    where = f"{visible(most['variant'])}, " if several else ""
+    figures = [
+        KeyFigure(*_duration(best, repeated, _runs_sets(results)), fastest, "commands"),
+        KeyFigure("Standard deviation of executions", _spread(best)._replace(unit=""), whose),
+        KeyFigure("CPUs used by an execution", _figure("parallelism", format_average)(best), whose),
+        KeyFigure("Most executions", known(most["executions_per_s"], format_rate, "per second"),
+                  f"{where}{most['sessions']} at once", "grid"),
+        KeyFigure("Executions", known(ran, format_count), f"{failed} failed" if failed else "none failed"),
+    ]  # fmt: skip
+    return [f for f in figures if f.cell.text]
+
+
+def _took(row: _Row, results: Results) -> float | None:
+    """Its mean duration; of a set of jobs that run once each the makespan."""
+    once = _runs_sets(results) and row["job"] is None
+    value: float | None = row["makespan_ns" if once else "mean_ns"]
+    return value
+
+
+def by_job(results: Results, pick: Pick) -> list[Block]:
+    """What the executions of each job took and used."""
+    rows = rows_of(results, "execution_rates", pick).to_dicts()
+    named = [r | {"name": r["job"]} for r in rows if r["job"] is not None]
+    title = f"By job {pick.at}"
+    shells = {r["shell_ns"] for r in named if r["shell_ns"]}
+    notes = [f"The start-up of a shell ({format_ns(max(shells))}) is taken off durations."] if shells else []
+    took = table(title, [*_BRIEF[:-1], *_left(named), *_work(results)], named)
+    return [took, table(f"{title}: an execution on average", _USED, named), *remarks(notes)]
+
+
+def failures(results: Results, _pick: Pick | None = None) -> list[Block]:
+    """What failed, and the end of its error output."""
+    rows = results.tables.get("execution_failures", empty("execution_failures")).to_dicts()
+    return [table("Failed executions", _FAILED, rows)] if rows else []
+
+
+def single(results: Results, pick: Pick, job: str | None = None) -> list[Block]:
+    """Executions of a measurement, warm-up included: what failed and outliers, then the first ones."""
+    if pick.cell is None:
+        return []
+    frame = results.of_cell("execution_times", pick.cell).sort("start_s")
+    frame = frame if job is None else frame.filter(pl.col("job") == job)
+    notable = (pl.col("outcome") != "ok") | pl.col("outlier") | (pl.col("left_over").fill_null(0) > 0)
+    shown = pl.concat([frame.filter(notable), frame.filter(~notable)]).head(MOST).sort("start_s")
+    notes = [f"Outlier: modified Z-score of {OUTLIER} or more (Iglewicz and Hoaglin 1993)."]
+    if len(shown) < len(frame):
+        notes.insert(0, f"{len(shown)} of {len(frame):,}; all: table execution_times of dbdyno sql.")
+    made = table(f"Executions, {pick.label}", _SINGLE, shown.to_dicts())
+    return [made, *remarks(notes)] if len(shown) else []
+
+
+# -- jobs x threads --
+
+
+class Grid(NamedTuple):
+    axis: Axis
+    points: list[_Row]  # rows of execution_rates, with ``value`` of the axis
+
+
+def grids(results: Results) -> list[Grid]:
+    """Threads within a job by jobs at once, where both have several values."""
+    rows = [r for r in rates(results) if r["job"] is None]
+    found = []
+    for axis in axes_of(results.plan.variants, {r["variant"] for r in rows}):
+        values = {v: n for n, v in axis.points}
+        points = [r | {"value": values[r["variant"]]} for r in rows if r["variant"] in values]
+        if len({r["sessions"] for r in points}) > 1:
+            found.append(Grid(axis, points))
+    return found
+
+
+def grid(results: Results) -> list[Block]:
+    """A table for each grid: executions per second; a column a number of threads."""
+    return [_grid(g) for g in grids(results)]
+
+
+def _grid(of: Grid) -> Table:
+    values = sorted({r["value"] for r in of.points})
+    best = max((r["executions_per_s"] or 0.0 for r in of.points), default=0.0)
+    heads = [Column("jobs at once", number=True), *(numeric(counted(of.axis.name, v)) for v in values)]
+    rows = []
+    for jobs in sorted({r["sessions"] for r in of.points}):
+        mine = {r["value"]: r["executions_per_s"] for r in of.points if r["sessions"] == jobs}
+        cells = [known(mine.get(v), format_rate, "1/s") for v in values]
+        cells = [
+            c._replace(tone="good") if mine.get(v) == best else c for c, v in zip(cells, values, strict=True)
+        ]
+        rows.append(Row([Cell(str(jobs), jobs), *cells]))
+    rest = f" ({of.axis.rest})" if of.axis.rest else ""
+    return Table(
+        f"Executions per second by jobs at once and {of.axis.name}{rest}", heads, rows, along_axis=True
+    )
+
+
+# -- columns --
+
+
+def _figure(name: str, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
+    return lambda r: known(r[name], text, unit)
+
+
+def _shortest(row: _Row) -> Cell:
+    """Where the start-up of the shell left nothing the command took less than that."""
+    if row["min_ns"] == 0 and row["shell_ns"]:
+        return Cell(f"< {format_ns(row['shell_ns'])}", None, "ns")
+    return known(row["min_ns"], format_ns, "ns")
+
+
+def _time(name: str) -> Callable[[_Row], Cell]:
+    return _figure(name, format_ns, "ns")
+
+
+def _seconds(name: str) -> Callable[[_Row], Cell]:
+    return lambda r: known(r[name] * NS_PER_S, format_ns, "ns")
+
+
+def _spread(row: _Row) -> Cell:
+    return Cell("") if row["sd_ns"] is None else known(row["sd_ns"], format_ns, "ns")
+
+
+def _detail(row: _Row) -> Cell:
+    text = visible(" ".join((row["detail"] or "").split()))
+    return word(text[-60:], visible(row["detail"] or ""))
+
+
+def _outcome(row: _Row) -> Cell:
+    text = row["outcome"] if row["exit_code"] in (None, 0) else f"{row['outcome']} {row['exit_code']}"
+    left = f"left {format_count(row['left_over'])} behind" if row.get("left_over") else ""
+    if row["outcome"] == "ok":
+        kind = "outlier" if row["outlier"] else "" if row["measured"] else "warm-up"
+        return word(", ".join(filter(None, (kind, left))))
+    return word(", ".join(filter(None, (text, left))))._replace(tone="invalid")
+
+
+_Columns = Sequence[tuple[Column, Callable[[_Row], Cell]]]
+_MAKESPAN: tuple[Column, Callable[[_Row], Cell]] = (numeric("all jobs"), _time("makespan_ns"))
+_BRIEF: _Columns = (
+    (Column("command", shortens=True), lambda r: word(visible(r["name"]))),
+    (numeric("mean"), _time("mean_ns")),
+    (numeric("± sd"), _spread),
+    (numeric("min", 1), _shortest),
+    (numeric("median", 4), _time("median_ns")),
+    (numeric("max", 1), _time("max_ns")),
+    (numeric("runs", 2), _figure("executions", format_count)),
+    (numeric("failed", 5), lambda r: known(r["failed"], format_count)),
+    (numeric("CPUs", 3), _figure("parallelism", format_average)),
+    (numeric("relative"), _figure("relative", significant)),
+)
+_USED: _Columns = (
+    (Column("command", shortens=True), lambda r: word(visible(r["name"]))),
+    (numeric("user CPU"), _time("cpu_user_ns")),
+    (numeric("kernel CPU"), _time("cpu_system_ns")),
+    (numeric("start", 3), _time("spawn_ns")),
+    (numeric("max RSS"), _figure("max_rss_bytes", format_size, "bytes")),
+    (numeric("faults", 4), _figure("minor_faults", format_rate)),
+    (numeric("with I/O", 5), _figure("major_faults", format_rate)),
+    (numeric("switches", 6), _figure("voluntary", format_rate)),
+    (numeric("forced", 7), _figure("involuntary", format_rate)),
+    (numeric("read", 2), _figure("read_bytes", format_size, "bytes")),
+    (numeric("written", 2), _figure("written_bytes", format_size, "bytes")),
+    (numeric("runs/s", 1), _figure("executions_per_s", format_rate, "1/s")),
+)
+_FAILED: _Columns = (
+    (Column("job", shortens=True), lambda r: word(visible(r["job"]))),
+    (Column("variant", rank=2), lambda r: word(visible(r["variant"]))),
+    (numeric("jobs at once", 3), _figure("sessions", format_count)),
+    (Column("ended by"), lambda r: _outcome(r | {"outlier": False, "measured": True})),
+    (numeric("count"), _figure("count", format_count)),
+    (Column("end of its error output", wraps=True), _detail),
+)
+_SINGLE: _Columns = (
+    (numeric("session", 2), _figure("session", lambda v: str(int(v)))),
+    (Column("job", shortens=True), lambda r: word(visible(r["job"]))),
+    (numeric("start", 1), lambda r: known(r["start_s"], lambda v: format_ns(v * NS_PER_S), "s")),
+    (numeric("duration"), _time("duration_ns")),
+    (numeric("Z-score", 3), _figure("score", significant)),
+    (numeric("user CPU", 4), _time("cpu_user_ns")),
+    (numeric("kernel CPU", 5), _time("cpu_system_ns")),
+    (numeric("max RSS", 6), _figure("max_rss_bytes", format_size, "bytes")),
+    (Column(""), _outcome),
+    (Column("error output", wraps=True, rank=7), _detail),
+)

@@ -1,0 +1,189 @@
+"""Two machines under the same work: the sections of a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import polars as pl
+
+from dbdyno.model.results.analyses import Estimate, Ladder, Machine, Machines, Speed
+from dbdyno.model.units import counted, format_ns, format_plain, format_rate
+from dbdyno.present.charts.chart import (
+    LETTERS,
+    ROUNDED,
+    Spec,
+    channel,
+    chart,
+    coloured,
+    encoded,
+    label,
+    layer,
+    line_and_points,
+    rule,
+    series_keys,
+    tips,
+)
+from dbdyno.present.document.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Key,
+    Row,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    known,
+    numeric,
+    remarks,
+    word,
+)
+from dbdyno.present.document.palette import var
+
+# Throughput of both machines over load on logarithmic axes, with the crossings and their intervals.
+
+
+def throughput(made: Machines, number: int = 0) -> Chart:
+    """A line each through the means at its own loads; a crossing as a rule, its interval as a band."""
+    unit, load_unit = made.a.throughput_unit, made.a.load_unit
+    rows = [r for name, side in zip(made.names, (made.a, made.b), strict=True) for r in _means(name, side)]
+    loads = sorted({r["load"] for r in rows})
+    ticks = {"values": loads, "format": "~g", "labelOverlap": "greedy", "labelSeparation": 6}
+    ends = [loads[0], max(loads[-1], 2 * loads[0])] if loads else [1, 2]
+    rates = [r["rate"] for r in rows] or [1.0]
+    logarithmic = {"type": "log", "nice": False}
+    heights = {**logarithmic, "domain": [min(rates) / 1.2, 1.2 * max(rates)]}
+    drawn = line_and_points(
+        rows,
+        40,
+        tips("machine:N", ("load:Q", "", load_unit), ("rate:Q", ROUNDED, unit)),
+        x=channel("load:Q", title=load_unit, axis=ticks, scale={**logarithmic, "domain": ends}),
+        y=channel("rate:Q", title=unit, axis=LETTERS, scale=heights),
+        color=coloured("machine", made.names),
+    )
+    crossing = [Key("crossing, 95 % interval", var("muted"), "dash")] if made.crossings else []
+    return chart(
+        f"machines-{number}-throughput",
+        f"Throughput, {unit}",
+        "Both machines under the same work, on logarithmic axes: equal distances are equal ratios.",
+        [*_crossings(made, ends), *drawn],
+        f"Throughput in {unit} over {load_unit}, both machines, logarithmic",
+        rows,
+        legend=[*series_keys(made.names), *crossing],
+        wide=True,
+    )
+
+
+def _means(name: str, ladder: Ladder) -> list[Spec]:
+    """Load and geometric mean of each load."""
+    known = ladder.points.filter(pl.col("throughput") > 0)
+    means = known.group_by("load").agg(rate=pl.col("throughput").log().mean().exp()).sort("load")
+    return [{"machine": name, **r} for r in means.to_dicts()]
+
+
+def _crossings(made: Machines, ends: Sequence[float]) -> Iterator[Spec]:
+    """An end that is not known lies at the chart's edge."""
+    for e in made.crossings:
+        low, high = (end if v is None else v for v, end in zip((e.low, e.high), ends, strict=True))
+        data = [{"load": e.value, "from": low, "to": high, "name": f"crossing {format_plain(e.value)}"}]
+        if e.method:
+            band = layer(data, "rect", color=var("line"), opacity=0.6, clip=True)
+            yield encoded(band, x=channel("from:Q"), x2={"field": "to"})
+        at = {"x": channel("load:Q")}
+        yield rule(data, at, "muted", (4, 3))
+        yield label(data, {**at, "y": {"value": 10}}, "muted", align="left", dx=4, fontSize=11)
+
+
+_NOTHING = Cell("")
+
+
+def sections(machines: Iterable[Machines]) -> list[Section]:
+    """One for each pair of ladders: the answer, the machines, the chart, the table, what to bear in mind."""
+    return [
+        Section(title(made), _blocks(made, n), "machines" if n == 0 else f"machines-{n + 1}")
+        for n, made in enumerate(machines)
+    ]
+
+
+def _blocks(made: Machines, number: int) -> list[Block]:
+    sides = ((made.names[0], made.a.machine), (made.names[1], made.b.machine))
+    return [
+        Statements([Statement(c.text) for c in made.claims]),
+        *remarks(f"{name}: {about(m)}" for name, m in sides),
+        throughput(made, number),
+        Table(made.a.throughput_unit, _columns(made), [Row(cells) for cells in rows(made)], along_axis=True),
+        *remarks(notes(made)),
+    ]
+
+
+def title(made: Machines) -> str:
+    what = f"{made.a.name}, " if made.a.name == made.b.name else ""
+    return f"Machines compared: {what}{made.names[1]} over {made.names[0]}"
+
+
+def about(machine: Machine) -> str:
+    """``4 cores, 8 threads, a model``."""
+    found = [counted(n, what) for n, what in ((machine.cores, "core"), (machine.cpus, "thread")) if n]
+    return ", ".join([*found, *([machine.model] if machine.model else [])]) or "hardware unknown"
+
+
+def _columns(made: Machines) -> list[Column]:
+    a, b = made.names
+    numbers = [numeric(h) for h in (a, b, f"{b}/{a}", "95 % interval")]
+    return [Column(""), *numbers, numeric(_time_head(made), 1), Column("", wraps=True)]
+
+
+def _time_head(made: Machines) -> str:
+    return made.a.time_name if made.a.of_work else "response"
+
+
+def rows(made: Machines) -> Iterator[list[Cell]]:
+    """One session, every load, the crossing, the peaks."""
+    unit = made.a.load_unit
+    if made.at_loads[0].load != 1:
+        yield _speed(made.one_session)
+    for at in made.at_loads:
+        ratio = at.response.ratio
+        response = known(None if ratio is None else ratio.value, format_plain)
+        yield _speed(at.throughput, response, "" if at.how == "measured" else at.how)
+    for e in made.crossings:
+        cells = (word(f"crossing, {unit}"), word(""), word(""), known(e.value, format_plain, unit))
+        yield [*cells, word(_ends(e)), word(""), word(e.note)]
+    if not made.crossings:
+        told = (f"crossing, {unit}", "", "", "none", "", "", "within the common range")
+        yield [word(t) for t in told]
+    at_peak = " and ".join(f"{n:g}" for n in made.peak_loads)
+    yield _speed(made.peak, note=f"at {at_peak} {unit}")
+    yield from map(_speed, (made.per_core, made.per_thread, made.per_cpu_second))
+
+
+def _speed(speed: Speed, response: Cell = _NOTHING, note: str = "") -> list[Cell]:
+    if speed.ratio is None or speed.a is None or speed.b is None:
+        unknown = [word(UNKNOWN)] * 3
+        return [word(speed.what), *unknown, word(""), response, word(speed.reason)]
+    ratio = known(speed.ratio.value, format_plain)
+    sides = (_value(speed.a), _value(speed.b))
+    return [word(speed.what), *sides, ratio, word(_ends(speed.ratio)), response, word(note)]
+
+
+def _value(e: Estimate) -> Cell:
+    return Cell(format_ns(e.value * 1e9) if e.unit == "s" else format_rate(e.value), e.value, e.unit)
+
+
+def _ends(e: Estimate) -> str:
+    """A crossing may be bounded on one side only."""
+    if not e.method:
+        return UNKNOWN
+    ends = (UNKNOWN if v is None else format_plain(v) for v in (e.low, e.high))
+    return " .. ".join(ends)
+
+
+def notes(made: Machines) -> Iterator[str]:
+    if any(x.how == "interpolated" for x in made.at_loads):
+        yield "Between measured loads throughput is interpolated: straight on logarithmic axes."
+    a, b = made.names
+    head = _time_head(made)
+    yield f"{head[:1].upper()}{head[1:]}: mean {made.a.time_name} of {b} over that of {a}."
+    yield from (n.text for n in made.notes)

@@ -1,0 +1,1 @@
+"""Documents as data, pages and colours, and files that are replaced whole."""

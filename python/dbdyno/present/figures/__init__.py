@@ -1,0 +1,1 @@
+"""Figures that several parts of a document share: series, accounts, heads, JSON."""

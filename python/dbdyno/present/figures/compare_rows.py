@@ -1,0 +1,378 @@
+"""The tables of a comparison, and its plot of intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from dbdyno.model.results.comparison import (
+    Account,
+    Comparison,
+    Contrast,
+    Effect,
+    Line,
+    MetricTable,
+    Why,
+    ratio_text,
+    value_text,
+    verdict_text,
+)
+from dbdyno.model.units import counted, format_p
+from dbdyno.present.document.document import (
+    UNKNOWN,
+    Cell,
+    Column,
+    Row,
+    Table,
+    Tone,
+    known,
+    numeric,
+    table,
+    word,
+)
+from dbdyno.present.document.page import Html, el
+from dbdyno.present.document.palette import var
+from dbdyno.present.figures.accounts import BRACKET, NAMES, THROTTLED
+from dbdyno.present.figures.figures import grouped, plus_minus
+
+EFFECT = (
+    Column("verdict"),
+    numeric("ratio"),
+    Column("95 % interval", rank=1),
+    numeric("n"),
+    numeric("p (Holm)", 5),
+    numeric("p (perm.)", 6),
+)
+"""The answer first: where a line is too long, it is the last to go."""
+_RANK = (
+    numeric("", 7),
+    Column("variant"),
+    *EFFECT[:4],
+    numeric("mean", 3),
+    numeric("±95 %", 4),
+    *EFFECT[4:],
+)
+_RUNGS = (
+    Column("ladder"),
+    numeric("sessions"),
+    *EFFECT[:4],
+    numeric("A", 3),
+    numeric("B", 3),
+    *EFFECT[4:],
+)
+_NEXT = (Column("variant"), Column("against"), *EFFECT)
+_MINOR = 0.02
+"""Accounts below this share of all change are left out where space is short."""
+_TONES: dict[str, Tone] = {"better": "good", "worse": "invalid", "undecided": "warning"}
+_NAMES = NAMES | {
+    BRACKET: "throttled, within CPU WAIT, at most",
+    THROTTLED: "throttled, within CPU WAIT",
+    "block_io": "block I/O, within sleep",
+}
+_NOTHING = word("")
+_Of = TypeVar("_Of", Line, Contrast, Why)
+
+
+class Place(NamedTuple):
+    """A rung of a ladder."""
+
+    workload: str
+    series: str
+    sessions: int
+
+    def words(self, many_workloads: bool) -> str:
+        parts = [self.workload] if many_workloads else []
+        parts += [self.series] if self.series else []
+        return ", ".join([*parts, counted(self.sessions, "session")])
+
+
+def places(table: MetricTable) -> list[Place]:
+    """Every rung of the table, in its order."""
+    return list(dict.fromkeys(Place(x.workload, x.series, x.sessions) for x in table.lines))
+
+
+def tops(table: MetricTable) -> list[Place]:
+    """The highest rung of each ladder."""
+    highest: dict[tuple[str, str], Place] = {}
+    for place in sorted(places(table), key=lambda p: p.sessions):
+        highest[place.workload, place.series] = place
+    return list(highest.values())
+
+
+def title(made: Comparison) -> str:
+    if made.kind == "runs":
+        return f"A = {made.runs[0]} against B = {made.runs[1]}"
+    variants = {x.variant for t in made.metrics for x in t.lines}
+    return f"{len(variants)} variants of run {made.runs[0]}, baseline {made.baseline}"
+
+
+def ranks(table: MetricTable, place: Place, margin: float, title: str) -> Table:
+    """A row for each variant, the best first."""
+    return Table(title, _RANK, list(rank_rows(table, place, margin))).without_unknown()
+
+
+def others(tables: Sequence[MetricTable], place: Place, margin: float) -> Table:
+    """The same of several quantities, one below the other."""
+    rows = [
+        row._replace(cells=[word("" if n else table.title), *row.cells[1:]])
+        for table in tables
+        for n, row in enumerate(rank_rows(table, place, margin))
+    ]
+    return Table("", [Column("quantity"), *_RANK[1:]], rows).without_unknown()
+
+
+def rank_rows(table: MetricTable, place: Place, margin: float) -> Iterator[Row]:
+    claims = {c.variant: c for c in at(place, table.claims) if not c.neighbours}
+    for line in at(place, table.lines):
+        ends = None
+        if line.low is not None and line.high is not None and line.mean:
+            ends = line.low / line.mean, line.high / line.mean
+        claim = claims.get(line.variant)
+        effect = _baseline(line.repeats) if claim is None else _effect(claim, margin)
+        yield Row(
+            [
+                Cell(str(line.rank), line.rank),
+                word(line.variant),
+                *effect[:4],
+                figure(table.unit, line.mean),
+                plus_minus(ends),
+                *effect[4:],
+            ],
+            "" if claim is None else _TONES.get(claim.verdict, ""),
+        )
+
+
+def rungs(table: MetricTable, margin: float, title: str) -> Table:
+    """Two runs: a row for each number of sessions."""
+    means = {(x.workload, x.series, x.sessions, x.variant): x.mean for x in table.lines}
+    rows = []
+    for c in table.claims:
+        place = Place(c.workload, c.series, c.sessions)
+        sides = (figure(table.unit, means[(*place, v)]) for v in (c.baseline, c.variant))
+        where = [word(" ".join(filter(None, place[:2]))), Cell(str(c.sessions), c.sessions)]
+        effect = _effect(c, margin)
+        rows.append(Row([*where, *effect[:4], *sides, *effect[4:]], _TONES.get(c.verdict, "")))
+    return Table(title, _RUNGS, rows, along_axis=True).without_unknown()
+
+
+def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
+    """Neighbours in the rank, neither of them the baseline."""
+    claims = [c for c in at(place, table.claims) if c.neighbours]
+    rows = [
+        Row([word(c.variant), word(c.baseline), *_effect(c, margin)], _TONES.get(c.verdict, ""))
+        for c in claims
+    ]
+    return Table("Neighbours in the rank", _NEXT, rows).without_unknown() if rows else None
+
+
+def figure(unit: str, value: float) -> Cell:
+    """Without the unit where the quantity's title says it: ``6.21 M``, ``1.23 ms``."""
+    return Cell(value_text("ns" if unit == "ns" else "", value), value, unit)
+
+
+def effect(claim: Contrast | None, made: Comparison, variant: str, repeats: int) -> list[Cell]:
+    """Cells of :data:`EFFECT` of a variant at a rung."""
+    if claim is not None:
+        return _effect(claim, made.margin)
+    own = _baseline(repeats)
+    return own if variant == made.baseline else [word("not compared"), *own[1:]]
+
+
+def _baseline(repeats: int) -> list[Cell]:
+    return [word("baseline"), *[_NOTHING] * 2, Cell(str(repeats), repeats), *[_NOTHING] * 2]
+
+
+def _effect(claim: Contrast, margin: float) -> list[Cell]:
+    e = claim.effect
+    return [
+        Cell(verdict(claim, margin), claim.verdict),
+        known(e.ratio, lambda v: ratio_text(e, v)),
+        word(interval(e)),
+        word(repeats(e)),
+        Cell(p_text(claim.p_holm), claim.p_holm),
+        Cell(p_text(e.p_permutation), e.p_permutation),
+    ]
+
+
+def verdict(claim: Contrast, margin: float) -> str:
+    """``better``; ``undecided: 3 repeats (+6)``: why, and how many more repeats would decide; ``equal within
+    2 %``: the margin."""
+    if claim.verdict == "no difference":
+        return f"equal within {100 * margin:g} %"
+    more = "" if claim.further_repeats is None else f" (+{claim.further_repeats:,})"
+    return f"{verdict_text(claim.verdict, margin, claim.because)}{more}"
+
+
+def claim_notes(table: MetricTable) -> list[str]:
+    """What verdicts mean here, and what is to be said beside them: each once, with those that it is about."""
+    noted = [
+        (c, f"{c.variant}/{c.baseline}" if c.neighbours else c.series or c.variant) for c in table.claims
+    ]
+    found = grouped((c.note, f"{who} at {c.sessions}") for c, who in noted if c.note)
+    notes = [f"{', '.join(who)}: {note}" for note, who in found.items()]
+    if any(c.further_repeats is not None for c in table.claims):
+        notes.append("undecided (+n): about n more repeats of each would decide.")
+    return notes
+
+
+def interval(e: Effect) -> str:
+    """``0.817..0.833``; in brackets where it is of the windows alone; ``exact`` where nothing varies."""
+    if e.low is None or e.high is None:
+        return "exact" if e.exact else UNKNOWN
+    ends = f"{ratio_text(e, e.low)}..{ratio_text(e, e.high)}"
+    return f"({ends})" if e.basis == "within the window only" else ends
+
+
+def p_text(p: float | None) -> str:
+    return UNKNOWN if p is None else format_p(p)
+
+
+def repeats(e: Effect) -> str:
+    """``6``; of samples that differ in size ``6+5``."""
+    return str(e.n_baseline) if e.n_baseline == e.n_variant else f"{e.n_baseline}+{e.n_variant}"
+
+
+def at(place: Place, found: Iterable[_Of]) -> list[_Of]:
+    """Those of one rung."""
+    return [x for x in found if (x.workload, x.series, x.sessions) == place]
+
+
+def why_table(why: Why) -> Table:
+    """A row for each account that took time on one of the sides."""
+    change = sum(abs(a.difference_s) for a in why.accounts if not a.inside)
+    columns: tuple[tuple[Column, Callable[[Account], Cell]], ...] = (
+        (Column("account"), lambda a: word(account_name(a.account, a.detail))),
+        (numeric(why.baseline), lambda a: known(a.baseline_s, _seconds, "s")),
+        (numeric(why.variant), lambda a: known(a.variant_s, _seconds, "s")),
+        (numeric("difference"), lambda a: known(a.difference_s, _signed, "s")),
+        (Column("95 % interval", rank=1), lambda a: word(_signed_ends(a))),
+        (
+            numeric("share"),
+            lambda a: word("") if a.inside else known(a.share, lambda v: f"{100 * v:.0f} %"),
+        ),
+    )
+    shown = [a for a in why.accounts if a.baseline_s or a.variant_s]
+    change_s = f"{_signed(why.difference_s)} of session time per {why.unit}"
+    made = table(f"{why.variant} against {why.baseline}: {change_s}", columns, shown)
+    minor = (not a.inside and abs(a.difference_s) < _MINOR * change for a in shown)
+    return replace(made, rows=[r._replace(minor=m) for r, m in zip(made.rows, minor, strict=True)])
+
+
+def _seconds(seconds: float) -> str:
+    return value_text("ns", seconds * 1e9)
+
+
+def _signed_ends(a: Account) -> str:
+    return UNKNOWN if a.low_s is None or a.high_s is None else f"{_signed(a.low_s)}..{_signed(a.high_s)}"
+
+
+def account_name(account: str, detail: str | None) -> str:
+    """``CPU WAIT``; ``asleep in CLASS/EVENT``."""
+    if account == "sleep":
+        return f"asleep in {detail}" if detail else "asleep, no sample"
+    name = _NAMES.get(account, account)
+    return f"{name}: {detail}" if detail else name
+
+
+def _signed(seconds: float) -> str:
+    return f"{'-' if seconds < 0 else '+'}{_seconds(abs(seconds))}"
+
+
+# The interval plot: each ratio as a dot with its 95 % interval, the margin as a band around 1. Plain SVG.
+
+_WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 250, 200, 24, 26
+_COLOURS = {
+    "better": "good",
+    "worse": "invalid",
+    "no difference": "accent",
+    "equal": "accent",
+    "undecided": "muted",
+}
+_TICKS, _LONGEST_NAME = 6, 24
+
+
+def plot(table: MetricTable, made: Comparison) -> Html | None:
+    """A row for each claim against the baseline; ``None`` where no ratio is known."""
+    claims = [c for c in table.claims if not c.neighbours and c.effect.ratio is not None]
+    if not claims:
+        return None
+    low, high = _range(claims, made.margin)
+    height = _TOP + _ROW * len(claims) + 30
+    direction = "higher is better" if table.higher_is_better else "lower is better"
+    label = f"{table.title} as a ratio to {made.baseline}, with 95 % intervals; {direction}"
+    return el(
+        "svg",
+        *_ground(low, high, made, height, direction),
+        *(part for n, c in enumerate(claims) for part in _row(n, c, low, high, made)),
+        class_="intervals",
+        viewBox=f"0 0 {_WIDTH} {height}",
+        role="img",
+        aria_label=label,
+    )
+
+
+def _range(claims: Sequence[Contrast], margin: float) -> tuple[float, float]:
+    """All intervals, 1 and the margin; an end that lies far out is cut."""
+    ratios = [c.effect.ratio or 1.0 for c in claims]
+    ends = [e for c in claims for e in (c.effect.low, c.effect.high) if e is not None]
+    low = max(min([*ratios, *ends, 1 - margin]), min([*ratios, 1.0]) / 3)
+    high = min(max([*ratios, *ends, 1 + margin]), max([*ratios, 1.0]) * 3)
+    pad = 0.05 * (high - low)
+    return low - pad, high + pad
+
+
+def _x(value: float, low: float, high: float) -> float:
+    share = (min(max(value, low), high) - low) / (high - low)
+    return round(_LEFT + share * (_WIDTH - _LEFT - _RIGHT), 1)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About six round numbers."""
+    rough = (high - low) / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [float(f"{n * step:.6g}") for n in range(first, last + 1)]
+
+
+def _ground(low: float, high: float, made: Comparison, height: int, direction: str) -> Iterator[Html]:
+    """The margin's band, the line at 1, ticks."""
+    bottom = height - 26
+    left, right = _x(1 - made.margin, low, high), _x(1 + made.margin, low, high)
+    band = f"fill:{var('line')};opacity:.6"
+    yield el("rect", x=left, y=_TOP - 8, width=round(right - left, 1), height=bottom - _TOP + 8, style=band)
+    one = _x(1, low, high)
+    yield el("line", x1=one, x2=one, y1=_TOP - 8, y2=bottom, stroke=var("text"), stroke_width=1)
+    for value in _ticks(low, high):
+        yield el(
+            "text", f"{value:g}", x=_x(value, low, high), y=height - 8, text_anchor="middle", class_="muted"
+        )
+    yield el("text", f"ratio to {made.baseline}; {direction}", x=_LEFT, y=12, class_="muted")
+
+
+def _row(n: int, claim: Contrast, low: float, high: float, made: Comparison) -> Iterator[Html]:
+    y = _TOP + n * _ROW + 10
+    e = claim.effect
+    colour = var(_COLOURS[claim.verdict])
+    who = claim.variant if made.kind == "variants" else claim.series or claim.workload
+    name = (
+        f"{shortened(who, _LONGEST_NAME)}, {counted(claim.sessions, 'job' if made.commands else 'session')}"
+    )
+    yield el("text", name, x=_LEFT - 10, y=y + 4, text_anchor="end")
+    if e.low is not None and e.high is not None:
+        dash = "4 3" if e.basis == "within the window only" else None
+        ends = {"x1": _x(e.low, low, high), "x2": _x(e.high, low, high)}
+        yield el("line", **ends, y1=y, y2=y, stroke=colour, stroke_width=2.5, stroke_dasharray=dash)
+    hollow = claim.verdict == "undecided"
+    fill = var("card") if hollow else colour
+    middle = _x(e.ratio or 1.0, low, high)
+    tip = f"{ratio_text(e, e.ratio or 1.0)} [{interval(e)}]"
+    yield el("circle", el("title", tip), cx=middle, cy=y, r=4.5, fill=fill, stroke=colour, stroke_width=2)
+    yield el("text", verdict(claim, made.margin), x=_WIDTH - _RIGHT + 10, y=y + 4, style=f"fill:{colour}")
+
+
+def shortened(text: str, most: int) -> str:
+    """No longer than ``most`` characters."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,172 @@
+"""Runs, comparisons, ladders and machines as JSON documents with stable keys; what is unknown is ``None``.
+
+docs/json.md and docs/analyze.md say what each key means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results.analyses import PARTS, Machines, Regression, Scaling
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.comparison import Comparison, SampleComparison
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.sources.source import TRACE
+from dbdyno.present.figures import headline, selection, sources_used
+from dbdyno.present.figures.figures import is_observation
+
+FORMAT = 1
+"""Raised when a key of any of the documents changes its meaning or goes; new keys do not raise it."""
+
+_TABLES = (
+    *("rungs", "windows", "hosts", "data_sources", "sources", "placements", "statements", "statement_texts"),
+    *("statement_ledger", "wait_durations", "wait_chains"),
+    *("script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes"),
+    *("execution_rates", "execution_failures", "execution_times", "parallelism"),
+    *("grown", "resets_done", "large_scans_read", "triggers_fired", "captured", *DERIVED_MEMORY),
+)
+_CALLS = ("system_calls", "system_call_sizes")
+_LEDGER = ("microstates", "profile", "top_events")
+
+
+def document(results: Results) -> dict[str, Any]:
+    """Identity, plan, environment, rungs, ledger of rungs and helpers, findings, sources of a run."""
+    tables = results.tables
+    whole, events = (tables[n].filter(pl.col("scope") != "session") for n in ("ledger", "events"))
+    rates = tables["rates"].filter(pl.col("scope") == "rung")
+    return {
+        "format": FORMAT,
+        "run": results.info.model_dump(mode="json"),
+        "title": headline.title(results),
+        "doubts": headline.doubt_sentences(results),
+        "summary": headline.sentences(results),
+        "plan": results.plan.model_dump(mode="json"),
+        "environment": results.environment.model_dump(mode="json"),
+        **{name: plain(tables.get(name, empty(name))) for name in (*_TABLES, *_CALLS)},
+        "rates": plain(rates),
+        "ledger": plain(whole.filter(pl.col("who") != "session")),
+        "ledger_sources": [_tier(t) for t in sources_used.tiers(results)],
+        "events": plain(events),
+        **{name: plain(tables[name]) for name in _LEDGER},
+        "observation": _observation(results),
+        "comparison": None if results.comparison is None else comparison(results.comparison),
+        "scaling": [_scaling(s) for s in results.scaling],
+        "answers": [_answer(a) for a in results.answers],
+        "findings": [finding(f) for f in results.findings],
+    }
+
+
+def _tier(found: sources_used.Tier) -> dict[str, Any]:
+    """Which data source the waits of how many cells are from."""
+    kind = "exact" if found.source == TRACE else "sampled"
+    return {"source": found.source, "tier": kind, "cells": found.cells}
+
+
+def _observation(results: Results) -> dict[str, Any] | None:
+    """All windows of an observation together. Their profile and top events have the cell ``all``."""
+    if not is_observation(results):
+        return None
+    tables = {"events": selection.events(results), "microstates": selection.microstates(results)}
+    return {name: plain(table) for name, table in tables.items()}
+
+
+def finding(claim: Claim) -> dict[str, Any]:
+    """A claim of a whole run, its figure flat."""
+    figure = {"value": None, "unit": "", "low": None, "high": None}
+    if claim.value is not None:
+        figure = {key: plain(getattr(claim.value, key)) for key in figure}
+    named = {"id": claim.id, "severity": claim.severity, "subject": claim.subject, "claim": claim.text}
+    return {**named, **figure, "evidence": claim.evidence, "cure": claim.advice, "cells": list(claim.cells)}
+
+
+def _answer(claim: Claim) -> dict[str, Any]:
+    """A claim of a ladder."""
+    return {"id": claim.id, "claim": claim.text, "value": plain(claim.value), "evidence": claim.evidence}
+
+
+def comparison(made: Comparison | SampleComparison) -> dict[str, Any]:
+    """A comparison of runs, variants, or two files of numbers."""
+    return {"format": FORMAT, **made.model_dump(mode="json")}
+
+
+def scaling(scalings: Sequence[Scaling]) -> dict[str, Any]:
+    """What ladders say of scaling; what is not finite is unknown."""
+    return {"format": FORMAT, "scalings": [_scaling(s) for s in scalings]}
+
+
+def _scaling(scaling: Scaling) -> dict[str, Any]:
+    """One ladder: its points, all fits (the best first), the curve, the residuals, the answers."""
+    ladder = scaling.ladder
+    ladders = {key: getattr(ladder, key) for key in _LADDER}
+    record: dict[str, Any] = plain(
+        {
+            **ladders,
+            "best": scaling.best.model if scaling.best else None,
+            "fits": scaling.fits,
+            "answers": [_answer(a) for a in scaling.answers],
+            "regressions": [regression(r) for r in scaling.regressions],
+            "refused": scaling.refused,
+            "notes": [*ladder.notes, *scaling.notes],
+            "points": ladder.points,
+            "residuals": scaling.residuals,
+            "curve": scaling.curve,
+        }
+    )
+    return record
+
+
+_LADDER = ("name", "load_unit", "throughput_unit", "of_work", "machine", "think_s")
+
+
+def regression(made: Regression) -> dict[str, Any]:
+    """CPU per unit of work in one range of loads."""
+    parts = {p.name: plain(p) for p in made.parts}
+    named = {n: {k: v for k, v in parts[n].items() if k != "name"} for n in PARTS if n in parts}
+    return {**plain(made), "parts": named}
+
+
+def machines(made: Comparison | None, pairs: Iterable[Machines]) -> dict[str, Any]:
+    """The comparison, with a key ``machines`` where there are some; these alone where it is ``None``."""
+    document = {"format": FORMAT} if made is None else comparison(made)
+    found = [_machines(pair) for pair in pairs]
+    return {**document, "machines": found} if found else document
+
+
+def _machines(made: Machines) -> dict[str, Any]:
+    """A pair of ladders."""
+    record = plain(made)
+    speeds = [record[k] for k in ("one_session", "peak", "per_core", "per_thread", "per_cpu_second")]
+    for speed in (*speeds, *(at[k] for at in record["at_loads"] for k in ("throughput", "response"))):
+        speed["reason"] = speed["reason"] or None
+    a, b, loads = (record.pop(k) for k in ("a", "b", "peak_loads"))
+    return {
+        **record,
+        "claims": [c.text for c in made.claims],
+        "notes": [n.text for n in made.notes],
+        "format": FORMAT,
+        "ladders": [a["name"], b["name"]],
+        "machines": [a["machine"], b["machine"]],
+        "throughput_unit": a["throughput_unit"],
+        "load_unit": a["load_unit"],
+        "peak": {**record["peak"], "loads": loads},
+    }
+
+
+def plain(value: Any) -> Any:
+    """A value of the model as JSON has it: dataclasses and rows as objects, what is not finite as null."""
+    if isinstance(value, pl.DataFrame):
+        return plain(value.to_dicts())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

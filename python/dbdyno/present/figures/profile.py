@@ -1,0 +1,322 @@
+"""The load profile, the events of most time, and every wait event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import sum_if_all_known
+from dbdyno.model.sources.source import TRACE
+from dbdyno.model.units import NS_PER_S, format_average, format_ns, format_rate, significant
+from dbdyno.present.document.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    Row,
+    Table,
+    known,
+    numeric,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import accounts, sources_used
+from dbdyno.present.figures.accounts import BRACKET, NO_LABEL, THROTTLED, UNSEEN
+from dbdyno.present.figures.figures import grouped, percent
+from dbdyno.present.figures.selection import Pick, rows_of
+from dbdyno.present.figures.sources_used import in_words
+
+_PER = ("per_s", "per_transaction", "per_execution", "per_call")
+HEADS = {"per_s": "per second", "per_transaction": "per transaction", "per_execution": "per execution",
+         "per_call": "per call"}  # fmt: skip
+_RATIO = "ratio"
+_NONE = "-"  # in a cell that has no figure
+_OWN = {"DB CPU": "", "CPU WAIT": ""}  # no waits: they have no label
+_TOP = "seconds: a wait's are asleep; CPU WAIT s: in the run queue under its label, counted in CPU WAIT."
+
+
+def load_profile(results: Results, pick: Pick) -> list[Block]:
+    """A row for each figure, a column for each of what it is divided by; then why figures are unknown."""
+    rows = rows_of(results, "profile", pick).to_dicts()
+    if not rows:
+        return [Paragraph("No load profile: the run has no counters.", "muted")]
+    per = [c for c in _PER if c == "per_s" or any(r[c] is not None for r in rows if r["unit"] != _RATIO)]
+    columns = [Column(""), *(numeric(HEADS[c]) for c in per), Column("source", rank=1)]
+    repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
+    shown = sorted(rows, key=lambda r: r["unit"] == _RATIO)
+    made = Table(f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per)) for r in shown], named=True)
+    return [made, *remarks(_notes(rows, per))]
+
+
+def events(results: Results, pick: Pick) -> list[dict[str, Any]]:
+    """Rows of table ``top_events``, the most time first."""
+    return rows_of(results, "top_events", pick).sort("rank").to_dicts()
+
+
+def top_events(results: Results, pick: Pick) -> list[Block]:
+    """The ten largest parts of DB time."""
+    found = events(results, pick)
+    if not found:
+        return [Paragraph("No top events: sessions were neither sampled nor traced.", "muted")]
+    return [
+        table(f"Top {len(found)} events {pick.at} by total time", _EVENT, found, named=True).without_unknown(
+            _NONE
+        ),
+        *remarks([f"{_TOP} {sources_used.caption(results, pick.cell)}"]),
+    ]
+
+
+def _interval(row: dict[str, Any]) -> Cell:
+    ends = row["low"], row["high"]
+    return word("" if None in ends else f"{significant(ends[0])} to {significant(ends[1])}")
+
+
+def _share(row: dict[str, Any]) -> Cell:
+    share = row["share"]
+    bar = () if share is None else ((min(1.0, max(0.0, share)), "accent"),)
+    return known(share, lambda v: percent(v, digits=1))._replace(bar=bar)
+
+
+_EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
+    (Column("event", shortens=True), lambda r: word(r["name"])),
+    (numeric("seconds"), lambda r: known(r["seconds"], significant, "s")),
+    (numeric("% DB time"), _share),
+    (
+        numeric("CPU WAIT s", 1),
+        lambda r: _optional(r["runq_s"], significant, _OWN.get(r["name"], _NONE)),
+    ),
+    (numeric("95 % interval", 2), _interval),
+    (
+        numeric("waits", 4)._replace(
+            note="waits that began, each of one sleep or several in one system call"
+        ),
+        lambda r: _optional(r["waits"], format_rate, _NONE),
+    ),
+    (numeric("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, _NONE)),
+    (
+        numeric("with CPU WAIT", 6)._replace(note="mean with the wait's time in the run queue"),
+        lambda r: _optional(r["mean_queued_ns"], format_ns, _NONE),
+    ),
+    (numeric("sleeps", 7), lambda r: _optional(r["sleeps"], format_rate, _NONE)),
+    (Column("source", rank=5), lambda r: word(sources_used.named(r["source"]))),
+)
+
+
+def _value(amount: float | None, unit: str, column: str) -> str:
+    """A figure with its unit: ``7.71 s``, ``132 k``, ``812 B``; unknown is ``?``.
+
+    Seconds per second are all in seconds, to compare down the column.
+    """
+    if amount is None:
+        return UNKNOWN
+    if unit == "s":
+        return f"{significant(amount)} s" if column == "per_s" else format_ns(amount * NS_PER_S)
+    space = "" if abs(amount) >= 1e3 else " "  # ``1.2 kB`` has its space already
+    return f"{format_rate(amount)}{space}B" if unit == "bytes" else format_rate(amount)
+
+
+def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
+    if row["unit"] == _RATIO:
+        hits = known(row["total"], lambda v: f"{percent(v, digits=2)} %")
+        return [word(row["name"]), hits, *[word("")] * (len(columns) - 1), word("")]
+    unit = row["unit"]
+    suffix = {"blocks": ", blocks", "rows": ", rows"}.get(unit, "")
+    any_known = row["total"] is not None or row["per_s"] is not None
+    # A divisor over itself says nothing; one that is unknown has its own row with the reason.
+    values = [
+        Cell(_NONE)
+        if row[c] is None and any_known
+        else Cell(_value(row[c], unit, c), row[c], unit, in_words(row["status"]) if row[c] is None else "")
+        for c in columns
+    ]
+    return [word(row["name"] + suffix), *values, word(row["source"])]
+
+
+def _optional(amount: float | None, text: Callable[[float], str], absent: str) -> Cell:
+    return Cell(absent) if amount is None else known(amount, text)
+
+
+def _notes(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
+    """Unknown figures by their common reason."""
+    unknown = [r for r in rows if r["total"] is None and r["per_s"] is None]
+    reasons = grouped((in_words(r["status"]), r["name"]) for r in unknown)
+    notes = [f"{UNKNOWN} {', '.join(names)}: {why}." for why, names in reasons.items()]
+    totals = {r["name"]: r["total"] for r in rows}
+    absent = [HEADS[c] for c in _PER if c not in columns]
+    none = [head for head in absent if totals.get(f"{head.removeprefix('per ')}s") == 0]
+    if none:
+        notes.append(f"No column {' and none '.join(none)}: none ended in the measurement.")
+    if unknown_ones := [head for head in absent if head not in none]:
+        notes.append(f"No column {' and none '.join(unknown_ones)}: how many there were is not known.")
+    return notes
+
+
+# Every state and wait event with its time on a CPU, asleep and in the run queue.
+
+MAX_ROWS = 60
+_PARTS = ("run", "sleep", "runq")
+_ASLEEP = ("sleep", "client", "pool.queue", "active without wait event")
+_TOTALS = (("run", "run.user", "run.system"), _ASLEEP, ("runq",))
+_UNLABELLED = "active without wait event"
+_NAMELESS = (UNSEEN, "no samples", _UNLABELLED)
+"""What table events says in status of time under no known label."""
+_UNDIVIDED = "the scheduler trace does not divide CPU time by label; its sum is exact"
+_PARTS_HEADS = ("CPU", "asleep", "CPU WAIT")  # in the order of _PARTS
+
+
+def wait_events(results: Results, pick: Pick) -> list[Block]:
+    """The rows of the rung (all sessions in sum), the most time first; the sums are the ledger's own."""
+    frame = rows_of(results, "events", pick).filter(pl.col("scope") == "rung")
+    if frame.is_empty():
+        return [Paragraph("No wait events: sessions were neither sampled nor traced.", "muted")]
+    time = pl.sum_horizontal(pl.col(*_PARTS).fill_null(0.0))
+    frame = frame.sort(time, descending=True, maintain_order=True)
+    places = _places(results, pick)
+    known = {row["key"]: row for row in accounts.means(results, places).to_dicts()}
+    hidden = accounts.hidden(results, places)
+    sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(known, names) for names in _TOTALS]
+    named = [word("all"), word(""), *(c for s in sums for c in (word(s), word("")))]
+    total = Row([*named, *[word("")] * (len(_COLUMNS) - len(named))], key=True)
+    title = f"Wait events {pick.at}{pick.which}: seconds per second"
+    made = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
+    left = len(frame) - len(made.rows)
+    notes = [f"{left} smaller rows are left out; the export holds them."] if left else []
+    notes += [*_wait_notes(frame), *_remainder(known, accounts.missing_parts(results, places))]
+    notes += [*_throttled(results, pick), sources_used.caption(results, pick.cell)]
+    return [replace(made, rows=[*made.rows, total]).without_unknown(_NONE), *remarks(notes)]
+
+
+def _places(results: Results, pick: Pick) -> pl.DataFrame:
+    """The cells of the pick as one place of the stack."""
+    windows = results.tables["windows"]
+    cells = windows if pick.cell is None else windows.filter(pl.col("cell") == pick.cell)
+    return cells.select("cell", place=pl.lit(0), weight="wall_s")
+
+
+def _sum(accounts: dict[str, dict[str, Any]], names: tuple[str, ...]) -> str:
+    rows = [r for r in accounts.values() if r["account"] in names]
+    known = [r["aas"] for r in rows if r["aas"] is not None]
+    return figure(sum(known)) if known and len(known) == len(rows) else UNKNOWN
+
+
+def _remainder(accounts: dict[str, dict[str, Any]], missing: list[str]) -> list[str]:
+    """What the accounts leave of the sessions' time, signed, how sure that is, and what is unknown in it."""
+    row = accounts.get("unaccounted")
+    if row is None or row["aas"] is None:
+        return []
+    ends = (
+        ""
+        if row["low"] is None or row["high"] is None
+        else f" ({_signed(row['low'])} to {_signed(row['high'])})"
+    )
+    words = f"unaccounted: {_signed(row['aas'])} s per second{ends}, signed: session time less all accounts."
+    return [f"{words} What is unknown lies in it: {', '.join(missing)}." if missing else words]
+
+
+def _signed(value: float) -> str:
+    text = format_average(value)
+    return f"+{text}" if value > 0 and text[0].isdigit() else text
+
+
+def _throttled(results: Results, pick: Pick) -> list[str]:
+    """Throttled time of the cells, which lies inside CPU WAIT."""
+    inside = pl.col("account").is_in([BRACKET, THROTTLED]) & (pl.col("scope") == "rung")
+    cells = _places(results, pick)
+    weight = pl.col("weight") / cells["weight"].sum()
+    rows = (
+        results.tables["ledger"]
+        .filter(inside)
+        .join(cells, on="cell")
+        .with_columns(pl.col("aas", "low", "high") * weight)
+        .group_by("account", maintain_order=True)
+        .agg(*(sum_if_all_known(c) for c in ("aas", "low", "high")))
+        .to_dicts()
+    )
+    measured = [r for r in rows if r["account"] == THROTTLED and r["aas"] is not None]
+    for row in measured or rows:
+        low, high = row["low"] or 0.0, row["high"] if row["high"] is not None else row["aas"]
+        if high:
+            how = "measured" if measured else "a bracket"
+            words = figure(high) if low == high else f"{figure(low)} to {figure(high)}"
+            return [f"throttled by a CPU limit: {words} s per second, inside CPU WAIT ({how}, never added)."]
+    return []
+
+
+def figure(aas: float) -> str:
+    """Seconds per second with three decimals, fewer where it is large."""
+    if aas == 0:
+        return "0"
+    return format_average(aas)
+
+
+def _label(row: dict[str, Any]) -> str:
+    if row["wait_class"] is not None:
+        return f"{row['wait_class']}/{row['wait_event'] or '?'}"
+    return row["status"] if row["status"] in _NAMELESS else NO_LABEL
+
+
+def _figure(part: str) -> Callable[[dict[str, Any]], Cell]:
+    def cell(row: dict[str, Any]) -> Cell:
+        value = row[part]
+        if value is None and part == "run" and TRACE in row["source"]:
+            return Cell(_NONE, note=_UNDIVIDED)
+        if value is None and row["status"] in ("ok", UNSEEN, "no samples"):
+            return Cell(_NONE, note="none was seen")
+        return known(value, figure, "s/s", _why(row["status"]) if value is None else "")
+
+    return cell
+
+
+def _ends(part: str) -> Callable[[dict[str, Any]], Cell]:
+    def cell(row: dict[str, Any]) -> Cell:
+        value, low, high = (row[f"{part}{end}"] for end in ("", "_low", "_high"))
+        return word("" if None in (value, low, high) else f"{figure(low)} to {figure(high)}")
+
+    return cell
+
+
+def _why(status: str) -> str:
+    """Why a figure of a row is unknown."""
+    if status == _UNLABELLED:
+        return "active without a wait event: on a CPU, in the run queue or asleep, its task cannot be seen"
+    return in_words(status)
+
+
+def _wait_notes(frame: pl.DataFrame) -> list[str]:
+    traced = pl.col("source").str.contains(TRACE, literal=True)
+    silent = pl.col("status").is_in(["ok", UNSEEN, "no samples"])
+    bad = grouped(
+        (_why(status), head)
+        for part, head in zip(_PARTS, _PARTS_HEADS, strict=True)
+        for status in frame.filter(pl.col(part).is_null() & ~silent)["status"].unique().sort()
+    )
+    notes = [f"{UNKNOWN} {', '.join(heads)}: {why}." for why, heads in bad.items()]
+    if len(frame.filter(pl.col("run").is_null() & traced)):
+        notes.append(f"- CPU: {_UNDIVIDED}; nor does it read the state.")
+    if len(frame) and frame["waits_per_s"].null_count() == len(frame):
+        notes.append("Waits and sleeps are counted only by the scheduler trace.")
+    return notes
+
+
+_COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
+    (Column("wait event", shortens=True), lambda r: word(_label(r))),
+    (Column("state", rank=4), lambda r: word(r["state"] or _NONE)),
+    *(
+        made
+        for part, head in zip(_PARTS, _PARTS_HEADS, strict=True)
+        for made in (
+            (numeric(head), _figure(part)),
+            (numeric("95 %", 5), _ends(part)),
+        )
+    ),
+    (numeric("waits/s", 2), lambda r: _optional(r["waits_per_s"], format_rate, _NONE)),
+    (numeric("sleeps/s", 3), lambda r: _optional(r["sleeps_per_s"], format_rate, _NONE)),
+    (numeric("samples", 3), lambda r: _optional(r["samples"], lambda v: f"{v:,.0f}", _NONE)),
+    (Column("source", rank=6), lambda r: word(sources_used.named(r["source"]))),
+)

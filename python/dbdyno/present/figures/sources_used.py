@@ -1,0 +1,286 @@
+"""Data sources: why a figure is unknown, how waits were measured, the cross-check of one quantity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from dbdyno.model.results.results import Results
+from dbdyno.model.sources.source import READ, TRACE
+from dbdyno.model.units import significant
+from dbdyno.present.document.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+    known,
+    numeric,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import figures
+from dbdyno.present.figures.accounts import POOLER
+from dbdyno.present.figures.figures import difference, quantity
+from dbdyno.present.figures.selection import Pick, pick_of, rows_of
+
+# Column of table rungs -> where its status stands.
+_RATES = (
+    *("calls_per_s", "work_per_s", "work_per_call", "cpu_per_call_ns", "cpu_per_work_ns"),
+    *(f"response_{s}_ns" for s in ("mean", "p50", "p95", "p99", "max")),
+)
+_LEDGER = {
+    "run_aas": ("rung", "run"),
+    "runq_aas": ("rung", "runq"),
+    "sleep_aas": ("rung", "sleep"),
+    "client_aas": ("rung", "client"),
+    "pool_queue_aas": ("rung", "pool.queue"),
+    "unaccounted_aas": ("rung", "unaccounted"),
+    "helpers_aas": ("helper", "run"),
+}
+# Where no row says why: the source that would have told.
+_SOURCE_OF = {"helpers_aas": "os tasks", "driver_cpus": "driver tasks", "driver_starved": "driver tasks"}
+_WORDS = {
+    "not here": "the server's processes are not visible from here",
+    "not permitted": "a right is missing",
+    "not supported": "this kernel or server version does not offer it",
+    "off": "it was switched off",
+    "limited": "a part of it was lost",
+    "lost": "the source broke off",
+    "vanished": "the process ended while it was read",
+    "too brief": "many sessions were too brief to be sampled",
+    "shared": "sessions take turns on the server connections of a pool",
+}
+_OPTIONAL = ("pool_queue_aas",)
+"""Not unknown but not there, where no row of the ledger says otherwise: a rung without a pooler."""
+_FIXED = {
+    "scaling": "the rate of this rung or of the lowest one is unknown",
+    "top_wait": "no wait took 1 % of session time, or there were no activity samples",
+}
+
+
+class Unknown(NamedTuple):
+    """One reason for unknown figures."""
+
+    column: str
+    why: str
+    cure: str
+
+
+def reasons(results: Results, columns: tuple[str, ...]) -> list[Unknown]:
+    """One line for each of ``columns`` of table ``rungs`` that holds a NULL."""
+    rungs = results.tables["rungs"]
+    absent = [c for c in columns if c in rungs.columns and rungs[c].null_count()]
+    return [_reason(results, c) for c in absent if c not in _OPTIONAL or _evidence(results, c).height]
+
+
+def in_words(status: str) -> str:
+    """A status of the schema as a clause."""
+    return _WORDS.get(status, status)
+
+
+def _reason(results: Results, column: str) -> Unknown:
+    if column in _FIXED:
+        return Unknown(column, _FIXED[column], "")
+    rows = _evidence(results, column)
+    failed = rows.filter(pl.col("status") != "ok").select("status", "source").unique(maintain_order=True)
+    if failed.is_empty() and column in _SOURCE_OF:
+        named = results.tables["sources"].filter(pl.col("name") == _SOURCE_OF[column])
+        failed = named.filter(pl.col("status") != "ok").select("status", pl.col("name").alias("source"))
+    if failed.is_empty():
+        return Unknown(column, "no source gave it", "see the table of sources")
+    why = "; ".join(f"{source}: {in_words(status)}" for status, source in failed.rows())
+    return Unknown(column, why, _cure(results, failed["source"].to_list()))
+
+
+def _evidence(results: Results, column: str) -> pl.DataFrame:
+    if column in _LEDGER:
+        scope, account = _LEDGER[column]
+        named = (pl.col("account") == account) | pl.col("account").str.starts_with(f"{account}.")
+        rows = results.tables["ledger"].filter((pl.col("scope") == scope) & named)
+        return rows.filter(pl.col("aas").is_null())
+    name = column if column in _RATES else ""
+    rates = results.tables["rates"]
+    return rates.filter((pl.col("scope") == "rung") & (pl.col("name") == name) & pl.col("value").is_null())
+
+
+def _cure(results: Results, names: list[str]) -> str:
+    """What would make the failing sources available, as they say."""
+    sources = results.tables["sources"].filter(pl.col("name").is_in(names) & (pl.col("status") != "ok"))
+    return "; ".join(dict.fromkeys(d for d in sources["detail"].to_list() if d))
+
+
+_ESTIMATED = "Seconds by event are estimated; their sums (CPU, run queue, sleep) are exact."
+_TIER_WORDS = {
+    TRACE: "Waits{where}: exact. The scheduler trace measures sleep and run queue at every switch.",
+    "wait event word, estimated": f"Waits{{where}}: sampled from the server's memory{{hz}}. {_ESTIMATED}",
+    "activity samples, estimated": "Waits{where}: sampled from the server's activity view{hz}. " + _ESTIMATED,
+    "activity samples, the server's word alone": "Waits{where}: sampled from the server's activity view{hz}. "
+    "The server's processes are not visible, so sleep and run queue are not separated.",
+}
+_READS = {"wait event word, estimated": "wait event word"}
+_SAMPLES = "activity samples"
+
+
+class Tier(NamedTuple):
+    """One data source of the waits, and for how many measurements it was used."""
+
+    source: str
+    cells: int
+
+    @property
+    def short(self) -> str:
+        """For a table's caption."""
+        name, *_ = self.source.split(",")
+        return f"{'exact' if self.source == TRACE else 'sampled'} ({name})"
+
+
+def tiers(results: Results, cell: str | None = None) -> list[Tier]:
+    """The data sources of table events, the most used first; of one cell, or of all."""
+    silent = (pl.col("status") == "no samples") | (pl.col("source") == POOLER)
+    rows = results.tables["events"].filter((pl.col("scope") == "rung") & ~silent)
+    if cell is not None:
+        rows = rows.filter(pl.col("cell") == cell)
+    rows = rows.select("cell", pl.col("source").str.split("; ")).explode("source")
+    counted = rows.group_by("source", maintain_order=True).agg(pl.col("cell").n_unique())
+    return [Tier(s, n) for s, n in counted.sort("cell", descending=True, maintain_order=True).rows()]
+
+
+def caption(results: Results, cell: str | None = None) -> str:
+    """``Waits: exact (scheduler trace).``"""
+    found = tiers(results, cell)
+    return f"Waits: {' and '.join(t.short for t in found) or 'not available'}."
+
+
+def named(source: str) -> str:
+    """Data sources as tables name them, for readers: ``wait event word, sampled``."""
+    return source.replace(", estimated", ", sampled")
+
+
+def words(results: Results) -> list[str]:
+    """Sentences: how waits were measured."""
+    found = tiers(results)
+    whole = results.tables["windows"].height
+    told = [_tier(results, t, whole) for t in found]
+    if not found:
+        told.append("Waits: unknown. No data source read them together with the tasks.")
+    return told
+
+
+def _tier(results: Results, tier: Tier, whole: int) -> str:
+    where = f" ({tier.cells} of {whole} {_cells(results)})" if tier.cells < whole else ""
+    text = _TIER_WORDS.get(tier.source, f"Waits{{where}}: {tier.source}.")
+    return text.format(hz=_rate(results, tier.source), where=where)
+
+
+def _cells(results: Results) -> str:
+    return "measurements" if results.plan.experiment.observation is None else "windows"
+
+
+def _rate(results: Results, source: str) -> str:
+    """How often it was asked: the activity view's rate is the plan's; the memory's its source says."""
+    if source.startswith(_SAMPLES):
+        return f" at {results.plan.experiment.sample_hz:g} Hz"
+    name = _READS.get(source, "")
+    reads = results.tables["sources"].filter((pl.col("name") == name) & pl.col("status").is_in(READ))
+    told: list[str] = reads["provenance"].str.extract(r"(\d[\d.]*) ?Hz").drop_nulls().to_list()
+    return f" at {told[0]} Hz" if told else ""
+
+
+# The same quantity from every data source, and how far they differ.
+
+MAX_COLUMNS = 60
+Record = dict[str, Any]
+_TOLERANCES = (
+    "Sources agree up to a difference of 2 % (CPU time, DB time) or 0.5 % (counts). They are not comparable "
+    "where a larger difference lies within a source's resolution or lag, or in what it measures besides."
+)
+_TONES: dict[str, Tone] = {"differs": "warning", "agrees": "good"}
+
+
+def cross_check(results: Results, pick: Pick) -> list[Block]:
+    """A row for each quantity and source; the first source of a quantity is the reference."""
+    if pick.cell is None and results.tables["windows"].height == 1:
+        pick = pick_of(results, results.tables["windows"]["cell"].item()) or pick
+    if pick.cell is None:
+        return [Paragraph("Data sources are compared window by window: choose one.", "muted")]
+    found = rows_of(results, "data_sources", pick).to_dicts()
+    if not found:
+        return [Paragraph(f"Cross-check {pick.at}: no quantity has more than one data source.", "muted")]
+    order = [r["quantity"] for r in found]
+    rows = sorted(found, key=lambda r: order.index(r["quantity"]))
+    title = f"Cross-check of data sources {pick.at}{pick.which}"
+    return [table(title, _COLUMNS, rows, named=True), *remarks([_TOLERANCES])]
+
+
+def differences(results: Results) -> Section | None:
+    """A row a quantity and source, a column a rung (mean of repeats) or window: how far off."""
+    frame = results.tables["data_sources"].filter(pl.col("verdict") != "reference")
+    if frame.is_empty():
+        return None
+    frame = figures.by_load(results, frame)
+    column, names = _columns(results, frame)
+    found = {
+        (q, s, c): Cell(
+            UNKNOWN if value is None else difference(value), value, tone="warning" if differs else "good"
+        )
+        for q, s, c, value, differs in frame.with_columns(column.alias("column"))
+        .group_by("quantity", "source", "column", maintain_order=True)
+        .agg(pl.col("relative_difference").mean(), (pl.col("verdict") == "differs").any().alias("differs"))
+        .rows()
+    }
+    pairs = dict.fromkeys((q, s) for q, s, _ in found)
+    shown = names[:MAX_COLUMNS]
+    rows = [
+        Row([word(f"{quantity(q)}: {s}"), *(found.get((q, s, c), word("")) for c in shown)]) for q, s in pairs
+    ]
+    left = f"; {len(names) - len(shown)} more are in the export" if len(shown) < len(names) else ""
+    what = "window" if figures.is_observation(results) else "load"
+    title = f"Relative difference to the reference, a column a {what}{left}"
+    heads = [Column("quantity: source"), *(numeric(n) for n in shown)]
+    return Section(f"Differences at every {what}", [Table(title, heads, rows)], folded=True)
+
+
+def _columns(results: Results, frame: pl.DataFrame) -> tuple[pl.Expr, list[str]]:
+    if figures.is_observation(results):
+        return pl.col("repeat").cast(pl.String), [str(n) for n in frame["repeat"].unique().sort().to_list()]
+    one = frame.select("workload", "variant").n_unique() == 1
+    load = figures.load_of(results).column
+    keys = frame.select("workload", "variant", load).unique(maintain_order=True)
+    keys = keys.sort("workload", "variant", load)
+    number = pl.col(load).cast(pl.String).str.strip_suffix(".0")
+    if one:
+        return number, keys.select(number).to_series().to_list()
+    name = pl.concat_str("variant", pl.lit(", "), number)
+    return name, keys.select(name).to_series().to_list()
+
+
+def _difference(row: Record) -> Cell:
+    reference = row["verdict"] == "reference"
+    return Cell("" if reference else difference(row["relative_difference"]), row["relative_difference"])
+
+
+def _why(row: Record) -> Cell:
+    return word(in_words(row["status"]) if row["value"] is None else row["reason"])
+
+
+_COLUMNS: tuple[tuple[Column, Callable[[Record], Cell]], ...] = (
+    (Column("quantity"), lambda r: word(quantity(r["quantity"]))),
+    (Column("source", wraps=True), lambda r: word(r["source"])),
+    (numeric("value"), lambda r: known(r["value"], lambda v: significant(v, 4), r["unit"])),
+    (Column("unit", rank=2), lambda r: word(r["unit"])),
+    (numeric("difference"), _difference),
+    (
+        numeric("agrees up to", 3),
+        lambda r: word("") if r["tolerance"] is None else known(r["tolerance"], lambda v: significant(v, 2)),
+    ),
+    (Column("verdict"), lambda r: word(r["verdict"])._replace(tone=_TONES.get(r["verdict"], ""))),
+    (Column("why", rank=4, wraps=True), _why),
+)

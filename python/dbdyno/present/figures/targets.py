@@ -1,0 +1,79 @@
+"""Which chart, row or section of a document shows the figure of a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.results import Results
+from dbdyno.present.document.document import Block, Chart, Section, Table, walk
+from dbdyno.present.figures import figures
+
+_PLACES = {
+    "throughput": ("peak", "scales-to", "scales-to-the-top", "scaling-limit", "target", "auto-ladder"),
+    "stack-aas": ("session-time", "cpu-wait", "throttled", "unaccounted", "ledger-closes", "pool-queue"),
+    "timeline": ("activity", "observation-gap"),
+    "top": ("lock-bound", "hidden-run-queue", "idle-busy", "naive-cpu"),
+    "commands": ("speed-up", "commands-compared", "orders", "command-time"),
+    "executions": ("executions-failed", "execution-outliers", "first-execution", "serial-time"),
+    "spread": ("uneven-sessions",),
+    "sessions": ("drift", "level-step"),
+    "rungs": (
+        *("client-limited", "driver-starved", "driver-share", "errors", "no-calls", "cell-short"),
+        *("cell-invalid", "check-failed", "steal", "long-calls", "window-short", "sessions-lost"),
+    ),
+    "helpers": ("helpers", "io-workers", "parallel-workers", "autovacuum", "checkpoint"),
+    "cross-check": (
+        *("foreign-load", "cpu-differs", "work-constant", "work-not-constant", "executions-agree"),
+        *("executions-disagree", "writes-as-planned", "writes-unexpected"),
+    ),
+    "profile": ("not-cached", "hardly-physical", "os-cached"),
+    "plan": ("one-repeat",),
+    "methods": ("data-sources-used", "not-measured", "few-samples", "sampler-starved", "sampler-late"),
+    "comparison": ("rank",),
+    "placement": tuple(f"placement-{what}" for what in ("groups", "all-share", "alike", "settled", "moved")),
+}
+_PLACE = {claim: place for place, claims in _PLACES.items() for claim in claims}
+_ELSE = {"stack-aas": "timeline", "helpers": "cross-check", "spread": "sessions", "rungs": "timeline"}
+"""Where there is no such part."""
+
+
+def row_id(number: int, sessions: int, rate_per_s: float | None = None) -> str:
+    """The id of a row of the table of rungs: the ladder's number in the run, its sessions and rate."""
+    return f"at-{number}-{sessions}" + ("" if rate_per_s is None else f"-{rate_per_s:g}")
+
+
+class Targets:
+    """The ids that a document's blocks have, by the claims that they show."""
+
+    def __init__(self, results: Results, blocks: Iterable[Block]) -> None:
+        self._series = figures.series_of(results)
+        self._windows = {w["cell"]: w for w in results.tables["windows"].to_dicts()}
+        self._ids: list[tuple[str, str]] = []  # id, title
+        for block in walk(blocks):
+            if isinstance(block, Section | Chart) and block.id:
+                self._ids.append((block.id, block.title))
+            elif isinstance(block, Table):
+                self._ids += [(row.id, "") for row in block.rows if row.id]
+
+    def of(self, claim: Claim) -> str:
+        """Empty where nothing shows it."""
+        place = _PLACE.get(claim.id, "")
+        rows = {self._row(c) for c in claim.cells}
+        if place == "rungs" and len(rows) == 1:
+            place = rows.pop()
+        return self.named(place, claim.subject) or self.named(_ELSE.get(place, ""), claim.subject)
+
+    def named(self, place: str, subject: str = "") -> str:
+        """The id of a chart, section or row by its name; of several charts that of ``subject``."""
+        found = [(i, title) for i, title in self._ids if place and (i == place or i.endswith(f"-{place}"))]
+        mine = [i for i, title in found if ": " in title and subject.endswith(title.rpartition(": ")[2])]
+        return next(iter([*mine, *(i for i, _ in found)]), "")
+
+    def _row(self, cell: str) -> str:
+        window = self._windows.get(cell)
+        ladders = [(s.workload, s.variant) for s in self._series]
+        key = None if window is None else (window["workload"], window["variant"])
+        if window is None or key not in ladders:
+            return ""
+        return row_id(ladders.index(key), window["sessions"], window["rate_per_s"])

@@ -1,0 +1,1 @@
+"""The topology of a machine, in words and drawn."""

@@ -1,0 +1,1 @@
+"""Where the memory is, as parts of a document and as a screen."""

@@ -1,0 +1,323 @@
+"""Where the pages of the server and its machine are: of a measurement, or of a running server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, pairwise
+from textwrap import fill
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY, GROWTH, MEMORY_SOURCE, PARTS, TOTAL
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.sources.wait_families import ROLE
+from dbdyno.model.units import counted, format_size
+from dbdyno.present.document.document import (
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    Verbatim,
+    known,
+    numeric,
+    optional,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import figures
+from dbdyno.present.figures.selection import Pick
+from dbdyno.present.memory import memory_limits
+
+TITLE = "Where the memory is"
+SHOWN = 10
+"""Relations by pages held twice; the export holds all."""
+_BAR = 76
+"""Characters of the bar."""
+_FILLS = dict(zip(PARTS, "█▓▚▒▞▬·░", strict=True))
+_SESSIONS = ("session", "other")
+_Record = dict[str, Any]
+Rows = Mapping[str, pl.DataFrame]
+"""The derived tables, of one measurement and phase."""
+
+
+def there(results: Results) -> bool:
+    """Whether memory was read."""
+    return bool(results.tables.get("memory_parts", empty("memory_parts")).height)
+
+
+def rows_at(tables: Mapping[str, pl.DataFrame], cell: str, phase: str) -> Rows:
+    """What was read of ``cell`` in ``phase``, with what grew until then."""
+    of = pl.col("phase").is_in([phase, GROWTH])
+    return {n: tables.get(n, empty(n)).filter((pl.col("cell") == cell) & of) for n in DERIVED_MEMORY}
+
+
+def tables(results: Results, pick: Pick) -> list[Block]:
+    """At the end of a measurement; of all windows together, at the end of the last that was read."""
+    read = results.tables.get("memory_parts", empty("memory_parts"))
+    ended = read.filter(pl.col("phase") == "end")["cell"]
+    cell = pick.cell or (str(ended[-1]) if len(ended) else "")
+    if cell not in set(ended):
+        return [Paragraph(f"Memory was not read {pick.at}.", "muted")]
+    if figures.is_observation(results):
+        number = results.tables["windows"].filter(pl.col("cell") == cell)["repeat"][0]
+        when = f"After window {number}, beside the load."
+    else:
+        when = (
+            f"At the end of the measurement{pick.which}: processes while all sessions were connected and "
+            "made no calls, caches after the last session had left."
+        )
+    return [*remarks([when]), *blocks(rows_at(results.tables, cell, "end")), *remarks(_lacks(results))]
+
+
+def _lacks(results: Results) -> list[str]:
+    """What some measurements lack, why, and the cure."""
+    mine = (pl.col("name") == MEMORY_SOURCE.name) & (pl.col("detail") != "")
+    details = results.tables["sources"].filter(mine)["detail"].to_list()
+    return [f"Not known of some measurements: {detail}." for detail in sorted(details, key=len)[-1:]]
+
+
+def blocks(rows: Rows, most: int | None = SHOWN) -> list[Block]:
+    """The machine's memory, the server's cache, relations, processes, and what limits them."""
+    return [
+        *_machine(rows["memory_parts"]),
+        *_cache(rows),
+        *_relations(rows["relations_held"], rows["memory_figures"], most),
+        *_processes(rows),
+        *memory_limits.blocks(rows),
+    ]
+
+
+# -- the machine ------------------------------------------------------------------------------------
+
+
+def _machine(parts: pl.DataFrame) -> list[Block]:
+    """The table, whose rows add up to the last one, and the same as a bar."""
+    if parts.is_empty():
+        return []
+    records = parts.to_dicts()
+    columns = (
+        (Column("part"), lambda r: word(r["part"])),
+        (numeric("size"), _size("bytes")),
+        (numeric("MiB", 1), _mib),
+        (numeric("% of total"), lambda r: known(r["share"], lambda v: figures.percent(v, digits=1))),
+        (Column("", wraps=True), _unknown_part),
+    )
+    bar = _bar(records)
+    return [table("Memory of the machine", columns, records), *([Verbatim(bar, sketch=True)] if bar else [])]
+
+
+def _unknown_part(row: _Record) -> Cell:
+    if row["status"] == "ok":
+        return word("")
+    within = "in page cache: " if row["part"] == "executables" else ""
+    return word(f"{within}{row['status']}")
+
+
+def _mib(row: _Record) -> Cell:
+    return known(None if row["bytes"] is None else row["bytes"] / (1 << 20), lambda v: f"{v:,.0f}", "MiB")
+
+
+def _bar(records: Iterable[_Record]) -> str:
+    """Each part as many characters as it has of the total, and what they are; empty where none is known."""
+    parts = [r for r in records if r["part"] != TOTAL and r["share"] is not None and r["share"] > 0]
+    ends = [round(_BAR * share) for share in accumulate((r["share"] for r in parts), initial=0.0)]
+    drawn = [(r["part"], b - a) for r, (a, b) in zip(parts, pairwise(ends), strict=True) if b > a]
+    bar = "".join(_FILLS[part] * n for part, n in drawn)
+    named = "  ".join(f"{_FILLS[part]} {part}".replace(" ", _WITHIN) for part, _ in drawn)
+    return f"|{bar}|\n{fill(named, _BAR).replace(_WITHIN, ' ')}" if bar else ""
+
+
+_WITHIN = "\0"
+"""In place of a space where a line may not end."""
+
+
+def _size(column: str) -> Callable[[_Record], Cell]:
+    return lambda r: known(r[column], format_size, "bytes", "" if r["status"] == "ok" else r["status"])
+
+
+def _some(column: str) -> Callable[[_Record], Cell]:
+    return lambda r: optional(r[column], format_size, "bytes")
+
+
+# -- the server's cache and its relations -----------------------------------------------------------
+
+_CACHE = {
+    "cache_bytes": "all",
+    "cache_used_bytes": "used",
+    "cache_dirty_bytes": "dirty",
+    "cache_pinned_bytes": "pinned",
+}
+
+
+def _named(found: pl.DataFrame, names: Mapping[str, str]) -> list[_Record]:
+    """The figures in the order of their names, without growth of others."""
+    by_key = {r["key"]: r for r in found.to_dicts()}
+    return [{**by_key[k], "name": name} for k, name in names.items() if k in by_key]
+
+
+def _cache(rows: Rows) -> list[Block]:
+    records = _named(rows["memory_figures"], _CACHE)
+    columns = (
+        (Column("part"), lambda r: word(r["name"])),
+        (numeric("size"), _size("value")),
+        (numeric("%"), lambda r: optional(r["share"], lambda v: figures.percent(v, digits=1))),
+        (Column("", wraps=True), _share_of),
+    )
+    if any(r["value"] is not None for r in records):
+        return [table("The server's cache", columns, records)]
+    return [Paragraph(f"The server's cache: {r['status']}.", "muted") for r in records[:1]]
+
+
+def _share_of(row: _Record) -> Cell:
+    """What its share is of, or why it is unknown."""
+    return word(row["status"] if row["value"] is None else _OF.get(row["of"] or "", ""))
+
+
+_OF = {
+    "total_bytes": "of the machine's memory",
+    "limit_bytes": "of the control group's limit",
+    "cache_bytes": "of the cache",
+}
+
+
+def _relations(relations: pl.DataFrame, found: pl.DataFrame, most: int | None) -> list[Block]:
+    """By the memory that they take, where pages that are held twice count twice; their sum."""
+    if relations.is_empty():
+        return []
+    taken = pl.sum_horizontal("cached_bytes", "page_cache_bytes")
+    ordered = relations.sort(taken, "relation", descending=[True, False])
+    shown = ordered.head(most or len(ordered)).to_dicts()
+    sums = {r["key"]: r for r in found.to_dicts()}
+    total = {c: sums.get(key, {}) for c, key in _TOTALS.items()}
+    partly = {c for c, found_sum in total.items() if found_sum.get("status") != "ok"}
+    values = {c: found_sum.get("value") for c, found_sum in total.items()}
+    shown.append({**values, "relation": "all", "kind": "", "database": "", "status": "ok", "partly": partly})
+    columns: list[tuple[Column, Callable[[_Record], Cell]]] = [
+        (Column("relation", wraps=True), _name),
+        (Column("kind", rank=5), lambda r: word(r["kind"])),
+        (numeric("size", 1), _in_all("size_bytes")),
+        (numeric("server's", 3)._replace(name="in the server's cache"), _in_all("cached_bytes")),
+        (numeric("page cache", 2)._replace(name="in the page cache"), _in_all("page_cache_bytes")),
+        (numeric("both")._replace(name="in both"), _in_all("both_bytes")),
+        (numeric("dirty", 6), lambda r: optional(r.get("dirty_bytes"), format_size, "bytes")),
+    ]
+    made: list[Block] = [
+        table("Relations: pages in the server's cache, in the page cache, in both", columns, shown)
+    ]
+    left = len(ordered) - (len(shown) - 1)
+    notes = [f"{counted(left, 'relation')} more: --all, or the export."] if left else []
+    return [*made, *remarks([*notes, *_unread(relations)])]
+
+
+def _name(row: _Record) -> Cell:
+    """With the database where there is no schema: what is in others is known by its file alone."""
+    alone = "." in row["relation"] or row["database"] in ("", row["relation"])
+    return word(row["relation"] if alone else f"{row['database']}: {row['relation']}")
+
+
+_TOTALS = {
+    "size_bytes": "data_bytes",
+    "cached_bytes": "data_cached_bytes",
+    "page_cache_bytes": "data_page_cache_bytes",
+    "both_bytes": "data_both_bytes",
+}
+
+
+def _in_all(column: str) -> Callable[[_Record], Cell]:
+    return _least(column, lambda r: column in r.get("partly", ()))
+
+
+def _least(column: str, partly: Callable[[_Record], Any]) -> Callable[[_Record], Cell]:
+    """At least so much, where a part is not known."""
+    cell = _size(column)
+    return lambda r: cell(r)._replace(text=f">= {cell(r).text}") if r[column] and partly(r) else cell(r)
+
+
+def _unread(frame: pl.DataFrame) -> Iterator[str]:
+    """Which figures some rows lack, and why."""
+    for status, n in frame.filter(pl.col("status") != "ok").group_by("status").len().sort("status").rows():
+        yield f"Some figures of {counted(n, 'relation')} are unknown: {_reason(status)}. Sums leave them out."
+
+
+# -- processes --------------------------------------------------------------------------------------
+
+_EACH = {"pss": "memory (PSS)", "anonymous": "anonymous", "page_tables": "page tables"}
+
+
+def _processes(rows: Rows) -> list[Block]:
+    roles = rows["memory_roles"].to_dicts()
+    if not roles:
+        return []
+    others = "other sessions" if roles[0]["role"] == "session" else "sessions"
+    names = {"session": "sessions", "other": others, f"{ROLE}main": "main process"}
+    columns = (
+        (Column("processes", wraps=True), lambda r: word(names.get(r["role"], r["role"].removeprefix(ROLE)))),
+        (numeric("number"), lambda r: known(r["processes"], str)),
+        (numeric("PSS", 2), _sum("pss")),
+        (numeric("anonymous", 3), _sum("anonymous")),
+        (numeric("page tables"), _sum("page_tables")),
+        (numeric("swapped", 4), _some("swapped_bytes")),
+    )
+    made: list[Block] = [table("Memory of processes", columns, roles), *_each_session(roles)]
+    whole, read = (sum(r[c] for r in roles) for c in ("processes", "pss_known"))
+    why = next((_reason(r["status"]) for r in roles if r["pss_known"] < r["processes"]), "")
+    lacks = [f"PSS of {whole - read} of {whole} processes is unknown: {why}."] if why else []
+    return [*made, *remarks([*_price(rows), *lacks])]
+
+
+def _sum(name: str) -> Callable[[_Record], Cell]:
+    return _least(f"{name}_bytes", lambda r: r[f"{name}_known"] < r["processes"])
+
+
+def _each_session(roles: list[_Record]) -> list[Block]:
+    """Median and largest of the sessions, where there are several."""
+    sessions = next((r for r in roles if r["role"] in _SESSIONS and r["processes"] > 1), None)
+    if sessions is None:
+        return []
+    each = [
+        {
+            "name": title,
+            "status": sessions["status"],
+            "partly": sessions[f"{name}_known"] < sessions["processes"],
+        }
+        | {c: sessions[f"{name}_{c}"] for c in ("median", "largest", "bytes")}
+        for name, title in _EACH.items()
+    ]
+    columns = (
+        (Column("memory"), lambda r: word(r["name"])),
+        (numeric("median"), _size("median")),
+        (numeric("largest"), _size("largest")),
+        (numeric("sum"), _least("bytes", lambda r: r["partly"])),
+    )
+    return [table(f"Each of {sessions['processes']} sessions", columns, each)]
+
+
+_REASONS = {
+    "lost": "there was no time for it; the next read begins with it",
+    "not permitted": "run dbdyno as root or as the server's user",
+    "not here": "run dbdyno on the server's host",
+    "not supported": "not supported here",
+}
+
+
+def _reason(status: str) -> str:
+    """Why, and the cure where there is one."""
+    return _REASONS.get(status, status)
+
+
+def _price(rows: Rows) -> Iterator[str]:
+    """What small pages cost."""
+    found = {r["key"]: r for r in rows["memory_figures"].to_dicts()}
+    tables_, huge = (found.get(k) for k in ("page_tables_bytes", "page_tables_huge_bytes"))
+    if tables_ is None or tables_["value"] is None:
+        return
+    of = _OF.get(tables_["of"] or "")
+    share = f" ({figures.percent(tables_['share'], digits=1)} % {of})" if of and tables_["share"] else ""
+    least = "" if tables_["status"] == "ok" else "at least "
+    text = f"Page tables of the server's processes: {least}{format_size(tables_['value'])}{share}"
+    if huge is not None and huge["value"] is not None:
+        text += f"; with shared memory in huge pages about {format_size(huge['value'])}"
+    yield f"{text}."

@@ -1,0 +1,46 @@
+"""Where the memory of a running server is: a screen, and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dbdyno.model.results.memory_now import CELL, NOW, MemoryNow
+from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY
+from dbdyno.model.sources.source import Source
+from dbdyno.present.document.document import Block, Paragraph, Section, Statement, Statements, remarks
+from dbdyno.present.figures import jsondoc
+from dbdyno.present.memory.memory import SHOWN, blocks, rows_at
+
+_IN_TABLES = ("pages-held-twice",)
+"""Claims that the answer and the tables make as well."""
+
+
+def now(read: MemoryNow, most: int | None = SHOWN) -> list[Block]:
+    """For a running server: the answer, then tables. ``most``: relations; ``None``: all."""
+    answer, *claims = read.claims
+    found = [Statement(c.text, "", "", c.severity, c.id, c.advice) for c in claims if c.id not in _IN_TABLES]
+    further: list[Block] = [Section("Claims", [Statements(found)])] if found else []
+    missing = [s.detail if s.detail else f"{s.name}: {s.status}" for s in read.sources if _lacks(s)]
+    took = f"{read.server}, {read.taken:%Y-%m-%d %H:%M:%S} UTC; read in {read.took_s:.1f} s."
+    shown = blocks(rows_at(read.tables, CELL, NOW), most)
+    unknown = [Section("Not known", remarks(missing))] if missing else []
+    return [Paragraph(answer.text, lead=True), *shown, *further, *unknown, *remarks([took])]
+
+
+def _lacks(source: Source) -> bool:
+    """A source may be ok and still lack a part of what it reads, which is in its detail."""
+    return bool(source.detail) or source.status != "ok"
+
+
+def record(read: MemoryNow) -> dict[str, Any]:
+    """docs/memory.md says what each key means."""
+    found = {name: jsondoc.plain(read.tables[name]) for name in DERIVED_MEMORY}
+    return {
+        "format": jsondoc.FORMAT,
+        "server": read.server,
+        "taken": read.taken.isoformat(),
+        "took_s": read.took_s,
+        **found,
+        "findings": [jsondoc.finding(c) for c in read.claims],
+        "sources": [s.model_dump(mode="json") for s in read.sources],
+    }

@@ -1,0 +1,1 @@
+"""Servers that were observed together, and clusters."""

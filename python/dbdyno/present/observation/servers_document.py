@@ -1,0 +1,289 @@
+"""Servers that were observed together as a document: side by side in tables, over time in charts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results.raw import REPLAY_BEHIND, REPLAY_LAG
+from dbdyno.model.results.results import Results
+from dbdyno.model.sources.wait_families import AT_CLIENT, Family
+from dbdyno.model.units import NS_PER_S, format_average, format_ns
+from dbdyno.present.charts.chart import channel, chart, coloured, encoded, layer, series_keys, time_unit, tips
+from dbdyno.present.document.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Document,
+    Paragraph,
+    Row,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    known,
+    numeric,
+    optional,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import headline
+from dbdyno.present.figures.figures import percent, stretches
+from dbdyno.present.observation.servers import MOST_STATEMENTS, Server, servers_of, title
+from dbdyno.present.run import statements
+
+_MOST_CLAIMS = 3
+_WAITS = tuple(f for f in Family if f not in AT_CLIENT)
+
+
+def document(several: Sequence[Results]) -> Document:
+    """All servers in one page."""
+    servers = servers_of(several)
+    sections = [
+        Section("Servers", [_table(servers), *remarks(_words(servers))], "servers"),
+        Section("Over time", _charts(servers), "time", detail=True),
+        Section("Where the time of sessions went", [_families(servers)], "waits"),
+        Section("Statements of most time", _statements(servers), "statements"),
+        Section("What limits the trust in these figures", _claims(servers, None), "claims"),
+        Section("Each server by itself", [_runs(servers)], "runs", detail=True),
+    ]
+    return Document(
+        title(servers), [s for s in sections if s.blocks], lead=_lead(servers), footer=_footer(servers)
+    )
+
+
+def brief(several: Sequence[Results]) -> Document:
+    """What a terminal shows."""
+    servers = servers_of(several)
+    sections = [
+        Section("", [_table(servers)]),
+        Section("", [_families(servers)]),
+        Section("", _statements(servers, 1)),
+        Section("", _claims(servers, _MOST_CLAIMS)),
+    ]
+    each = ", ".join(f"dbdyno show {s.results.info.id} ({s.name})" for s in servers)
+    return Document(
+        title(servers),
+        [s for s in sections if s.blocks],
+        lead=_ends(servers),
+        more=remarks([f"Each by itself: {each}"]),
+    )
+
+
+def _lead(servers: Sequence[Server]) -> list[Paragraph]:
+    said = [(s, [a.text for a in s.results.answers if a.id == headline.ACTIVITY]) for s in servers]
+    return [*_ends(servers), *(Paragraph(f"{_named(s)}: {t}", lead=True) for s, found in said for t in found)]
+
+
+def _ends(servers: Sequence[Server]) -> list[Paragraph]:
+    """Observations that did not end well."""
+    infos = [(s.name, s.results.info) for s in servers]
+    return [
+        Paragraph(f"{name}: this run is {info.status}: {info.reason or 'no reason was recorded'}.", "warning")
+        for name, info in infos
+        if info.status != "complete"
+    ]
+
+
+def _named(server: Server) -> str:
+    return server.name if server.role is None else f"{server.name} ({server.role})"
+
+
+def _figure(value: float | None) -> Cell:
+    return known(value, format_average, "s/s")
+
+
+def _part(name: str) -> Callable[[Server], Cell]:
+    return lambda s: _figure(None if s.overview is None else getattr(s.overview, name))
+
+
+def _table(servers: Sequence[Server]) -> Table:
+    standbys = any(s.role == "standby" or s.most(REPLAY_BEHIND) is not None for s in servers)
+    columns: list[tuple[Column, Callable[[Server], Cell]]] = [
+        (Column("server"), lambda s: word(s.name)),
+        (Column("role"), lambda s: word(s.role or UNKNOWN)),
+        (Column("host", rank=4), lambda s: word(s.host)),
+        (numeric("sessions"), lambda s: known(s.overview and s.overview.sessions, lambda n: f"{n:,.0f}")),
+        (numeric("DB time"), _part("db_time")),
+        (numeric("DB CPU"), _part("db_cpu")),
+        (numeric("CPU WAIT"), _part("cpu_wait")),
+        *(
+            [
+                (numeric("not replayed", 1), _behind),
+                (numeric("replay lag", 2), lambda s: optional(s.most(REPLAY_LAG), format_ns, "ns")),
+            ]
+            if standbys
+            else []
+        ),
+        (Column("most time", rank=3), _top),
+        (numeric("clock error", 5), lambda s: optional(s.clock_bound_ns, format_ns, "ns")),
+    ]
+    return table("Seconds per second, means over the windows", columns, servers, named=True)
+
+
+def _behind(server: Server) -> Cell:
+    value = server.most(REPLAY_BEHIND)
+    shown = known if server.role == "standby" else optional
+    return shown(value, statements.in_bytes, "bytes")
+
+
+def _top(server: Server) -> Cell:
+    top = server.overview.top if server.overview is not None else []
+    if not top or top[0]["share"] is None:
+        return Cell("-")
+    return word(f"{top[0]['name']} {percent(top[0]['share'])} %")
+
+
+def _words(servers: Sequence[Server]) -> Iterator[str]:
+    """What the columns mean."""
+    if len({tuple(s.over_time["t1_ns"].to_list()) for s in servers}) == 1:
+        yield "The windows of all servers end at the same instants."
+    if any(s.clock_bound_ns is not None for s in servers):
+        yield "Clock error: times of that host are known to this on the clock of the host that dbdyno ran on."
+    if any(s.most(REPLAY_BEHIND) is not None for s in servers):
+        yield (
+            "Not replayed: of a standby WAL that it has received, of a primary WAL that its slowest standby "
+            "has not replayed; replay lag: time, of that standby. The most at any end of a window."
+        )
+
+
+def _families(servers: Sequence[Server]) -> Table:
+    """A row for each family of waits, a column for each server: seconds per second."""
+    met = [f for f in _WAITS if any(f in s.waits for s in servers)]
+    columns = [Column("time"), *(numeric(s.name) for s in servers)]
+    rows: list[tuple[str, Callable[[Server], Cell]]] = [
+        ("CPU", _part("db_cpu")),
+        ("CPU WAIT", _part("cpu_wait")),
+        *((f"asleep: {f}", _asleep(f)) for f in met),
+        ("DB time", _part("db_time")),
+    ]
+    made = [Row([word(name), *(cell(s) for s in servers)]) for name, cell in rows]
+    return Table("Time of sessions, seconds per second", columns, made, named=True)
+
+
+def _asleep(family: Family) -> Callable[[Server], Cell]:
+    return lambda s: _figure(s.waits[family]) if family in s.waits else Cell("-", note="none was seen")
+
+
+def _statements(servers: Sequence[Server], most: int = MOST_STATEMENTS) -> list[Block]:
+    """The first of each server, one below the other."""
+    found = [(s, row) for s in servers for row in s.statements(most) if row["calls"] is not None]
+    if not found:
+        return []
+    columns: list[tuple[Column, Callable[[tuple[Server, dict[str, Any]]], Cell]]] = [
+        (Column("server", shortens=True), lambda f: word(f[0].name)),
+        *((c, _of_row(cell)) for c, cell in statements.COLUMNS if c.head in _SHOWN),
+    ]
+    return [table("Statements of most time", columns, found)]
+
+
+_SHOWN = ("statement", "calls", "time", "%", "mean")
+
+
+def _of_row(cell: Callable[[dict[str, Any]], Cell]) -> Callable[[tuple[Server, dict[str, Any]]], Cell]:
+    return lambda found: cell(found[1])
+
+
+def _claims(servers: Sequence[Server], most: int | None) -> list[Block]:
+    found = [
+        Statement(f"{s.name}: {f.text}", "", "", f.severity, f.id, f.advice)
+        for severity in ("invalid", "warning")
+        for s in servers
+        for f in s.results.findings
+        if f.severity == severity
+    ]
+    return [Statements(found[:most])] if found else []
+
+
+def _runs(servers: Sequence[Server]) -> Table:
+    columns: list[tuple[Column, Callable[[Server], Cell]]] = [
+        (Column("server"), lambda s: word(s.name)),
+        (Column("system"), lambda s: word(_system(s.results))),
+        (Column("run"), lambda s: word(s.results.info.id)),
+        (Column("status"), lambda s: word(s.results.info.status)),
+        (numeric("windows"), lambda s: known(s.over_time.height, str)),
+    ]
+    return table("Each is a run: dbdyno show RUN, dbdyno report RUN", columns, servers)
+
+
+def _system(results: Results) -> str:
+    server = results.environment.server
+    return f"{server.product or server.engine} {server.version}"
+
+
+def _footer(servers: Sequence[Server]) -> str:
+    info = min((s.results.info for s in servers), key=lambda i: i.started)
+    return (
+        f"Observation {info.group} · started {info.started:%Y-%m-%d %H:%M:%S} UTC · measured with dbdyno "
+        f"{info.dbdyno}"
+    )
+
+
+# Charts.
+
+
+def _charts(servers: Sequence[Server]) -> list[Block]:
+    drawn = (
+        ("db_time", "Average active sessions", "DB time, seconds per second", 1.0,
+         "DB time of each server: how many of its sessions were active, on average of a window."),
+        ("cpu_wait", "CPU WAIT", "seconds per second", 1.0,
+         "Time for which active sessions waited for a CPU of their server."),
+    )  # fmt: skip
+    made = [_chart(servers, *words) for words in drawn]
+    if any(lags := [v for s in servers if (v := s.most(REPLAY_LAG)) is not None]):
+        unit, factor = time_unit(max(lags))
+        words = "Of a primary, its slowest standby's, at the ends of windows."
+        made.append(_chart(servers, REPLAY_LAG, "Replay lag", f"lag, {unit}", factor, words))
+    words = (
+        "WAL that a standby has received and not replayed, a primary's slowest one; at the ends of windows."
+    )
+    made.append(_chart(servers, REPLAY_BEHIND, "WAL not replayed", "MB", 1e6, words))
+    return [c for c in made if c is not None]
+
+
+def _chart(
+    servers: Sequence[Server], column: str, title: str, unit: str, factor: float, words: str
+) -> Chart | None:
+    """A step for each window and server, on one time axis."""
+    first: int = min((t0_ns for s in servers for t0_ns in s.over_time["t0_ns"]), default=0)
+    names = [s.name for s in servers]
+    rows = [row for s in servers for row in _steps(s, column, factor, first)]
+    if not any(r["value"] for r in rows):
+        return None
+    span = {
+        "x": channel("start_s:Q", title="seconds since the start", scale={"nice": False}),
+        "x2": {"field": "end_s"},
+    }
+    told = tips(
+        "server:N", ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second"),
+        ("value:Q", ",.3~r", unit),
+    )  # fmt: skip
+    step = encoded(
+        layer(rows, "rule", strokeWidth=3, opacity=0.9),
+        **span,
+        y=channel("value:Q", title=unit, scale={"zero": True}),
+        color=coloured("server", names),
+        tooltip=told,
+    )
+    return chart(
+        column.replace("_", "-"), title, words, [step], f"{title} of each server over time", rows,
+        legend=series_keys(names), wide=True,
+    )  # fmt: skip
+
+
+def _steps(server: Server, column: str, factor: float, first_ns: int) -> list[dict[str, Any]]:
+    """Windows, of many several together; where nothing is known there is none."""
+    places = stretches(server.results).select("cell", "place", "weight")
+    known_rows = server.over_time.join(places, on="cell").filter(pl.col(column).is_not_null())
+    value, weight = pl.col(column), pl.col("weight")
+    together = known_rows.group_by("place", maintain_order=True).agg(
+        start_s=((pl.col("t0_ns").min() - first_ns) / NS_PER_S).round(3),
+        end_s=((pl.col("t1_ns").max() - first_ns) / NS_PER_S).round(3),
+        value=((value * weight).sum() / weight.sum() / factor).round(4),
+    )
+    return together.select("start_s", "end_s", "value", server=pl.lit(server.name)).to_dicts()

@@ -1,0 +1,121 @@
+"""Wait chains: who makes whom wait for locks; what the roots do, whose they are, what is locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.blocking import LOCK_WAITS
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.sources.source import HIDDEN_STATUS
+from dbdyno.model.text.visible import visible
+from dbdyno.model.units import NS_PER_S, counted, format_ns, significant
+from dbdyno.present.document.document import (
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    known,
+    numeric,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures.figures import percent
+from dbdyno.present.figures.selection import Pick, rows_of
+from dbdyno.present.run.statements import statement
+
+SHOWN = 10
+"""Rows of a table; the export holds more."""
+_METHOD = (
+    "Seconds are the ledger's sleep in these events, divided as samples of the lock table were; the interval "
+    "is of sampling. A chain runs from who waits to its root, which waits for no lock. A root whose process "
+    "is runnable is on a CPU or in the run queue (CPU WAIT): its time is divided as that of its process over "
+    "the whole window. Who holds a lightweight lock is not recorded by the server: such waits are not here."
+)
+_TITLES = {
+    "doing": "What the roots of lock waits do",
+    "chain": "Chains of lock waits",
+    "statement": "Statements of the roots of lock waits",
+    "object": "What is locked",
+}
+_Row = dict[str, Any]
+
+
+def there(results: Results) -> bool:
+    """Whether samples met sessions that waited for locks."""
+    return bool(results.tables.get("wait_chains", empty("wait_chains")).height)
+
+
+def wait_chains(results: Results, pick: Pick) -> list[Block]:
+    """By what the roots do, by chain, by the root's statement, by what is locked."""
+    frame = rows_of(results, "wait_chains", pick)
+    if frame.is_empty():
+        return [Paragraph(f"No lock waits {pick.at}: {_why(results)}.", "muted")]
+    texts = results.tables.get("statement_texts", empty("statement_texts"))
+    known_texts = dict(texts.select("query_id", "text").iter_rows())
+    made: list[Block] = []
+    for by, title in _TITLES.items():
+        rows = frame.filter(pl.col("by") == by).sort("rank").to_dicts()
+        for row in rows:
+            row["text"] = known_texts.get(row["query_id"])
+        columns = (_FIRST[by], *((_SQL,) if by == "statement" else ()), *_COLUMNS)
+        made.append(table(f"{title} {pick.at}", columns, rows[:SHOWN], named=True))
+        if len(rows) > SHOWN:
+            made += remarks([f"{counted(len(rows) - SHOWN, 'more row')}: see the export, table wait_chains."])
+    return [*made, *remarks([_METHOD, *_hidden(results, frame)])]
+
+
+def _why(results: Results) -> str:
+    told = results.tables["sources"].filter((pl.col("name") == LOCK_WAITS) & (pl.col("detail") != ""))
+    return str(told["detail"][0]) if told.height else "no sample met a session that waited for a lock"
+
+
+def _hidden(results: Results, frame: pl.DataFrame) -> list[str]:
+    """What the role may not see of the roots, with the cure."""
+    hidden = not frame.filter(pl.col("name").str.contains(HIDDEN_STATUS, literal=True)).is_empty()
+    return [f"What some roots do is hidden: {_why(results)}."] if hidden else []
+
+
+def _interval(row: _Row) -> Cell:
+    return word(f"{significant(row['low'])} to {significant(row['high'])}")
+
+
+def _share(name: str) -> Callable[[_Row], Cell]:
+    def cell(row: _Row) -> Cell:
+        share = row[name]
+        bar = () if share is None else ((min(1.0, share), "accent"),)
+        return known(share, lambda v: percent(v, digits=1))._replace(bar=bar)
+
+    return cell
+
+
+def _name(row: _Row) -> Cell:
+    return word(visible(row["name"]))
+
+
+def _sql(row: _Row) -> Cell:
+    number = row["query_id"]
+    if number is None:
+        return Cell("query id unknown")
+    return word(statement(row) if row["text"] else f"query id {number}", f"Query id {number}")
+
+
+_FIRST = {
+    "doing": (Column("root", shortens=True), _name),
+    "chain": (Column("chain", wraps=True), _name),
+    "statement": (Column("root", shortens=True), _name),
+    "object": (Column("locked", shortens=True), _name),
+}
+_SQL = (Column("statement", shortens=True), _sql)
+_COLUMNS: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
+    (numeric("seconds"), lambda r: known(r["seconds"], significant, "s")),
+    (numeric("% DB time"), _share("share")),
+    (numeric("% of lock waits", 1), _share("lock_share")),
+    (numeric("95 % interval", 2), _interval),
+    (numeric("longest", 3), lambda r: known(r["longest_s"], lambda v: format_ns(v * NS_PER_S), "s")),
+    (numeric("samples", 4), lambda r: known(r["samples"], lambda n: f"{n:,}")),
+)

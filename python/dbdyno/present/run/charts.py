@@ -1,0 +1,354 @@
+"""The charts of a report in reading order; those of throughput, response time and single sessions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import CALLS_ABOVE, fewest_calls
+from dbdyno.present.charts import charts_paced, charts_time
+from dbdyno.present.charts.chart import (
+    LETTERS,
+    ROUNDED,
+    Group,
+    Spec,
+    channel,
+    chart,
+    coloured,
+    cpu_mark,
+    encoded,
+    layer,
+    load_axis,
+    number,
+    response_lines,
+    rungs_axis,
+    series_keys,
+    time_unit,
+    tips,
+)
+from dbdyno.present.document.document import Chart, Key
+from dbdyno.present.document.palette import var
+from dbdyno.present.figures import figures, headline
+from dbdyno.present.figures.figures import Series, of_series, series_of
+from dbdyno.present.run import phases
+
+_STATISTICS = {"mean": "mean", "p50": "median", "p95": "95 %", "p99": "99 %"}
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+_BINS = 48
+_QUARTILES = 5  # fewer sessions have no middle half worth a box
+_POINTS = 200  # of a rung: more sessions are thinned by rank, extremes kept
+
+
+def main(results: Results) -> list[Group]:
+    """The first charts, by workload: throughput beside where the time went, then response times."""
+    if figures.is_phased(results):
+        return [g for g in [Group("", phases.charts(results))] if g.charts]
+    series = series_of(results)
+    paced = figures.is_paced(results)
+    made = []
+    for workload in dict.fromkeys(s.workload for s in series):
+        mine = [s for s in series if s.workload == workload]
+        stacks = [_titled(charts_time.time_stack(results, s, "aas"), s, series) for s in mine]
+        first, last = charts_paced.DRAWN if paced else (throughput, response)
+        drawn = [first(results, mine), *stacks, last(results, mine)]
+        if len(series) == 1 and not paced:
+            drawn.append(charts_time.time_stack(results, mine[0], "share"))
+        made.append(_group(workload if len(series) > len(mine) else "", drawn))
+    return [g for g in made if g.charts]
+
+
+def durations(results: Results) -> list[Group]:
+    """How long calls took at the top: per workload all variants, then each variant's own."""
+    series = series_of(results)
+    made = []
+    for workload in dict.fromkeys(s.workload for s in series):
+        mine = [s for s in series if s.workload == workload]
+        own = [_titled(distribution(results, s), s, series) for s in mine]
+        made.append(_group(workload if len(series) > len(mine) else "", [percentiles(results, mine), *own]))
+    return [g for g in made if g.charts]
+
+
+def each(results: Results, draw: Callable[[Results, Series], Chart | None]) -> list[Group]:
+    """One chart for each variant, as long as they have something to show."""
+    series = series_of(results)
+    found = _group("", [_titled(draw(results, s), s, series) for s in series])
+    return [found] if found.charts else []
+
+
+def _titled(drawn: Chart | None, series: Series, of: list[Series]) -> Chart | None:
+    return replace(drawn, title=f"{drawn.title}: {series.label}") if drawn and len(of) > 1 else drawn
+
+
+def _group(heading: str, drawn: Iterable[Chart | None]) -> Group:
+    return Group(heading, [c for c in drawn if c])
+
+
+def throughput(results: Results, series: list[Series]) -> Chart | None:
+    """Rate against sessions, with the line of perfect scaling from each series' lowest rung."""
+    found = [a for s in series if (a := headline.answer(results, s)) and a.peak]
+    if not found:
+        return None
+    column = "work_per_s" if all(a.rate_column == "work_per_s" for a in found) else "calls_per_s"
+    unit = found[0].unit if column == "work_per_s" else f"{figures.calls_word(results)}/s"
+    rows = [r for s in series for r in _rates(results, s, column)]
+    if not rows:
+        return None
+    repeated = [r for r in rows if r["low"] is not None]
+    top, most = max(r["sessions"] for r in rows), 1.5 * max(r["rate"] for r in rows)
+    cap = 1.18 * max(
+        min(most, r["high"] or r["rate"]) for r in rows
+    )  # two repeats may have an endless interval
+    labels = [s.label for s in series]
+    base = {"x": load_axis(), "color": coloured("series", labels)}
+    y = channel("rate:Q", title=unit, axis=LETTERS, scale={"domain": [0, cap], "nice": False})
+    perfect = layer(
+        _perfect(rows, labels, top, cap), "line", strokeDash=[6, 4], strokeWidth=1.5, opacity=0.75
+    )
+    intervals = layer([{**r, "high": min(cap, r["high"])} for r in repeated], "rule", strokeWidth=2)
+    ends = [("low:Q", ROUNDED, "95 % from"), ("high:Q", ROUNDED, "95 % to")] if repeated else []
+    tooltip = tips(
+        "series:N", "sessions:Q", ("rate:Q", ROUNDED, unit), *ends,
+        ("scaling:Q", ".1%", "of perfect scaling"), "status:N",
+    )  # fmt: skip
+    measured = layer(rows, "line", strokeWidth=2.5, point={"size": 45})
+    return chart(
+        "throughput",
+        f"Throughput, {unit}",
+        "The distance to the dashed line is what each further session fails to deliver"
+        + ("; bars are 95 % intervals over repeats." if repeated else "."),
+        [
+            *cpu_mark(figures.usable_cpus(results), "x", top),
+            encoded(perfect, **base, y=y, detail=channel("series:N")),
+            encoded(intervals, **base, y=channel("low:Q"), y2={"field": "high"}),
+            encoded(measured, **base, y=y, tooltip=tooltip),
+        ],
+        f"Throughput in {unit} against sessions, with the line of perfect scaling",
+        rows,
+        legend=[*series_keys(labels), Key("perfect scaling", var("muted"), "dash")],
+    )
+
+
+def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]]:
+    rows = figures.ladder(results, series).filter(pl.col(column).is_not_null()).to_dicts()
+    return [
+        {
+            "series": series.label,
+            "sessions": r["sessions"],
+            "rate": (rate := float(r[column])),
+            "low": None if (ends := figures.ends(r)) is None else rate * ends[0],
+            "high": None if ends is None else rate * ends[1],
+            "scaling": r["scaling"],
+            "status": r["status"],
+        }
+        for r in rows
+    ]
+
+
+def _perfect(rows: list[Spec], labels: list[str], top: float, cap: float) -> list[Spec]:
+    """From the origin through the lowest rung, to where it leaves the chart."""
+    lowest = {r["series"]: r for r in reversed(rows) if r["rate"] > 0}
+    ends = []
+    for label in filter(lowest.get, labels):
+        slope = lowest[label]["rate"] / lowest[label]["sessions"]
+        x = min(top, cap / slope)
+        ends += [{"series": label, "sessions": n, "rate": slope * n} for n in (0, x)]
+    return ends
+
+
+def response(results: Results, series: list[Series]) -> Chart | None:
+    """Mean, median, 95th and 99th percentile of the calls' durations."""
+    one = len(series) == 1
+    shown = _STATISTICS if one else {k: _STATISTICS[k] for k in ("mean", "p95")}  # more lines hide each other
+    rows = [r for s in series for r in _responses(results, s, shown)]
+    if not rows:
+        return None
+    names, dashes = list(shown.values()), _DASHES[: len(shown)]
+    return response_lines(
+        rows,
+        [(name, f"stat-{s}", dash) for s, name, dash in zip(shown, names, dashes, strict=True)],
+        [s.label for s in series],
+        "Response time of a call",
+        "A mean that rises in step with the sessions says that calls queue; percentiles that leave the mean "
+        "behind say that some wait much longer than others.",
+        "against sessions: mean and percentiles",
+    )
+
+
+def _responses(results: Results, series: Series, shown: dict[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"series": series.label, "sessions": r["sessions"], "statistic": name, "ns": float(ns)}
+        for r in figures.ladder(results, series).to_dicts()
+        for key, name in shown.items()
+        if (ns := r[f"response_{key}_ns"]) is not None and math.isfinite(ns)
+    ]
+
+
+def _durations(results: Results, series: Series) -> tuple[str, pl.DataFrame]:
+    """Top rung of the series that has a histogram; its buckets (low_ns, high_ns, count) over all repeats."""
+    frame, load = results.tables["histogram"], figures.load_of(results)
+    missing = [c for c in ("workload", "variant", load.column) if c not in frame.columns]
+    if missing and "cell" in frame.columns:
+        frame = frame.join(results.tables["windows"].select("cell", *missing), on="cell", how="inner")
+    known = {"workload", "variant", load.column} <= set(frame.columns)
+    mine = of_series(frame, series).filter(pl.col("count") > 0) if known else frame.clear()
+    if mine.is_empty():
+        return "", mine
+    top = mine[load.column].max()
+    buckets = mine.filter(pl.col(load.column) == top).group_by("low_ns", "high_ns").agg(pl.col("count").sum())
+    return figures.load_text(load, number(top)), buckets.sort("low_ns")
+
+
+def distribution(results: Results, series: Series) -> Chart | None:
+    """How long the calls of the top rung took: counts over time on a logarithmic axis."""
+    top, buckets = _durations(results, series)
+    if buckets.is_empty():
+        return None
+    unit, factor = time_unit(number(buckets["high_ns"].max()))
+    rows = _bins(buckets, factor)
+    drawn = encoded(
+        layer(rows, "bar", color=var("stat-p50"), stroke=var("card"), strokeWidth=0.5),
+        x=channel("low:Q", title=f"response time, {unit}", scale={"type": "log", "nice": False}),
+        x2={"field": "high"},
+        y=channel("calls:Q", title="calls"),
+        y2={"datum": 0},
+        tooltip=[
+            *tips(("low:Q", ",.4~r", f"from, {unit}"), ("high:Q", ",.4~r", f"to, {unit}")),
+            channel("calls:Q", format=","),
+        ],
+    )
+    return chart(
+        "distribution",
+        f"Durations of calls at {top}",
+        "More than one hill says that calls fall into kinds, for example those that found a free CPU and "
+        "those that queued.",
+        [drawn],
+        f"Number of calls by response time at {top}",
+        rows,
+    )
+
+
+def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
+    """Calls in bins of equal width on a logarithmic axis; a bucket belongs to the bin of its middle."""
+    low = max(1.0, number(buckets["low_ns"].min()))
+    high = max(low, number(buckets["high_ns"].max())) + 1
+    step = math.log(high / low) / _BINS
+    middle = ((pl.col("low_ns") + pl.col("high_ns")) / 2).clip(low)
+    place = ((middle / low).log() / step).floor().clip(0, _BINS - 1).cast(pl.Int64)
+    found = buckets.group_by(place.alias("bin")).agg(pl.col("count").sum()).sort("bin")
+    ends = [low * math.exp(b * step) / factor for b in range(_BINS + 1)]
+    return [{"low": ends[b], "high": ends[b + 1], "calls": calls} for b, calls in found.rows()]
+
+
+def percentiles(results: Results, series: list[Series]) -> Chart | None:
+    """Response time against percentile at the top rung, the tail stretched (as HdrHistogram plots it)."""
+    found = [(s, *_durations(results, s)) for s in series]
+    found = [f for f in found if not f[2].is_empty()]
+    if not found:
+        return None
+    unit, factor = time_unit(max(number(b["high_ns"].max()) for _, _, b in found))
+    rows = [r for s, _, buckets in found for r in _curve(buckets, factor, s.label)]
+    highest = max(r["inverse"] for r in rows)
+    words = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.7~g') + ' %'"
+    decades = [10.0**i for i in range(1, 10) if 10.0**i <= highest]
+    ticks = [1, 2, *([4] if highest < 100 else []), *decades]
+    axis = {"values": ticks, "labelExpr": words, "labelOverlap": "greedy"}
+    scale = {"type": "log", "domain": [1, max(highest, 2)], "nice": False}
+    title, labels = f"response time, {unit}", [s.label for s in series]
+    drawn = encoded(
+        layer(rows, "line", interpolate="step-before", strokeWidth=2, point={"size": 12}),
+        x=channel("inverse:Q", title="percentile of calls", axis=axis, scale=scale),
+        y=channel("time:Q", title=title, scale={"type": "linear"}),
+        color=coloured("series", labels),
+        tooltip=tips("series:N", ("percent:Q", ".6~g", "percentile"), ("time:Q", ",.4~r", title)),
+    )
+    at = " and ".join(dict.fromkeys(top for _, top, _ in found))
+    return chart(
+        "percentiles",
+        f"Percentiles at {at}",
+        "Read upwards from a percentile: so long, at most, did that share of the calls take.",
+        [drawn],
+        f"Response time in {unit} by percentile at {at}",
+        rows,
+        legend=series_keys(labels) if len(series) > 1 else (),
+        log=True,
+    )
+
+
+def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, Any]]:
+    """At most about 150 points: time (a bucket's upper end) and 1 / (1 - share of calls at or below), as far
+    as there are calls enough for the quantile."""
+    total = int(buckets["count"].sum())
+    fastest = number(buckets["low_ns"].min()) / factor
+    rows: list[dict[str, Any]] = [{"series": label, "inverse": 1.0, "percent": 0.0, "time": fastest}]
+    seen = 0
+    for high_ns, count in buckets.select("high_ns", "count").rows():
+        seen += count
+        inverse = total / max(1, total - seen)
+        if total < fewest_calls(seen / total if seen < total else 1 - CALLS_ABOVE / (2 * total)):
+            break
+        if inverse >= rows[-1]["inverse"] * 1.06:
+            percent = 100.0 * seen / total
+            rows.append({"series": label, "inverse": inverse, "percent": percent, "time": high_ns / factor})
+    return rows
+
+
+def spread(results: Results, series: Series) -> Chart | None:
+    """Each session's rate against the mean of its rung; paced, chance says which session takes a call."""
+    if figures.is_paced(results):
+        return None
+    rates = of_series(results.tables["rates"], series).filter(
+        (pl.col("scope") == "session") & (pl.col("name") == "calls_per_s") & pl.col("value").is_not_null()
+    )
+    relative = rates.with_columns((pl.col("value") / pl.col("value").mean().over("cell")).alias("relative"))
+    relative = relative.filter(pl.col("relative").is_finite())
+    if relative.is_empty():
+        return None
+    points = _thinned(relative)
+    ends = [min(0.98, number(points["relative"].min())), max(1.02, number(points["relative"].max()))]
+    scale = {"zero": False, "domain": ends}
+    strip = encoded(
+        layer(points, "point", filled=True, size=18, opacity=0.55, color=var("stat-p50")),
+        x=rungs_axis(),
+        y=channel("relative:Q", title="rate, of the rung's mean", axis={"format": ".1~%"}, scale=scale),
+        tooltip=tips(
+            "sessions:O", "session:Q", "repeat:Q",
+            ("value:Q", ROUNDED, "calls/s"), ("relative:Q", ".1%", "of the mean"),
+        ),
+    )  # fmt: skip
+    return chart(
+        "spread",
+        "Rates of single sessions",
+        "Each point is a session, a box holds the middle half of five or more: long is unfair.",
+        [*_boxes(relative), strip],
+        "Rate of each session relative to the mean of its rung",
+        points,
+    )
+
+
+def _boxes(relative: pl.DataFrame) -> list[Spec]:
+    """Quartiles and median of the rungs that have enough sessions."""
+    value = pl.col("relative")
+    quartiles = {"q1": value.quantile(0.25), "median": value.median(), "q3": value.quantile(0.75)}
+    boxes = relative.group_by("sessions").agg(**quartiles, n=pl.len())
+    boxes = boxes.filter(pl.col("n") >= _QUARTILES).sort("sessions")
+    box = layer(boxes, "bar", color=var("stat-p50"), opacity=0.3)
+    middle = layer(boxes, "tick", color=var("text"), thickness=2, orient="horizontal")
+    return [
+        encoded(box, x=rungs_axis(), y=channel("q1:Q"), y2={"field": "q3"}),
+        encoded(middle, x=rungs_axis(), y=channel("median:Q")),
+    ]
+
+
+def _thinned(rates: pl.DataFrame) -> pl.DataFrame:
+    """At most _POINTS sessions of each rung, evenly by rank, the extremes among them."""
+    ranked = rates.sort("sessions", "relative").with_columns(
+        pl.int_range(pl.len()).over("sessions").alias("rank"), pl.len().over("sessions").alias("n")
+    )
+    step = (pl.col("n") / _POINTS).ceil().cast(pl.Int64)
+    keep = (pl.col("rank") % step == 0) | (pl.col("rank") == pl.col("n") - 1)
+    return ranked.filter(keep).select("sessions", "session", "repeat", "value", "relative")

@@ -1,0 +1,346 @@
+"""What a run was: server and machine, plan and calibration, every measurement; how figures were obtained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from dbdyno.model.engine.environment import Cpu, Host
+from dbdyno.model.plan.plan import Cell, Observation, Plan, PlannedScript, Variant
+from dbdyno.model.results.claim import GOOD_SCALING
+from dbdyno.model.results.ledger_rows import TOGETHER, account_rows
+from dbdyno.model.results.results import Applied, Results
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.text import cpu_lists
+from dbdyno.model.units import format_ns, format_size, shown_duration
+from dbdyno.present.document.document import Block, Section, Verbatim, facts, texts
+from dbdyno.present.figures import figures, headline
+from dbdyno.present.figures.accounts import BRACKET
+from dbdyno.present.figures.figures import is_observation
+from dbdyno.present.figures.sources_used import in_words
+
+_BASES = {"cpu": "CPU", "wall": "wall-clock"}
+Facts = Iterator[tuple[str, str | None]]
+
+
+def environment(results: Results) -> list[Block]:
+    """Server, machine, limits; all settings folded away."""
+    server = results.environment.server
+    around, driving = results.environment, "Machine of the load driver (not the server's)"
+    host = "Machine" if server.here else driving
+    blocks: list[Block] = [facts("Server", _server(results)), facts(host, _host(around.host))]
+    if around.client is not None:
+        blocks.append(facts(driving, _host(around.client)))
+    if server.settings:
+        settings = texts("", ("setting", "value"), sorted(server.settings.items()))
+        blocks.append(Section(f"Server settings ({len(settings.rows)})", [settings], folded=True))
+    return blocks
+
+
+def plan(results: Results) -> list[Block]:
+    """What was asked for, what the planner chose, how the call's size was found, every measurement."""
+    p = results.plan
+    asked = p.experiment.observation
+    told = _plan(results) if asked is None else _observation(p, asked)
+    blocks: list[Block] = [facts("Plan", told)]
+    blocks += [facts(f"Calibration: {k}", _calibration(results, k)) for k in results.info.calibrations]
+    blocks += _variants(results)
+    if p.choices:
+        chosen = ((c.name, c.value, c.reason) for c in p.choices)
+        blocks.append(texts("What the planner chose", ("what", "value", "why"), chosen))
+    for script in p.scripts:
+        blocks.append(Section(_titled(script), [Verbatim(script.text)], folded=True))
+    return [*blocks, _cells(p.cells) if asked is None else _windows(results)]
+
+
+def _titled(script: PlannedScript) -> str:
+    weight = "" if script.weight == 1 else f", weight {script.weight}"
+    return f"Script {script.name}{weight}"
+
+
+def _cells(cells: Sequence[Cell]) -> Section:
+    rate = ("calls/s due",) if any(c.pacing for c in cells) else ()
+    heads = (
+        "measurement",
+        "workload",
+        "variant",
+        "sessions",
+        *rate,
+        "repeat",
+        "warm-up",
+        "measured",
+        "parameters",
+    )
+    rows = [
+        (c.id, c.workload, c.variant, str(c.sessions), *(f"{c.rate_per_s or 0:g}" for _ in rate),
+         str(c.repeat), format_ns(c.settle_ns),
+         format_ns(c.measure_ns), _pairs(c.params))
+        for c in cells
+    ]  # fmt: skip
+    return Section(
+        f"All measurements ({len(rows)})", [texts("In the order of running", heads, rows)], folded=True
+    )
+
+
+def _windows(results: Results) -> Section:
+    windows = results.tables["windows"].sort("t0_ns").to_dicts()
+    rows = [
+        (w["cell"], *(figures.clock(results, w[end]) for end in ("t0_ns", "t1_ns")), f"{w['wall_s']:.3f}",
+         w["status"], w["reason"])
+        for w in windows
+    ]  # fmt: skip
+    heads = ("window", "from, UTC", "to, UTC", "seconds", "status", "why")
+    return Section(f"All windows ({len(rows)})", [texts("", heads, rows)], folded=True)
+
+
+def _variants(results: Results) -> list[Block]:
+    """What each changed, how, and what the server showed; nothing where nothing was changed."""
+    variants = results.plan.variants
+    if len(variants) < 2 and not any(v.words() for v in variants):
+        return []
+    named = {n for v in results.plan.experiment.variants.values() for n in v.params}
+    rows = [_variant(v, results.info.applied.get(v.name, Applied()), named) for v in variants]
+    return [texts("Variants", ("variant", "what it changes", "how", "in force"), rows)]
+
+
+def _variant(variant: Variant, applied: Applied, named: set[str]) -> tuple[str, ...]:
+    params = _pairs({n: variant.params[n] for n in sorted(named)})
+    changed = ", ".join(filter(None, (variant.words(), params))) or "nothing"
+    restarts = [f"server restarted for {', '.join(applied.restarts)}"] if applied.restarts else []
+    name = f"{variant.name}: {variant.doc}" if variant.doc else variant.name
+    shown = ", ".join(f"{n} = {v}" for n, v in applied.settings.items())
+    force = "; ".join(filter(None, (shown, applied.files)))
+    return name, changed, "; ".join([*applied.limits, *restarts]), force
+
+
+def _server(results: Results) -> Facts:
+    s = results.environment.server
+    yield "Server", headline.server_name(s)
+    yield "In its own words", s.description
+    yield "Where", s.where + (" (embedded)" if s.embedded else "")
+    yield "Encryption", s.tls or "none"
+    yield from s.clock.items()
+    if s.reached is not None:
+        yield "Its host", s.reached.words
+    yield "On this host", f"{'yes' if s.local else 'no'}: {s.here_detail}"
+
+
+def _host(host: Host) -> Facts:
+    cpu, limits = host.cpu, host.limits
+    quota = "no quota"
+    if limits.quota_cpus is not None:
+        quota = f"quota {figures.cpus_text(limits.quota_cpus)} ({limits.quota_where})"
+    yield "CPU", cpu.model or "unknown"
+    yield "Topology", _topology(cpu)
+    affinity = f"affinity {cpu_lists.text(limits.affinity)}"
+    yield "Usable", f"{figures.cpus_text(limits.usable_cpus)}: {affinity}, {quota}"
+    yield "Memory", f"{_bytes(host.memory_bytes)}, limit {_bytes(limits.memory_bytes, 'none')}"
+    yield "Open files", f"{limits.open_files:,}"
+    yield "Kernel", host.kernel
+    yield "Distribution", host.distribution
+    yield "Virtualisation", host.virtualisation
+    yield "Clock source", host.clocksource
+    yield "Clock ticks", f"{host.clock_ticks_per_s} ticks per second (user and kernel CPU time)"
+    yield "Notes", "; ".join(host.notes)
+
+
+def _plan(results: Results) -> Facts:
+    p, e = results.plan, results.plan.experiment
+    repeats = max((c.repeat for c in p.cells), default=1)
+    again = f"{repeats} repeats" if repeats > 1 else "1 repeat"
+    beside = " beside the target" if p.adaptive is not None and p.adaptive.goal is not None else ""
+    yield "Workload", e.workload or ", ".join(s.name for s in p.scripts)
+    yield "Sessions", ", ".join(str(n) for n in dict.fromkeys(c.sessions for c in p.cells))
+    yield (
+        "Per load",
+        f"{shown_duration(e.measure)} measured after {shown_duration(e.settle)} of warm-up, {again}{beside}, "
+        f"order: {p.order}",
+    )
+    yield "Variants", ", ".join(dict.fromkeys(c.variant for c in p.cells))
+    yield "Stopped", results.info.stopped
+    yield "Parameters", _pairs({**e.params, **e.variables})
+    yield "Sampling", f"{e.sample_hz:g} per second" if e.observe else "off (--no-observe)"
+    yield "Seed", str(e.seed)
+    yield "Expected", ("at most " if p.adaptive is not None else "") + format_ns(p.expected_ns)
+    yield "Digest", p.digest
+
+
+def _observation(p: Plan, asked: Observation) -> Facts:
+    yield "Load", "an existing workload: dbdyno drove none"
+    yield "Observed for", asked.duration or "until stopped"
+    yield "Windows of", asked.window
+    yield "Sessions", ", ".join(f"{n} {v}" for n, v in headline.of_plan(asked)) or "all"
+    yield "Waits", p.experiment.waits
+    yield "Sampling", f"{p.experiment.sample_hz:g} per second by SQL"
+    yield "Digest", p.digest
+
+
+def _calibration(results: Results, key: str) -> Facts:
+    c = results.info.calibrations[key]
+    yield "Size of a call", f"{c.size:,} {c.size_unit}"
+    yield "Took", f"{format_ns(c.measured_ns)} of {_BASES[c.basis]} time at one session"
+    yield "Target", f"{format_ns(c.target_ns)}: {c.target_reason}"
+    yield "Work in a call", None if c.work_per_call is None else f"{c.work_per_call:,.0f}"
+    steps = ", ".join(f"{size:,}: {format_ns(ns)}" for size, ns in c.steps)
+    yield "Steps", steps or "size of earlier runs; --recalibrate makes it anew"
+    yield "Note", c.note
+
+
+def _pairs(params: Mapping[str, object]) -> str:
+    return ", ".join(f"{k}={v}" for k, v in params.items())
+
+
+def _topology(cpu: Cpu) -> str:
+    counts = (
+        ("CPU", cpu.logical),
+        ("core", cpu.cores),
+        ("socket", cpu.sockets),
+        ("NUMA node", cpu.numa_nodes),
+    )
+    return ", ".join(f"{'?' if n is None else n} {name}{'' if n == 1 else 's'}" for name, n in counts)
+
+
+def _bytes(value: int | None, absent: str = "unknown") -> str:
+    return absent if value is None else format_size(value)
+
+
+# How each figure is obtained: the formula in words, and which data source it came from in this run.
+
+
+class Method(NamedTuple):
+    figure: str
+    formula: str
+    sources: tuple[str, ...]
+    status: str  # in this run
+
+
+# figure, table, key there (rates, profile: name; ledger: account; rungs, microstates: column), formula
+_METHODS = (
+    ("calls/s", "rates", "calls_per_s",
+     "measured calls of a session / (its last measured end - its first measured start), summed over the "
+     "sessions; mean of repeats, with Student's 95 % interval from two repeats on"),
+    ("work/s", "rates", "work_per_s", "calls/s x work units per call, counted by the server"),
+    ("work per call", "rates", "work_per_call", "exact server counters of the session / its calls"),
+    ("scaling", "rungs", "scaling",
+     "calls/s per session / calls/s per session of the lowest rung; throughput is said to scale while "
+     f"this is at least {100 * GOOD_SCALING:.0f} %"),
+    ("response time", "rates", "response_mean_ns",
+     "from sending a call until the server is ready again, by the driver's clock; percentiles from a "
+     "histogram of all measured calls with three significant digits"),
+    ("CPU", "ledger", "run", "on a CPU: schedstat field 1 of the session's task, end less start; exact"),
+    ("CPU, user and kernel", "ledger", "run.user",
+     "CPU split by the ratio of utime and stime, which are counted in ticks: the interval says how sure"),
+    ("CPU WAIT", "ledger", "runq",
+     "runnable but not running: schedstat field 2 of the session's task; throttled time lies inside. A task "
+     "that is runnable while its session bears the label of a wait, or of its client, is CPU WAIT: exact in "
+     "all, split by label by the joint table"),
+    ("throttled, measured", "ledger", "runq.throttled",
+     "runnable while the group's quota was used up: measured by the scheduler trace; lies inside CPU WAIT"),
+    ("throttled, bracket", "ledger", "runq.throttled_bracket",
+     "the group's cpu.stat; it sums over CPUs and so only bounds what lies inside CPU WAIT; never added"),
+    ("sleep, by wait", "ledger", "sleep",
+     "the joint table of (state, wait event) by (on a CPU, in the run queue, asleep). Exact tier: the wait "
+     "event is read at every switch away from a CPU, the time until the wake-up is its sleep, from there to "
+     "the next CPU its run queue. Sampled tier: state, wait event and the task's R/S/D read together, each "
+     "sample weighted by the time it stands for, then fitted (iterative proportional fitting) to the exact "
+     "margins run, run queue and off; the interval is the samples', 95 %"),
+    ("client", "ledger", "client", "asleep, waiting for the client to send: the same, wait class Client"),
+    ("unaccounted", "ledger", "unaccounted",
+     "the session's wall time less all accounts above; signed, never clipped; bounded by steal and by the "
+     "samples' error"),
+    ("CPU per call", "rates", "cpu_per_call_ns", "CPU of the sessions / their calls"),
+    ("CPU per work unit", "rates", "cpu_per_work_ns", "CPU of the sessions / their work units"),
+    ("DB time", "profile", "DB time",
+     "time in calls by the driver's clock; on an existing workload run + run queue + sleep outside the "
+     "client"),
+    ("top events", "top_events", "",
+     "DB CPU, CPU WAIT and each wait's sleep, ranked by seconds; what a wait's label hid in the run queue "
+     "stands beside it and is counted in CPU WAIT, so nothing is counted twice"),
+    ("Top SQL", "statements", "calls",
+     "growth of the server's counters by statement, from before the first call to after the last (of an "
+     "observation between the ends of a window); DB time and CPU WAIT from the scheduler trace, else "
+     "from samples; without dbdyno's own"),
+    ("wait chains", "wait_chains", "seconds",
+     "the ledger's sleep in lock waits, divided as samples of the lock table were: each waiter followed to "
+     "the root, which waits for no lock"),
+    ("microstates", "microstates", "usr",
+     "per process: USR and SYS from schedstat split by utime and stime, CPU WAIT from schedstat, LOCK, CLNT "
+     "and SLP from the joint table; BLKIO from delay accounting lies inside them"),
+    ("helpers", "rungs", "helpers_aas",
+     "CPU of the server's own processes, read as tasks; it comes on top of the sessions'"),
+    ("driver", "rungs", "driver_cpus",
+     "CPU and run-queue time of the driver's own threads; conclusions leave out what they limit"),
+)  # fmt: skip
+
+
+_RUNG_SOURCES = {"scaling": "driver", "helpers_aas": "os tasks", "driver_cpus": "driver tasks"}
+
+
+def methods_of(results: Results) -> list[Method]:
+    """All methods, with what this run says of their sources; of an observation, none of rungs and rates."""
+    observed = is_observation(results)
+    chosen = [m for m in _METHODS if not (observed and m[1] in ("rates", "rungs"))]
+    return [Method(figure, formula, *_seen(results, table, key)) for figure, table, key, formula in chosen]
+
+
+def methods(results: Results) -> list[Block]:
+    """Formula, data source and status of each figure; then all sources."""
+    heads = ("figure", "how it is obtained", "source in this run", "status")
+    figures = [(m.figure, m.formula, ", ".join(m.sources) or "none", m.status) for m in methods_of(results)]
+    sources = results.tables["sources"].unique(maintain_order=True)
+    read = sources.select("name", "provenance", "status", "detail").rows()
+    of_sources = ("source", "what it reads", "status", "why not, and the cure")
+    return [texts("Figures", heads, figures), texts("Data sources", of_sources, read)]
+
+
+def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]:
+    if table == "microstates":  # too many to be held
+        rows = results.ask(table, _of_processes)
+    else:
+        rows = _kinds(_rows(results.tables.get(table, empty(table)), table, key).lazy()).collect()
+    sources = tuple(s for s in rows["source"].unique(maintain_order=True).to_list() if s)
+    return sources, _status(rows)
+
+
+def _of_processes(rows: pl.LazyFrame) -> pl.LazyFrame:
+    return _kinds(rows.rename({"usr": "value"}))
+
+
+def _kinds(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """n: how many rows are known, or not, from the same source with the same status."""
+    known = pl.col("value").is_not_null().alias("known")
+    return rows.group_by(known, "source", "status", maintain_order=True).agg(n=pl.len())
+
+
+def _rows(frame: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
+    """value, source, status of one figure."""
+    if table == "ledger":
+        bound = pl.coalesce("aas", "high") if key == BRACKET else pl.col("aas")
+        return account_rows(frame, key).select(bound.alias("value"), "source", "status")
+    if table == "profile":
+        frame = frame.filter((pl.col("name") == key) & ~pl.col("cell").str.starts_with(TOGETHER))
+    if table == "rates":
+        frame = frame.filter((pl.col("scope") == "rung") & (pl.col("name") == key))
+    value = {"top_events": "seconds", "profile": "total", "rates": "value"}.get(table, key)
+    source = pl.lit(_RUNG_SOURCES[key]) if table == "rungs" else pl.col("source")
+    status = pl.lit("ok") if table in ("rungs", "top_events") else pl.col("status")
+    return frame.select(value=pl.col(value), source=source, status=status)
+
+
+def _status(rows: pl.DataFrame) -> str:
+    """``known``, ``known; 3 of 4 tasks in 1 of 8``, ``unknown in 2 of 8: why``."""
+    if rows.is_empty():
+        return "not in this run"
+    unknown = rows.filter(~pl.col("known"))
+    partly = rows.filter(pl.col("known") & ~pl.col("status").is_in(["ok", "bracket"]))
+    few, some, n = (frame["n"].sum() for frame in (unknown, partly, rows))
+    if not few:
+        return f"known; {_reasons(partly)} in {some} of {n}" if some else "known"
+    why = f": {reasons}" if (reasons := _reasons(unknown)) else ""
+    return f"unknown in {few} of {n}{why}"
+
+
+def _reasons(rows: pl.DataFrame) -> str:
+    return "; ".join(in_words(s) for s in rows["status"].unique(maintain_order=True).to_list() if s != "ok")

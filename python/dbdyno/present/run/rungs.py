@@ -1,0 +1,360 @@
+"""The table of rungs: its columns for every medium, and for the lines that are printed while climbing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results.comparison import Comparison
+from dbdyno.model.results.results import Results
+from dbdyno.model.results.session_time import whole
+from dbdyno.model.units import digits_within, format_ns, format_rate, significant
+from dbdyno.present.document.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    Row,
+    Section,
+    Table,
+    Tone,
+    known,
+    numeric,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import accounts, compare_rows, figures, sources_used, tails
+from dbdyno.present.figures.figures import Series, percent
+from dbdyno.present.figures.targets import row_id
+
+Record = Mapping[str, Any]
+"""A row of table ``rungs``; what is absent is unknown."""
+Made = tuple[Column, Callable[[Record], Cell]]
+_TONES: dict[str, Tone] = {"invalid": "invalid", "client": "warning", "short": "warning"}
+_STATUS = {"client": "limited by the client"}
+_PARTS = ("run", "runq", "sleep", "client", "pool_queue", "unaccounted")
+_OF_VARIANTS = (
+    "work_per_s",
+    "calls_per_s_low",
+    "calls_per_s",
+    "response_p95_ns",
+    "run_aas",
+    "runq_aas",
+    "sleep_aas",
+    "client_aas",
+)
+_COLOURS = {"sleep": "sleep-3", "pool_queue": "pool-queue"}
+_LEGEND = "CPU to unaccounted: shares of session time. Efficiency: of perfect scaling."
+
+
+def _number(head: str, width: int, rank: int, name: str) -> Column:
+    return Column(head, number=True, rank=rank, width=width, name=name)
+
+
+def _share(name: str) -> Callable[[Record], Cell]:
+    def cell(r: Record) -> Cell:
+        value, time = r.get(name), whole(r)
+        return Cell(percent(value, time), None if value is None or not time else value / time)
+
+    return cell
+
+
+def _tasks(name: str) -> Callable[[Record], Cell]:
+    return lambda r: known(r.get(name), significant)
+
+
+def _ns(name: str) -> Callable[[Record], Cell]:
+    return lambda r: known(r.get(name), format_ns)
+
+
+def _rate(name: str) -> Callable[[Record], Cell]:
+    """Rounded by its interval, which is that of the calls."""
+
+    def cell(r: Record) -> Cell:
+        digits = digits_within(figures.half_width(figures.ends(r)))
+        return known(r.get(name), lambda v: format_rate(v, digits))
+
+    return cell
+
+
+def _interval(r: Record) -> Cell:
+    return figures.plus_minus(figures.ends(r))
+
+
+def _bar(r: Record) -> Cell:
+    """The shares of session time; unknown parts stay empty."""
+    known_ones = [(name, r.get(f"{name}_aas") or 0.0) for name in _PARTS]
+    time = whole(r) or 1.0
+    return Cell("", bar=[(v / time, _COLOURS.get(n, n)) for n, v in known_ones if v > 0])
+
+
+def _count(n: float) -> str:
+    return f"{n:.0f}" if n < 10_000 else format_rate(n)
+
+
+def _top_wait(r: Record) -> Cell:
+    return word(r.get("top_wait"))
+
+
+_MARKS = {"client": "*", "invalid": "!"}
+_MARKED = {
+    "client": "* limited by the client: in no conclusion",
+    "invalid": "! unusable (reason: dbdyno show last --claims): in no conclusion",
+}
+
+
+def _sessions(r: Record) -> Cell:
+    return known(r["sessions"], lambda n: f"{n}{_MARKS.get(str(r.get('status')), '')}")
+
+
+def columns(work: str) -> dict[str, Made]:
+    """By name in table ``rungs``; ``work``: the work unit of which throughput is counted; none: calls."""
+    by_work = {"work_per_s": (_number(f"{work}/s", 8, 1, f"{work}/s"), _rate("work_per_s"))}
+    return {
+        "sessions": (_number("sess", 4, 0, "sessions"), _sessions),
+        "calls_per_s": (_number("calls/s", 7, 0, ""), _rate("calls_per_s")),
+        "calls_per_s_low": (_number("±95%", 5, 2, "±95 %"), _interval),
+        **(by_work if work else {}),
+        "scaling": (_number("eff%", 5, 5, "efficiency, %"), lambda r: known(r.get("scaling"), percent)),
+        "response_mean_ns": (_number("mean", 7, 12, ""), _ns("response_mean_ns")),
+        "response_p50_ns": (_number("p50", 7, 14, ""), _ns("response_p50_ns")),
+        "response_p95_ns": (_number("p95", 7, 3, ""), _ns("response_p95_ns")),
+        "response_p99_ns": (_number("p99", 7, 13, ""), _ns("response_p99_ns")),
+        "": (Column("", name="session time"), _bar),
+        "run_aas": (_number("CPU%", 4, 6, "CPU, %"), _share("run_aas")),
+        "runq_aas": (_number("WAIT%", 5, 4, "CPU WAIT, %"), _share("runq_aas")),
+        "sleep_aas": (_number("sleep%", 6, 7, "sleep, %"), _share("sleep_aas")),
+        "client_aas": (_number("clnt%", 5, 9, "client, %"), _share("client_aas")),
+        "pool_queue_aas": (_number("pool%", 5, 8, "pool queue, %"), _share("pool_queue_aas")),
+        "unaccounted_aas": (_number("unac%", 5, 10, "unaccounted, %"), _share("unaccounted_aas")),
+        "errors": (_number("err", 4, 8, "errors"), lambda r: known(r.get("errors"), _count)),
+        "top_wait": (Column("top wait", rank=11, shortens=True, width=11), _top_wait),
+    }
+
+
+def of_commands(made: dict[str, Made]) -> dict[str, Made]:
+    """The same where calls are executions of commands, and sessions jobs at once."""
+    heads = {"sessions": ("jobs", "jobs at once"), "calls_per_s": ("runs/s", "executions/s")}
+    named = {
+        n: (column._replace(head=heads[n][0], name=heads[n][1]) if n in heads else column, cell)
+        for n, (column, cell) in made.items()
+        if n not in ("client_aas", "pool_queue_aas")
+    }
+    tasks = (_number("tasks", 5, 8, "tasks, on average"), _tasks("tasks_aas"))
+    cpus = (_number("CPUs", 5, 3, "CPUs used"), _tasks("run_aas"))
+    first = {n: named.pop(n) for n in tuple(named)[: tuple(named).index("")]}
+    return first | {"tasks_aas": tasks, "cpus": cpus} | named
+
+
+def paced_columns() -> dict[str, Made]:
+    """Columns of measurements whose calls became due at a rate."""
+    shared = columns("")
+    return {
+        "rate_per_s": (
+            _number("rate", 6, 0, "rate"),
+            lambda r: known(r.get("rate_per_s"), lambda v: f"{v:g}"),
+        ),
+        "offered_per_s": (_number("due/s", 7, 0, "due/s"), _offered),
+        "calls_per_s": shared["calls_per_s"],
+        "calls_per_s_low": shared["calls_per_s_low"],
+        "response_p50_ns": (_number("p50", 7, 2, ""), _ns("response_p50_ns")),
+        "response_p95_ns": (_number("p95", 7, 4, ""), _ns("response_p95_ns")),
+        "response_p99_ns": (_number("p99", 7, 1, ""), _bound),
+        "service_p99_ns": (_number("svc p99", 7, 3, "service p99"), _ns("service_p99_ns")),
+        "late": (_number("late", 5, 5, "late"), lambda r: known(r.get("late"), _count)),
+        "dropped": (_number("drop", 5, 6, "dropped"), lambda r: known(r.get("dropped"), _count)),
+        "backlog_end": (_number("left", 5, 2, "left over"), lambda r: known(r.get("backlog_end"), _count)),
+        "": shared[""],
+        **{name: shared[name] for name in ("run_aas", "runq_aas", "sleep_aas", "client_aas")},
+        "errors": shared["errors"],
+        "top_wait": shared["top_wait"],
+    }
+
+
+def phase_columns() -> dict[str, Made]:
+    """The same in phases, whose calls wait on from one into the next."""
+    found = paced_columns()
+    before = (_number("before", 6, 2, "waiting at begin"), lambda r: known(r.get("backlog_begin"), _count))
+    found["response_p99_ns"] = (_number("p99", 7, 1, ""), _ns("response_p99_ns"))
+    first = {name: found.pop(name) for name in ("offered_per_s", "calls_per_s")}
+    left = {"backlog_begin": before, "backlog_end": found.pop("backlog_end")}
+    gone = ("rate_per_s", "calls_per_s_low")
+    return first | left | {name: made for name, made in found.items() if name not in gone}
+
+
+PACED_LEGEND = (
+    "due/s: calls that became due; p50 to p99: from then on, svc p99: from the real start; late: begun more "
+    "than 1 ms after; left: not begun at the end (then >= before p99). Shares of session time: in clnt% "
+    "sessions were idle as nothing was due."
+)
+
+
+def is_paced(rungs: Iterable[Record]) -> bool:
+    return any(r.get("rate_per_s") is not None for r in rungs)
+
+
+def _offered(r: Record) -> Cell:
+    mark = _MARKS.get(str(r.get("status")), "")
+    return known(r.get("offered_per_s"), lambda v: f"{format_rate(v)}{mark}")
+
+
+def _bound(r: Record) -> Cell:
+    """A lower bound where calls were left over; in phases they are begun in the next one."""
+    left = 0 if r.get("backlog_begin") is not None else (r.get("backlog_end") or 0) * r["repeats"]
+    at_least = ">=" if left > 0.01 * (r.get("calls") or 0) else ""
+    return known(r.get("response_p99_ns"), lambda v: at_least + format_ns(v))
+
+
+def _further(work: str) -> dict[str, Made]:
+    """What is behind the figures."""
+    return {
+        "sessions": (numeric("sessions"), _sessions),
+        "cpu_per_call_ns": (numeric("CPU/call"), _ns("cpu_per_call_ns")),
+        "cpu_per_work_ns": (numeric(f"CPU/{work}"), _ns("cpu_per_work_ns")),
+        "helpers_aas": (numeric("helpers, CPUs"), lambda r: known(r["helpers_aas"], significant)),
+        "driver_cpus": (numeric("driver, CPUs"), lambda r: known(r["driver_cpus"], significant)),
+        "driver_starved": (
+            numeric("driver starved, %"),
+            lambda r: known(r["driver_starved"], lambda v: percent(v, digits=1)),
+        ),
+        "errors": (numeric("errors"), lambda r: known(r["errors"], lambda v: f"{v:,.0f}")),
+        "status": (Column("status"), lambda r: word(_STATUS.get(r["status"], r["status"]))),
+    }
+
+
+def running(
+    work: str, paced: bool = False, results: Results | None = None
+) -> tuple[list[Column], Callable[[Record], Row]]:
+    """The columns of lines that are printed one by one, and such a line of a rung."""
+    found = paced_columns() if paced else columns(work)
+    found = of_commands(found) if results is not None and figures.of_commands(results) else found
+    made = [m for name, m in found.items() if name not in ("calls_per_s_low", "pool_queue_aas")]
+    shown = [m for m in made if m[0].width]
+    return [c for c, _ in shown], lambda r: row(r, shown)
+
+
+def row(r: Record, made: list[Made], key: bool = False) -> Row:
+    return Row([cell(r) for _, cell in made], _TONES.get(str(r.get("status")), ""), key=key)
+
+
+def tables(results: Results, together: bool = False) -> list[Block]:
+    """A table a series, or of variants ``together`` one by their effects; then what the columns mean, and why
+    a figure is unknown."""
+    series, shown = figures.series_of(results), list[Block]()
+    paced = is_paced(results.tables["rungs"].to_dicts())
+    if not series:
+        return [Paragraph("No load was measured.", "muted")]
+    if together and results.comparison is not None and len({s.workload for s in series}) == 1:
+        legend, shown = [], tails.with_reason(_effects(results, results.comparison))
+    else:
+        legend = [PACED_LEGEND if paced else _LEGEND]
+        shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
+    return [
+        *shown,
+        *remarks(
+            [*marks(results), *legend, *_unknown(results, paced_columns() if paced else columns("work"))]
+        ),
+    ]
+
+
+def marks(results: Results) -> list[str]:
+    """What the marks on figures mean."""
+    met = set(results.tables["rungs"]["status"])
+    return [words for status, words in _MARKED.items() if status in met]
+
+
+def _series(results: Results, series: Series, title: str) -> list[Block]:
+    frame = figures.ladder(results, series)
+    absent = {
+        "": False,
+        "errors": not (frame["errors"] > 0).any(),
+        "pool_queue_aas": not figures.has_pool(frame),
+    }
+    paced = is_paced(frame.to_dicts())
+    found_columns = paced_columns() if paced else columns(figures.throughput_work(results, series.workload))
+    if paced and frame["sessions"].n_unique() > 1:
+        found_columns = {"sessions": columns("")["sessions"], **found_columns}
+    absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
+    found_columns = of_commands(found_columns) if figures.of_commands(results) else found_columns
+    made = [m for n, m in found_columns.items() if not absent.get(n)]
+    number, peak = figures.series_of(results).index(series), frame["calls_per_s"].max()
+    rows = [
+        row(r, made, r["calls_per_s"] == peak)._replace(id=row_id(number, r["sessions"], r["rate_per_s"]))
+        for r in frame.to_dicts()
+    ]
+    found = accounts.throttled(results, series)
+    load = figures.load_of(results)
+    words = ", ".join(f"{b} at {figures.load_text(load, n)}" for n, b in sorted(found.items()))
+    throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."
+    shown = tails.with_reason(Table(title, [c for c, _ in made], rows, along_axis=True))
+    return [*shown, *remarks([throttled] if found else [])]
+
+
+def _no_intervals(frame: pl.DataFrame) -> bool:
+    return frame["calls_per_s_low"].null_count() == len(frame)
+
+
+def _effects(results: Results, made: Comparison) -> Table:
+    """A row for each variant at each number of sessions: its effect, then the figures of its rung."""
+    first, rungs = made.metrics[0], results.tables["rungs"]
+    claims = {(c.sessions, c.variant): c for c in first.claims if not c.neighbours}
+    ranks = {(x.sessions, x.variant): x.rank for x in first.lines}
+    found = columns(figures.throughput_work(results, rungs["workload"][0]))
+    own = [
+        (column._replace(rank=len(compare_rows.EFFECT) + n), cell)
+        for n, (column, cell) in enumerate(found[name] for name in _OF_VARIANTS if name in found)
+    ]
+    rows = []
+    for r in rungs.to_dicts():
+        place = r["sessions"], r["variant"]
+        effect = compare_rows.effect(claims.get(place), made, r["variant"], r["repeats"])[:4]
+        line = row(r, own, key=ranks.get(place) == 1)
+        cells = [_sessions(r), word(r["variant"]), *effect, *line.cells]
+        rows.append((r["sessions"], ranks.get(place, len(ranks)), line._replace(cells=cells)))
+    heads = [
+        found["sessions"][0],
+        Column("variant", wraps=True),
+        *compare_rows.EFFECT[:4],
+        *(c for c, _ in own),
+    ]
+    rows.sort(key=lambda r: r[:2])
+    return Table(
+        f"{first.title}; ratio to {made.baseline}", heads, [row for *_, row in rows], along_axis=True
+    )
+
+
+def further(results: Results) -> Section:
+    """CPU per call and per unit of work, the server's own processes, the driver, status."""
+    blocks: list[Block] = []
+    left_out = {"cpu_per_work_ns"} if figures.of_commands(results) else set()
+    for s in figures.series_of(results):
+        found = _further(figures.work_short(results, s.workload))
+        made = tuple(m for n, m in found.items() if n not in left_out)
+        blocks.append(table(s.label, made, figures.ladder(results, s).to_dicts(), along_axis=True))
+    return Section(
+        "CPU per call, helpers, driver",
+        [
+            *blocks,
+            *remarks(
+                _unknown(results, {n: m for n, m in _further("work unit").items() if n not in left_out})
+            ),
+        ],
+        folded=True,
+    )
+
+
+def _unknown(results: Results, made: Mapping[str, Made]) -> list[str]:
+    """``? CPU%, WAIT%: why; cure``."""
+    heads = {n: c.head for n, (c, _) in made.items() if n not in ("", "calls_per_s_low", "top_wait")}
+    counted = any(figures.throughput_work(results, s.workload) for s in figures.series_of(results))
+    asked = (n for n in heads if counted or n != "work_per_s")
+    unknown = sources_used.reasons(results, tuple(asked))
+    groups = figures.grouped(((u.why, u.cure), u.column) for u in unknown)
+    return [
+        f"{UNKNOWN} {', '.join(heads[n] for n in names)}: {why}" + (f" -> {cure}" if cure else "")
+        for (why, cure), names in groups.items()
+    ]

@@ -1,0 +1,153 @@
+"""Where session time went by script, and under it by statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.scripted import DIVIDED, NO_ID, NO_TEXT, ScriptPart
+from dbdyno.model.schema.data_sources.statements import STATEMENTS
+from dbdyno.model.text.visible import visible
+from dbdyno.model.units import NS_PER_S, counted, format_ns
+from dbdyno.present.document.document import Block, Cell, Column, known, numeric, remarks, table, word
+from dbdyno.present.figures.figures import percent
+from dbdyno.present.figures.selection import Pick, rows_of
+
+LEAST = 0.01
+"""Share of session time from which on a statement has a line of its own."""
+_MOST = 20
+_Row = dict[str, Any]
+_CLIENT = (
+    "Times are of all sessions; %: of session time. client: the network and the driver. It is what is left "
+    "of the client's own time, and negative where the server's is estimated too high."
+)
+_SHARED = "A statement of several scripts: its server time is divided by the client's time in each."
+_BARE = (
+    "{}: the server gives no query id to prepared statements that it does not plan. Server time without an "
+    "id is divided among them by the client's time; with -M simple they have ids."
+)
+_OTHERS = "Statements of no script: in functions, or not matched. They are part of the client's time."
+_OF_NONE = {
+    ScriptPart.BETWEEN_CALLS: "(between calls)",
+    ScriptPart.OTHER_STATEMENTS: "(statements of no script)",
+}
+
+
+def session_time(results: Results, pick: Pick) -> list[Block]:
+    """A table by script and one by statement."""
+    frame = rows_of(results, "script_ledger", pick)
+    if frame.is_empty():
+        return []
+    of_script = pl.col("part").is_in([ScriptPart.STATEMENT, ScriptPart.BETWEEN_STATEMENTS])
+    scripts = _times(frame.filter(of_script), "script", "name")
+    none = _times(frame.filter(~of_script), "part").filter(pl.col("seconds").abs() > _NOTHING)
+    statements = _times(frame.filter(part=ScriptPart.STATEMENT), "script", "name", "command", "line", "text")
+    shown = statements.filter(pl.col("share") >= LEAST).sort("seconds", descending=True).head(_MOST)
+    by_script = table(f"Session time by script {pick.at}", (_SCRIPT, *_TIMES), _rows(scripts, none))
+    if not shown.height:
+        return [by_script, *remarks(_notes(results, frame, 0))]
+    by_statement = table(f"Session time by statement {pick.at}", (_STATEMENT, *_TIMES), shown.to_dicts())
+    return [by_script, by_statement, *remarks(_notes(results, frame, statements.height - shown.height))]
+
+
+_NOTHING = 5e-4
+"""Seconds; it is shown as 0."""
+
+
+def _rows(scripts: pl.DataFrame, none: pl.DataFrame) -> list[_Row]:
+    return [*scripts.sort("script").to_dicts(), *none.sort("part").to_dicts()]
+
+
+def _times(frame: pl.DataFrame, *key: str) -> pl.DataFrame:
+    """Seconds by account; NULL where none of it is known. What is between statements is the client's."""
+    seconds, account = pl.col("seconds"), pl.col("account")
+
+    def of(*names: str) -> pl.Expr:
+        mine = seconds.filter(account.is_in(names)).drop_nulls()
+        return pl.when(mine.len() > 0).then(mine.sum())
+
+    idle = seconds.filter((account == "all") & (pl.col("part") == ScriptPart.BETWEEN_STATEMENTS)).sum()
+    whole = pl.when((account == "all").any()).then(seconds.filter(account == "all").sum())
+    slept = frame.filter(account == "sleep").group_by(*key, "detail").agg(seconds.sum()).sort("seconds")
+    top = slept.group_by(key).agg(pl.col("detail").last().fill_null("no wait event"))
+    made = frame.group_by(key, maintain_order=True).agg(
+        seconds=whole.fill_null(of("run", "runq", "sleep")),
+        share=pl.col("share").filter(account == "all").sum(),
+        user=of("run.user"), kernel=of("run.system"), run=of("run"), runq=of("runq"), sleep=of("sleep"),
+        client=of("client") + idle, counts=(account == "all").any(),
+    )  # fmt: skip
+    return made.join(top, on=key, how="left", nulls_equal=True, maintain_order="left")
+
+
+def _notes(results: Results, frame: pl.DataFrame, left: int) -> Iterator[str]:
+    yield _CLIENT
+    if left > 0:
+        yield f"{counted(left, 'statement')} of less than {percent(LEAST)} % each left out."
+    source = frame["source"]
+    if source.str.contains(DIVIDED, literal=True).any():
+        yield _SHARED
+    bare = frame.filter(pl.col("source").str.contains(NO_ID, literal=True))["text"].unique(
+        maintain_order=True
+    )
+    if len(bare):
+        yield _BARE.format(", ".join(map(visible, bare)))
+    if frame.filter(part=ScriptPart.OTHER_STATEMENTS).height:
+        yield _OTHERS
+    yield from _unknown(results, frame)
+
+
+def _unknown(results: Results, frame: pl.DataFrame) -> Iterator[str]:
+    """Why server time is not known, and what would make it known."""
+    why = set(frame["status"]) - {"ok"}
+    if not why:
+        return
+    sources = results.tables["sources"].filter(
+        (pl.col("name") == STATEMENTS.name) & (pl.col("status") != "ok")
+    )
+    cures = sources["detail"].drop_nulls().unique(maintain_order=True)
+    more = f" {STATEMENTS.name.capitalize()}: {'; '.join(cures)}." if len(cures) else ""
+    some = "of some statements " if why == {NO_TEXT} else ""
+    yield f"Server time {some}is unknown: {', '.join(sorted(why))}.{more}"
+
+
+def _time(name: str) -> Callable[[_Row], Cell]:
+    def cell(row: _Row) -> Cell:
+        value = row[name]
+        if value is None:
+            return Cell("-")
+        return known(value, lambda v: "0" if abs(v) < _NOTHING else format_ns(v * NS_PER_S), "s")
+
+    return cell
+
+
+def _share(row: _Row) -> Cell:
+    if not row["counts"]:
+        return Cell("-")
+    bar = ((min(1.0, max(0.0, row["share"])), "accent"),)
+    return known(row["share"], lambda v: percent(v, digits=1))._replace(bar=bar)
+
+
+def _statement(row: _Row) -> Cell:
+    text = f"{visible(row['name'])}:{row['line']} {visible(' '.join(row['text'].split()))}"
+    return word(text, text)
+
+
+_SCRIPT = (
+    Column("script", shortens=True),
+    lambda r: word(visible(r["name"]) if r.get("name") else _OF_NONE[ScriptPart(r["part"])]),
+)
+_STATEMENT = (Column("script:line", name="script, line and statement", shortens=True), _statement)
+_TIMES = (
+    (numeric("time"), _time("seconds")),
+    (numeric("%")._replace(name="% of session time"), _share),
+    (numeric("user", 4)._replace(name="CPU user"), _time("user")),
+    (numeric("kernel", 4)._replace(name="CPU kernel"), _time("kernel")),
+    (numeric("CPU"), _time("run")),
+    (numeric("CPU WAIT"), _time("runq")),
+    (numeric("asleep"), _time("sleep")),
+    (numeric("client"), _time("client")),
+    (Column("longest wait", rank=3), lambda r: word(r["detail"])),
+)

@@ -1,0 +1,338 @@
+"""Top SQL: which statements took the time, did most logical I/O, were called most; their texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.data_sources.statements import LIO
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.text.visible import shortened, visible
+from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns, format_rate
+from dbdyno.present.document.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Column,
+    Paragraph,
+    Section,
+    Verbatim,
+    known,
+    numeric,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures.figures import grouped, percent
+from dbdyno.present.figures.selection import Pick, rows_of
+
+SHOWN, FEWER = 10, 5
+"""Statements by time, and by logical I/O and by calls; the export holds more."""
+_SHORT, _HINT = 120, 1_000
+"""Characters of a statement in a line, and where there is a pointer."""
+_READS = ("shared_blks_read", "local_blks_read")
+_LOWER = "lower bound"
+_SOURCE, _RIGHT = "statement counters", "sessions of other users"
+SAMPLES = "activity samples"
+_Row = dict[str, Any]
+_Number = Callable[[_Row], float | None]
+Columns = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
+
+
+def there(results: Results) -> bool:
+    """Whether statements were counted, or met by samples."""
+    return bool(results.tables.get("statements", empty("statements")).height)
+
+
+def top_sql(results: Results, pick: Pick) -> list[Block]:
+    """The statements of most time; where their order is another, those of most logical I/O and calls."""
+    frame = rows_of(results, "statements", pick)
+    if frame["calls"].null_count() == frame.height:  # none were counted, though a trace may know their time
+        return [Paragraph(f"No Top SQL {pick.at}: {_why(results)}.", "muted")]
+    told = texts_of(results)
+    time, columns = (
+        (DB_TIME, DB_TIME_COLUMNS) if frame["db_time_s"].is_not_null().any() else ("time", COLUMNS)
+    )
+    first, *more = [ranked(frame, by, told) for by in (time, *_OTHER_ORDERS)]
+    several = [(c, cell) for c, cell in WHOSE if frame[c.head].n_unique() > 1]
+    useful = [(c, cell) for c, cell in columns if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
+    made = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}", (*useful, *several), first)]
+    for by, rows in zip(_OTHER_ORDERS, more, strict=True):
+        title = _ORDERS[by][0]
+        if [r["rank"] for r in rows] != [r["rank"] for r in first[:FEWER]]:
+            made.append(table(f"Top SQL {pick.at} by {title}", FEWER_COLUMNS[by], rows))
+    shown = {r["rank"] for rows in (first, *more) for r in rows}
+    return [*made, *remarks(_notes(results, frame, shown, len(made)))]
+
+
+def texts(results: Results, picks: Iterable[Pick]) -> list[Block]:
+    """The whole texts of what :func:`top_sql` shows of ``picks``, each once, folded."""
+    told = texts_of(results)
+    frames = [rows_of(results, "statements", pick) for pick in picks]
+    rows = [
+        r for frame in frames if frame.height for by in _ORDERS for r in ranked(frame, by, told) if r["_by"]
+    ]
+    return whole_texts(rows)
+
+
+def whole_texts(rows: Iterable[_Row]) -> list[Block]:
+    """The texts of statements, each once, folded."""
+    found = {r["query_id"]: r for r in rows if r["text"] is not None}
+    named = [(Paragraph(_named(r), "muted"), Verbatim(visible(r["text"]))) for r in found.values()]
+    blocks: list[Block] = [block for pair in named for block in pair]
+    return [Section("Texts of the statements", blocks, folded=True)] if blocks else []
+
+
+def texts_of(results: Results) -> dict[int, tuple[str | None, int | None]]:
+    """Text and length by query id."""
+    frame = results.tables.get("statement_texts", empty("statement_texts"))
+    return {i: (text, length) for i, text, length in frame.select("query_id", "text", "length").iter_rows()}
+
+
+def ranked(
+    frame: pl.DataFrame, by: str, told: Mapping[int, tuple[str | None, int | None]], most: int | None = None
+) -> list[_Row]:
+    """The first of an order of :data:`ORDERS`, with their texts and shares (``lio_share``, ...)."""
+    one = frame.filter(pl.col("others").is_null()).with_columns(_by=(_ORDERS | ORDERS)[by][1])
+    made = one.sort("_by", "rank", descending=[True, False], nulls_last=True)
+    rows = made.head(most or (SHOWN if by in ("time", DB_TIME) else FEWER)).to_dicts()
+    sums = {
+        n: frame.filter("toplevel").select((_ORDERS | ORDERS)[n][1].sum()).item()
+        for n in {"lio", "calls", by}
+    }
+    for row in rows:
+        row["text"], row["length"] = told.get(row["query_id"], (None, None))
+        row["lio"] = None if any(row[n] is None for n in LIO) else sum(row[n] for n in LIO)
+        for n, total in sums.items():
+            value = row["_by"] if n == by else row[n]
+            known_share = total and row["toplevel"] and value is not None
+            row[f"{n}_share"] = value / total if known_share else None
+    return rows
+
+
+DB_TIME = "db_time"
+_ORDERS = {
+    DB_TIME: ("DB time", pl.col("db_time_s")),
+    "time": ("execution time", pl.col("exec_ns")),
+    "lio": ("logical I/O", pl.sum_horizontal(LIO)),
+    "calls": ("calls", pl.col("calls").fill_null(0)),
+}
+"""How statements of a run are put in order: words of a title, the figure."""
+_OTHER_ORDERS = ("lio", "calls")
+ORDERS = {name: order for name, order in _ORDERS.items() if name != DB_TIME} | {
+    "reads": ("reads", pl.sum_horizontal(_READS)),
+    "wal": ("WAL", pl.col("wal_bytes")),
+    "temp": ("temporary blocks", pl.sum_horizontal("temp_blks_read", "temp_blks_written")),
+    "planning": ("planning time", pl.col("plan_ns")),
+    "jit": ("just-in-time compilation", pl.col("jit_ns")),
+}
+"""Those of two snapshots, too."""
+
+
+def statement(row: _Row) -> str:
+    """In one line."""
+    if row["query_id"] is None:
+        return f"statements of {row['user'] or 'other users'}, hidden from this role"
+    text = visible(" ".join((row["text"] or "text unknown").split()))
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 3]}..."
+
+
+def _named(row: _Row) -> str:
+    whole, here = row["length"], len(row["text"])
+    cut = f": the first {here:,} of {whole:,} characters" if whole is not None and whole > here + 99 else ""
+    return f"Query id {row['query_id']}{cut}"
+
+
+def _why(results: Results) -> str:
+    told = results.tables["sources"].filter((pl.col("name") == _SOURCE) & (pl.col("status") != "ok"))
+    if told.height:
+        return str(told["detail"][0]) or str(told["status"][0])
+    return "no statement was executed, or the run has no counters of statements"
+
+
+def _ours(results: Results, frame: pl.DataFrame) -> str:
+    """Whether dbdyno's own statements are among them: they are told by their texts."""
+    if frame["query_id"].is_null().all() or texts_of(results):
+        return "Statements of dbdyno itself are left out."
+    return "Texts could not be read (see dbdyno doctor): statements of dbdyno itself are among them."
+
+
+def _notes(results: Results, frame: pl.DataFrame, shown: set[int], tables: int) -> list[str]:
+    return [*_measured(results, frame), *_left(frame, shown, tables), *lost(frame), *_inside(results, frame)]
+
+
+def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
+    """What the figures are of."""
+    time_ns = float(frame.filter("toplevel")["exec_ns"].sum())
+    walls: list[float] = frame["wall_s"].drop_nulls().to_list()
+    notes = []
+    if walls:
+        chosen = results.plan.experiment.observation
+        when = "from before the first call to after the last" if chosen is None else "between reads"
+        notes.append(
+            f"Calls, time, blocks and WAL are counted over {format_ns(walls[0] * NS_PER_S)}, {when}; all "
+            f"statements took {format_ns(time_ns)}. {_ours(results, frame)}"
+        )
+        if chosen is not None and (chosen.application or chosen.pids):
+            notes.append("They are of all sessions, not only of those observed.")
+    if frame["source"].str.contains(SAMPLES).any() and frame["db_time_s"].is_not_null().any():
+        notes.append(
+            "DB time, CPU WAIT and top wait are from samples. A session that was woken counts for its last "
+            "statement until it gets a CPU."
+        )
+    return notes
+
+
+def _left(frame: pl.DataFrame, shown: set[int], tables: int) -> list[str]:
+    """How many statements are not shown."""
+    rest = frame.filter(~pl.col("rank").is_in(list(shown)))
+    count = int(rest["others"].fill_null(1).sum())
+    same = "By logical I/O and by calls the order is the same." if tables == 1 and frame.height > 1 else ""
+    if not count:
+        return [same] if same else []
+    of, name = ("db_time_share", "DB time") if frame["db_time_s"].is_not_null().any() else ("share", "time")
+    share = float(rest[of].sum())
+    took = f" with {percent(share, digits=1)} % of the {name}" if share else ""
+    return [f"{counted(count, 'more statement')}{took}: see the export, table statements. {same}".strip()]
+
+
+def lost(frame: pl.DataFrame) -> list[str]:
+    """Counts that the server dropped or that were reset."""
+    lower = frame.filter(pl.col("status").str.starts_with(_LOWER))
+    found: dict[str, list[int]] = grouped(lower.select("status", "rank").iter_rows())
+    notes = [
+        f"{why.partition(': ')[2].capitalize()}: figures of {counted(len(of), 'statement')} are lower bounds."
+        for why, of in found.items()
+    ]
+    if times := frame["evictions"].max():
+        notes.append(
+            f"The server dropped rare statements {counted(times, 'time')}, as it keeps only so many: "  # type: ignore[arg-type]
+            "statements can be missing. Raise the number that it keeps."
+        )
+    return notes
+
+
+def _inside(results: Results, frame: pl.DataFrame) -> list[str]:
+    notes = []
+    hidden = frame.filter(pl.col("query_id").is_null() & pl.col("others").is_null())
+    if hidden.height:
+        sources = results.tables["sources"].filter((pl.col("name") == _RIGHT) & (pl.col("detail") != ""))
+        cure = sources["detail"][0] if sources.height else "see dbdyno doctor"
+        notes.append(f"Statements of other users are hidden: {cure}.")
+    if not frame["toplevel"].all():
+        notes.append("Statements inside functions are marked: their time is part of the caller's.")
+    return notes
+
+
+def per_call(*names: str) -> _Number:
+    def value(row: _Row) -> float | None:
+        found = [row[n] for n in names]
+        return None if None in found or not row["calls"] else sum(found) / row["calls"]
+
+    return value
+
+
+def figure(value: _Number, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
+    def cell(row: _Row) -> Cell:
+        lower = row["status"].startswith(_LOWER)
+        note = row["status"] if lower else ""
+        return known(value(row), lambda v: f"{'>= ' if lower else ''}{text(v)}", unit, note)
+
+    return cell
+
+
+def name_of(row: _Row) -> Cell:
+    inside = "" if row["toplevel"] else "(inside a function) "
+    text, number = row["text"], row["query_id"]
+    hint = "" if number is None else f"Query id {number}\n{visible(shortened(text or '', _HINT))}"
+    return word(f"{inside}{statement(row)}", hint)
+
+
+def in_bytes(value: float) -> str:
+    text = format_rate(value)
+    return f"{text}B" if value >= 1e3 else f"{text} B"
+
+
+def share_of(name: str) -> Callable[[_Row], Cell]:
+    def cell(row: _Row) -> Cell:
+        share = row[name]
+        if share is None:
+            return Cell("-" if not row["toplevel"] else UNKNOWN)
+        return known(share, lambda v: percent(v, digits=1))._replace(bar=((min(1.0, share), "accent"),))
+
+    return cell
+
+
+def _sampled(name: str) -> Callable[[_Row], Cell]:
+    return lambda r: Cell("-") if r[name] is None else known(r[name], lambda v: format_ns(v * NS_PER_S), "s")
+
+
+def _rate(row: _Row) -> float | None:
+    return row["calls"] / row["wall_s"] if row["calls"] is not None and row["wall_s"] else None
+
+
+_OPTIONAL = 3
+"""Columns from this rank on are left out where they would be empty, or nothing but 0."""
+STATEMENT = (Column("statement", shortens=True), name_of)
+CALLS = (numeric("calls"), figure(lambda r: r["calls"], format_count))
+MEAN = (numeric("mean", 1), figure(per_call("exec_ns"), format_ns, "ns"))
+LIO_CALL = (numeric("LIO/call", 2), figure(per_call(*LIO), format_rate, "blocks"))
+WHOSE: Columns = (
+    (Column("user", rank=8), lambda r: word(visible(r["user"] or "-"))),
+    (Column("database", rank=8), lambda r: word(visible(r["database"] or "-"))),
+)
+COLUMNS: Columns = (
+    STATEMENT,
+    CALLS,
+    (
+        numeric("exec time")._replace(note="by the executor's clock: without planning, commits and network"),
+        figure(lambda r: r["exec_ns"], format_ns, "ns"),
+    ),
+    (
+        numeric("%")._replace(
+            name="% of exec time", note="of the execution time of all statements, without dbdyno's own"
+        ),
+        share_of("share"),
+    ),
+    MEAN,
+    LIO_CALL,
+    (numeric("rows/call", 4), figure(per_call("rows"), format_rate)),
+    (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks")),
+    (numeric("WAL/call", 5), figure(per_call("wal_bytes"), in_bytes, "bytes")),
+    (numeric("DB time", 7), _sampled("db_time_s")),
+    (numeric("CPU WAIT", 6), _sampled("cpu_wait_s")),
+    (Column("top wait", rank=7), lambda r: Cell(r["top_wait"] or "-", r["top_wait"])),
+)
+_SHARE = "% of exec time"
+_OF_LEDGER: Columns = (
+    (numeric("DB time"), _sampled("db_time_s")),
+    (
+        numeric("%")._replace(name="% of DB time", note="of the DB time of all statements"),
+        share_of("db_time_share"),
+    ),
+)
+DB_TIME_COLUMNS: Columns = (
+    *COLUMNS[:2],
+    *_OF_LEDGER,
+    *((c, cell) for c, cell in COLUMNS[2:] if c.name != _SHARE and c.head != "DB time"),
+)
+"""Where the ledger has the statements' DB time: they are ranked by it."""
+FEWER_COLUMNS: dict[str, Columns] = {
+    "lio": (
+        STATEMENT,
+        (numeric("LIO"), figure(lambda r: r["lio"], format_rate, "blocks")),
+        (numeric("%")._replace(name="% of LIO"), share_of("lio_share")),
+        LIO_CALL,
+        (numeric("reads/call", 3), figure(per_call(*_READS), format_rate, "blocks")),
+    ),
+    "calls": (
+        STATEMENT,
+        CALLS,
+        (numeric("%")._replace(name="% of calls"), share_of("calls_share")),
+        (numeric("calls/s", 2), figure(_rate, format_rate)),
+        MEAN,
+    ),
+}

@@ -1,0 +1,1 @@
+"""How a ladder scales, as a document with its charts."""

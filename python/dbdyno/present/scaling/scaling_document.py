@@ -1,0 +1,399 @@
+"""How a ladder scales, as a document: the answer, the charts, the model, CPU per unit of work, every load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import polars as pl
+
+from dbdyno import __version__
+from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.units import counted, format_average, format_ns, format_plain, significant
+from dbdyno.present.document.document import (
+    UNKNOWN,
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Document,
+    KeyFigure,
+    Paragraph,
+    Row,
+    Section,
+    Statement,
+    Statements,
+    Table,
+    known,
+    numeric,
+    optional,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures.figures import interval, number, percent
+from dbdyno.present.scaling import rate_chart, scaling_charts
+
+_COSTS = (
+    Column("range"),
+    Column("CPU"),
+    numeric("per unit"),
+    numeric("95 % interval"),
+    numeric("background", 1),
+    numeric("95 % interval", 3),
+    numeric("R2", 2),
+    numeric("points", 4),
+)
+_CPU_NAMES = {"cpu": "all", "user": "user", "system": "system"}
+
+
+def per_work(made: Sequence[Regression]) -> Section | None:
+    """What a unit of work costs, the table, what to bear in mind; ``None``: there is no regression."""
+    if not made:
+        return None
+    named = f": {made[0].name}" if made[0].name else ""
+    rows = [Row(cells) for r in made for cells in _rows(r)]
+    claims = Statements([Statement(t) for t in _cost_sentences(made)])
+    blocks: list[Block] = [claims, Table("", _COSTS, rows), *remarks(_cost_notes(made))]
+    return Section(f"CPU per {' and '.join(made[0].work_units)}{named}", blocks)
+
+
+def _cost_sentences(made: Sequence[Regression]) -> list[str]:
+    """What a unit costs, where that is known; how it changes from range to range."""
+    known_ones = [(r, r.total) for r in made if r.total is not None]
+    told = [f"{_where(r)} {_cost(total)}." for r, total in known_ones]
+    for (one, a), (other, b) in pairwise(known_ones):
+        if (a.slope.low or 0) > 0 and (b.slope.low or 0) > 0:
+            times = format_plain(b.slope.value / a.slope.value)
+            told.append(f"{_where(other)} 1 {one.work_units[0]} costs {times} times as much as {one.regime}.")
+    return told
+
+
+def _where(r: Regression) -> str:
+    return f"{r.regime[:1].upper()}{r.regime[1:]}:"
+
+
+def _cost(part: Part) -> str:
+    if any(e.low is not None and e.low <= 0 for e in part.slopes):
+        return f"the cost of 1 {' or 1 '.join(e.name for e in part.slopes)} does not differ from 0"
+    costs = [f"1 {e.name} costs {time(e.value)} of CPU{_cost_ends(e, ' ({})')}" for e in part.slopes]
+    background = part.background
+    if background.value < 0:
+        return ", ".join(costs)
+    rest = (
+        f"{format_average(background.value)} CPUs are used in the background{_cost_ends(background, ' ({})')}"
+    )
+    return ", ".join([*costs, rest])
+
+
+def _rows(r: Regression) -> Iterator[list[Cell]]:
+    """All CPU, user, system; with several kinds of work a line each."""
+    nothing, unknown = word(""), Cell(UNKNOWN)
+    if not r.parts:
+        ratio, ends = unknown, unknown
+        if r.ratio is not None:
+            ratio = Cell(f"{time(r.ratio.value)} with background", r.ratio.value, "s")
+            ends = word(_cost_ends(r.ratio))
+        yield [word(r.regime), word("all"), ratio, ends, unknown, unknown, nothing, known(r.n, str)]
+    for part in r.parts:
+        beside = [
+            known(part.background.value, format_average, "CPUs"),
+            word(_cost_ends(part.background)),
+            known(part.r_squared, lambda v: f"{v:.4f}"),
+        ]
+        for n, slope in enumerate(part.slopes):
+            first = part is r.parts[0] and n == 0
+            name = (
+                _CPU_NAMES[part.name] if len(part.slopes) == 1 else f"{_CPU_NAMES[part.name]}, {slope.name}"
+            )
+            cost = [known(slope.value, time, "s"), word(_cost_ends(slope))]
+            more = [nothing] * 3 if n else beside
+            points = known(r.n, str) if first else nothing
+            yield [word(r.regime if first else ""), word(name), *cost, *more, points]
+
+
+def time(seconds: float) -> str:
+    return format_ns(seconds * 1e9)
+
+
+def _cost_ends(e: Estimate, form: str = "{}") -> str:
+    if e.low is None or e.high is None:
+        return UNKNOWN if form == "{}" else ""
+    timed = e.unit.startswith("CPU seconds/") and e.unit != "CPU seconds/s"
+    low, high = (time(v) if timed else format_average(v) for v in (e.low, e.high))
+    return form.format(f"{low} .. {high}")
+
+
+def _cost_notes(made: Sequence[Regression]) -> Iterator[str]:
+    """Refusals first; then how errors were made, and doubts."""
+    for r in made:
+        if r.refused is not None:
+            yield f"{r.regime}: no regression: {r.refused}"
+    for method in dict.fromkeys(r.method for r in made if r.parts):
+        yield f"Intervals are 95 %: {method}. Background: CPU seconds per second at no work."
+    for r in made:
+        yield from (f"{r.regime}: {n}" for n in r.notes)
+
+
+_PARAGRAPH = "paragraph"
+"""The answer that is a text for everybody."""
+_VETO = "model-veto"
+"""Which the paragraph holds, and which is not repeated."""
+_TITLES = {
+    "one-cpu": "One CPU",
+    "rate-capacity": "Capacity",
+    "at-cpus": "At as many as CPUs",
+    "one-more-session": "One more",
+    "cpu-wait": "CPU WAIT begins",
+    "smt-yield": "SMT yield",
+    "cpu-per-work": "CPU per unit of work",
+    "cpu-inflation": "CPU inflation",
+    "reason": "Why it bends",
+}
+_TILES = ("rate-capacity", "one-session", "peak", "knee", "scales-to", "smt-yield", "second-knee", "cpu-wait")
+"""Answers that are shown large, as many of them as ``_MOST_TILES``."""
+_MOST_TILES = 5
+
+
+def document(scalings: Sequence[Scaling]) -> Document:
+    """One ladder, or several one after another."""
+    footer = f"Analysed with dbdyno {__version__}"
+    if len(scalings) != 1:
+        blocks = [s for n, one in enumerate(scalings) for s in _sections(one, n, f"-{n + 1}")]
+        return Document(f"Scaling of {len(scalings)} ladders", blocks, footer=footer)
+    one = scalings[0]
+    machine = _machine(one.ladder.machine)
+    lead = [*remarks([machine] if machine else []), *_lead(one)]
+    return Document(_title(one), [*_sections(one, 0, "")], lead, _figures(one), footer)
+
+
+def section(scalings: Sequence[Scaling]) -> Section | None:
+    """Within the report of a run; ``None``: it has no ladder."""
+    if not scalings:
+        return None
+    many, by_rate = len(scalings) > 1, scalings[0].ladder.by_rate
+    parts: list[Block] = []
+    for n, one in enumerate(scalings):
+        more = Section(
+            "Every rate" if by_rate else "All answers, models, every load",
+            [*_answers(one), *_models(one), *_measured(one)],
+            folded=True,
+        )
+        blocks: list[Block] = [*_lead(one), *_charts(one, n), more]
+        parts += [Section(one.ladder.name, blocks)] if many else blocks
+    return Section("Capacity" if by_rate else "Scalability", parts, "scaling")
+
+
+def _charts(scaling: Scaling, number: int) -> list[Chart]:
+    """``number``: of the ladder in its document."""
+    made = rate_chart if scaling.ladder.by_rate else scaling_charts
+    return [replace(c, id=f"scaling-{number}-{c.id}") for c in made.charts(scaling)]
+
+
+def _sections(scaling: Scaling, number: int, name: str) -> Iterator[Section]:
+    """``name``: what the sections of this ladder end in where there are several."""
+    if name:
+        yield Section(_title(scaling), _lead(scaling), f"ladder{name}")
+    head = "Delivered against due" if scaling.ladder.by_rate else "The ladder and the model"
+    yield Section(head, _charts(scaling, number), f"charts{name}")
+    answers = _answers(scaling)
+    if answers:
+        yield Section("Answers", answers, f"answers{name}", minor=True)
+    yield Section("", _measured(scaling), f"measured{name}")
+    if not scaling.ladder.by_rate:
+        yield Section("Models", _models(scaling), f"model{name}", minor=True)
+    caveats = remarks(_caveats(scaling))
+    if caveats:
+        yield Section("Notes", caveats, f"notes{name}", minor=True)
+
+
+def _title(scaling: Scaling) -> str:
+    """``cisco.csv: 32 points, 1 to 64 sessions``."""
+    points, ladder = scaling.ladder.points, scaling.ladder
+    if points.is_empty():
+        return f"{ladder.name}: no points"
+    loads, repeats = points["load"], points["repeat"].n_unique()
+    again = f" in {repeats} repeats" if repeats > 1 else ""
+    return (
+        f"{ladder.name}: {counted(points.height, 'point')}{again}, {min(loads):g} to {max(loads):g} "
+        f"{ladder.load_unit}"
+    )
+
+
+def _machine(known: Machine) -> str:
+    """``8 cores, 16 CPUs``; empty: nothing is known."""
+    counts = [counted(n, what) for n, what in ((known.cores, "core"), (known.cpus, "CPU")) if n]
+    threads = f"{counted(known.threads_per_core, 'thread')} per core" if known.threads_per_core else ""
+    return ", ".join(p for p in (known.model, *counts, threads) if p)
+
+
+def claims(title: str, found: Sequence[Claim]) -> Document:
+    """Answers that need no ladder."""
+    shown = [Statement(c.text, _answer_title(c), c.evidence, "note", c.id) for c in found]
+    return Document(title, [Section("Answers", [Statements(shown)])])
+
+
+def _lead(scaling: Scaling) -> list[Paragraph]:
+    return [Paragraph(a.text, lead=True) for a in scaling.answers if a.id == _PARAGRAPH and a.text][:1]
+
+
+def _figures(scaling: Scaling) -> list[KeyFigure]:
+    """The answers with a number that matter most, in their order."""
+    found = {a.id: (a, a.value) for a in reversed(scaling.answers) if a.value is not None}
+    return [
+        KeyFigure(_answer_title(a), Cell(number(e.value, 3), e.value, e.unit), interval(e, 3))
+        for a, e in [found[name] for name in _TILES if name in found][:_MOST_TILES]
+    ]
+
+
+def _answers(scaling: Scaling) -> list[Block]:
+    """Claims, and why there are none."""
+    found = [
+        Statement(a.text, _answer_title(a), a.evidence, "note" if a.value else "", a.id)
+        for a in scaling.answers
+        if a.id not in (_PARAGRAPH, _VETO)
+    ]
+    found += [Statement(r, "unknown", tone="warning") for r in scaling.refused]
+    return [Statements(found)] if found else []
+
+
+def _answer_title(answer: Claim) -> str:
+    if answer.id == "one-session" and "one" in answer.said:
+        return str(answer.said["one"])  # in the unit of the load
+    return _TITLES.get(answer.id, answer.id.replace("-", " ").capitalize())
+
+
+def _measured(scaling: Scaling) -> list[Block]:
+    return [] if scaling.ladder.points.is_empty() else [measured(scaling)]
+
+
+def _models(scaling: Scaling) -> list[Block]:
+    blocks: list[Block] = []
+    best = scaling.best
+    if best is not None:
+        formula = best.formula if "=" in best.formula or not best.formula else f"X(N) = {best.formula}"
+        told = formula + (f" ({best.cites})" if best.cites else "")
+        blocks += [_parameters(best, _chosen(scaling, best)), *remarks([told] if told else [])]
+        blocks.append(
+            table("Models; weight: relative support by the data", _MODELS, scaling.fits, named=True)
+        )
+        others = [_parameters(f, f.title) for f in scaling.fits[1:]]
+        blocks += [Section("Figures of the other models", others, folded=True)] if others else []
+    costs = per_work(scaling.regressions)
+    return [*blocks, *([costs] if costs is not None else [])]
+
+
+def _chosen(scaling: Scaling, fit: Fitted) -> str:
+    """``Best model: a plateau``; another one that was put first is not called so."""
+    is_best = fit.weight >= max(f.weight for f in scaling.fits)
+    name = f"{'Best model' if is_best else 'Requested model'}: {fit.title}"
+    return f"{name} (weight {fit.weight:.2f}, R² {fit.r_squared:.4f})"
+
+
+def _parameters(fit: Fitted, title: str) -> Table:
+    """Parameters, then what follows from them."""
+    given = {(p.value, p.unit) for p in fit.parameters}  # a knee may be a parameter by another name
+    knees = [k for k in fit.knees if (k.value, k.unit) not in given]
+    found = [(e.name, e) for e in (*fit.parameters, *knees)]
+    more = (("peak", fit.peak), ("throughput at the peak", fit.peak_throughput))
+    return table(title, _PARAMETERS, [*found, *((name, e) for name, e in more if e is not None)], named=True)
+
+
+def measured(scaling: Scaling) -> Table:
+    """Means over repeats for each load, with what the best model has there; columns without a figure are
+    left out."""
+    ladder, means = scaling.ladder, pl.exclude("load", "repeat").mean()
+    loads = ladder.points.group_by("load").agg(means, pl.len().alias("repeats"))
+    fitted = scaling.residuals.group_by("load").agg(pl.col("predicted", "residual", "efficiency").mean())
+    rows = loads.join(fitted, on="load", how="left").sort("load").to_dicts()
+    unit = ladder.throughput_unit
+
+    def column(head: str, rank: int, name: str, text: Callable[..., str] = number, unit: str = "CPUs"):  # type: ignore[no-untyped-def]
+        return Column(head, number=True, rank=rank), [known(r[name], text, unit) for r in rows]
+
+    plain = "duration" if _of_commands(ladder) else "response"
+    repeated = column("repeats", 5, "repeats", str, "")
+    residual = (
+        numeric("residual", 4),
+        [_residual(r["residual"], r["predicted"]) for r in rows],
+    )
+    columns: list[tuple[Column, list[Cell]]] = [
+        column(ladder.load_unit, 0, "load", number, ""),
+        *([repeated] if any(r["repeats"] > 1 for r in rows) else []),
+        column(unit, 0, "throughput", number, unit),
+        column("predicted", 3, "predicted", number, unit),
+        residual,
+        column(
+            "of rate" if ladder.by_rate else "efficiency",
+            0,
+            "efficiency",
+            lambda v: f"{percent(v, digits=1)} %",
+            "",
+        ),
+        column(ladder.time_name if ladder.of_work else plain, 1, "response_s", time, "s"),
+        column(f"p95 per {ladder.of_work}" if ladder.of_work else "p95", 2, "response_p95_s", time, "s"),
+        column("CPU", 1, "cpu"),
+        column("user", 2, "cpu_user"),
+        column("system", 2, "cpu_system"),
+        column("CPU WAIT", 0, "cpu_wait"),
+    ]
+    shown = [(head, cells) for head, cells in columns if any(c.value is not None for c in cells)]
+    lines = zip(*(cells for _, cells in shown), strict=True)
+    return Table(
+        "Measured, means over repeats" if any(r["repeats"] > 1 for r in rows) else "Measured",
+        [head for head, _ in shown],
+        [Row(list(n)) for n in lines],
+        along_axis=True,
+    )
+
+
+def _of_commands(ladder: Ladder) -> bool:
+    return ladder.points["tasks"].null_count() < ladder.points.height
+
+
+def _caveats(scaling: Scaling) -> list[str]:
+    """What was put in order, what the fit says of itself; each once."""
+    fit = scaling.best
+    said = [*scaling.ladder.notes, *scaling.notes, *(fit.notes if fit else ())]
+    told = any(n.casefold().startswith("residuals") for n in said)
+    words = scaling_charts.residual_words(fit) if fit and not told else None
+    return list(dict.fromkeys([*said, *([words] if words else [])]))
+
+
+def _criterion(value: float) -> str:
+    return significant(value, 4)
+
+
+def _weight(value: float) -> str:
+    return "< 0.001" if 0 <= value < 0.0005 else f"{value:.3f}"
+
+
+def _residual(residual: float | None, predicted: float | None) -> Cell:
+    if residual is None or not predicted:
+        return Cell(UNKNOWN)
+    text = f"{100 * residual / predicted:+.1f} %"
+    return Cell(text.lstrip("+-") if text[1:] == "0.0 %" else text, residual / predicted)
+
+
+_Figure = tuple[str, Estimate]
+_PARAMETERS: tuple[tuple[Column, Callable[[_Figure], Cell]], ...] = (
+    (Column(""), lambda f: word(f[0])),
+    (numeric("value"), lambda f: Cell(number(f[1].value), f[1].value, f[1].unit)),
+    (Column("unit"), lambda f: word(f[1].unit)),
+    (numeric("95 % interval"), lambda f: word(interval(f[1]))),
+    (Column("by", rank=2), lambda f: word(f[1].method if interval(f[1]) else "")),
+    (numeric("standard error", 3), lambda f: optional(f[1].std_err, number, f[1].unit)),
+    (Column("", rank=1, wraps=True), lambda f: word(f[1].note)),
+)
+_MODELS: tuple[tuple[Column, Callable[[Fitted], Cell]], ...] = (
+    (Column("model"), lambda f: word(f.title)),
+    (numeric("parameters", 3), lambda f: known(len(f.parameters), str)),
+    (numeric("R²"), lambda f: known(f.r_squared, lambda v: f"{v:.4f}")),
+    (numeric("AICc", 1), lambda f: known(f.aicc, _criterion)),
+    (numeric("BIC", 4), lambda f: known(f.bic, _criterion)),
+    (numeric("weight (AICc)"), lambda f: known(f.weight, _weight)),
+    (numeric("weight (BIC)", 4), lambda f: known(f.weight_bic, _weight)),
+    (Column("X(N)", rank=5), lambda f: word(f.formula)),
+)

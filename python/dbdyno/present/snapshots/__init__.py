@@ -1,0 +1,1 @@
+"""Snapshots and intervals between them, as documents."""

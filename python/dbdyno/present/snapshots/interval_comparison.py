@@ -1,0 +1,199 @@
+"""Two intervals between snapshots side by side: as a document, and as JSON-ready data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import polars as pl
+
+from dbdyno.model.engine.snapshot import SnapshotInfo
+from dbdyno.model.results.interval import ALL
+from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
+from dbdyno.model.text.visible import one_line, shortened
+from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
+from dbdyno.present.document.document import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Paragraph,
+    Section,
+    facts,
+    numeric,
+    optional,
+    remarks,
+    table,
+    word,
+)
+from dbdyno.present.figures import jsondoc
+
+FORMAT = 1
+SHOWN = 20
+"""Statements and tables; the JSON holds all."""
+_TEXT = 120
+_ANSWERS = ("interval-transactions", "interval-statement")
+_MAIN = ("transactions", "rollbacks", "logical_reads", "blocks_read", "rows_fetched", "rows_inserted",
+         "rows_updated", "rows_deleted", "active_ns", "temporary_bytes", "deadlocks")  # fmt: skip
+"""Figures of the load that are shown of each database."""
+_Row = dict[str, Any]
+_Columns = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
+
+
+def document(made: IntervalComparison) -> Document:
+    """The answer, both loads, statements, tables."""
+    names = tuple(_named(s) for s in (made.a, made.b))
+    first = [c for c in made.claims if c.id.startswith(_ANSWERS)]
+    lead = [Paragraph(c.text, "warning" if c.severity == "warning" else "", lead=True) for c in first]
+    rest = [c for c in made.claims if c not in first]
+    notes = [f"{c.text} {c.advice[:1].upper()}{c.advice[1:]}." if c.advice else c.text for c in rest]
+    sides = facts("", [(f"{n}:", _side(s)) for n, s in zip("AB", (made.a, made.b), strict=True)])
+    blocks: list[Block] = [
+        sides,
+        Section("Load profile", list(_load(made.load)), "load"),
+        Section("Statements, largest change of time first", _statements(made.statements), "statements"),
+        Section("Tables, largest change of logical reads first", _relations(made.relations), "tables"),
+        Section("Notes", remarks(notes), "method", minor=True),
+    ]
+    return Document(f"{names[1]} (B) against {names[0]} (A)", blocks, lead=lead)
+
+
+def record(made: IntervalComparison) -> dict[str, Any]:
+    """docs/json.md says what each key means."""
+    frames = {"load": made.load, "statements": made.statements, "tables": made.relations}
+    return {
+        "format": FORMAT,
+        "kind": "intervals",
+        **{n: _side_record(s) for n, s in zip("ab", (made.a, made.b), strict=True)},
+        **{name: [jsondoc.plain(row) for row in frame.to_dicts()] for name, frame in frames.items()},
+        "claims": [jsondoc.finding(c) for c in made.claims],
+    }
+
+
+def _side_record(side: IntervalSide) -> dict[str, Any]:
+    found = side.figures.interval
+    return {
+        "first": found.first.id, "last": found.last.id, "seconds": found.seconds,
+        "server": found.last.server, "version": found.last.version, "blocks": len(side.blocks),
+        "restarted": found.restarted is not None, "evictions": found.evictions,
+    }  # fmt: skip
+
+
+def _name(info: SnapshotInfo) -> str:
+    return one_line(info.name) if info.name else f"{info.taken:%Y-%m-%d %H:%M:%S}"
+
+
+def _named(side: IntervalSide) -> str:
+    found = side.figures.interval
+    return f"{_name(found.first)} to {_name(found.last)}"
+
+
+def _side(side: IntervalSide) -> str:
+    found = side.figures.interval
+    parts = f"{len(side.blocks)} blocks" if len(side.blocks) > 1 else ""
+    ids = f"{found.first.id}..{found.last.id}"
+    spans = f"{format_ns(found.seconds * NS_PER_S)}, {found.last.address}, version {found.last.version}"
+    return ", ".join(filter(None, (f"{_named(side)} UTC ({ids})", spans, parts)))
+
+
+def _rate(name: str, head: str, rank: int = 0) -> tuple[Column, Callable[[_Row], Cell]]:
+    return numeric(head, rank), lambda r: optional(r[name], format_rate)
+
+
+def _ratio(name: str, rank: int = 0) -> tuple[Column, Callable[[_Row], Cell]]:
+    def cell(row: _Row) -> Cell:
+        ends = "" if row.get("low") is None else f"{significant(row['low'])} to {significant(row['high'])}"
+        return optional(row[name], significant)._replace(note=ends)
+
+    return numeric("B/A", rank), cell
+
+
+def _load(load: pl.DataFrame) -> Iterator[Block]:
+    for database in load["database"].unique(maintain_order=True):
+        rows = load.filter(pl.col("database") == database)
+        if database != ALL:
+            rows = rows.filter(pl.col("figure").is_in(_MAIN))
+        made = table(one_line(database), _LOAD, rows.to_dicts(), named=True)
+        yield made if database == ALL else Section("", [made], minor=True)
+
+
+def _figure(row: _Row) -> Cell:
+    name = row["figure"].removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
+    return word(name if row["unit"] == "count" else f"{name} ({row['unit']})")
+
+
+_LOAD: _Columns = (
+    (Column("per second"), _figure),
+    _rate("per_s_a", "A"),
+    _rate("per_s_b", "B"),
+    _ratio("per_s_ratio"),
+    _rate("per_transaction_a", "A per transaction", 1),
+    _rate("per_transaction_b", "B per transaction", 1),
+    (numeric("B/A per transaction", 1), lambda r: optional(r["per_transaction_ratio"], significant)),
+)
+
+
+def _time(name: str, head: str, rank: int = 0) -> tuple[Column, Callable[[_Row], Cell]]:
+    return numeric(head, rank), lambda r: optional(r[name], lambda v: format_ns(v * NS_PER_S), "s")
+
+
+def _mean(side: str) -> tuple[Column, Callable[[_Row], Cell]]:
+    return numeric(f"mean {side.upper()}"), lambda r: optional(r[f"mean_ns_{side}"], format_ns, "ns")
+
+
+def _interval(row: _Row) -> Cell:
+    return word("" if row["low"] is None else f"{significant(row['low'])} to {significant(row['high'])}")
+
+
+def _text(row: _Row) -> Cell:
+    text = " ".join((row["text"] or f"query id {row['query_id']}").split())
+    return word(shortened(one_line(text), _TEXT, 1), note=one_line(text)[:1000])
+
+
+_STATEMENTS: _Columns = (
+    (Column("change"), lambda r: word(r["change"])),
+    _time("time_per_s_a", "time/s A"),
+    _time("time_per_s_b", "time/s B"),
+    _time("time_per_transaction_a", "per transaction A", 3),
+    _time("time_per_transaction_b", "per transaction B", 3),
+    _rate("calls_per_s_a", "calls/s A", 2),
+    _rate("calls_per_s_b", "calls/s B", 2),
+    _mean("a"),
+    _mean("b"),
+    _ratio("mean_ns_ratio"),
+    (Column("95 % interval", rank=1), _interval),
+    (Column("database", rank=4), lambda r: word(one_line(r["database"] or ""))),
+    (Column("remark", rank=4), lambda r: word("" if r["status"] == "ok" else r["status"])),
+    (Column("statement", wraps=True), _text),
+)
+_RELATIONS: _Columns = (
+    (Column("table", shortens=True), lambda r: word(one_line(r["name"]))),
+    (Column("database", rank=2), lambda r: word(one_line(r["database"] or ""))),
+    (Column("change"), lambda r: word("" if r["change"] == "both" else r["change"])),
+    _rate("logical_reads_per_s_a", "blocks/s A"),
+    _rate("logical_reads_per_s_b", "blocks/s B"),
+    _ratio("logical_reads_per_s_ratio"),
+    _rate("logical_reads_per_transaction_a", "per transaction A", 3),
+    _rate("logical_reads_per_transaction_b", "per transaction B", 3),
+    _rate("rows_read_per_s_a", "rows read/s A", 1),
+    _rate("rows_read_per_s_b", "rows read/s B", 1),
+    _rate("rows_written_per_s_a", "rows written/s A", 1),
+    _rate("rows_written_per_s_b", "rows written/s B", 1),
+)
+
+
+def _statements(frame: pl.DataFrame) -> list[Block]:
+    if frame.is_empty():
+        return [Paragraph("No statement was counted in either interval.", "muted")]
+    return [table("", _STATEMENTS, frame.head(SHOWN).to_dicts()), *_left(frame)]
+
+
+def _relations(frame: pl.DataFrame) -> list[Block]:
+    if frame.is_empty():
+        return [Paragraph("No table was accessed in either interval.", "muted")]
+    return [table("", _RELATIONS, frame.head(SHOWN).to_dicts()), *_left(frame)]
+
+
+def _left(frame: pl.DataFrame) -> list[Paragraph]:
+    more = frame.height - SHOWN
+    return remarks([f"{more:,} more in the JSON."]) if more > 0 else []

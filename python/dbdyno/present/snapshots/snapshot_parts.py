@@ -1,0 +1,140 @@
+"""Tables of figures of two snapshots: how numbers are written, why some are unknown or lower bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dbdyno.model.results.interval import LOWER_BOUNDS, IntervalFigures
+from dbdyno.model.units import counted, format_count, format_ns, format_rate, format_size
+from dbdyno.present.document.document import UNKNOWN, Block, Cell, Column, Row, Table, known, remarks, word
+from dbdyno.present.figures.figures import grouped, percent
+
+Figures = Mapping[str, Any]
+_NOT_ALL = {
+    "index dropped": "an index was dropped in between: index scans and blocks are of the others",
+    "partition dropped": "a partition was dropped in between: the growth of the others",
+    "remade": "made anew in between under the same name",
+    "new": "made in between",
+    "reset": "lower bound: counters were reset in between",
+}
+
+
+def rate(value: float) -> str:
+    """Six characters at most: ``169.55``, ``3.91 k``, ``<0.01``."""
+    if 0 < value < 0.005:
+        return "<0.01"
+    return format_rate(value) if value >= 99.995 else f"{value:.2f}"
+
+
+def whole(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def hits(value: float) -> str:
+    """A share of hits in percent: ``99.95``."""
+    return percent(value, digits=2)
+
+
+def share(value: float) -> str:
+    return percent(value, digits=1)
+
+
+def size(value: float) -> str:
+    return format_size(value)
+
+
+def growth(value: float) -> str:
+    """Growth of a size: ``+1.20 MiB``, ``-8.00 KiB``, ``0``."""
+    return f"{'+' if value > 0 else ''}{format_size(value)}" if value else "0"
+
+
+def yes(value: object) -> str:
+    return "" if value is None else "yes" if value else "no"
+
+
+class Spec(NamedTuple):
+    """A column of numbers, and where they are in a row."""
+
+    head: str
+    name: str
+    text: Callable[[float], str] = format_count
+    unit: str = ""
+    rank: int = 0
+    optional: bool = False
+    """Left out where it holds nothing but 0."""
+    note: str = ""
+    source: str = ""
+    """The snapshot's column, where that has another name: to say why it is unknown."""
+    long: str = ""
+    """The head where there is room."""
+
+
+class Words(NamedTuple):
+    """A column of texts."""
+
+    head: str
+    text: Callable[[Figures], str | None]
+    rank: int = 0
+    shortens: bool = False
+    wraps: bool = False
+
+
+def listed(
+    found: IntervalFigures, source: str, title: str, columns: Sequence[Spec | Words], rows: Sequence[Figures]
+) -> list[Block]:
+    """A table of ``rows``, then why some figures are unknown or lower bounds. ``source``: the snapshot's
+    table."""
+    kept = [c for c in columns if isinstance(c, Words) or not c.optional or any(r[c.name] for r in rows)]
+    heads = [
+        Column(c.head, rank=c.rank, shortens=c.shortens, wraps=c.wraps)
+        if isinstance(c, Words)
+        else Column(c.head, number=True, rank=c.rank, name=c.long, note=c.note)
+        for c in kept
+    ]
+    made = [Row([_cell(found, source, c, r) for c in kept]) for r in rows]
+    return [Table(title, heads, made, named=True), *remarks(_notes(found, source, kept, rows))]
+
+
+def _cell(found: IntervalFigures, source: str, column: Spec | Words, row: Figures) -> Cell:
+    if isinstance(column, Words):
+        return word(column.text(row))
+    value = row[column.name]
+    if value is None and not why(found, source, column):
+        if column.text in (share, hits):
+            return Cell("-", note="of nothing")
+        if source == "io":
+            return Cell("-", note="this kind of process does not do it")
+    lower = row.get("status") in LOWER_BOUNDS
+    note = _NOT_ALL.get(str(row.get("status")), "") if value is not None else why(found, source, column)
+    return known(
+        value, lambda v: f"{'>= ' if lower and _grows(column) else ''}{column.text(v)}", column.unit, note
+    )
+
+
+def _grows(column: Spec) -> bool:
+    """Whether it is growth, of which a lower bound can be said."""
+    return column.text not in (share, hits, size, growth)
+
+
+def why(found: IntervalFigures, source: str, column: Spec) -> str:
+    """Why a figure is unknown, in the snapshots' words; empty: they do not say."""
+    for info in (found.interval.last, found.interval.first):
+        for key in (f"{source}.{column.source or column.name}", source):
+            if key in info.missing:
+                return info.missing[key]
+    return ""
+
+
+def _notes(
+    found: IntervalFigures, source: str, columns: Iterable[Spec | Words], rows: Sequence[Figures]
+) -> list[str]:
+    blank = [c for c in columns if isinstance(c, Spec) and any(r[c.name] is None for r in rows)]
+    reasons = grouped((why(found, source, c), c.head) for c in blank)
+    told = [f"{UNKNOWN} {', '.join(heads)}: {reason}." for reason, heads in reasons.items() if reason]
+    states = grouped((_NOT_ALL[s], r) for r in rows if (s := str(r.get("status"))) in _NOT_ALL and s != "new")
+    return [*told, *(f"{counted(len(of), 'row')}: {state}." for state, of in states.items())]
+
+
+def duration(value: float) -> str:
+    return format_ns(value)

@@ -1,0 +1,88 @@
+"""Statements in the scheduler trace, by hand: growth by statement, durations, whose CPU time it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from tests.fakery import S, made_cell, session_row
+
+from dbdyno.account.statement_ledger import TICKS, _slices
+from dbdyno.account.wait_durations import wait_durations, wait_histogram
+from dbdyno.account.window import cut_statement_waits, cut_wait_times, cut_waits, windows
+from dbdyno.model.sources.source import TRACE
+
+ME = {"pid": 100, "tid": 100, "start_ticks": 7, "role": "session", "session": 0, "status": "ok"}
+SLEEPS = {"wait_class": "Timeout", "wait_event": "PgSleep", "query_status": "ok"}
+
+
+def _at(at: float, **figures: Any) -> dict[str, Any]:
+    return ME | {"before_ns": round(at * S), "after_ns": round(at * S)} | figures
+
+
+def _traced(at: float, run: float, sleep: float) -> dict[str, Any]:
+    return _at(at, run_ns=round(run * S), runq_ns=0, sleep_ns=round(sleep * S))
+
+
+def _wait(at: float, query_id: int, run: float, sleep: float, sleeps: int) -> dict[str, Any]:
+    times = {"run_ns": round(run * S), "sleep_ns": round(sleep * S), "runq_ns": 0, "came_ns": 0, "left_ns": 0}
+    return _at(at, **SLEEPS, query_id=query_id, sleeps=sleeps, preempted=0, **times)
+
+
+def _lasted(at: float, query_id: int, low_ns: int | None, count: int) -> dict[str, Any]:
+    return _at(at, **SLEEPS, query_id=query_id, part="sleep", from_ns=low_ns, count=count)
+
+
+CELL = made_cell(
+    {
+        "sessions": [session_row()],
+        "traced": [_traced(10, 1, 9), _traced(20, 3, 17)],
+        "waits": [_wait(10, 1, 1, 9, 100), _wait(20, 1, 2, 13, 500), _wait(20, 2, 1, 4, 400)],
+        "wait_times": [
+            _lasted(10, 1, 8 << 20, 99), _lasted(10, 1, None, 1),
+            _lasted(20, 1, 8 << 20, 499), _lasted(20, 1, 10 << 20, 1), _lasted(20, 2, 8 << 20, 400),
+        ],
+    }
+)  # fmt: skip
+
+
+def test_statements_of_one_wait_event_are_told_apart_and_add_up() -> None:
+    by = cut_statement_waits([CELL]).sort("query_id")
+    assert by.select("query_id", "sleeps").rows() == [(1, 400), (2, 400)]
+    assert by["sleep"].to_list() == pytest.approx([0.4, 0.4])
+    assert by["run"].sum() == pytest.approx(0.2)
+    (whole,) = cut_waits([CELL]).select("sleep_ns", "sleeps").rows()
+    assert whole == (8 * S, 800)
+
+
+def test_durations_count_what_ended() -> None:
+    cut = {"cut_wait_times": cut_wait_times([CELL]), "cut_statement_waits": cut_statement_waits([CELL])}
+    assert cut["cut_wait_times"]["count"].to_list() == [400, 1, 400], "not the one that was under way"
+    cut |= {"windows": windows([CELL]), "wait_histogram": wait_histogram(cut)}
+    found = wait_durations(cut)
+    (every,) = found.filter((pl.col("query_status") == "all") & (pl.col("part") == "sleep")).to_dicts()
+    assert (every["count"], every["begun"]) == (801, 800)
+    assert every["mean_ns"] == pytest.approx(8 * S / 800)
+    assert (every["p50_ns"], every["p99_ns"], every["max_ns"]) == (10 << 20, None, 12 << 20), (
+        "801 are too few"
+    )
+    assert found.filter(query_id=2)["count"].to_list() == [400]
+
+
+def _ran(query_id: int, run: float, came: float, left: float, ticks: int) -> dict[str, Any]:
+    times = {"run": run, "came": came, "left": left, "run_samples": ticks}
+    return {"query_id": query_id, "query_status": "ok", "worker": False} | times
+
+
+def test_a_slice_belongs_to_the_statement_at_its_end_within_the_slices_that_changed() -> None:
+    found = _slices(pl.DataFrame([_ran(1, 0.6, 0.1, 0.05, 118), _ran(2, 0.4, 0.05, 0.1, 81)])).to_dicts()
+    assert [(r["value"], r["source"]) for r in found] == [(0.6, TRACE), (0.4, TRACE)]
+    assert (found[0]["low"], found[0]["high"]) == pytest.approx((0.5, 0.65))
+
+
+def test_ticks_that_contradict_the_slices_divide_cpu_time() -> None:
+    found = _slices(pl.DataFrame([_ran(1, 0.9, 0, 0, 100), _ran(2, 0.1, 0, 0, 100)])).to_dicts()
+    assert [r["source"] for r in found] == [TICKS, TICKS]
+    assert [r["value"] for r in found] == pytest.approx([0.5, 0.5])
+    assert found[0]["low"] < 0.5 < found[0]["high"]

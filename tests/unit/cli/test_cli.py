@@ -1,0 +1,167 @@
+"""The command line: every command documented with examples, help and tables as they were last looked at."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from syrupy.assertion import SnapshotAssertion
+
+from dbdyno.cli.app import REPLACED, app
+from dbdyno.model.errors import UsageError
+
+FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
+
+
+def every_command(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from every_command(command, (*path, name))
+        yield (*path, name), command
+
+
+COMMANDS = dict(every_command(app))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "100")
+    runner = CliRunner()
+
+    def invoke(*words: str) -> Result:
+        result = runner.invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result
+
+    return invoke  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_of_every_command(path: tuple[str, ...], snapshot: SnapshotAssertion) -> None:
+    result = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100"}, terminal_width=100)
+    assert result.exit_code == 0
+    assert result.output == snapshot
+
+
+@pytest.mark.parametrize(
+    "path", [p for p, c in COMMANDS.items() if not isinstance(c, click.Group)], ids=" ".join
+)
+def test_every_command_has_examples(path: tuple[str, ...]) -> None:
+    text = COMMANDS[path].help or ""
+    assert "Examples:" in text
+    assert "dbdyno " + " ".join(path) in text
+
+
+def test_every_option_is_explained() -> None:
+    silent = [
+        (" ".join(path), parameter.name)
+        for path, command in COMMANDS.items()
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.help and not parameter.hidden
+    ]
+    assert silent == []
+
+
+def test_the_readme_names_every_command() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    missing = [" ".join(path) for path in COMMANDS if f"dbdyno {' '.join(path)}" not in readme]
+    assert missing == []
+
+
+@pytest.mark.whole
+def test_a_run_on_the_fake_engine_prints_its_rungs(run, snapshot: SnapshotAssertion) -> None:  # type: ignore[no-untyped-def]
+    output = run("run", "lio", *FAKE, "--sessions", "1,2,4").output
+    table = [line for line in output.splitlines() if re.match(r"sess +calls/s| +\d+ .*\d +\d", line)]
+    assert len(table) == 2 * (1 + 3)  # while climbing, and in the summary
+    assert table == snapshot
+
+
+@pytest.mark.whole
+def test_stored_runs_show_export_and_rebuild(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    first = json.loads(run("run", "cpu", *FAKE, "--sessions", "1,2", "--json").output)
+    assert [r["sessions"] for r in first["rungs"]] == [1, 2]
+    listed = json.loads(run("runs", "--json").output)
+    assert [r["id"] for r in listed] == [first["run"]["id"]]
+    assert json.loads(run("show", "last", "--json").output)["rungs"] == first["rungs"]
+    assert json.loads(run("rebuild", "last", "--json").output)["findings"] == first["findings"]
+    for kind, *full in (("csv",), ("xlsx", "--full"), ("parquet",), ("json", "--full"), ("md",)):
+        words = ["export", "last", "--to", kind, "-o", str(tmp_path / f"out-{kind}"), *full]
+        written = run(*words).output.split()
+        assert written
+        assert all(Path(w).exists() for w in written)
+    assert Path(run("report", "last", "-o", str(tmp_path / "r.html")).output.strip()).exists()
+    run("rm", "--yes", listed[0]["id"])
+    assert json.loads(run("runs", "--json").output) == []
+
+
+def test_a_dry_run_shows_the_plan_and_measures_nothing(run) -> None:  # type: ignore[no-untyped-def]
+    plan = json.loads(run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run", "--json").output)
+    assert len(plan["cells"]) == 6
+    assert json.loads(run("runs", "--json").output) == []
+    assert "6 measurements" in run("run", "lio", "--sessions", "1,2", "--repeats", "3", "--dry-run").output
+
+
+def test_a_dry_run_knows_recipes_and_workloads(run) -> None:  # type: ignore[no-untyped-def]
+    assert "digest" in run("run", "--recipe", "demo", "--dry-run").output
+    assert json.loads(run("run", "cpu", "--dry-run", "--json").output)["cells"]
+
+
+@pytest.mark.whole
+def test_earlier_names_of_options_are_still_accepted(run) -> None:  # type: ignore[no-untyped-def]
+    run("run", "cpu", *FAKE, "--sessions", "1,2", "--witness", "sampled")
+    new = run("show", "last", "--sessions", "2", "--cross-check").output
+    assert run("show", "last", "--rung", "2", "--witnesses").output == new
+    assert run("show", "last", "--findings").output == run("show", "last", "--claims").output
+    assert json.loads(run("show", "last", "--json").output)["plan"]["experiment"]["waits"] == "sampled"
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_replaced_command_names_the_new_one(name: str) -> None:
+    error = CliRunner().invoke(app, [name, "demo"]).exception
+    assert isinstance(error, UsageError)
+    assert str(error.cure) == REPLACED[name]
+
+
+@pytest.mark.parametrize(
+    "words", ["show --sessions x", "run --mesure 3s", "rm", "compare --margin 5", "plan list"]
+)
+def test_errors_have_one_form(words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dbdyno", *words.split()], capture_output=True, text=True, check=False
+    )
+    message, cure = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message.startswith("error: ")
+    assert cure.startswith("  ") and "dbdyno " in cure
+
+
+def test_runs_are_listed_with_sessions_peak_and_server(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    run("run", "lio", *FAKE, "--sessions", "1,2")
+    (shown,) = json.loads(run("runs", "--json").output)
+    known = {"sessions": [1, 2], "peak_calls_per_s": 200.0, "target": "embedded", "server": "fake 1.0"}
+    assert {key: shown[key] for key in known} == known
+    assert len(run("runs").output.splitlines()[1:]) == 2  # and what was left out
+    (plan,) = tmp_path.glob("store/*/plan.json")
+    plan.write_text("[")
+    (shown,) = json.loads(run("runs", "--json").output)
+    assert (shown["sessions"], shown["status"]) == ([], "complete")
+
+
+def test_a_password_in_a_dsn_is_warned_of_by_the_engine_whose_dsn_it_is() -> None:
+    words = ["run", "cpu", "--dry-run", "--dsn", "host=h password=geheim"]
+    said = CliRunner().invoke(app, words)
+    assert said.exit_code == 0 and "~/.pgpass" in said.stderr and "geheim" not in said.output
+    assert CliRunner().invoke(app, [*words, "--engine", "fake"]).stderr == ""

@@ -1,0 +1,218 @@
+"""What spoils measurements, on recorded machines; and the registries of the checks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.observe_trees import unpack
+
+from dbdyno.cli.doctor import check_lines
+from dbdyno.conclude.machines import conditions as machine
+from dbdyno.conclude.machines.conditions import JUDGES, machine_conditions
+from dbdyno.conclude.run.quality import STEAL
+from dbdyno.engines.postgres import conditions as postgres
+from dbdyno.model.engine.condition import Condition, DirectFiles, ServerConditions
+from dbdyno.model.engine.machine_facts import Flush, MachineFacts
+from dbdyno.model.schema.data_source import Step
+from dbdyno.observe import flush_probe
+from dbdyno.observe.conditions import clock_ns, machine_facts, shm_mount, steal
+from dbdyno.observe.flush import mounted_at
+
+GB = 1 << 30
+SERVER = ServerConditions(
+    direct_io=False,
+    direct_setting="direct = off",
+    shared_bytes=2 * GB,
+    sessions=100,
+    processes=140,
+    huge_pages="try",
+    huge_pages_needed=1100,
+    shm_mount_bytes=24 << 20,
+)
+
+
+def judged(facts: MachineFacts | None, server: ServerConditions | None = SERVER) -> dict[str, Condition]:
+    return {c.id: c for c in machine_conditions(facts, server, "it is elsewhere")}
+
+
+def states(found: dict[str, Condition], *ids: str) -> list[str]:
+    return [found[id].state for id in ids]
+
+
+def test_a_machine_with_all_that_a_distribution_may_leave_on(tmp_path: Path) -> None:
+    found = judged(machine_facts(100, None, unpack("conditions-numa", tmp_path)))
+    asking = {id: c.state for id, c in found.items() if c.asks}
+    assert asking == {
+        "clock-source": "worth a look",
+        "huge-pages": "worth a look",
+        "transparent-huge-pages": "worth a look",
+        "swappiness": "worth a look",
+        "overcommit": "worth a look",
+        "cpu-governor": "worth a look",
+        "numa-balancing": "worth a look",
+        "zone-reclaim": "worth a look",
+        "cpu-limit": "worth a look",
+        "memory-limit": "bad",
+        "process-limit": "bad",
+        "steal": "bad",
+    }
+    assert all(found[id].why and found[id].cure for id in asking)
+    assert found["cpu-governor"].value == "performance on 2 CPUs, powersave on 2 CPUs"
+    assert found["cpu-limit"].value == "2 of 4 CPUs (/sys/fs/cgroup/system.slice/db.service)"
+    assert found["huge-pages"].steps[0] == Step("sysctl -w vm.nr_hugepages=1100", "root")
+    assert found["process-limit"].value.startswith("64 (")
+    assert "140" in found["process-limit"].cure
+    assert found["steal"].value == "8.0 % since boot"
+    assert found["shared-memory-mount"].value.startswith("32.0 GiB")
+
+
+def test_a_container_with_a_small_shared_memory_mount(tmp_path: Path) -> None:
+    facts = machine_facts(1, None, unpack("conditions-container", tmp_path))
+    assert (facts.shm_mount_bytes, facts.huge_mapped, facts.run_delay) == (64 << 20, True, False)
+    found = judged(facts)
+    assert states(found, "shared-memory-mount", "run-queue-time") == ["worth a look", "bad"]
+    assert states(found, "huge-pages", "swappiness", "steal", "clock-source") == ["ok"] * 4
+    assert states(found, "cpu-governor", "numa-balancing", "transparent-huge-pages") == ["not supported"] * 3
+    assert "--shm-size=1g" in found["shared-memory-mount"].cure
+    less = judged(facts, replace(SERVER, shm_mount_bytes=65 << 20))["shared-memory-mount"]
+    assert less.state == "bad"
+
+
+def test_an_empty_machine_has_a_state_for_each_check(tmp_path: Path) -> None:
+    for server in (SERVER, None, ServerConditions()):
+        found = judged(machine_facts(None, None, tmp_path), server)
+        assert list(found) == list(JUDGES)
+        assert all(c.value for c in found.values())
+        assert not any(c.asks for c in found.values())
+
+
+def test_another_host_says_nothing_of_a_server() -> None:
+    assert {(c.state, c.value) for c in judged(None).values()} == {("remote", "it is elsewhere")}
+    probed = MachineFacts(flush=Flush("/mnt", "nfs4", "", "", 900_000.0, 10))
+    found = {c.id: c for c in machine_conditions(None, SERVER, "it is elsewhere", probed=probed)}
+    assert states(found, "flush", "swappiness") == ["ok", "remote"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "seen", "state"),
+    [
+        (False, DirectFiles(0, 12), "ok"),
+        (True, DirectFiles(12, 12), "ok"),
+        (True, DirectFiles(11, 12), "bad"),
+        (True, DirectFiles(0, 12), "bad"),
+        (False, DirectFiles(3, 12), "worth a look"),
+        (None, DirectFiles(0, 12), "not supported"),
+        (True, DirectFiles(None, None, "not permitted", "run as root"), "unknown"),
+        (True, None, "unknown"),
+    ],
+)
+def test_direct_io_is_asked_and_seen(asked: bool | None, seen: DirectFiles | None, state: str) -> None:
+    found = judged(MachineFacts(direct=seen), replace(SERVER, direct_io=asked))["direct-io"]
+    assert found.state == state
+    if found.asks:
+        assert f"O_DIRECT seen on {seen.direct} of 12 open data files" in found.value  # type: ignore[union-attr]
+        assert found.cure.startswith("restart the server, so that it opens its files anew")
+
+
+def test_direct_io_that_waits_for_a_restart() -> None:
+    server = replace(SERVER, direct_pending=True)
+    found = judged(MachineFacts(direct=DirectFiles(0, 12)), server)["direct-io"]
+    assert (found.state, found.steps) == ("worth a look", (Step("restart the server"),))
+
+
+def test_the_clock_by_the_faster_of_two_loops() -> None:
+    facts = MachineFacts(clocksource="tsc", clock_ns=30.0, server_clock={"program": "722.43 ns a loop"})
+    found = judged(facts)["clock-source"]
+    assert found.state == "ok", "the program counts what others used on a busy machine"
+    assert found.value == "tsc: 30 ns a read (dbdyno's own loop); 722 ns a read (the server's program)"
+    assert judged(replace(facts, clock_ns=700.0))["clock-source"].state == "bad"
+    assert judged(replace(facts, clock_ns=None))["clock-source"].state == "bad"
+    assert judged(replace(facts, clock_ns=200.0, server_clock={}))["clock-source"].state == "worth a look"
+    backwards = replace(facts, server_clock={"program": "the clock goes backwards: no figure"})
+    assert judged(backwards)["clock-source"].state == "bad"
+    assert 1 <= clock_ns() < 1e6
+
+
+@pytest.mark.parametrize(
+    ("probe", "state"),
+    [
+        (Flush("/d", "ext4", "vda", "write back", 900_000.0, 500), "ok"),
+        (Flush("/d", "xfs", "nvme0n1", "write through", 15_000.0, 500), "worth a look"),
+        (Flush("/d", "overlay", "", "", 3_000.0, 500), "bad"),
+        (Flush("/d", "tmpfs", "", "", 30_000.0, 500), "bad"),
+        (Flush("/d", "ext4", "sda", "write back", 900_000.0, 500, "nobarrier"), "bad"),
+        (Flush("/d", "ext4", "", "", None, 0, trouble="cannot write in /d"), "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_a_flush_that_is_not_waited_for(probe: Flush | None, state: str) -> None:
+    assert judged(MachineFacts(flush=probe))["flush"].state == state
+
+
+def test_a_real_probe_leaves_nothing_behind(disk_path: Path) -> None:
+    found = flush_probe(disk_path)
+    assert (found.trouble, found.writes > 0, list(disk_path.iterdir())) == ("", True, [])
+    assert found.file_system and found.median_ns
+    assert "cannot write" in flush_probe(disk_path / "missing").trouble
+
+
+def test_the_mount_of_a_directory() -> None:
+    mounts = (
+        "24 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,barrier=0\n"
+        "25 24 8:2 / /data\\040base rw - xfs /dev/sdb rw,nobarrier\n"
+        "26 24 8:3 / /data\\040base rw - xfs /dev/sdc rw,attr2\n"
+    )
+    assert mounted_at(mounts, Path("/data base/18")) == ("xfs", "/dev/sdc", "rw,rw,attr2")
+    assert mounted_at(mounts, Path("/other")) == ("ext4", "/dev/sda1", "rw,relatime,rw,barrier=0")
+    assert mounted_at("", Path("/other")) == ("", "", "")
+
+
+def test_shared_memory_mounts() -> None:
+    line = "25 24 0:22 / /dev/shm rw,nosuid shared:2 - tmpfs tmpfs rw,size={}\n"
+    assert shm_mount(line.format("1g"), None) == GB
+    assert shm_mount(line.format("64k") + line.format("2048"), 1) == 2048
+    assert shm_mount("", 4 * GB) is None
+
+
+def test_steal_of_a_look_decides_from_a_second_on() -> None:
+    before, now = "cpu  100 0 0 900 0 0 0 0 0 0\n", "cpu  150 0 0 940 0 0 0 10 0 0\n"
+    found = steal(before, now, 0.3)
+    assert found is not None
+    assert (found.since_boot, found.now) == (pytest.approx(10 / 1100), pytest.approx(0.1))
+    assert judged(MachineFacts(steal=found))["steal"].state == "ok"
+    assert judged(MachineFacts(steal=found._replace(look_s=60)))["steal"].state == "bad"
+    assert steal("", "cpu  1 2 3 4\n", 1) is None
+
+
+def test_the_screen_answers_first_and_is_80_columns_wide(tmp_path: Path) -> None:
+    found = tuple(judged(machine_facts(100, None, unpack("conditions-numa", tmp_path))).values())
+    lines = list(check_lines(found, everything=False))
+    assert lines[0].startswith("12 of 16 checks need a look: memory limit of the server (bad), ")
+    assert [line for line in lines if len(line) > 80] == []
+    everything = list(check_lines(found, everything=True))
+    assert any(line.startswith("direct I/O") and "unknown" in line for line in everything)
+    good = tuple(c for c in found if not c.asks)
+    assert next(iter(check_lines(good, everything=False))) == "None of 4 checks asks for a look."
+    assert list(check_lines((), everything=True)) == []
+
+
+# -- the registries ---------------------------------------------------------------------------------
+
+
+def test_each_entry_has_a_judge_and_a_cure() -> None:
+    ours, theirs = machine.registry(), postgres.registry()
+    assert list(ours) == list(JUDGES)
+    assert not set(ours) & set(theirs)
+    for id, entry in {**ours, **theirs}.items():
+        assert entry.why.endswith("."), id
+        assert entry.cure or entry.commands or "good" in entry.rule or id in _CURED, id
+
+
+_CURED = {"data-checksums"}
+"""They ask for nothing."""
+
+
+def test_the_threshold_of_steal_is_that_of_a_run() -> None:
+    assert machine.STEAL == STEAL

@@ -1,0 +1,359 @@
+"""Cells are derived while the next ones are measured: each once, stored, and concluded from at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+from polars.testing import assert_frame_equal
+from tests.fakery import WITH_ENGINES, Climb, climb
+from tests.unit.conduct.test_observe_conduct import LAW, Told, planned
+from tests.unit.observe.test_plan import LIO
+
+from dbdyno import conduct, observe
+from dbdyno.cli import screen
+from dbdyno.cli.observe import _end
+from dbdyno.conduct.derive.derive import Part
+from dbdyno.conduct.derive.deriving import Deriving, deriving, finish
+from dbdyno.conduct.derive.rebuild import derived_anew
+from dbdyno.conduct.measure.observed import Cost
+from dbdyno.drive import Interrupt
+from dbdyno.engines import open_server
+from dbdyno.model.engine.protocols import Progress, Target
+from dbdyno.model.errors import Interrupted
+from dbdyno.model.plan.plan import Experiment
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.results.results import Results
+from dbdyno.plan import resolve
+from dbdyno.store import Parts, Run, RunStore
+
+pytestmark = pytest.mark.whole
+
+PATIENCE_S = 120.0
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The cells that are derived, each time they are."""
+    found: list[str] = []
+    derive = sys.modules["dbdyno.conduct.derive.derive"]  # the package has a function of this name
+    real = derive.part_of
+
+    def part_of(cells: list[RawCell], *rest: object) -> Part:
+        found.extend(c.id for c in cells)
+        made: Part = real(cells, *rest)
+        return made
+
+    monkeypatch.setattr(derive, "part_of", part_of)
+    return found
+
+
+class Saved(Told):
+    """Remembers, at each saved window, how many parts there were."""
+
+    def __init__(self, store: Path) -> None:
+        super().__init__()
+        self.parts: list[int] = []
+        self._store = store
+
+    def saved(self, window: RawCell) -> None:  # noqa: ARG002
+        self.parts.append(len(RunStore(self._store).open("last").parts.names()))
+
+
+def observed(store: Path, listener: Told) -> Run:
+    plan = planned(duration="30s")
+    return conduct.observe_server(
+        plan, observe.host(), Target(dsn=LAW), RunStore(store), listener, Interrupt()
+    ).record
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of one observation, derived window by window."""
+    return observed(tmp_path_factory.mktemp("watched"), Told()).path.parent
+
+
+@pytest.fixture
+def stored(watched: Path, tmp_path: Path) -> Run:
+    """A copy of it."""
+    return RunStore(shutil.copytree(watched, tmp_path / "store")).open("last")
+
+
+def same(some: Results, others: Results) -> None:
+    assert some.findings == others.findings
+    assert some.answers == others.answers
+    for name in others.tables:
+        assert_frame_equal(some.whole(name), others.whole(name), check_row_order=False)
+
+
+def test_each_window_is_derived_when_it_is_saved_and_none_again(tmp_path: Path, asked: list[str]) -> None:
+    listener = Saved(tmp_path)
+    run = observed(tmp_path, listener)
+    assert listener.parts == [1, 2, 3]
+    assert asked == run.cells() == run.parts.names()
+    conduct.reported(run, conduct.results_of(run))
+    assert asked == run.cells()
+    same(conduct.results_of(run), derived_anew(run))
+
+
+def test_what_a_killed_program_had_derived_is_used_and_the_rest_is_made(
+    stored: Run, asked: list[str]
+) -> None:
+    run = stored
+    before = conduct.results_of(run)
+    last = run.cells()[-1]
+    shutil.rmtree(run.path / "derived")
+    shutil.rmtree(run.parts.path / last)
+    asked.clear()
+    said: list[str] = []
+    same(conduct.results_of(run, said.append), before)
+    assert asked == [last]
+    assert run.id in said[0]
+    same(conduct.results_of(run, said.append), before)  # read back
+    assert asked == [last]
+
+
+def test_parts_that_answer_other_questions_are_made_anew(stored: Run, asked: list[str]) -> None:
+    run = stored
+    before = conduct.results_of(run)
+    shutil.rmtree(run.path / "derived")
+    (run.parts.path / run.cells()[1] / "part.json").write_text('{"format": 0}')
+    asked.clear()
+    same(conduct.results_of(run), before)
+    assert asked == run.cells()
+
+
+def test_rebuild_makes_all_parts_anew_in_place_of_those_there(stored: Run, asked: list[str]) -> None:
+    run = stored
+    before = conduct.results_of(run)
+    asked.clear()
+    results, _ = conduct.rebuild(run)
+    assert asked == run.cells()
+    same(results, before)
+    assert sorted(p.name for p in run.path.iterdir() if p.name.startswith(".")) == []
+
+
+def test_of_a_long_run_parts_become_one_as_it_goes_on_and_the_end_reads_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    derive = sys.modules["dbdyno.conduct.derive.derive"]
+    monkeypatch.setattr(derive, "TOGETHER", 2)
+    read: list[str] = []
+    real = Parts._documents
+    monkeypatch.setattr(Parts, "_documents", lambda self: [read.append("parts"), real(self)][1])
+    plan = planned(duration="50s")
+    run = conduct.observe_server(
+        plan, observe.host(), Target(dsn=LAW), RunStore(tmp_path), Told(), Interrupt()
+    ).record
+    cells = run.cells()
+    assert len(cells) == 5
+    assert run.parts.names() == [cells[0], cells[2], cells[4]]
+    assert read == []
+    shown, anew = conduct.results_of(run), derived_anew(run)
+    same(shown, anew)
+    for cell in cells:
+        assert_frame_equal(shown.of_cell("strips", cell), anew.of_cell("strips", cell), check_row_order=False)
+
+
+def test_what_a_merge_that_was_cut_short_left_behind_is_not_counted_twice(
+    tmp_path: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["dbdyno.conduct.derive.derive"], "TOGETHER", 2)
+    run = observed(tmp_path, Told())
+    before, names = conduct.results_of(run), run.cells()
+    assert run.parts.names() == [names[0], names[2]]
+    shutil.copytree(run.parts.path / names[2], run.parts.path / names[1])
+    shutil.rmtree(run.path / "derived")
+    asked.clear()
+    same(conduct.results_of(run), before)
+    assert asked == [] and run.parts.names() == [names[0], names[2]]
+
+
+def test_rows_of_one_cell_are_those_of_the_whole(stored: Run) -> None:
+    run = stored
+    results, whole = conduct.results_of(run), derived_anew(run)
+    for table in ("ledger", "events", "microstates", "strips"):
+        for cell in run.cells():
+            assert_frame_equal(
+                results.of_cell(table, cell), whole.of_cell(table, cell), check_row_order=False
+            )
+
+
+@pytest.fixture(scope="module")
+def made() -> Climb:
+    return climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:5ms", (1, 2))
+
+
+@pytest.fixture
+def run(made: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("PYTHONPATH", WITH_ENGINES)
+    found = RunStore(tmp_path).create(made.plan)
+    found.write_environment(made.environment)
+    return found
+
+
+def beside(run: Run) -> Deriving:
+    """As for a server that has no world of its own: in another process."""
+    from dbdyno.conduct.derive.deriving import _Beside
+
+    return _Beside(run)
+
+
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("each_s", "asked_at"), [(0.05, [1, 5, 9]), (0.4, [1, 4, 7, 10]), (1.5, list(range(1, 11)))]
+)
+def test_cells_that_are_soon_derived_wait_for_others(
+    each_s: float, asked_at: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dbdyno.conduct.derive import deriving
+
+    clock_s, saved, done = 0.0, 0, 0
+    asked: list[int] = []
+    monkeypatch.setattr(deriving, "time", SimpleNamespace(process_time=lambda: clock_s))
+
+    def lines() -> Iterator[str]:
+        nonlocal saved
+        for saved in range(1, 11):  # noqa: B007
+            yield "\n"
+
+    def derive() -> None:
+        nonlocal clock_s, done
+        asked.append(saved)
+        clock_s += each_s * (saved - done)
+        done = saved
+
+    deriving.derive_each(lines(), derive)
+    assert asked == asked_at
+
+
+def test_a_process_beside_derives_cells_and_concludes(made: Climb, run: Run) -> None:
+    derived = beside(run)
+    try:
+        pids = {task["pid"] for task in derived.tasks()}
+        assert {task["role"] for task in derived.tasks()} == {"dbdyno"} and os.getpid() not in pids
+        for cell in made.cells:
+            run.write_cell(cell)
+            derived.more()
+            until(lambda: run.parts.names()[:1] == [made.cells[0].id])
+        assert derived.cpu_s() > 0
+        derived.finish(print)
+    finally:
+        derived.close()
+    run.finish("complete")
+    shown, anew = conduct.results_of(run), derived_anew(run)
+    same(shown, anew)
+    assert [s.fits for s in shown.scaling] == [s.fits for s in anew.scaling]
+
+
+def test_an_end_in_time_leaves_the_rest_to_who_shows_the_run_first(
+    made: Climb, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was derived by then is used, and all is as if it had been derived at the end."""
+    derived = beside(run)
+    try:
+        run.write_cell(made.cells[0])
+        derived.more()
+        until(lambda: bool(run.parts.names()))
+        for cell in made.cells[1:]:
+            run.write_cell(cell)
+        assert not finish(derived, run, print, patience_s=0.0)
+        assert derived.tasks() == [], "it has ended"
+    finally:
+        derived.close()
+    run.finish("complete")
+    assert run.read_derived() is None
+    options = {"as_json": False, "output": None}
+    _end(conduct.Observed(run, Cost(0.0, None, None), derived=False), options, Interrupt())
+    assert f"dbdyno show {run.id}" in " ".join(capsys.readouterr().out.split())
+    said: list[str] = []
+    shown = conduct.results_of(run, said.append)
+    assert run.id in said[0]
+    same(shown, derived_anew(run))
+    said.clear()
+    same(conduct.results_of(run, said.append), shown)
+    assert said == [], "once"
+
+
+def test_it_stands_still_while_a_cell_is_measured(run: Run) -> None:
+    derived = beside(run)
+    pid = derived.tasks()[0]["pid"]
+
+    def state() -> str:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    try:
+        tick = derived.resting_while_measured(lambda *_: None)
+        tick("measuring", 0.0, Progress(0, 0, 0, 0), {})
+        until(lambda: state() == "T")
+        tick("last calls", 0.0, Progress(0, 0, 0, 0), {})
+        until(lambda: state() != "T")
+    finally:
+        derived.close()
+
+
+def test_where_that_process_dies_the_end_makes_the_rest(made: Climb, run: Run) -> None:
+    derived = beside(run)
+    try:
+        for cell in made.cells:
+            run.write_cell(cell)
+        os.kill(derived.tasks()[0]["pid"], signal.SIGKILL)
+        derived.more()
+        derived.finish(print)
+    finally:
+        derived.close()
+    run.finish("complete")
+    same(conduct.results_of(run), derived_anew(run))
+
+
+def test_an_engine_with_a_clock_of_its_own_is_derived_in_this_process(run: Run) -> None:
+    with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:
+        assert derived.tasks() == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "beside"),
+    [
+        ({"sessions": "1,2"}, False),
+        ({"sessions": "1:3"}, True),
+        ({"sessions": "1", "repeats": 3}, True),
+        ({"sessions": "1", "until": "5%"}, True),  # as often as it takes
+        ({"sessions": "auto:2"}, True),
+    ],
+)
+def test_a_process_beside_is_started_where_it_can_have_something_to_do(
+    asked: dict[str, Any], beside: bool, made: Climb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[Deriving.__module__], "_alone", [])  # as in a program that a user starts
+    plan = resolve(Experiment(engine="fake", workload="lio", **asked), LIO, 2, "")
+    found = RunStore(tmp_path).create(plan)
+    found.write_environment(made.environment)
+    with deriving(found, mock.Mock(world=None)) as derived:
+        assert bool(derived.tasks()) == beside
+
+
+def test_who_will_not_wait_for_the_results_is_told_that_the_measurements_are_kept(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_server("fake", Target(dsn=LAW)) as server, deriving(run, server) as derived:
+        derived.finish = mock.Mock(side_effect=Interrupted)  # type: ignore[method-assign]
+        with pytest.raises(Interrupted) as end:
+            finish(derived, run, lambda _: None)
+    assert end.value.kept == run.id
+    screen.interrupted(end.value, "anything was measured")
+    assert f"dbdyno show {run.id}" in capsys.readouterr().err

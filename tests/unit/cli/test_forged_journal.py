@@ -1,0 +1,185 @@
+"""``dbdyno clean`` follows only journals that this user alone can have written, into control groups alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbdyno.kernel import control_groups, processes
+from dbdyno.limits import groups
+from dbdyno.limits.places import Refused
+from dbdyno.model.engine.protocols import Undo
+from dbdyno.model.errors import StoreError
+from dbdyno.store.journal import FileJournal, left_over
+
+NAME = "dbdyno-17-0123abcd"
+_ANOTHER = 12_345  # a user
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DBDYNO_STATE_DIR", str(tmp_path / "state"))
+    found = tmp_path / "state" / "undo"
+    found.mkdir(mode=0o700, parents=True)
+    return found
+
+
+def journal(place: Path, data: dict[str, Any] | None = None) -> Path:
+    """Of a run that is dead."""
+    path = place / "forged.json"
+    undo = {"kind": "group", "key": "group x", "what": "control group x", "data": data or {}}
+    path.write_text(
+        json.dumps({"run": "forged", "pid": 1, "pid_start_ticks": 1, "boot": "x", "undos": [undo]})
+    )
+    path.chmod(0o600)
+    return path
+
+
+def refused() -> str:
+    found = left_over()
+    assert found.dead == [] and found.alive == []
+    (error,) = found.damaged
+    return str(error)
+
+
+def test_one_of_ours_is_followed(place: Path) -> None:
+    journal(place)
+    assert [j.run for j in left_over().dead] == ["forged"]
+
+
+@pytest.mark.parametrize("mode", [0o622, 0o660, 0o606])
+def test_one_that_others_may_write_is_refused(place: Path, mode: int) -> None:
+    journal(place).chmod(mode)
+    assert f"(mode {mode:04o})" in refused()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770])
+def test_one_in_a_directory_that_others_may_write_is_refused(place: Path, mode: int) -> None:
+    journal(place)
+    place.chmod(mode)
+    assert "other users may write to directory" in refused()
+    with pytest.raises(StoreError, match="other users may write"):  # nor is one begun there
+        FileJournal("x").note(Undo(kind="settings", key="a", what="a"))
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("whose", ["file", "directory"])
+def test_another_user_s_is_refused(place: Path, whose: str) -> None:
+    path = journal(place)
+    os.chown(path if whose == "file" else place, _ANOTHER, _ANOTHER)
+    assert f"belongs to another user (uid {_ANOTHER})" in refused()
+
+
+def test_a_link_a_fifo_a_device_and_nested_json_are_refused(place: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.json"
+    path = journal(place)
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    assert "is not used" in refused()
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    assert "a FIFO" in refused()
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    assert "is not used" in refused()
+    path.unlink()
+    path.write_text("[" * 100_000)
+    path.chmod(0o600)
+    assert "damaged" in refused()
+
+
+def data(group: Path, home: Path, version: int = 1) -> dict[str, Any]:
+    return {
+        "version": version, "group": str(group), "home": str(home), "enabled": ["cpu"], "elsewhere": [],
+        "boot": processes.boot_id(),
+    }  # fmt: skip
+
+
+def made(group: Path, pid: int) -> Path:
+    """What looks like a control group."""
+    group.mkdir(parents=True)
+    (group / "cgroup.procs").write_text(f"{pid}\n")
+    (group / "cgroup.subtree_control").write_text("cpu\n")
+    return group
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_directory_that_is_no_control_group_is_left_alone(tmp_path: Path, version: int) -> None:
+    home = made(tmp_path / "home", os.getpid())
+    group = made(home / NAME, os.getpid())
+    with pytest.raises(Refused, match="not a control group"):
+        groups.put_back(data(group, home, version))
+    assert group.is_dir() and (home / "cgroup.procs").read_text() == f"{os.getpid()}\n"
+    assert (home / "cgroup.subtree_control").read_text() == "cpu\n"
+
+
+def _mounted() -> Path:
+    """A control group's directory on this machine, the root of one hierarchy."""
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        if line.partition(" - ")[2].startswith(("cgroup ", "cgroup2 ")):
+            return Path(line.split(" ")[4])
+    pytest.skip("no control groups are mounted here")
+
+
+def test_real_control_groups_are_known() -> None:
+    assert groups.is_group(_mounted())
+    assert not groups.is_group(_mounted() / "missing")
+
+
+def test_no_link_is_followed_into_a_control_group_or_out_of_one(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    link = tmp_path / "link"
+    link.symlink_to(_mounted())
+    with pytest.raises(Refused, match="link"):
+        groups.put_back(data(link / NAME, link))
+    with pytest.raises(OSError, match="link"):
+        control_groups.write(link / "cgroup.procs", "x")
+    home = tmp_path / "home"
+    made(home / NAME, 1)
+    (home / "cgroup.procs").symlink_to(victim)
+    for group in (home, home / NAME):
+        with pytest.raises(OSError):
+            control_groups.write(group / "cgroup.procs", "overwritten")
+    assert victim.read_text() == "precious"
+
+
+@pytest.fixture
+def pretended(tmp_path: Path) -> Iterator[Path]:
+    """A tmpfs, as that which holds the hierarchies of v1."""
+    where = tmp_path / "cgroup"
+    where.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", where], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("mounts a tmpfs: run the tests as root")
+    yield where
+    subprocess.run(["umount", where], check=True)
+
+
+@pytest.mark.root
+def test_a_tmpfs_is_no_control_group(pretended: Path) -> None:
+    made(pretended / NAME, os.getpid())
+    with pytest.raises(Refused, match="not a control group"):
+        groups.put_back(data(pretended / NAME, pretended))
+
+
+@pytest.mark.root
+def test_clean_says_why_and_does_nothing(place: Path, tmp_path: Path) -> None:
+    home = made(tmp_path / "home", 1)
+    path = journal(place, data(made(home / NAME, os.getpid()), home))
+    os.chown(path, _ANOTHER, _ANOTHER)
+    from dbdyno.cli.server import _Work
+
+    work = _Work(left_over())
+    work.put_back(("group",), lambda undo: groups.put_back(undo.data))
+    with pytest.raises(StoreError, match=r"is not used: it belongs to another user \(uid 12345\)"):
+        work.end()
+    assert path.exists() and (home / NAME).is_dir()
+    shutil.rmtree(home)

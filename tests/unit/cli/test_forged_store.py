@@ -1,0 +1,305 @@
+"""Stores, recipes and files of numbers that somebody else has made: clear errors, and no way out of them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from tests.fakery import climb
+
+from dbdyno.cli.app import app
+from dbdyno.conduct.derive.rebuild import conclude
+from dbdyno.model.errors import DbdynoError, StoreError
+from dbdyno.model.schema.derived import OF_SESSIONS
+from dbdyno.store import Run, RunStore
+
+pytestmark = pytest.mark.whole
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A complete run, with the parts that it was derived from."""
+    made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
+    run = RunStore(tmp_path_factory.mktemp("whole")).create(made.plan, workloads=made.info.workloads)
+    run.write_environment(made.environment)
+    for cell in made.cells:
+        run.write_cell(cell)
+    conclude(run)
+    run.finish("complete")
+    return run.path
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it in a store of its own, which the commands use."""
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
+    return Path(shutil.copytree(whole, tmp_path / "store" / whole.name))
+
+
+class Done(NamedTuple):
+    exit_code: int
+    output: str
+
+
+def dbdyno(*words: str) -> Done:
+    """Every error is one of ours: any other is raised here."""
+    try:
+        done = CliRunner().invoke(app, words, catch_exceptions=False, standalone_mode=False)
+        return Done(done.exit_code, done.output)
+    except DbdynoError as error:
+        return Done(error.exit_code, str(error))
+
+
+def rename(run: Path, identity: str) -> None:
+    info = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(info | {"id": identity}))
+
+
+@pytest.mark.parametrize(
+    "identity",
+    ["../../escaped", "/tmp/dbdyno-escaped", "20260101-000000-lio-beef", ".", "", "x" * 10_000, "a\x1b[2Jb"],
+)
+def test_an_id_that_is_not_the_directory_s_name_is_refused(run: Path, identity: str, tmp_path: Path) -> None:
+    rename(run, identity)
+    before = sorted(tmp_path.rglob("*"))
+    for words in (
+        ("show", run.name), ("report", run.name), ("rebuild", run.name), ("compare", run.name),
+        ("export", run.name, "--to", "csv"), ("export", run.name, "--to", "json"),
+        ("show", run.name, "--profile"),
+    ):  # fmt: skip
+        done = dbdyno(*words)
+        assert done.exit_code == 4, words
+        assert "the id in run.json" in done.output and len(done.output) < 600
+    assert sorted(tmp_path.rglob("*")) == before
+    assert "broken" in dbdyno("runs").output
+    assert dbdyno("rm", "--yes", run.name).output == f"removed {run.name}\n"
+    assert not run.exists()
+
+
+def test_a_directory_of_a_name_that_is_no_id_is_refused(run: Path) -> None:
+    odd = run.rename(run.with_name("20260101-000000-a b;c-beef"))
+    rename(odd, odd.name)
+    assert "the id in run.json" in dbdyno("show", odd.name).output
+
+
+def test_rm_of_a_link_removes_the_link(run: Path, tmp_path: Path) -> None:
+    target = run.rename(tmp_path / "precious")
+    run.symlink_to(target)
+    assert dbdyno("rm", "--yes", run.name).exit_code == 0
+    assert not run.is_symlink() and (target / "run.json").exists()
+
+
+def test_links_in_a_run_are_replaced_and_not_followed(run: Path, tmp_path: Path) -> None:
+    victim, away = tmp_path / "victim", tmp_path / "away"
+    victim.write_text("precious")
+    away.mkdir()
+    (away / "kept").write_text("precious")
+    shutil.rmtree(run / "derived")
+    (run / "derived").symlink_to(away)
+    (run / "report.html").symlink_to(victim)
+    (run / f".report.html.tmp-{os.getpid()}").symlink_to(victim)
+    (run / f".tmp-derived-{os.getpid()}").symlink_to(away)
+    assert dbdyno("rebuild", run.name).exit_code == 0
+    assert victim.read_text() == "precious" and (away / "kept").read_text() == "precious"
+    assert not (run / "derived").is_symlink() and not (run / "report.html").is_symlink()
+    assert [p for p in run.iterdir() if ".tmp-" in p.name] == []
+
+
+def fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def zero(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def huge(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(1 << 42)
+
+
+def nested(path: Path) -> None:
+    path.write_text("[" * 100_000)
+
+
+def other_bytes(path: Path) -> None:
+    path.write_bytes(b"\xff\x00\xfe" * 100)
+
+
+DAMAGES = [fifo, zero, directory, huge, nested, other_bytes]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "name", ["run.json", "plan.json", "environment.json", "derived/manifest.json", "derived/rungs.parquet"]
+)
+def test_a_file_of_a_run_that_is_none(run: Path, name: str, damage: Callable[[Path], None]) -> None:
+    damage(run / name)
+    done = dbdyno("show", run.name)
+    assert done.exit_code == (0 if name.startswith("derived") else 4), done.output  # made anew
+    assert dbdyno("runs").exit_code == 0
+    assert dbdyno("rm", "--yes", run.name).exit_code == 0
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["manifest.json", "cell.json", "samples.parquet"])
+def test_a_file_of_a_cell_that_is_none_leaves_the_cell_out(
+    run: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    cells = sorted((run / "cells").iterdir())
+    damage(cells[0] / name)
+    read, damaged = Run(run).read_cells()
+    assert ([c.id for c in read], [d.id for d in damaged]) == ([cells[1].name], [cells[0].name])
+
+
+def signed(run: Path, part: str, name: str, content: bytes) -> None:
+    """With a manifest that fits."""
+    (run / part / name).write_bytes(content)
+    manifest = json.loads((run / part / "manifest.json").read_text())
+    manifest[name] = hashlib.sha256(content).hexdigest()
+    (run / part / "manifest.json").write_text(json.dumps(manifest))
+
+
+def _broken_parquet(whole: bytes) -> dict[str, bytes]:
+    buffer = io.BytesIO()
+    pl.DataFrame({"sessions": ["x"], "nothing": [[1, 2]]}).write_parquet(buffer)
+    middle = bytearray(whole)
+    for i in range(8, len(whole) - 8, 13):
+        middle[i] ^= 0x5A
+    footer = bytearray(whole)
+    for i in range(max(4, len(whole) - 600), len(whole) - 8, 3):
+        footer[i] ^= 0xFF
+    return {
+        "empty": b"", "text": b"no parquet", "cut": whole[: len(whole) // 2],
+        "other columns": buffer.getvalue(),
+        "noise in the middle": bytes(middle), "noise in the footer": bytes(footer),
+        "footer of 4 GB": whole[:-8] + b"\xff\xff\xff\xff" + whole[-4:],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", _broken_parquet(b"x" * 100))
+def test_forged_parquet_with_a_checksum_that_fits(run: Path, kind: str) -> None:
+    forged = _broken_parquet((run / "derived" / "rungs.parquet").read_bytes())[kind]
+    signed(run, "derived", "rungs.parquet", forged)
+    with pytest.raises(StoreError, match="are damaged"):
+        Run(run).read_derived()
+    cell = sorted((run / "cells").iterdir())[0]
+    forged = _broken_parquet((cell / "samples.parquet").read_bytes())[kind]
+    signed(run, f"cells/{cell.name}", "samples.parquet", forged)
+    assert [d.id for d in Run(run).read_cells()[1]] == [cell.name]
+
+
+def test_forged_json_with_a_checksum_that_fits(run: Path) -> None:
+    for content in (b"[" * 100_000, b"null", b'[{"id": 1}]', b"\xff"):
+        signed(run, "derived", "findings.json", content)
+        with pytest.raises(StoreError, match="are damaged"):
+            Run(run).read_derived()
+
+
+def test_forged_figures_with_a_checksum_that_fits(run: Path) -> None:
+    """In every column of every derived table: what is no figure is unknown, or the table is damaged."""
+    values = cycle([float("nan"), float("inf"), -1e308, 1e29])
+    sound: list[tuple[str, bytes]] = []
+    kept = Path(shutil.copytree(run / "derived", run.parent.parent / "kept"))
+    for file, value in zip(sorted(kept.glob("*.parquet")), values, strict=False):
+        buffer = io.BytesIO()
+        forged = pl.read_parquet(file).with_columns(pl.selectors.float() * 0 + value)
+        forged.write_parquet(buffer)
+        signed(run, "derived", file.name, buffer.getvalue())
+        if _no_nonsense("show", "last") == 0:
+            sound.append((file.name, buffer.getvalue()))
+        shutil.rmtree(run / "derived")  # it may have been made anew
+        shutil.copytree(kept, run / "derived")
+    for name, content in sound:  # a page takes ten times as long: all these at once
+        signed(run, "derived", name, content)
+    _no_nonsense("report", "last")
+
+
+NOT_ASKED_FOR = ("cpu_stacks", "sleep_code", "system_calls")
+
+
+@pytest.mark.parametrize("table", [t for t in OF_SESSIONS if t not in NOT_ASKED_FOR])
+def test_forged_parts_with_a_checksum_that_fits(run: Path, table: str) -> None:
+    """Rows of single sessions are read when they are shown: such a table is damaged, or has no nonsense."""
+    (part,) = (run / "parts").iterdir()
+    file = part / f"{table}.sessions.parquet"
+    for content in _broken_parquet(file.read_bytes()).values():
+        signed(run, f"parts/{part.name}", file.name, content)
+        with pytest.raises(StoreError) as e:
+            Run(run).parts.of_sessions(table)
+        assert e.value.cure
+    assert _no_nonsense("show", "last", "--microstates") == (4 if table == "microstates" else 0)
+
+
+def _no_nonsense(*words: str) -> int:
+    done = dbdyno(*words)
+    assert done.exit_code in (0, 4) and "nan" not in done.output and "inf " not in done.output
+    return done.exit_code
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e308", "9" * 400, "9" * 5000])
+def test_forged_numbers_in_json(run: Path, number: str) -> None:
+    for name in ("run.json", "environment.json", "plan.json"):
+        text = (run / name).read_text()
+        (run / name).write_text(re.sub(r"(: )(\d+)(,?\n)", rf"\g<1>{number}\3", text, count=1))
+        assert number in (run / name).read_text()
+        done = dbdyno("show", "last")
+        assert done.exit_code == 4 and "is damaged" in done.output, name
+        (run / name).write_text(text)
+
+
+def test_a_manifest_leads_to_no_other_place(run: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    digest = hashlib.sha256(b"secret").hexdigest()
+    for name in ("../../../secret", str(secret), "..", "", "a\0b"):
+        (run / "derived" / "manifest.json").write_text(json.dumps({name: digest}))
+        with pytest.raises(StoreError):
+            Run(run).read_derived()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "words",
+    ["recipes check {}.toml", "run --dry-run --script {}.sql", "compare {}.txt {}2.txt", "analyze {}.csv"],
+)
+def test_a_file_of_the_user_s_that_is_none(run: Path, words: str, damage: Callable[[Path], None]) -> None:
+    del run  # for its store and directory
+    for ending in (".toml", ".sql", ".txt", "2.txt", ".csv"):
+        path = Path(f"odd{ending}")
+        path.write_text("")
+        damage(path)
+    done = dbdyno(*words.replace("{}", str(Path.cwd() / "odd")).split())
+    if damage is nested and "--script" in words:
+        return  # SQL, as far as anybody knows without a server
+    assert done.exit_code == 2, done.output
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 100_000, "[a" + ".a" * 5_000 + "]", "a = " + "{a=" * 100_000]
+)
+def test_toml_nested_too_deep(run: Path, text: str) -> None:
+    del run
+    Path("deep.toml").write_text(text)
+    assert dbdyno("recipes", "check", "deep.toml").exit_code == 2

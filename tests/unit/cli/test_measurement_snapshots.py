@@ -1,0 +1,211 @@
+"""Snapshots at the start and end of measurements: of each rung what it did, and no figure of it changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from tests.fake_engine import FakeServer
+from tests.fake_engine.snapshots import PER_CALL
+from tests.unit.cli.test_cli_observe import LAW
+from tests.unit.conduct.test_observe_conduct import Told, planned
+
+from dbdyno import conduct
+from dbdyno.cli.app import app
+from dbdyno.conduct.measure.cell import clock_of
+from dbdyno.conduct.measure.measurement_snapshots import COST, MeasurementSnapshots, measured
+from dbdyno.conduct.observe.windows import Windows
+from dbdyno.drive import Interrupt
+from dbdyno.model.engine.protocols import Target
+from dbdyno.model.engine.snapshot import ServerCache, Snapshot
+from dbdyno.model.errors import ServerLost, UsageError
+from dbdyno.model.plan.plan import Plan
+from dbdyno.store import Run, RunStore, SnapshotStore
+
+pytestmark = pytest.mark.whole
+
+FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
+
+
+def ladder(root: Path, *more: str) -> Run:
+    words = ["run", "lio", *FAKE, "--sessions", "1,4", "--store", str(root), *more]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return RunStore(root).open("last")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return ladder(tmp_path_factory.mktemp("store"), "--snapshots")
+
+
+def test_each_measurement_has_one_at_its_start_and_one_at_its_end(run: Run) -> None:
+    infos = SnapshotStore(run.path).list()
+    assert [(i.cell, i.phase) for i in infos] == [(c, p) for c in run.cells() for p in ("start", "end")]
+    assert {i.run for i in infos} == {run.id}
+    for cell in run.cells():
+        sources = run.read_cell(cell).tables["sources"]
+        assert sources.filter(pl.col("name") == "snapshots")["status"].to_list() == ["ok"]
+
+
+def test_the_growth_is_what_all_calls_did(run: Run) -> None:
+    for cell in run.cells():
+        found, covered, notes = measured(run, cell)
+        calls = run.read_cell(cell).tables["sessions"]["calls_total"].sum()
+        row = found.relations.filter(pl.col("name").str.ends_with("orders")).to_dicts()[0]
+        assert row["rows_inserted"] >= PER_CALL["rows_inserted"] * calls > 0
+        assert (covered, notes) == ([cell], [])
+
+
+def test_no_figure_changes_with_them(run: Run, tmp_path: Path) -> None:
+    without = ladder(tmp_path, "--no-snapshots")
+    assert not (without.path / "snapshots").exists()
+    mine, other = (r.read_table("rungs") for r in (run, without))
+    assert mine is not None
+    assert other is not None
+    assert mine.equals(other)
+    line = without.read_cell(without.cells()[0]).tables["sources"].filter(pl.col("name") == "snapshots")
+    assert line["status"].to_list() == ["off"]
+    with pytest.raises(UsageError, match="switched off"):
+        measured(without, without.cells()[0])
+
+
+def test_the_plan_s_estimate_holds_them() -> None:
+    def expected(word: str) -> int:
+        words = ["run", "lio", "--sessions", "1,2", "--dry-run", "--json", word]
+        return int(json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)["expected_ns"])
+
+    assert expected("--snapshots") - expected("--no-snapshots") == 4 * 250_000_000
+
+
+class Slow(FakeServer):
+    """A snapshot takes ``took_s`` of its time; ``refused``: it cannot be had."""
+
+    took_s, refused = 0.0, False
+
+    def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
+        if self.refused:
+            raise ServerLost("taking a snapshot: terminating connection", "see the log")
+        clock_of(self).sleep(self.took_s)
+        return super().snapshot(name, databases, known)
+
+
+def observed(root: Path, took_s: float, seconds: int, refused: bool = False) -> tuple[Run, Plan]:
+    plan = planned(duration=f"{seconds}s", window="10s")
+    plan = plan.model_copy(update={"experiment": plan.experiment.model_copy(update={"snapshots": True})})
+    server = Slow(Target(dsn=LAW))
+    server.took_s, server.refused = took_s, refused
+    record, clock = RunStore(root).create(plan), clock_of(server)
+    snapshots = MeasurementSnapshots(server, plan, record, clock)
+    windows = Windows(server, plan, clock, Told(), Interrupt(), list, snapshots)
+    for raw in windows.all():
+        snapshots.sampled(raw)
+        record.write_cell(snapshots.noted(raw))
+    return record, plan
+
+
+class Small(FakeServer):
+    """Every table is larger than scans bring into its cache."""
+
+    def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
+        found = super().snapshot(name, databases, known)
+        cache = ServerCache(cache_bytes=4, block_bytes=1, scan_bytes=0)
+        return replace(found, info=found.info.model_copy(update={"cache": cache}))
+
+
+def test_scans_of_large_tables_are_kept_with_each_window_the_last_one_too(tmp_path: Path) -> None:
+    plan = planned(duration="40s", window="10s")
+    plan = plan.model_copy(update={"experiment": plan.experiment.model_copy(update={"snapshots": True})})
+    server = Small(Target(dsn=LAW))
+    record, clock = RunStore(tmp_path).create(plan), clock_of(server)
+    snapshots = MeasurementSnapshots(server, plan, record, clock, observing=True)
+    for raw in Windows(server, plan, clock, Told(), Interrupt(), list, snapshots).all():
+        record.write_cell(snapshots.noted(raw))
+    tables = [record.read_cell(cell).tables["large_scans"] for cell in record.cells()]
+    assert [t.height for t in tables] == [0, 1, 1, 2]  # one beside each window, and one at the end
+    *_, before, last = (SnapshotStore(record.path).read(i).tables for i in SnapshotStore(record.path).list())
+    ends = [t["relations"].filter(pl.col("relation") == "orders")["table_bytes"][0] for t in (before, last)]
+    assert tables[-1]["table_bytes"].to_list() == ends
+
+
+def test_the_end_of_a_window_is_the_start_of_the_next(tmp_path: Path) -> None:
+    record, _ = observed(tmp_path, 0.0, 30)
+    cells = record.cells()
+    assert len(cells) == 3
+    infos = SnapshotStore(record.path).list()
+    assert [(i.cell, i.phase) for i in infos] == [(cells[0], "start"), *((c, "end") for c in cells)]
+    assert measured(record, cells[1])[1] == [cells[1]]
+
+
+def test_they_are_taken_as_often_as_their_cost_allows(tmp_path: Path) -> None:
+    record, _ = observed(tmp_path, 0.35, 80)
+    cells, infos = record.cells(), SnapshotStore(record.path).list()
+    assert len(cells) == 8
+    inner = infos[1:-1]
+    assert 1 <= len(inner) <= 80 * COST / 0.35
+    for a, b in pairwise(infos[:-1]):
+        assert (b.taken - a.taken).total_seconds() >= 0.35 / COST
+    found, covered, notes = measured(record, cells[1])
+    assert cells[1] in covered
+    assert len(covered) > 1
+    assert len(notes) == 1
+    assert found.interval.seconds >= 10 * len(covered)
+
+
+def test_one_that_cannot_be_had_is_a_status(tmp_path: Path) -> None:
+    record, _ = observed(tmp_path, 0.0, 20, refused=True)
+    line = record.read_cell(record.cells()[0]).tables["sources"].filter(pl.col("name") == "snapshots")
+    assert line.select("status", "detail").rows() == [("lost", "taking a snapshot: terminating connection")]
+    with pytest.raises(UsageError, match="terminating connection"):
+        measured(record, record.cells()[0])
+
+
+def test_report_of_a_measurement_with_its_time_model(run: Run) -> None:
+    words = ["report", run.id, "--sessions", "4", "--store", str(run.path.parent)]
+    made = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)
+    assert (made["first"]["cell"], made["last"]["cell"]) == (run.cells()[1],) * 2
+    time = made["time_model"]
+    assert (time["runs"], time["windows"]) == ([run.id], 1)
+    assert time["covered_s"] == pytest.approx(5.0, rel=0.01)
+    profile = run.read_table("profile")
+    assert profile is not None
+    mine = profile.filter((pl.col("cell") == run.cells()[1]) & (pl.col("name") == "DB time"))
+    assert time["db_time_s"] == pytest.approx(mine["total"][0])
+    shown = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert "Time model" in shown.stdout
+
+
+def test_time_of_an_interval_is_that_of_windows_in_between(tmp_path: Path) -> None:
+    words = ["observe", "--engine", "fake", "--dsn", LAW, "--for", "30s", "--store", str(tmp_path)]
+    CliRunner().invoke(app, [*words, "--snapshots"], catch_exceptions=False)
+    record = RunStore(tmp_path).open("last")
+    infos = SnapshotStore(record.path).list()
+    windows = record.read_table("windows")
+    assert windows is not None
+    begun = record.update_info(started_monotonic_ns=windows["t0_ns"].min()).started  # one clock for both
+    ends = [infos[0].model_copy(update={"taken": begun + timedelta(seconds=s)}) for s in (-1, 25)]
+    found = conduct.time_model(tmp_path, ends[0], ends[1])
+    assert found is not None
+    assert (found.runs, found.windows) == ((record.id,), 2)
+    assert found.covered_s == pytest.approx(20.0)
+    assert found.parts["seconds"].sum() > 0
+    assert conduct.time_model(tmp_path, ends[0], ends[0].model_copy(update={"server": "other"})) is None
+
+
+def test_tables_and_indexes_per_call_and_unit_of_work(run: Run) -> None:
+    words = ["show", run.id, "--objects", "--store", str(run.path.parent)]
+    made = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)["objects"]
+    assert (made["cell"], made["per"], made["work"]) == (run.cells()[1], "call", "LIO")
+    orders = next(t for t in made["tables"] if t["name"].endswith("orders"))
+    written = sum(PER_CALL[n] for n in ("rows_inserted", "rows_updated", "rows_deleted"))
+    assert orders["rows_written"] == pytest.approx(written, rel=0.2)
+    assert orders["blocks_per_work"] > 0
+    shown = CliRunner().invoke(app, words, catch_exceptions=False).stdout
+    assert "orders" in shown

@@ -1,0 +1,40 @@
+"""Terminals of few columns: no figure is cut in its middle, nothing fails."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+from tests.unit import report_results as made
+
+from dbdyno import present
+from dbdyno.cli.observe_view import _cut
+from dbdyno.present.report import DETAILS
+
+
+@pytest.mark.parametrize("width", [13, 20, 40, 60, 79, 80, 100])
+def test_the_rung_table_keeps_whole_columns(width: int) -> None:
+    table, line = present.running_rungs("LIO", width)
+    row = made.results().tables["rungs"].to_dicts()[0]
+    heads = table.head().text
+    assert heads.split()[:2] == ["sess", "calls/s"]
+    assert len(heads) <= width
+    assert len(table.row(line(row)).text) <= width
+    if width >= 40:
+        assert {"p95", "WAIT%"} <= set(heads.split())
+
+
+@pytest.mark.parametrize("width", [1, 5, 40])
+def test_a_summary_is_printed_at_any_width(width: int) -> None:
+    console = Console(width=width, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(present.summary(made.results(made.REPEATED)))
+    for name in DETAILS:
+        console.print(present.details(made.results(), name))
+
+
+def test_a_line_of_the_live_view_ends_at_a_word() -> None:
+    line = Text("pid 1234567 user@database 99.95 100.25")
+    for width in range(4, len(line)):
+        kept = _cut(line, width).plain.rstrip()
+        assert all(word in line.plain.split() for word in kept.split()), (width, kept)
+    assert _cut(Text("x" * 50), 10).plain == "x" * 10

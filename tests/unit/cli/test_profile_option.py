@@ -1,0 +1,80 @@
+"""What asks for the CPU profile: --profile, --profile=HZ, --profile 30s, and the recipe's key."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from tests.unit.observe.test_observe_sources import tables
+
+from dbdyno.cli.app import app
+from dbdyno.cli.observe import observe_command
+from dbdyno.cli.run import run
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.plan import Experiment, Observation
+from dbdyno.model.schema.data_sources import CPU_PROFILE
+from dbdyno.observe import How
+from dbdyno.observe.sources import Said, judged
+from dbdyno.plan import sampled_for
+
+assert CPU_PROFILE.option
+HZ = CPU_PROFILE.option.hz
+
+
+def whole() -> click.Context:
+    """The program, as it is when a command of it is called."""
+    return click.Context(app, **app.context_settings)
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen", "workload"),
+    [
+        (["lio"], None, "lio"),
+        (["--profile", "lio"], HZ, "lio"),
+        (["lio", "--profile"], HZ, "lio"),
+        (["--profile", "--sessions", "2", "lio"], HZ, "lio"),
+        (["lio", "--profile", "99"], 99.0, "lio"),
+        (["--profile=99", "lio"], 99.0, "lio"),
+        (["--profile=30s", "lio"], "30s", "lio"),
+    ],
+)
+def test_its_value_may_be_left_out(words: list[str], chosen: object, workload: str) -> None:
+    params = run.make_context("run", words, parent=whole()).params
+    assert (params["profile"], params["workload"]) == (chosen, workload)
+
+
+@pytest.mark.parametrize("words", [["--profile", "30s"], ["--profile=30s", "--lines"]])
+def test_an_observation_may_be_profiled_for_a_time(words: list[str]) -> None:
+    assert observe_command.make_context("observe", words, parent=whole()).params["profile"] == "30s"
+
+
+@pytest.mark.parametrize("hz", ["0", "1001"])
+def test_a_frequency_that_cannot_be_is_refused(hz: str) -> None:
+    with pytest.raises(click.BadParameter):
+        run.make_context("run", [f"--profile={hz}", "lio"], parent=whole())
+
+
+def test_a_time_is_for_an_observation_alone() -> None:
+    observed = Experiment(profile="30s", observation=Observation())  # type: ignore[call-arg]
+    assert sampled_for(observed) == {"profile": 30_000_000_000}
+    for wrong in (
+        Experiment.model_validate({"profile": "30s"}),
+        observed.model_copy(update={"profile": "x"}),
+    ):
+        with pytest.raises(UsageError):
+            sampled_for(wrong)
+
+
+@pytest.mark.parametrize(("chosen", "hz"), [(True, HZ), (99, 99.0), ("30s", HZ)])
+def test_the_recipes_key_goes_to_the_watch(chosen: object, hz: float) -> None:
+    how = How.of(Experiment.model_validate({"profile": chosen}))
+    assert how.spec()["profile"] == {"hz": hz, "until_ns": None}
+    assert how.until({"profile": 5}, 4).spec()["profile"] == {"hz": hz, "until_ns": 5}
+    assert "profile" not in how.until({"profile": 5}, 5).spec(), "it has ended"
+
+
+@pytest.mark.parametrize("status", ["ok", "not permitted", "not supported", "not here"])
+def test_its_row_is_what_it_says_itself(status: str) -> None:
+    said = Said(states={CPU_PROFILE.name: (status, "so it is")})
+    (row,) = (s for s in judged((), tables(), said=said) if s.name == CPU_PROFILE.name)
+    assert (row.status, row.detail, row.provenance) == (status, "so it is", CPU_PROFILE.provenance)
+    assert CPU_PROFILE.name not in {s.name for s in judged((), tables())}, "not asked for"

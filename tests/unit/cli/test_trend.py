@@ -1,0 +1,279 @@
+"""A figure over runs: which are joined, when it changed; chance and single outliers change nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner, Result
+from tests.fakery import climb, recorded
+from tests.on_terminal import on_terminal
+
+from dbdyno import conduct, present
+from dbdyno.cli.app import app
+from dbdyno.conclude.snapshots.trend import concluded
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results.trend import Figure, Point, Trend
+from dbdyno.present.document.document import Chart, walk
+from dbdyno.stats.change_points import LEAST, changes, outliers
+from dbdyno.stats.steps import correlated_noise
+from dbdyno.store import RunStore
+from dbdyno.store.overview import overviews
+
+NOISE = 0.02
+
+
+def series(
+    seed: int, n: int, at: int | None = None, shift: float = 0.0
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    logs = NOISE * np.random.default_rng(seed).normal(size=n)
+    if at is not None:
+        logs[at:] += np.log1p(shift)
+    return np.exp(logs)
+
+
+@pytest.mark.parametrize(("n", "count"), [(6, 200), (9, 200), (10, 100), (25, 50)])
+def test_constant_series_rarely_change(n: int, count: int) -> None:
+    """At 5 %, one in a thousand such tests would see more (binomial)."""
+    found = sum(bool(changes(series(seed, n))) for seed in range(count))
+    assert found <= 0.05 * count + 3.1 * (0.05 * 0.95 * count) ** 0.5
+
+
+@pytest.mark.parametrize(("rho", "most"), [(0.3, 0.05), (0.7, 0.2)])
+def test_runs_that_resemble_their_neighbours_rarely_change(rho: float, most: float) -> None:
+    """The same limit; independence of runs would give 0.2 and 0.55."""
+    noise = correlated_noise(np.random.default_rng(3), 60, 20, rho)
+    found = sum(bool(changes(np.exp(NOISE * row))) for row in noise)
+    assert found <= most * 60 + 3.1 * (most * (1 - most) * 60) ** 0.5
+
+
+@pytest.mark.parametrize("n", [6, 9, 12, 40])
+@pytest.mark.parametrize("factor", [0.01, 0.5, 2.0, 100.0])
+def test_an_outlier_anywhere_makes_no_change(n: int, factor: float) -> None:
+    for place in (0, 1, n // 2, n - 2, n - 1):
+        values = np.tile([1.0, 1.01, 0.99], n)[:n]
+        values[place] *= factor
+        assert changes(values) == []
+        assert n < 9 or outliers(values, []) == [place]
+
+
+@pytest.mark.parametrize(("n", "at"), [(6, 3), (8, 5), (12, 3), (20, 16), (40, 20)])
+@pytest.mark.parametrize("shift", [-0.2, 0.25])
+def test_a_clear_change_is_found_with_its_place_and_size(n: int, at: int, shift: float) -> None:
+    (found,) = changes(series(n, n, at, shift))
+    assert found.at == at and found.low <= at <= found.high
+    assert found.ratio_low < 1 + shift < found.ratio_high
+    assert found.p < 0.05
+
+
+def test_two_changes_are_found_one_after_the_other() -> None:
+    values = series(5, 45)
+    values[15:30] *= 1.3
+    assert [c.at for c in changes(values)] == [15, 30]
+    values[30:] *= 1.7
+    assert [c.at for c in changes(values)] == [15, 30]
+
+
+def test_the_interval_holds_the_place() -> None:
+    held = 0
+    for seed in range(60):
+        some = changes(series(seed, 16, 8, -0.1))
+        held += any(c.low <= 8 <= c.high for c in some)
+    assert held >= 0.8 * 60  # those that are not found count against it
+
+
+def test_levels_of_two_modes_have_a_ratio_and_no_outliers() -> None:
+    values = np.array([1.0] * 8 + [1.3, 1.5] * 4 + [1.6, 1.2] * 4)
+    assert all(c.ratio_low <= c.ratio <= c.ratio_high for c in changes(values))
+    assert outliers([1.0, 1.5] * 10, []) == []
+
+
+def test_too_few_equal_and_exact_series_are_no_change() -> None:
+    assert changes([1.0] * 50) == []
+    assert changes([1.0, 1.0, 2.0, 2.0, 2.0][: LEAST - 1]) == []
+    (found,) = changes([1.0] * 10 + [2.0] * 10)
+    assert found.at == 10 and 9 <= found.low <= found.high <= 11 and found.ratio == pytest.approx(2)
+
+
+# Over stored runs.
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = climb("fake:cpu=50ms,wait=IO/Read:10ms", [1, 2])
+    run = recorded(RunStore(tmp_path_factory.mktemp("model")), made)
+    run.finish("complete")
+    conduct.rebuild(run)
+    for raw in ("cells", "parts"):  # a history reads what was derived
+        shutil.rmtree(run.path / raw)
+    (run.path / "report.html").unlink()
+    return run.path
+
+
+def add(store: Path, model: Path, number: int, factor: float, status: str = "ok", **deep: Any) -> str:
+    """A run of day ``number``, all rates times ``factor``. ``deep``: file -> path of keys -> value."""
+    day = datetime(2026, 1, 1, 10, tzinfo=UTC) + timedelta(days=number)
+    run_id = f"{day:%Y%m%d-%H%M%S}-lio-{number:04x}"
+    path = store / run_id
+    shutil.copytree(model, path)
+    rungs = path / "derived" / "rungs.parquet"
+    rates = pl.col("work_per_s", "calls_per_s") * factor
+    pl.read_parquet(rungs).with_columns(rates, status=pl.lit(status)).write_parquet(rungs)
+    manifest = path / "derived" / "manifest.json"
+    digests = json.loads(manifest.read_text())
+    manifest.write_text(
+        json.dumps(digests | {"rungs.parquet": hashlib.sha256(rungs.read_bytes()).hexdigest()})
+    )
+    when = day.isoformat()
+    deep = {"run": {("id",): run_id, ("started",): when, ("ended",): when}, **deep}
+    for name, values in deep.items():
+        document = json.loads((path / f"{name}.json").read_text())
+        for keys, value in values.items():
+            found = document
+            for key in keys[:-1]:
+                found = found[key]
+            found[keys[-1]] = value
+        (path / f"{name}.json").write_text(json.dumps(document))
+    return run_id
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DBDYNO_STORE", str(tmp_path / "store"))
+    (tmp_path / "store").mkdir(mode=0o700)
+    return tmp_path / "store"
+
+
+def dbdyno(*words: str) -> Result:
+    return CliRunner().invoke(app, ["trend", *words])
+
+
+def record(*words: str) -> dict[str, Any]:
+    done = dbdyno("--json", *words)
+    assert done.exit_code == 0, done.output
+    return dict(json.loads(done.output))
+
+
+@pytest.fixture
+def changed(store: Path, model: Path) -> list[str]:
+    """Sixteen runs; from the ninth on slower, with another version and setting."""
+    factors = series(3, 16, 8, -0.15)
+    new = {"environment": {("server", "version"): "1.1", ("server", "settings", "a"): "b"}}
+    return [add(store, model, n, float(f), **(new if n >= 8 else {})) for n, f in enumerate(factors)]
+
+
+@pytest.mark.whole
+def test_a_change_is_claimed_with_run_interval_and_what_changed_beside(changed: list[str]) -> None:
+    made = record()
+    (change,) = made["changes"]
+    assert change["run"] == changed[8] and change["low"] < 0.85 < change["high"]
+    assert change["first"] <= changed[8] <= change["last"]
+    claim = made["claims"][0]
+    assert claim["id"] == f"trend-change-{changed[8]}" and claim["severity"] == "warning"
+    assert {"server 1.0 to 1.1", "a unset to b"} <= set(
+        re.findall(r"[a-z]+ \S+ to [a-z0-9.]+(?=[,.])", claim["claim"])
+    )
+    assert [r["level"] for r in made["runs"]][7] > [r["level"] for r in made["runs"]][8]
+    assert made["left_out"] == [] and made["unit"] == "LIO/s"
+
+
+def test_response_times_and_fewer_sessions_have_their_own_history(changed: list[str]) -> None:
+    assert len(changed) == 16
+    for figure in ("p95", "mean", "cpu_per_work"):
+        made = record("--figure", figure)
+        assert [c["id"] for c in made["claims"]] == ["trend-stable"] and made["unit"] == "ns"
+        assert {r["sessions"] for r in made["runs"]} == {2}
+    assert {r["sessions"] for r in record("--sessions", "1", "--figure", "lio_per_s")["runs"]} == {1}
+    assert record("--figure", "calls")["changes"][0]["run"] == changed[8]
+
+
+def test_only_runs_of_one_workload_parameters_and_machine_are_joined(store: Path, model: Path) -> None:
+    same = [add(store, model, n, 1.0) for n in range(10, 13)]
+    others = [
+        add(store, model, 1, 1.0, environment={("host", "limits", "usable_cpus"): 64.0}),
+        add(store, model, 2, 1.0, plan={("variants",): [], ("experiment", "params"): {"tables": "own"}}),
+        add(store, model, 3, 1.0, environment={("server", "embedded"): False, ("server", "where"): "db1"}),
+        add(store, model, 4, 1.0, plan={("experiment", "think"): "5ms"}),
+    ]  # fmt: skip
+    (store / add(store, model, 6, 1.0) / "run.json").write_text("{")
+    shutil.rmtree(store / add(store, model, 7, 1.0) / "derived")
+    made = record("--workload", "lio")
+    assert [r["id"] for r in made["runs"]][-3:] == same
+    left = {run: out["why"] for out in made["left_out"] for run in out["runs"]}
+    assert left[others[0]].startswith("other machine: 64 CPUs")
+    assert left[others[1]].startswith("other parameters") and left[others[3]].startswith("other parameters")
+    assert left[others[2]].startswith("other target")
+    assert any(why.startswith("not derived") for why in left.values())
+    assert [c["id"] for c in made["claims"]] == ["trend-few"]
+
+
+@pytest.mark.parametrize("status", ["invalid", "client"])
+def test_an_unusable_measurement_is_shown_and_not_concluded_from(
+    store: Path, model: Path, status: str
+) -> None:
+    for n in range(12):
+        add(store, model, n, 1.0 + 0.01 * (n % 3) if n < 8 else 0.5, "ok" if n < 8 else status)
+    made = record()
+    assert [r["flagged"] for r in made["runs"]] == [False] * 8 + [True] * 4
+    assert made["changes"] == [] and "x unusable" in dbdyno().output
+
+
+def test_what_cannot_be_shown_is_an_error_with_a_cure(store: Path, model: Path) -> None:
+    assert isinstance(dbdyno().exception, UsageError)
+    add(store, model, 1, 1.0)
+    for words in (["--figure", "p96"], ["--sessions", "77"], ["--variant", "none"], ["--workload", "none"]):
+        error = dbdyno(*words).exception
+        assert isinstance(error, UsageError) and error.cure, words
+    made = record("--limit", "1")
+    assert [c["id"] for c in made["claims"]] == ["trend-few"] and made["claims"][0]["claim"].startswith(
+        "6 runs"
+    )
+
+
+@pytest.mark.whole
+@pytest.mark.usefixtures("changed")
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_terminal_has_the_answer_and_a_plot(store: Path, columns: int) -> None:
+    code, written = on_terminal("trend", columns=columns, env={"DBDYNO_STORE": str(store)})
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", written).splitlines()
+    assert code == 0 and max(map(len, lines)) <= columns
+    assert sum(len(re.findall("[●o]", line.partition("┤")[2])) for line in lines) == 16
+
+
+@pytest.mark.usefixtures("changed")
+@pytest.mark.parametrize("ending", ["html", "md", "xlsx"])
+def test_it_is_written_as_a_file(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"trend.{ending}"
+    assert dbdyno("-o", str(path)).exit_code == 0
+    content = path.read_bytes()
+    assert len(content) > 1_000
+    assert ending != "html" or (b'"trend"' in content and "┤".encode() not in content)
+
+
+@pytest.mark.usefixtures("changed")
+def test_the_chart_holds_to_vega_lite_s_schema(store: Path) -> None:
+    made = conduct.trend([one.run for one in overviews(store)], "throughput", None, None, None, print)
+    (chart,) = [b for b in walk(present.trend(made).blocks) if isinstance(b, Chart)]
+    alt.LayerChart.validate(chart.spec)  # raises where it does not
+    assert chart.marks == len(made.points) == 16
+
+
+@pytest.mark.parametrize("values", [(0.0, 0.0, 0.0), (0.0, 3.0, 0.0), (5.0, 0.0, 0.0), (0.0,)])
+@pytest.mark.parametrize("unit", ["1/s", "ns"])
+def test_a_figure_of_zero_is_shown(values: tuple[float, ...], unit: str) -> None:
+    """Of a table without deletes, for example; values of 0 take no part in conclusions."""
+    day = datetime(2026, 11, 1, tzinfo=UTC)
+    points = [Point(f"n{n}", "", day + timedelta(n), v, 0, v <= 0) for n, v in enumerate(values)]
+    figure = Figure("Rows deleted", "del_ps", None, unit)
+    found = concluded(Trend(figure, unit, "table quiet", "a machine", points, thing="interval"))
+    assert str(present.trend(found)).count("0.0 %")
+    assert [r["value"] for r in present.trend_record(found)["runs"]] == list(values)

@@ -1,0 +1,268 @@
+"""Triggers in a run and in an observation, on the fake server in virtual time: count, lateness, effects."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from tests.fake_engine import FakeServer
+from tests.fakery import environment_of
+from tests.waiting import eventually
+
+from dbdyno import conduct, observe, present
+from dbdyno.cli.app import app
+from dbdyno.conduct.captures import trigger_actions
+from dbdyno.conduct.captures.trigger_actions import Around, command
+from dbdyno.conduct.captures.triggers import Triggers
+from dbdyno.conduct.measure.cell import MachineClock, clock_of
+from dbdyno.drive import Interrupt
+from dbdyno.kernel import processes
+from dbdyno.model.engine.protocols import Clock, Target
+from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.plan import Plan
+from dbdyno.model.plan.triggers import Fired, TriggerSpec
+from dbdyno.model.schema.tables import CoreColumn, from_core, to_core
+from dbdyno.model.sources.source import HIDDEN
+from dbdyno.observe.watch import NoWatch
+from dbdyno.plan.triggers import parse_action
+from dbdyno.store import Run, RunStore, read_fired
+
+pytestmark = pytest.mark.whole
+
+S = 1_000_000_000
+LAW = "fake:cpus=4,foreign=3,cpu=2ms,think=5ms"
+
+
+def cli(store: Path, *words: str) -> Any:
+    return CliRunner().invoke(app, [*words, "--store", str(store)], catch_exceptions=False)
+
+
+def plan(*specs: TriggerSpec, **options: Any) -> Plan:
+    experiment = conduct.observation_of(
+        {"engine": "fake", "triggers": tuple(s.model_dump() for s in specs), **options},
+        duration="10s",
+        window="5s",
+    )
+    return conduct.observation_plan(experiment, observe.host())
+
+
+def observed(store: Path, *specs: TriggerSpec, **options: Any) -> tuple[Run, list[Fired], list[str]]:
+    said: list[str] = []
+
+    class Told(conduct.NullObservationListener):
+        def notice(self, text: str) -> None:
+            said.append(text)
+
+    made = conduct.observe_server(
+        plan(*specs, **options), observe.host(), Target(dsn=LAW), RunStore(store), Told(), Interrupt()
+    )
+    return made.record, read_fired(made.record), said
+
+
+class Ramp(NoWatch):
+    """Ten samples a second; a session more every 300 ms, beginning with one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._begin_ns = clock, clock.now_ns()
+
+    def reached_ns(self, count: int) -> int:
+        return self._begin_ns + (count - 1) * 3 * S // 10
+
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        now_ns = self._clock.now_ns()
+        times = [t for t in range(self._begin_ns, now_ns, S // 10) if t >= since_ns]
+        asked = [
+            {"sample": t, "due_ns": t, "start_ns": t, "end_ns": t, "status": "ok", "via": "sql"}
+            for t in times
+        ]
+        samples = [
+            {**row, "sample": t, "sql_before_ns": t, "sql_after_ns": t, "session": n, "pid": 100 + n}
+            for t in times
+            for n in range(1 + (t - self._begin_ns) // (3 * S // 10))
+            for row in [{"role": "session", "via": "sql", "state": "idle", "status": "ok"}]
+        ]
+        return {"samples": to_core("samples", samples), "sampler": to_core("sampler", asked)}
+
+
+def test_a_ramp_fires_once_at_each_number_and_not_late(tmp_path: Path) -> None:
+    server = FakeServer(Target(dsn=LAW))
+    clock, made = clock_of(server), plan(TriggerSpec(when="sessions in (10,20,30)", do="memory"))
+    record = RunStore(tmp_path).create(made)
+    record.write_environment(environment_of(server))
+    watch = Ramp(clock)
+    with Triggers(server, made, record, clock, lambda _words: None, Target) as triggers:
+        for _ in range(130):  # up to 43 sessions
+            triggers.look(watch, lambda _how: NoWatch())
+            clock.sleep(0.1)
+    fired = read_fired(record)
+    assert [(f.matched, f.status) for f in fired] == [(f"sessions = {n}", "ok") for n in (10, 20, 30)]
+    for n, f in zip((10, 20, 30), fired, strict=True):
+        assert watch.reached_ns(n) <= f.at_ns < watch.reached_ns(n) + S // 5
+        assert f.noticed_ns - watch.reached_ns(n) < S
+
+
+def test_an_observation_fires_captures_and_never_fires(tmp_path: Path) -> None:
+    record, fired, said = observed(
+        tmp_path,
+        TriggerSpec(when="active >= 1", do=("trace 2s", "memory"), cool_down="10min"),
+        TriggerSpec(when="sessions > 1000", do="memory"),
+    )
+    assert [(f.trigger, f.action, f.status) for f in fired] == [(1, "trace 2s", "ok"), (1, "memory", "ok")]
+    assert any("trigger 1" in text for text in said)
+    claims = {f.id: f for f in conduct.results_of(record).findings}
+    assert claims["trigger-never-fired"].said["trigger"] == 2
+    capture = conduct.capture_of(record, 1)
+    assert capture.read_cells()[0][0].meta.t1_ns - capture.read_cells()[0][0].meta.t0_ns == 2 * S
+    assert "trigger 1" in capture.info.note
+    assert "What fired" in cli(tmp_path, "show", "last", "--captures").output
+    assert cli(tmp_path, "show", "last", "--capture", "1").exit_code == 0
+    with pytest.raises(UsageError, match="there are 1, 2"):
+        conduct.capture_of(record, 9)
+    page = conduct.reported(record, conduct.results_of(record)).read_text()
+    assert "What triggers captured" in page
+
+
+class Hidden(Ramp):
+    """The same for a role that may not see what these sessions do."""
+
+    def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
+        found = super().recent(since_ns)
+        hidden = from_core("samples", found["samples"]).with_columns(state=pl.lit(HIDDEN))
+        return {**found, "samples": to_core("samples", hidden.to_dicts())}
+
+
+def test_a_condition_that_cannot_be_met_is_named_and_does_not_fire(tmp_path: Path) -> None:
+    server = FakeServer(Target(dsn=LAW))
+    specs = [TriggerSpec(when=w, do="memory") for w in ("active < 5", "wait(Nosuch) > 1", "sessions = 3")]
+    clock, made, said = clock_of(server), plan(*specs), list[str]()
+    record = RunStore(tmp_path).create(made)
+    record.write_environment(environment_of(server))
+    watch = Hidden(clock)
+    with Triggers(server, made, record, clock, said.append, Target) as triggers:
+        for _ in range(60):
+            triggers.look(watch, lambda _how: NoWatch())
+            clock.sleep(0.1)
+    assert [f.matched for f in read_fired(record)] == ["sessions = 3"]
+    unknown = [text for text in said if "is unknown" in text]
+    assert len(unknown) == 2 and "active" in unknown[0] and "wait(Nosuch)" in unknown[1]
+    assert any("no such class of waits" in text for text in said)
+
+
+def test_the_budget_ends_actions_and_is_a_claim(tmp_path: Path) -> None:
+    spec = TriggerSpec(when="active >= 1", do=("memory", "memory", "memory"))
+    record, fired, said = observed(tmp_path, spec, trigger_actions=1)
+    assert [f.status for f in fired][:3] == ["ok", "over budget", "over budget"]
+    assert sum("budget" in text for text in said) == 1
+    assert "trigger-budget-used" in {f.id for f in conduct.results_of(record).findings}
+
+
+def test_an_action_that_fails_says_so_once_and_the_observation_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = {"scheduler trace": ("not permitted", "CAP_BPF is missing")}
+    monkeypatch.setattr(trigger_actions, "_refused", lambda *_: refused["scheduler trace"][1])
+    spec = TriggerSpec(when="active >= 1", do="trace 1s", cool_down="1s")
+    record, fired, said = observed(tmp_path, spec)
+    assert {f.status for f in fired} == {"failed"}
+    assert sum("CAP_BPF" in text for text in said) == 1
+    assert record.info.status == "complete"
+    assert "CAP_BPF" in {f.id: f for f in conduct.results_of(record).findings}["trigger-action-failed"].text
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of one observation with one trigger that fired once."""
+    root = tmp_path_factory.mktemp("once")
+    observed(root, TriggerSpec(when="active >= 1", do="memory", cool_down="10min"))
+    return root
+
+
+def test_what_was_not_over_when_dbdyno_was_killed_is_listed(once: Path, tmp_path: Path) -> None:
+    record = RunStore(shutil.copytree(once, tmp_path / "store")).open("last")
+    path = record.path / "triggers" / "0001.json"
+    under_way = {"status": "under way", "capture": None, "action": "exec ./gather.sh"}
+    path.write_text(json.dumps(json.loads(path.read_text()) | under_way))
+    (record.path / "triggers" / "0002.json").write_text("{")  # damaged
+    results, _ = conduct.rebuild(record, lambda _words: None)
+    (row,) = results.tables["triggers_fired"].to_dicts()
+    assert row["detail"] == "dbdyno ended before the action did"
+    found = {f.id: f for f in results.findings}
+    assert "--captures" in found["trigger-action-failed"].advice
+
+
+def test_the_marks_of_a_chart_of_time(once: Path) -> None:
+    record = RunStore(once).open("last")
+    document = present.run_document(conduct.results_of(record))
+    assert "a trigger fired" in json.dumps(document, default=lambda o: getattr(o, "__dict__", str(o)))
+    assert len(read_fired(record)) == 1
+
+
+# -- commands, in real time --
+
+
+@pytest.fixture
+def around(tmp_path: Path) -> Around:
+    made = plan()
+    record = RunStore(tmp_path).create(made)
+    return Around(FakeServer(Target(dsn=LAW)), made, record, MachineClock(), Target, lambda _how: NoWatch())
+
+
+FIRED = Fired(
+    number=3, trigger=1, condition="sessions = 10", matched="sessions = 10", values={"sessions": 10.0},
+    at_ns=1, noticed_ns=2, action="exec x",
+)  # fmt: skip
+
+
+def ended(around: Around, text: str, stop: Callable[[int], bool] = lambda _n: False) -> dict[str, Any]:
+    work = command(around, parse_action(text), FIRED)
+    try:
+        next(work)
+        for n in range(1000):
+            time.sleep(0.01)
+            work.send(stop(n))
+    except StopIteration as end:
+        return dict(end.value)
+    raise AssertionError("it did not end")
+
+
+def test_a_command_reads_what_fired_and_its_last_lines_are_kept(around: Around) -> None:
+    found = ended(around, "exec cat; seq 1 100; echo two words")
+    assert found["status"] == "ok"
+    assert found["lines"][-1] == "two words"
+    told = json.loads(ended(around, "exec cat")["lines"][0])
+    assert (told["matched"], told["values"], told["run"]["id"]) == (
+        "sessions = 10",
+        {"sessions": 10.0},
+        around.record.id,
+    )
+
+
+def test_a_command_that_fails_or_does_not_read(around: Around) -> None:
+    assert ended(around, "exec exit 3")["detail"] == "exit status 3"
+    assert ended(around, "exec no-such-command-here")["detail"] == "exit status 127"
+
+
+def test_a_command_that_hangs_is_ended_with_its_processes(around: Around, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    found = ended(around, f"exec 300ms sleep 1000 & echo $! > {mark}; wait")
+    assert (found["status"], found["detail"]) == ("failed", "ended after 300 ms")
+    eventually(lambda: processes.identity(int(mark.read_text())) is None)
+
+
+def test_a_command_ends_with_the_run(around: Around) -> None:
+    cut = ended(around, "exec sleep 1000", stop=lambda n: n > 2)
+    assert (cut["status"], cut["detail"]) == ("short", "the measurement ended first")
+
+
+def test_triggers_of_old_runs_are_none(tmp_path: Path) -> None:
+    record, _, _ = observed(tmp_path)
+    results = conduct.results_of(record)
+    assert results.tables["triggers_fired"].is_empty()
+    assert results.tables["captured"].filter(pl.col("number") > 0).is_empty()

@@ -1,0 +1,131 @@
+"""What ``explain`` finds, and cures of the command line."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from dbdyno import engines
+from dbdyno.cli.app import _command_path, app
+from dbdyno.conclude.catalogue import entries
+from dbdyno.conclude.words import explanation, words
+from dbdyno.model.errors import UsageError
+from dbdyno.model.units import format_average, parse_duration_ns, quantity, shown_duration
+from dbdyno.present.scaling import scaling_document
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        ("CPU WAIT", "CPU WAIT: time in which"), ("wait%", "CPU WAIT:"), ("efficiency", "Efficiency:"),
+        ("lio", "LIO: a logical I/O"), ("unac%", "Unaccounted:"), ("unaccounted", "Unaccounted:"),
+        ("response_mean_ns", "response_mean_ns: "), ("cpu-wait", "cpu-wait ("), ("errors-40001", "errors"),
+    ],
+)  # fmt: skip
+def test_the_first_line_says_what_it_is(asked: str, first: str) -> None:
+    assert explanation(asked).startswith(first)
+
+
+def test_words_name_claims_and_pages_that_there_are() -> None:
+    for word in words():
+        assert all(any(id.startswith(begin) for id in entries()) for begin in word.claims), word.names
+    assert "cpu-wait" in explanation("CPU WAIT")
+    with pytest.raises(UsageError, match="nothing is called 'xyzzy'"):
+        explanation("xyzzy")
+
+
+def test_explain_takes_words_without_quotes() -> None:
+    done = CliRunner().invoke(app, ["explain", "CPU", "WAIT"])
+    assert done.exit_code == 0 and done.output.startswith("CPU WAIT:")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("5m", "5min"),
+        ("10secs", "10s"),
+        ("1h30m", "90min"),
+        ("1m30s", "90s"),
+        ("2 hours", "2h"),
+        ("5µs", "5us"),
+    ],
+)
+def test_a_duration_in_other_words_is_offered_in_ours(text: str, meant: str) -> None:
+    with pytest.raises(UsageError) as e:
+        parse_duration_ns(text)
+    assert f"did you mean {meant!r}?" in (e.value.cure or "")
+    parse_duration_ns(meant)
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    [
+        (["analyze", "x.csv", "-o"], "dbdyno analyze"), (["memory", "--dsn"], "dbdyno memory"),
+        (["server", "start", "--port"], "dbdyno server start"), (["--dsn"], "dbdyno"),
+    ],
+)  # fmt: skip
+def test_the_help_of_the_command_that_was_named(typed: list[str], path: str) -> None:
+    assert _command_path(typed) == path
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(10.56, "10.6"), (0.1234, "0.123"), (0.0123, "0.012"), (5.4e-6, "< 0.001"), (0, "0"), (1234.5, "1,234")],
+)
+def test_averages_have_one_way_of_rounding(value: float, text: str) -> None:
+    assert format_average(value) == text
+
+
+def test_seconds_and_asked_durations_have_units() -> None:
+    assert (quantity(5.4e-6, "s"), quantity(12.34, "calls/s")) == ("5.40 us", "12.3 calls/s")
+    assert (shown_duration("2"), shown_duration("10s")) == ("2s", "10s")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("AICc", "penalty for each parameter"), ("residual", "measured less"), ("benchstat", "rank test"),
+        ("hit ratio", "buffer cache"), ("noise", "relative"), ("tps", "per second"),
+        ("Top SQL", "share of time"),
+        ("Durbin-Watson", "independent"), ("R²", "variance"), ("standard error", "estimate"),
+    ],
+)  # fmt: skip
+def test_terms_of_answers_and_tables_are_explained(asked: str, said: str) -> None:
+    assert said in explanation(asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ("IO/WalSync", "IO/WalSync: a wait event; sessions wait until changes are durable"),
+        ("lwlock/buffercontent", "one block of a table or index"),
+        ("Lock/transactionid", "the end of the transaction"),
+        ("IO/DataFileRead", "for data files"),
+    ],
+)
+def test_any_wait_event_is_explained(asked: str, said: str) -> None:
+    assert said in explanation(asked, engines.wait_families("postgres"), engines.wait_advice("postgres"))
+
+
+def test_what_is_parted_by_a_slash_is_no_wait_event_for_it() -> None:
+    known = engines.wait_families("postgres"), engines.wait_advice("postgres")
+    assert explanation("calls/s", *known).startswith("Throughput")
+    with pytest.raises(UsageError):
+        explanation("Nothing/OfTheKind", *known)
+
+
+def test_heads_of_a_ladders_tables_are_explained() -> None:
+    for head in (
+        "predicted",
+        "residual",
+        "efficiency",
+        "response",
+        "p95",
+        "CPU WAIT",
+        "standard error",
+        "by",
+    ):
+        assert explanation(head)
+    for column in scaling_document._MODELS:
+        head = column[0].head
+        assert head in ("model", "parameters", "X(N)") or explanation(head)

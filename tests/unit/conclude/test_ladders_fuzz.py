@@ -1,0 +1,81 @@
+"""Random ladders, ugly ones among them, through all that is said of a ladder; and what may not change it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from benchmarks.fuzz import check, ladder
+from tests.examples import LADDERS, tries
+
+from dbdyno.conclude.scaled import scaled
+from dbdyno.conclude.scaling import NAMES
+from dbdyno.model.results.analyses import Estimate, Ladder
+from dbdyno.store.ladder_csv import ladder_of
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("first", range(0, LADDERS, 25))
+def test_no_exception_no_figure_out_of_range_no_interval_turned_round(first: int) -> None:
+    found = {seed: wrong for seed in range(first, min(first + 25, LADDERS)) if (wrong := check(seed))}
+    assert not found
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("model", NAMES)
+def test_nor_with_a_model_that_is_asked_for(model: str) -> None:
+    assert not {seed: wrong for seed in range(tries(3)) if (wrong := check(seed, model))}
+
+
+def _figures(of: Ladder) -> list[tuple[str, list[float]]]:
+    """By name value and ends; -1: there is no end."""
+    made = scaled(of)
+    found: list[Estimate] = [a.value for a in made.answers if a.value is not None]
+    found += list(made.best.parameters) if made.best is not None else []
+    return [(e.name, [-1.0 if v is None else v for v in (e.value, e.low, e.high)]) for e in found]
+
+
+@pytest.mark.parametrize("seed", range(tries(4)))
+def test_the_order_of_rows_does_not_matter(seed: int) -> None:
+    one = ladder(seed)
+    mixed = replace(one, points=one.points.sample(fraction=1.0, shuffle=True, seed=seed))
+    for a, b in zip(_figures(one), _figures(mixed), strict=True):
+        assert a[0] == b[0] and a[1] == pytest.approx(b[1], rel=1e-4, abs=1e-6)
+
+
+def test_a_row_that_stands_twice_is_a_repeat_and_moves_no_mean() -> None:
+    one = ladder(12)
+    twice = replace(one, points=pl.concat([one.points, one.points.with_columns(pl.col("repeat") + 100)]))
+    found, again = (
+        {a.id: a.value.value for a in scaled(of).answers if a.id in ("peak", "one-session") and a.value}
+        for of in (one, twice)
+    )
+    assert found == pytest.approx(again)
+
+
+@pytest.mark.parametrize("seed", range(tries(3)))
+def test_units_of_time_do_not_matter(seed: int) -> None:
+    """Response times in ms, in us and in s give the same answers."""
+    chance = random.Random(seed)
+    loads, rate = (1, 2, 4, 8, 16, 32), chance.uniform(50, 500)
+    rows = [(n, rate * min(n, 8) * chance.gauss(1, 0.01)) for n in loads]
+    made = []
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        lines = [f"clients,tps,response_{unit}", *(f"{n},{x:.6f},{n / x * factor:.9f}" for n, x in rows)]
+        made.append(_figures(replace(ladder_of("\n".join(lines), "mine"), name="mine")))
+    for other in made[1:]:
+        for a, b in zip(made[0], other, strict=True):
+            assert a[0] == b[0] and a[1] == pytest.approx(b[1], rel=1e-4)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 60.0, 1e6])
+def test_the_unit_of_throughput_does_not_matter(factor: float) -> None:
+    one = ladder(3)
+    other = replace(one, points=one.points.with_columns(pl.col("throughput") * factor))
+    loads = ("scales-to", "knee")
+    found, again = (
+        {a.id: a.value.value for a in scaled(of).answers if a.id in loads and a.value} for of in (one, other)
+    )
+    assert found == again

@@ -1,0 +1,101 @@
+"""CPU of a read request: the slope of CPU per call over requests per call."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from dbdyno.conclude.regression import requests
+from dbdyno.conclude.run.case import Case
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.schema.tables import empty
+from dbdyno.model.sources.wait_families import Helper
+
+USER, KERNEL, REST = 6e-6, 24e-6, 0.020  # seconds: of a request, of a call without requests
+RATE = 2.0
+LEVELS = (16_384, 8_192, 4_096, 2_048, 1_024)
+
+
+def case_of(
+    calls: list[tuple[float, float, float]], *, sessions: tuple[int, ...] = (), workers: float = 0.0
+) -> Case:
+    """Cells with (requests, user, kernel) of a call; ``workers``: the part of it that I/O workers did."""
+    cells, figures, ledgers = [], {}, {}
+    for n, (count, user, kernel) in enumerate(calls):
+        cell = f"{n:04}"
+        cells.append({"cell": cell, "workload": "scan", "sessions": sessions[n] if sessions else 1})
+        figures[cell] = {"calls_per_s": RATE, "read_requests_per_call": count}
+        rows: list[dict[str, Any]] = [
+            {"scope": scope, "who": who, "account": account, "parent": "run", "aas": RATE * cpu * share}
+            for scope, who, share in (("rung", "rung", 1 - workers), ("helper", "io worker", workers))
+            for account, cpu in (("run.user", user), ("run.system", kernel))
+        ]
+        ledgers[cell] = pl.DataFrame(
+            rows, schema={n: t for n, t in empty("ledger").schema.items() if n in rows[0]}
+        )
+    server = SimpleNamespace(helpers={"io worker": Helper.IO})
+    return cast(
+        "Case",
+        SimpleNamespace(
+            usable=cells,
+            facts={},
+            figures=figures.__getitem__,
+            environment=SimpleNamespace(server=server),
+            table=lambda name, cell: ledgers.get(cell, empty(name)),
+        ),
+    )
+
+
+def found(case: Case) -> list[Claim]:
+    return list(requests.cost(case))
+
+
+def law(count: float, noise: float = 1.0) -> tuple[float, float, float]:
+    return count, (REST + USER * count) * noise, KERNEL * count * noise
+
+
+@pytest.mark.parametrize("workers", [0.0, 0.4])
+def test_the_slope_is_what_a_request_takes_whoever_makes_it(workers: float) -> None:
+    (told,) = found(case_of([law(n) for n in LEVELS], workers=workers))
+    assert told.id == "cpu-per-request"
+    assert told.value is not None and told.value.value == pytest.approx((USER + KERNEL) * 1e9)
+    assert "80 % of it in the kernel" in told.text and "20.0 ms without requests" in told.text
+    assert len(told.cells) == len(LEVELS)
+
+
+def test_its_interval_holds_the_truth_where_cpu_is_noisy() -> None:
+    noises = (1.02, 0.97, 1.01, 0.99, 1.0, 1.03, 0.98, 1.0, 1.01, 0.99)
+    (told,) = found(case_of([law(n, noise) for n, noise in zip(LEVELS * 2, noises, strict=True)]))
+    value = told.value
+    assert value is not None and value.low is not None and value.high is not None
+    assert value.low < (USER + KERNEL) * 1e9 < value.high
+
+
+def test_requests_without_a_cost_are_called_so() -> None:
+    noises = (1.3, 0.7, 1.2, 0.8, 1.0)
+    told = found(case_of([(n, REST * x, REST * x) for n, x in zip(LEVELS, noises, strict=True)]))
+    assert all("does not depend" in t.text for t in told)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [],
+        [law(0.0) for _ in LEVELS],  # nothing is read
+        [law(n) for n in (1_000, 1_100, 1_200, 1_300)],  # less than twofold
+        [law(n) for n in (1_000, 1_001, 4_000, 4_001)],  # two levels
+        [law(n) for n in (1_000, 4_000)],
+    ],
+)
+def test_what_does_not_vary_makes_no_claim(calls: list[tuple[float, float, float]]) -> None:
+    assert not found(case_of(calls))
+
+
+def test_only_the_fewest_sessions_count() -> None:
+    """With more of them the CPUs are shared, and a request may take longer."""
+    calls = [law(n) for n in LEVELS] + [law(n, 3.0) for n in LEVELS]
+    (told,) = found(case_of(calls, sessions=(1,) * 5 + (8,) * 5))
+    assert told.value is not None and told.value.value == pytest.approx((USER + KERNEL) * 1e9)

@@ -1,0 +1,114 @@
+"""Tables that sequential scans do not bring into the cache: made tables on both sides of each criterion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from tests.fakery import climb
+from tests.unit.snapshot_cases import snapshot
+
+from dbdyno.account.snapshot_figures import figures
+from dbdyno.account.snapshots import interval
+from dbdyno.conclude.run.case import Case
+from dbdyno.conclude.run.table_scans import not_cached
+from dbdyno.conclude.snapshots.snapshots import claims
+from dbdyno.model.results.claim import Claim
+
+MIB = 1 << 20
+SHOP = {"database_id": 5, "database": "shop"}
+CACHE = {"cache_bytes": 128 * MIB, "block_bytes": 8192, "scan_bytes": 32 * MIB}
+"""128 MiB of 8 KiB blocks: PostgreSQL scans what is larger than a quarter through a ring."""
+TABLE = {"relation_id": 1, "schema": "public", "relation": "orders", "kind": "table", "table_bytes": 64 * MIB}
+READ = {"seq_scans": 3, "table_blocks_read": 3 * 8192}
+"""Three scans, each of all 8,192 blocks."""
+GROWING = (*READ, "index_scans", "table_blocks_hit")
+
+
+def told(blocks_read: int = 4 * 8192, info: Any = None, *tables: dict[str, Any]) -> Claim | None:
+    info = {"cache": CACHE} if info is None else info
+    zero = [SHOP | {k: v for k, v in t.items() if k not in GROWING} for t in tables]
+    a = snapshot(0, None, info, databases=[SHOP], relations=zero)
+    database = SHOP | {"blocks_read": blocks_read}
+    b = snapshot(60, None, info, databases=[database], relations=[SHOP | t for t in tables])
+    found = figures(interval(a, b))
+    return next((c for c in claims(found) if c.id == "scan-not-cached"), None)
+
+
+def test_the_claim_names_the_table_its_share_and_its_size_against_the_cache() -> None:
+    found = told(4 * 8192, None, TABLE | READ)
+    assert found is not None
+    assert found.case == "exact"
+    assert found.value is not None
+    assert found.value.value == 0.75
+    assert "75 %" in found.text and "public.orders" in found.text and "3 sequential scans" in found.text
+    assert found.said["size"] == 64 * MIB and found.said["cache"] == 128 * MIB
+    assert found.said["needed"] == 256 * MIB
+
+
+@pytest.mark.parametrize(
+    ("said", "figures"),
+    [
+        (True, {"table_bytes": 32 * MIB + 8192}),
+        (False, {"table_bytes": 32 * MIB}),
+        (False, {"table_blocks_read": 8192}),  # once the whole: the first scan has to
+        (True, {"table_blocks_read": 8193}),
+        (False, {"seq_scans": 0}),
+        (True, {"table_blocks_hit": 99 * 3 * 8192}),
+        (False, {"table_blocks_hit": 99 * 3 * 8192 + 1}),  # once in the cache, it stays
+        (False, {"kind": "system"}),
+    ],
+)
+def test_each_criterion_on_both_sides(said: bool, figures: dict[str, Any]) -> None:
+    assert (told(4 * 8192, None, TABLE | READ | figures) is not None) is said
+
+
+def test_little_of_all_reads_is_not_worth_a_line() -> None:
+    assert told(30 * 8192, None, TABLE | READ) is not None
+    assert told(31 * 8192, None, TABLE | READ) is None
+
+
+def test_with_index_scans_the_share_is_an_upper_bound() -> None:
+    found = told(4 * 8192, None, TABLE | READ | {"index_scans": 1})
+    assert found is not None
+    assert found.case == "most" and found.text.startswith("Up to 75 %")
+
+
+def test_others_are_counted_and_the_most_read_is_named() -> None:
+    other = TABLE | READ | {"relation_id": 2, "relation": "archive", "table_blocks_read": 9000}
+    found = told(40_000, None, TABLE | READ, other)
+    assert found is not None
+    assert "public.orders" in found.text and "1 more table larger" in found.text
+
+
+def test_a_snapshot_of_an_earlier_version_says_nothing() -> None:
+    assert told(4 * 8192, {}, TABLE | READ) is None
+
+
+def test_of_a_run_the_measurement_with_the_largest_share() -> None:
+    made = climb("fake:cpu=50ms", [1, 2])
+    shares = (2_000, 6_000)
+    row = {
+        "relation": "public.t",
+        "seq_scans": 9,
+        "index_scans": 0,
+        "blocks_hit": 0,
+        "blocks_read_all": 8_000,
+    }
+    scanned = [
+        row | CACHE | {"cell": c.id, "table_bytes": 5 * MIB, "blocks_read": read}
+        for read, c in zip(shares, made.plan.cells, strict=True)
+    ]
+    windows = [
+        {"cell": c.id, "status": "ok", "sessions": c.sessions, "variant": "base"} for c in made.plan.cells
+    ]
+    tables = {
+        "windows": pl.DataFrame(windows).with_columns(rate_per_s=None),
+        "large_scans_read": pl.DataFrame(scanned),
+    }
+    (found,) = not_cached(Case(made.plan, made.environment, tables, {}))
+    assert found.text.startswith(
+        "75 % of the blocks read from outside the cache at 2 sessions were of public.t"
+    )
+    assert found.cells == (made.plan.cells[0].id, made.plan.cells[1].id)

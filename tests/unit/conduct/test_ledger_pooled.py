@@ -1,0 +1,235 @@
+"""Behind a pooler: three sessions take turns on one server connection, by hand-written rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+from tests.fake_engine import FakeServer
+from tests.fakery import (
+    MS,
+    S,
+    environment_of,
+    info_of,
+    made_cell,
+    sample_row,
+    sampler_row,
+    session_row,
+    task_row,
+)
+
+from dbdyno.account import window
+from dbdyno.account.ledger import accounts as derived
+from dbdyno.account.ledger import cross_check, ledger
+from dbdyno.conduct.derive.derive import derive
+from dbdyno.model.engine.protocols import Target
+from dbdyno.model.plan.plan import Experiment, Plan
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.raw import RawCell
+
+pytestmark = pytest.mark.queries
+
+KINDS = {"pool_waiting": "gauge", "pool_size": "gauge", "pool_read_ns": "gauge"}
+
+
+def counter_rows(t0: dict[str, float | None], t1: dict[str, float | None]) -> Iterator[dict[str, Any]]:
+    """The pooler's counters, read at 10 s and 20 s; None: it did not answer."""
+    for phase, at_ns, told in (("t0", 10 * S, t0), ("t1", 20 * S, t1)):
+        for name, value in told.items():
+            yield {
+                "before_ns": at_ns - 1000,
+                "after_ns": at_ns + 1000,
+                "phase": phase,
+                "scope": "pooler",
+                "name": name,
+                "kind": KINDS.get(name, "counter"),
+                "unit": "ns",
+                "value": value,
+                "status": "ok" if value is not None else "lost",
+            }
+
+
+def pooler(wait_s: float | None = 18.0, waited_s: float = 0.0, waiting: int = 0) -> list[dict[str, Any]]:
+    """Of 10 s: ``wait_s`` in the queue, ``waited_s`` for the client inside 100 transactions."""
+    before = {"pool_wait_ns": 5.0 * S, "pool_query_time_ns": 0.0, "pool_transaction_time_ns": 0.0}
+    after: dict[str, float | None] = {
+        "pool_wait_ns": None if wait_s is None else (5 + wait_s) * S,
+        "pool_query_time_ns": 27.0 * S,
+        "pool_transaction_time_ns": (27 + waited_s) * S,
+        "pool_transactions": 100.0,
+    }
+    gauges = {"pool_waiting": float(waiting), "pool_size": 1.0, "pool_read_ns": 5.0 * MS}
+    return [*counter_rows({**before, "pool_transactions": 0.0, **gauges}, {**after, **gauges})]
+
+
+def cell(**changes: Any) -> RawCell:
+    """The connection (pid 100) ran 4 s, queued 1 s, slept 3 s in I/O and 2 s for work; sessions had 27 s of
+    calls and 3 s between."""
+    tasks = [
+        task_row(10 * S, 0, 0),
+        task_row(20 * S, 4 * S, S, user_ns=3 * S, system_ns=S),
+        *(task_row(t * S, 0, 0, pid=300, tid=300, role="pooler", session=None) for t in (10,)),
+        task_row(20 * S, S // 2, S // 4, pid=300, tid=300, role="pooler", session=None),
+    ]
+    states = [("R", None)] * 5 + [("S", "IO/DataFileRead")] * 3 + [("S", "Client/ClientRead")] * 2
+    at = [10 * S + S // 2 + i * S for i in range(10)]
+    tables: dict[str, Any] = {
+        "tasks": tasks,
+        "samples": [sample_row(i, t, s, w) for i, (t, (s, w)) in enumerate(zip(at, states, strict=True))],
+        "sampler": [sampler_row(i, t) for i, t in enumerate(at)],
+        "sessions": [session_row(n, backend_pid=None, in_call_ns=9 * S) for n in range(3)],
+        "counters": pooler(),
+    }
+    return made_cell({**tables, **changes}, sessions=3)
+
+
+def accounts(made: RawCell, scope: str = "rung") -> dict[str, float | None]:
+    found = ledger(window.cut([made])).filter(scope=scope)
+    return dict(found.select("account", "aas").rows())
+
+
+def test_the_sessions_time_is_queue_service_client_and_the_rest() -> None:
+    """3 sessions x 10 s = 3 s between calls + 18 s queue + 4 run + 1 run queue + 3 asleep + 1 on the way."""
+    found = accounts(cell())
+    known = ("client", "pool.queue", "run", "runq", "sleep", "unaccounted")
+    assert [found[a] for a in known] == pytest.approx([0.3, 1.8, 0.4, 0.1, 0.3, 0.1])
+
+
+def test_the_connections_own_time_is_a_memo() -> None:
+    found = accounts(cell(), "memo")
+    told = [found[a] for a in ("wall", "pool.connections", "pool.idle", "client.between")]
+    assert told == pytest.approx([3.0, 1.0, 0.2, 0.3])
+
+
+def test_the_pooler_itself_is_beside() -> None:
+    rows = ledger(window.cut([cell()])).filter(scope="beside", who="pooler")
+    assert dict(rows.drop_nulls("aas").select("account", "aas").rows()) == pytest.approx(
+        {"run": 0.05, "runq": 0.025}
+    )
+
+
+def test_a_transaction_that_waits_for_its_client_is_at_the_client() -> None:
+    found = accounts(cell(counters=pooler(waited_s=1.0)))
+    assert (found["client"], found["unaccounted"]) == pytest.approx((0.4, 0.0))
+    rows = ledger(window.cut([cell(counters=pooler(waited_s=1.0))])).filter(scope="rung", account="client")
+    # One transaction of 10 ms of it on the one connection may have been under way at either end.
+    assert rows.select("low", "high").row(0) == pytest.approx((0.399, 0.401))
+
+
+def test_who_waits_at_a_read_may_be_counted_short_by_its_length() -> None:
+    """2 clients wait at both ends, while the reads take 5 ms: 20 ms of 10 s."""
+    row = ledger(window.cut([cell(counters=pooler(waiting=2))])).filter(scope="rung", account="pool.queue")
+    assert row.select("aas", "low", "high").row(0) == pytest.approx((1.8, 1.798, 1.802))
+
+
+def test_a_pooler_that_does_not_answer_is_unknown_and_no_zero() -> None:
+    made = cell(counters=pooler(wait_s=None))
+    row = ledger(window.cut([made])).filter(scope="rung", account="pool.queue")
+    assert row.select("aas", "status").row(0) == (None, "lost")
+    assert accounts(made)["unaccounted"] == pytest.approx(1.9)
+
+
+def test_of_one_session_only_the_time_between_calls_is_known() -> None:
+    rows = ledger(window.cut([cell()])).filter(scope="session", session=2)
+    found = {a: (v, s) for a, v, s in rows.select("account", "aas", "status").rows()}
+    assert found["run"] == (None, "shared") and found["pool.queue"] == (None, "shared")
+    assert found["client"][0] == pytest.approx(0.1)
+    assert found["unaccounted"][0] == pytest.approx(0.9)
+
+
+def test_failed_calls_may_hide_in_the_time_at_the_client() -> None:
+    sessions = [session_row(n, backend_pid=None, in_call_ns=9 * S, errors=1) for n in range(3)]
+    found = ledger(window.cut([cell(sessions=sessions)])).filter(scope="rung")
+    client, left = (found.filter(account=name).row(0, named=True) for name in ("client", "unaccounted"))
+    sure = ledger(window.cut([cell()])).filter(scope="rung", account="unaccounted").row(0, named=True)
+    assert (client["low"], client["high"]) == pytest.approx((0.0, 0.3))
+    assert left["high"] == pytest.approx(sure["high"] + 0.3)
+
+
+def test_a_parallel_worker_adds_its_time_to_both_sides() -> None:
+    more = {"pid": 200, "tid": 200, "role": "helper:parallel worker", "session": None}
+    tasks = [*cell().tables["tasks"].to_dicts(), task_row(10 * S, 0, 0, **more)]
+    tasks.append(task_row(20 * S, 10 * S, 0, user_ns=10 * S, **more))
+    samples = cell().tables["samples"].to_dicts()
+    samples += [sample_row(i, 10 * S + S // 2 + i * S, "R", leader_pid=100, **_less(more)) for i in range(10)]
+    found = accounts(cell(tasks=tasks, samples=samples))
+    assert (found["run"], found["unaccounted"]) == pytest.approx((1.4, 0.1))
+
+
+def _less(row: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in row.items() if k != "tid"}
+
+
+def test_events_have_the_queue_and_not_the_connections_wait_for_work() -> None:
+    found = derived(window.cut([cell()]))["events"]
+    asleep = found.filter(pl.col("sleep") > 0).select("wait_class", "wait_event", "sleep").rows()
+    assert sorted(asleep) == [
+        ("IO", "DataFileRead", pytest.approx(0.3)),
+        ("Pool", "Queue", pytest.approx(1.8)),
+    ]
+    assert set(found["scope"]) == {"rung"}
+
+
+def test_the_drivers_db_time_is_held_against_queue_and_service() -> None:
+    cut = window.cut([cell()])
+    found = cross_check(cut, ledger(cut)).filter(quantity="db_time")
+    assert dict(found.select("source", "value").rows()) == {
+        "driver": pytest.approx(2.7),
+        "ledger": pytest.approx(2.6),
+        "engine counters": None,
+    }
+
+
+def test_cpu_per_call_is_that_of_the_connections() -> None:
+    """4 s of CPU in 10 s at 3 calls a second."""
+    rates = window.rates([cell()]).filter(name="cpu_per_call_ns")
+    assert rates.filter(scope="rung")["value"].to_list() == pytest.approx([0.4 / 3 * S])
+    assert rates.filter(scope="session").select("value", "status").unique().rows() == [(None, "shared")]
+
+
+def test_strips_of_single_sessions_are_not_made_up() -> None:
+    assert window.cut([cell()])["cut_bins"].is_empty()
+
+
+def findings(made: RawCell) -> dict[str, Claim]:
+    server = FakeServer(Target())
+    plan = Plan(
+        experiment=Experiment(workload="lio"),
+        cpus=4,
+        call_target_ns=None,
+        cells=(made.meta.cell,),
+        expected_ns=1,
+    )
+    results = derive(info_of(), plan, environment_of(server), [made])
+    assert results.tables["rungs"]["pool_queue_aas"].null_count() == 0
+    return {f.id: f for f in results.findings}
+
+
+def test_a_queue_that_is_the_largest_account_is_told() -> None:
+    found = findings(cell())
+    assert found["pool-queue"].value.value == pytest.approx(1.8)
+    assert "only server connection" in found["pool-queue"].said["connection"]
+    assert found["pool-queue"].said["wall"] == pytest.approx(3.0)
+    assert "unaccounted" not in found and "ledger-closes" not in found
+
+
+def test_a_queue_that_is_not_the_largest_is_not() -> None:
+    found = findings(cell(counters=pooler(wait_s=3.0)))
+    assert "pool-queue" not in found
+
+
+def test_the_way_through_the_pooler_is_told_with_its_own_cpu() -> None:
+    far, near = findings(cell(counters=pooler(wait_s=16.0))), findings(cell(counters=pooler(wait_s=18.5)))
+    assert far["pool-way"].value.value == pytest.approx(0.1)
+    assert (far["pool-way"].said["run"], far["pool-way"].said["runq"]) == pytest.approx((0.05, 0.025))
+    assert "pool-way" not in near
+
+
+@pytest.mark.parametrize(("used_s", "told"), [(9, True), (5, False)])
+def test_a_pooler_without_a_spare_moment_is_a_limit(used_s: int, told: bool) -> None:
+    tasks = [r for r in cell().tables["tasks"].to_dicts() if r["role"] != "pooler"]
+    more = {"pid": 300, "tid": 300, "role": "pooler", "session": None}
+    tasks += [task_row(10 * S, 0, 0, **more), task_row(20 * S, used_s * S, 0, **more)]
+    assert ("pooler-busy" in findings(cell(tasks=tasks))) == told

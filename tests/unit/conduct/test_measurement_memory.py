@@ -1,0 +1,144 @@
+"""Memory at the start and end of measurements: what a cell gets, what it costs beside a load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from dbdyno.conduct.memory.measurement_memory import COST, MeasurementMemory, wanted
+from dbdyno.kernel.machine import HERE
+from dbdyno.model.engine.caching import Processes, State
+from dbdyno.model.errors import ServerLost
+from dbdyno.model.plan.plan import Experiment
+from dbdyno.model.schema.tables import empty, rows
+
+S = 10**9
+ROW = {"before_ns": 1, "after_ns": 2, "database": "db", "relation": "r", "kind": "table", "status": "ok"}
+
+
+@dataclass
+class Caching:
+    """Takes ``took_ns`` of the clock for a read of the cache."""
+
+    clock: Clock
+    took_ns: int = 0
+    asked_ns: list[int] = field(default_factory=list)
+    lost: bool = False
+
+    def processes(self) -> Processes:
+        return Processes({}, None)
+
+    def cached(self, phase: str, most_ns: int) -> Mapping[str, pl.DataFrame]:
+        if self.lost:
+            raise ServerLost("it went away", "")
+        self.asked_ns.append(most_ns)
+        self.clock.at_ns += self.took_ns
+        return {"memory_relations": rows("memory_relations", [{**ROW, "phase": phase}])}
+
+    def state(self) -> State:
+        return State("ok", "half of it")
+
+
+@dataclass
+class Clock:
+    at_ns: int = 0
+
+    def now_ns(self) -> int:
+        return self.at_ns
+
+    def sleep(self, seconds: float) -> None:
+        self.at_ns += int(seconds * S)
+
+
+def made(caching: Caching | None, clock: Clock, **chosen: Any) -> MeasurementMemory:
+    server = SimpleNamespace(
+        caching=caching, world=None, machine=HERE, facts=lambda: SimpleNamespace(main_pid=None)
+    )
+    plan = SimpleNamespace(experiment=Experiment.model_validate(chosen))
+    return MeasurementMemory(server, plan, clock)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Raw:
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=lambda: {"sources": empty("sources")})
+
+    def relations(self) -> list[str]:
+        return self.tables["memory_relations"]["phase"].to_list()
+
+    def source(self) -> tuple[str, str]:
+        (line,) = self.tables["sources"].filter(pl.col("name") == "memory").select("status", "detail").rows()
+        return line
+
+
+def noted(memory: MeasurementMemory, **which: bool) -> Raw:
+    return memory.noted(Raw(), **which)  # type: ignore[arg-type, return-value]
+
+
+def test_phases_of_a_measurement_share_its_start_and_its_end() -> None:
+    clock = Clock()
+    memory = made(Caching(clock), clock)
+    for phase in ("start", "end"):
+        memory.cache(phase)  # type: ignore[arg-type]
+        memory.machine(phase)  # type: ignore[arg-type]
+    first, middle = noted(memory, first=True, last=False), noted(memory, first=False, last=False)
+    last = noted(memory, first=False, last=True)
+    assert (first.relations(), middle.relations(), last.relations()) == (["start"], [], ["end"])
+    assert first.tables["memory"].height and first.tables["memory_processes"]["role"].to_list() == ["dbdyno"]
+    assert last.source() == ("ok", "half of it")
+    assert noted(memory).relations() == []  # nothing is told twice
+
+
+def test_beside_a_load_it_takes_its_share_and_no_more() -> None:
+    clock = Clock()
+    caching = Caching(clock, took_ns=S // 2)
+    memory = made(caching, clock)
+    for _ in range(60):
+        clock.sleep(10)
+        memory.beside(10 * S)
+    spent = len(caching.asked_ns) * caching.took_ns
+    assert 0.8 * COST < spent / clock.at_ns <= 1.2 * COST
+    assert all(0 < most_ns <= 0.5 * S for most_ns in caching.asked_ns)
+    caching.asked_ns.clear()
+    clock.sleep(1000)
+    memory.beside(S)  # there is no room for it in so short a window
+    assert caching.asked_ns == []
+
+
+def test_a_server_that_is_lost_is_a_status() -> None:
+    clock = Clock()
+    memory = made(Caching(clock, lost=True), clock)
+    memory.cache("end")
+    assert noted(memory).source() == ("lost", "it went away")
+
+
+def test_an_engine_without_a_cache_has_the_machines_memory() -> None:
+    clock = Clock()
+    memory = made(None, clock)
+    memory.machine("start")
+    memory.cache("start")
+    raw = noted(memory)
+    assert "host" in set(raw.tables["memory"]["scope"]) and raw.relations() == []
+    assert raw.source()[0] == "ok" and "does not say" in raw.source()[1]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "cure"), [({"memory": False}, "--no-memory"), ({"observe": False}, "--no-observe")]
+)
+def test_switched_off_nothing_is_read(chosen: dict[str, bool], cure: str) -> None:
+    clock = Clock()
+    memory = made(Caching(clock), clock, **chosen)
+    memory.cache("start")
+    memory.machine("start")
+    memory.beside(10**15)
+    raw = noted(memory)
+    assert raw.tables["memory"].is_empty() and raw.source() == ("off", f"switched off with {cure}")
+
+
+def test_a_world_with_a_time_of_its_own_is_left_alone() -> None:
+    server, plan = SimpleNamespace(world=object()), SimpleNamespace(experiment=Experiment())
+    assert not wanted(plan, server)  # type: ignore[arg-type]

@@ -1,0 +1,298 @@
+"""Load profile and top events: on the fake server, whose law says every figure, and by hand."""
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.fakery import (
+    Climb,
+    S,
+    climb,
+    made_cell,
+    sample_row,
+    sampler_row,
+    session_row,
+    task_row,
+)
+
+from dbdyno.account.ledger import ledger
+from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events
+from dbdyno.account.window import cut
+from dbdyno.conduct.derive.derive import derive
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.results.session_time import Part
+from dbdyno.model.schema import column
+from dbdyno.model.schema.tables import rows as rows_of
+
+pytestmark = [pytest.mark.whole, pytest.mark.queries]
+
+CELL = [c.name for c in column.CELL]
+_KNOWN = st.floats(0, 1e6)
+_PART = st.builds(
+    lambda aas, error, runq, waits: Part(
+        aas, error and aas - error, error and aas + error, "samples", runq, waits
+    ),
+    _KNOWN, *[st.none() | _KNOWN] * 3,
+)  # fmt: skip
+_SECONDS = st.builds(Seconds, st.dictionaries(st.sampled_from("abc"), _PART), _KNOWN)
+
+
+def _rows(made: Climb, table: str, cell: str) -> dict[str, dict]:
+    found = derive(made.info, made.plan, made.environment, made.cells).tables[table]
+    return {r["name"]: r for r in found.filter(pl.col("cell") == cell).to_dicts()}
+
+
+def _by_hand(*cells: RawCell, table: str = "profile") -> dict[str, dict]:
+    tables = cut(cells)
+    tables["ledger"] = ledger(tables)
+    made = {
+        "profile": lambda t: profile(t),
+        "top": lambda t: top_events(t["windows"], seconds(t)),
+        "total": lambda t: profile_total(t["windows"], profile(t)),
+    }[table]
+    return {r["name"]: r for r in made(tables).to_dicts()}
+
+
+def _counter(name: str, before: float, after: float | None, status: str = "ok", **changes) -> list[dict]:
+    """Read half a second late at either end: the growth is of 10 s all the same."""
+    head = {"scope": "server", "name": name, "kind": "counter", "unit": "count", "status": status} | changes
+    ends = (("t0", 10.5, before), ("t1", 20.5, after))
+    return [
+        head | {"phase": phase, "before_ns": int(at * S), "after_ns": int(at * S), "value": value}
+        for phase, at, value in ends
+    ]
+
+
+def test_a_driven_cell_at_known_figures():
+    """Eight sessions on two CPUs, 20 ms of CPU and 10 ms of I/O a call: 2 CPUs, 1 asleep, 5 waiting."""
+    made = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms", [8])
+    rows = _rows(made, "profile", made.cells[0].id)
+    assert rows["DB time"]["per_s"] == pytest.approx(8.0, rel=0.01)
+    assert rows["DB time"]["source"] == "driver"
+    assert rows["DB CPU"]["per_s"] == pytest.approx(2.0, rel=0.01)
+    assert rows["CPU WAIT"]["per_s"] == pytest.approx(5.0, rel=0.02)
+    assert rows["calls"]["per_s"] == pytest.approx(100, rel=0.01)
+    assert rows["DB CPU"]["per_call"] == pytest.approx(0.020, rel=0.01)
+    assert rows["DB CPU"]["per_transaction"] == pytest.approx(0.020, rel=0.01), "a call is a transaction"
+    assert rows["logical reads"]["per_call"] == pytest.approx(132, rel=0.01)
+    assert rows["physical reads"]["per_execution"] == pytest.approx(1, rel=0.01)
+    assert rows["cache hit ratio"]["total"] == pytest.approx(131 / 132)
+    assert rows["deadlocks"]["total"] == 0
+    assert rows["calls"]["total"] == pytest.approx(10 * rows["calls"]["per_s"])
+
+
+def test_think_time_is_no_db_time():
+    """5 ms of CPU, 15 ms of thinking: a quarter of each of two sessions."""
+    made = climb("fake:cpus=8,cpu=5ms,think=15ms", [2])
+    assert _rows(made, "profile", made.cells[0].id)["DB time"]["per_s"] == pytest.approx(0.5, rel=0.02)
+
+
+def test_repeats_together_are_sums_over_wall_time():
+    made = climb("fake:cpus=2,cpu=20ms", [2], repeats=3)
+    one, all_ = (_rows(made, "profile", c) for c in (made.cells[0].id, "all"))
+    for name in ("DB time", "DB CPU", "calls", "commits"):
+        assert all_[name]["total"] == pytest.approx(3 * one[name]["total"], rel=0.01)
+        assert all_[name]["per_s"] == pytest.approx(one[name]["per_s"], rel=0.01)
+    assert all_["DB CPU"]["per_call"] == pytest.approx(one["DB CPU"]["per_call"], rel=0.01)
+
+
+def test_what_is_unknown_says_what_would_make_it_known():
+    counters = [
+        *_counter("executions", 0, None, "not supported"),
+        *_counter("transactions_committed", 100, 300),
+        *_counter("transactions_rolled_back", 0, 0),
+    ]
+    rows = _by_hand(made_cell({"sessions": [session_row()], "counters": counters}))
+    assert rows["executions"]["total"] is None
+    assert rows["executions"]["status"].startswith("not supported: needs")
+    assert rows["commits"]["total"] == pytest.approx(200)
+    assert rows["commits"]["per_execution"] is None
+    assert rows["DB time"]["total"] == pytest.approx(10), "ten calls of a second in 10 s"
+    assert rows["DB time"]["per_transaction"] == pytest.approx(0.05)
+    assert rows["DB CPU"]["total"] is None
+    assert rows["WAL"]["status"].startswith("off: ")
+    assert rows["cache hit ratio"]["total"] is None
+
+
+def test_growth_is_scaled_from_the_reads_to_the_window():
+    """Read 8 s apart: 160 in 8 s are 200 in the window of 10 s."""
+    late = _counter("transactions_committed", 100, 260)
+    late[0] |= {"before_ns": 12 * S, "after_ns": 12 * S}
+    late[1] |= {"before_ns": 20 * S, "after_ns": 20 * S}
+    rows = _by_hand(made_cell({"sessions": [session_row()], "counters": late}))
+    assert rows["commits"]["total"] == pytest.approx(200)
+
+
+@pytest.mark.parametrize("committed", [0, 3])
+def test_transactions_that_no_session_reported_are_unknown(committed: int):
+    """Sessions that touch no table report when they end: 400 statements and no transaction is no 0."""
+    counters = [
+        *_counter("executions", 0, 400),
+        *_counter("transactions_committed", 100, 100 + committed),
+        *_counter("transactions_rolled_back", 7, 7),
+    ]
+    rows = _by_hand(made_cell({"sessions": [session_row()], "counters": counters}))
+    known = None if committed == 0 else pytest.approx(committed)
+    assert (rows["commits"]["total"], rows["transactions"]["total"]) == (known, known)
+    assert ("not all reported" in rows["transactions"]["status"]) is (committed == 0)
+    assert rows["executions"]["total"] == pytest.approx(400)
+
+
+@pytest.mark.parametrize(
+    ("reported_s", "status"), [(0.2, "not all reported"), (3.9, "ok"), (40.0, "of before the window, too")]
+)
+def test_transactions_of_another_time_are_unknown(reported_s: float, status: str):
+    """A session ran 4 s of 10 s; the server has heard of 0.2 s of it, or of all that it did before, too."""
+    made = _observed_by_hand(
+        [*_counter("db_time_ns", 0, reported_s * S), *_counter("transactions_committed", 0, 30),
+         *_counter("transactions_rolled_back", 0, 0)]
+    )  # fmt: skip
+    rows = _by_hand(made)
+    assert rows["DB time"]["total"] == pytest.approx(4.0, rel=0.01)
+    known = pytest.approx(30) if status == "ok" else None
+    assert (rows["commits"]["total"], rows["transactions"]["total"]) == (known, known)
+    assert rows["transactions"]["status"].startswith(status)
+
+
+def _observed_by_hand(counters: list[dict]) -> RawCell:
+    """Run 4 s of 10 s, of ten samples six asleep at the client."""
+    samples = [sample_row(n, (10 + n) * S, "S" if n < 6 else "R", "Client/ClientRead") for n in range(10)]
+    tables = {
+        "tasks": [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 0)],
+        "sampler": [sampler_row(n, (10 + n) * S) for n in range(10)],
+        "samples": samples,
+        "sessions": [session_row(calls=0, first_start_ns=None, last_end_ns=None, in_call_ns=0)],
+        "counters": counters,
+    }
+    return made_cell(tables, sessions=0)
+
+
+def test_a_reset_leaves_the_counters_unknown():
+    """Even those that have outgrown their old value."""
+    made = climb("fake:cpus=2,cpu=20ms,reset=4s", [2])
+    rows = _rows(made, "profile", made.cells[0].id)
+    assert rows["commits"]["total"] is None
+    assert rows["commits"]["status"] == "reset"
+    assert rows["DB CPU"]["per_s"] == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_lost_session_counts_as_long_as_it_lived():
+    """It ended at 15 s: half of the window in calls."""
+    gone = session_row(
+        1, last_end_ns=15 * S, calls=5, in_call_ns=5 * S, end_reason="lost", end_detail="broke"
+    )
+    rows = _by_hand(made_cell({"sessions": [session_row(0), gone]}, sessions=2))
+    assert rows["DB time"]["total"] == pytest.approx(15)
+    assert rows["calls"]["total"] == pytest.approx(15)
+
+
+def _observed(events: bool) -> dict[str, pl.DataFrame]:
+    """Of somebody else's ten sessions: 1 on a CPU, 1 queueing, 3 in I/O, 4 at the client, 1 sending."""
+    tables = cut([made_cell({"sessions": [session_row(calls=0, first_start_ns=None)]}, sessions=0)])
+    head = dict(zip(CELL, tables["windows"].select(CELL).row(0), strict=True))
+    who = head | {"scope": "rung", "who": "rung", "status": "ok"}
+    accounts = (
+        ("run", None, 1.0),
+        ("runq", None, 1.0),
+        ("sleep", "IO/DataFileRead", 3.0),
+        ("client", None, 5.0),
+    )
+    tables["ledger"] = rows_of(
+        "ledger",
+        [
+            who | {"account": a, "detail": d, "aas": v, "low": v, "high": v, "source": "x"}
+            for a, d, v in accounts
+        ],
+    )
+    waits = (("IO", "DataFileRead", 3.0), ("Client", "ClientRead", 4.0), ("Client", "ClientWrite", 1.0))
+    tables["events"] = rows_of(
+        "events",
+        [
+            who
+            | {
+                "wait_class": c,
+                "wait_event": e,
+                "sleep": v,
+                "waits_per_s": 300.0,
+                "sleeps_per_s": 900.0,
+                "source": "x",
+            }
+            for c, e, v in waits
+        ]
+        if events
+        else [],
+    )
+    return tables
+
+
+@pytest.mark.parametrize(("events", "db_time"), [(False, 50.0), (True, 60.0)])
+def test_db_time_of_an_observed_load_is_all_but_sleep_at_the_client(events: bool, db_time: float):
+    """Sending an answer is part of a call; only the table of events tells it from waiting for one."""
+    rows = {r["name"]: r for r in profile(_observed(events)).to_dicts()}
+    assert rows["DB time"]["total"] == pytest.approx(db_time)
+    assert "calls" not in rows
+    assert rows["DB CPU"]["per_call"] is None
+
+
+def test_a_waits_mean_is_its_seconds_over_its_count():
+    tables = _observed(True)
+    rows = {r["name"]: r for r in top_events(tables["windows"], seconds(tables)).to_dicts()}
+    assert list(rows) == ["IO/DataFileRead", "DB CPU", "CPU WAIT", "Client/ClientWrite"]
+    assert rows["IO/DataFileRead"]["waits"] == pytest.approx(3000)
+    assert rows["IO/DataFileRead"]["mean_ns"] == pytest.approx(10e6)
+    assert rows["IO/DataFileRead"]["share"] == pytest.approx(0.5)
+
+
+@given(st.lists(_SECONDS, min_size=3, max_size=3))
+def test_seconds_of_cells_merge_in_any_order_and_grouping(parts: list[Seconds]) -> None:
+    a, b, c = parts
+    one, other = a.merge(b).merge(c), b.merge(c.merge(a))
+    assert one.base == pytest.approx(other.base)
+    assert (
+        one.by_name.keys() == other.by_name.keys() == a.by_name.keys() | b.by_name.keys() | c.by_name.keys()
+    )
+    for name, part in one.by_name.items():
+        for mine, theirs in zip(part, other.by_name[name], strict=True):
+            assert mine == (pytest.approx(theirs, abs=1e-9) if isinstance(mine, float) else theirs)
+    assert a.merge(Seconds({}, 0.0)) == a
+
+
+def test_top_events_rank_cpu_and_waits_and_share_db_time():
+    made = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms+IPC/x:1ms", [8])
+    rows = _rows(made, "top_events", made.cells[0].id)
+    assert [r["rank"] for r in rows.values()] == list(range(1, len(rows) + 1))
+    assert list(rows)[:2] == ["CPU WAIT", "DB CPU"]
+    assert rows["DB CPU"]["seconds"] == pytest.approx(20, rel=0.01)
+    assert rows["CPU WAIT"]["share"] == pytest.approx(rows["CPU WAIT"]["seconds"] / 80, rel=0.02)
+    assert rows["IO/DataFileRead"]["low"] <= 10 <= rows["IO/DataFileRead"]["high"]
+    assert sum(r["share"] for r in rows.values()) <= 1.0 + 1e-9
+    assert "Client/ClientRead" not in rows
+
+
+def test_waits_are_counted_where_they_were_traced():
+    """100 calls/s in 10 s, each with one sleep of 10 ms."""
+    made = climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:10ms", [8], trace=True)
+    row = _rows(made, "top_events", made.cells[0].id)["IO/DataFileRead"]
+    assert row["source"] == "scheduler trace"
+    assert row["waits"] == pytest.approx(1000, rel=0.02)
+    assert row["mean_ns"] == pytest.approx(10e6, rel=0.02)
+    assert 0 < row["runq_s"] < 50, "woken, it queues under its label; its later slices have none"
+
+
+def test_top_events_of_repeats_together():
+    made = climb("fake:cpus=2,cpu=20ms", [4], repeats=2)
+    one, all_ = (_rows(made, "top_events", c) for c in (made.cells[0].id, "all"))
+    assert all_["DB CPU"]["seconds"] == pytest.approx(2 * one["DB CPU"]["seconds"], rel=0.01)
+    assert all_["DB CPU"]["share"] == pytest.approx(one["DB CPU"]["share"], rel=0.01)
+    width = [r["DB CPU"]["high"] - r["DB CPU"]["low"] for r in (one, all_)]
+    assert width[1] == pytest.approx(2**0.5 * width[0], rel=0.05), "independent errors add as squares"
+
+
+def test_nothing_measured_gives_empty_tables():
+    assert profile(cut([]) | {"ledger": ledger(cut([]))}).is_empty()
+
+
+def test_a_window_that_never_began_has_no_rates():
+    """The server was lost before it: the window has no length."""
+    cell = made_cell({"sessions": [session_row(calls=0, in_call_ns=0)]}, t0=10 * S, t1=10 * S)
+    assert {row["per_s"] for row in _by_hand(cell).values()} == {None}

@@ -1,0 +1,178 @@
+"""Servers observed together: their common instants, and the page that has them side by side."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from rich.console import Console
+from tests.unit import report_observation as observed
+
+from dbdyno import present
+from dbdyno.conduct.measure.cell import MachineClock
+from dbdyno.conduct.observe.server_hosts import ServerHosts
+from dbdyno.conduct.observe.together import PATIENCE_NS, GivenUp, Together
+from dbdyno.engines import wait_families
+from dbdyno.model.engine.machine import Reached
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results.raw import REPLAY_BEHIND
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import rows
+from dbdyno.model.sources.wait_families import TABLE as FAMILIES
+from dbdyno.present.document.document import Chart, Table, walk
+from dbdyno.present.observation.servers import servers_of
+
+S, MS = 1_000_000_000, 1_000_000
+STANDBY_BUSY = (0.5,) * 6
+
+
+def never() -> bool:
+    return False
+
+
+# The instants.
+
+
+def test_all_begin_when_the_last_can() -> None:
+    clock, together = MachineClock(), Together(3)
+    now_ns = clock.now_ns()
+    wanted = [now_ns + S, now_ns + 3 * S, now_ns + 2 * S]
+    begun: list[int] = []
+    threads = [
+        threading.Thread(target=lambda ns=ns: begun.append(together.begin(ns, clock, never)))  # type: ignore[misc]
+        for ns in wanted
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_NS / S)
+    assert begun == [now_ns + 3 * S] * 3
+
+
+def test_who_comes_later_is_in_step_from_the_next_instant_on() -> None:
+    clock, together = MachineClock(), Together(1)
+    t0_ns = together.begin(clock.now_ns() + S, clock, never)
+    late_ns = t0_ns + 14 * S
+    assert together.begin(late_ns, clock, never) == late_ns
+    assert together.cut(t0_ns, 10 * S) == t0_ns + 10 * S
+    assert together.cut(t0_ns + 10 * S, 10 * S) == t0_ns + 20 * S
+    assert together.cut(late_ns, 10 * S) == t0_ns + 20 * S
+    assert together.cut(t0_ns + 19 * S + 500 * MS, 10 * S) == t0_ns + 30 * S  # not half a second
+
+
+def test_none_begins_where_one_cannot() -> None:
+    together = Together(2)
+    together.fail()
+    with pytest.raises(GivenUp):
+        together.begin(0, MachineClock(), never)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "message"),
+    [
+        (ServerHosts(nodes=("a",)), "--server-node is for a cluster"),
+        (ServerHosts(cluster="auto", ssh=("a",)), "exclude each other"),
+        (ServerHosts(ssh=("a", "b", "c")), "--server-ssh names 3 hosts for 2 servers"),
+    ],
+)
+def test_hosts_that_do_not_fit_the_servers(hosts: ServerHosts, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        hosts.check(2)
+
+
+# The page.
+
+
+def server(results: Results, host: str, standby: bool | None, behind: int | None = None) -> Results:
+    """As if observed by an agent on its node; ``behind``: bytes not replayed, more in each window."""
+    reached = Reached(host=f"node-{host}", by="Ray", clock_bound_ns=200_000)
+    facts = results.environment.server.model_copy(
+        update={"where": f"{host}:5432, database app, user m", "standby": standby, "reached": reached}
+    )
+    environment = results.environment.model_copy(update={"server": facts})
+    info = results.info.model_copy(update={"group": "20261121-104501-servers-77aa", "id": f"run-of-{host}"})
+    cells = results.tables["windows"].select("cell", "workload", "variant", "sessions", "repeat").to_dicts()
+    row = {
+        "scope": "rung",
+        "name": REPLAY_BEHIND,
+        "unit": "bytes",
+        "status": "ok",
+        "source": "engine counters",
+    }
+    lags = [] if behind is None else [{**c, **row, "value": n * behind} for n, c in enumerate(cells)]
+    families = {FAMILIES: wait_families("postgres").table()}
+    tables = {**results.tables, **families, "rates": rows("rates", lags)}
+    return replace(results, info=info, environment=environment, tables=tables)
+
+
+@pytest.fixture
+def two() -> list[Results]:
+    """A standby that is half as busy, and its primary; given the wrong way round."""
+    standby = server(observed.results(busy=STANDBY_BUSY), "db2", True, behind=4_000_000)
+    return [standby, server(observed.results(), "db1", False)]
+
+
+def test_each_has_its_own_figures_the_primary_first(two: list[Results]) -> None:
+    record = present.servers_record(two)
+    assert record["group"] == "20261121-104501-servers-77aa"
+    primary, standby = record["servers"]
+    assert [(s["server"], s["role"], s["run"]) for s in (primary, standby)] == [
+        ("db1", "primary", "run-of-db1"),
+        ("db2", "standby", "run-of-db2"),
+    ]
+    mean = sum(map(observed.db_time, observed.BUSY)) / 6
+    assert primary["db_time"] == pytest.approx(mean)
+    assert (primary["sessions"], primary["host"]) == (observed.SESSIONS, "node-db1")
+    busy = sum(observed.BUSY) / 6
+    asleep = {"latch": 0.12 * busy, "io": 0.3 * busy, "lock": 0.2 * busy}
+    assert {n: primary["asleep"][n] for n in asleep} == pytest.approx(asleep)
+    assert (primary[REPLAY_BEHIND], standby[REPLAY_BEHIND]) == (None, 20e6)
+    assert [w["db_time"] for w in standby["windows"]] == pytest.approx([observed.db_time(0.5)] * 6)
+    json.dumps(record, allow_nan=False)
+
+
+def test_names_tell_servers_of_one_host_apart(two: list[Results]) -> None:
+    ports = []
+    for port, results in zip(("5432", "5433"), two, strict=True):
+        facts = results.environment.server.model_copy(update={"where": f"db1:{port}, database app, user m"})
+        ports.append(replace(results, environment=results.environment.model_copy(update={"server": facts})))
+    assert {s.name for s in servers_of(ports)} == {"db1:5432", "db1:5433"}
+
+
+def test_a_chart_has_a_step_for_each_window_of_each_server(two: list[Results]) -> None:
+    drawn = {c.title: c for c in walk(present.servers(two).blocks) if isinstance(c, Chart)}
+    assert [*drawn] == ["Average active sessions", "CPU WAIT", "WAL not replayed"]
+    active = pl.DataFrame(next(iter(drawn["Average active sessions"].spec["datasets"].values())))
+    assert active.group_by("server").len().sort("server").rows() == [("db1", 6), ("db2", 6)]
+    assert active.filter(pl.col("server") == "db1")["value"].max() == pytest.approx(observed.db_time(2.0))
+    lag = drawn["WAL not replayed"].spec["datasets"]
+    assert {r["server"] for r in next(iter(lag.values()))} == {"db2"}
+
+
+def test_a_terminal_of_80_columns_has_both_and_what_is_not_replayed(two: list[Results]) -> None:
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    console.print(present.printed(present.servers_brief(two)))
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80
+    (head,) = (line for line in text.splitlines() if line.startswith("server "))
+    assert "role" in head and "not replayed" in head
+    assert "dbdyno show run-of-db2" in " ".join(text.split())
+
+
+def test_an_unknown_role_and_figure_are_no_zero(two: list[Results]) -> None:
+    unknown = server(observed.results(busy=()), "db3", None)
+    shown = present.servers([*two, unknown])
+    (table,) = (t for t in walk(shown.blocks) if isinstance(t, Table) and t.columns[0].head == "server"
+                and t.columns[1].head == "role")  # fmt: skip
+    row = next(r for r in table.rows if r.cells[0].text == "db3")
+    assert row.cells[1].text == "?"
+    assert {c.value for c in row.cells[3:7]} == {None}
+
+
+def test_the_page_is_written_whole(two: list[Results], tmp_path: Path) -> None:
+    page = present.write(present.servers(two), tmp_path / "servers.html").read_text()
+    assert "db1 (primary)" in page and "db2 (standby)" in page

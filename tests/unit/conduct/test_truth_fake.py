@@ -1,0 +1,240 @@
+"""Window and ledger on loads whose truth is known to the nanosecond, by both tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import NamedTuple
+
+import polars as pl
+import pytest
+from tests.fake_engine import Law
+from tests.fake_engine.sampling import WORD_NS
+from tests.fake_engine.trace import RUNNING
+from tests.fake_engine.truth import Truth
+from tests.fakery import Climb, S, climb, sampled_again
+from tests.unit.truth_cases import CASES, OLTP, SPIN_1X, SPIN_2X, Case
+
+from dbdyno.account.ledger import ledger
+from dbdyno.account.window import cut
+from dbdyno.conduct.derive.polars_thread import on_polars_thread
+from dbdyno.model.results.ledger_rows import account_rows, top_level
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.schema.tables import empty
+
+pytestmark = pytest.mark.queries
+
+W_NS = 10 * S
+SKEW_NS = Law().skew
+TRACED = ("traced", "waits", "syscalls")
+EXACT, SEEDS = "scheduler trace", range(5)
+
+Accounts = dict[tuple[str, str | None], float]
+
+
+@cache
+def played(dsn: str, sessions: int, hz: float = 10.0) -> Climb:
+    """One cell with all data sources."""
+    return climb(dsn, [sessions], hz=hz, memory_hz=100.0, trace=True)
+
+
+def truths(made: Climb, *, workers: bool = False) -> dict[int, Truth]:
+    (cell,) = made.cells
+    return made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns, workers=workers)
+
+
+def sampled(made: Climb, seed: int | None = None, memory_hz: float = 100.0) -> RawCell:
+    """The cell without its trace, with another series of samples."""
+    (cell,) = made.cells
+    again = cell if seed is None else sampled_again(made.server, cell, seed, memory_hz)
+    own = cell.meta.cell.model_copy(update={"id": f"{cell.id}-{seed}"})
+    meta = cell.meta.model_copy(update={"cell": own})
+    return RawCell(meta, {**again.tables, **{name: empty(name) for name in TRACED}})
+
+
+def accounts_of(truth: Truth) -> Accounts:
+    """Seconds per second, under the ledger's names."""
+    waits = {("sleep", f"{c}/{e}" if c else "no wait event"): ns for (c, e), ns in truth.sleep.items() if ns}
+    exact: dict[tuple[str, str | None], int] = {("run", None): truth.run, ("runq", None): truth.runq}
+    exact |= {("client", None): truth.client, **waits}
+    return {account: ns / W_NS for account, ns in exact.items()}
+
+
+def summed(parts: Iterator[Accounts]) -> Accounts:
+    total: Accounts = {}
+    for part in parts:
+        for account, value in part.items():
+            total[account] = total.get(account, 0.0) + value
+    return total
+
+
+def holds(row: dict, exact: float, slip: float) -> bool:
+    return bool(row["low"] - slip - 1e-9 <= exact <= row["high"] + slip + 1e-9)
+
+
+def slip_of(made: Climb, skew_ns: int) -> float:
+    """Label and task state of a sample are read this far apart. A task that falls asleep between is taken to
+    sleep with no label: at most its sleeps a second times that, for all sessions."""
+    sleeps = sum(under.sleeps for t in truths(made).values() for under in t.labels.values())
+    return sleeps * skew_ns / W_NS
+
+
+def rung(frame: pl.DataFrame) -> dict[tuple[str, str | None], dict]:
+    """Rows of the ledger's rung; accounts inside others left out."""
+    rows = account_rows(frame, "run", "runq", "sleep", "client")
+    return {(r["account"], r["detail"]): r for r in rows.to_dicts()}
+
+
+def memo(frame: pl.DataFrame, account: str, detail: str | None = None) -> float:
+    rows = frame.filter(scope="memo", who="rung", account=account)
+    rows = rows.filter(pl.col("detail").eq_missing(pl.lit(detail, dtype=pl.String)))
+    return float(rows["aas"].item())
+
+
+class Played(NamedTuple):
+    """A case, its truth, and its ledgers by the names of tier and series of samples as cells."""
+
+    case: Case
+    made: Climb
+    truths: dict[int, Truth]
+    ledgers: pl.DataFrame
+
+    @property
+    def truth(self) -> Accounts:
+        return summed(accounts_of(t) for t in self.truths.values())
+
+    def tier(self, name: str) -> list[pl.DataFrame]:
+        """The ledgers of five series of samples."""
+        return [self.ledgers.filter(cell=f"{name}-{seed}") for seed in SEEDS]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(c, marks=[pytest.mark.whole] if i % 5 else [], id=c.name) for i, c in enumerate(CASES)
+    ],
+)
+@on_polars_thread
+def load(request: pytest.FixtureRequest) -> Played:
+    """Played once, sampled five times, and cut at once with and without samples of the wait event word."""
+    case: Case = request.param
+    made = played(case.dsn, case.sessions)
+    cells = [named(made.cells[0], "exact")]
+    for seed in SEEDS:
+        dense = sampled(made, seed)
+        cells += [named(dense, f"word-{seed}"), named(without_word(dense), f"activity-{seed}")]
+    return Played(case, made, truths(made), ledger(cut(cells)))
+
+
+def named(cell: RawCell, name: str) -> RawCell:
+    return RawCell(
+        cell.meta.model_copy(update={"cell": cell.meta.cell.model_copy(update={"id": name})}), cell.tables
+    )
+
+
+def without_word(cell: RawCell) -> RawCell:
+    """The activity samples alone."""
+    tables = {
+        **cell.tables,
+        **{n: cell.tables[n].filter(via="sql") for n in ("samples", "sampler")},
+    }
+    return RawCell(cell.meta, tables)
+
+
+def test_the_machine_does_what_arithmetic_says(load: Played):
+    """The truth that all else is compared with, against figures that come from the law alone."""
+    case = load.case
+    found = {detail or account: value for (account, detail), value in load.truth.items()}
+    for name, value in case.parts().items():
+        assert found.get(name, 0.0) == pytest.approx(value, abs=case.within * case.sessions), name
+    assert sum(found.values()) == pytest.approx(case.sessions, abs=1e-9)
+
+
+def test_the_exact_tier_is_the_truth(load: Played):
+    found = load.ledgers.filter(cell="exact")
+    for session, truth in load.truths.items():
+        mine = found.filter(scope="session", session=session)
+        _is_exact(mine, accounts_of(truth))
+    _is_exact(found.filter(scope="rung"), load.truth)
+
+
+def _is_exact(rows: pl.DataFrame, truth: Mapping[tuple[str, str | None], float]) -> None:
+    """To the nanosecond of 10 s, with all sleeps and no other; nothing is left."""
+    added = top_level(rows).filter(pl.col("account").is_in(("run", "runq", "sleep", "client", "unaccounted")))
+    found = {(a, d): v for a, d, v in added.select("account", "detail", "aas").rows() if v}
+    known = {account: value for account, value in truth.items() if value}
+    assert found.pop(("unaccounted", None), 0.0) == pytest.approx(0, abs=1e-9)
+    assert found == pytest.approx(known, abs=1e-9)
+    assert set(added.filter(account="sleep")["source"]) <= {EXACT}
+
+
+def test_sampled_accounts_are_within_two_per_cent_and_their_intervals(load: Played):
+    """Five series of samples of the wait event word: every account within 2 % of wall, nothing left over,
+    at least 9 of 10 intervals hold."""
+    case, truth, slip = load.case, load.truth, slip_of(load.made, WORD_NS)
+    held = []
+    for frame in load.tier("word"):
+        found = rung(frame)
+        for account in {*truth, *found}:
+            exact, row = truth.get(account, 0.0), found.get(account)
+            value = 0.0 if row is None else row["aas"]
+            assert value == pytest.approx(exact, abs=0.02 * case.sessions), account
+            held.append(row is not None and holds(row, exact, slip))
+        left = frame.filter(scope="rung", account="unaccounted")["aas"].item()
+        assert abs(left) <= 0.01 * case.sessions
+    assert sum(held) >= 0.9 * len(held), f"{sum(held)} of {len(held)}"
+
+
+def test_ten_samples_a_second_hold_the_truth_too(load: Played):
+    """Activity samples alone: wider intervals, as good a promise."""
+    truth, slip = load.truth, slip_of(load.made, SKEW_NS)
+    rows = [(account, row) for frame in load.tier("activity") for account, row in rung(frame).items()]
+    held = [holds(row, truth.get(account, 0.0), slip) for account, row in rows]
+    assert sum(held) >= 0.9 * len(held), f"{sum(held)} of {len(held)}"
+
+
+# -- what others call CPU, and CPU WAIT ---------------------------------------------------------------
+
+
+def _naive(dsn: str, sessions: int) -> tuple[dict[str, float], dict[str, float]]:
+    """(what naive formulas say, the truth), seconds per second."""
+    made = played(dsn, sessions, hz=100.0)
+    told = truths(made).values()
+    frame = ledger(cut([sampled(made)]))
+    run, runq = (sum(getattr(t, a) for t in told) / W_NS for a in ("run", "runq"))
+    unlabelled = sum(sum(t.labels[RUNNING][:3]) for t in told) / W_NS
+    active = sum(sum(u[:3]) for t in told for label, u in t.labels.items() if label.state == "active") / W_NS
+    naive = {"cpu": memo(frame, "naive.cpu"), "active": memo(frame, "naive.active")}
+    return naive, {"run": run, "runq": runq, "unlabelled": unlabelled, "active": active}
+
+
+@pytest.mark.parametrize(("dsn", "sessions"), [(SPIN_1X, 4), (SPIN_2X, 8), (OLTP, 16)])
+def test_the_naive_memos_are_what_samples_say(dsn: str, sessions: int):
+    naive, truth = _naive(dsn, sessions)
+    assert naive["cpu"] == pytest.approx(truth["unlabelled"], abs=0.02 * sessions)
+    assert naive["active"] == pytest.approx(truth["active"], abs=0.02 * sessions)
+
+
+def test_the_naive_formulas_are_right_where_nobody_waits_for_a_cpu():
+    naive, truth = _naive(SPIN_1X, 4)
+    assert naive["cpu"] == pytest.approx(truth["run"], rel=0.01)
+
+
+def test_active_without_event_doubles_the_cpu_of_a_machine_with_two_loops_a_cpu():
+    """4 CPUs, 8 loops: CPU used 4.0, active without event 8.0: off by 100 %. Elapsed less CPU, 4.0, is all
+    run queue; read as waits of the database it is off by as much: nobody sleeps."""
+    naive, truth = _naive(SPIN_2X, 8)
+    assert naive["cpu"] / truth["run"] == pytest.approx(2.0, rel=0.01)
+    assert naive["active"] - truth["run"] == pytest.approx(4.0, rel=0.01)
+
+
+def test_on_short_calls_both_formulas_fail_the_other_way_round():
+    """3,333 calls/s of 0.5 ms: CPU used 1.667, of which 0.667 while the server said active. CPU WAIT by
+    subtraction, active without event less CPU, is -1.0; in truth sessions spend 7 s/s in the run queue,
+    labelled idle in ClientRead."""
+    naive, truth = _naive(OLTP, 16)
+    assert truth["run"] == pytest.approx(2 * 5 / 6, rel=0.001)
+    assert naive["cpu"] == pytest.approx(2 / 3, rel=0.1)
+    assert naive["cpu"] - truth["run"] == pytest.approx(-1.0, abs=0.1)
+    assert truth["runq"] > 6.5
+    assert naive["active"] - truth["run"] < 0 < truth["runq"], "elapsed (active) less CPU is negative, too"

@@ -1,0 +1,149 @@
+"""Engines' wait events mapped to neutral families."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+import tests.second_engine
+from polars.testing import assert_frame_equal
+from tests.fakery import climb
+
+from dbdyno import conduct
+from dbdyno.conduct.derive.derive import derive
+from dbdyno.engines import COMMAND, DEFAULT, _installed, helpers, names, product, register, wait_families
+from dbdyno.engines.postgres.wait_events import words
+from dbdyno.model.errors import UsageError
+from dbdyno.model.results.raw import RawCell
+from dbdyno.model.sources.wait_families import (
+    AT_CLIENT,
+    LOCKS,
+    STORAGE,
+    Family,
+    Helper,
+    WaitFamilies,
+    families_of,
+    merged,
+)
+from dbdyno.store import RunStore
+
+
+def test_an_event_may_be_of_another_family_than_its_class() -> None:
+    families = WaitFamilies({"Disk": Family.IO, "Disk/Flush": Family.COMMIT, "Peer": Family.CLIENT})
+    assert [families.of(label) for label in ("Disk", "Disk/Read", "Disk/Flush", "Else/X", None)] == [
+        Family.IO,
+        Family.IO,
+        Family.COMMIT,
+        Family.OTHER,
+        Family.OTHER,
+    ]
+    rows = pl.DataFrame(
+        {
+            "wait_class": ["Disk", "Disk", "Disk", "Peer", None],
+            "wait_event": ["Read", "Flush", None, "a", None],
+        }
+    )
+    for among, expected in (
+        ((Family.IO,), [True, False, True, False, False]),
+        ((Family.COMMIT,), [False, True, False, False, False]),
+        (STORAGE, [True, True, True, False, False]),
+        ((Family.OTHER,), [False] * 5),
+    ):
+        assert rows.select(found=families.among(*among))["found"].to_list() == expected
+
+
+def test_the_table_says_all() -> None:
+    for engine in names():
+        families = wait_families(engine)
+        assert families_of({"wait_families": families.table()}) == families
+    assert merged([]) == WaitFamilies()
+    with pytest.raises(KeyError):
+        families_of({})
+
+
+@pytest.mark.parametrize("major", [14, 15, 16, 17, 18])
+def test_every_wait_event_type_has_a_family_and_every_mapped_event_exists(major: int) -> None:
+    families, known = wait_families("postgres"), words(major)
+    assert known is not None
+    assert set(known.classes.values()) <= {name for name in families.root if "/" not in name}
+    events = {f"{name}/{event}" for w in range(14, 19) for name, event in _events(w)}
+    assert {name for name in families.root if "/" in name} <= events
+
+
+def _events(major: int) -> list[tuple[str, str]]:
+    known = words(major)
+    return [] if known is None else list(known.events.values())
+
+
+def test_a_run_stored_without_what_its_engine_says_comes_out_as_one_with_it(tmp_path: Path) -> None:
+    made = climb("fake:cpus=2,cpu=4ms,wait=IO/DataFileRead:2ms+LWLock/ProcArray:2ms,think=3ms", [4])
+    now = derive(made.info, made.plan, made.environment, made.cells)
+    record = RunStore(tmp_path).create(made.plan, workloads=made.info.workloads)
+    server = made.environment.server.model_copy(update={"product": "", "helpers": {}})
+    record.write_environment(made.environment.model_copy(update={"server": server}))
+    for cell in made.cells:
+        record.write_cell(
+            RawCell(cell.meta.model_copy(update={"wait_families": WaitFamilies()}), cell.tables)
+        )
+    record.write_derived({n: t for n, t in now.tables.items() if n != "wait_families"}, now.findings)
+    record.finish("complete")
+    for found in (conduct.results_of(record), conduct.rebuild(record)[0]):
+        assert found.environment == made.environment
+        assert families_of(found.tables) == wait_families("fake")
+        for name in ("ledger", "microstates", "top_events"):
+            assert_frame_equal(found.whole(name), now.whole(name), check_row_order=False)
+
+
+def test_families_decide_what_a_wait_is_counted_as() -> None:
+    """The same samples under another engine's map: what was a lock is the client's."""
+    made = climb("fake:cpus=2,cpu=4ms,wait=LWLock/ProcArray:2ms,think=3ms", [4])
+    turned = WaitFamilies({"LWLock": Family.CLIENT, "Client": Family.LATCH})
+    (cell,) = made.cells
+    other = RawCell(cell.meta.model_copy(update={"wait_families": turned}), cell.tables)
+    ones, others = (derive(made.info, made.plan, made.environment, [c]).tables for c in (cell, other))
+    mine = {
+        (row["account"], row["detail"]): row["aas"]
+        for row in others["ledger"].filter(pl.col("scope") == "rung").to_dicts()
+    }
+    asleep = {
+        (row["account"], row["detail"]): row["aas"]
+        for row in ones["ledger"].filter(pl.col("scope") == "rung").to_dicts()
+    }
+    assert mine["client", None] == pytest.approx(asleep["sleep", "LWLock/ProcArray"])
+    assert mine["sleep", "Client/ClientRead"] == pytest.approx(asleep["client", None])
+    assert {Family.LATCH, Family.LOCK} == set(LOCKS) and Family.CLIENT in AT_CLIENT
+
+
+def test_an_engine_that_is_none_is_a_usage_error_with_the_nearest_name() -> None:
+    assert conduct.experiment_of(conduct.Request(workload="lio")).engine == DEFAULT
+    with pytest.raises(UsageError, match="oracle"):
+        conduct.experiment_of(conduct.Request(workload="lio", overrides={"engine": "oracle"}))
+
+
+def test_every_engine_says_what_it_is_and_what_its_own_processes_are_for() -> None:
+    for engine in ("postgres", "fake"):
+        assert product(engine) and set(helpers(engine).values()) == set(Helper)
+
+
+def test_engines_come_by_entry_points_and_by_registering(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert names()[:4] == [DEFAULT, COMMAND, "fake", "second"]  # the last two of tests/entry_points
+    monkeypatch.setattr("dbdyno.engines._registered", {})
+    register("third", tests.second_engine)
+    assert "third" in names() and product("third") == "Second"
+
+
+def test_an_installed_engine_that_cannot_be_imported_names_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / "broken-1.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
+    (made / "entry_points.txt").write_text("[dbdyno.engines]\nthird = no_such_module\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    _installed.cache_clear()
+    try:
+        with pytest.raises(UsageError, match="'third' of package broken"):
+            product("third")
+    finally:
+        _installed.cache_clear()

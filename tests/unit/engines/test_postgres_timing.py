@@ -1,0 +1,71 @@
+"""What pg_test_timing says, to 18 and from 19 on."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from dbdyno.engines.postgres.timing import loop_times, timing_overhead
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "timing"
+
+# In the manner of 19, by hand: each clock source has a block of its own.
+NINETEEN = """
+System clock source: clock_gettime (CLOCK_MONOTONIC)
+Testing timing overhead for 1 second.
+Average loop time including overhead: 51.25 ns
+Histogram of timing durations:
+   <= ns   % of total  running %      count
+      63     100.0000   100.0000         10
+
+Clock source: RDTSCP
+Average loop time including overhead: 40.50 ns
+
+Fast clock source: RDTSC
+Average loop time including overhead: 30.75 ns
+
+TSC clock source will be used by default
+"""
+
+
+@pytest.mark.parametrize(("major", "ns"), [(15, 31.01), (18, 31.92)])
+def test_one_figure_to_18(major: int, ns: float) -> None:
+    text = (GOLDEN / f"pg_test_timing-{major}.txt").read_text()
+    assert loop_times(text) == [("", ns)]
+
+
+def test_a_figure_for_each_clock_source_from_19_on() -> None:
+    assert loop_times(NINETEEN) == [
+        ("clock_gettime (CLOCK_MONOTONIC)", 51.25),
+        ("RDTSCP", 40.5),
+        ("RDTSC", 30.75),
+    ]
+
+
+def program(directory: Path, body: str) -> Path:
+    """A program of that name that says what the real one would: the machine's clock is sound."""
+    path = directory / "pg_test_timing"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("echo 'Detected clock going backwards in time.' >&2; exit 1", "goes backwards"),
+        ("echo 'no such option' >&2; exit 2", "exit 2): no such option"),
+    ],
+)
+def test_what_is_unknown_is_said(tmp_path: Path, body: str, words: str) -> None:
+    ns, said = timing_overhead(program(tmp_path, body))
+    assert ns is None
+    assert words in said
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    ns, said = timing_overhead(tmp_path)
+    assert ns is None
+    assert "does not run" in said

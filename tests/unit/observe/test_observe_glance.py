@@ -1,0 +1,174 @@
+"""A glance at the latest seconds: exact sums, spread by samples or taken from the trace. Figures by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+from tests.fake_engine import wait_families
+
+from dbdyno.model.schema.tables import RAW, empty, rows
+from dbdyno.observe.glance import Glance, glance
+
+S = 1_000_000_000
+
+
+def task(at_s: float, **changes: Any) -> dict[str, Any]:
+    blank = {"pid": 100, "tid": 100, "start_ticks": 1, "role": "session", "session": 0, "status": "ok"}
+    return {**blank, "before_ns": int(at_s * S), "after_ns": int(at_s * S), **changes}
+
+
+def sample(number: int, **changes: Any) -> dict[str, Any]:
+    at_ns = 10 * S + number * S // 10
+    blank: dict[str, Any] = {"pid": 100, "role": "session", "session": 0, "status": "ok", "via": "sql"}
+    return {**blank, "sample": number, "sql_before_ns": at_ns, "sql_after_ns": at_ns, **changes}
+
+
+def looked(window_ns: int | None = None, **tables: list[dict[str, Any]]) -> Glance:
+    frames = {name: rows(name, tables[name]) if name in tables else empty(name) for name in RAW}
+    return glance(frames, wait_families(), window_ns=window_ns)
+
+
+ACTIVE = {"state": "active", "task_state": "R"}
+READS = {"state": "active", "wait_class": "IO", "wait_event": "DataFileRead"}
+
+
+def test_exact_sums_are_spread_over_the_labels_that_samples_saw() -> None:
+    """1 s in 4 on a CPU, 1 in the run queue, 2 asleep; runnable: 3 of 4 without an event; asleep: all IO."""
+    seen = looked(
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
+        samples=[
+            *(sample(n, **ACTIVE) for n in range(3)),
+            sample(3, **READS, task_state="R"),
+            *(sample(n, **READS, task_state="S") for n in range(4, 8)),
+        ],
+    )
+    (line,) = seen.sessions
+    assert (line.run, line.runq, line.sleep, line.client) == pytest.approx((0.25, 0.25, 0.5, 0))
+    io, none = seen.events
+    assert (io.name, none.name) == ("IO/DataFileRead", "no wait event")
+    assert (io.sleep, io.runq, io.run) == pytest.approx((0.5, 0.0625, 0.0625))
+    assert (none.sleep, none.runq, none.run) == pytest.approx((0, 0.1875, 0.1875))
+    assert seen.total("db_time") == pytest.approx(1)
+    assert seen.tier == "activity samples"
+
+
+def test_sums_of_a_window_hold_what_sessions_did_in_their_part_of_it() -> None:
+    """4 s of 16: 1 s on a CPU, 1 in the run queue, 2 asleep for IO."""
+    seen = looked(
+        window_ns=16 * S,
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
+        samples=[sample(0, **ACTIVE), sample(1, **READS, task_state="S")],
+    )
+    totals = [seen.total(part) for part in ("run", "runq", "sleep", "db_time")]
+    assert totals == pytest.approx([1 / 16, 1 / 16, 2 / 16, 4 / 16])
+    assert sum(e.sleep or 0.0 for e in seen.events) == pytest.approx(2 / 16)
+
+
+def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:
+    def wait(at_s: float, event: str, sleep: float, runq: float, sleeps: int = 1) -> dict[str, Any]:
+        label = {"wait_class": "LWLock", "wait_event": event, "sleeps": sleeps, "preempted": 0}
+        return task(at_s, **label, sleep_ns=int(sleep * S), runq_ns=int(runq * S))
+
+    seen = looked(
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=S)],
+        samples=[sample(0, **ACTIVE)],
+        waits=[wait(10, "A", 1, 0), wait(14, "A", 2, 0.4, 5), wait(14, "B", 0.8, 0.6)],
+    )
+    assert seen.tier == "scheduler trace"
+    assert {e.event: (e.sleep, e.runq) for e in seen.events} == {"A": (0.25, 0.1), "B": (0.2, 0.15)}
+    assert {e.event: (e.waits, e.mean_ns) for e in seen.events} == {"A": (1, S / 4), "B": (0.25, 0.8 * S)}
+
+
+def test_waits_of_several_statements_add_up() -> None:
+    """The trace keeps a sum for each statement: 1 s and 0.4 s of 4 s, and one that began in between."""
+
+    def wait(at_s: float, query_id: int | None, sleep: float) -> dict[str, Any]:
+        label = {"wait_class": "Lock", "wait_event": "tuple", "query_id": query_id, "runq_ns": 0}
+        return task(at_s, **label, sleep_ns=int(sleep * S), sleeps=1, preempted=0)
+
+    seen = looked(
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S, runq_ns=0)],
+        samples=[sample(0, **ACTIVE)],
+        waits=[wait(10, 7, 5), wait(10, None, 1), wait(14, 7, 6), wait(14, None, 1.4), wait(14, 8, 0.2)],
+    )
+    assert [(e.name, e.sleep) for e in seen.events] == [("Lock/tuple", pytest.approx(0.4))]
+
+
+def test_an_idle_session_that_waited_for_a_cpu_is_counted() -> None:
+    idle = {"state": "idle", "wait_class": "Client", "wait_event": "ClientRead", "task_state": "S"}
+    seen = looked(
+        tasks=[task(10, run_ns=0, runq_ns=0), task(14, run_ns=S // 10, runq_ns=2 * S)],
+        samples=[sample(n, **idle) for n in range(5)],
+    )
+    (line,) = seen.idle_busy
+    assert line.runq == pytest.approx(0.5)
+    assert (line.client, line.sleep) == pytest.approx((0.475, 0))
+
+
+def test_parallel_workers_count_for_their_leader() -> None:
+    worker = {"pid": 101, "role": "helper:parallel worker", "session": None}
+    seen = looked(
+        tasks=[
+            task(10, run_ns=0, runq_ns=0),
+            task(14, run_ns=S, runq_ns=0),
+            task(10, **worker, tid=101, run_ns=0, runq_ns=0),
+            task(14, **worker, tid=101, run_ns=2 * S, runq_ns=S),
+        ],
+        samples=[sample(0, **ACTIVE), sample(0, **worker, leader_pid=100)],
+    )
+    (line,) = seen.sessions
+    assert (line.run, line.runq) == pytest.approx((0.75, 0.25))
+
+
+def test_without_the_tasks_only_the_servers_word_is_known() -> None:
+    seen = looked(samples=[sample(0, state="active"), *(sample(n, **READS) for n in range(1, 4))])
+    (line,) = seen.sessions
+    assert (line.run, line.runq, line.db_time) == (None, None, None)
+    assert line.sleep == pytest.approx(1)
+    assert {e.name: e.sleep for e in seen.events} == {"IO/DataFileRead": 0.75, "no wait event": 0.25}
+
+
+def test_who_is_not_in_the_servers_latest_answers_has_left() -> None:
+    gone = {"pid": 7, "session": 1}
+    frames = {name: empty(name) for name in RAW}
+    frames["samples"] = rows("samples", [sample(0, **gone), *(sample(n) for n in range(40))])
+    assert [s.pid for s in glance(frames, wait_families()).sessions] == [100]
+    assert sorted(s.pid for s in glance(frames, wait_families(), gone_ns=100 * S).sessions) == [7, 100]
+
+
+def test_sessions_that_rest_are_counted_without_a_line_and_the_sums_stay() -> None:
+    idle = {"state": "idle", "wait_class": "Client", "wait_event": "ClientRead", "task_state": "S"}
+    other = {"idle": 1, "woken": 2, "ran": 3, "hidden": 4, "queued": 5}
+    who = {name: {"pid": n, "tid": n, "session": n} for name, n in other.items()}
+    grown = {"ran": {"run_ns": S}, "queued": {"runq_ns": S}}
+    frames = {name: empty(name) for name in RAW}
+    frames["tasks"] = rows(
+        "tasks",
+        [
+            task(
+                at_s, **who[name] | {"run_ns": 0, "runq_ns": 0} | (grown.get(name, {}) if at_s == 14 else {})
+            )
+            for name in other
+            for at_s in (10, 14)
+        ],
+    )
+    states = {"woken": {"task_state": "R"}, "hidden": {"state": "hidden"}}
+    listed = {n: {k: v for k, v in w.items() if k != "tid"} for n, w in who.items()}
+    frames["samples"] = rows(
+        "samples",
+        [sample(n, **idle | listed[name] | states.get(name, {})) for name in other for n in range(3)],
+    )
+    each = glance(frames, wait_families())
+    together = glance(frames, wait_families(), resting=True)
+    assert [s.pid for s in each.sessions if s not in together.sessions] == [who["idle"]["pid"]]
+    assert (together.resting, together.count) == (1, each.count)
+    for part in ("run", "runq", "sleep", "client", "db_time"):
+        assert together.total(part) == pytest.approx(each.total(part))
+    assert (together.seconds, together.samples) == (each.seconds, each.samples)
+
+
+def test_nothing_read_is_an_empty_glance() -> None:
+    assert looked() == Glance(0.0, "activity samples", 0)
+    assert isinstance(empty("samples"), pl.DataFrame)

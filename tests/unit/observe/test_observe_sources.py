@@ -1,0 +1,164 @@
+"""How the witnesses of a cell are judged, from what was read."""
+
+import threading
+import time
+from collections.abc import Mapping
+
+import polars as pl
+import pytest
+from tests.fake_engine import FakeServer
+
+from dbdyno.model.engine.protocols import Server, Target
+from dbdyno.model.schema.tables import RAW, empty, rows
+from dbdyno.model.sources.source import TRACE, Source
+from dbdyno.observe import frames, sources
+from dbdyno.observe.sources import EXITS, Said
+from dbdyno.observe.watch import How, open_watch
+
+Tables = dict[str, pl.DataFrame]
+
+
+class Engine(FakeServer):
+    """A server with witnesses of its own."""
+
+    def __init__(self, *told: Source) -> None:
+        super().__init__(Target(dsn="fake:"))
+        self._told = told
+
+    def sources(self) -> tuple[Source, ...]:
+        return self._told
+
+
+def tables(**filled: pl.DataFrame) -> Tables:
+    return {name: empty(name) for name in RAW} | filled
+
+
+def tasks(*read: Mapping[str, object]) -> pl.DataFrame:
+    blank = {"before_ns": 1, "after_ns": 2, "pid": 3, "tid": 3, "role": "session", "status": "ok"}
+    return rows("tasks", [{**blank, **row} for row in read])
+
+
+def sampler(*statuses: str) -> pl.DataFrame:
+    blank = {"due_ns": 1, "start_ns": 1, "end_ns": 2}
+    return rows("sampler", [{"sample": n, "status": s, **blank} for n, s in enumerate(statuses)])
+
+
+def judged(made: Tables, server: Server | None = None, **options: object) -> dict[str, dict[str, str]]:
+    frame = sources(server or Engine(), made, **options)  # type: ignore[arg-type]
+    return {row["name"]: row for row in frame.iter_rows(named=True)}
+
+
+def test_one_good_read_is_ok_and_the_others_are_counted() -> None:
+    read = tasks(
+        {}, {"session": 1}, {"role": "helper:x", "status": "vanished"}, {"role": "driver", "status": "lost"}
+    )
+    found = judged(tables(tasks=read))
+    assert (found["os tasks"]["status"], found["os tasks"]["detail"]) == ("ok", "1 vanished of 3 reads")
+    assert found["driver tasks"]["status"] == "lost"
+
+
+@pytest.mark.parametrize("status", ["not here", "not permitted", "not supported", "lost", "vanished"])
+def test_a_witness_without_a_good_read_says_why_and_the_cure(status: str) -> None:
+    found = judged(tables(tasks=tasks({"status": status})))
+    assert found["os tasks"]["status"] == status
+    assert found["os tasks"]["detail"]
+
+
+def test_no_read_at_all_is_not_here() -> None:
+    found = judged(tables())
+    assert {found[n]["status"] for n in ("os tasks", "cgroup", "host", "activity samples")} == {"not here"}
+    assert found["driver"]["status"] == "lost"
+
+
+def test_block_io_is_off_where_its_column_is_unknown() -> None:
+    assert judged(tables(tasks=tasks({})))["block I/O delay"]["status"] == "off"
+    assert judged(tables(tasks=tasks({"blkio_ns": 0})))["block I/O delay"]["status"] == "ok"
+
+
+def test_lost_samples_say_what_the_server_said() -> None:
+    found = judged(tables(sampler=sampler("lost")), said=Said(trouble="connection refused"))
+    assert "connection refused" in found["activity samples"]["detail"]
+    found = judged(tables(sampler=sampler("ok", "ok", "lost")), said=Said(trouble="it broke"))[
+        "activity samples"
+    ]
+    assert (found["status"], found["detail"]) == ("ok", "1 lost of 3 samples: it broke")
+
+
+def test_the_engine_names_the_view_and_adds_witnesses_of_its_own() -> None:
+    view = Source(name="activity samples", provenance="pg_stat_activity", status="ok")
+    own = Source(name="session counters", provenance="some view", status="not supported", detail="needs 18")
+    found = judged(tables(sampler=sampler("ok")), Engine(view, own))
+    assert found["activity samples"]["provenance"] == "pg_stat_activity"
+    assert found["session counters"]["status"] == "not supported"
+
+
+class Seen(Engine):
+    """Its machine is the real one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = None  # type: ignore[assignment]
+
+
+class OurThreads:
+    """A load whose driver is this very thread."""
+
+    def threads(self) -> list[int]:
+        return [threading.get_native_id()]
+
+
+def test_observation_switched_off_reads_the_drivers_threads_alone_and_says_so() -> None:
+    watch = open_watch(Seen(), OurThreads(), How(enabled=False))  # type: ignore[arg-type]
+    now_ns = time.monotonic_ns()
+    watch.start(now_ns, now_ns + 1)
+    watch.stop()
+    read = frames(watch)
+    assert set(read["tasks"]["role"]) == {"driver", "dbdyno"}
+    assert all(read[name].is_empty() for name in ("samples", "cgroup", "host", "traced"))
+    found = judged(tables(tasks=read["tasks"]), enabled=False)
+    assert found.pop("driver tasks")["status"] == "ok"
+    assert {row["status"] for name, row in found.items() if name != "driver"} == {"off"}
+
+
+def test_a_witness_that_was_refused_says_why_itself() -> None:
+    said = Said(
+        states={"scheduler trace": ("not permitted", "needs CAP_BPF"), "sampler priority": ("ok", "")}
+    )
+    found = judged(tables(tasks=tasks({})), said=said)
+    assert (found["scheduler trace"]["status"], found["scheduler trace"]["detail"]) == (
+        "not permitted",
+        "needs CAP_BPF",
+    )
+    assert found["sampler priority"]["status"] == "ok"
+    refused = sampler("lost").with_columns(via=pl.lit("memory"))
+    said = Said(states={"wait event word": ("not permitted", "another uid")})
+    word = judged(tables(tasks=tasks({}), sampler=refused), said=said)["wait event word"]
+    assert (word["status"], word["detail"]) == ("not permitted", "another uid")
+
+
+def test_a_witness_that_lost_a_part_is_limited_and_its_figures_count() -> None:
+    read = {"before_ns": 1, "after_ns": 2, "pid": 3, "tid": 3, "role": "session", "status": "ok"}
+    traced = tables(tasks=tasks({}), traced=rows("traced", [read, {**read, "status": "lost"}]))
+    states = {TRACE: ("limited", "3 processes found no room"), EXITS: ("limited", "9 messages")}
+    found = judged(traced, said=Said(states=states))
+    assert found[TRACE]["status"] == "limited"
+    assert found[TRACE]["detail"] == "3 processes found no room; 1 lost of 2 reads"
+    assert (found[EXITS]["status"], found[EXITS]["detail"]) == ("limited", "9 messages")
+    assert judged(traced, said=Said(states={TRACE: ("ok", "")}))[TRACE]["status"] == "ok"
+
+
+def test_memory_samples_and_activity_samples_are_counted_apart() -> None:
+    both = pl.concat([sampler("ok", "lost"), sampler("ok", "ok", "ok").with_columns(via=pl.lit("memory"))])
+    found = judged(tables(tasks=tasks({}), sampler=both))
+    assert found["activity samples"]["detail"] == "1 lost of 2 samples"
+    assert (found["wait event word"]["status"], found["wait event word"]["detail"]) == ("ok", "")
+
+
+def test_what_was_not_asked_for_is_off_and_elsewhere_not_here() -> None:
+    assert judged(tables(tasks=tasks({})))["scheduler trace"]["status"] == "off"
+    elsewhere = judged(tables(tasks=tasks({"status": "not here"})))
+    assert {elsewhere[n]["status"] for n in ("scheduler trace", "wait event word")} == {"not here"}
+
+
+def test_where_nothing_was_driven_there_is_no_driver() -> None:
+    assert "driver" not in judged(tables(), driven=False)

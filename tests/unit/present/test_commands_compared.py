@@ -1,0 +1,74 @@
+"""Runs of commands set against each other, and along their numbers of threads."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.unit.execution_cells import amdahl, made, threads
+
+from dbdyno import present
+from dbdyno.conclude.compare import compare_runs
+from dbdyno.conclude.scaled import scalings_of
+from dbdyno.model.plan.parallel_axes import counts_of
+from dbdyno.model.results.results import Results
+from dbdyno.present.media import text
+
+pytestmark = pytest.mark.queries
+
+DATABASES = re.compile(r"\b(?:sessions?|(?<!system )calls?|server|client|response)\b")
+
+
+@pytest.fixture(scope="module")
+def run() -> Results:
+    return made(threads(1, 2, 4), amdahl(0.13), ladder=(1, 2))
+
+
+@pytest.fixture(scope="module")
+def other(run: Results) -> Results:
+    """The same jobs with a part serial twice as large."""
+    found = made(threads(1, 2, 4), amdahl(0.26), ladder=(1, 2))
+    info = found.info.model_copy(update={"id": f"{run.info.id}-b"})
+    return Results(info, found.plan, found.environment, found.tables, found.findings)
+
+
+def test_two_runs_are_compared_in_words_of_commands(run: Results, other: Results) -> None:
+    compared = compare_runs(run, other)
+    assert compared.commands
+    shown = "\n".join(line.text for line in text.on_screen(present.comparison(compared), 100))
+    assert "executions per second" in shown
+    assert DATABASES.findall(shown) == []
+    told = " ".join([*(t.title for t in compared.metrics), *compared.summary, *compared.notes])
+    assert DATABASES.findall(told) == []
+
+
+def test_jobs_differ_by_what_was_asked_for(run: Results, other: Results) -> None:
+    first = other.plan.variants[0]
+    (job,) = first.jobs
+    changed = job.model_copy(update={"shown": "spin 2", "argv": ("spin", "2"), "shell_ns": 5})
+    variants = (first.model_copy(update={"jobs": (changed,)}), *other.plan.variants[1:])
+    plan = other.plan.model_copy(update={"variants": variants})
+    moved = Results(other.info, plan, other.environment, other.tables, other.findings)
+    found = [d for d in compare_runs(run, moved).differences if "job" in d.what]
+    assert [(d.what, d.variant) for d in found] == [(f"{first.name}: job.{job.name}.command", "spin 2")]
+
+
+def test_threads_are_an_axis_of_the_analysis(run: Results) -> None:
+    by_threads, *by_jobs = scalings_of(run)
+    assert by_threads.ladder.load_unit == "threads"
+    assert by_threads.ladder.points["load"].unique().sort().to_list() == [1, 2, 4]
+    (share,) = [f for f in run.findings if f.id == "speed-up"]
+    assert by_threads.answers[0] == share
+    assert [s.ladder.variant for s in by_jobs] == [v.name for v in run.plan.variants]
+    assert not any(a.id == "speed-up" for s in by_jobs for a in s.answers)
+    told = " ".join(f"{a.text} {a.evidence}" for s in (by_threads, *by_jobs) for a in s.answers)
+    assert DATABASES.findall(told) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [("threads", "threads"), ("t", "threads"), ("parallel", "threads"), ("worker", "workers"),
+     ("make_jobs", "jobs"), ("cpus", "cpus"), ("process", "processes")],
+)  # fmt: skip
+def test_what_an_axis_counts(name: str, unit: str) -> None:
+    assert counts_of(name) == unit

@@ -1,0 +1,143 @@
+"""Runs of commands as they are shown: tables, charts, what vanishes, exports."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.execution_cells import amdahl, job, made, threads
+
+from dbdyno import present
+from dbdyno.model.plan.plan import Variant
+from dbdyno.model.results.results import Results
+from dbdyno.model.text import command_words
+from dbdyno.present import report
+from dbdyno.present.commands import commands
+from dbdyno.present.commands.commands_charts import gantt, parallelism, speed_ups
+from dbdyno.present.document.document import Block, Chart, Section, Table, walk
+from dbdyno.present.figures.selection import pick_of
+from dbdyno.present.media import markdown, text
+from dbdyno.present.run import charts, rungs
+
+
+@pytest.fixture(scope="module")
+def grid() -> Results:
+    return made(threads(1, 2, 4), amdahl(0.13), ladder=(1, 2))
+
+
+def _all(results: Results) -> list[Block]:
+    return list(walk(report.document(results).blocks))
+
+
+def test_the_first_line_is_the_answer_and_fits_a_terminal(grid: Results) -> None:
+    lines = [line.text for line in text.on_screen(report.brief(grid), 80)]
+    assert "At 4 threads one job is" in " ".join(lines[:3])
+    assert max(map(len, lines)) <= 80
+    assert not any("calls/s" in line for line in lines)
+
+
+def test_the_grid_has_each_combination(grid: Results) -> None:
+    charts = {c.id: c for c in _all(grid) if isinstance(c, Chart)}
+    heat = next(c for id, c in charts.items() if id.endswith("grid-rate"))
+    assert heat.marks == 6
+    (table,) = [t for t in _all(grid) if isinstance(t, Table) and "by jobs at once" in t.title]
+    assert [len(r.cells) for r in table.rows] == [4, 4]
+    (speed,) = speed_ups(grid)
+    assert [k.label for k in speed.legend] == ["measured", "perfect", "Amdahl's law"]
+
+
+def test_bars_of_executions_and_tasks_over_time(grid: Results) -> None:
+    pick = pick_of(grid)
+    assert pick is not None
+    bars, tasks = gantt(grid, pick), parallelism(grid, pick)
+    assert bars is not None and bars.marks == 10  # 2 jobs at once, 5 executions each
+    assert tasks is not None
+    few = grid.of_cell("parallelism", pick.cell or "")
+    assert few["few"].mean() == pytest.approx(0.25, abs=0.02)
+
+
+def test_what_means_nothing_for_commands_is_left_out(grid: Results) -> None:
+    titles = [b.title for b in _all(grid) if isinstance(b, Section) and b.blocks]
+    assert not {"Top SQL", "By script", "Wait chains", "Load profile"} & set(titles)
+    assert {"Commands", "Executions", "Jobs and threads"} <= set(titles)
+
+
+def test_no_word_is_one_of_databases(grid: Results) -> None:
+    """``session`` is the number of a slot, as in ``{session}``."""
+    page = markdown.page(report.document(grid)).replace("| session | job |", "")
+    found = re.findall(
+        r"\b(?:sessions?|(?<!system )calls?|DB \w+|server|backend|client|SQL|response)\b", page
+    )
+    assert found == []
+    claims = " ".join(f"{c.text} {c.advice}" for c in grid.findings)
+    assert re.findall(r"\b(?:sessions?|calls?|server|client)\b", claims) == []
+
+
+def test_shares_of_time_are_of_the_tasks(grid: Results) -> None:
+    rung = {"sessions": 1, "run_aas": 3.0, "runq_aas": 1.0, "tasks_aas": 4.0, "status": "ok"}
+    columns, line = rungs.running("", results=grid)
+    cells = dict(zip([c.head for c in columns], [c.text for c in line(rung).cells], strict=True))
+    assert (cells["CPU%"], cells["WAIT%"], cells["CPUs"], cells["tasks"]) == ("75", "25", "3.00", "4.00")
+    assert "clnt%" not in cells and cells["jobs"] == "1"
+
+
+def test_words_of_users_stay() -> None:
+    assert command_words.name_in_words("calls") == "calls"
+    assert command_words.in_words("3 calls/s at 8 sessions (calls=2)") == (
+        "3 executions/s with 8 jobs at once (calls=2)"
+    )
+    assert command_words.in_words("system calls of a call") == "system calls of an execution"
+    theirs = ("call", "no call at 3 sessions")
+    assert command_words.in_words("1 call of call failed: no call at 3 sessions", *theirs) == (
+        "1 call of call failed: no call at 3 sessions"
+    )
+    assert command_words.in_words("a call of my-job at 3 sessions", "my-job") == (
+        "an execution of my-job with 3 jobs at once"
+    )
+
+
+def test_failures_and_hostile_names_are_shown_as_text() -> None:
+    def bad(row: dict[str, Any]) -> dict[str, Any]:
+        return row | (
+            {"outcome": "signal", "exit_code": 9, "detail": "\x1b[31m<b>|"} if row["number"] else {}
+        )
+
+    results = made(
+        (Variant(name="base", jobs=(job("<i>x"),)),), lambda *_: 1.0, repeats=1, each=3, change=bad
+    )
+    page = present.html(results) if hasattr(present, "html") else ""
+    assert "<i>x" not in page
+    shown = markdown.page(report.document(results))
+    assert "\x1b" not in shown and "signal 9" in shown
+
+
+def test_exports_hold_every_execution(grid: Results, tmp_path: Path) -> None:
+    (path,) = present.export(grid, None, "json", tmp_path / "r.json")
+    found = json.loads(path.read_text())
+    assert len(found["execution_times"]) == 3 * 3 * (5 + 10)
+    assert {"mean_ns", "sd_ns", "min_ns", "median_ns", "max_ns"} <= set(found["execution_rates"][0])
+    names = {p.name for p in present.export(grid, None, "csv", tmp_path / "out")}
+    assert {"execution_rates.csv", "execution_times.csv"} <= names
+
+
+def test_work_a_second_is_a_column_where_it_is_no_runs() -> None:
+    xz = job("xz").model_copy(update={"work_unit": "files"})
+    results = made((Variant(name="base", jobs=(xz,)),), amdahl(0.13), change=lambda row: row | {"work": 40.0})
+    (table,) = [b for b in walk(commands.brief(results)) if isinstance(b, Table)]
+    at = [c.head for c in table.columns].index("files/s")
+    (row,) = table.rows
+    assert row.cells[at].value == pytest.approx(20, rel=0.05)  # 40 files in 2 s
+    assert "runs/s" not in [c.head for c in table.columns]
+
+
+def test_executions_shorter_than_the_start_of_a_shell_are_drawn(grid: Results) -> None:
+    """What the shell takes is taken off: nothing is left of each."""
+    none = {n: t.with_columns(low_ns=0, high_ns=0) for n, t in grid.tables.items() if "high_ns" in t.columns}
+    assert none
+    short = replace(grid, tables={**grid.tables, **none})
+    drawn = [c for group in charts.durations(short) for c in group.charts]
+    assert {c.marks for c in drawn if c.id.startswith("distribution")} == {1}

@@ -1,0 +1,302 @@
+"""Where the memory is, from made tables: parts that add up, sums, claims, screens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pytest
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+from tests.unit import memory_tables as made
+from tests.unit import report_results
+from tests.unit.memory_tables import GIB, MIB
+
+from dbdyno import present
+from dbdyno.account.memory import figured, growth_between, on_demand
+from dbdyno.conclude.run import memory as claims
+from dbdyno.conclude.run.case import Case
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.results.memory_now import MemoryNow
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.column import CELL
+from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY, GROWTH, RAW_MEMORY
+from dbdyno.model.schema.tables import conform
+from dbdyno.model.sources.source import Source
+from dbdyno.present.memory import memory, memory_runs, memory_screen
+
+Tables = dict[str, pl.DataFrame]
+
+
+def now(**options: Any) -> Tables:
+    return on_demand(made.tables(**options), "now")
+
+
+def figures(tables: Tables, phase: str = "now") -> dict[str, tuple[int | None, float | None, str]]:
+    found = tables["memory_figures"].filter(pl.col("phase") == phase)
+    return {k: (v, s, w) for k, v, s, w in found.select("key", "value", "share", "status").iter_rows()}
+
+
+def parts(tables: Tables) -> dict[str, int | None]:
+    return dict(tables["memory_parts"].select("part", "bytes").iter_rows())
+
+
+def text(blocks: Any, width: int = 80) -> str:
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(present.printed(blocks))
+    return captured.get()
+
+
+def shown(tables: Tables, sources: tuple[Source, ...] = (), width: int = 80) -> str:
+    taken = datetime(2026, 11, 23, 10, 0, tzinfo=UTC)
+    read = MemoryNow(taken, 0.4, "PostgreSQL 18.4 at /run", tables, claims.now(tables), sources)
+    return text(memory_screen.now(read), width)
+
+
+# -- figures ----------------------------------------------------------------------------------------
+
+
+def test_parts_add_up_to_the_total_and_what_is_left_has_a_line() -> None:
+    found = parts(now())
+    assert found.pop("total") == 16 * GIB == sum(v or 0 for v in found.values())
+    assert found["not assigned"] == 96 * MIB
+    assert found["executables"] == 64 * MIB and found["page cache"] == 7 * GIB - 64 * MIB
+    shares = now()["memory_parts"].filter(pl.col("part") != "total")["share"]
+    assert shares.sum() == pytest.approx(1.0)
+
+
+def test_figures_that_exceed_the_total_are_not_clipped() -> None:
+    found = parts(now(host={"free_bytes": 3 * GIB}))
+    assert found["not assigned"] == 96 * MIB - GIB
+    assert sum(v or 0 for p, v in found.items() if p != "total") == found["total"]
+    assert "-928 MiB" in shown(now(host={"free_bytes": 3 * GIB}))
+
+
+def test_a_pool_of_huge_pages_is_a_part() -> None:
+    found = parts(now(host={"huge_pages_total": 32, "shared_bytes": 4 * GIB + 96 * MIB}))
+    assert found["huge pages"] == 64 * MIB and found["not assigned"] == 96 * MIB
+
+
+def test_what_is_unknown_is_not_zero() -> None:
+    unknown = now(host={"anonymous_bytes": None})
+    found = parts(unknown)
+    assert found["anonymous"] is None and found["not assigned"] is None and found["total"] == 16 * GIB
+    assert "not permitted" in shown(unknown)
+    without = parts(now(host={"executables_bytes": None}))
+    assert without["page cache"] == 7 * GIB and without["not assigned"] == 96 * MIB
+    assert "in page cache: not permitted" in shown(now(host={"executables_bytes": None}))
+
+
+def test_processes_without_figures_make_lower_bounds() -> None:
+    tables = made.tables()
+    half = pl.col("pid") % 2 == 0
+    tables["memory_processes"] = tables["memory_processes"].with_columns(
+        *(pl.when(half).then(c) for c in ("pss_bytes", "anonymous_bytes", "page_tables_bytes")),
+        status=pl.when(half).then(pl.lit("ok")).otherwise(pl.lit("lost")),
+    )
+    found = on_demand(tables, "now")
+    assert figures(found)["page_tables_bytes"][2] == figures(found)["page_tables_huge_bytes"][2] == "lost"
+    screen = shown(found)
+    assert ">= 2.34 GiB" in screen and "at least" in screen and "about" not in screen.split("Claims")[0]
+    assert "PSS of 102 of 205 processes is unknown: there was no time for it" in screen
+
+
+def test_pages_in_both_caches_are_counted_once() -> None:
+    found = figures(now())
+    both = (1280 + 512 + 200 + 8) * MIB
+    either = (1536 + 2560 + 512 + 512 + 768 + 256 + 128 + 32 + 16) * MIB - both
+    assert found["data_both_bytes"][0] == both and found["data_either_bytes"][0] == either
+    assert found["data_both_bytes"][1] == pytest.approx(both / either)
+    assert found["cache_used_bytes"][1] == 0.75
+
+
+def test_sums_leave_out_what_is_unknown_and_say_why() -> None:
+    some = (*made.RELATIONS[:2], ("public.hidden", "table", GIB, 512 * MIB, None, None))
+    both, _, status = figures(now(relations=some))["data_both_bytes"]
+    assert both == (1280 + 512) * MIB and status == "not permitted"
+    assert "Some figures of 1 relation are unknown: run dbdyno as root" in shown(now(relations=some))
+
+
+def test_page_tables_with_huge_pages() -> None:
+    """A session has 6 to 6.8 MiB of page tables, of which 8.25 MiB could map shared memory: what remains of
+    each is as much as the smallest process has."""
+    found = figures(now())
+    sessions = sum(6 * MIB + n * 4096 for n in range(made.SESSIONS))
+    assert found["page_tables_bytes"][0] == sessions + 4 * 256 * 1024
+    assert found["page_tables_huge_bytes"][0] == (made.SESSIONS + 4) * 256 * 1024
+    assert figures(now(server={"huge_pages_used": 1}))["page_tables_huge_bytes"][::2] == (None, "off")
+
+
+def test_the_limit_of_the_group_is_the_memory_where_it_is_less() -> None:
+    assert figures(now())["memory_bytes"][0] == 14 * GIB
+    assert figures(now(group={"limit_bytes": None}))["memory_bytes"][0] == 16 * GIB
+
+
+def test_no_servers_process_is_seen() -> None:
+    tables = made.tables()
+    tables["memory_processes"] = tables["memory_processes"].clear()
+    tables["memory_relations"] = tables["memory_relations"].clear()
+    found = figures(on_demand(tables, "now"))
+    assert found["page_tables_bytes"][0] is None and found["data_both_bytes"][0] is None
+    assert "How much data is in memory is unknown." in shown(on_demand(tables, "now"))
+
+
+# -- a run ------------------------------------------------------------------------------------------
+
+LATER = {"host": {"swapped_in_total": 130 * MIB, "swapped_out_total": 200 * MIB}}
+
+
+def ran(end: dict[str, Any] | None = None, world: report_results.World = report_results.SMALL) -> Results:
+    """A run each of whose measurements was read at its start and end, 10 s apart."""
+    results = report_results.results(world)
+    reads = [made.tables("start"), made.tables("end", **(end or {}), at_ns=10_050_000_000)]
+    raw = {n: pl.concat([r[n] for r in reads]) for n in RAW_MEMORY}
+    held: Tables = {}
+    for name, source in zip(DERIVED_MEMORY, RAW_MEMORY, strict=False):
+        keys = results.tables["windows"].select(c.name for c in CELL)
+        held[name] = conform(name, keys.join(raw[source], how="cross"))
+    return replace(results, tables={**results.tables, **figured(held)})
+
+
+def found_in(results: Results) -> dict[str, Claim]:
+    case = Case(results.plan, results.environment, results.tables, results.workloads)
+    return {c.id: c for c in claims.memory(case)}
+
+
+def test_growth_from_start_to_end() -> None:
+    found = figures(figured_of(ran({**LATER, "group": {"pressure_some_ns": 3_000_000_000}})), GROWTH)
+    assert found["swapped_in_bytes"][0] == 30 * MIB and found["swapped_out_bytes"][0] == 0
+    assert found["pressure_some_ns"][:2] == (1_000_000_000, pytest.approx(0.1))
+
+
+def test_growth_from_window_to_window() -> None:
+    later = {"host": {"swapped_in_total": 130 * MIB}, "group": {"pressure_some_ns": 3_000_000_000}}
+    reads = [
+        on_demand(made.tables("end"), "w1"),
+        on_demand(made.tables("end", **later, at_ns=10_050_000_000), "w2"),
+    ]
+    both = {n: pl.concat([r[n] for r in reads]) for n in DERIVED_MEMORY}
+    found = growth_between(both)
+    assert found["cell"].unique().to_list() == ["w2"]
+    rows = figures({"memory_figures": found}, GROWTH)
+    assert rows["swapped_in_bytes"][0] == 30 * MIB and rows["pressure_some_ns"][1] == pytest.approx(0.1)
+
+
+def figured_of(results: Results) -> Tables:
+    cell = results.tables["windows"]["cell"][0]
+    return {n: results.tables[n].filter(pl.col("cell") == cell) for n in DERIVED_MEMORY}
+
+
+def test_claims_of_a_run() -> None:
+    found = found_in(ran({**LATER, "group": {"pressure_some_ns": 3_000_000_000}}))
+    assert list(found) == [
+        "swapping", "memory-pressure", "page-tables-large", "huge-pages-not-used", "pages-held-twice"
+    ]  # fmt: skip
+    assert found["swapping"].severity == "warning" and found["memory-pressure"].severity == "warning"
+    assert found["page-tables-large"].severity == "warning"
+    assert {found[i].severity for i in ("huge-pages-not-used", "pages-held-twice")} == {"note"}
+    assert "public.orders (1.25 GiB)" in found["pages-held-twice"].text
+    assert found["swapping"].cells and " at 1 session" in found["swapping"].text
+
+
+HEALTHY: dict[str, Any] = {
+    "server": {"cache_bytes": 128 * MIB, "used_bytes": 40 * MIB, "dirty_bytes": 2 * MIB,
+               "shared_memory_bytes": 160 * MIB},
+    "relations": (("public.t", "table", 30 * MIB, 30 * MIB, 30 * MIB, 30 * MIB),),
+    "sessions": 8,
+}  # fmt: skip
+
+
+def test_a_small_server_with_few_sessions_has_no_claims() -> None:
+    assert not found_in(ran(HEALTHY))
+
+
+@pytest.mark.parametrize(
+    ("end", "expected"),
+    [
+        ({"server": {"used_bytes": GIB}}, "cache-mostly-unused"),
+        ({"server": {"dirty_bytes": 3 * GIB}}, "cache-dirty"),
+        ({"relations": (("public.t", "table", 20 * GIB, GIB, GIB, 0),)}, "data-exceed-memory"),
+        ({"group": {"reclaimed_total": GIB}}, "memory-pressure"),
+    ],
+)
+def test_each_claim(end: dict[str, Any], expected: str) -> None:
+    found = found_in(ran(end))
+    assert expected in found and found[expected].severity == "note"
+    assert expected not in found_in(ran())
+
+
+# -- screens ----------------------------------------------------------------------------------------
+
+
+def test_screen_at_80_columns(snapshot: SnapshotAssertion) -> None:
+    printed = shown(now())
+    assert max(map(len, printed.splitlines())) <= 80
+    assert printed == snapshot
+
+
+def test_the_answer_comes_first_in_each_case() -> None:
+    assert shown(now()).startswith("1.95 GiB of 4.22 GiB of data in memory are held twice")
+    once = (("public.t", "table", GIB, GIB, 0, 0),)
+    assert shown(now(relations=once)).startswith("1.00 GiB of data are in memory, none of it twice.")
+    alone = (("public.t", "table", GIB, GIB, None, None),)
+    assert shown(now(relations=alone)).startswith("1.00 GiB of data are in the server's cache.")
+    some = (*made.RELATIONS[:1], *alone)
+    assert shown(now(relations=some)).startswith("At least 1.25 GiB of data are held twice")
+
+
+def test_sources_that_were_not_read_are_listed_with_the_cure() -> None:
+    source = Source(name="page cache", provenance="mincore", status="not permitted", detail="run as root")
+    assert "run as root" in shown(now(), (source,))
+
+
+def test_relations_are_the_first_ten_or_all() -> None:
+    many = tuple((f"public.t{n:02}", "table", MIB, n * 4096, MIB, n * 4096) for n in range(25))
+    tables = now(relations=many)
+    assert "15 relations more" in shown(tables) and "public.t24" in shown(tables)
+    read = MemoryNow(datetime.now(UTC), 0.1, "", tables, claims.now(tables))
+    assert "public.t00" in text(memory_screen.now(read, None))
+
+
+def test_the_largest_comes_first_though_none_of_it_is_held_twice() -> None:
+    """As with direct I/O, where only catalogs are in the page cache as well."""
+    catalogs = tuple((f"pg_catalog.c{n:02}", "table", MIB, MIB, MIB, MIB) for n in range(25))
+    found = shown(now(relations=(*catalogs, ("public.large", "table", GIB, GIB, 0, 0))))
+    assert found.index("public.large") < found.index("pg_catalog.c00")
+
+
+def test_nodes_have_a_table_where_there_are_several() -> None:
+    tables = made.tables()
+    total = tables["memory"].filter(pl.col("key").is_in(["total_bytes", "free_bytes"]))
+    nodes = [total.with_columns(node=pl.lit(n, pl.Int64), value=pl.col("value") // 2) for n in (0, 1)]
+    tables["memory"] = pl.concat([tables["memory"], *nodes])
+    found = on_demand(tables, "now")
+    assert parts(found)["total"] == 16 * GIB
+    assert "NUMA nodes" in shown(found) and "NUMA nodes" not in shown(now())
+
+
+def test_the_page_has_the_section_and_a_chart() -> None:
+    results = ran(world=report_results.REPEATED)
+    document = present.run_document(results)
+    section = next(s for s in document.blocks if getattr(s, "id", "") == "memory")
+    assert section.title == memory.TITLE
+    (chart,) = memory_runs.charts(results)
+    assert len(chart.legend) == 7  # without huge pages, of which there are none
+    assert "at the end of each measurement" in text(memory_runs.blocks(results), 120)
+    assert "public.orders" in text(present.details(results, "memory").shown)
+
+
+def test_a_run_without_memory_has_no_section() -> None:
+    document = present.run_document(report_results.results())
+    assert not [s for s in document.blocks if getattr(s, "id", "") == "memory"]
+
+
+def test_the_document_has_all_tables() -> None:
+    tables = now()
+    read = MemoryNow(datetime.now(UTC), 0.1, "server", tables, claims.now(tables))
+    record = present.memory_record(read)
+    assert list(record) == ["format", "server", "taken", "took_s", *DERIVED_MEMORY, "findings", "sources"]
+    assert record["findings"][0]["id"] == "memory-now"

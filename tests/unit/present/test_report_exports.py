@@ -1,0 +1,124 @@
+"""Exports, read back."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from tests.unit import report_results as made
+
+from dbdyno import present
+from dbdyno.model.errors import StoreError, UsageError
+
+RAW = {
+    "samples": pl.DataFrame(
+        {"cell": ["c1", "c1"], "wait_event": ["=HYPERLINK(1)", None], "task_ns": [None, 2**60]}
+    )
+}
+
+
+def test_csv_keeps_numbers_and_leaves_unknown_cells_empty(tmp_path: Path) -> None:
+    results = made.results(made.REMOTE)
+    written = present.export(results, RAW, "csv", tmp_path / "out")
+    assert {p.name for p in written} >= {"rungs.csv", "samples.csv", "findings.csv", "run.json"}
+    back = pl.read_csv(tmp_path / "out" / "rungs.csv", schema=results.tables["rungs"].schema)
+    assert_frame_equal(back, results.tables["rungs"])
+    with (tmp_path / "out" / "rungs.csv").open(newline="") as file:
+        assert {r["run_aas"] for r in csv.DictReader(file)} == {""}
+
+
+def test_csv_disarms_formulas_in_texts(tmp_path: Path) -> None:
+    present.export(made.hostile(), RAW, "csv", tmp_path)
+    with (tmp_path / "samples.csv").open(newline="") as file:
+        assert [r["wait_event"] for r in csv.DictReader(file)] == ["'=HYPERLINK(1)", ""]
+    with (tmp_path / "findings.csv").open(newline="") as file:
+        assert next(csv.DictReader(file))["cure"] == "'@SUM(A1)"
+
+
+def test_parquet_comes_back_as_it_was(tmp_path: Path) -> None:
+    results = made.results(made.REMOTE)
+    present.export(results, RAW, "parquet", tmp_path)
+    for name, table in {**results.tables, **RAW}.items():
+        assert_frame_equal(pl.read_parquet(tmp_path / f"{name}.parquet"), table)
+
+
+def test_json_holds_every_table_with_null_for_unknown(tmp_path: Path) -> None:
+    results = made.results(made.REMOTE)
+    (path,) = present.export(results, RAW, "json", tmp_path / "r.json")
+    found = json.loads(path.read_text())
+    assert found["tables"]["rungs"] == results.tables["rungs"].to_dicts()
+    assert found["tables"]["rungs"][0]["run_aas"] is None
+    assert found["tables"]["samples"][1]["task_ns"] == 2**60
+
+
+def test_without_raw_tables_json_is_the_document_and_folders_hold_what_was_derived(tmp_path: Path) -> None:
+    results = made.results()
+    (path,) = present.export(results, None, "json", tmp_path / "r.json")
+    assert json.loads(path.read_text()) == present.document(results)
+    written = {p.stem for p in present.export(results, None, "csv", tmp_path / "out")}
+    assert {"rungs", "findings", "run"} <= written and "samples" not in written
+    (path,) = present.export(results, None, "md", tmp_path / "r.md")
+    assert path.read_text().startswith("# ") and "| sess" in path.read_text().replace("| sessions", "| sess")
+
+
+def test_the_document_has_stable_keys_and_survives_json() -> None:
+    found = present.document(made.results())
+    assert list(found) == [
+        "format", "run", "title", "doubts", "summary", "plan", "environment", "rungs", "windows", "hosts",
+        "data_sources", "sources", "placements",
+        "statements", "statement_texts", "statement_ledger", "wait_durations",
+        "wait_chains", "script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes",
+        "execution_rates", "execution_failures", "execution_times", "parallelism",
+        "grown", "resets_done", "large_scans_read", "triggers_fired", "captured",
+        "memory_held", "relations_held", "processes_held", "memory_parts",
+        "memory_roles", "memory_figures", "system_calls", "system_call_sizes",
+        "rates", "ledger", "ledger_sources", "events", "microstates",
+        "profile", "top_events", "observation", "comparison", "scaling", "answers", "findings",
+    ]  # fmt: skip
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert {r["scope"] for r in found["ledger"]} == {"rung", "helper", "memo"}
+    assert {r["scope"] for r in found["events"]} == {"rung"}
+    assert found["observation"] is None
+
+
+def test_every_key_of_the_document_is_documented() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "json.md").read_text("utf-8")
+    text = text.partition("`dbdyno compare")[0]
+    documented = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    assert documented == list(present.document(made.results()))
+
+
+def test_what_is_not_a_number_is_unknown_in_json() -> None:
+    results = made.results(made.World(rungs=(1,)))
+    spoilt = results.tables["rungs"].with_columns(pl.lit(float("nan")).alias("scaling"))
+    results.tables["rungs"] = spoilt  # type: ignore[index]
+    assert present.document(results)["rungs"][0]["scaling"] is None
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet", "json"])
+def test_a_place_that_cannot_be_written_is_an_error_with_a_cure(kind: str, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(StoreError) as error:
+        present.export(made.results(), {}, kind, blocked / "below")
+    assert error.value.cure
+
+
+def test_an_unknown_form_names_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        present.export(made.results(), {}, "xls", tmp_path / "x")
+    assert "xlsx" in (error.value.cure or "")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_folder_is_made_but_not_those_above_it(tmp_path: Path, kind: str) -> None:
+    results = made.results()
+    with pytest.raises(UsageError, match="no directory"):
+        present.export(results, None, kind, tmp_path / "new" / "out")
+    assert not (tmp_path / "new").exists()
+    assert present.export(results, None, kind, tmp_path / "out")

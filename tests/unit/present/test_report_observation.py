@@ -1,0 +1,197 @@
+"""Somebody else's load: windows in time, no word of rungs."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import altair as alt
+import polars as pl
+import pytest
+from rich.console import Console
+from tests.unit import report_observation as observed
+from tests.unit import report_results
+from tests.unit.shown import as_text
+
+from dbdyno import present
+from dbdyno.model.plan.plan import Observation
+from dbdyno.present import report
+from dbdyno.present.document.document import Paragraph, Table
+from dbdyno.present.figures import accounts, figures, headline, profile, selection
+from dbdyno.present.figures import selection as combine
+from dbdyno.present.run import processes
+
+pytestmark = pytest.mark.queries
+
+FORBIDDEN = re.compile(r"\b(rungs?|ladder|throughput|scaling|calibration)\b", re.IGNORECASE)
+
+
+def visible(page: str) -> str:
+    """The page's words, without scripts and styles."""
+    page = re.sub(r"<(script|style)\b.*?</\1>", " ", page, flags=re.DOTALL)
+    return re.sub(r"<[^>]+>", " ", page)
+
+
+def test_the_headline_says_how_busy_and_with_what() -> None:
+    results = observed.results()
+    assert headline.title(results) == "Observation of PostgreSQL 18.4: 60.0 s in 6 windows"
+    (text,) = headline.sentences(results)
+    mean = sum(map(observed.db_time, observed.BUSY)) / 6
+    assert f"On average {mean:.2f} sessions were active" in text
+    assert "1.40 on a CPU of 2 (DB CPU)" in text
+    assert "12 sessions seen" in text
+    assert "Most of DB time: DB CPU" in text
+    assert "In 1 gap, 12 s in all, nothing was measured." in text
+
+
+def test_what_was_chosen_is_said() -> None:
+    asked = Observation(duration="60s", user="app", pids=(7, 9))
+    assert (
+        headline.sentences(observed.results(observation=asked))[1] == "Only sessions with user app, pid 7, 9."
+    )
+
+
+def test_an_observation_without_a_window_says_so(tmp_path: Path) -> None:
+    results = observed.results(busy=())
+    assert headline.sentences(results) == ["No window was measured."]
+    assert "No window was measured." in present.write_report(results, tmp_path / "o.html").read_text("utf-8")
+    assert as_text(report.details(results, "profile")).strip() == "Nothing was measured."
+
+
+def test_no_word_of_rungs(tmp_path: Path) -> None:
+    results = observed.results()
+    page = present.write_report(results, tmp_path / "o.html").read_text("utf-8")
+    assert FORBIDDEN.findall(visible(page)) == []
+    texts = (present.summary(results), *(present.details(results, name) for name in report.DETAILS))
+    console = Console(file=io.StringIO(), width=100)
+    console.print(*texts)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "Sessions, microstates over all windows" in text and "Load profile over all windows" in text
+    assert FORBIDDEN.findall(text) == []
+
+
+def test_windows_lie_in_time_and_gaps_stay_open() -> None:
+    results = observed.results()
+    (chart,) = report_results.charts_of(results)
+    alt.LayerChart.validate(chart.spec)
+    rows = [r for d in chart.spec["datasets"].values() for r in d if "label" in r]
+    assert sorted({(r["start_s"], r["end_s"]) for r in rows}) == [
+        (pytest.approx(observed.start_s(n)), pytest.approx(observed.start_s(n) + 10)) for n in range(6)
+    ]
+    assert figures.gaps(results) == [{"start_s": 30.0, "end_s": 42.0, "what": "nothing was measured"}]
+    assert "client" not in {r["key"] for r in rows}
+    assert "sessions on average were at their client" in chart.caption
+
+
+def test_many_windows_are_drawn_in_stretches_that_stop_at_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = observed.results()
+    monkeypatch.setattr(figures, "MAX_STRETCHES", 3)
+    places = figures.stretches(results)
+    assert places["place"].n_unique() == 4  # 2 + 1, the gap, 2 + 1
+    first = accounts.stack(results, places.select("cell", "place", "weight")).filter(pl.col("place") == 0)
+    run = first.filter(pl.col("key") == "run.user")["aas"].to_list()
+    assert run == pytest.approx([(observed.BUSY[0] + observed.BUSY[1]) / 2])
+
+
+def test_processes_over_all_windows_are_means_over_the_time_they_were_seen() -> None:
+    results = observed.results()
+    frame = combine.microstates(results)
+    row = frame.filter(pl.col("pid") == 5001).to_dicts()[0]
+    assert row["wall_s"] == pytest.approx(60)
+    assert row["usr"] == pytest.approx(sum(observed.BUSY) / 6 / 12)
+    half = results.tables["microstates"].filter(pl.col("repeat") <= 3)
+    seen = combine.microstates(replace(results, tables={**results.tables, "microstates": half}))
+    assert seen.filter(pl.col("pid") == 5001)["usr"].to_list() == pytest.approx([(1 + 1.1 + 0.9) / 3 / 12])
+
+
+def test_a_window_that_does_not_know_is_left_out_of_the_mean() -> None:
+    results = observed.results()
+    unknown = pl.when(pl.col("repeat") == 5).then(None).otherwise("usr").alias("usr")
+    frame = results.tables["microstates"].with_columns(unknown)
+    found = combine.microstates(replace(results, tables={**results.tables, "microstates": frame}))
+    rest = sum(b for i, b in enumerate(observed.BUSY) if i != 4)
+    assert found.filter(pl.col("pid") == 5001)["usr"].to_list() == pytest.approx([rest / 5 / 12])
+
+
+def test_waits_over_all_windows_are_shares_of_the_whole() -> None:
+    results = observed.results()
+    events = results.tables["events"]
+    once = events.filter((pl.col("wait_event") != "transactionid") | (pl.col("repeat") == 5))
+    found = combine.events(replace(results, tables={**results.tables, "events": once}))
+    (row,) = found.filter(pl.col("wait_event") == "transactionid").to_dicts()
+    assert row["sleep"] == pytest.approx(0.2 * observed.BUSY[4] / 6)
+    assert row["samples"] == 100
+
+
+def test_a_processs_rows_of_the_strip_go_through_all_windows() -> None:
+    from dbdyno.present.charts import strips
+
+    results = observed.results()
+    found = strips.strip(results, None, strips.parts(results))
+    assert found is not None
+    assert found.names[0] == "pid 5000"
+    assert (found.start_s, found.end_s) == (0, 72)
+    assert found.pieces[0][len(found.pieces[0]) // 2] is None  # in the gap
+
+
+def test_a_piece_of_many_windows_holds_all_their_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dbdyno.present.charts import strips
+
+    monkeypatch.setattr(strips, "MAX_PIECES", 4)
+    results = observed.results()
+    shown = strips.parts(results)
+    found = strips.strip(results, None, shown)
+    assert found is not None and "up to 2 windows" in found.caption
+    assert (found.names[0], found.start_s, found.end_s) == ("pid 5000", 0, 80)
+    mine = results.tables["strips"].filter((pl.col("session") == 0) & pl.col("repeat").is_in([1, 2]))
+    total = mine["share"].sum()
+    for part, percent in zip(shown, found.pieces[0][0] or (), strict=True):
+        assert percent == round(100 * mine.filter(part=part)["share"].sum() / total)
+
+
+def test_the_choices_are_windows() -> None:
+    shown = selection.picks(observed.results()).shown
+    assert [p.label for p in shown[:2]] == ["all windows", "window 10:45:01 to 10:45:11 UTC"]
+    assert len(shown) == 7
+
+
+def test_the_document_holds_all_windows_together() -> None:
+    results = observed.results()
+    found = present.document(results)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert {r["pid"] for r in found["observation"]["microstates"]} >= {5000, 6000}
+    assert {r["cell"] for r in found["profile"]} >= {"all"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet", "json"])
+def test_exports_write(kind: str, tmp_path: Path) -> None:
+    assert present.export(observed.results(), {}, kind, tmp_path / "out")
+
+
+def test_sums_over_hidden_sessions_are_unknown_and_the_remainder_says_so() -> None:
+    """Some sessions are our role's own, and idle: what is known of them is not the sum of all."""
+    results = observed.results()
+    waits_of_all = pl.col("account").is_in(["sleep", "client"]) & (pl.col("scope") == "rung")
+    some = pl.when(waits_of_all).then(pl.lit("3 of 12 sessions, others hidden from this role"))
+    asleep = (pl.lit(None, pl.Float64).alias(c) for c in ("lock", "client", "sleep"))
+    tables = {
+        **results.tables,
+        "ledger": results.tables["ledger"].with_columns(status=some.otherwise("status")),
+        "microstates": results.tables["microstates"].with_columns(*asleep),
+        "top_events": results.tables["top_events"].with_columns(share=pl.lit(None, pl.Float64)),
+    }
+    results = replace(results, tables=tables)
+    pick = selection.pick_of(results)
+    assert pick is not None
+    table, *notes = profile.wait_events(results, pick)
+    assert isinstance(table, Table)
+    total = [c.text for c in table.rows[-1].cells[2:8:2]]
+    assert total[1] == "?" and "?" not in (total[0], total[2])
+    (left,) = [n.text for n in notes if isinstance(n, Paragraph) and n.text.startswith("unaccounted")]
+    assert left.endswith("What is unknown lies in it: waits of sessions hidden from this role.")
+    assert "sessions waited for is unknown" in " ".join(processes.unknown(results, pick))
+    tiles = {f.name: f.cell.text for f in present.run_document(results).figures}
+    assert tiles["Most time"] == "?"

@@ -1,0 +1,136 @@
+"""The stack: everything once, CPU WAIT split out of every class, its parts adding up to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from tests.unit import report_results as made
+
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema import tables
+from dbdyno.present.figures import accounts, figures
+
+
+def drawn(results: Results, series: figures.Series | None = None) -> pl.DataFrame:
+    return accounts.stack(results, accounts.at_rungs(results, series or figures.series_of(results)[0]))
+
+
+def with_ledger(*rows: dict[str, object]) -> tuple[Results, pl.DataFrame]:
+    base = {
+        "cell": "c", "workload": "w", "variant": "v", "sessions": 1, "repeat": 1, "scope": "rung",
+        "who": "rung", "status": "ok", "source": "s",
+    }  # fmt: skip
+    results = made.results(made.World(rungs=(1,)))
+    frame = tables.rows("ledger", [{**base, **r} for r in rows])
+    places = frame.select("cell", place="sessions", weight=pl.lit(1.0)).unique("cell", maintain_order=True)
+    return replace(results, tables={**results.tables, "ledger": frame}), places
+
+
+def label(detail: str | None, aas: float, **more: object) -> dict[str, object]:
+    return {"account": "runq", "parent": "runq", "detail": detail, "aas": aas, **more}
+
+
+@pytest.mark.parametrize("world", [made.SMALL, made.REPEATED])
+def test_the_segments_add_up_to_the_sessions(world: made.World) -> None:
+    results = made.results(world)
+    for series in figures.series_of(results):
+        sums = drawn(results, series).group_by("place").agg(pl.col("aas").sum())
+        for sessions, aas in sums.rows():
+            assert aas == pytest.approx(sessions)
+
+
+def test_cpu_wait_is_the_sum_of_its_parts() -> None:
+    results = made.results()
+    rungs = dict(results.tables["rungs"].select("sessions", "runq_aas").rows())
+    rows = drawn(results).filter(pl.col("account") == "runq")
+    for sessions, runq, parts in (
+        rows.group_by("place").agg(pl.col("runq").first(), pl.col("aas").sum()).rows()
+    ):
+        assert parts == pytest.approx(runq) == pytest.approx(rungs[sessions])
+
+
+def test_every_class_has_its_run_queue_beside_its_sleep() -> None:
+    rows = drawn(made.results()).filter(pl.col("place") == 8)
+    assert rows["key"].to_list() == [
+        "run.user", "run.system", "runq:no wait event", "runq:IO", "sleep:IO", "runq:LWLock", "sleep:LWLock",
+        "sleep:Lock", "runq:Client", "client", "unaccounted",
+    ]  # fmt: skip
+    striped = rows.filter("waiting").select("key", "family").rows()
+    assert striped == [("runq:IO", "io"), ("runq:LWLock", "latch"), ("runq:Client", "client")]
+
+
+def test_segments_lie_on_one_another_and_a_negative_remainder_below_zero() -> None:
+    rows = drawn(made.results()).filter(pl.col("place") == 2)  # whose remainder is negative
+    above = rows.filter(pl.col("aas") > 0)
+    assert above["y0"].to_list() == pytest.approx([0.0, *above["y1"].to_list()[:-1]])
+    (below,) = rows.filter(pl.col("aas") < 0).to_dicts()
+    assert below["key"] == "unaccounted"
+    assert (below["y0"], below["y1"]) == (0.0, below["aas"])
+
+
+def test_without_labels_cpu_wait_stays_whole() -> None:
+    results, places = with_ledger({"account": "runq", "aas": 0.4})
+    assert accounts.stack(results, places)["key"].to_list() == ["runq"]
+
+
+def test_what_has_no_label_is_a_part_of_its_own() -> None:
+    results, places = with_ledger({"account": "runq", "aas": 0.4}, label("IO/Read", 0.3), label(None, 0.1))
+    rows = accounts.stack(results, places)
+    assert dict(rows.select("key", "aas").rows()) == pytest.approx({"runq": 0.1, "runq:IO": 0.3})
+    assert rows["label"].to_list() == ["CPU WAIT, not divided", "CPU WAIT under IO"]
+
+
+def test_where_only_some_places_divide_it_the_rest_is_told_apart() -> None:
+    results, places = with_ledger(
+        {"account": "runq", "aas": 0.4},
+        label("IO/Read", 0.4),
+        {"cell": "d", "sessions": 2, "account": "runq", "aas": 1},
+    )
+    labels = accounts.stack(results, places)["label"].to_list()
+    assert labels == ["CPU WAIT under IO", "CPU WAIT, not divided"]
+
+
+def test_a_wait_that_one_repeat_did_not_see_took_no_time_there() -> None:
+    results, places = with_ledger(
+        {"account": "sleep", "detail": "IO/Read", "aas": 0.6},
+        {"cell": "d", "repeat": 2, "account": "client", "aas": 0.5},
+        {"cell": "d", "repeat": 2, "account": "runq", "aas": None},
+        {"account": "runq", "aas": 0.4},
+    )
+    found = dict(accounts.means(results, places).select("key", "aas").rows())
+    assert found["sleep:IO"] == pytest.approx(0.3)
+    assert found["runq"] == pytest.approx(0.4)  # the repeat that does not know is left out
+    assert accounts.missing_parts(results, places) == []
+
+
+def test_cells_count_by_their_weight() -> None:
+    results, places = with_ledger(
+        {"account": "runq", "aas": 0.4}, {"cell": "d", "repeat": 2, "account": "runq", "aas": 1.0}
+    )
+    weighted = places.with_columns(weight=pl.Series([3.0, 1.0]))
+    assert accounts.stack(results, weighted)["aas"].to_list() == pytest.approx([0.55])
+
+
+def test_a_class_has_the_interval_of_its_events_together_and_names_the_longest() -> None:
+    results, places = with_ledger(
+        {"account": "sleep", "detail": "IO/Read", "aas": 0.5, "low": 0.4, "high": 0.7},
+        {"account": "sleep", "detail": "IO/Write", "aas": 0.1, "low": 0.0, "high": 0.2},
+        {"account": "sleep", "detail": "Lock/x", "aas": 0.1, "low": None, "high": 0.2},
+    )
+    io, lock = accounts.stack(results, places).to_dicts()
+    assert (io["low"], io["high"], io["events"]) == (
+        pytest.approx(0.4),
+        pytest.approx(0.9),
+        "Read 0.5, Write 0.1",
+    )
+    assert lock["low"] is None and lock["high"] == pytest.approx(0.2)
+
+
+def test_the_unknown_is_named_and_not_drawn() -> None:
+    results, places = with_ledger(
+        {"account": "runq", "aas": None, "status": "off"}, {"account": "client", "aas": 1.0}
+    )
+    assert accounts.stack(results, places)["key"].to_list() == ["client"]
+    assert accounts.missing_parts(results, places) == ["CPU WAIT"]

@@ -1,0 +1,38 @@
+"""What a run's ladders say: nothing, in words, where no rung can be used."""
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from tests.unit import report_results as made
+from tests.unit.scaling_ladders import ladder
+from tests.unit.shown import as_html
+
+from dbdyno import present
+from dbdyno.conclude.ladder import ladders
+from dbdyno.conclude.scaled import scalings_of
+from dbdyno.model.results.analyses import POINTS, Ladder
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        (ladder([], []), "at least 4 different loads; 0 load levels measured"),
+        (ladder([1, 2], [10.0, 19.0]), "at least 4 different loads; 2 load levels measured"),
+        (ladder([1, 2, 4, 8], [10.0, 19.0, 0.0, 40.0]), "throughput"),
+    ],
+)
+def test_a_run_whose_rungs_say_nothing_is_shown_all_the_same(
+    points: Ladder, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = pl.concat(
+        [pl.DataFrame(schema=POINTS), points.points.cast({"load": float})], how="diagonal_relaxed"
+    )
+    points = replace(points, points=whole)
+    monkeypatch.setattr(ladders, "ladders_of", lambda _: (points,))
+    (found,) = scalings_of(made.results())
+    assert found.best is None and said in found.refused[0]
+    assert found.curve.is_empty() and found.residuals.is_empty()
+    assert said in as_html(present.scaling((found,)).blocks)
+    assert isinstance(present.scaling_json((found,))["scalings"][0]["points"], list)
+    assert found.ladder.points["throughput"].to_list() == [x for x in points.points["throughput"] if x > 0]

@@ -1,0 +1,162 @@
+"""The report between two snapshots in every medium."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from html.parser import HTMLParser
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from tests.unit.shown import as_text, tables
+from tests.unit.snapshot_cases import DATABASES, HOSTILE, story
+from tests.unit.snapshot_cases import snapshot as made_snapshot
+
+from dbdyno.account.snapshot_figures import figures
+from dbdyno.account.snapshots import interval
+from dbdyno.conclude.catalogue import entries
+from dbdyno.conclude.snapshots.snapshots import claims, unused
+from dbdyno.model.results.interval import ALL, IntervalFigures
+from dbdyno.present.document.document import Choice, Document, Section, Table, walk
+from dbdyno.present.media import html, markdown, xlsx
+from dbdyno.present.snapshots import snapshots as presenting
+
+
+@pytest.fixture(scope="module")
+def found() -> IntervalFigures:
+    return figures(interval(*story()))
+
+
+@pytest.fixture(scope="module")
+def shown(found: IntervalFigures) -> Document:
+    return presenting.document(found, claims(found), unused(found))
+
+
+def table(shown: Document, title: str) -> Table:
+    return next(t for t in tables(shown.blocks) if t.title == title)
+
+
+def cells(shown: Document, title: str, row: int) -> dict[str, str]:
+    found = table(shown, title)
+    return {c.name or c.head: cell.text for c, cell in zip(found.columns, found.rows[row].cells, strict=True)}
+
+
+def test_the_whole_text(shown: Document, snapshot: SnapshotAssertion) -> None:
+    text = as_text(shown, 80)
+    assert text == snapshot
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_articles_columns_of_load(shown: Document) -> None:
+    first = cells(shown, "By database", 0)
+    assert first["database"] == "igen"
+    assert [first[n] for n in ("tps", "LIO/s", "reads/s", "rows/s", "ins/s", "upd/s", "del/s")] == [
+        "167", "3.88 k", "211", "23.5 k", "50.87", "46.74", "0.02",
+    ]  # fmt: skip
+    assert first["hit %"] == "94.55"
+
+
+def test_the_articles_columns_of_tables(shown: Document) -> None:
+    first = cells(shown, "By rows read", 0)
+    heads = ("table", "tab hit %", "idx hit %", "tab read", "tab hit", "idx read", "idx hit")
+    assert [first[n] for n in heads] == [
+        "igen: public.order_125", "91.2", "77.8", "67.6 k", "699 k", "58.0 k", "203 k"
+    ]  # fmt: skip
+
+
+def test_sums_are_those_of_the_databases(found: IntervalFigures) -> None:
+    rows = {r["database"]: r for r in found.databases.to_dicts()}
+    for name in ("commits", "rows_inserted", "blocks_hit", "transactions_per_s"):
+        assert rows[ALL][name] == pytest.approx(sum(rows[d][name] for d in DATABASES))
+
+
+def test_partitions_are_summed_under_their_table(found: IntervalFigures) -> None:
+    rows = {r["name"]: r for r in found.relations.to_dicts()}
+    event = rows["public.event"]
+    assert (event["partitions"], event["rows_inserted"], event["seq_scans"], event["size_bytes"]) == (
+        3, 1500, 3, 3 * 110 << 20,
+    )  # fmt: skip
+    assert found.interval.tables["relations"].filter(root_id=40).height == 3
+
+
+def test_each_database_by_itself(shown: Document) -> None:
+    choices = [b for b in walk(shown.blocks) if isinstance(b, Choice)]
+    assert [o.label for o in choices[0].options] == [ALL, *DATABASES]
+    (igen,) = [o for o in choices[1].options if o.label == "igen"]
+    assert tables(igen.blocks)[0].rows[0].cells[0].text == "public.order_125"
+
+
+def test_a_lower_bound_is_marked(shown: Document) -> None:
+    assert cells(shown, "By WAL", 1)["WAL"] == ">= 50.0 MB"
+    reads = next(t for t in tables(shown.blocks) if t.columns[0].head == "process").rows[0].cells[3]
+    assert reads.text.startswith(">= ") and "reset" in reads.note
+
+
+def test_unknown_figures_have_their_reason(shown: Document) -> None:
+    rows = {r.cells[0].text: r.cells for r in table(shown, "Load of all databases").rows}
+    assert {c.text for c in rows["time of reads"][1:]} == {"?"}
+    assert all("track_io_timing" in c.note for c in rows["time of reads"][1:])
+    assert "? time of reads, time of writes: track_io_timing is off: set it to on." in as_text(shown, 200)
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scripts: list[str] = []
+        self._inside = False
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
+        self._inside = tag == "script"
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
+        self._inside = False
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.scripts.append(data)
+
+
+def test_names_and_texts_are_text_in_every_medium(found: IntervalFigures, shown: Document) -> None:
+    page, tags = html.page(shown), _Tags()
+    tags.feed(page)
+    assert not any(s.startswith("alert(") for s in tags.scripts)
+    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
+    assert "\\<script\\>" in markdown.page(shown) and "\n| `two`" not in markdown.page(shown)
+    with zipfile.ZipFile(io.BytesIO(xlsx.workbook(shown))) as book:
+        assert "<script>" not in book.read("xl/sharedStrings.xml").decode()
+    record = json.loads(json.dumps(presenting.record(found, claims(found))))
+    assert record["load_profile"][2]["database"] == HOSTILE
+    assert {t["query_id"]: t["text"] for t in record["statement_texts"]}[3] == f"SELECT '{HOSTILE}'"
+
+
+def test_json_holds_every_table_and_its_statuses(found: IntervalFigures) -> None:
+    record = presenting.record(found, claims(found))
+    remade = [r["status"] for r in record["most_accessed"] if r["name"] == "public.remade"]
+    assert sorted(remade) == ["gone", "remade"]
+    assert record["seconds"] == 600 and record["evictions"] == 4
+    assert [r["what"] for r in record["resets"]] == ["I/O"]
+    assert {r["setting"]: (r["value_was"], r["value"]) for r in record["tables"]["settings"]} == {
+        "work_mem": ("4MB", "64MB")
+    }
+
+
+def test_nothing_at_all_is_a_report_too() -> None:
+    empty = figures(interval(made_snapshot(), made_snapshot(5)))
+    made = presenting.document(empty, claims(empty), unused(empty))
+    assert "What the databases did in between is not known." in as_text(made)
+    for text in (html.page(made), markdown.page(made)):
+        assert "No Top SQL: no statement was executed in between." in text
+
+
+def test_rows_of_a_table_are_as_many_as_asked_for(found: IntervalFigures) -> None:
+    made = presenting.document(found, claims(found), unused(found), top=2)
+    assert [len(table(made, t).rows) for t in ("By execution time", "By rows read", "By WAL")] == [2, 2, 2]
+
+
+def test_every_claim_leads_to_its_section(shown: Document) -> None:
+    ids = {s.id for s in shown.blocks if isinstance(s, Section)}
+    named = {c: p for c, p in presenting._PLACE.items() if p not in ids}
+    assert named == {}
+    of_intervals = {c for c in entries() if c.startswith("snapshot-")} | {"scan-not-cached"}
+    assert of_intervals == set(presenting._PLACE)
