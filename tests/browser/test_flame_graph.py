@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import test_cpu_profile_shown as made
-import test_off_cpu as asleep
 from chromium import Page
+from tests.unit.cli import test_off_cpu as asleep
+from tests.unit.conduct import test_cpu_profile_shown as made
 
 from dbdyno import present
 

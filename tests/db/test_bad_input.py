@@ -72,7 +72,7 @@ def test_no_privilege(bench: Bench) -> None:
         ("select 1;\nselect count(*) form pg_class;", "2:"),
         ("\\set a 1 +\nselect :a;", "own.sql:1:"),
         ("select * from nosuchtable", "nosuchtable"),
-        ("-- nothing\n", "the script is empty"),
+        ("-- nothing\n", "has no statement"),
         ("select 'open", "1:"),
     ],
 )

@@ -220,6 +220,8 @@ def _remainder(accounts: dict[str, dict[str, Any]], missing: list[str]) -> list[
 
 
 def _signed(value: float) -> str:
+    if round(value, 3) == 0:
+        return "0.000"
     text = format_average(value)
     return f"+{text}" if value > 0 and text[0].isdigit() else text
 
