@@ -1,8 +1,8 @@
 //! Which processes stand still because their control group is frozen.
 //!
-//! A task that is frozen looks asleep (v2: S, v1: D), and where it sleeps in the kernel need not tell: one that the v1
-//! freezer met in a sleep stays in that. `freezer.state` (v1) and the `frozen` of `cgroup.events` (v2) tell, those of a
-//! group above included, and anybody may read them.
+//! A frozen task looks asleep (v2: S, v1: D), and the kernel function in which it waits does not always show it: the v1
+//! freezer leaves a task in the sleep that it was in. `freezer.state` (v1) and `frozen` in `cgroup.events` (v2) show
+//! it, also for a freeze of a group above, and every user may read them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -145,7 +145,7 @@ impl Freezer {
     }
 }
 
-/// What `freezer.state` or `cgroup.events` says.
+/// Whether the text of `freezer.state` or `cgroup.events` shows a frozen group.
 fn stands_still(text: &str) -> bool {
     text.lines()
         .any(|line| matches!(line.trim(), "FROZEN" | "frozen 1"))

@@ -63,9 +63,9 @@ def _above_one(ladder: Ladder) -> tuple[str, ...]:
     load, top = max(rungs.efficiencies.items(), key=lambda e: e[1])
     if rungs.above_one is not None or top < _IMPOSSIBLE:
         return ()
-    unit, said = ladder.load_unit, {"top": top, "noise": rungs.noise_text}
-    said |= {"load": fmt.load(load, unit), "first": fmt.load(rungs.first, unit)}
-    return (sentence("fit-note", said, case="above-one"),)
+    unit, values = ladder.load_unit, {"top": top, "noise": rungs.noise_text}
+    values |= {"load": fmt.load(load, unit), "first": fmt.load(rungs.first, unit)}
+    return (sentence("fit-note", values, case="above-one"),)
 
 
 _Doubts = tuple[Claim, ...]

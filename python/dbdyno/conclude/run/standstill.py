@@ -40,8 +40,8 @@ def throttled_wait(case: Case) -> Iterator[Claim]:
 
 
 def throttled_sessions(case: Case) -> Iterator[Claim]:
-    """Sessions that a quota kept from running for much of their own time; where no trace tells, the group of
-    sessions alone that was throttled longest."""
+    """Sessions that a quota kept from running for much of their own time; without the scheduler trace, the
+    most throttled group that holds sessions alone."""
     exact: list[tuple[dict[str, Any], dict[str, Any]]] = []
     groups: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for cell in case.usable:
@@ -81,9 +81,9 @@ def _throttled_sessions(case: Case, cell: str) -> list[tuple[int, float]]:
 @of_cell
 def _throttled_groups(case: Case, cell: str) -> list[tuple[str, float]]:
     """Groups of sessions alone that were throttled, and for how much of the time; the longest first."""
-    mine = (pl.col("scope") == "sessions") & (pl.col("key") == "throttled_ns") & (pl.col("delta") > 0)
+    throttled = (pl.col("scope") == "sessions") & (pl.col("key") == "throttled_ns") & (pl.col("delta") > 0)
     share = (pl.col("delta") / pl.col("wall_ns")).clip(0, 1).alias("share")
-    found = case.levels(cell, "cgroup").filter(mine).select("place", share)
+    found = case.levels(cell, "cgroup").filter(throttled).select("place", share)
     return found.sort("share", descending=True).rows()
 
 

@@ -51,17 +51,30 @@ def _prediction(made: Scaling, load: float) -> Claim:
     measured = ladders.at(made.ladder, load)
     if why := _no_model(made, load):
         return _without_model(made, load, why)
-    told = scaling.predict(made, load, made.best.model if made.best else None)
-    said = {"load": shown, "note": told.note, "by": _by(made)}
-    ends = "" if told.low is None or told.high is None else f"{_number(told.low)} to {_number(told.high)}"
-    said |= {"rate": f"{_number(told.value)} {told.unit}{f' ({ends})' if ends else ''}"}
-    if told.low is not None and told.high is not None and told.high > ladders.WIDE * told.low:
+    answer = scaling.predict(made, load, made.best.model if made.best else None)
+    values = {"load": shown, "note": answer.note, "by": _by(made)}
+    ends = (
+        ""
+        if answer.low is None or answer.high is None
+        else f"{_number(answer.low)} to {_number(answer.high)}"
+    )
+    values |= {"rate": f"{_number(answer.value)} {answer.unit}{f' ({ends})' if ends else ''}"}
+    if answer.low is not None and answer.high is not None and answer.high > ladders.WIDE * answer.low:
         if measured is not None:
             return _measured(made, load, measured)
         return claim(
-            "prediction", said | {"ends": f"{ends} {told.unit}"}, case="wide", parts=_noted(told.note)
+            "prediction",
+            values | {"ends": f"{ends} {answer.unit}"},
+            case="wide",
+            parts=_noted(answer.note),
         )
-    return claim("prediction", said, replace(told, name=f"at {shown}"), case="known", parts=_noted(told.note))
+    return claim(
+        "prediction",
+        values,
+        replace(answer, name=f"at {shown}"),
+        case="known",
+        parts=_noted(answer.note),
+    )
 
 
 def _without_model(made: Scaling, load: float, why: str) -> Claim:
@@ -69,15 +82,15 @@ def _without_model(made: Scaling, load: float, why: str) -> Claim:
     ladder, means = made.ladder, Rungs.of(made.ladder).means
     if (measured := ladders.at(ladder, load)) is not None:
         return _measured(made, load, measured)
-    said = {"load": fmt.load(load, ladder.load_unit), "why": why}
+    values = {"load": fmt.load(load, ladder.load_unit), "why": why}
     around = [
         max((n for n in means if n < load), default=None),
         min((n for n in means if n > load), default=None),
     ]
     ends = [f"{_rate(made, means[n].value)} at {fmt.load_number(n)}" for n in around if n is not None]
     if len(ends) < 2:
-        return claim("prediction", said, case="rejected")
-    return claim("prediction", said | {"rates": " and ".join(ends)}, case="between")
+        return claim("prediction", values, case="rejected")
+    return claim("prediction", values | {"rates": " and ".join(ends)}, case="between")
 
 
 def _measured(made: Scaling, load: float, found: Estimate) -> Claim:
@@ -110,35 +123,35 @@ def _within(made: Scaling, best: Fitted, seconds: float) -> Claim:
     from dbdyno.stats.scaling import inverse
 
     ladder, think = made.ladder, made.ladder.think_s or 0.0
-    said: dict[str, Any] = {"target": format_ns(seconds * 1e9), "time": ladder.time_name}
+    values: dict[str, Any] = {"target": format_ns(seconds * 1e9), "time": ladder.time_name}
     times = _response_times(ladder)
     try:
         load, reason = inverse.load_for_response(best, seconds, think, _last(made)), ""
     except inverse.OutOfReach as e:
         load, reason = math.nan, e.message
-    if (passed := _passed(made, "response-target", times, seconds, load, said)) is not None:
+    if (passed := _passed(made, "response-target", times, seconds, load, values)) is not None:
         return passed
     inside = ladders.loads(ladder)[0] <= load <= ladders.loads(ladder)[-1]
     if not min(times.values()) <= seconds <= max(times.values()) and (
         inside or seconds < min(times.values())
     ):
         ends = f"{format_ns(min(times.values()) * 1e9)} to {format_ns(max(times.values()) * 1e9)}"
-        return claim("response-target", said | {"ends": ends}, case="outside")
+        return claim("response-target", values | {"ends": ends}, case="outside")
     if why := _no_model(made, load if math.isfinite(load) else math.inf):
-        return claim("response-target", said | {"why": why}, case="rejected")
+        return claim("response-target", values | {"why": why}, case="rejected")
     if reason:
-        return claim("response-target", said | {"why": reason}, case="never")
+        return claim("response-target", values | {"why": reason}, case="never")
     note = _beyond(made, load)
     if note and (why := _unknown(made, load)):
-        return claim("response-target", said | {"why": why}, case="rejected")
-    said |= {
+        return claim("response-target", values | {"why": why}, case="rejected")
+    values |= {
         "load": fmt.load(load, ladder.load_unit),
         "rate": _rate(made, load / (seconds + think)),
         "note": note,
         "by": _by(made),
     }
-    value = Estimate(f"at {said['target']}", load, ladder.load_unit, note=note)
-    return claim("response-target", said, value, case="met", parts=_noted(note))
+    value = Estimate(f"at {values['target']}", load, ladder.load_unit, note=note)
+    return claim("response-target", values, value, case="met", parts=_noted(note))
 
 
 def _response_times(ladder: Ladder) -> dict[float, float]:
@@ -154,34 +167,34 @@ def _for_rate(made: Scaling, best: Fitted, rate: float) -> Claim:
     from dbdyno.stats.scaling import inverse
 
     ladder, means = made.ladder, Rungs.of(made.ladder).means
-    said: dict[str, Any] = {"target": _rate(made, rate)}
+    values: dict[str, Any] = {"target": _rate(made, rate)}
     try:
         load, reason = inverse.load_for_throughput(best, rate), ""
     except inverse.OutOfReach as e:
         load, reason = math.nan, e.message
     rates = {n: m.value for n, m in means.items()}
-    if (passed := _passed(made, "throughput-target", rates, rate, load, said)) is not None:
+    if (passed := _passed(made, "throughput-target", rates, rate, load, values)) is not None:
         return passed
     first = ladders.loads(ladder)[0]
     if rate < rates[first]:
-        said |= {"lowest": fmt.load(first, ladder.load_unit), "rate": _rate(made, rates[first])}
-        return claim("throughput-target", said, case="already")
+        values |= {"lowest": fmt.load(first, ladder.load_unit), "rate": _rate(made, rates[first])}
+        return claim("throughput-target", values, case="already")
     if why := _no_model(made, load if math.isfinite(load) else math.inf):
-        return claim("throughput-target", said | {"why": why}, case="rejected")
+        return claim("throughput-target", values | {"why": why}, case="rejected")
     if reason:
-        return claim("throughput-target", said | {"why": reason}, case="never")
+        return claim("throughput-target", values | {"why": reason}, case="never")
     note = _beyond(made, load)
     if note and (why := _unknown(made, load)):
-        return claim("throughput-target", said | {"why": why}, case="rejected")
-    said |= {
+        return claim("throughput-target", values | {"why": why}, case="rejected")
+    values |= {
         "load": fmt.load(load, ladder.load_unit),
         "time": ladder.time_name,
         "response": format_ns(max(load / rate - (ladder.think_s or 0.0), 0.0) * 1e9),
         "note": note,
         "by": _by(made),
     }
-    value = Estimate(said["target"], load, ladder.load_unit, note=note)
-    return claim("throughput-target", said, value, case="met", parts=_noted(note))
+    value = Estimate(values["target"], load, ladder.load_unit, note=note)
+    return claim("throughput-target", values, value, case="met", parts=_noted(note))
 
 
 def _passed(
@@ -190,7 +203,7 @@ def _passed(
     measured: Mapping[float, float],
     target: float,
     load: float,
-    said: dict[str, Any],
+    values: dict[str, Any],
 ) -> Claim | None:
     """Between which two neighbouring loads measurements pass ``target``; ``None``: they do not, or ``load``,
     the model's, lies between two such and may be believed."""
@@ -200,11 +213,11 @@ def _passed(
     if any(a <= load <= b for a, b in passing) and not _no_model(made, load):
         return None
     if met is not None:
-        return claim(name, said | {"load": fmt.load(met, unit)}, case="measured")
+        return claim(name, values | {"load": fmt.load(met, unit)}, case="measured")
     if not passing:
         return None
     low, high = passing[0]
-    return claim(name, said | {"low": fmt.load_number(low), "high": fmt.load(high, unit)}, case="passed")
+    return claim(name, values | {"low": fmt.load_number(low), "high": fmt.load(high, unit)}, case="passed")
 
 
 def _rate(made: Scaling, value: float) -> str:
