@@ -97,10 +97,21 @@ class _Words(Formatter):
 _WORDS = _Words()
 
 
+_FIRST = (
+    *("triggers", "quality", "hosts", "paced", "counting", "growth", "table_scans", "commands", "ladder"),
+    *("sizes", "time", "wrong_test", "cpu_profile", "background", "memory", "checks"),
+)
+"""Files of claims about runs, in reading order: are figures usable, what was done, how it scales, why."""
+
+
+def _place(file: Path) -> tuple[int, str]:
+    return (_FIRST.index(file.stem) if file.stem in _FIRST else len(_FIRST), file.stem)
+
+
 @cache
 def entries() -> Mapping[str, Entry]:
-    """All entries by id, in the order of the files."""
-    files = sorted(Path(__file__).parent.glob("*.toml"))
+    """All entries by id, in the order in which claims of one level are read."""
+    files = sorted(Path(__file__).parent.glob("*.toml"), key=_place)
     tables = [tomllib.loads(f.read_text(encoding="utf-8")) for f in files]
     found = [Entry(id, **record) for table in tables for id, record in table.items()]
     known = {e.id: e for e in found}

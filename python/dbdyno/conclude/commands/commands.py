@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.commands.command_pairs import Took, against_fastest, ratio, verdict
 from dbdyno.conclude.compare.table import MARGIN, Judgement
 from dbdyno.conclude.run.case import Case, Row
@@ -35,6 +36,7 @@ _NUMBERS = (
 # -- how fast --
 
 
+@check("speed-up", of="whole")
 def speed_up(case: Case) -> Iterator[Claim]:
     """One job with more threads, and its serial share by Amdahl's law; not of CPUs that others used, too."""
     found, disturbed = _alone(case), next(foreign_load(case), None) is not None
@@ -103,6 +105,7 @@ def _share(fitted: Serial | None) -> Row:
     return {"share": max(0.0, fitted.share), "share_interval": spread, "most": high or 0.0}
 
 
+@check("commands-compared", of="whole")
 def compared(case: Case) -> Iterator[Claim]:
     """The fastest variant against each other one."""
     found = _alone(case)
@@ -141,6 +144,7 @@ def _least(row: Row) -> str:
     return format_ns(row["min_ns"])
 
 
+@check("command-time", of="whole")
 def durations(case: Case) -> Iterator[Claim]:
     """One variant's: each job at the lowest number at once; of more than two the table says it."""
     if len(case.plan.variants) > 1 or any(len(v.jobs) > 2 for v in case.plan.variants) or _sets(case):
@@ -166,6 +170,7 @@ def durations(case: Case) -> Iterator[Claim]:
 # -- in which order --
 
 
+@check("orders", of="whole")
 def orders(case: Case) -> Iterator[Claim]:
     """Makespans of the same jobs: by several sessions, with several threads, both; against one of each."""
     once = _sets(case)
@@ -224,6 +229,7 @@ _HOW_IT_ENDED = re.compile(r"^(exit code \d+|ended by signal \d+( \(\w+\))?)(: |
 """What the sentence says already."""
 
 
+@check("executions-failed", of="whole")
 def failed(case: Case) -> Iterator[Claim]:
     """Most frequent first, each job and outcome once, with the end of the error output."""
     table = case.tables.get("execution_failures", empty("execution_failures"))
@@ -241,6 +247,7 @@ def failed(case: Case) -> Iterator[Claim]:
         yield claim("executions-failed", said, r["count"], case=kind, parts=parts, cells=r["cell"])
 
 
+@check("execution-outliers", of="whole")
 def outliers(case: Case) -> Iterator[Claim]:
     """The job and measurement with most of them."""
     rows = [r for r in _of_cells(case, jobs=True) if r["outliers"] and r["executions"] >= FEWEST]
@@ -258,6 +265,7 @@ def outliers(case: Case) -> Iterator[Claim]:
         yield claim("execution-outliers", said, r["outliers"], cells=[x["cell"] for x in rows])
 
 
+@check("first-execution", of="whole")
 def first(case: Case) -> Iterator[Claim]:
     """The first execution of a measurement, where none was left out as warm-up."""
     times = case.tables.get("execution_times", empty("execution_times"))
@@ -278,6 +286,7 @@ def first(case: Case) -> Iterator[Claim]:
         yield claim("first-execution", said, times_median, cells=[x["cell"] for _, x in found])
 
 
+@check("left-behind", of="whole")
 def left_behind(case: Case) -> Iterator[Claim]:
     """Of each job: processes that outlived its executions are in none of its durations."""
     times = case.tables.get("execution_times", empty("execution_times"))
@@ -293,6 +302,7 @@ def left_behind(case: Case) -> Iterator[Claim]:
         yield claim("left-behind", said | {"place": _place(r, case)}, r["left_over"], cells=cells)
 
 
+@check("shell-taken-off", of="whole")
 def shells(case: Case) -> Iterator[Claim]:
     """What was taken off durations."""
     found = {j.name: j for v in case.plan.variants for j in v.jobs if j.shell_ns}
@@ -303,6 +313,7 @@ def shells(case: Case) -> Iterator[Claim]:
         yield claim("shell-taken-off", said, Estimate("shell-taken-off", low, "s", low, high))
 
 
+@check("serial-time", of="whole")
 def serial_time(case: Case) -> Iterator[Claim]:
     """The variant that used most CPUs, one job at a time."""
     rows = [r for r in _of_cells(case) if r["sessions"] == 1 and (r["parallelism"] or 0) >= PARALLEL]

@@ -11,6 +11,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue.number_format import load
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.compare.effects import CellFigures
 from dbdyno.conclude.compare.table import Match
 from dbdyno.conclude.run.case import Case, Row, ids
@@ -186,6 +187,7 @@ def _signed(ns: float) -> str:
 # Checks of a run.
 
 
+@check("cpu-profile", "profile-lost", "profile-cut", "profile-unsampled", of="whole")
 def where_cpu_goes(case: Case) -> Iterator[Claim]:
     """The profile of the highest load of each ladder, or of an observation."""
     for subject, place, cells in _tops(case):
@@ -240,6 +242,7 @@ def _lost(case: Case, cells: list[Row]) -> float:
 _COUNTED = re.compile(r"(\d+) samples, (\d+) lost")
 
 
+@check("unit-cost", of="whole")
 def cost_difference(case: Case) -> Iterator[Claim]:
     """The highest load of each ladder against its lowest."""
     if case.observed:

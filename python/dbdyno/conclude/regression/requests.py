@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, ids, known_aas, of_cell
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import account_rows
@@ -27,6 +28,7 @@ class _Call(NamedTuple):
     system: float
 
 
+@check("cpu-per-request")
 def cost(case: Case) -> Iterator[Claim]:
     """Of each workload, at the lowest number of sessions: there nobody waits for a CPU."""
     for workload in dict.fromkeys(c["workload"] for c in case.usable):

@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue.number_format import load
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at, ids, known_aas, listed, of_cell
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import account_rows
@@ -26,6 +27,7 @@ GRAVE = 0.05
 """CPUs: from here on it is more than a note."""
 
 
+@check("helpers")
 def helpers(case: Case) -> Iterator[Claim]:
     """The rung where the server's own processes took the largest part of its CPU time."""
     rungs = [r for _, rungs in case.rungs() for r in rungs if r["helpers_aas"] and r["run_aas"] is not None]
@@ -37,6 +39,7 @@ def helpers(case: Case) -> Iterator[Claim]:
         yield claim("helpers", said, rung["helpers_aas"])
 
 
+@check("io-workers")
 def io_workers(case: Case) -> Iterator[Claim]:
     """Whose CPU and block I/O the sessions' waits for I/O were."""
     found = [(_io(case, c["cell"]), c) for c in case.usable]
@@ -60,6 +63,7 @@ def _io(case: Case, cell: str) -> dict[str, Any]:
     }
 
 
+@check("parallel-workers")
 def parallel_workers(case: Case) -> Iterator[Claim]:
     """The part of the sessions' accounts that is their parallel workers'."""
     found = []
@@ -80,6 +84,7 @@ def _workers(case: Case, cell: str) -> tuple[float, float]:
     return run, sum(others)
 
 
+@check("autovacuum")
 def autovacuum(case: Case) -> Iterator[Claim]:
     found = [({"run": run, "lived": lived}, c) for c in case.usable for run, lived in _vacuum(case, c)]
     at_work = [f for f in found if f[0]["run"] >= RAN or f[0]["lived"] >= LIVED]
@@ -96,6 +101,7 @@ def _vacuum(case: Case, cell: Row) -> list[tuple[float, float]]:
     return [(run, min(1.0, float(mine["wall_ns"].max()) / NS_PER_S / cell["wall_s"]))]  # type: ignore[arg-type]
 
 
+@check("checkpoint")
 def checkpoints(case: Case) -> Iterator[Claim]:
     """Begun inside a window; what the server skipped for want of changes cost its checkpointer nothing."""
     found = []
@@ -117,6 +123,7 @@ def _begun(case: Case, cell: str) -> tuple[int, float | None]:
     return int(counted["delta"].sum()), known_aas(case.accounts(cell, "helper").filter(mine))
 
 
+@check("statistics-reset")
 def resets(case: Case) -> Iterator[Claim]:
     """Counters that went down, or a newer time of reset."""
     found = [(names, c) for c in case.cells if (names := _reset(case, c["cell"]))]
@@ -160,6 +167,7 @@ def pooled(case: Case) -> list[Row]:
     return [cell for cell in case.usable if is_pooled(case, cell["cell"])]
 
 
+@check("pool-queue")
 def pool_queue(case: Case) -> Iterator[Claim]:
     """The rung where sessions queued for the largest part of their time, if that is the largest account."""
     found = [
@@ -189,6 +197,7 @@ def pool_queue(case: Case) -> Iterator[Claim]:
     )
 
 
+@check("pool-way")
 def pool_way(case: Case) -> Iterator[Claim]:
     """What is neither queue nor service nor client: the hops to the pooler and back, its own work."""
     found = []
@@ -199,6 +208,7 @@ def pool_way(case: Case) -> Iterator[Claim]:
     yield from case.worst("pool-way", found, "share", by="size")
 
 
+@check("pooler-busy")
 def pooler_busy(case: Case) -> Iterator[Claim]:
     """A pooler that is runnable all the time is the limit, not its pool."""
     found = [

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import together_at
@@ -19,6 +20,7 @@ _NAMED = 4
 _ROUNDED = 0.005
 
 
+@check("wait-chains", "deadlocks", of="whole")
 def roots(case: Case) -> Iterator[Claim]:
     """Of the highest load, or of all windows of an observation: all cells of it together."""
     for name, rungs in case.rungs():

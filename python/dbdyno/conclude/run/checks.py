@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, at, of_cell
 from dbdyno.model.results.claim import Claim, Severity
 from dbdyno.model.units import NS_PER_S
@@ -23,6 +24,7 @@ COMPILING = 0.1
 """Share of a statement's time."""
 
 
+@check("condition", of="whole")
 def conditions(case: Case) -> Iterator[Claim]:
     """One claim a check; what is bad is a warning."""
     for c in case.environment.conditions:
@@ -44,6 +46,7 @@ def _written(case: Case, cell: str) -> bool:
     return not log.filter(pl.col(column) >= least).is_empty()
 
 
+@check("short-compiled")
 def short_compiled(case: Case) -> Iterator[Claim]:
     """Short statements whose just-in-time compilation takes a good part of their time."""
     found = []

@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue.criteria import writes_as_planned
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at, ids, known_aas, listed, of_cell
 from dbdyno.model.results.claim import Claim, Estimate
 from dbdyno.model.sources.wait_families import LOG_BYTES, STORAGE_BYTES
@@ -17,6 +18,7 @@ from dbdyno.model.units import significant
 LOST_SQLSTATE = "08006"
 
 
+@check("sessions-lost", of="whole")
 def sessions_lost(case: Case) -> Iterator[Claim]:
     """Sessions whose connection broke; their calls until then are counted."""
     for cell in () if case.observed else case.cells:
@@ -33,6 +35,7 @@ def sessions_lost(case: Case) -> Iterator[Claim]:
         )
 
 
+@check("no-calls", of="whole")
 def no_calls(case: Case) -> Iterator[Claim]:
     """Windows that sessions spent in calls that began before them, or ended after them."""
     for cell in () if case.observed else case.cells:
@@ -42,6 +45,7 @@ def no_calls(case: Case) -> Iterator[Claim]:
         yield claim("no-calls", {"place": at(cell, case)}, 0.0, cells=(cell["cell"],))
 
 
+@check("errors", of="whole")
 def errors(case: Case) -> Iterator[Claim]:
     """One finding for each SQLSTATE; failed executions: :func:`dbdyno.conclude.commands.commands.failed`."""
     if case.plan.jobs:
@@ -61,6 +65,7 @@ def errors(case: Case) -> Iterator[Claim]:
         )
 
 
+@check("work-not-constant", "work-constant", of="whole")
 def work_constant(case: Case) -> Iterator[Claim]:
     """Where the workload promises it: the same work in every call of every session and rung."""
     rates = case.tables["rates"].filter((pl.col("name") == "work_per_call") & (pl.col("scope") == "session"))
@@ -95,6 +100,7 @@ def work_constant(case: Case) -> Iterator[Claim]:
         )
 
 
+@check("executions-agree", "executions-disagree", of="whole")
 def executions(case: Case) -> Iterator[Claim]:
     """The engine's count of calls against the driver's."""
     table = case.tables["data_sources"].filter(pl.col("quantity") == "executions")
@@ -119,6 +125,7 @@ def _with_errors(case: Case) -> pl.DataFrame:
     return failed.select("cell", "session")
 
 
+@check("writes-unexpected", "writes-as-planned")
 def changes(case: Case) -> Iterator[Claim]:
     """What only reads makes no WAL, and what changes rows does: by the sessions' own counters."""
     found: dict[bool, list[tuple[float, Row]]] = {False: [], True: []}
@@ -189,6 +196,7 @@ class _Reads(NamedTuple):
         return self.physical / self.logical
 
 
+@check("not-cached", "hardly-physical")
 def cached(case: Case) -> Iterator[Claim]:
     """A test that promises to be cached reads physically; a physical one hardly does."""
     found: dict[bool, list[tuple[dict[str, Any], Row]]] = {True: [], False: []}
@@ -215,6 +223,7 @@ STORED_BYTES = 8.0
 """Bytes per logical read: 0.1 % of a block of 8 KiB (see :data:`CACHED`)."""
 
 
+@check("read-from-storage", "storage-reads-unknown", "memory-only")
 def from_storage(case: Case) -> Iterator[Claim]:
     """A test that is to read from memory alone reads from storage, or does not, or that is not known."""
     if case.plan.experiment.expect != "memory" or not case.valid:
@@ -246,6 +255,7 @@ def _why_not(case: Case, cell: str) -> str:
     return str(mine["status"][0]) if mine.height else "not supported"
 
 
+@check("os-cached")
 def os_cached(case: Case) -> Iterator[Claim]:
     """Blocks were read, and no device was waited for: the operating system had them."""
     found = []

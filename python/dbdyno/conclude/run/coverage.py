@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import SESSION_LEDGER, Case, Row, at, ids, known_aas, listed, many, of_cell
 from dbdyno.model.results.brief import STATUS, met
 from dbdyno.model.results.claim import Claim, Estimate, Severity
@@ -23,6 +24,7 @@ GRAVE = 0.05
 """From this share of DB CPU on it is more than a note."""
 
 
+@check("brief-sessions")
 def brief_sessions(case: Case) -> Iterator[Claim]:
     """The windows of an observation in which sessions were never, or too seldom, in a sample."""
     if not case.observed or case.chosen:
@@ -74,6 +76,7 @@ GAP_NS = NS_PER_S // 100
 """Windows follow one another without a hole; one that is longer than this is no rounding."""
 
 
+@check("nobody-observed")
 def nobody(case: Case) -> Iterator[Claim]:
     """Windows in which no session matched the filter, or nobody was connected."""
     if not case.observed:
@@ -93,6 +96,7 @@ def nobody(case: Case) -> Iterator[Claim]:
         )
 
 
+@check("sessions-hidden")
 def hidden_sessions(case: Case) -> Iterator[Claim]:
     """Sessions whose states and wait events our role may not see."""
     counted = [(n, c) for c in case.usable if (n := _hidden(case, c["cell"]))]
@@ -113,6 +117,7 @@ def _hidden(case: Case, cell: str) -> tuple[int, int] | None:
     return int(rows["status"].str.contains(HIDDEN_STATUS).sum()), rows["session"].n_unique()
 
 
+@check("observation-gap", of="whole")
 def gaps(case: Case) -> Iterator[Claim]:
     """Time between two windows, in which the server or dbdyno was away or late."""
     cells: list[Row] = sorted(case.cells, key=lambda c: int(c["t0_ns"])) if case.observed else []
@@ -162,6 +167,7 @@ LARGE = 0.1
 """Waits from this share of the served time on are claims, even if no other finding speaks of them."""
 
 
+@check("sampler-starved")
 def sampler(case: Case) -> Iterator[Claim]:
     """Samples that were not answered, or far too late."""
     bad = [(a, c) for c in case.cells if (a := _asked(case, c["cell"])) and a[1] + a[2] > SAMPLES_LOST * a[0]]
@@ -181,6 +187,7 @@ def _asked(case: Case, cell: str) -> tuple[int, int, int]:
     return table.height, lost, delayed
 
 
+@check("sampler-late")
 def sampler_late(case: Case) -> Iterator[Claim]:
     """The sampler's own run-queue delay: it then sees the machine more often when a CPU has become free."""
     spans = ((late, each, cell) for cell in case.usable for late, each in _spans(case, cell["cell"]))
@@ -253,6 +260,7 @@ def _wide(case: Case, cell: str) -> list[tuple[str, float, float]]:
 _ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
 
 
+@check("data-sources-used", of="whole")
 def sources_used(case: Case) -> Iterator[Claim]:
     """The sources of the sessions' accounts, as the ledger names them."""
     ledger = account_rows(case.tables["ledger"], *(a for _, a in _ACCOUNTS)).drop_nulls("aas")

@@ -16,6 +16,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, listed
 from dbdyno.model.plan.data_size import SIZE, size_of, size_words
 from dbdyno.model.plan.plan import Workload
@@ -161,6 +162,7 @@ def _at_one_load(cells: Sequence[tuple[int, Row]]) -> dict[int, list[str]]:
 # -- claims --
 
 
+@check("plan-changes", "equal-load", "transaction-load", of="whole")
 def equal_load(case: Case) -> Iterator[Claim]:
     """For each set of sizes one claim about all calls, and one about each transaction."""
     several = sizes_of(case)

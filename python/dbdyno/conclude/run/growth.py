@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.schema.tables import empty
@@ -22,6 +23,7 @@ LEAST_BYTES = 1 << 20
 _SIZE = {end: pl.sum_horizontal(f"table_bytes_{end}", f"index_bytes_{end}") for end in ("start", "end")}
 
 
+@check("data-grew", of="whole")
 def grew(case: Case) -> Iterator[Claim]:
     """Within a measurement: the one in which data grew most, else the one with most dead rows."""
     tables = _by_cell(case)
@@ -37,6 +39,7 @@ def grew(case: Case) -> Iterator[Claim]:
         yield from case.worst("data-grew", dead, "dead_share", case="dead")
 
 
+@check("data-not-reset", of="whole")
 def not_reset(case: Case) -> Iterator[Claim]:
     """Later measurements that began with more data than the first of the same size."""
     tables = _by_cell(case)

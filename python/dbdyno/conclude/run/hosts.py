@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.model.results import session_time
 from dbdyno.model.results.claim import Claim
@@ -21,6 +22,7 @@ LEAST_CALLS = 100
 """Of each host: fewer say little about rates, or about the shortest call."""
 
 
+@check("host-starved")
 def starved(case: Case) -> Iterator[Claim]:
     """A driver that waits for its own host's CPUs measures that host."""
     found = [
@@ -40,6 +42,7 @@ def starved(case: Case) -> Iterator[Claim]:
     yield from case.worst("host-starved", found, "starved")
 
 
+@check("host-network")
 def network(case: Case) -> Iterator[Claim]:
     """The shortest call is that of the shortest way: the server's part of it is the same for all."""
     found = []
@@ -53,6 +56,7 @@ def network(case: Case) -> Iterator[Claim]:
     yield from case.worst("host-network", found, "more")
 
 
+@check("host-slow")
 def slow(case: Case) -> Iterator[Claim]:
     """Neither starved nor farther away, and slower."""
     found = []

@@ -8,6 +8,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run import chains
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.model.plan.data_size import FewRows, few_rows
@@ -22,6 +23,7 @@ GROWS = 1.10
 """Throughput still grows if the top rung delivers more than this over the best lower one."""
 
 
+@check("lock-bound", of="whole")
 def lock_bound(case: Case) -> Iterator[Claim]:
     """One wait that holds a large part of DB time at the top rung, where throughput no longer grows."""
     for name, rungs in case.rungs():
@@ -80,6 +82,7 @@ LATCH = 0.10
 """Share of DB time, asleep in one of them."""
 
 
+@check("hot-rows", of="whole")
 def hot_rows(case: Case) -> Iterator[Claim]:
     """Sessions wait for rows that others have changed, at the top rung: there are too few of them."""
     known = advice_of(case.tables)
@@ -123,6 +126,7 @@ def _few(case: Case, rung: Row) -> FewRows | None:
     return None if workload is None else few_rows(workload, params, rung["sessions"])
 
 
+@check("one-latch", of="whole")
 def latch(case: Case) -> Iterator[Claim]:
     """One latch, or another short lock, takes a large part of DB time at the top rung, and throughput still
     grows: where it does not, :func:`lock_bound` says so."""

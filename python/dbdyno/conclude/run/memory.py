@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at, listed
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.memory_now import CELL, NOW
@@ -191,6 +192,7 @@ _FOUND: Mapping[str, tuple[Callable[[Read], Said], str]] = {
 _HOW = ("case", "parts", "severity")
 
 
+@check("page-tables-large", of="whole")
 def memory(case: Case) -> Iterator[Claim]:
     """Each claim of the measurement where there is most of it."""
     if case.tables.get("memory_held", empty("memory_held")).is_empty():

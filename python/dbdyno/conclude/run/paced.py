@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at
 from dbdyno.model.results.claim import Claim
 
@@ -78,6 +79,7 @@ def _above(over: Row, case: Case) -> dict[str, Any]:
     }
 
 
+@check("paced-overload")
 def overload(case: Case) -> Iterator[Claim]:
     """More became due than was begun: response times have no end."""
     found = []
@@ -92,6 +94,7 @@ def overload(case: Case) -> Iterator[Claim]:
     yield from _each("paced-overload", found, case, "backlog")
 
 
+@check("paced-dropped")
 def dropped(case: Case) -> Iterator[Claim]:
     """Calls that were never begun, by the latency limit."""
     found = []
@@ -105,6 +108,7 @@ def dropped(case: Case) -> Iterator[Claim]:
     yield from _each("paced-dropped", found, case, "dropped")
 
 
+@check("paced-driver-late")
 def driver_late(case: Case) -> Iterator[Claim]:
     """What the driver itself added to response times."""
     found = []

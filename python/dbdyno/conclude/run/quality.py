@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.background import is_pooled
 from dbdyno.conclude.run.case import Case, Row, at, ids, listed, of_cell, where
 from dbdyno.model.engine.checking import FAILED
@@ -24,6 +25,7 @@ STRADDLING = 0.25
 """Calls are long against the window if this share of them crosses its ends."""
 
 
+@check("check-failed", "cell-invalid", "cell-short", "window-short", of="whole")
 def cells_cut_short(case: Case) -> Iterator[Claim]:
     for cell in case.cells:
         if case.observed and cell["status"] == "short":
@@ -57,6 +59,7 @@ def _window_short(cell: Row, case: Case) -> Claim:
     )
 
 
+@check("client-limited")
 def client_limits(case: Case) -> Iterator[Claim]:
     """The headline begins with this claim."""
     found = [(f, c) for c in case.cells if session_time.is_limit(f := case.figures(c["cell"]))]
@@ -106,6 +109,7 @@ def _why(cell: Row) -> str:
     return cell["reason"] or "no reason was recorded"
 
 
+@check("driver-starved")
 def driver_starved(case: Case) -> Iterator[Claim]:
     """Not the limit, but in the response times."""
     found = []
@@ -118,6 +122,7 @@ def driver_starved(case: Case) -> Iterator[Claim]:
     yield from case.worst("driver-starved", found, "share")
 
 
+@check("driver-share")
 def driver_share(case: Case) -> Iterator[Claim]:
     """On the server's machine the driver takes CPU away from what is measured."""
     cpus, found = case.plan.cpus, []
@@ -128,6 +133,7 @@ def driver_share(case: Case) -> Iterator[Claim]:
     yield from case.worst("driver-share", found, "share")
 
 
+@check("steal")
 def steal(case: Case) -> Iterator[Claim]:
     """Time that the hypervisor gave to others."""
     found = [
@@ -150,6 +156,7 @@ FOREIGN = 0.10
 """Others' CPU time, of the tasks' that are known and in CPUs: less is within what ticks explain."""
 
 
+@check("foreign-load", of="whole")
 def foreign_load(case: Case) -> Iterator[Claim]:
     """CPU time of the machine that neither the server's tasks nor dbdyno's used."""
     more = (pl.col("relative_difference") > FOREIGN) & (pl.col("other_cpus") > FOREIGN)
@@ -173,6 +180,7 @@ def _complete(table: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
     return table.filter(where).join(partly, on=["cell", "quantity"], how="anti", maintain_order="left")
 
 
+@check("cpu-differs", of="whole")
 def sources_differ(case: Case) -> Iterator[Claim]:
     """CPU by the server's own group, or by a host that saw less than the tasks."""
     group = (pl.col("quantity") == "cpu_used") & (pl.col("source") == "cgroup")
@@ -191,6 +199,7 @@ def sources_differ(case: Case) -> Iterator[Claim]:
         yield from case.worst("cpu-differs", found, "difference", by="size", each=str(source))
 
 
+@check("long-calls")
 def long_calls(case: Case) -> Iterator[Claim]:
     found = []
     for cell in case.usable:
@@ -202,6 +211,7 @@ def long_calls(case: Case) -> Iterator[Claim]:
     yield from case.worst("long-calls", found, "share")
 
 
+@check("not-measured", of="whole")
 def sources_missing(case: Case) -> Iterator[Claim]:
     """All in one line: what each would add, and how to get it, is for `dbdyno doctor`."""
     lacking = (pl.col("status") != "ok") & ~pl.col("name").is_in(MEANS)
@@ -214,6 +224,7 @@ def sources_missing(case: Case) -> Iterator[Claim]:
         yield claim("not-measured", {"names": "; ".join(names)}, float(len(names)), cells=cells)
 
 
+@check("one-repeat", of="whole")
 def one_repeat(case: Case) -> Iterator[Claim]:
     if all(c["repeat"] == 1 for c in case.cells) and case.cells and not case.observed:
         yield claim("one-repeat", {})
@@ -238,6 +249,7 @@ class _Remainder(NamedTuple):
         return abs(self.share) > 1.5 * (self.share - self.low if self.share > 0 else self.high - self.share)
 
 
+@check("unaccounted", "ledger-closes")
 def unaccounted(case: Case) -> Iterator[Claim]:
     """What the accounts leave over, beyond the samples' own error; behind a pooler see :func:`pool_way`."""
     direct = [c for c in case.usable if not is_pooled(case, c["cell"]) and not _partial(case, c["cell"])]

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import TOGETHER
@@ -19,6 +20,7 @@ MOST = 0.5
 _K = TypeVar("_K")
 
 
+@check("retried", of="whole")
 def retried(case: Case) -> Iterator[Claim]:
     """At the highest load of each variant, each script by itself."""
     several = len(case.plan.variants) > 1
@@ -42,6 +44,7 @@ def retried(case: Case) -> Iterator[Claim]:
         yield claim("retried", said, share, parts=["line"] if worst else [], subject=subject)
 
 
+@check("script-time", of="whole")
 def most_time(case: Case) -> Iterator[Claim]:
     """At the highest load of each variant, where one of several scripts takes most of session time."""
     several = len(case.plan.variants) > 1

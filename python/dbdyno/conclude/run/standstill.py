@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import SESSION_LEDGER, Case, known_aas, of_cell
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import account_rows
@@ -22,6 +23,7 @@ STOOD_S = 0.01
 """Stopped sessions are reported from so many seconds per second on."""
 
 
+@check("cpu-wait-throttled")
 def throttled_wait(case: Case) -> Iterator[Claim]:
     """How much of CPU WAIT is throttling by a quota, where it is most."""
     exact: list[tuple[dict[str, float], dict[str, Any]]] = []
@@ -39,6 +41,7 @@ def throttled_wait(case: Case) -> Iterator[Claim]:
     yield from case.worst("cpu-wait-throttled", exact or least, "share", case="exact" if exact else "least")
 
 
+@check("sessions-throttled")
 def throttled_sessions(case: Case) -> Iterator[Claim]:
     """Sessions that a quota kept from running for much of their own time; without the scheduler trace, the
     most throttled group that holds sessions alone."""
@@ -87,6 +90,7 @@ def _throttled_groups(case: Case, cell: str) -> list[tuple[str, float]]:
     return found.sort("share", descending=True).rows()
 
 
+@check("sessions-stopped")
 def stopped(case: Case) -> Iterator[Claim]:
     """Sessions whose process was stopped by a signal or a tracer, or frozen with its control group."""
     cells = []

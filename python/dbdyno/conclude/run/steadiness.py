@@ -10,6 +10,7 @@ import polars as pl
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.ladder import ladders
 from dbdyno.conclude.run import phases
 from dbdyno.conclude.run.case import Case, Row, at, ids, of_cell
@@ -46,6 +47,7 @@ class Stepped(NamedTuple):
     p: float
 
 
+@check("level-step")
 def steps(case: Case) -> Iterator[Claim]:
     """When the level of a window changed: calls per second, or the number of active sessions of an existing
     workload."""
@@ -98,6 +100,7 @@ def _stepped(case: Case, cell: Row) -> Stepped | None:
     )  # fmt: skip
 
 
+@check("drift")
 def drift(case: Case) -> Iterator[Claim]:
     """First half of a window against the second: calls per second, or the number of active sessions of an
     existing workload; but for windows with a step."""
@@ -179,6 +182,7 @@ def along(ladder: Ladder) -> Iterator[Claim]:
     )  # fmt: skip
 
 
+@check("uneven-sessions")
 def uneven_sessions(case: Case) -> Iterator[Claim]:
     """The rung whose fastest session is furthest from its slowest, if that is not chance. Paced, calls go to
     whichever session is free."""
@@ -218,6 +222,7 @@ SETTLED = 0.05
 _TABLES = "tables placements, placed"
 
 
+@check("placement-groups")
 def placement_groups(case: Case) -> Iterator[Claim]:
     """For each cause the rung where it is seen first."""
     parted = [r for r in _rows(case) if r["groups"]]
@@ -252,6 +257,7 @@ def _chance(p: float | None) -> str:
     return "" if p is None else f" ({fmt.p_value(p)})"
 
 
+@check("placement-all-share")
 def all_share(case: Case) -> Iterator[Claim]:
     """No groups, for all share: then one session alone is what to compare with."""
     for row in _rows(case):
@@ -265,6 +271,7 @@ def all_share(case: Case) -> Iterator[Claim]:
             return
 
 
+@check("placement-alike", of="whole")
 def alike(case: Case) -> Iterator[Claim]:
     """How far up the ladder all sessions are served alike."""
     tested = [r for r in _rows(case) if r["sessions"] > 1 and r["p_groups"] is not None]
@@ -277,6 +284,7 @@ def alike(case: Case) -> Iterator[Claim]:
         yield claim("placement-alike", said, top["max_over_min"], cells=ids(below))
 
 
+@check("placement-settled", "placement-moved", of="whole")
 def settled(case: Case) -> Iterator[Claim]:
     """Whether a call stays on the CPU that it began on: then it keeps a bad place to its end."""
     known = [r for r in _rows(case) if r["moved"] is not None and r["sessions"] > 1]

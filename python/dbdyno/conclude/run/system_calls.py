@@ -8,12 +8,14 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude.catalogue.criteria import apart, exceeds
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, of_cell
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import account_rows
 from dbdyno.model.units import NS_PER_S
 
 
+@check("frequent-system-call", "costly-system-call")
 def number_and_cost(case: Case) -> Iterator[Claim]:
     """The system call that is made most often, and the one that costs most CPU time."""
     for id, by in (("frequent-system-call", "calls"), ("costly-system-call", "cpu")):
@@ -32,6 +34,7 @@ def _first(case: Case, cell: str, by: str) -> dict[str, Any]:
     return {"name": row["name"], "calls": row["calls_share"], "cpu": row["cpu_share"]}
 
 
+@check("system-call-time")
 def time_inside(case: Case) -> Iterator[Claim]:
     """CPU time inside system calls is time in the kernel: it cannot be more."""
     found = [(_inside(case, c["cell"]), c) for c in case.valid]

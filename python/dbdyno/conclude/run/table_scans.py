@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.interval import IntervalFigures
@@ -20,6 +21,7 @@ MISSED = 0.01
 """Share of its own blocks: scans that meet often bring a table into the cache that one alone would not."""
 
 
+@check("scan-not-cached", of="whole")
 def not_cached(case: Case) -> Iterator[Claim]:
     """The measurement in which the largest share of the reads was of such a table."""
     frame = case.tables.get("large_scans_read", empty("large_scans_read"))

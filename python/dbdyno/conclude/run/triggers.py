@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.schema.tables import empty
@@ -15,6 +16,7 @@ _NAMED = 6
 OVER_BUDGET = "over budget"
 
 
+@check("trigger-fired", "trigger-never-fired", "trigger-action-failed", "trigger-budget-used", of="whole")
 def fired(case: Case) -> Iterator[Claim]:
     """One claim a trigger: when it fired and what was captured, or that it never did; and what failed."""
     rows = case.tables.get("triggers_fired", empty("triggers_fired")).sort("number").to_dicts()

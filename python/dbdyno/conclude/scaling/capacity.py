@@ -8,6 +8,7 @@ from typing import Any
 
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
+from dbdyno.conclude.checking import check
 from dbdyno.conclude.ladder import ladders
 from dbdyno.conclude.ladder.rungs import HIDES, Reach, Rungs
 from dbdyno.conclude.run import paced, phases
@@ -26,6 +27,7 @@ _WIDE = 10.0
 """A gain with an interval up to more than so many times says nothing."""
 
 
+@check("nothing-measured", "peak", "scales-to", of="whole")
 def headline(case: Case) -> Iterator[Claim]:
     """For each ladder of a run its peak, up to which load it scales, and where its session time goes; one
     claim where nothing was measured."""

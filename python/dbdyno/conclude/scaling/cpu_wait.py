@@ -12,6 +12,7 @@ import polars as pl
 from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.catalogue.criteria import CPU_WAIT, begins, waiting
+from dbdyno.conclude.checking import DATABASE, check
 from dbdyno.conclude.ladder import ladders
 from dbdyno.conclude.ladder.ladders import Measured, cells_of, machine_of
 from dbdyno.conclude.run.case import OF_MEMO, SESSION_LEDGER, Case, Row, at, ids, known_aas, of_cell
@@ -30,6 +31,7 @@ IDLE = 0.80
 """Sessions that use less of the CPUs than this leave some free."""
 
 
+@check("cpu-wait", of="whole")
 def onsets(case: Case) -> Iterator[Claim]:
     """Where CPU WAIT begins on each ladder."""
     if case.observed:
@@ -40,6 +42,7 @@ def onsets(case: Case) -> Iterator[Claim]:
             yield made
 
 
+@check("cpu-wait")
 def in_windows(case: Case) -> Iterator[Claim]:
     """The window of an observation with the largest part of CPU WAIT."""
     found = []
@@ -245,6 +248,7 @@ def _variant(results: Results) -> str:
 # -- a quota --
 
 
+@check("throttled")
 def throttled(case: Case) -> Iterator[Claim]:
     """A quota that struck, at the rung where it did so most: CPU WAIT, and how much of it was throttling."""
     struck = [(n, periods, c) for c in case.usable for n, periods in [_struck(case, c["cell"])] if n > 0]
@@ -288,6 +292,7 @@ NAIVE = 0.10
 """The simple figure is off if it differs by this part, beyond its interval."""
 
 
+@check("hidden-run-queue", kinds=DATABASE)
 def hidden_run_queue(case: Case) -> Iterator[Claim]:
     """For each wait the rung where most run-queue time bore its label."""
     worst: dict[str, tuple[float, Row, Row]] = {}
@@ -313,6 +318,7 @@ def _hidden(case: Case, cell: str) -> list[Row]:
     return [r for r in named if (r["low"] or 0.0) > least]
 
 
+@check("idle-busy", kinds=DATABASE)
 def idle_burn(case: Case) -> Iterator[Claim]:
     """Sessions that the server calls idle, and that use a CPU or wait for one."""
     found = []
@@ -346,6 +352,7 @@ def _idle_sessions(case: Case, cell: str) -> int:
     return memo.group_by("session").agg(pl.col("aas").sum()).filter(pl.col("aas") >= IDLE_SESSION).height
 
 
+@check("naive-cpu", kinds=DATABASE)
 def naive_cpu(case: Case) -> Iterator[Claim]:
     """What "active without wait event" would report as CPU, where it is furthest off."""
     found = []

@@ -1,0 +1,39 @@
+"""The registry of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import dbdyno.conclude.findings  # noqa: F401 registers all checks
+from dbdyno.conclude import checking
+from dbdyno.conclude.catalogue import entries
+from dbdyno.conclude.run.case import Case
+from dbdyno.model.results.claim import Claim
+
+
+def test_checks_stand_in_the_order_of_the_catalogue_and_name_its_claims() -> None:
+    place = list(entries())
+    found = [c.claims for c in checking.checks("database")]
+    assert len(found) > 60 and {id for claims in found for id in claims} <= set(place)
+    first = [place.index(claims[0]) for claims in found]
+    assert first == sorted(first)
+
+
+def test_a_check_is_of_the_kinds_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checking, "_REGISTERED", [])
+
+    @checking.check("steal", kinds=checking.COMMANDS)
+    def stolen(case: Case) -> Iterator[Claim]:
+        yield Claim(id="steal", text=case.plan.experiment.name)
+
+    assert [c.function for c in checking.checks("commands")] == [stolen]
+    assert checking.checks("database") == []
+
+
+def test_states_that_servers_name_are_no_subject_of_commands() -> None:
+    names = {c.claims[0] for c in checking.checks("database")} - {
+        c.claims[0] for c in checking.checks("commands")
+    }
+    assert names == {"naive-cpu", "idle-busy", "hidden-run-queue"}
