@@ -40,8 +40,8 @@ def asked(
 ) -> Facts:
     """What the checks ask of these cells one by one, answered; of the same tables as :func:`findings`."""
     case = Case(plan, environment, tables, workloads)
-    found = [claim for c in _checks(plan) if c.of == "cells" for claim in c.function(case)]
-    for _ in coverage.too_few(case, found):
+    claims = [claim for c in _checks(plan) if c.of == "cells" for claim in c.function(case)]
+    for _ in coverage.too_few(case, claims):
         pass
     return case.facts
 
@@ -60,8 +60,8 @@ def findings(
     no tables that only single cells are asked of: ``load`` makes those of a cell again.
     """
     case = Case(plan, environment, tables, workloads, {} if facts is None else facts, load)
-    found = [claim for c in _checks(plan) for claim in c.function(case)]
-    found += coverage.too_few(case, found)
+    claims = [claim for c in _checks(plan) for claim in c.function(case)]
+    claims += coverage.too_few(case, claims)
     if plan.jobs:
-        found = [of_commands(f) for f in found]
-    return tuple(sorted(found, key=lambda f: _ORDER.index(f.severity)))
+        claims = [of_commands(c) for c in claims]
+    return tuple(sorted(claims, key=lambda c: _ORDER.index(c.severity)))
