@@ -13,6 +13,7 @@ from tests.fakery import climb
 
 from dbdyno.account import window
 from dbdyno.account.window.cells import key
+from dbdyno.conclude import checking
 from dbdyno.conclude.catalogue import Entry
 from dbdyno.conclude.run.case import Case
 from dbdyno.model.schema import tables
@@ -68,12 +69,15 @@ def test_the_check_is_made_of_the_table(
     ((id, record),) = tomllib.loads(blocks("claim.md", "toml")).items()
     entry = Entry(id, **record)
     monkeypatch.setattr("dbdyno.conclude.catalogue.entries", lambda: {id: entry})
+    monkeypatch.setattr(checking, "entries", lambda: {id: entry})
     monkeypatch.setattr("dbdyno.conclude.run.case._OF_CELL", ("rates", "evenness"))
+    monkeypatch.setattr(checking, "_REGISTERED", [])
     made = climb(LAW, (2,))
     cut = window.cut_rates(made.cells)
     row = key(made.cells[0]) | {"slowest_per_s": 10.0, "fastest_per_s": fastest, "source": "driver"}
     case = Case(made.plan, made.environment, cut | {"evenness": tables.rows("evenness", [row])}, {})
     assert len([*namespace("claim.md")["unevenly_served"](case)]) == claims
+    assert [c.claims for c in checking.checks("database")] == [(id,)]
 
 
 def test_the_parser_reads_the_counters_of_the_source() -> None:

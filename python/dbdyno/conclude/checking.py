@@ -48,6 +48,7 @@ def check(
 
 
 def checks(kind: str) -> list[Check]:
-    """Returns all registered checks of a kind of run, in the order of the catalogue."""
+    """Returns all registered checks of a kind of run, in the order of the catalogue. Raises KeyError with the
+    claim that the catalogue lacks."""
     place = {id: n for n, id in enumerate(entries())}
     return sorted((c for c in _REGISTERED if kind in c.kinds), key=lambda c: place[c.claims[0]])
