@@ -24,13 +24,13 @@ from benchmarks.rebuild import peak_mb
 from dbdyno import conduct, observe
 from dbdyno.cli.app import app
 from dbdyno.conclude.run.case import VERSION
-from dbdyno.conduct.derive.derive import HELD, TOGETHER, Making
+from dbdyno.conduct.derive.derive import TOGETHER, Making, held
 from dbdyno.conduct.derive.deriving import LITTLE_MEMORY
 from dbdyno.conduct.derive.rebuild import conclude_made
 from dbdyno.drive import Interrupt
 from dbdyno.model.engine.protocols import Target
 from dbdyno.model.results.raw import RawCell
-from dbdyno.model.schema.derived import OF_SESSIONS
+from dbdyno.model.schema.derived import REGISTERED
 from dbdyno.model.schema.tables import empty
 from dbdyno.plan import observed_cell
 from dbdyno.store import Run, RunStore
@@ -76,9 +76,13 @@ def _repeated(directory: Path, first: Run, count: int) -> Run:
     run.write_environment(first.environment)
     (name,) = first.cells()
     raw = first.read_cell(name)
-    (part,) = first.parts.read(HELD)
-    sessions = {t: first.parts.of_sessions(t) for t in OF_SESSIONS}
-    tables = {t: pl.concat([part[0].get(t, empty(t)), sessions.get(t, empty(t))]) for t in {*HELD, *sessions}}
+    (part,) = first.parts.read(held())
+    sessions = {
+        t: first.parts.of_sessions(t) for t, record in REGISTERED.items() if record.sessions != "none"
+    }
+    tables = {
+        t: pl.concat([part[0].get(t, empty(t)), sessions.get(t, empty(t))]) for t in {*held(), *sessions}
+    }
     (document,) = part[1]
     length = raw.meta.cell.measure_ns
     cells = [observed_cell(number, length) for number in range(1, count + 1)]

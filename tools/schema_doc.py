@@ -23,7 +23,7 @@ def render() -> str:
     snapshots = {f"snapshot_{n}": t.columns for n, t in snapshot_tables.TABLES.items()}
     for title, group, about in (
         ("Raw tables, one set per cell", tables.RAW, ""),
-        ("Derived tables", tables.DERIVED | tables.LABELS, ""),
+        ("Derived tables", {**tables.DERIVED, **tables.LABELS}, ""),
         ("Tables of snapshots", snapshots, _SNAPSHOTS),
     ):
         parts.append(f"\n## {title}{about}")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +16,12 @@ import polars as pl
 import pytest
 from tests.fakery import climb
 
-from dbdyno.account import window
+from dbdyno.account import making, window
 from dbdyno.account.window.cells import key
 from dbdyno.conclude import checking
 from dbdyno.conclude.catalogue import Entry
 from dbdyno.conclude.run.case import Case
-from dbdyno.model.schema import tables
+from dbdyno.model.schema import table, tables
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "adding"
@@ -37,17 +42,21 @@ def namespace(page: str) -> dict[str, Any]:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The module of table.md, with its table in the schema."""
-    names = namespace("table.md")
-    monkeypatch.setitem(tables.TABLES, "evenness", names["EVENNESS"])
+    """What the Python of table.md defines, registered for one test."""
+    record, rest = blocks("table.md", "python").split("from typing import Any", 1)
+    names: dict[str, Any] = {"__name__": "evenness", "Any": Any}
+    exec(record, names)
+    monkeypatch.setitem(table._REGISTERED, "evenness", names["EVENNESS"])  # as the list in derived.py does
+    monkeypatch.setattr(making, "_REGISTERED", [*making._REGISTERED])
+    exec(rest, names)
     return names
 
 
 def test_the_table_has_the_rates_of_the_servers_law(registered: dict[str, Any]) -> None:
     """A call takes 4 ms of CPU and waits 5 ms, and each of the two sessions has a CPU."""
     cut = window.cut_rates(climb(LAW, (2,), repeats=2).cells)
-    each = registered["evenness"](cut)
-    total = registered["evenness_total"]({**cut, "evenness": each})
+    each = registered["evenness"](cut["rates"])
+    total = registered["evenness_total"](cut["windows"], each)
     assert total.select("cell", "repeat").rows() == [("all", 0)]
     for row in (*each.to_dicts(), *total.to_dicts()):
         assert row["slowest_per_s"] == pytest.approx(1000 / 9, rel=0.01)
@@ -57,7 +66,7 @@ def test_the_table_has_the_rates_of_the_servers_law(registered: dict[str, Any]) 
 def test_an_unknown_rate_makes_the_ends_unknown(registered: dict[str, Any]) -> None:
     cut = window.cut_rates(climb(LAW, (2,)).cells)
     unknown = pl.when(pl.col("session") == 0).then(None).otherwise("value").alias("value")
-    (row,) = registered["evenness"](cut | {"rates": cut["rates"].with_columns(unknown)}).to_dicts()
+    (row,) = registered["evenness"](cut["rates"].with_columns(unknown)).to_dicts()
     assert row["slowest_per_s"] is row["fastest_per_s"] is None
 
 
@@ -70,11 +79,11 @@ def test_the_check_is_made_of_the_table(
     entry = Entry(id, **record)
     monkeypatch.setattr("dbdyno.conclude.catalogue.entries", lambda: {id: entry})
     monkeypatch.setattr(checking, "entries", lambda: {id: entry})
-    monkeypatch.setattr("dbdyno.conclude.run.case._OF_CELL", ("rates", "evenness"))
     monkeypatch.setattr(checking, "_REGISTERED", [])
     made = climb(LAW, (2,))
     cut = window.cut_rates(made.cells)
-    row = key(made.cells[0]) | {"slowest_per_s": 10.0, "fastest_per_s": fastest, "source": "driver"}
+    row = key(made.cells[0]) | {"slowest_per_s": 10.0, "fastest_per_s": fastest}
+    row |= {"source": "driver", "status": "ok"}
     case = Case(made.plan, made.environment, cut | {"evenness": tables.rows("evenness", [row])}, {})
     assert len([*namespace("claim.md")["unevenly_served"](case)]) == claims
     assert [c.claims for c in checking.checks("database")] == [(id,)]
@@ -88,3 +97,64 @@ def test_the_parser_reads_the_counters_of_the_source() -> None:
         "pgmajfault": 7,
     }
     assert {c.name for c in source.file.counters} == {"pgfault", "pgmajfault"}
+
+
+END_TO_END = """
+import json, os, sys
+from pathlib import Path
+from tests.in_process import dbdyno
+
+def said(*words):
+    ended = dbdyno(words, dict(os.environ), Path.cwd())
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+law = "fake:cpus=1,cpu=4ms"
+said("run", "lio", "--engine", "fake", "--dsn", law, "--sessions", "1,2", "--repeats", "2", "--measure", "1s")
+shown = {
+    "show": said("show", "last", "--evenness"),
+    "show --json": json.loads(said("show", "last", "--evenness", "--json")),
+    "json": json.loads(said("show", "last", "--json")),
+    "sql": said("sql", "select cell from evenness"),
+    "rebuild": said("rebuild", "last"),
+    "again": json.loads(said("show", "last", "--json")),
+    "report": said("report", "last", "-o", "page.html") and Path("page.html").read_text(),
+    "xlsx": said("export", "last", "--to", "xlsx", "-o", "run.xlsx"),
+}
+from tools.schema_doc import render
+shown["schema"] = render()
+print(json.dumps(shown))
+"""
+
+
+def test_what_the_pages_register_is_everywhere(tmp_path: Path) -> None:
+    """A table, its totals, its part with an option and its check: in store, screen, page and documents."""
+    record, rest = blocks("table.md", "python").split("from typing import Any", 1)
+    lines = [
+        *(record, "from dbdyno.model.schema.derived import register", "register(EVENNESS)"),
+        f"from typing import Any{rest}",
+        "from dbdyno.conclude.catalogue import Entry, entries",
+        f"import tomllib\nfor id, claim in tomllib.loads({blocks('claim.md', 'toml')!r}).items():",
+        "    entries()[id] = Entry(id, **claim)",
+        blocks("claim.md", "python").replace("RATIO = 2.0", "RATIO = 1.0"),
+        "from dbdyno.present.show_options import register_option",
+        "register_option('evenness', 'Evenness of sessions.')",
+        "from dbdyno.present.report import PARTS",
+        "PARTS.register(PART, after='sessions')",
+    ]
+    (tmp_path / "evenness.py").write_text("\n".join(lines))
+    paths = os.pathsep.join(map(str, (tmp_path, ROOT, ROOT / "tests" / "entry_points")))
+    env = os.environ | {"PYTHONPATH": paths, "XDG_DATA_HOME": str(tmp_path / "data")}
+    program = [sys.executable, "-c", f"import evenness\n{END_TO_END}"]
+    ended = subprocess.run(program, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    shown = json.loads(ended.stdout)
+    assert "Evenness of sessions at 2 sessions" in shown["show"]
+    assert {r["cell"] for r in shown["show --json"]["evenness"]} > {"all"}
+    assert len(shown["json"]["evenness"]) == 4 + 2  # measurements, and the repeats of each load together
+    assert shown["again"]["evenness"] == shown["json"]["evenness"]
+    assert shown["sql"].count("-lio-") == 4
+    assert "unevenly-served" in {f["id"] for f in shown["json"]["findings"]}
+    assert 'id="evenness"' in shown["report"] and "the lowest of the sessions" in shown["report"]
+    assert "### evenness" in shown["schema"]
+    assert "evenness" in zipfile.ZipFile(tmp_path / "run.xlsx").read("xl/workbook.xml").decode()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.model.results.ledger_rows import groups, of_cells
 from dbdyno.model.results.session_time import CPU_WAIT, DB_CPU, RUNNABLE, account, db_time, parts
 from dbdyno.model.schema.data_sources.blocking import PREPARED
@@ -56,6 +57,7 @@ class _Counts(NamedTuple):
     longest_ns: dict[_Key, int]
 
 
+@makes("wait_chains", reads=("ledger", "events"))
 def wait_chains(tables: Tables) -> pl.DataFrame:
     """From ``windows``, ``ledger``, ``events``, ``cut_blocked``, ``cut_tasks`` and what DB time needs."""
     made: list[dict[str, Any]] = []
@@ -74,6 +76,7 @@ def wait_chains(tables: Tables) -> pl.DataFrame:
     return rows("wait_chains", made)
 
 
+@makes("wait_chains", stage="total")
 def wait_chains_total(tables: Tables) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and load together (cell ``all``)."""
     made: list[dict[str, Any]] = []

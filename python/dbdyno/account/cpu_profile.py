@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 
 from dbdyno.account.losses import inside, lost_samples
+from dbdyno.account.making import makes
 from dbdyno.account.window.cells import key
 from dbdyno.model.results.cpu_profile import KERNEL, LABELS, NOT_SAMPLED, OTHERS, UNKNOWN, frame_text, labels
 from dbdyno.model.results.ledger_rows import account_rows, groups
@@ -37,14 +38,15 @@ _RATES = {"per_call_ns": "calls_per_s", "per_work_ns": "work_per_s"}
 _SUMMED = ("aas", "kernel", "total", "total_kernel")
 
 
+@makes("cpu_profile", "cpu_stacks", reads=("ledger", "rates"))
 def cpu_profile(
-    cells: Sequence[RawCell], cut: Tables, areas: Callable[[], CodeAreas]
+    cells: Sequence[RawCell], tables: Tables, areas: Callable[[], CodeAreas]
 ) -> dict[str, pl.DataFrame]:
-    """``cut``: ``task_cpu`` (of the ledger), ``ledger``, ``rates``; ``areas``: of the server's program."""
+    """``tables``: ``task_cpu`` (of the ledger), ``ledger``, ``rates``; ``areas``: of the server's program."""
     made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in ("cpu_profile", "cpu_stacks")}
     for cell in cells:
         if cell.height("profile_samples"):
-            mine = {n: cut[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "ledger", "rates")}
+            mine = {n: tables[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "ledger", "rates")}
             for name, frame in _of_cell(cell, mine, areas()).items():
                 keyed = frame.with_columns(**{k: pl.lit(v) for k, v in key(cell).items()})
                 made[name].append(conform(name, keyed))
@@ -342,6 +344,12 @@ def _not_sampled_stacks(found: Weighted) -> pl.DataFrame:
 
 
 # Several cells together.
+
+
+@makes("cpu_profile", stage="total")
+def total_by_code(tables: Tables) -> pl.DataFrame:
+    """Rows of ``cpu_profile`` of all repeats of a load together."""
+    return cpu_profile_total(tables["windows"], tables["cpu_profile"])
 
 
 def cpu_profile_total(windows: pl.DataFrame, table: pl.DataFrame, name: str = "cpu_profile") -> pl.DataFrame:

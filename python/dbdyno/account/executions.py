@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.window.cells import for_each, key
 from dbdyno.account.window.trees import busy_times
 from dbdyno.model.plan.plan import Plan
@@ -29,6 +30,7 @@ _MEANS = (
 _CELL = [c.name for c in CELL]
 
 
+@makes(*NAMES)
 def executions(cells: Sequence[RawCell], plan: Plan) -> Tables:
     """The tables :data:`NAMES` of these cells."""
     ran = [c for c in cells if "executions" in c.tables and c.tables["executions"].height]
@@ -121,6 +123,7 @@ def _none_unknown(are: pl.Expr, known: pl.Expr) -> pl.Expr:
     return pl.when(known.is_not_null().any()).then(are.sum()).cast(pl.Int64)
 
 
+@makes("execution_rates", stage="total")
 def executions_total(tables: Tables) -> pl.DataFrame:
     """``execution_rates`` of all usable cells of a load together: a makespan is the mean of theirs."""
     times, of_cells = tables["execution_times"], tables["execution_rates"]

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.snapshot_figures import relations
 from dbdyno.account.window.cells import for_each
 from dbdyno.model.results.interval import LOWER_BOUNDS, STANDING, Interval
 from dbdyno.model.results.raw import RawCell
-from dbdyno.model.schema.data_sources.growth import DERIVED_GROWTH
 from dbdyno.model.schema.tables import conform
 
-NAMES = tuple(DERIVED_GROWTH)
 _COUNTS = ("rows_inserted", "rows_updated", "rows_deleted")
 
 
@@ -41,8 +40,9 @@ def growth(found: Interval) -> pl.DataFrame:
     return conform("growth", made.sort("relation"))
 
 
+@makes("grown", "resets_done", "large_scans_read")
 def left_behind(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """The derived tables :data:`NAMES` of these measurements."""
+    """The derived tables of what these measurements left behind."""
     return {
         "grown": for_each("grown", cells, lambda cell: cell.tables.get("growth")),
         "resets_done": for_each("resets_done", cells, lambda cell: cell.tables.get("resets")),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.window.cells import for_each
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.data_sources.drivers import with_host
@@ -18,6 +19,7 @@ _RATE = pl.when(_OWN_NS > 0).then(pl.col("calls") * NS_PER_S / _OWN_NS)
 _LOOKED_NS = pl.col("read_ns") - pl.col("barrier_ns")
 
 
+@makes("hosts")
 def hosts(cells: Sequence[RawCell]) -> pl.DataFrame:
     """The derived table ``hosts`` of these measurements; no rows of those by one host."""
     return for_each("hosts", cells, _of_cell)

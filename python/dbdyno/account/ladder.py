@@ -14,6 +14,7 @@ import polars as pl
 
 from dbdyno.account import window
 from dbdyno.account.ledger import accounts
+from dbdyno.account.making import makes
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.trees import is_tree
 from dbdyno.model.plan.plan import Plan
@@ -64,6 +65,7 @@ WORTH_NAMING = 0.01
 _WORST = get_args(RungStatus)
 
 
+@makes("rungs", stage="run")
 def rungs(tables: Tables, trees: bool = False) -> pl.DataFrame:
     """From ``windows``, ``rates``, ``ledger`` and ``cell_histogram``. Invalid cells, and those that the
     client limited, are left out of a row that has others; intervals are Student's over repeats, NULL with

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.model.results.ledger_rows import groups, of_cells
 from dbdyno.model.results.raw import OWN, OWN_READS
 from dbdyno.model.results.session_time import (
@@ -89,6 +90,7 @@ _FIGURES = {
 """The columns of figures of cells."""
 
 
+@makes("profile", reads=("ledger", "events"))
 def profile(tables: Tables) -> pl.DataFrame:
     """Per cell, driven or observed; from ``windows``, ``ledger``, ``events``, ``cut_levels``,
     ``cut_sampler`` and ``cell_sessions``."""
@@ -99,10 +101,11 @@ def profile(tables: Tables) -> pl.DataFrame:
     return rows("profile", made)
 
 
-def profile_total(windows: pl.DataFrame, profiles: pl.DataFrame) -> pl.DataFrame:
+@makes("profile", stage="total")
+def profile_total(windows: pl.DataFrame, profile: pl.DataFrame) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and rung together (cell ``all``): the windows of
     an observation, or repeats. Sums over the wall time of the cells where a figure is known."""
-    counted = profiles.lazy().select(set(_FIGURES) - {"wall_s"}).filter(pl.col("name") != HIT_RATIO)
+    counted = profile.lazy().select(set(_FIGURES) - {"wall_s"}).filter(pl.col("name") != HIT_RATIO)
     made: list[dict[str, Any]] = []
     for head, cells in groups(windows):
         walls = pl.DataFrame({"cell": [w["cell"] for w in cells], "wall_s": [w["wall_s"] for w in cells]})
@@ -270,23 +273,49 @@ class Seconds(NamedTuple):
             total[name] = _plus(total[name], part) if name in total else part
         return Seconds(total, self.base + other.base)
 
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """As in table ``event_seconds``."""
+        yield {"name": None, "seconds": self.base, "source": ""}
+        for name, part in self.by_name.items():
+            figures = {"low": part.low, "high": part.high, "waits": part.waits, "sleeps": part.sleeps}
+            yield {"name": name, "seconds": part.aas, "runq_s": part.runq, "source": part.source, **figures}
 
-def seconds(tables: Tables) -> dict[str, Seconds]:
-    """By cell."""
-    return {window["cell"]: _seconds(cell, window) for _, window, cell in of_cells(tables)}
+
+@makes("event_seconds", reads=("ledger", "events"))
+def event_seconds(tables: Tables) -> pl.DataFrame:
+    """Seconds of all events and accounts of each cell, and what their shares are of."""
+    made: list[dict[str, Any]] = []
+    for head, window, cell in of_cells(tables):
+        made += [head | row for row in _seconds(cell, window).rows()]
+    return rows("event_seconds", made)
 
 
-def top_events(windows: pl.DataFrame, found: Mapping[str, Seconds]) -> pl.DataFrame:
+def _by_cell(event_seconds: pl.DataFrame) -> dict[str, Seconds]:
+    found: dict[str, Seconds] = {}
+    for row in event_seconds.iter_rows(named=True):
+        of_cell = found.setdefault(row["cell"], Seconds({}, 0.0))
+        if row["name"] is None:
+            found[row["cell"]] = of_cell._replace(base=row["seconds"])
+        else:
+            figures = (row[c] for c in ("seconds", "low", "high", "source", "runq_s", "waits", "sleeps"))
+            of_cell.by_name[row["name"]] = Part(*figures)
+    return found
+
+
+@makes("top_events")
+def top_events(windows: pl.DataFrame, event_seconds: pl.DataFrame) -> pl.DataFrame:
     """Per cell. A wait's seconds are true sleep; its run-queue seconds stand beside it and are counted in
     CPU WAIT, so the shares of DB time add up to 100 % at most."""
+    found = _by_cell(event_seconds)
     keys = windows.select(c.name for c in CELL).to_dicts()
     return rows("top_events", [key | row for key in keys for row in _ranked(found[key["cell"]])])
 
 
-def top_events_total(windows: pl.DataFrame, found: Mapping[str, Seconds]) -> pl.DataFrame:
+@makes("top_events", stage="total")
+def top_events_total(windows: pl.DataFrame, event_seconds: pl.DataFrame) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and rung together (cell ``all``): the windows of
     an observation, or repeats."""
-    made: list[dict[str, Any]] = []
+    found, made = _by_cell(event_seconds), list[dict[str, Any]]()
     for head, cells in groups(windows):
         total = functools.reduce(Seconds.merge, (found[w["cell"]] for w in cells), Seconds({}, 0.0))
         made += [head | row for row in _ranked(total)]

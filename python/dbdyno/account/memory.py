@@ -13,13 +13,14 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.window.cells import for_each
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.column import CELL
-from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY, GROWTH, PARTS, RAW_MEMORY, TOTAL
+from dbdyno.model.schema.data_sources.memory import GROWTH, MEMORY_TABLES, PARTS, RAW_MEMORY, TOTAL
 from dbdyno.model.schema.tables import ByCell, empty, rows, sum_of_known
 
-NAMES = tuple(DERIVED_MEMORY)
+NAMES = tuple(t.name for t in MEMORY_TABLES)
 ENTRIES = 512
 """Bytes of memory, in small pages, that need one byte of page tables."""
 
@@ -27,13 +28,14 @@ Tables = Mapping[str, pl.DataFrame]
 _Row = dict[str, Any]
 _Known = tuple[int | None, str]
 """A figure and its status."""
-_RAW_OF = dict(zip(DERIVED_MEMORY, RAW_MEMORY, strict=False))
+_RAW_OF = dict(zip(NAMES, RAW_MEMORY, strict=False))
 _KEY = tuple(c.name for c in CELL)
 _SUMS = ("size_bytes", "cached_bytes", "page_cache_bytes", "both_bytes")
 
 
+@makes(*NAMES)
 def held(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """The derived tables of :data:`DERIVED_MEMORY` of these measurements."""
+    """The derived tables :data:`NAMES` of these measurements."""
     return figured({name: for_each(name, cells, partial(_read, raw)) for name, raw in _RAW_OF.items()})
 
 
@@ -272,6 +274,12 @@ def _growth(start: pl.DataFrame, end: pl.DataFrame) -> Iterator[_Row]:
                 status = grown[1] if before[raw][1] == "ok" else before[raw][1]
                 time = (span_ns, "ok") if key.endswith("_ns") else _NONE
                 yield _figure(key, (grown[0], status), time, "time" if key.endswith("_ns") else None)
+
+
+@makes("memory_figures", stage="run")
+def with_growth(memory_figures: pl.DataFrame, memory_held: pl.DataFrame) -> pl.DataFrame:
+    """Table ``memory_figures`` with what grew from one window to the next."""
+    return pl.concat([memory_figures, growth_between({"memory_held": memory_held})])
 
 
 def growth_between(found: Tables) -> pl.DataFrame:

@@ -16,6 +16,7 @@ import polars as pl
 
 from dbdyno.account import cpu_profile as code
 from dbdyno.account.losses import lost_sleep
+from dbdyno.account.making import makes
 from dbdyno.account.window.cells import key
 from dbdyno.model.results.cpu_profile import LABELS, NOT_SAMPLED, UNKNOWN, WAIT, as_text, labels
 from dbdyno.model.results.raw import RawCell
@@ -27,22 +28,25 @@ _GROUP = ["scope", "who"]
 _KERNEL = ("kernel", "total_kernel", "mode")
 
 
+@makes("sleep_profile", "sleep_code", reads=("events", "rates"))
 def sleep_profile(
-    cells: Sequence[RawCell], cut: Tables, areas: Callable[[], CodeAreas]
+    cells: Sequence[RawCell], tables: Tables, areas: Callable[[], CodeAreas]
 ) -> dict[str, pl.DataFrame]:
-    """``cut``: ``task_cpu`` (whose task it is), ``events``, ``rates``; ``areas``: of the server's program."""
+    """``tables``: ``task_cpu`` (whose task it is), ``events``, ``rates``; ``areas``: of the server's
+    program."""
     made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in ("sleep_profile", "sleep_code")}
     for cell in cells:
         if cell.height("sleep_samples"):
-            mine = {n: cut[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "events", "rates")}
+            mine = {n: tables[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "events", "rates")}
             for name, frame in _of_cell(cell, mine, areas()).items():
                 made[name].append(_conform(name, frame, key(cell)))
     return {name: pl.concat(frames) for name, frames in made.items()}
 
 
-def sleep_profile_total(windows: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+@makes("sleep_profile", stage="total")
+def sleep_profile_total(windows: pl.DataFrame, sleep_profile: pl.DataFrame) -> pl.DataFrame:
     """As :func:`code.cpu_profile_total`."""
-    return _exact(code.cpu_profile_total(windows, table, "sleep_profile"))
+    return _exact(code.cpu_profile_total(windows, sleep_profile, "sleep_profile"))
 
 
 def _conform(name: str, frame: pl.DataFrame, head: dict[str, Any]) -> pl.DataFrame:

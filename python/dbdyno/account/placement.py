@@ -10,6 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from dbdyno.account.making import makes
+from dbdyno.model.engine.environment import Environment
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.tables import conform, empty, rows
 from dbdyno.stats.significance import Marks, coincidence, fisher
@@ -50,6 +52,14 @@ _RUNG = ("workload", "variant", "sessions")
 TOLD, OTHERS = 0.8, 0.5
 """The slow ones shared, if this part of them did; and of the others at most that part of it."""
 CHANCE = 0.05
+
+
+@makes("placed", "placements", stage="run")
+def placed_and_placements(
+    rounds: pl.DataFrame, environment: Environment
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Tables ``placed`` and ``placements``."""
+    return placement(rounds, environment.host.siblings)
 
 
 def placement(

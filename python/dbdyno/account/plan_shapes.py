@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.window.cells import for_each
 from dbdyno.model.results.raw import RawCell
 
 
+@makes("plan_shapes")
 def plan_shapes(cells: Sequence[RawCell]) -> pl.DataFrame:
     return for_each("plan_shapes", cells, _of_cell)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.script_statements import script_statements
 from dbdyno.model.results.ledger_rows import groups
 from dbdyno.model.results.session_time import in_call
@@ -28,8 +29,10 @@ _HALVES = ("run.user", "run.system")
 _SERVED = ("run", "runq", "sleep")
 _COMMAND = ["script", "name", "command", "line", "text"]
 _VALUES = ("seconds", "low", "high")
+_NEEDED = ("script_rates", "command_rates", "statement_ledger", "ledger", "cell_sessions")
 
 
+@makes("script_ledger", stage="run")
 def script_ledger(tables: Tables) -> pl.DataFrame:
     """Each cell: from the tables of scripts, ``statement_ledger``, ``statement_texts`` and ``ledger``."""
     if tables["command_rates"].is_empty():
@@ -44,9 +47,7 @@ def script_ledger(tables: Tables) -> pl.DataFrame:
     return pl.concat(made)
 
 
-_NEEDED = ("script_rates", "command_rates", "statement_ledger", "ledger", "cell_sessions")
-
-
+@makes("script_ledger", stage="total")
 def script_ledger_total(tables: Tables) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and load together."""
     made = [empty(NAME)]

@@ -11,6 +11,7 @@ import re
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.data_sources.statements import LIO
 from dbdyno.model.schema.tables import Tables
@@ -58,6 +59,7 @@ def _each(text: str) -> list[str]:
     return [s for part in _SEPARATOR.split(text) if (s := alike(part))]
 
 
+@makes("script_rates", stage="end")
 def with_work(tables: Tables) -> pl.DataFrame:
     """``script_rates`` with what the statements of a call read, and how many rows they returned or changed.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.window.cells import key
 from dbdyno.model.results.ledger_rows import groups
 from dbdyno.model.results.raw import RawCell
@@ -33,6 +34,7 @@ _SUMS = {
 _QUANTILES = {"p50_ns": 0.50, "p95_ns": 0.95, "p99_ns": 0.99}
 
 
+@makes(*NAMES)
 def scripts(cells: Sequence[RawCell], rates: pl.DataFrame, kinds: Callable[[], Mapping[str, str]]) -> Tables:
     """From the driver's tables and ``rates``. ``kinds``: the kind of failure by the server's code."""
     made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in NAMES}
@@ -45,6 +47,7 @@ def scripts(cells: Sequence[RawCell], rates: pl.DataFrame, kinds: Callable[[], M
     return {name: pl.concat(frames) for name, frames in made.items()}
 
 
+@makes(*NAMES, stage="total")
 def scripts_total(tables: Tables) -> Tables:
     """The same over all usable cells of a workload, variant and load together."""
     made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in NAMES}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.model.results.brief import BRIEF
 from dbdyno.model.results.ledger_rows import groups
 from dbdyno.model.results.session_time import account, event_name
@@ -31,6 +32,7 @@ _STRICT = (1.96 / 3.5) ** 2
 _ROUNDING = 1e-9
 
 
+@makes("statement_ledger", reads=("ledger", "rates"))
 def statement_ledger(tables: Tables) -> pl.DataFrame:
     """Of ``windows``, ``ledger``, ``rates``, ``cut_statements``, ``cut_statement_waits``, ``.._samples``."""
     made = [empty("statement_ledger")]
@@ -185,6 +187,7 @@ def _per(rows: pl.DataFrame, cut: Tables, wall_s: float) -> pl.DataFrame:
     ).drop("calls")
 
 
+@makes("statement_ledger", stage="total")
 def statement_ledger_total(tables: Tables) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and load together (cell ``all``)."""
     made = [empty("statement_ledger")]

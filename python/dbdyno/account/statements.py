@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.statement_ledger import knows, statement_times
-from dbdyno.model.plan.plan import Observation
+from dbdyno.model.plan.plan import Observation, Plan
 from dbdyno.model.results.ledger_rows import groups
 from dbdyno.model.results.session_time import account, event_name
 from dbdyno.model.schema.column import CELL
@@ -32,6 +33,12 @@ _ENDS = ("wall_s", "evictions")
 """The same for all statements of a cell."""
 _COLUMNS = set(empty("statements").columns)
 _NEEDED = ("ledger", "statement_ledger", "cut_statement_waits", "cut_statement_samples")
+
+
+@makes("statements", reads=("ledger", "statement_ledger"))
+def top_statements(tables: Tables, plan: Plan) -> pl.DataFrame:
+    """Table ``statements`` of each cell."""
+    return statements(tables, plan.experiment.observation)
 
 
 def statements(tables: Tables, chosen: Observation | None = None) -> pl.DataFrame:
@@ -59,6 +66,7 @@ def statements(tables: Tables, chosen: Observation | None = None) -> pl.DataFram
     return pl.concat(made)
 
 
+@makes("statements", stage="total")
 def statements_total(tables: Tables) -> pl.DataFrame:
     """The same over all usable cells of a workload, variant and load together (cell ``all``).
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.model.results.ledger_rows import groups, top_level
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.data_sources.syscalls import CALLS, SIZES
@@ -23,6 +24,7 @@ _BASES = ["wall_s", "db_time_s", "cpu_s", *_RATES]
 """What shares and ratios are made of: the same for all system calls of those whose they are."""
 
 
+@makes("system_calls", reads=("ledger", "rates"))
 def system_calls(tables: Tables) -> pl.DataFrame:
     """From ``cut_syscalls``, ``windows``, ``ledger`` and ``rates``."""
     counted = tables["cut_syscalls"]
@@ -35,6 +37,7 @@ def system_calls(tables: Tables) -> pl.DataFrame:
     return _with_shares(found.with_columns(pl.col("db_time_s", "cpu_s", *_RATES) * pl.col("wall_s")))
 
 
+@makes("system_call_sizes")
 def system_call_sizes(tables: Tables) -> pl.DataFrame:
     """From ``cut_syscall_sizes``: of all sessions, and of other processes."""
     counted = tables["cut_syscall_sizes"]
@@ -44,6 +47,7 @@ def system_call_sizes(tables: Tables) -> pl.DataFrame:
     return conform("system_call_sizes", rows.filter(pl.col("who") != "session").drop("session"))
 
 
+@makes("system_calls", "system_call_sizes", stage="total")
 def together(tables: Tables) -> dict[str, pl.DataFrame]:
     """The same over all usable cells of a workload, variant and load together (cell ``all``)."""
     made = {name: [empty(name)] for name in ("system_calls", "system_call_sizes")}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.model.results.ledger_rows import groups
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.data_sources.statements import EVERY_STATEMENT, WAITS_OF
@@ -20,6 +21,7 @@ _BY = [c.name for c in WAITS_OF]
 _STATEMENT = ("query_id", "query_status")
 
 
+@makes("wait_histogram")
 def wait_histogram(tables: Tables) -> pl.DataFrame:
     """Per cell, from ``cut_wait_times``: of each statement and of all."""
     low = pl.col("low_ns")
@@ -31,6 +33,7 @@ def wait_histogram(tables: Tables) -> pl.DataFrame:
     return conform("wait_histogram", made)
 
 
+@makes("wait_durations", reads=("wait_histogram",))
 def wait_durations(tables: Tables) -> pl.DataFrame:
     """Per cell, from ``wait_histogram``, ``cut_statement_waits`` and ``windows``."""
     walls = tables["windows"].select("cell", "wall_s")
@@ -55,6 +58,7 @@ def wait_durations(tables: Tables) -> pl.DataFrame:
     return _summed(sums.with_columns(status=status), tables["wait_histogram"])
 
 
+@makes("wait_histogram", "wait_durations", stage="total")
 def wait_durations_total(tables: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Both tables over all usable cells of a workload, variant and load together (cell ``all``)."""
     histograms, times = [empty("wait_histogram")], [empty("wait_durations")]

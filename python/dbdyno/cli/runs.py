@@ -14,6 +14,7 @@ from dbdyno.cli import completion, screen
 from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, run_argument, store_option
 from dbdyno.cli.outputs import show_outputs
 from dbdyno.model.errors import UsageError
+from dbdyno.present.show_options import CLAIMS, SHOW_OPTIONS
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,55 +72,24 @@ def _listed(values: list[Any]) -> str:
     return shown if len(values) <= 12 else f"{shown} ... {values[-1]}"
 
 
-_PARTS = {
-    "claims": ("findings",),
-    "profile": ("profile", "top_events"),
-    "scripts": ("script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes"),
-    "statements": ("statements", "statement_texts", "statement_ledger", "wait_durations"),
-    "chains": ("wait_chains",),
-    "events": ("events", "wait_durations"),
-    "microstates": ("microstates",),
-    "syscalls": ("system_calls", "system_call_sizes"),
-    "memory": (
-        "memory_parts",
-        "memory_figures",
-        "relations_held",
-        "memory_roles",
-        "processes_held",
-        "memory_held",
-    ),
-    "cross_check": ("data_sources",),
-    "executions": ("execution_rates", "execution_failures", "execution_times", "parallelism"),
-    "captures": ("triggers_fired", "captured"),
-}
-"""Options of ``show``, each a detail of the room present, and the tables that it shows."""
+def part_options(f: _F) -> _F:
+    """The options of ``show`` that each show one part of a run."""
+    for name, help in reversed([*SHOW_OPTIONS.items()]):
+        f = click.option(f"--{name.replace('_', '-')}", is_flag=True, help=help)(f)
+    return f
+
+
+def _tables_of(option: str) -> list[str]:
+    """Returns the tables that an option of ``show`` shows."""
+    from dbdyno.model.schema.tables import REGISTERED
+
+    return [table.name for table in REGISTERED.values() if option in table.options]
 
 
 @click.command()
 @run_argument
-@click.option("--claims", is_flag=True, help="All claims, and what was not measured and why.")
-@click.option(
-    "--profile", is_flag=True, help="Load profile per second, transaction and call; top ten events."
-)
-@click.option("--scripts", is_flag=True, help="Calls and session time by script and by statement.")
-@click.option("--statements", is_flag=True, help="Top SQL: time, calls and blocks by statement.")
-@click.option(
-    "--chains", is_flag=True, help="Wait chains: who makes whom wait for locks, and what that does."
-)
-@click.option("--events", is_flag=True, help="Every wait event: time asleep and in the run queue.")
-@click.option(
-    "--microstates", is_flag=True, help="Time of every process: USR, SYS, CPU WAIT, I/O, lock, sleep."
-)
-@click.option("--syscalls", is_flag=True, help="System calls: errors, time, CPU time inside, sizes.")
-@click.option("--memory", is_flag=True, help="Where the memory is: machine, caches, relations, processes.")
-@click.option("--cross-check", is_flag=True, help="Quantities that several data sources measure, compared.")
-@click.option(
-    "--executions", is_flag=True, help="Executions of commands: durations, CPU, failures, outliers."
-)
+@part_options
 @click.option("--job", metavar="NAME", help="With --executions: of this job alone.")
-@click.option(
-    "--captures", is_flag=True, help="What triggers captured: when, why, and the largest parts of it."
-)
 @capture_option
 @click.option(
     "--output", is_flag=True, help="What commands printed, where that was kept (run --keep-output)."
@@ -162,7 +132,7 @@ def show(
       dbdyno show 20261121-1045 --json | jq .rungs
     """
     parts["executions"] |= job is not None
-    wanted = [name for name in _PARTS if parts[name]]
+    wanted = [name for name in SHOW_OPTIONS if parts[name]]
     plain = (measurement, sessions, window, capture) == (None, None, None, None) and not output
     if plain and not (wanted or objects) and (several := _several(store, run)):
         if as_json:
@@ -177,7 +147,8 @@ def show(
     results = conduct.results_of(record)
     if capture is not None and not (wanted or as_json or objects):
         screen.summary(results)
-        wanted = [n for n in ("syscalls", "memory") if any(results.tables[t].height for t in _PARTS[n])]
+        captured = ("syscalls", "memory")
+        wanted = [n for n in captured if any(results.tables[t].height for t in _tables_of(n))]
         for of_sleep in (False, True):
             if results.tables["sleep_profile" if of_sleep else "cpu_profile"].height:
                 screen.out().print(present.hot(results, "function", 20, off_cpu=of_sleep)[0])
@@ -188,7 +159,7 @@ def show(
         return
     used = conduct.object_use(record, results, cell) if objects else None
     if cell is not None and not wanted and not objects:
-        wanted = list(_PARTS)[1:]
+        wanted = [name for name in SHOW_OPTIONS if name != CLAIMS]
     if as_json:
         more = {} if used is None else {"objects": present.object_use_record(used)}
         print_json({**_document(results, wanted, cell), **more})
@@ -218,7 +189,7 @@ def _of_job(results: Results, job: str | None) -> Results:
     known = results.tables["execution_rates"]["job"].drop_nulls().unique(maintain_order=True).to_list()
     if job not in known:
         raise UsageError(f"the run has no job {job!r}", f"its jobs: {_listed(known)}")
-    names = ("execution_rates", "execution_failures", "execution_times")
+    names = [n for n in _tables_of("executions") if "job" in results.tables[n].columns]
     narrowed = Narrowed(results.tables, dict.fromkeys(names, pl.col("job") == job))
     return dataclasses.replace(results, tables=narrowed)
 
@@ -232,7 +203,8 @@ def _recorded(store: Path | None, run: str, capture: int | None) -> Run:
 def _document(results: Results, wanted: Sequence[str], cell: str | None) -> dict[str, Any]:
     """The whole of a run, or some of its tables, of one measurement where it is named."""
     whole = present.document(results)
-    rows = {table: whole[table] for name in wanted for table in _PARTS[name]}
+    shown = {t: None for name in wanted for t in (("findings",) if name == CLAIMS else _tables_of(name))}
+    rows = {table: whole[table] for table in shown}
     if cell is not None:
         rows = {n: [r for r in found if r.get("cell", cell) == cell] for n, found in rows.items()}
     return {"run": whole["run"], **rows} if wanted else whole

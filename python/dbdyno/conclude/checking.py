@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 Function = Callable[["Case"], Iterator[Claim]]
 Scope = Literal["cells", "whole"]
-DATABASE, COMMANDS = ("database",), ("commands",)
-"""Kinds of runs: of calls to a database, and of commands."""
 
 
 class Check(NamedTuple):
@@ -22,21 +20,21 @@ class Check(NamedTuple):
 
     ``claims``: ids of the catalogue that it may yield, the first of which gives its place in the order.
     ``of``: ``cells`` where it asks something of single cells, which is then answered when a cell is derived;
-    ``whole`` where it waits until all of them are there. ``kinds``: the kinds of runs for which it makes
-    sense.
+    ``whole`` where it waits until all of them are there. ``kinds`` of runs for which it makes sense
+    (:mod:`dbdyno.model.plan.kinds`); None: all.
     """
 
     function: Function
     claims: tuple[str, ...]
     of: Scope
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...] | None
 
 
 _REGISTERED: list[Check] = []
 
 
 def check(
-    *claims: str, of: Scope = "cells", kinds: tuple[str, ...] = DATABASE + COMMANDS
+    *claims: str, of: Scope = "cells", kinds: tuple[str, ...] | None = None
 ) -> Callable[[Function], Function]:
     """Registers a function as the check that may yield these claims; see :class:`Check`."""
 
@@ -51,4 +49,6 @@ def checks(kind: str) -> list[Check]:
     """Returns all registered checks of a kind of run, in the order of the catalogue. Raises KeyError with the
     claim that the catalogue lacks."""
     place = {id: n for n, id in enumerate(entries())}
-    return sorted((c for c in _REGISTERED if kind in c.kinds), key=lambda c: place[c.claims[0]])
+    return sorted(
+        (c for c in _REGISTERED if c.kinds is None or kind in c.kinds), key=lambda c: place[c.claims[0]]
+    )

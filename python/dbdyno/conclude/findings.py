@@ -19,6 +19,7 @@ from dbdyno.conclude.command_claims import of_commands
 from dbdyno.conclude.run import coverage
 from dbdyno.conclude.run.case import Case, Facts
 from dbdyno.model.engine.environment import Environment
+from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.plan.plan import Plan, Workload
 from dbdyno.model.results.claim import Claim
 
@@ -29,7 +30,7 @@ _ORDER = ("invalid", "warning", "note", "good")
 
 
 def _checks(plan: Plan) -> list[Check]:
-    return checks("commands" if plan.jobs else "database")
+    return checks(kind_of(plan))
 
 
 def asked(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
+from dbdyno.model.plan.kinds import COMMANDS, DATABASE, OBSERVATION, OF_SERVERS
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results, RunInfo
 from dbdyno.model.units import quantity
@@ -16,9 +17,7 @@ from dbdyno.present.commands.command_words import worded
 from dbdyno.present.compare import compare
 from dbdyno.present.document.document import (
     Block,
-    Choice,
     Document,
-    Option,
     Paragraph,
     Section,
     Statement,
@@ -29,6 +28,7 @@ from dbdyno.present.figures import figures, headline, profile, selection, source
 from dbdyno.present.figures.selection import Pick
 from dbdyno.present.figures.targets import Targets
 from dbdyno.present.memory import memory, memory_runs
+from dbdyno.present.parts import Page, Part, Parts, has_rows, sections
 from dbdyno.present.run import (
     chains,
     charts,
@@ -48,38 +48,24 @@ from dbdyno.present.run import (
     waiting,
 )
 from dbdyno.present.scaling import scaling_document
+from dbdyno.present.show_options import CLAIMS
 
-Details = Callable[[Results, Pick], list[Block]]
 _SEVERITIES = ("invalid", "warning", "note", "good")
 _IN_WORDS = (headline.FIRST, *headline.PARAGRAPH)
 """Findings that the headline has."""
 MOST = 3
 """Claims that are shown at once."""
-DETAILS: dict[str, tuple[Details, ...]] = {
-    "profile": (profile.load_profile, profile.top_events),
-    "scripts": (scripts.by_script, script_time.session_time, scripts.by_command),
-    "statements": (statements.top_sql, waiting.statement_ledger),
-    "chains": (chains.wait_chains,),
-    "events": (profile.wait_events, waiting.durations),
-    "microstates": (processes.tables,),
-    "syscalls": (system_calls.tables,),
-    "memory": (memory.tables, memory_runs.of_all),
-    "cross_check": (sources_used.cross_check,),
-    "executions": (commands.by_job, commands.failures, commands.single),
-    "captures": (lambda results, _pick: triggers.blocks(results),),
-}
-"""What can be shown of one load or window by itself, by the name that ``dbdyno show`` knows."""
 
 
 def document(results: Results) -> Document:
     """All of it, for every medium; a terminal shows the answer, the table and the claims that matter."""
-    made = _Builder(results)
-    sections = [s for s in made.sections() if s.blocks]
+    shown = list(sections(PARTS, Page(results)))
+    targets = Targets(results, shown)
     whole = Document(
         headline.title(results),
-        sections,
-        lead=_linked(results, lead(results), made.targets),
-        figures=key_figures.of(results, made.targets),
+        [*_claims(results, targets), *shown],
+        lead=_linked(results, lead(results), targets),
+        figures=key_figures.of(results, targets),
         footer=_footer(results),
         more=more(results, results.info.id),
     )
@@ -88,27 +74,26 @@ def document(results: Results) -> Document:
 
 def brief(results: Results, run: str = "") -> Document:
     """What a terminal shows: the answer, the table, the gravest claims. ``run``: how a command names it."""
-    made = _Builder(results)
-    sections = [s for s in made.screen() if s.blocks]
     shown = Document(
         headline.title(results),
-        sections,
+        list(sections(SCREEN, Page(results))),
         lead=lead(results, together=True),
         more=more(results, run or results.info.id),
     )
     return worded(results, shown)
 
 
-def details(results: Results, name: str, cell: str | None = None) -> list[Block]:
-    """One of :data:`DETAILS`, of a cell; without one of the top load, or of all windows of an observation.
-    Or ``claims``: all of them. Raises UsageError where the run has no such cell.
+def details(results: Results, option: str, cell: str | None = None) -> list[Block]:
+    """What an option of ``dbdyno show`` prints of a cell; without one of the top load, or of all windows.
+
+    Raises UsageError where the run has no such cell.
     """
-    if name == "claims":
+    if option == CLAIMS:
         return worded(results, findings(results))
     pick = selection.pick_of(results, cell)
     if pick is None:
         return [Paragraph("Nothing was measured.")]
-    return worded(results, [b for make in DETAILS[name] for b in make(results, pick)])
+    return worded(results, [b for make in PARTS.details(option) for b in make(results, pick)])
 
 
 def lead(results: Results, together: bool = False) -> list[Paragraph]:
@@ -160,160 +145,313 @@ def findings(results: Results) -> list[Block]:
     return [_statements(results, _by_severity(results)), *remarks(sources_used.words(results))]
 
 
-class _Builder:
-    """The sections of one run."""
+def _claims(results: Results, targets: Targets) -> Iterator[Section]:
+    """The claims that matter; all others, with what was not measured."""
+    grave = _grave(results)
+    others = [f for f in _by_severity(results) if f not in grave]
+    if grave:
+        yield Section("", [_statements(results, grave, targets, True)], "findings")
+    quality: list[Block] = [_statements(results, others, targets), *remarks(sources_used.words(results))]
+    yield Section(_quality_title(results), quality, "quality", folded=True, name="Measurement quality")
 
-    def __init__(self, results: Results) -> None:
-        self.results = results
-        self.observed = figures.is_observation(results)
-        self._picks = selection.picks(results)
-        self._grave = _grave(results)
 
-    def sections(self) -> Iterator[Section]:
-        """In reading order."""
-        results = self.results
-        rest = [s for s in self._figures() if s.blocks]
-        self.targets = targets = Targets(results, rest)
-        others = [f for f in _by_severity(results) if f not in self._grave]
-        quality: list[Block] = [_statements(results, others, targets), *remarks(sources_used.words(results))]
-        grave: list[Block] = [_statements(results, self._grave, targets, True)] if self._grave else []
-        yield Section("", grave, "findings")
-        yield Section(_quality_title(results), quality, "quality", folded=True, name="Measurement quality")
-        yield from rest
+# -- blocks of the parts ----------------------------------------------------------------------------
 
-    def _figures(self) -> Iterator[Section]:
-        """The sections after the claims."""
-        results, observed = self.results, self.observed
-        _, *tables = self.answers()
-        if figures.of_commands(results):
-            yield from tables
-            tables = []
-        if observed:
-            drawn = _charts([Group("", [c])] if (c := charts_time.timeline(results)) else [], "time")
-            yield Section("Active sessions over time", drawn, "timeline", detail=True)
-        else:
-            first = _charts(charts.main(results), "main")
-            yield Section(
-                "Throughput, and where the time went", first, "charts", detail=True, name="Throughput"
-            )
-        yield from tables
-        if not observed and results.tables["top_events"].height:
-            yield Section("Top events", [self._choice(profile.top_events)], "top", detail=True)
-        if cpu_profile.there(results):
-            used = [self._choice(cpu_profile.blocks)]
-            yield Section("Where CPU time went", used, "cpu-profile", detail=True, name="CPU profile")
-        if cpu_profile.there(results, cpu_profile.SLEEP):
-            asleep = [self._choice(cpu_profile.sleep_blocks)]
-            yield Section("Where sessions slept", asleep, "off-cpu", detail=True, name="Off-CPU")
-        ladders = scaling_document.section(results.scaling)
-        if ladders is not None:
-            yield replace(ladders, detail=True)
-        if figures.of_commands(results):
-            ran = [self._choice(commands_charts.over_time, commands.by_job, commands.single)]
-            yield Section("Executions", ran, "executions", detail=True)
-        for title, make, name in [] if figures.of_commands(results) else scripts.sections(results):
-            yield Section(title, [self._choice(make)], name, detail=True)
-        if statements.there(results):
-            top = [self._choice(*DETAILS["statements"]), *statements.texts(results, self._picks.shown)]
-            yield Section("Top SQL", top, "statements", detail=True)
-        if chains.there(results):
-            yield Section("Wait chains", [self._choice(chains.wait_chains)], "chains", detail=True)
-        yield Section("Sessions", self._sessions(), "sessions", detail=True)
-        yield from self._details()
 
-    def screen(self) -> Iterator[Section]:
-        """What a terminal shows: the table, then the claims that matter."""
-        results = self.results
-        if self.observed:
-            yield Section("", [self._choice(profile.top_events)])
-            told = [Paragraph(a.text) for a in results.answers if a.id != headline.ACTIVITY]
-            yield Section("", told)
-        else:
-            if figures.of_commands(results):
-                yield Section("", commands.brief(results))
-                yield Section("", commands.grid(results))
-            else:
-                yield Section("", [*_rungs(results, together=True), *scripts.brief(results)])
-                yield Section("", hosts.brief(results))
-        yield Section("", [_statements(results, self._grave)] if self._grave else [])
-        together = None if self.observed else placement.section(results)
-        if together is not None:
-            yield replace(together, minor=True)
+def _timeline(page: Page) -> list[Block]:
+    drawn = charts_time.timeline(page.results)
+    return _charts([Group("", [drawn])] if drawn else [], "time")
 
-    def answers(self) -> Iterator[Section]:
-        """The claims that matter, then tables."""
-        results, grave = self.results, self._grave
-        yield Section("", [_statements(results, grave)] if grave else [], "findings")
-        if figures.of_commands(results):
-            yield Section("Commands", [*commands.brief(results), *commands.failures(results)], "commands")
-            drawn = _charts(commands_charts.groups(results), "jobs")
-            yield Section("Jobs and threads", [*drawn, *commands.grid(results)], "grid")
-        if results.comparison is not None:
-            compared = compare.brief(results.comparison, results.info.id)
-            yield Section("Variants compared", compared, "comparison", folded=figures.of_commands(results))
-        if self.observed and headline.idle(results):
-            return
-        if self.observed:
-            yield Section("Top events", [self._choice(profile.top_events)], "top")
-            told = [Paragraph(a.text) for a in results.answers if a.id != headline.ACTIVITY]
-            yield Section("At the present load", told, "answers")
-            return
-        behind = [rungs.further(results)] if len(results.tables["rungs"]) else []
-        by = "number of sessions" if figures.load_of(results) == figures.SESSIONS else "rate of calls due"
-        by = "number of jobs at once" if figures.of_commands(results) else by
-        yield Section(f"Throughput by {by}", [*_rungs(results), *behind], "rungs")
-        together = placement.section(results)
-        if together is not None:
-            yield together
 
-    def _sessions(self) -> list[Block]:
-        """Throughput and latency over time, each session over time; how even they are, every process."""
-        results = self.results
-        spread = _charts(charts.each(results, charts.spread), "rate")
-        processes_ = Section(
-            "Microstates of every process", [self._choice(processes.tables)], "microstates", folded=True
-        )
-        return [self._choice(charts_time.within, strips.strips), *spread, processes_]
+def _throughput(page: Page) -> list[Block]:
+    results = page.results
+    behind = [rungs.further(results)] if len(results.tables["rungs"]) else []
+    return [*_rungs(results), *behind]
 
-    def _details(self) -> Iterator[Section]:
-        results = self.results
-        differences = sources_used.differences(results)
-        checks = [self._choice(sources_used.cross_check), *([differences] if differences else [])]
-        drawn = [*charts.each(results, charts_time.cpu_by_source), *charts.each(results, charts_time.helpers)]
-        checks = [*_charts(drawn, "time"), *charts_time.idle_helpers(results), *checks]
-        waits = [self._choice(*DETAILS["events"]), *remarks(sources_used.words(results))]
-        if not self.observed:
-            took = _charts(charts.durations(results), "rate")
-            yield Section("Response time in detail", took, "response", detail=True)
-        yield Section("Every wait event", waits, "waits", folded=True)
-        if system_calls.there(results):
-            called = [self._choice(system_calls.tables)]
-            yield Section("System calls", called, "syscalls", folded=True)
-        if memory.there(results):
-            where = [
-                *_charts([Group("", memory_runs.charts(results))], "memory"),
-                self._choice(memory.tables),
-            ]
-            where += memory_runs.blocks(results)
-            yield Section(memory.TITLE, where, "memory", folded=True, name="Memory")
-        yield Section(triggers.TITLE, triggers.blocks(results) if triggers.there(results) else [], "triggers")
-        yield Section(hosts.TITLE, hosts.blocks(results, ""), "hosts", name="Hosts")
-        yield Section(growth.TITLE, growth.blocks(results, ""), "growth", folded=True, name="Growth")
-        if not figures.of_commands(results):
-            yield Section("Load profile", [self._choice(profile.load_profile)], "profile", folded=True)
-        yield Section("Cross-check of data sources", checks, "cross-check", folded=True)
-        yield Section("Environment", run_facts.environment(results), "environment", folded=True)
-        plan = "Plan" if self.observed else "Plan and calibration"
-        yield Section(plan, run_facts.plan(results), "plan", folded=True)
-        yield Section("How each figure was obtained", run_facts.methods(results), "methods", folded=True)
 
-    def _choice(self, *makes: Details) -> Block:
-        shown = self._picks.shown
-        if not shown:
-            return Paragraph("Nothing was measured.", "muted")
-        name = "Window" if self.observed else "Load"
-        some = [Option(p.key, p.label, [b for m in makes for b in m(self.results, p)]) for p in shown]
-        return Choice(name, some, self._picks.note)
+def _throughput_title(results: Results) -> str:
+    by = "number of sessions" if figures.load_of(results) == figures.SESSIONS else "rate of calls due"
+    return f"Throughput by {'number of jobs at once' if figures.of_commands(results) else by}"
+
+
+def _jobs_and_threads(page: Page) -> list[Block]:
+    drawn = _charts(commands_charts.groups(page.results), "jobs")
+    return [*drawn, *commands.grid(page.results)]
+
+
+def _compared(page: Page) -> list[Block]:
+    made = page.results.comparison
+    return [] if made is None else compare.brief(made, page.results.info.id)
+
+
+def _answers(page: Page) -> list[Block]:
+    return [Paragraph(a.text) for a in page.results.answers if a.id != headline.ACTIVITY]
+
+
+def _placement(page: Page) -> list[Block]:
+    found = placement.section(page.results)
+    return [] if found is None else list(found.blocks)
+
+
+def _scaling(page: Page) -> list[Block]:
+    found = scaling_document.section(page.results.scaling)
+    return [] if found is None else list(found.blocks)
+
+
+def _scaling_title(results: Results) -> str:
+    found = scaling_document.section(results.scaling)
+    return "" if found is None else found.title
+
+
+def _statement_blocks(page: Page) -> list[Block]:
+    top = page.choice(statements.top_sql, waiting.statement_ledger)
+    return [top, *statements.texts(page.results, page.picks.shown)]
+
+
+def _sessions(page: Page) -> list[Block]:
+    """Throughput and latency over time, each session over time; how even they are, every process."""
+    spread = _charts(charts.each(page.results, charts.spread), "rate")
+    every = [page.choice(processes.tables)]
+    microstates = Section("Microstates of every process", every, "microstates", folded=True)
+    return [page.choice(charts_time.within, strips.strips), *spread, microstates]
+
+
+def _durations(page: Page) -> list[Block]:
+    return _charts(charts.durations(page.results), "rate")
+
+
+def _waits(page: Page) -> list[Block]:
+    both = page.choice(profile.wait_events, waiting.durations)
+    return [both, *remarks(sources_used.words(page.results))]
+
+
+def _memory(page: Page) -> list[Block]:
+    drawn = _charts([Group("", memory_runs.charts(page.results))], "memory")
+    return [*drawn, page.choice(memory.tables), *memory_runs.blocks(page.results)]
+
+
+def _checks(page: Page) -> list[Block]:
+    results = page.results
+    differences = sources_used.differences(results)
+    drawn = [*charts.each(results, charts_time.cpu_by_source), *charts.each(results, charts_time.helpers)]
+    checks = [page.choice(sources_used.cross_check), *([differences] if differences else [])]
+    return [*_charts(drawn, "time"), *charts_time.idle_helpers(results), *checks]
+
+
+def _fired(results: Results, _: Pick) -> list[Block]:
+    return triggers.blocks(results)
+
+
+_DRIVEN = (DATABASE, COMMANDS)
+PARTS = Parts(
+    [
+        Part(
+            "commands",
+            "Commands",
+            lambda p: [*commands.brief(p.results), *commands.failures(p.results)],
+            kinds=(COMMANDS,),
+        ),
+        Part("grid", "Jobs and threads", _jobs_and_threads, kinds=(COMMANDS,)),
+        Part("comparison", "Variants compared", _compared, kinds=(COMMANDS,), folded=True),
+        Part("rungs", _throughput_title, _throughput, kinds=(COMMANDS,)),
+        Part("placement", "Sessions started together", _placement, kinds=(COMMANDS,)),
+        Part("timeline", "Active sessions over time", _timeline, kinds=(OBSERVATION,), detail=True),
+        Part(
+            "charts",
+            "Throughput, and where the time went",
+            lambda p: _charts(charts.main(p.results), "main"),
+            kinds=_DRIVEN,
+            detail=True,
+            name="Throughput",
+        ),
+        Part("comparison", "Variants compared", _compared, kinds=OF_SERVERS),
+        Part(
+            "top",
+            "Top events",
+            lambda p: [p.choice(profile.top_events)],
+            lambda results: not headline.idle(results),
+            kinds=(OBSERVATION,),
+        ),
+        Part(
+            "answers",
+            "At the present load",
+            _answers,
+            lambda results: not headline.idle(results),
+            kinds=(OBSERVATION,),
+        ),
+        Part("rungs", _throughput_title, _throughput, kinds=(DATABASE,)),
+        Part("placement", "Sessions started together", _placement, kinds=(DATABASE,)),
+        Part(
+            "top",
+            "Top events",
+            lambda p: [p.choice(profile.top_events)],
+            has_rows("top_events"),
+            kinds=_DRIVEN,
+            detail=True,
+        ),
+        Part(
+            "cpu-profile",
+            "Where CPU time went",
+            lambda p: [p.choice(cpu_profile.blocks)],
+            cpu_profile.there,
+            detail=True,
+            name="CPU profile",
+        ),
+        Part(
+            "off-cpu",
+            "Where sessions slept",
+            lambda p: [p.choice(cpu_profile.sleep_blocks)],
+            lambda results: cpu_profile.there(results, cpu_profile.SLEEP),
+            detail=True,
+            name="Off-CPU",
+        ),
+        Part("scaling", _scaling_title, _scaling, detail=True),
+        Part(
+            "executions",
+            "Executions",
+            lambda p: [p.choice(commands_charts.over_time, commands.by_job, commands.single)],
+            kinds=(COMMANDS,),
+            detail=True,
+            option="executions",
+            details=(commands.by_job, commands.failures, commands.single),
+        ),
+        Part(
+            "scripts",
+            "By script",
+            lambda p: [p.choice(scripts.by_script)],
+            has_rows("script_rates"),
+            kinds=OF_SERVERS,
+            detail=True,
+            option="scripts",
+            details=(scripts.by_script, script_time.session_time, scripts.by_command),
+        ),
+        Part(
+            "script-time",
+            "Session time by script and statement",
+            lambda p: [p.choice(script_time.session_time)],
+            has_rows("script_ledger"),
+            kinds=OF_SERVERS,
+            detail=True,
+        ),
+        Part(
+            "commands",
+            "By statement of the script",
+            lambda p: [p.choice(scripts.by_command)],
+            has_rows("command_rates"),
+            kinds=OF_SERVERS,
+            detail=True,
+        ),
+        Part(
+            "statements",
+            "Top SQL",
+            _statement_blocks,
+            statements.there,
+            detail=True,
+            option="statements",
+            details=(statements.top_sql, waiting.statement_ledger),
+        ),
+        Part(
+            "chains",
+            "Wait chains",
+            lambda p: [p.choice(chains.wait_chains)],
+            chains.there,
+            detail=True,
+            option="chains",
+            details=(chains.wait_chains,),
+        ),
+        Part(
+            "sessions",
+            "Sessions",
+            _sessions,
+            detail=True,
+            option="microstates",
+            details=(processes.tables,),
+        ),
+        Part("response", "Response time in detail", _durations, kinds=_DRIVEN, detail=True),
+        Part(
+            "waits",
+            "Every wait event",
+            _waits,
+            folded=True,
+            option="events",
+            details=(profile.wait_events, waiting.durations),
+        ),
+        Part(
+            "syscalls",
+            "System calls",
+            lambda p: [p.choice(system_calls.tables)],
+            system_calls.there,
+            folded=True,
+            option="syscalls",
+            details=(system_calls.tables,),
+        ),
+        Part(
+            "memory",
+            memory.TITLE,
+            _memory,
+            memory.there,
+            folded=True,
+            name="Memory",
+            option="memory",
+            details=(memory.tables, memory_runs.of_all),
+        ),
+        Part(
+            "triggers",
+            triggers.TITLE,
+            lambda p: triggers.blocks(p.results),
+            triggers.there,
+            option="captures",
+            details=(_fired,),
+        ),
+        Part("hosts", hosts.TITLE, lambda p: hosts.blocks(p.results, ""), name="Hosts"),
+        Part("growth", growth.TITLE, lambda p: growth.blocks(p.results, ""), folded=True, name="Growth"),
+        Part(
+            "profile",
+            "Load profile",
+            lambda p: [p.choice(profile.load_profile)],
+            kinds=OF_SERVERS,
+            folded=True,
+            option="profile",
+            details=(profile.load_profile, profile.top_events),
+        ),
+        Part(
+            "cross-check",
+            "Cross-check of data sources",
+            _checks,
+            folded=True,
+            option="cross_check",
+            details=(sources_used.cross_check,),
+        ),
+        Part("environment", "Environment", lambda p: run_facts.environment(p.results), folded=True),
+        Part(
+            "plan",
+            lambda results: "Plan" if figures.is_observation(results) else "Plan and calibration",
+            lambda p: run_facts.plan(p.results),
+            folded=True,
+        ),
+        Part("methods", "How each figure was obtained", lambda p: run_facts.methods(p.results), folded=True),
+    ]
+)
+"""The parts of a page after the claims, in reading order."""
+
+SCREEN = Parts(
+    [
+        Part("", "", lambda p: [p.choice(profile.top_events)], kinds=(OBSERVATION,)),
+        Part("", "", _answers, kinds=(OBSERVATION,)),
+        Part("", "", lambda p: commands.brief(p.results), kinds=(COMMANDS,)),
+        Part("", "", lambda p: commands.grid(p.results), kinds=(COMMANDS,)),
+        Part(
+            "",
+            "",
+            lambda p: [*_rungs(p.results, together=True), *scripts.brief(p.results)],
+            kinds=(DATABASE,),
+        ),
+        Part("", "", lambda p: hosts.brief(p.results), kinds=(DATABASE,)),
+        Part("", "", lambda p: [_statements(p.results, grave)] if (grave := _grave(p.results)) else []),
+        Part("placement", "Sessions started together", _placement, kinds=_DRIVEN, minor=True),
+    ]
+)
+"""What a terminal shows: the table, then the claims that matter."""
 
 
 def _rungs(results: Results, *, together: bool = False) -> list[Block]:

@@ -19,7 +19,7 @@ import polars as pl
 
 from dbdyno.model.errors import StoreError
 from dbdyno.model.results.results import Query
-from dbdyno.model.schema.derived import OF_SESSIONS, WHOLLY
+from dbdyno.model.schema.derived import REGISTERED, sessions_in
 from dbdyno.model.schema.tables import conform, conform_scanned, empty, schema, shaped
 from dbdyno.store import files
 
@@ -183,22 +183,22 @@ class Derived(Mapping[str, pl.DataFrame]):
         self._asked: dict[tuple[str, Query], pl.DataFrame] = {}
 
     def __getitem__(self, table: str) -> pl.DataFrame:
-        return self.whole(table) if table in WHOLLY else self.kept[table]
+        return self.whole(table) if sessions_in(table) == "all" else self.kept[table]
 
     def __contains__(self, table: object) -> bool:
         """Reads nothing."""
-        return table in WHOLLY or table in self.kept
+        return table in self.kept or (isinstance(table, str) and sessions_in(table) == "all")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self.kept, *WHOLLY)))
+        return iter(dict.fromkeys((*self.kept, *_of_sessions_alone())))
 
     def __len__(self) -> int:
-        return len(set(self.kept) | set(WHOLLY))
+        return len({*self.kept, *_of_sessions_alone()})
 
     def whole(self, table: str) -> pl.DataFrame:
         """With the rows of single sessions, by cell."""
         rows = self.ask(table, _every)
-        return rows.sort("cell", maintain_order=True) if table in OF_SESSIONS else rows
+        return rows.sort("cell", maintain_order=True) if sessions_in(table) != "none" else rows
 
     def ask(self, table: str, query: Query) -> pl.DataFrame:
         """``query`` of all rows, those of single sessions last; asked again, it is not read again.
@@ -206,7 +206,7 @@ class Derived(Mapping[str, pl.DataFrame]):
         Raises :class:`StoreError` on damage.
         """
         kept = self.kept.get(table, empty(table)).lazy()
-        if table not in OF_SESSIONS:
+        if sessions_in(table) == "none":
             return query(kept).collect()
         if (table, query) not in self._asked:
             self._asked[table, query] = self._parts.ask(table, lambda rows: query(pl.concat([kept, rows])))
@@ -215,7 +215,13 @@ class Derived(Mapping[str, pl.DataFrame]):
     def of_cell(self, table: str, cell: str) -> pl.DataFrame:
         """All rows of one cell."""
         kept = self.kept.get(table, empty(table)).filter(pl.col("cell") == cell)
-        return pl.concat([kept, self._parts.of_sessions(table, cell)]) if table in OF_SESSIONS else kept
+        return (
+            pl.concat([kept, self._parts.of_sessions(table, cell)]) if sessions_in(table) != "none" else kept
+        )
+
+
+def _of_sessions_alone() -> Iterator[str]:
+    return (name for name, table in REGISTERED.items() if table.sessions == "all")
 
 
 def _damaged(table: str, error: BaseException) -> StoreError:
@@ -296,9 +302,9 @@ def _rows(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
 
 def _of_sessions(table: str, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of single sessions, and the others."""
-    if table in WHOLLY:
+    if sessions_in(table) == "all":
         return frame, frame.clear()
-    if table not in OF_SESSIONS:
+    if sessions_in(table) == "none":
         return frame.clear(), frame
     mine = pl.col("who") == "session"
     return frame.filter(mine), frame.filter(~mine)

@@ -19,7 +19,7 @@ from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.raw import CellMeta, RawCell
 from dbdyno.model.results.results import RunInfo, RunStatus
-from dbdyno.model.schema.derived import OLDER_NAMES, WHOLLY
+from dbdyno.model.schema.derived import REGISTERED, sessions_in
 from dbdyno.model.schema.tables import DERIVED, LABELS, RAW, conform, empty
 from dbdyno.store import files
 from dbdyno.store.listing import read_document, reason_if_ended
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 
 _M = TypeVar("_M", bound=BaseModel)
 _FINDINGS = TypeAdapter(tuple[Claim, ...])
-_SHOWN = {**{t: t for t in (*DERIVED, *LABELS, "sources")}, "histogram": "cell_histogram"}
-"""What is kept beside the derived tables so that a report needs no raw data -> its schema."""
 _CONCLUSIONS = "conclusions.json"
 LONG = ("samples",)
 """Raw tables that may be longer than what fits into memory."""
 LONG_BYTES = 1 << 17
 """Files up to this size are read at once: some thousand rows, about 1 MB in memory."""
 _REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
+
+
+def _shown() -> dict[str, str]:
+    """Returns the schemas of derived tables, and of what a report needs beside them, by file."""
+    return {**{t: t for t in (*DERIVED, *LABELS, "sources")}, "histogram": "cell_histogram"}
 
 
 class DamagedCell(NamedTuple):
@@ -163,7 +166,7 @@ class Run:
         place of older ones."""
         contents = {
             f"{t}.parquet": files.parquet(conform(schema, tables[t]))
-            for t, schema in _SHOWN.items()
+            for t, schema in _shown().items()
             if t in tables
         }
         contents["findings.json"] = _FINDINGS.dump_json(tuple(findings), indent=1)
@@ -178,14 +181,17 @@ class Run:
             return None
         try:
             contents = files.read_directory(directory)
-            for older, now in OLDER_NAMES.items():
-                if f"{older}.parquet" in contents:
-                    contents.setdefault(f"{now}.parquet", contents[f"{older}.parquet"])
+            for name, table in REGISTERED.items():
+                for older in table.older:
+                    if f"{older}.parquet" in contents:
+                        contents.setdefault(f"{name}.parquet", contents[f"{older}.parquet"])
             findings = _FINDINGS.validate_json(contents.get("findings.json", b""))
             files.from_json(contents["findings.json"])  # the numbers
-            if all(f"{t}.parquet" in contents for t in WHOLLY):  # as older versions stored them
-                return _tables(contents, _SHOWN), findings
-            return Derived(Stored(contents, _SHOWN), self.parts), findings
+            if all(
+                f"{t}.parquet" in contents for t in REGISTERED if sessions_in(t) == "all"
+            ):  # as older versions stored them
+                return _tables(contents, _shown()), findings
+            return Derived(Stored(contents, _shown()), self.parts), findings
         except (StoreError, ValueError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
 
@@ -193,7 +199,7 @@ class Run:
         """A derived table alone; ``None``: it was not derived. Raises :class:`StoreError` on damage."""
         content = files.read_one(self.path / "derived", f"{name}.parquet")
         try:
-            return None if content is None else conformed(_SHOWN[name], [content])
+            return None if content is None else conformed(_shown()[name], [content])
         except (ValueError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"{name}.parquet of run {self.id} is damaged: {error}", _REBUILD) from error
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dbdyno.model.errors import StoreError
 from dbdyno.model.schema.column import Column, Type
-from dbdyno.model.schema.derived import DERIVED, OF_SESSIONS, OLDER_NAMES, WHOLLY
+from dbdyno.model.schema.derived import DERIVED, REGISTERED, sessions_in
 from dbdyno.model.schema.rawtables import RAW
 from dbdyno.model.schema.snapshot_tables import TABLES
 from dbdyno.store import files
@@ -74,12 +74,12 @@ def _derived(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
     directory, parts = run.path / "derived", _cells(run, "parts")
     if not directory.is_dir():
         return
-    older = [f"{o}.parquet" for o, now in OLDER_NAMES.items() if now == table]
+    older = [f"{name}.parquet" for name in REGISTERED[table].older]
     whole = next((o for o in older if (directory / o).exists()), f"{table}.parquet")
-    if not (parts and table in WHOLLY) and _checked(directory, whole, run, warnings):
+    if not (parts and sessions_in(table) == "all") and _checked(directory, whole, run, warnings):
         yield directory / whole
     name = f"{table}.sessions.parquet"
-    for part in parts if table in OF_SESSIONS else ():
+    for part in parts if sessions_in(table) != "none" else ():
         if (part / name).exists() and _checked(part, name, run, warnings):
             yield part / name
 
@@ -257,13 +257,8 @@ def views() -> Mapping[str, View]:
     return {
         "runs": View("one row for each run", (*OF_RUN, *RUNS)),
         "claims": View("what was concluded", (*OF_RUN, *CLAIMS)),
-        **{name: View("derived", (*OF_RUN, *_columns(DERIVED[name]))) for name in _derived_in_order()},
+        **{name: View("derived", (*OF_RUN, *_columns(DERIVED[name]))) for name in DERIVED},
         **{name: View("raw", (*OF_RUN, _CELL, *_columns(found))) for name, found in RAW.items()},
         "snapshots": View("one row for each snapshot", (*OF_SNAPSHOT, *SNAPSHOTS)),
         **OF_SNAPSHOTS,
     }
-
-
-def _derived_in_order() -> list[str]:
-    first = [name for name in ("rungs", "ledger", "events") if name in DERIVED]
-    return [*first, *(name for name in DERIVED if name not in first)]

@@ -10,6 +10,7 @@ import dbdyno.conclude.findings  # noqa: F401 registers all checks
 from dbdyno.conclude import checking
 from dbdyno.conclude.catalogue import entries
 from dbdyno.conclude.run.case import Case
+from dbdyno.model.plan.kinds import COMMANDS
 from dbdyno.model.results.claim import Claim
 
 
@@ -24,7 +25,7 @@ def test_checks_stand_in_the_order_of_the_catalogue_and_name_its_claims() -> Non
 def test_a_check_is_of_the_kinds_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "_REGISTERED", [])
 
-    @checking.check("steal", kinds=checking.COMMANDS)
+    @checking.check("steal", kinds=(COMMANDS,))
     def stolen(case: Case) -> Iterator[Claim]:
         yield Claim(id="steal", text=case.plan.experiment.name)
 

@@ -6,7 +6,7 @@ from tests.fakery import LIO, Climb, S, climb
 
 from dbdyno.account.ladder import rungs
 from dbdyno.account.ledger import accounts, cross_check, ledger
-from dbdyno.account.load_profile import profile, seconds, top_events, top_events_total
+from dbdyno.account.load_profile import event_seconds, profile, top_events, top_events_total
 from dbdyno.account.window import cut
 from dbdyno.conclude.catalogue.criteria import writes_as_planned
 from dbdyno.conclude.findings import findings
@@ -74,7 +74,7 @@ class Made:
         self.ledger(record | changes)
 
     def find(self) -> dict[str, Claim]:
-        windows, spent = self.tables["windows"], seconds(self.tables)
+        windows, spent = self.tables["windows"], event_seconds(self.tables)
         self.tables["top_events"] = pl.concat([top_events(windows, spent), top_events_total(windows, spent)])
         found = findings(self.plan, self.made.environment, self.tables, self.workloads)
         return {f.id: f for f in found}

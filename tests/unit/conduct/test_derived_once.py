@@ -14,10 +14,10 @@ from tests.unit.shown import as_text
 
 from dbdyno import conduct, present
 from dbdyno.account.ladder import just_measured
-from dbdyno.conduct.derive.derive import HELD, derive, part_of
+from dbdyno.conduct.derive.derive import derive, held, part_of
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Conclusions, Results
-from dbdyno.model.schema.derived import WHOLLY
+from dbdyno.model.schema.derived import sessions_in
 from dbdyno.model.schema.tables import DERIVED
 from dbdyno.store import Run, RunStore, keep_shown, read_shown
 from dbdyno.store.listing import list_runs
@@ -60,7 +60,7 @@ def test_its_row_shows_the_sessions_time_within_the_samples_error(made: Climb, w
 def test_no_table_that_single_measurements_make_is_lost_on_the_way_to_the_whole(made: Climb) -> None:
     """Of a stored run only some are held until the end, or are read from the store."""
     found = part_of(made.cells, made.plan, made.environment).tables
-    assert {t for t in found if t in DERIVED} <= {*HELD, *WHOLLY}
+    assert {t for t in found if t in DERIVED and sessions_in(t) != "all"} <= set(held())
 
 
 def test_what_was_concluded_is_stored_and_read(tmp_path: Path, made: Climb) -> None:

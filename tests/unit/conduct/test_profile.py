@@ -16,7 +16,7 @@ from tests.fakery import (
 )
 
 from dbdyno.account.ledger import ledger
-from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events
+from dbdyno.account.load_profile import Seconds, event_seconds, profile, profile_total, top_events
 from dbdyno.account.window import cut
 from dbdyno.conduct.derive.derive import derive
 from dbdyno.model.results.raw import RawCell
@@ -47,7 +47,7 @@ def _by_hand(*cells: RawCell, table: str = "profile") -> dict[str, dict]:
     tables["ledger"] = ledger(tables)
     made = {
         "profile": lambda t: profile(t),
-        "top": lambda t: top_events(t["windows"], seconds(t)),
+        "top": lambda t: top_events(t["windows"], event_seconds(t)),
         "total": lambda t: profile_total(t["windows"], profile(t)),
     }[table]
     return {r["name"]: r for r in made(tables).to_dicts()}
@@ -236,7 +236,7 @@ def test_db_time_of_an_observed_load_is_all_but_sleep_at_the_client(events: bool
 
 def test_a_waits_mean_is_its_seconds_over_its_count():
     tables = _observed(True)
-    rows = {r["name"]: r for r in top_events(tables["windows"], seconds(tables)).to_dicts()}
+    rows = {r["name"]: r for r in top_events(tables["windows"], event_seconds(tables)).to_dicts()}
     assert list(rows) == ["IO/DataFileRead", "DB CPU", "CPU WAIT", "Client/ClientWrite"]
     assert rows["IO/DataFileRead"]["waits"] == pytest.approx(3000)
     assert rows["IO/DataFileRead"]["mean_ns"] == pytest.approx(10e6)

@@ -22,12 +22,14 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.memory_now import MemoryNow
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.column import CELL
-from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY, GROWTH, RAW_MEMORY
+from dbdyno.model.schema.data_sources.memory import GROWTH, MEMORY_TABLES, RAW_MEMORY
 from dbdyno.model.schema.tables import conform
 from dbdyno.model.sources.source import Source
 from dbdyno.present.memory import memory, memory_runs, memory_screen
 
 Tables = dict[str, pl.DataFrame]
+
+NAMES = [t.name for t in MEMORY_TABLES]
 
 
 def now(**options: Any) -> Tables:
@@ -155,7 +157,7 @@ def ran(end: dict[str, Any] | None = None, world: report_results.World = report_
     reads = [made.tables("start"), made.tables("end", **(end or {}), at_ns=10_050_000_000)]
     raw = {n: pl.concat([r[n] for r in reads]) for n in RAW_MEMORY}
     held: Tables = {}
-    for name, source in zip(DERIVED_MEMORY, RAW_MEMORY, strict=False):
+    for name, source in zip(NAMES, RAW_MEMORY, strict=False):
         keys = results.tables["windows"].select(c.name for c in CELL)
         held[name] = conform(name, keys.join(raw[source], how="cross"))
     return replace(results, tables={**results.tables, **figured(held)})
@@ -178,7 +180,7 @@ def test_growth_from_window_to_window() -> None:
         on_demand(made.tables("end"), "w1"),
         on_demand(made.tables("end", **later, at_ns=10_050_000_000), "w2"),
     ]
-    both = {n: pl.concat([r[n] for r in reads]) for n in DERIVED_MEMORY}
+    both = {n: pl.concat([r[n] for r in reads]) for n in NAMES}
     found = growth_between(both)
     assert found["cell"].unique().to_list() == ["w2"]
     rows = figures({"memory_figures": found}, GROWTH)
@@ -187,7 +189,7 @@ def test_growth_from_window_to_window() -> None:
 
 def figured_of(results: Results) -> Tables:
     cell = results.tables["windows"]["cell"][0]
-    return {n: results.tables[n].filter(pl.col("cell") == cell) for n in DERIVED_MEMORY}
+    return {n: results.tables[n].filter(pl.col("cell") == cell) for n in NAMES}
 
 
 def test_claims_of_a_run() -> None:
@@ -298,5 +300,5 @@ def test_the_document_has_all_tables() -> None:
     tables = now()
     read = MemoryNow(datetime.now(UTC), 0.1, "server", tables, claims.now(tables))
     record = present.memory_record(read)
-    assert list(record) == ["format", "server", "taken", "took_s", *DERIVED_MEMORY, "findings", "sources"]
+    assert list(record) == ["format", "server", "taken", "took_s", *NAMES, "findings", "sources"]
     assert record["findings"][0]["id"] == "memory-now"

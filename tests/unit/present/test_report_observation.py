@@ -23,6 +23,7 @@ from dbdyno.present.document.document import Paragraph, Table
 from dbdyno.present.figures import accounts, figures, headline, profile, selection
 from dbdyno.present.figures import selection as combine
 from dbdyno.present.run import processes
+from dbdyno.present.show_options import SHOW_OPTIONS
 
 pytestmark = pytest.mark.queries
 
@@ -65,7 +66,7 @@ def test_no_word_of_rungs(tmp_path: Path) -> None:
     results = observed.results()
     page = present.write_report(results, tmp_path / "o.html").read_text("utf-8")
     assert FORBIDDEN.findall(visible(page)) == []
-    texts = (present.summary(results), *(present.details(results, name) for name in report.DETAILS))
+    texts = (present.summary(results), *(present.details(results, name) for name in SHOW_OPTIONS))
     console = Console(file=io.StringIO(), width=100)
     console.print(*texts)
     text = console.file.getvalue()  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ docs/ledger.md has the method.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
@@ -17,6 +17,9 @@ from dbdyno.account.ledger.cpu import microstates_of, task_cpu
 from dbdyno.account.ledger.groups import groups
 from dbdyno.account.ledger.sources import cross_check
 from dbdyno.account.ledger.tables import events_of, ledger_of, strips_of
+from dbdyno.account.making import makes
+from dbdyno.account.window.samples import sample_chunks
+from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.tables import Tables
 
 __all__ = ["accounts", "cross_check", "ledger"]
@@ -35,6 +38,12 @@ def accounts(cut: Tables, samples: Iterable[pl.DataFrame] | None = None) -> dict
         "served": found.served,
         "task_cpu": task_cpu(found.tasks),
     }
+
+
+@makes("ledger", "events", "microstates", "strips")
+def session_accounts(cells: Sequence[RawCell], tables: Tables) -> dict[str, pl.DataFrame]:
+    """The tables of :func:`accounts`."""
+    return accounts(tables, sample_chunks(cells))
 
 
 def ledger(cut: Tables) -> pl.DataFrame:

@@ -29,6 +29,7 @@ from dbdyno.account.ledger.source_readings import (
     trips_of,
     work,
 )
+from dbdyno.account.making import makes
 from dbdyno.model.results.brief import BRIEF, MAIN
 from dbdyno.model.results.session_time import UNLABELLED
 from dbdyno.model.schema.column import CELL
@@ -302,13 +303,14 @@ _NEEDED = (
 _OBSERVED = (cpu, sessions_cpu, machine, served, runnable, executions, work, logical_reads)
 
 
-def cross_check(cut: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
+@makes("data_sources", reads=("rates", "events"))
+def cross_check(tables: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
     """Table ``data_sources`` of all cells."""
     made: list[dict[str, Any]] = []
-    tables = {name: cut.get(name, empty(name)) for name in _NEEDED}
-    tables["cut_tasks"] = tables["cut_tasks"].filter(pl.col("pid") < OF_CLIENT)
-    parts = ByCell({**tables, "ledger": ledger, FAMILIES: cut[FAMILIES]})
-    for cell in cut["windows"]["cell"]:
+    needed = {name: tables.get(name, empty(name)) for name in _NEEDED}
+    needed["cut_tasks"] = needed["cut_tasks"].filter(pl.col("pid") < OF_CLIENT)
+    parts = ByCell({**needed, "ledger": ledger, FAMILIES: tables[FAMILIES]})
+    for cell in tables["windows"]["cell"]:
         mine = OfCell(parts.of(cell))
         window = mine["windows"].row(0, named=True)
         head = {name: window[name] for name in _CELL}

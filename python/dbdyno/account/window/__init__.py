@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.window.bins import cut_bins
 from dbdyno.account.window.blocked import cut_blocked
 from dbdyno.account.window.cells import of_cells, windows
@@ -74,6 +75,29 @@ def cut_without_samples(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
         ),
         **{table: of_cells(table, cells) for table in OF_CELL if table != "cell_histogram"},
     }
+
+
+@makes(
+    *("windows", "rounds", "statement_texts", "wait_families"),
+    *("cell_histogram", "cell_sessions", "cell_errors", "cell_sources"),
+    stage="cut",
+)
+def tables_of_windows(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
+    """Those of :func:`cut_without_samples`; ``rates``, which the ledger adds to, as ``cut_rates``."""
+    tables = cut_without_samples(cells)
+    return {"cut_rates" if name == "rates" else name: table for name, table in tables.items()}
+
+
+@makes("statement_texts", stage="end")
+def each_text_once(statement_texts: pl.DataFrame) -> pl.DataFrame:
+    """Table ``statement_texts`` of a run."""
+    return statement_texts.unique("query_id", maintain_order=True)
+
+
+@makes("wait_families", stage="end")
+def each_family_once(wait_families: pl.DataFrame) -> pl.DataFrame:
+    """Table ``wait_families`` of a run."""
+    return wait_families.unique(maintain_order=True)
 
 
 def cut_rates(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:

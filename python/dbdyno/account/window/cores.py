@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.window.cells import key, middle
+from dbdyno.model.engine.environment import Environment
 from dbdyno.model.engine.topology import (
     REGISTERS,
     CoreSeconds,
@@ -21,7 +23,7 @@ from dbdyno.model.engine.topology import (
 )
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.rawtables import OF_CLIENT
-from dbdyno.model.schema.tables import ByCell, rows
+from dbdyno.model.schema.tables import ByCell, Tables, rows
 from dbdyno.model.units import NS_PER_S
 
 Siblings = Sequence[Sequence[int]]
@@ -34,6 +36,13 @@ ENOUGH = 30
 _BUSY = re.compile(r"cpu(\d+)\.busy_ns")
 _DRAWS = 1000
 _SOURCE = "/proc/stat, CPU by CPU"
+
+
+@makes("cores")
+def cores(cells: Sequence[RawCell], tables: Tables, environment: Environment) -> pl.DataFrame:
+    """Table ``cores``; without the topology where the server is on another host."""
+    siblings = environment.host.siblings if environment.server.here else None
+    return cores_of(cells, tables["cut_levels"], siblings)
 
 
 def cores_of(cells: Sequence[RawCell], levels: pl.DataFrame, siblings: Siblings | None) -> pl.DataFrame:

@@ -11,11 +11,14 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.account.making import makes
 from dbdyno.account.window import paced
 from dbdyno.account.window.attribution import pooled
 from dbdyno.account.window.cells import key
 from dbdyno.account.window.trees import is_tree
+from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.raw import REPLAY_BEHIND, REPLAY_LAG, RawCell
+from dbdyno.model.results.session_time import judged
 from dbdyno.model.schema.data_sources import files
 from dbdyno.model.schema.tables import (
     FEW,
@@ -59,6 +62,13 @@ def _bins(cell: RawCell) -> pl.DataFrame:
     return grown.filter(pl.col("at_ns") > 0).with_columns(rate=NS_PER_S * pl.col("calls") / pl.col("at_ns"))
 
 
+@makes("rates", reads=("ledger",))
+def rates_judged(tables: Tables, plan: Plan) -> pl.DataFrame:
+    """Table ``rates``: those of the windows, and whether the client limited them."""
+    return judged({**tables, "rates": tables["cut_rates"]}, plan)
+
+
+@makes("over_time")
 def over_time(cells: Sequence[RawCell]) -> pl.DataFrame:
     """Table ``over_time``: calls and their mean duration from one look at the driver to the next."""
     return pl.concat([empty("over_time"), *map(_over_time, cells)])

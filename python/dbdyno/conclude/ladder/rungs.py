@@ -20,7 +20,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.results.analyses import Estimate, Ladder
-from dbdyno.model.results.claim import GOOD_SCALING
+from dbdyno.model.schema.derived import GOOD_SCALING
 from dbdyno.model.units import format_plain
 from dbdyno.stats.estimates import Mean
 from dbdyno.stats.knee import SIGMAS, Noise, level_with_best, noise_or_scatter

@@ -98,11 +98,6 @@ def _finite(value: Any) -> bool:
 
 # -- the case --
 
-_OF_CELL = (
-    *("system_calls", "statements"),
-    *("rates", "ledger", "cut_levels", "cut_tasks", "cut_work", "cut_sampler", "served", "profile"),
-    *("cell_progress", "cell_sessions", "cell_sampler", "top_events"),
-)
 OF_MEMO = ("account", "detail", "aas", "low", "high", "source")
 SESSION_LEDGER = "session_ledger"
 """The rows of single sessions in the ledger."""
@@ -127,8 +122,9 @@ class Case:
         return {}
 
     @cached_property
-    def _parts(self) -> ByCell:
-        return ByCell({name: self.tables.get(name, empty(name)) for name in _OF_CELL})
+    def _parts(self) -> dict[str, ByCell]:
+        """Tables cell by cell, once they were asked for."""
+        return {}
 
     @property
     def observed(self) -> bool:
@@ -179,7 +175,9 @@ class Case:
     def _rows(self, name: str, cell: str) -> pl.DataFrame:
         """Where answers are kept few cells are asked: they are not taken apart for that."""
         if self.load is None:
-            return self._parts.table(name, cell)
+            if name not in self._parts:
+                self._parts[name] = ByCell({name: self.tables.get(name, empty(name))})
+            return self._parts[name].table(name, cell)
         table = self.tables.get(name, empty(name))
         return table.filter(pl.col("cell") == cell) if table.height else table
 

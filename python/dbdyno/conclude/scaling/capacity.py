@@ -17,7 +17,8 @@ from dbdyno.conclude.run.reason import session_time
 from dbdyno.conclude.scaling import smt
 from dbdyno.model.plan.jobs import OF_CALLS, OF_COMMANDS
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Scaling
-from dbdyno.model.results.claim import GOOD_SCALING, Claim
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.schema.derived import GOOD_SCALING
 from dbdyno.model.schema.tables import fewest_calls
 
 _POINTS = "measured points"

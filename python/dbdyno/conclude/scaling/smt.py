@@ -22,7 +22,8 @@ from dbdyno.conclude.ladder.rungs import Rungs
 from dbdyno.conclude.run.reason import CPU, RUN, RUNQ
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.analyses import Estimate, Ladder, Scaling
-from dbdyno.model.results.claim import GOOD_SCALING, Claim
+from dbdyno.model.results.claim import Claim
+from dbdyno.model.schema.derived import GOOD_SCALING
 from dbdyno.stats.estimates import positive_interval
 from dbdyno.stats.tied import Tied, tied
 

@@ -14,30 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 import polars as pl
 from pydantic import TypeAdapter
 
-from dbdyno.account import window
-from dbdyno.account.chains import wait_chains, wait_chains_total
-from dbdyno.account.cpu_profile import cpu_profile, cpu_profile_total
-from dbdyno.account.executions import NAMES as EXECUTION_TABLES
-from dbdyno.account.executions import executions, executions_total
-from dbdyno.account.growth import NAMES as GROWTH_TABLES
-from dbdyno.account.growth import left_behind
-from dbdyno.account.hosts import hosts
 from dbdyno.account.ladder import rungs
-from dbdyno.account.ledger import accounts, cross_check
-from dbdyno.account.load_profile import Seconds, profile, profile_total, seconds, top_events, top_events_total
-from dbdyno.account.memory import NAMES as MEMORY_TABLES
-from dbdyno.account.memory import growth_between, held
-from dbdyno.account.off_cpu import sleep_profile, sleep_profile_total
-from dbdyno.account.placement import placement
-from dbdyno.account.plan_shapes import plan_shapes
-from dbdyno.account.script_ledger import script_ledger, script_ledger_total
-from dbdyno.account.script_statements import with_work
-from dbdyno.account.scripts import NAMES as SCRIPT_TABLES
-from dbdyno.account.scripts import scripts, scripts_total
-from dbdyno.account.statement_ledger import statement_ledger, statement_ledger_total
-from dbdyno.account.statements import statements, statements_total
-from dbdyno.account.system_calls import system_call_sizes, system_calls, together
-from dbdyno.account.wait_durations import wait_durations, wait_durations_total, wait_histogram
+from dbdyno.account.making import load_makers, made_at, make
 from dbdyno.conclude.catalogue import claim, worded
 from dbdyno.conclude.compare import compare_variants
 from dbdyno.conclude.findings import asked, findings
@@ -55,9 +33,7 @@ from dbdyno.model.plan.plan import Plan, Workload
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.raw import RawCell, labelled
 from dbdyno.model.results.results import Conclusions, Results, RunInfo
-from dbdyno.model.results.session_time import judged
-from dbdyno.model.schema.derived import OF_SESSIONS, WHOLLY
-from dbdyno.model.schema.tables import DERIVED, empty
+from dbdyno.model.schema.tables import DERIVED, REGISTERED, empty
 from dbdyno.store import DamagedCell, Derived, Parts, Run
 
 MANY_ROWS = 1_000_000
@@ -72,7 +48,6 @@ class Part:
 
     tables: Mapping[str, pl.DataFrame]  # of DERIVED, CUT and OF_CELL what is made cell by cell; no samples
     facts: Facts
-    seconds: dict[str, Seconds]  # by cell
     workloads: Mapping[str, Workload]
 
 
@@ -90,30 +65,20 @@ def derive(
 def part_of(cells: Sequence[RawCell], plan: Plan, environment: Environment) -> Part:
     """With the answers that the checks will ask for: they are all put to these cells alone."""
     workloads = {c.meta.workload.name: c.meta.workload for c in cells}
-    tables = window.cut_without_samples(cells)
-    siblings = environment.host.siblings if environment.server.here else None
-    tables["cores"] = window.cores_of(cells, tables["cut_levels"], siblings)
-    tables |= accounts(tables, window.sample_chunks(cells))
-    tables["data_sources"] = cross_check(tables, tables["ledger"])
-    tables["rates"] = judged(tables, plan)
-    tables["over_time"] = window.over_time(cells)
-    tables |= scripts(cells, tables["rates"], lambda: failure_kinds(environment.server.engine))
-    tables["plan_shapes"] = plan_shapes(cells)
-    tables |= executions(cells, plan)
-    tables |= left_behind(cells) | held(cells) | {"hosts": hosts(cells)}
-    tables["profile"] = profile(tables)
-    tables["statement_ledger"] = statement_ledger(tables)
-    tables["wait_histogram"] = wait_histogram(tables)
-    tables["wait_durations"] = wait_durations(tables)
-    tables["statements"] = statements(tables, plan.experiment.observation)
-    tables |= cpu_profile(cells, tables, lambda: code_areas(environment.server.engine))
-    tables |= sleep_profile(cells, tables, lambda: code_areas(environment.server.engine))
-    tables |= {"system_calls": system_calls(tables), "system_call_sizes": system_call_sizes(tables)}
-    tables["wait_chains"] = wait_chains(tables)
-    found = seconds(tables)
-    tables["top_events"] = top_events(tables["windows"], found)
+    given = _given(plan, environment) | {"cells": cells}
+    tables: Tables = {}
+    for stage in ("cut", "cells"):
+        for name, table in make(stage, tables, given):
+            tables[name] = table
     facts = asked(plan, environment, {**tables, "rungs": rungs(tables)}, workloads)
-    return Part(tables, facts, found, workloads)
+    return Part(tables, facts, workloads)
+
+
+def _given(plan: Plan, environment: Environment) -> dict[str, Any]:
+    """Returns what makers of tables may ask for beside tables and cells."""
+    engine = environment.server.engine
+    named = {"kinds": lambda: failure_kinds(engine), "areas": lambda: code_areas(engine)}
+    return {"plan": plan, "environment": environment, **named}
 
 
 def conclude(
@@ -128,36 +93,20 @@ def conclude(
     tables = Joined([p.tables for p in parts])
     tables.update(fired or {})
     tables["ledger"] = tables["ledger"]  # held: it takes longest to unpack, and is asked for often
-    facts, spent = _merged(p.facts for p in parts), _merged(p.seconds for p in parts)
+    facts = _merged(p.facts for p in parts)
     workloads = _merged((info.workloads, *(p.workloads for p in parts)))
-    tables["rungs"] = rungs(tables)
-    tables["script_ledger"] = script_ledger(tables)  # texts of statements are kept once in a run
-    tables["placed"], tables["placements"] = placement(tables["rounds"], environment.host.siblings)
-    totals = {
-        "profile": profile_total(tables["windows"], tables["profile"]),
-        "top_events": top_events_total(tables["windows"], spent),
-        "statements": statements_total(tables),
-        "cpu_profile": cpu_profile_total(tables["windows"], tables["cpu_profile"]),
-        "sleep_profile": sleep_profile_total(tables["windows"], tables["sleep_profile"]),
-        **together(tables),
-        "statement_ledger": statement_ledger_total(tables),
-        **dict(zip(("wait_histogram", "wait_durations"), wait_durations_total(tables), strict=True)),
-        "wait_chains": wait_chains_total(tables),
-        **scripts_total(tables),
-        "execution_rates": executions_total(tables),
-        "script_ledger": script_ledger_total(tables),
-        "memory_figures": growth_between(tables),
-    }
-    for name, total in totals.items():
+    given = _given(plan, environment)
+    for name, table in make("run", tables, given):
+        tables[name] = table
+    for name, total in list(make("total", tables, given)):
         tables.append(name, total)
-    tables["statement_texts"] = tables["statement_texts"].unique("query_id", maintain_order=True)
-    tables["script_rates"] = with_work(tables)
-    tables["wait_families"] = tables["wait_families"].unique(maintain_order=True)
+    for name, table in make("end", tables, given):
+        tables[name] = table
     tables["wait_advice"] = wait_advice(environment.server.engine).table()
     found = findings(plan, environment, tables, workloads, facts, load)
     tables["sources"] = _sources(environment, tables["cell_sources"])
     tables["histogram"] = tables["cell_histogram"]
-    tables.update({t: empty(t) for t in DERIVED if t not in tables and t not in WHOLLY})
+    tables.update({t: empty(t) for t in DERIVED if t not in tables and REGISTERED[t].sessions != "all"})
     shown = tables.only((*DERIVED, "sources", "histogram", "wait_families"))
     return Results(info, worded(plan), environment, shown, found)
 
@@ -187,25 +136,25 @@ def _sources(environment: Environment, of_cells: pl.DataFrame) -> pl.DataFrame:
 
 # The derived tables of a stored run in the making: each cell is derived once, stored, and concluded from.
 
-HELD = (
-    *("windows", "rates", "ledger", "cores", "events", "profile", "top_events", "data_sources", "rounds"),
-    *("cell_histogram", "cell_sources", "cell_errors", "cell_sessions", "wait_families", "over_time"),
-    *("statements", "statement_texts", "wait_chains", "cpu_profile", "system_calls", "system_call_sizes"),
-    *("sleep_profile", "statement_ledger", "wait_histogram", "wait_durations"),
-    *SCRIPT_TABLES,
-    "plan_shapes",
-    *EXECUTION_TABLES,
-    *GROWTH_TABLES,
-    *MEMORY_TABLES,
-    "hosts",
-)
-"""Tables of a part that conclusions are drawn from."""
+load_makers()
+
+
+def held() -> list[str]:
+    """Returns the tables of a part that conclusions are drawn from, in the order of the records."""
+    parts = made_at("cut") | made_at("cells")
+    return [name for name, table in REGISTERED.items() if name in parts and table.sessions != "all"]
+
+
+def _in_parts() -> list[str]:
+    """Returns the tables of nothing but single sessions, or of stacks: they stay in the stored parts."""
+    return [name for name, table in REGISTERED.items() if table.sessions == "all"]
+
+
 TOGETHER = 64
 """So many cells become one part: a frame or a file takes room, however short it is."""
 _TOGETHER_ROWS = 500_000
 """Or so many rows of single sessions."""
 _T = TypeVar("_T")
-_SECONDS = TypeAdapter(dict[str, Seconds])
 _WORKLOADS = TypeAdapter(dict[str, Workload])
 
 
@@ -232,7 +181,7 @@ class Making:
     def resume(self) -> Making:
         """Takes what was derived before; where a part of it cannot be used, nothing of it is."""
         try:
-            for part in map(_read, self._parts.read(HELD)):
+            for part in map(_read, self._parts.read(held())):
                 self._packed.append(_packed([_held(part)]))
                 self._done |= set(part.tables["windows"]["cell"])
         except StoreError:
@@ -271,7 +220,7 @@ class Making:
     def _hold(self, name: str, part: Part) -> None:
         self._done |= set(part.tables["windows"]["cell"])
         self._recent[name] = _held(part)
-        self._rows += sum(part.tables[t].height for t in OF_SESSIONS)
+        self._rows += sum(part.tables[name].height for name, t in REGISTERED.items() if t.sessions != "none")
         cells = sum(p.tables["windows"].height for p in self._recent.values())
         if cells >= TOGETHER or self._rows >= _TOGETHER_ROWS:
             self._pack()
@@ -343,26 +292,26 @@ def _damage(damaged: DamagedCell) -> Claim:
 
 
 def _stored(part: Part) -> Tables:
-    return {name: part.tables[name] for name in (*HELD, *WHOLLY)}
+    return {name: part.tables[name] for name in (*held(), *_in_parts())}
 
 
 def _held(part: Part) -> Part:
     """Without rows of single sessions; copies, so that nothing else is kept in memory."""
-    small = {name: part.tables[name] for name in HELD}
-    for name in set(OF_SESSIONS) - set(WHOLLY):
-        small[name] = small[name].filter(pl.col("who") != "session")
+    small = {name: part.tables[name] for name in held()}
+    for name, table in small.items():
+        if REGISTERED[name].sessions == "some":
+            small[name] = table.filter(pl.col("who") != "session")
     return replace(part, tables={name: frame.clone() for name, frame in small.items()})
 
 
 def _joined_parts(parts: Sequence[Part]) -> Part:
-    return _merged_parts({name: pl.concat([p.tables[name] for p in parts]) for name in HELD}, parts)
+    return _merged_parts({name: pl.concat([p.tables[name] for p in parts]) for name in held()}, parts)
 
 
 def _merged_parts(tables: Mapping[str, pl.DataFrame], parts: Sequence[Part]) -> Part:
     return Part(
         tables,
         _merged(p.facts for p in parts),
-        _merged(p.seconds for p in parts),
         _merged(p.workloads for p in parts),
     )
 
@@ -370,7 +319,6 @@ def _merged_parts(tables: Mapping[str, pl.DataFrame], parts: Sequence[Part]) -> 
 def _document(part: Part) -> dict[str, Any]:
     return {
         "facts": facts_to_json(part.facts),
-        "seconds": _SECONDS.dump_python(part.seconds, mode="json"),
         "workloads": _WORKLOADS.dump_python(dict(part.workloads), mode="json"),
     }
 
@@ -382,11 +330,10 @@ def _read(stored: tuple[Tables, Sequence[dict[str, Any]]]) -> Part:
         answers = [facts_of_json(d["facts"]) for d in documents]
         if None in answers:
             raise StoreError("derived by another version")
-        found = [_SECONDS.validate_python(d["seconds"]) for d in documents]
         workloads = [_WORKLOADS.validate_python(d["workloads"]) for d in documents]
     except (ValueError, KeyError, TypeError) as error:
         raise StoreError(f"derived answers are damaged: {error}") from error
-    return Part(tables, _merged(filter(None, answers)), _merged(found), _merged(workloads))
+    return Part(tables, _merged(filter(None, answers)), _merged(workloads))
 
 
 def _merged(parts: Iterable[Mapping[str, _T]]) -> dict[str, _T]:

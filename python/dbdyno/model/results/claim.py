@@ -31,10 +31,6 @@ class Estimate:
         return Estimate(name, self.value / by, unit, low, high, self.method, error, self.note)
 
 
-GOOD_SCALING = 0.9
-"""A rung scales while each session delivers at least this share of what a session of the lowest rung does."""
-
-
 Severity = Literal["good", "note", "warning", "invalid"]
 """``invalid``: the figures of these measurements cannot be used."""
 

@@ -23,7 +23,7 @@ class MemoryNow:
     took_s: float
     server: str
     """Product, version and place."""
-    tables: Mapping[str, pl.DataFrame]  # of DERIVED_MEMORY
+    tables: Mapping[str, pl.DataFrame]  # of MEMORY_TABLES
     claims: tuple[Claim, ...]
     """The first is the answer."""
     sources: tuple[Source, ...] = ()

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 SCHEMA_VERSION = 2
 """Version of the written schema: :mod:`dbdyno.model.schema.tables`."""
-DERIVED_VERSION = 19
+DERIVED_VERSION = 20
 """Version of the criteria, sentences and layout of what is derived: what another has left is made anew."""
 
 Type = Literal["i64", "f64", "str", "bool"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -19,10 +20,12 @@ from typing import Annotated, Any
 import polars as pl
 from pydantic import PlainSerializer, PlainValidator
 
-from dbdyno.model.schema.column import CELL, Type, column
+from dbdyno.model.schema.column import CELL, Column, Type, column
 from dbdyno.model.schema.column import SCHEMA_VERSION as SCHEMA_VERSION
 from dbdyno.model.schema.derived import DERIVED as DERIVED
+from dbdyno.model.schema.derived import REGISTERED as REGISTERED
 from dbdyno.model.schema.rawtables import RAW as RAW
+from dbdyno.model.schema.table import Columns, Table, register
 from dbdyno.model.schema.window_schema import CUT
 
 Tables = Mapping[str, pl.DataFrame]
@@ -52,7 +55,39 @@ LABELS = {
 }
 """What labels mean, the same for all cells of a run."""
 
-TABLES = RAW | DERIVED | CUT | OF_CELL | LABELS
+register(
+    *(
+        Table(n, OF_CELL[n], shown=False)
+        for n in ("cell_sessions", "cell_histogram", "cell_errors", "cell_sources")
+    ),
+    Table("wait_families", LABELS["wait_families"], shown=False),
+    Table("rounds", CUT["rounds"], shown=False),
+    Table(
+        "event_seconds",
+        (
+            *CELL,
+            column(
+                "name",
+                "str",
+                "part of the session time, as in top_events; NULL: all that shares are of",
+                null=True,
+            ),
+            column("seconds", "f64", "over the window, all sessions"),
+            column("low", "f64", "lower end of its interval", null=True),
+            column("high", "f64", "upper end", null=True),
+            column("runq_s", "f64", "seconds under its label in the run queue", null=True),
+            column("waits", "f64", "waits that began", null=True),
+            column("sleeps", "f64", "sleeps that began", null=True),
+            column("source", "str", "data source"),
+        ),
+        shown=False,
+    ),
+)
+TABLES: Mapping[str, tuple[Column, ...]] = ChainMap[str, tuple[Column, ...]](
+    Columns(every=True),  # type: ignore[arg-type]  # is not written to
+    *(RAW, CUT, OF_CELL, LABELS),
+)
+"""Columns of all tables by name."""
 
 
 @cache
@@ -94,15 +129,15 @@ def conform_scanned(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
 @lru_cache(maxsize=1024)
 def shaped(table: str, names: tuple[str, ...]) -> list[pl.Expr]:
     """The columns of ``table``, of a frame with those of ``names``. Raises :class:`ValueError`."""
-    columns = TABLES[table]
-    if extra := set(names) - {c.name for c in columns}:
+    known = TABLES[table]
+    if extra := set(names) - {c.name for c in known}:
         raise ValueError(f"table {table}: unknown columns {sorted(extra)}")
-    for c in columns:
+    for c in known:
         if not c.null and c.name not in names:
             raise ValueError(f"table {table}: column {c.name} is missing")
     return [
         (pl.col(c.name) if c.name in names else pl.lit(None)).cast(POLARS[c.type]).alias(c.name)
-        for c in columns
+        for c in known
     ]
 
 

@@ -16,8 +16,7 @@ from dbdyno.model.results.analyses import PARTS, Machines, Regression, Scaling
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison, SampleComparison
 from dbdyno.model.results.results import Results
-from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY
-from dbdyno.model.schema.tables import empty
+from dbdyno.model.schema.tables import REGISTERED, empty
 from dbdyno.model.sources.source import TRACE
 from dbdyno.present.figures import headline, selection, sources_used
 from dbdyno.present.figures.figures import is_observation
@@ -25,22 +24,9 @@ from dbdyno.present.figures.figures import is_observation
 FORMAT = 1
 """Raised when a key of any of the documents changes its meaning or goes; new keys do not raise it."""
 
-_TABLES = (
-    *("rungs", "windows", "hosts", "data_sources", "sources", "placements", "statements", "statement_texts"),
-    *("statement_ledger", "wait_durations", "wait_chains"),
-    *("script_rates", "command_rates", "script_failures", "script_ledger", "plan_shapes"),
-    *("execution_rates", "execution_failures", "execution_times", "parallelism"),
-    *("grown", "resets_done", "large_scans_read", "triggers_fired", "captured", *DERIVED_MEMORY),
-)
-_CALLS = ("system_calls", "system_call_sizes")
-_LEDGER = ("microstates", "profile", "top_events")
-
 
 def document(results: Results) -> dict[str, Any]:
     """Identity, plan, environment, rungs, ledger of rungs and helpers, findings, sources of a run."""
-    tables = results.tables
-    whole, events = (tables[n].filter(pl.col("scope") != "session") for n in ("ledger", "events"))
-    rates = tables["rates"].filter(pl.col("scope") == "rung")
     return {
         "format": FORMAT,
         "run": results.info.model_dump(mode="json"),
@@ -49,18 +35,30 @@ def document(results: Results) -> dict[str, Any]:
         "summary": headline.sentences(results),
         "plan": results.plan.model_dump(mode="json"),
         "environment": results.environment.model_dump(mode="json"),
-        **{name: plain(tables.get(name, empty(name))) for name in (*_TABLES, *_CALLS)},
-        "rates": plain(rates),
-        "ledger": plain(whole.filter(pl.col("who") != "session")),
+        **tables(results),
+        "sources": plain(results.tables["sources"]),
         "ledger_sources": [_tier(t) for t in sources_used.tiers(results)],
-        "events": plain(events),
-        **{name: plain(tables[name]) for name in _LEDGER},
         "observation": _observation(results),
         "comparison": None if results.comparison is None else comparison(results.comparison),
         "scaling": [_scaling(s) for s in results.scaling],
         "answers": [_answer(a) for a in results.answers],
         "findings": [finding(f) for f in results.findings],
     }
+
+
+def tables(results: Results) -> dict[str, list[dict[str, Any]]]:
+    """The rows of all tables whose records give them a place here, by name; of those that have others, too,
+    without the rows of single sessions."""
+    named = [table for table in REGISTERED.values() if table.shown and table.json]
+    return {t.name: plain(_whole(results.tables.get(t.name, empty(t.name)), t.sessions)) for t in named}
+
+
+def _whole(rows: pl.DataFrame, sessions: str) -> pl.DataFrame:
+    if sessions == "all":
+        return rows
+    for column in {"scope", "who"} & set(rows.columns):
+        rows = rows.filter(pl.col(column) != "session")
+    return rows
 
 
 def _tier(found: sources_used.Tier) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.results.ledger_rows import TOGETHER, together_at
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources import process_rates
-from dbdyno.model.schema.tables import DERIVED, empty, sum_of_known
+from dbdyno.model.schema.tables import DERIVED, REGISTERED, empty, sum_of_known
 from dbdyno.model.units import counted
 from dbdyno.present.figures import figures
 from dbdyno.present.figures.figures import clock
@@ -201,22 +201,14 @@ def pick_at(results: Results, sessions: int | None) -> Pick:
     return one
 
 
-_TOGETHER = (
-    *("profile", "top_events", "statements", "wait_chains", "cpu_profile", "sleep_profile"),
-    *("system_calls", "system_call_sizes", "statement_ledger", "wait_durations"),
-    *("script_rates", "command_rates", "script_failures", "script_ledger", "execution_rates"),
-)
-"""Tables that have rows of all repeats of a load together."""
-
-
 def rows_of(results: Results, table: str, pick: Pick) -> pl.DataFrame:
-    """The pick's rows of events, microstates, profile, top_events or data_sources."""
+    """The pick's rows of a derived table; of all repeats of a load together where the table has such rows."""
     if table == "microstates" and pick.cell is not None:
         return own_time(results, results.of_cell(table, pick.cell))
     if table == "microstates":
         return microstates(results)
     frame = results.tables.get(table, empty(table))
-    if table in _TOGETHER and (pick.cell is None or pick.repeats > 1):
+    if REGISTERED[table].together and (pick.cell is None or pick.repeats > 1):
         workload, variant, sessions = pick.rung
         of_rung = figures.of_series(frame, figures.Series(workload, variant, ""))
         together = of_rung.filter((pl.col("cell") == pick.together) & (pl.col("sessions") == sessions))

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results.results import Results
-from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY, GROWTH, MEMORY_SOURCE, PARTS, TOTAL
+from dbdyno.model.schema.data_sources.memory import GROWTH, MEMORY_SOURCE, MEMORY_TABLES, PARTS, TOTAL
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.wait_families import ROLE
 from dbdyno.model.units import counted, format_size
@@ -51,7 +51,8 @@ def there(results: Results) -> bool:
 def rows_at(tables: Mapping[str, pl.DataFrame], cell: str, phase: str) -> Rows:
     """What was read of ``cell`` in ``phase``, with what grew until then."""
     of = pl.col("phase").is_in([phase, GROWTH])
-    return {n: tables.get(n, empty(n)).filter((pl.col("cell") == cell) & of) for n in DERIVED_MEMORY}
+    named = (t.name for t in MEMORY_TABLES)
+    return {n: tables.get(n, empty(n)).filter((pl.col("cell") == cell) & of) for n in named}
 
 
 def tables(results: Results, pick: Pick) -> list[Block]:

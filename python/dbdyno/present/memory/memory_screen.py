@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dbdyno.model.results.memory_now import CELL, NOW, MemoryNow
-from dbdyno.model.schema.data_sources.memory import DERIVED_MEMORY
+from dbdyno.model.schema.data_sources.memory import MEMORY_TABLES
 from dbdyno.model.sources.source import Source
 from dbdyno.present.document.document import Block, Paragraph, Section, Statement, Statements, remarks
 from dbdyno.present.figures import jsondoc
@@ -34,7 +34,7 @@ def _lacks(source: Source) -> bool:
 
 def record(read: MemoryNow) -> dict[str, Any]:
     """docs/memory.md says what each key means."""
-    found = {name: jsondoc.plain(read.tables[name]) for name in DERIVED_MEMORY}
+    found = {t.name: jsondoc.plain(read.tables[t.name]) for t in MEMORY_TABLES}
     return {
         "format": jsondoc.FORMAT,
         "server": read.server,

@@ -9,10 +9,9 @@ import polars as pl
 
 from dbdyno.model.engine.environment import Cpu, Host
 from dbdyno.model.plan.plan import Cell, Observation, Plan, PlannedScript, Variant
-from dbdyno.model.results.claim import GOOD_SCALING
 from dbdyno.model.results.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.results.results import Applied, Results
-from dbdyno.model.schema.tables import empty
+from dbdyno.model.schema.tables import REGISTERED, empty
 from dbdyno.model.text import cpu_lists
 from dbdyno.model.units import format_ns, format_size, shown_duration
 from dbdyno.present.document.document import Block, Section, Verbatim, facts, texts
@@ -217,72 +216,14 @@ class Method(NamedTuple):
 
 
 # figure, table, key there (rates, profile: name; ledger: account; rungs, microstates: column), formula
-_METHODS = (
-    ("calls/s", "rates", "calls_per_s",
-     "measured calls of a session / (its last measured end - its first measured start), summed over the "
-     "sessions; mean of repeats, with Student's 95 % interval from two repeats on"),
-    ("work/s", "rates", "work_per_s", "calls/s x work units per call, counted by the server"),
-    ("work per call", "rates", "work_per_call", "exact server counters of the session / its calls"),
-    ("scaling", "rungs", "scaling",
-     "calls/s per session / calls/s per session of the lowest rung; throughput is said to scale while "
-     f"this is at least {100 * GOOD_SCALING:.0f} %"),
-    ("response time", "rates", "response_mean_ns",
-     "from sending a call until the server is ready again, by the driver's clock; percentiles from a "
-     "histogram of all measured calls with three significant digits"),
-    ("CPU", "ledger", "run", "on a CPU: schedstat field 1 of the session's task, end less start; exact"),
-    ("CPU, user and kernel", "ledger", "run.user",
-     "CPU split by the ratio of utime and stime, which are counted in ticks: the interval says how sure"),
-    ("CPU WAIT", "ledger", "runq",
-     "runnable but not running: schedstat field 2 of the session's task; throttled time lies inside. A task "
-     "that is runnable while its session bears the label of a wait, or of its client, is CPU WAIT: exact in "
-     "all, split by label by the joint table"),
-    ("throttled, measured", "ledger", "runq.throttled",
-     "runnable while the group's quota was used up: measured by the scheduler trace; lies inside CPU WAIT"),
-    ("throttled, bracket", "ledger", "runq.throttled_bracket",
-     "the group's cpu.stat; it sums over CPUs and so only bounds what lies inside CPU WAIT; never added"),
-    ("sleep, by wait", "ledger", "sleep",
-     "the joint table of (state, wait event) by (on a CPU, in the run queue, asleep). Exact tier: the wait "
-     "event is read at every switch away from a CPU, the time until the wake-up is its sleep, from there to "
-     "the next CPU its run queue. Sampled tier: state, wait event and the task's R/S/D read together, each "
-     "sample weighted by the time it stands for, then fitted (iterative proportional fitting) to the exact "
-     "margins run, run queue and off; the interval is the samples', 95 %"),
-    ("client", "ledger", "client", "asleep, waiting for the client to send: the same, wait class Client"),
-    ("unaccounted", "ledger", "unaccounted",
-     "the session's wall time less all accounts above; signed, never clipped; bounded by steal and by the "
-     "samples' error"),
-    ("CPU per call", "rates", "cpu_per_call_ns", "CPU of the sessions / their calls"),
-    ("CPU per work unit", "rates", "cpu_per_work_ns", "CPU of the sessions / their work units"),
-    ("DB time", "profile", "DB time",
-     "time in calls by the driver's clock; on an existing workload run + run queue + sleep outside the "
-     "client"),
-    ("top events", "top_events", "",
-     "DB CPU, CPU WAIT and each wait's sleep, ranked by seconds; what a wait's label hid in the run queue "
-     "stands beside it and is counted in CPU WAIT, so nothing is counted twice"),
-    ("Top SQL", "statements", "calls",
-     "growth of the server's counters by statement, from before the first call to after the last (of an "
-     "observation between the ends of a window); DB time and CPU WAIT from the scheduler trace, else "
-     "from samples; without dbdyno's own"),
-    ("wait chains", "wait_chains", "seconds",
-     "the ledger's sleep in lock waits, divided as samples of the lock table were: each waiter followed to "
-     "the root, which waits for no lock"),
-    ("microstates", "microstates", "usr",
-     "per process: USR and SYS from schedstat split by utime and stime, CPU WAIT from schedstat, LOCK, CLNT "
-     "and SLP from the joint table; BLKIO from delay accounting lies inside them"),
-    ("helpers", "rungs", "helpers_aas",
-     "CPU of the server's own processes, read as tasks; it comes on top of the sessions'"),
-    ("driver", "rungs", "driver_cpus",
-     "CPU and run-queue time of the driver's own threads; conclusions leave out what they limit"),
-)  # fmt: skip
-
-
 _RUNG_SOURCES = {"scaling": "driver", "helpers_aas": "os tasks", "driver_cpus": "driver tasks"}
 
 
 def methods_of(results: Results) -> list[Method]:
     """All methods, with what this run says of their sources; of an observation, none of rungs and rates."""
     observed = is_observation(results)
-    chosen = [m for m in _METHODS if not (observed and m[1] in ("rates", "rungs"))]
-    return [Method(figure, formula, *_seen(results, table, key)) for figure, table, key, formula in chosen]
+    described = [(t.name, m) for t in REGISTERED.values() for m in t.methods if not (observed and m.driven)]
+    return [Method(m.figure, m.text, *_seen(results, name, m.key)) for name, m in described]
 
 
 def methods(results: Results) -> list[Block]:

@@ -25,7 +25,6 @@ from dbdyno.present.document.document import (
 from dbdyno.present.figures import tails
 from dbdyno.present.figures.figures import percent
 from dbdyno.present.figures.selection import Pick, pick_of, rows_of
-from dbdyno.present.run.script_time import session_time
 from dbdyno.present.run.sizes import by_size
 
 _SHORT = 80
@@ -67,20 +66,6 @@ def by_command(results: Results, pick: Pick) -> list[Block]:
     untimed = frame.height and frame["total_ns"].null_count()
     note = "A command without a time does not wait: what it took is part of the next one that does."
     return [*made, *remarks([note] if untimed else [])]
-
-
-_SECTIONS = (
-    ("By script", by_script, "scripts", "script_rates"),
-    ("Session time by script and statement", session_time, "script-time", "script_ledger"),
-    ("By statement of the script", by_command, "commands", "command_rates"),
-)
-
-
-def sections(results: Results) -> list[tuple[str, Callable[[Results, Pick], list[Block]], str]]:
-    """Parts of a report for which there are figures: title, what makes it, name."""
-    return [
-        (title, make, name) for title, make, name, of in _SECTIONS if results.tables.get(of, empty(of)).height
-    ]
 
 
 def _failed(failures: pl.DataFrame) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbdyno.model.schema.column import Column
 from dbdyno.model.schema.column import column as _c
+from dbdyno.model.schema.table import Table
 
 FIRED: tuple[Column, ...] = (
     _c("number", "i64", "of the action, from 1, in the order of firing"),
@@ -31,5 +32,8 @@ CAPTURED: tuple[Column, ...] = (
     _c("value", "f64", "seconds per second; of memory, bytes", null=True),
     _c("share", "f64", "of all of this kind", null=True),
 )
-DERIVED_TRIGGERS = {"triggers_fired": FIRED, "captured": CAPTURED}
+TRIGGER_TABLES: tuple[Table, ...] = (
+    Table("triggers_fired", FIRED, options=("captures",)),
+    Table("captured", CAPTURED, options=("captures",)),
+)
 """What fired in a run, and the largest parts of what was captured."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dbdyno.model.schema.column import CELL, Column
 from dbdyno.model.schema.column import column as _c
+from dbdyno.model.schema.table import Table
 
 
 def _both(name: str, doc: str) -> tuple[Column, ...]:
@@ -59,9 +60,9 @@ LARGE_SCANS: tuple[Column, ...] = (
 
 RAW_GROWTH = {"growth": GROWTH, "resets": RESETS, "large_scans": LARGE_SCANS}
 """By measurement."""
-DERIVED_GROWTH = {
-    "grown": (*CELL, *GROWTH),
-    "resets_done": (*CELL, *RESETS),
-    "large_scans_read": (*CELL, *LARGE_SCANS),
-}
+GROWTH_TABLES: tuple[Table, ...] = (
+    Table("grown", (*CELL, *GROWTH)),
+    Table("resets_done", (*CELL, *RESETS)),
+    Table("large_scans_read", (*CELL, *LARGE_SCANS)),
+)
 """The same of all measurements."""

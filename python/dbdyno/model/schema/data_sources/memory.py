@@ -22,6 +22,7 @@ from __future__ import annotations
 from dbdyno.model.schema.column import CELL, Column
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_source import DataSource, Enabling
+from dbdyno.model.schema.table import Table
 
 _READ = (
     _c("before_ns", "i64", "before the read"),
@@ -104,53 +105,65 @@ def _spread(name: str, doc: str) -> tuple[Column, ...]:
     )
 
 
-DERIVED_MEMORY = {
-    "memory_held": (*CELL, *MEMORY),
-    "relations_held": (*CELL, *RELATIONS),
-    "processes_held": (*CELL, *PROCESSES),
-    "memory_parts": (
-        *CELL,
-        _PHASE,
-        _c("part", "str", f"{', '.join(PARTS)}; {TOTAL}: all of them"),
-        _c(
-            "bytes",
-            "i64",
-            "may be negative: not assigned, where figures were read one after the other",
-            null=True,
+MEMORY_TABLES: tuple[Table, ...] = (
+    Table("memory_held", (*CELL, *MEMORY), options=("memory",)),
+    Table("relations_held", (*CELL, *RELATIONS), options=("memory",)),
+    Table("processes_held", (*CELL, *PROCESSES), options=("memory",)),
+    Table(
+        "memory_parts",
+        (
+            *CELL,
+            _PHASE,
+            _c("part", "str", f"{', '.join(PARTS)}; {TOTAL}: all of them"),
+            _c(
+                "bytes",
+                "i64",
+                "may be negative: not assigned, where figures were read one after the other",
+                null=True,
+            ),
+            _c("share", "f64", "of the total", null=True),
+            _STATUS,
         ),
-        _c("share", "f64", "of the total", null=True),
-        _STATUS,
+        options=("memory",),
     ),
-    "memory_roles": (
-        *CELL,
-        _PHASE,
-        _c("role", "str", "session | helper:<what> | other | driver | dbdyno"),
-        _c("processes", "i64", "how many"),
-        *_spread("pss", "memory, shared pages divided by those who share them"),
-        *_spread("anonymous", "of which anonymous"),
-        *_spread("page_tables", "page tables, which belong to one process each"),
-        _c("swapped_bytes", "i64", "swapped out: sum", null=True),
-        _STATUS,
-    ),
-    "memory_figures": (
-        *CELL,
-        _c("phase", "str", f"start | end | now; {GROWTH}: from start to end"),
-        _c(
-            "key",
-            "str",
-            "memory_bytes (of the machine, or the limit of the server's group where that is less); of all "
-            "relations data_bytes data_cached_bytes data_page_cache_bytes data_both_bytes data_either_bytes; "
-            "cache_bytes cache_used_bytes cache_dirty_bytes cache_pinned_bytes; page_tables_bytes of the "
-            "server's processes, page_tables_huge_bytes: estimate for huge pages; swap_used_bytes; "
-            "group_used_bytes; growth: swapped_in_bytes swapped_out_bytes reclaimed_bytes "
-            "group_reclaimed_bytes pressure_some_ns pressure_full_ns",
+    Table(
+        "memory_roles",
+        (
+            *CELL,
+            _PHASE,
+            _c("role", "str", "session | helper:<what> | other | driver | dbdyno"),
+            _c("processes", "i64", "how many"),
+            *_spread("pss", "memory, shared pages divided by those who share them"),
+            *_spread("anonymous", "of which anonymous"),
+            *_spread("page_tables", "page tables, which belong to one process each"),
+            _c("swapped_bytes", "i64", "swapped out: sum", null=True),
+            _STATUS,
         ),
-        _c("value", "i64", "bytes or ns", null=True),
-        _c("share", "f64", "of what is named by of", null=True),
-        _c("of", "str", "a key of memory or of this table, or time: between the reads", null=True),
-        _STATUS,
+        options=("memory",),
     ),
-}
+    Table(
+        "memory_figures",
+        (
+            *CELL,
+            _c("phase", "str", f"start | end | now; {GROWTH}: from start to end"),
+            _c(
+                "key",
+                "str",
+                "memory_bytes (of the machine, or the limit of the server's group where that is less); of "
+                "all relations data_bytes data_cached_bytes data_page_cache_bytes data_both_bytes "
+                "data_either_bytes; cache_bytes cache_used_bytes cache_dirty_bytes cache_pinned_bytes; "
+                "page_tables_bytes of the server's processes, page_tables_huge_bytes: estimate for huge "
+                "pages; swap_used_bytes; group_used_bytes; growth: swapped_in_bytes swapped_out_bytes "
+                "reclaimed_bytes group_reclaimed_bytes pressure_some_ns pressure_full_ns",
+            ),
+            _c("value", "i64", "bytes or ns", null=True),
+            _c("share", "f64", "of what is named by of", null=True),
+            _c("of", "str", "a key of memory or of this table, or time: between the reads", null=True),
+            _STATUS,
+        ),
+        options=("memory",),
+    ),
+)
 """The same of all measurements, then what is computed of it: see :mod:`dbdyno.account.memory`."""
 
 MEMORY_SOURCE = DataSource(

@@ -1,0 +1,107 @@
+"""A part of a run's document as one record: where it applies, its blocks, its option of ``dbdyno show``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from dbdyno.model.plan.kinds import COMMANDS, DATABASE, OBSERVATION, kind_of
+from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import empty
+from dbdyno.present.document.document import Block, Choice, Option, Paragraph, Section
+from dbdyno.present.figures import selection
+from dbdyno.present.figures.selection import Pick, Picks
+from dbdyno.present.show_options import SHOW_OPTIONS
+
+Details = Callable[[Results, Pick], list[Block]]
+
+
+@dataclass(frozen=True)
+class Page:
+    """A run whose document is made."""
+
+    results: Results
+
+    @cached_property
+    def picks(self) -> Picks:
+        """Loads or windows whose details are shown."""
+        return selection.picks(self.results)
+
+    @cached_property
+    def kind(self) -> str:
+        return kind_of(self.results.plan)
+
+    def choice(self, *makes: Details) -> Block:
+        """What these make of each load or window, of which the reader chooses one."""
+        shown = self.picks.shown
+        if not shown:
+            return Paragraph("Nothing was measured.", "muted")
+        name = "Window" if self.kind == OBSERVATION else "Load"
+        options = [Option(p.key, p.label, [b for m in makes for b in m(self.results, p)]) for p in shown]
+        return Choice(name, options, self.picks.note)
+
+
+def has_rows(*tables: str) -> Callable[[Results], bool]:
+    """Returns whether one of these tables has rows."""
+    return lambda results: any(results.tables.get(t, empty(t)).height for t in tables)
+
+
+class Part(NamedTuple):
+    """A section of the document of a run.
+
+    ``blocks`` of the section; without any it is left out, as where it is not ``there``. ``kinds`` of runs
+    that have it. ``folded``: a page opens it on demand; ``detail``: a terminal leaves it out, as what is
+    folded; ``minor``: it does where lines are few; ``name``: in the table of contents, where the title is
+    long. ``option`` of ``dbdyno show`` that prints ``details``, of one load or window each.
+    """
+
+    id: str
+    title: str | Callable[[Results], str]
+    blocks: Callable[[Page], Sequence[Block]]
+    there: Callable[[Results], bool] = lambda _: True
+    kinds: tuple[str, ...] = (DATABASE, OBSERVATION, COMMANDS)
+    folded: bool = False
+    detail: bool = False
+    minor: bool = False
+    name: str = ""
+    option: str = ""
+    details: tuple[Details, ...] = ()
+
+
+def sections(parts: Iterable[Part], page: Page) -> Iterator[Section]:
+    """Yields the sections of a run, in the order of the parts."""
+    for part in parts:
+        if page.kind not in part.kinds or not part.there(page.results):
+            continue
+        title = part.title if isinstance(part.title, str) else part.title(page.results)
+        blocks = part.blocks(page)
+        if blocks:
+            yield Section(title, blocks, part.id, part.folded, part.detail, part.minor, part.name)
+
+
+class Parts:
+    """Parts in reading order."""
+
+    def __init__(self, parts: Iterable[Part]) -> None:
+        self._parts: list[Part] = []
+        for part in parts:
+            self.register(part)
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self._parts)
+
+    def register(self, part: Part, after: str = "") -> None:
+        """Adds a part after that of the id ``after``, else at the end. Raises ValueError if there is no such
+        part, or no such option."""
+        if part.option and part.option not in SHOW_OPTIONS:
+            raise ValueError(f"part {part.id}: no option {part.option}")
+        places = [n for n, p in enumerate(self._parts) if p.id == after]
+        if after and not places:
+            raise ValueError(f"no part {after}")
+        self._parts.insert(places[-1] + 1 if after else len(self._parts), part)
+
+    def details(self, option: str) -> list[Details]:
+        """Returns what an option of ``dbdyno show`` shows of a load or window."""
+        return [make for part in self if part.option == option for make in part.details]

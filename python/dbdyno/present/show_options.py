@@ -1,0 +1,30 @@
+"""The options of ``dbdyno show`` that each show one part of a run. Light, as every ``--help`` needs them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+CLAIMS = "claims"
+_OPTIONS = {
+    CLAIMS: "All claims, and what was not measured and why.",
+    "profile": "Load profile per second, transaction and call; top ten events.",
+    "scripts": "Calls and session time by script and by statement.",
+    "statements": "Top SQL: time, calls and blocks by statement.",
+    "chains": "Wait chains: who makes whom wait for locks, and what that does.",
+    "events": "Every wait event: time asleep and in the run queue.",
+    "microstates": "Time of every process: USR, SYS, CPU WAIT, I/O, lock, sleep.",
+    "syscalls": "System calls: errors, time, CPU time inside, sizes.",
+    "memory": "Where the memory is: machine, caches, relations, processes.",
+    "cross_check": "Quantities that several data sources measure, compared.",
+    "executions": "Executions of commands: durations, CPU, failures, outliers.",
+    "captures": "What triggers captured: when, why, and the largest parts of it.",
+}
+SHOW_OPTIONS = MappingProxyType(_OPTIONS)
+"""Help by name; the flag has hyphens."""
+
+
+def register_option(name: str, help: str) -> None:
+    """Adds an option after the others. Raises ValueError if there is one of that name."""
+    if name in _OPTIONS:
+        raise ValueError(f"two options {name}")
+    _OPTIONS[name] = help
