@@ -3,7 +3,8 @@
 use dyno_model::{Bracket, Column, Table};
 
 use crate::cpu_stat::{self, Entry};
-use crate::file::{Buffer, ProcFile};
+use crate::file::{self, Buffer, ProcFile};
+use crate::membership::Met;
 use crate::parse::{Parsed, ns_per_tick};
 use crate::spec::GroupSpec;
 use crate::status::Status;
@@ -31,6 +32,19 @@ const V2: &[Kind] = &[Kind {
     parse: cpu_stat::parse_v2,
     instead_of: None,
 }];
+
+/// Of a group that cannot be read: only that its throttled time is unknown matters.
+const UNREAD: Kind = Kind {
+    name: "cpu.stat",
+    keys: &[cpu_stat::THROTTLED_NS],
+    parse: cpu_stat::parse_v2,
+    instead_of: None,
+};
+
+/// Scope of a group that holds sessions alone.
+const SESSIONS: &str = "sessions";
+/// Scope of a group that others may be in, too: its throttled time may be theirs.
+const SHARED: &str = "shared";
 
 const V1: &[Kind] = &[
     Kind {
@@ -130,9 +144,55 @@ impl GroupRows {
         }
     }
 
-    /// Reads all groups.
-    pub fn read(&mut self, buffer: &mut Buffer) {
-        for (number, group) in self.groups.iter().enumerate() {
+    /// Whether any of them may hold sessions.
+    pub fn of_server(&self) -> bool {
+        self.groups.iter().any(|group| group.spec.scope != "driver")
+    }
+
+    /// Adds groups in which sessions were met; those that are read already, by their directory, stay as they are.
+    pub fn add(&mut self, met: impl IntoIterator<Item = Met>) {
+        for Met { group, status } in met {
+            if self.groups.iter().any(|known| known.spec.path == group.path) {
+                continue;
+            }
+            let spec = GroupSpec {
+                scope: SHARED.to_owned(),
+                version: group.version,
+                path: group.path,
+            };
+            self.groups.push(match status {
+                Status::Ok => Group::open(spec),
+                unread => Group {
+                    spec,
+                    files: vec![(UNREAD, Err(unread))],
+                },
+            });
+        }
+    }
+
+    /// Groups of sessions alone that others have joined are shared from now on. `ours`: whether a process is a
+    /// session's.
+    pub fn find_strangers(&mut self, ours: impl Fn(i64) -> bool, buffer: &mut Buffer) {
+        for group in self.groups.iter_mut().filter(|g| g.spec.scope == SESSIONS) {
+            let read = file::read_once(&format!("{}/cgroup.procs", group.spec.path), buffer);
+            let alone = match read {
+                Ok(()) => buffer.text().lines().all(|pid| pid.parse().is_ok_and(&ours)),
+                Err(e) => Status::of(&e) == Status::Vanished, // nobody is left
+            };
+            if !alone {
+                SHARED.clone_into(&mut group.spec.scope);
+            }
+        }
+    }
+
+    /// How many groups are read.
+    pub fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Reads all groups from the one with number `first` on.
+    pub fn read(&mut self, first: usize, buffer: &mut Buffer) {
+        for (number, group) in self.groups.iter().enumerate().skip(first) {
             for (kind, file) in &group.files {
                 let (bracket, outcome) = Bracket::around(|| entries(kind, file, buffer));
                 for &key in kind.keys {

@@ -41,6 +41,17 @@ pub fn locate(cgroup: &str, mountinfo: &str, controllers: &[&str]) -> Vec<Group>
     groups
 }
 
+/// The groups of one process whose quotas hold it, innermost first up to the mount: those of the v1 hierarchy of
+/// `cpu` where there is one, else those of v2. Empty where they are outside of what is mounted here. Pure.
+pub fn throttling(cgroup: &str, mountinfo: &str) -> Vec<Group> {
+    let version = memberships(cgroup, &["cpu"])
+        .first()
+        .map(|&(version, ..)| version);
+    let mut groups = locate(cgroup, mountinfo, &["cpu"]);
+    groups.retain(|group| Some(group.version) == version);
+    groups
+}
+
 /// The groups of process `pid` (`None`: ourselves) that exist and hold one of `files` (none given: any): v1
 /// directories of `controllers`, and v2 directories. `root` is where the machine's tree begins: `/`, or a recorded one.
 ///
@@ -65,7 +76,7 @@ pub fn find(
 }
 
 /// The text of a file; paths in it are bytes. Neither waits for the writer of a pipe nor reads without end.
-fn text_of(path: &Path) -> io::Result<String> {
+pub(crate) fn text_of(path: &Path) -> io::Result<String> {
     let file = File::options()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -148,4 +159,42 @@ fn upwards(point: &str, inside: &str) -> Vec<String> {
                 .fold(point.to_owned(), |path, part| path + "/" + part)
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1: &str = "28 24 0:25 / /sys/fs/cgroup/cpu rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
+                      29 24 0:26 / /sys/fs/cgroup/unified rw shared:10 - cgroup2 cgroup2 rw\n";
+    const V2: &str = "30 24 0:27 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    fn paths(cgroup: &str, mounts: &str) -> Vec<String> {
+        throttling(cgroup, mounts)
+            .into_iter()
+            .map(|group| group.path)
+            .collect()
+    }
+
+    #[test]
+    fn quotas_are_those_of_the_hierarchy_of_the_cpu_controller() {
+        let hybrid = "3:memory:/m\n2:cpu,cpuacct:/a/b\n0::/elsewhere\n";
+        let above = [
+            "/sys/fs/cgroup/cpu/a/b",
+            "/sys/fs/cgroup/cpu/a",
+            "/sys/fs/cgroup/cpu",
+        ];
+        assert_eq!(paths(hybrid, V1), above);
+        assert_eq!(paths("0::/a\n", V2), ["/sys/fs/cgroup/a", "/sys/fs/cgroup"]);
+    }
+
+    #[test]
+    fn a_group_outside_of_what_is_mounted_here_is_none() {
+        assert!(paths("0::/../other\n", V2).is_empty(), "of another namespace");
+        assert!(
+            paths("2:cpu,cpuacct:/a\n0::/a\n", V2).is_empty(),
+            "v1 has the quotas"
+        );
+        assert!(paths("", V2).is_empty());
+    }
 }

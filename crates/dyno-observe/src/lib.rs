@@ -28,6 +28,7 @@ pub mod word;
 mod blocked;
 mod cgroup_rows;
 mod host_rows;
+mod membership;
 mod memory;
 mod memory_rows;
 mod pace;

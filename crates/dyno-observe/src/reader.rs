@@ -1,11 +1,13 @@
 //! The thread that reads what the operating system says: tasks, groups, host, at t0, at t1 and between.
 //! Apart from the sampler, so that a server that is slow to answer cannot delay the reads at t0 and t1.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use dyno_model::now_ns;
 
 use crate::file::Buffer;
+use crate::membership::Memberships;
 use crate::parse::ns_per_tick;
 use crate::schedstat::SchedStat;
 use crate::schedule::Reads;
@@ -32,6 +34,7 @@ pub struct Reader {
     /// Tasks whose figures may be old, as read at t0 or t1, and until when they are read again.
     unsettled: Vec<(Arc<Task>, SchedStat)>,
     settling_until_ns: i64,
+    memberships: Memberships,
     buffer: Buffer,
     ns_per_tick: i64,
 }
@@ -45,6 +48,7 @@ impl Reader {
             scheds: Vec::new(),
             unsettled: Vec::new(),
             settling_until_ns: 0,
+            memberships: Memberships::default(),
             buffer: Buffer::default(),
             ns_per_tick: ns_per_tick(),
         }
@@ -102,10 +106,33 @@ impl Reader {
         self.read_tasks(ends);
         self.shared.tell_tracer(&mut self.fresh);
         self.shared.read_tracer(ends);
-        lock(&self.shared.groups).read(&mut self.buffer);
+        lock(&self.shared.groups).read(0, &mut self.buffer);
         if let Some(host) = &self.shared.host {
             lock(host).read(&mut self.buffer);
         }
+        self.read_memberships(ends);
+    }
+
+    /// Looks for sessions in groups that are not read yet, and reads these from now on: after all else, as it takes
+    /// long and nothing depends on the instant.
+    fn read_memberships(&mut self, ends: bool) {
+        if !self.shared.spec.os || !lock(&self.shared.groups).of_server() {
+            return;
+        }
+        let met = self.memberships.look(&self.tasks, ends, &mut self.buffer);
+        let mut groups = lock(&self.shared.groups);
+        if ends {
+            let sessions: HashSet<i64> = self
+                .tasks
+                .iter()
+                .filter(|t| t.who.session.is_some())
+                .map(|t| t.pid)
+                .collect();
+            groups.find_strangers(|pid| sessions.contains(&pid), &mut self.buffer);
+        }
+        let first = groups.len();
+        groups.add(met);
+        groups.read(first, &mut self.buffer);
     }
 
     fn read_tasks(&mut self, ends: bool) {

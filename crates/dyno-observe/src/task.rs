@@ -293,7 +293,7 @@ impl Files {
 }
 
 /// True for a task that is there but hidden from us (`/proc` mounted with `hidepid`).
-fn hidden(tid: i64) -> bool {
+pub(crate) fn hidden(tid: i64) -> bool {
     let Ok(tid) = libc::pid_t::try_from(tid) else {
         return false;
     };

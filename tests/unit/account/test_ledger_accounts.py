@@ -215,6 +215,43 @@ def test_a_throttled_group_that_sessions_share_with_others_may_have_throttled_no
     assert row.select("low", "high").row(0) == pytest.approx((0.0, 0.3))
 
 
+@pytest.mark.parametrize(
+    ("scope", "changes"),
+    [
+        ("shared", {"before_ns": 15 * S, "after_ns": 15 * S}),
+        ("sessions", {"value": None, "status": "vanished"}),
+        ("shared", {"value": None, "status": "not here"}),
+        ("server", {"value": None, "status": "lost"}),
+    ],
+    ids=["met later", "removed", "outside of what is mounted", "a level of the server's"],
+)
+def test_a_group_that_was_not_read_over_the_whole_window_may_have_throttled_all_wait(
+    scope: str, changes: dict
+):
+    tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 3 * S, user_ns=4 * S)]
+    first, last = _group("throttled_ns", (0, 0), scope=scope, path="/other")
+    cgroup = [
+        *_group("throttled_ns", (0, 0)),
+        first | changes,
+        last | {k: changes[k] for k in changes if k == "status"},
+    ]
+    if "status" in changes:
+        cgroup[-1] |= {"value": None}
+    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
+    row = found.filter(account="runq.throttled_bracket")
+    assert row.select("low", "high").row(0) == pytest.approx((0.0, 0.3))
+
+
+def test_a_group_that_cannot_be_throttled_leaves_the_bracket_of_zero():
+    """The root counts no throttling."""
+    tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 3 * S, user_ns=4 * S)]
+    cgroup = _group("throttled_ns", (0, 0))
+    cgroup += [r | {"value": None} for r in _group("throttled_ns", (0, 0), path="/", status="not supported")]
+    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
+    row = found.filter(account="runq.throttled_bracket")
+    assert row.select("low", "high").row(0) == (0.0, 0.0)
+
+
 @pytest.mark.parametrize(("state", "by"), [("T", "Signal"), ("t", "Signal"), ("F", "Frozen")])
 def test_a_stopped_process_is_in_no_wait_of_its_own(state: str, by: str):
     samples = _ten_samples([(state, "Client/ClientRead")] * 5 + [("S", "Client/ClientRead")] * 5)

@@ -5,18 +5,24 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from tests.fakery import made_cell
 
 from dbdyno import _core
+from dbdyno.account.ledger.margins import throttle_bracket
+from dbdyno.account.window import cut
 from dbdyno.model.schema.data_sources import TRACED, sampled
 from dbdyno.model.schema.tables import RAW
 from dbdyno.observe import frames
+from dbdyno.observe.watch import groups
 
 MS = 1_000_000
 PATIENCE_NS = 60_000 * MS
@@ -208,7 +214,7 @@ def test_a_quota_shows_in_the_group_and_as_run_queue(quota_group: list[Path]) ->
     deadline = time.monotonic() + 10
     while any((c / "cgroup.procs").read_text() for c in quota_group) and time.monotonic() < deadline:
         time.sleep(0.01)
-    group = tables["cgroup"]
+    group = tables["cgroup"].filter(pl.col("scope") == "server")
     assert set(group["status"]) == {"ok"}
     delta = {
         key: values["value"][-1] - values["value"][0]
@@ -225,6 +231,96 @@ def test_a_quota_shows_in_the_group_and_as_run_queue(quota_group: list[Path]) ->
     assert delta["usage_ns"] < 3 * run_ns  # the task's own figure stands still while it waits
 
 
+def _bracket(tables: dict[str, pl.DataFrame]) -> tuple[float, float]:
+    """Least and greatest throttled time of the sessions (seconds per second), between the outermost reads."""
+    cell = made_cell({}, t0=tables["tasks"]["before_ns"].min(), t1=tables["tasks"]["after_ns"].max())
+    row = throttle_bracket(cut([replace(cell, tables={**cell.tables, **tables})]))
+    low, high = row.select("low", "high").row(0)
+    return low, high
+
+
+def _move(pid: int, places: list[Path]) -> None:
+    for group in places:
+        (group / "cgroup.procs").write_text(str(pid))
+
+
+@contextlib.contextmanager
+def _moving(pid: int, steps: list[tuple[float, list[Path]]]) -> Iterator[None]:
+    """Moves a process into groups, each after so many seconds."""
+
+    def work() -> None:
+        for seconds, places in steps:
+            time.sleep(seconds)
+            _move(pid, places)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _server_groups(pid: int) -> list[dict[str, Any]]:
+    return groups({"os": True, "sessions": [[0, pid]]})
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("back", [False, True], ids=["stays", "and back"])
+def test_a_session_that_is_moved_into_a_throttled_group_has_no_bracket_of_zero(
+    quota_group: list[Path], spinner: int, back: bool
+) -> None:
+    """Its group was not known when the watch was opened; whoever reads that alone would say 0 to 0."""
+    before = _server_groups(spinner)
+    steps = [(0.6, quota_group)] + ([(0.8, [group.parent for group in quota_group])] if back else [])
+    with _moving(spinner, steps):
+        tables = watched(1.8, sessions=[[0, spinner]], cgroups=before)
+    _move(spinner, [group.parent for group in quota_group])
+    assert {str(group) for group in quota_group} & set(tables["cgroup"].filter(scope="shared")["path"])
+    low, high = _bracket(tables)
+    task = tables["tasks"].filter(role="session").drop_nulls("runq_ns")
+    assert low == 0
+    assert high * (task["after_ns"][-1] - task["before_ns"][0]) == pytest.approx(
+        task["runq_ns"][-1] - task["runq_ns"][0], rel=0.1
+    )
+    assert high > 0
+
+
+def test_a_session_that_stays_where_no_quota_is_was_not_throttled(spinner: int) -> None:
+    before = _server_groups(spinner)
+    if not before:
+        pytest.skip("no control groups with CPU figures here")
+    tables = watched(0.6, sessions=[[0, spinner]], cgroups=before)
+    assert "shared" not in set(tables["cgroup"]["scope"])
+    throttled = tables["cgroup"].filter((pl.col("key") == "throttled_ns") & (pl.col("status") == "ok"))
+    if throttled.is_empty() or throttled["value"].max():
+        pytest.skip("this process is under a quota, or its group counts no throttling")
+    assert _bracket(tables) == (0, 0)
+
+
+@pytest.mark.root
+def test_a_group_of_sessions_that_others_join_is_shared(
+    quota_group: list[Path], spinner: int, sleeper: int
+) -> None:
+    """Its throttled time may be that of the others, so the least that sessions waited so is 0."""
+    server = _server_groups(sleeper)
+    _move(spinner, quota_group)
+    try:
+        own = groups({"os": True, "main_pid": sleeper, "sessions": [[0, spinner]]})
+        assert {str(group) for group in quota_group} <= {g["path"] for g in own if g["scope"] == "sessions"}
+        alone = watched(1.0, sessions=[[0, spinner]], cgroups=[*server, *own])
+        with (
+            running(sys.executable, "-c", "while True: pass") as stranger,
+            _moving(stranger, [(0.4, quota_group)]),
+        ):
+            joined = watched(1.0, sessions=[[0, spinner]], cgroups=[*server, *own])
+    finally:
+        _move(spinner, [group.parent for group in quota_group])
+    assert _bracket(alone)[0] > 0
+    assert _bracket(joined)[0] == 0
+    assert _bracket(joined)[1] > 0
+
+
 def test_find_cgroups_of_a_process_that_is_gone() -> None:
     with running("true") as pid:
         pass
@@ -236,6 +332,7 @@ CROWD = """
 import json, resource, subprocess, time
 from dbdyno import _core
 from dbdyno.observe import frames
+from dbdyno.observe.watch import groups
 
 crowd = [subprocess.Popen(["sleep", "1000"], close_fds=True) for _ in range(60)]
 try:

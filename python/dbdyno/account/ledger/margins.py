@@ -171,8 +171,9 @@ def throttle_bracket(cut: Tables) -> pl.DataFrame:
     ``throttled`` of cpu.stat sums over per-CPU queues, each with at least one task waiting in it: the
     group's tasks waited throttled at least that long in sum. Tasks that are no sessions may have borne it:
     their run-queue time is taken off. A group that holds sessions alone, whose quota is theirs, adds all its
-    throttled time; one that sessions share with others may have throttled none of them. The upper end is all
-    run-queue time; without throttling both are 0.
+    throttled time; one that sessions share with others, or in which a session was met later, may have
+    throttled none of them. The upper end is all run-queue time; both are 0 only where every group of a
+    session was read over the whole window and none was throttled.
     """
     theirs = pl.col("scope").is_in(["server", "sessions", "shared"])
     levels = cut["cut_levels"].filter((pl.col("origin") == "cgroup") & theirs)
@@ -182,6 +183,7 @@ def throttle_bracket(cut: Tables) -> pl.DataFrame:
     groups = levels.group_by("cell", "scope", "place", maintain_order=True).agg(
         *(rate.filter(pl.col("key") == f"{key}_ns").first().alias(key) for key in ("throttled", "usage")),
         status=pl.col("status").filter(pl.col("key") == "throttled_ns").first(),
+        wall_ns=pl.col("wall_ns").filter(pl.col("key") == "throttled_ns").first(),
     )
     mine = (
         groups.filter(scope="server")
@@ -194,9 +196,21 @@ def throttle_bracket(cut: Tables) -> pl.DataFrame:
         for scope, name in (("sessions", "apart"), ("shared", "shared"))
     )
     joined = groups.select("cell").unique(maintain_order=True)
-    for part in (mine, _waiting(cut), apart, shared):
+    for part in (mine, _waiting(cut), apart, shared, _unread_groups(groups)):
         joined = joined.join(part, on="cell", how="left", maintain_order="left")
     return joined.select("cell", *_bounds())
+
+
+def _unread_groups(groups: pl.DataFrame) -> pl.DataFrame:
+    """Per cell whether a group that could have throttled sessions was not read over the whole window.
+
+    One that no quota can hold (the root, or without the controller) has the status not supported, or no row
+    of throttled time.
+    """
+    throttled = pl.col("throttled")
+    lost = throttled.is_null() & (pl.col("status") != "not supported").fill_null(False)
+    late = throttled.is_not_null() & (pl.col("wall_ns") < pl.col("wall_ns").max().over("cell") - STALE_NS)
+    return groups.group_by("cell").agg(unread=(lost | late).any())
 
 
 def _waiting(cut: Tables) -> pl.DataFrame:
@@ -226,7 +240,7 @@ def _bounds() -> list[pl.Expr]:
     foreign = (pl.col("usage") - pl.col("run") > FOREIGN * pl.col("usage")).fill_null(True)
     least = pl.when(foreign).then(0.0).otherwise((throttled - pl.col("beside")).clip(0.0))
     known = (throttled.is_not_null() | (apart + shared > 0)) & pl.col("known")
-    none = (throttled == 0).fill_null(False) & (apart + shared == 0)
+    none = (throttled == 0).fill_null(False) & (apart + shared == 0) & ~pl.col("unread")
     return [
         pl.lit(ACCOUNT).alias("account"),
         pl.lit(None, dtype=pl.Float64).alias("aas"),

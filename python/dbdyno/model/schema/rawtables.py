@@ -166,10 +166,10 @@ RAW: dict[str, tuple[Column, ...]] = {
             "scope",
             "str",
             "server | sessions | shared | driver: whose group; sessions: of nobody else; shared: of sessions "
-            "and others",
+            "and others, or a session was met there later",
         ),
         _c("version", "i64", "1 or 2"),
-        _c("path", "str", "the group's directory"),
+        _c("path", "str", "the group's directory; of one that cannot be read: why"),
         _c(
             "key",
             "str",
