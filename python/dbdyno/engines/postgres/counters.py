@@ -97,8 +97,11 @@ def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[
 
 
 def _reported(connection: Connection, major: int) -> None:
+    """Waits until others have reported, and reports what this connection did: that is counted exactly, and
+    would else be missing from some reads."""
     if major < REPORTS_ON_REQUEST:
         time.sleep(COLLECTOR_S)
+        connection.execute(sql.text("report_14").encode())
     else:
         connection.execute(sql.text("snapshot_flush").encode())
 

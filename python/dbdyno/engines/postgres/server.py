@@ -246,8 +246,8 @@ class PostgresServer:
         size = 1 if calibration is None else calibration.size
         self.check_driver(cell.driver)
         with doing(f"preparing {cell.sessions} sessions"):
-            entries = sessions.entries(self._connection, recipe, cell.sessions, size, cell.driver)
-            probe = self._probe(recipe, cell.sessions)
+            probe, report = self._probe(recipe, cell.sessions)
+            entries = sessions.entries(self._connection, recipe, cell.sessions, size, cell.driver, report)
         spec = {
             **sessions.load_spec(recipe, cell),
             "target": self._target,
@@ -263,16 +263,20 @@ class PostgresServer:
                 return self._front.load(self._connection, spec, settings, cell.sessions)
         return self._front.drive("postgres", spec)
 
-    def _probe(self, recipe: Recipe, count: int) -> dict[str, Any] | None:
+    def _probe(self, recipe: Recipe, count: int) -> tuple[dict[str, Any] | None, Mapping[str, Any] | None]:
+        """How sessions are probed, and how they report what is before the barrier where no probe does it."""
         self._unprobed = self._front.unprobed()
         if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
             self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.local)
         probe = sessions.probe(recipe, self.version) if self._unprobed is None else None
         self._probes = sessions.counted_of_probes(probe)
         self._single = not self._front.shared and sessions.in_one_transaction(recipe, self.version)
-        reported = recipe.half is None or (probe is not None and probe["flush"])
+        flushed = probe is not None and bool(probe["flush"])
+        own = self._front.pool is None and not flushed  # a pool's connections are no session's
+        report = sessions.reporting(recipe, self.version, count) if own else None
+        reported = recipe.half is None or flushed or report is not None
         self._warm = 0 if reported else count * sessions.WARM_CALLS
-        return probe
+        return probe, report
 
     def _recipe(self, workload: Workload, params: Mapping[str, Any], variant: str = "") -> Recipe:
         if (workload.name, variant) in self._scripts:

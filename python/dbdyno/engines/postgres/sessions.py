@@ -13,6 +13,7 @@ from psycopg.rows import dict_row
 from dbdyno.engines import paced
 from dbdyno.engines.postgres import loader, objects, own_settings, script_check, script_halves, sql
 from dbdyno.engines.postgres.connect import APPLICATION, Connection
+from dbdyno.engines.postgres.counters import COLLECTOR_S, REPORTS_ON_REQUEST
 from dbdyno.engines.postgres.objects import Half
 from dbdyno.engines.postgres.own_settings import SEARCH_PATH
 from dbdyno.engines.postgres.sql_tokens import tokens
@@ -146,14 +147,41 @@ def in_one_transaction(recipe: Recipe, version: int) -> bool:
     return version < OWN_PROBE_SINCE and recipe.read_only and recipe.half is not None
 
 
+MOST_PAUSED = 40
+"""So many sessions pause before they report at most: at least four pause at a time, for half a second."""
+
+
+def reporting(recipe: Recipe, version: int, count: int) -> dict[str, Any] | None:
+    """Keys of the specification by which sessions report what setting them up took to the server's counters:
+    transactions, blocks, calls before the barrier. Else it is reported with the first calls of the window.
+
+    14 cannot be asked for it: it reports with a statement half a second after the last report. None: each
+    session is one transaction, which is reported at its end; or too many sessions would have to pause.
+    """
+    if in_one_transaction(recipe, version):
+        return None
+    if version // 10000 >= REPORTS_ON_REQUEST:
+        return {"warm": [sql.text("snapshot_flush")], "pause_ms": 0}
+    if count > MOST_PAUSED:
+        return None
+    return {"warm": [sql.text("report_14")], "pause_ms": int(COLLECTOR_S * 1000)}
+
+
 def entries(
-    connection: Connection, recipe: Recipe, sessions: int, size: int, driver: DriverSetup = _PLAIN
+    connection: Connection,
+    recipe: Recipe,
+    sessions: int,
+    size: int,
+    driver: DriverSetup = _PLAIN,
+    report: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """``sessions`` of the specification: one entry for all, or one for each that has its own objects."""
+    """``sessions`` of the specification: one entry for all, or one for each that has its own objects.
+    ``report``: as :func:`reporting` has it."""
+    last = report or {"warm": [], "pause_ms": 0}
     standard = connection.users("standard_conforming_strings") != "off"
     inherited = _inherited(connection)
     if recipe.scripts:
-        ways: dict[str, Any] = {"protocol": driver.protocol, "validation": driver.validation, "warm": []}
+        ways: dict[str, Any] = {"protocol": driver.protocol, "validation": driver.validation, **last}
         return [{"count": sessions, "setup": setup(connection, recipe, inherited, None), **ways}]
     groups = [(n, 1) for n in range(sessions)] if recipe.own else [(0, sessions)]
     relations = _relations(connection, recipe, [n for n, _ in groups])
@@ -164,7 +192,7 @@ def entries(
             "call": as_sent(recipe.call(session, size), driver, standard_strings=standard),
             "protocol": driver.protocol,
             "pipeline": driver.pipeline,
-            "warm": [],
+            **last,
             "warm_calls": WARM_CALLS if recipe.half is not None else 0,
         }
         for session, count in groups

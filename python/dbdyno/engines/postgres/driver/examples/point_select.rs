@@ -88,6 +88,7 @@ fn scripts(args: &Args, text: &str) -> ScriptLoadSpec {
         protocol: protocol(args),
         validation: args.values.get("validation").cloned(),
         warm: Vec::new(),
+        pause_ms: 0,
     };
     ScriptLoadSpec {
         target: target(args),
@@ -123,6 +124,7 @@ fn spec(args: &Args) -> LoadSpec {
         protocol: protocol(args),
         pipeline: args.text("pipeline", "no") == "yes",
         warm: Vec::new(),
+        pause_ms: 0,
         warm_calls: 1,
     };
     LoadSpec {

@@ -113,6 +113,15 @@ impl Client {
         done
     }
 
+    /// Runs statements by the simple protocol after a pause; rows are dropped.
+    ///
+    /// # Errors
+    /// As [`Client::execute`].
+    pub fn execute_after(&mut self, pause_ms: u64, statements: &[String]) -> Result<()> {
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        statements.iter().try_for_each(|sql| self.execute(sql))
+    }
+
     /// Runs SQL by the simple protocol; the last statement's rows.
     ///
     /// # Errors

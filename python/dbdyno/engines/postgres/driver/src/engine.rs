@@ -83,10 +83,12 @@ fn prepare(plan: &Plan, session: &mut PgSession) -> Result<()> {
         for (i, statement) in plan.spec.call.iter().enumerate() {
             client.prepare(&plan.prepared_name(i), &statement.sql, statement.params.len())?;
         }
-        client.set_timeout(None)?;
-        plan.spec.warm.iter().try_for_each(|sql| client.execute(sql))
+        client.set_timeout(None)
     })?;
-    warm(plan, session)
+    warm(plan, session)?;
+    session
+        .link
+        .with_client(|client| client.execute_after(plan.spec.pause_ms, &plan.spec.warm))
 }
 
 /// Calls that are not counted; one that fails will fail again, so it is said now.

@@ -41,12 +41,15 @@ pub struct SessionSpec {
     /// All statements of a call in one go.
     #[serde(default)]
     pub pipeline: bool,
-    /// Simple queries, after preparing.
-    #[serde(default)]
-    pub warm: Vec<String>,
     /// Calls before the barrier, not counted.
     #[serde(default)]
     pub warm_calls: u32,
+    /// Simple queries after these, the last before the barrier.
+    #[serde(default)]
+    pub warm: Vec<String>,
+    /// A pause before them, milliseconds.
+    #[serde(default)]
+    pub pause_ms: u64,
 }
 
 fn one() -> usize {

@@ -41,6 +41,7 @@ fn plan_of(params: &[&str], pipeline: bool) -> Arc<Plan> {
         protocol: Protocol::Prepared,
         pipeline,
         warm: Vec::new(),
+        pause_ms: 0,
         warm_calls: 0,
     };
     Arc::new(Plan::new(spec).unwrap())

@@ -121,7 +121,7 @@ fn prepare(plan: &Plan, session: &mut ScriptSession) -> Result<()> {
             known = parse(plan, client)?;
         }
         client.set_timeout(None)?;
-        plan.session.warm.iter().try_for_each(|sql| client.execute(sql))
+        client.execute_after(plan.session.pause_ms, &plan.session.warm)
     })?;
     if plan.session.protocol == Protocol::Prepared {
         for statement in known {

@@ -77,9 +77,12 @@ pub struct ScriptSessionSpec {
     /// A statement that is sent before each statement.
     #[serde(default)]
     pub validation: Option<String>,
-    /// Simple queries, before the barrier.
+    /// Simple queries after preparing, the last before the barrier.
     #[serde(default)]
     pub warm: Vec<String>,
+    /// A pause before them, milliseconds.
+    #[serde(default)]
+    pub pause_ms: u64,
 }
 
 fn one() -> u64 {
