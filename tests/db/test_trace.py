@@ -408,8 +408,36 @@ def test_time_throttled_by_a_quota_is_told_apart(sessions: Waiting) -> None:
         assert 0 < window["throttled_ns"] <= window["runq_ns"]
         assert window["run_ns"] <= 0.05 * len(cpus) * window["wall_ns"] * 1.1
     # one spinner a queue: what the group's queues were throttled is what the spinners were
-    kept = tables["cgroup"].filter((pl.col("key") == "throttled_ns") & (pl.col("status") == "ok"))
+    kept = tables["cgroup"].filter(path=str(group), key="throttled_ns", status="ok")
     assert throttled_ns == pytest.approx(kept["value"][-1] - kept["value"][0], rel=0.1)
+
+
+@pytest.mark.root
+def test_throttled_time_of_a_session_that_is_moved_under_a_quota_is_its_groups(sessions: Waiting) -> None:
+    """It is alone on one queue of the group, so the group's own count is what it was throttled."""
+    if os.geteuid() != 0:
+        pytest.skip("sets a quota: run the tests as root")
+    pid = sessions.doing(SPIN, min(os.sched_getaffinity(0)))
+    here = presence.presence(sessions.control)
+    assert here.main_pid is not None
+    with quota(here.main_pid, 0.1) as (group, *_):
+        outside, version = group.parent, 1 if (group / "cpu.cfs_quota_us").exists() else 2
+        (outside / "cgroup.procs").write_text(str(pid))
+        groups = [{"scope": "sessions", "version": version, "path": str(group)}]
+
+        def move() -> None:
+            time.sleep(0.7)
+            (group / "cgroup.procs").write_text(str(pid))
+
+        watch, tables = _watched(_spec(sessions, [pid], cgroups=groups), 3.0, move)
+    if not _traced(watch, tables):
+        return
+    window = _window(tables, pid)
+    _adds_up(window, _waits(tables, pid))
+    kept = tables["cgroup"].filter(path=str(group), key="throttled_ns", status="ok")
+    grown = kept["value"][-1] - kept["value"][0]
+    assert grown > 0
+    assert window["throttled_ns"] == pytest.approx(grown, rel=0.1)
 
 
 def test_without_a_quota_nothing_is_throttled(sessions: Waiting) -> None:
