@@ -6,7 +6,7 @@ from dbdyno.lazy import lazy
 
 if TYPE_CHECKING:
     from dbdyno.plan.adaptive import capped, grown, next_rung, repeated, so_far
-    from dbdyno.plan.adaptive_search import Done, Findings, Next, Seen
+    from dbdyno.plan.adaptive_search import QUANTILES, Done, Findings, Next, Seen
     from dbdyno.plan.job_rules import all_jobs
     from dbdyno.plan.job_words import parse_bytes, values_of
     from dbdyno.plan.jobs import ONCE_NS, Commands, commands_of, names, spread, threads_axis
@@ -53,6 +53,7 @@ lazy(
         "Next": "dbdyno.plan.adaptive_search",
         "OBSERVED": "dbdyno.plan.observing",
         "SCHEMA_FILE": "dbdyno.plan.recipe",
+        "QUANTILES": "dbdyno.plan.adaptive_search",
         "Seen": "dbdyno.plan.adaptive_search",
         "begins": "dbdyno.plan.planner",
         "capped": "dbdyno.plan.adaptive",

@@ -9,12 +9,15 @@ from typing import Any
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Adaptive, Cell, Choice, Experiment, Goal, Plan, Value
+from dbdyno.model.schema.tables import fewest_calls
 from dbdyno.model.units import format_ns, format_rate
 from dbdyno.plan.adaptive_search import (
+    QUANTILES,
     TIGHT,
     Done,
     Findings,
     Next,
+    Seen,
     Sides,
     next_for_goal,
     next_for_knee,
@@ -98,13 +101,18 @@ def goal_found(findings: Findings, goal: Goal, *, cut: bool = False) -> Done:
     """``cut`` as of :func:`knee_found`."""
     sides = Sides(findings, goal)
     if not sides.of:
-        return knee_found(findings, cut=cut)
+        return _unknown(sides) if sides.unknown else knee_found(findings, cut=cut)
     before, after = sides.before, sides.after
     sought, other = (after, before) if sides.rate else (before, after)
     if sought is None:
         return _not_met(sides, cut=cut)
     said = _values(sides, sought)
-    parts = [*_failed(said), *_other_side(sides, said, other), *_strays(sides, said)]
+    parts = [
+        *_failed(said),
+        *_other_side(sides, said, other),
+        *_too_few(sides, said, sought),
+        *_strays(sides, said),
+    ]
     if cut and "limit" not in parts:
         parts += _limit(findings, said)
     ends = sorted(n for n in (before, after) if n is not None)
@@ -116,10 +124,34 @@ def goal_found(findings: Findings, goal: Goal, *, cut: bool = False) -> Done:
 def _not_met(sides: Sides, *, cut: bool) -> Done:
     rung = max(sides.of, key=lambda n: _mean(sides, n).value) if sides.rate else min(sides.of)
     said = _values(sides, rung) | {"top": max(sides.of)}
-    parts = (*_failed(said), *_strays(sides, said), *(_limit(sides.findings, said) if cut else []))
+    few = [] if sides.rate else _too_few(sides, said, rung)
+    parts = (*_failed(said), *few, *_strays(sides, said), *(_limit(sides.findings, said) if cut else []))
     return Done(
         _TARGET[sides.findings.rule.by], "too-slow" if sides.rate else "not-met", said, parts, high=rung
     )
+
+
+def _unknown(sides: Sides) -> Done:
+    """No rung has enough calls for the goal's quantile."""
+    said = {"goal": sides.goal.text, "top": max(sides.unknown)}
+    said |= _calls(sides, max(sides.unknown.values(), key=lambda s: s.calls))
+    return Done(_TARGET[sides.findings.rule.by], "unknown", said)
+
+
+def _too_few(sides: Sides, said: dict[str, Any], at: int) -> list[str]:
+    """The rung nearest to ``at`` of too few calls for the goal's quantile."""
+    if not sides.unknown:
+        return []
+    nearest = min(sides.unknown, key=lambda n: abs(n - at))
+    said |= {"few_at": nearest, **_calls(sides, sides.unknown[nearest])}
+    return ["few"]
+
+
+def _calls(sides: Sides, seen: Seen) -> dict[str, Any]:
+    """Calls that ended, those needed, and the time to measure for, a fifth more than would have done."""
+    needed = fewest_calls(QUANTILES[sides.goal.metric])
+    longer_s = math.ceil(1.2 * seen.window_s * needed / max(1, seen.calls))
+    return {"metric": sides.goal.metric, "calls": seen.calls, "needed": needed, "longer": f"{longer_s}s"}
 
 
 def _values(sides: Sides, rung: int) -> dict[str, Any]:
@@ -152,7 +184,7 @@ def _other_side(sides: Sides, said: dict[str, Any], other: int | None) -> Iterat
         if abs(other - said["at"]) <= 1 or rule.by == "rate":
             return
         yield "gap"
-    elif sides.rate:
+    elif sides.rate or any(n > said["at"] for n in sides.unknown):
         return
     elif (blocked := findings.blocked()) is not None:
         said |= {"blocked": blocked[0], "why": blocked[1]}

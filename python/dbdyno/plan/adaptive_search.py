@@ -27,6 +27,8 @@ class Seen:
     figure: float | None = None  # what the goal is about: ns, or calls per second
     failed: float = 0.0  # share of the calls that ended in an error
     fault: str | None = None  # why it cannot be used; None: it can
+    calls: int = 0  # that the figure is of
+    window_s: float = 0.0
 
     @property
     def good(self) -> bool:
@@ -216,6 +218,7 @@ def _between(findings: Findings, throughputs: Mapping[int, Mean]) -> int | None:
 
 # -- a target: doubling, bisection, then both sides again --
 
+QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 METRICS: tuple[str, ...] = get_args(Goal.model_fields["metric"].annotation)
 MOST_FAILED = 0.01
 """A rung with more calls that ended in an error does not meet a goal, however short they were."""
@@ -272,6 +275,8 @@ class Sides:
         for s in sorted(findings.seen, key=lambda s: s.load):
             if s.good and s.figure is not None:
                 self.of.setdefault(s.load, []).append(s)
+        self.unknown = {s.load: s for s in findings.seen if s.good and s.load not in self.of}
+        """Rungs of too few calls for the goal's quantile, with their last measurement."""
 
     def met(self, rung: int) -> int:
         """In how many repeats."""
@@ -307,7 +312,7 @@ def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
     sides = Sides(findings, goal)
     before, after = sides.before, sides.after
     if not sides.of:
-        return next_for_knee(findings)
+        return _with_more_calls(findings) if sides.unknown else next_for_knee(findings)
     few = len(findings.tried) < findings.rule.most_rungs
     if after is None:
         n = higher(findings, max(sides.of))
@@ -316,7 +321,7 @@ def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
         if sides.rate and few:
             return next_for_knee(findings)
         return _again(sides, [max(sides.of)]) or (unmeasured(findings) if few else None)
-    low = before or 0
+    low = max([before or 0, *(n for n in sides.unknown if n < after)])  # below it are fewer calls still
     share = findings.rule.share
     n = free_near((low + after) / 2, low, after, findings.tried, share) if few else None
     if n is not None:
@@ -329,9 +334,18 @@ def next_for_goal(findings: Findings, goal: Goal) -> Next | None:
     return unmeasured(findings) if few else None
 
 
+def _with_more_calls(findings: Findings) -> Next | None:
+    """A higher rung as long as throughput grows: no rung so far has calls enough for the goal's quantile."""
+    throughputs = findings.throughputs()
+    last = max(throughputs)
+    n = higher(findings, last) if bend(throughputs, END).at == last else None
+    return None if n is None else Next(n)
+
+
 def _again(sides: Sides, rungs: Sequence[int]) -> Next | None:
     """The one with the fewest repeats."""
     fewest = min(rungs, key=lambda n: len(sides.of[n]))
-    if len(sides.of[fewest]) >= sides.findings.rule.repeats:
+    repeats, tries = sides.findings.rule.repeats, sum(s.load == fewest for s in sides.findings.seen)
+    if len(sides.of[fewest]) >= repeats or tries >= 2 * repeats:  # some of them cannot be used
         return None
     return Next(fewest)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
+from dbdyno.conclude.catalogue import claim
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Adaptive, Goal
 from dbdyno.plan import Done, Findings, Seen, next_rung
@@ -48,6 +49,7 @@ def climb(
     response_ms: Law = lambda _n: 0.0,
     fault: Callable[[int], str | None] = lambda _n: None,
     marks: tuple[int, ...] = (),
+    calls: Callable[[int], int] | None = None,
 ) -> tuple[list[int], Done]:
     """Rungs in the order in which they were asked for, and the verdict."""
     chance = random.Random(seed)
@@ -68,7 +70,11 @@ def climb(
             return [s.load for s in seen], step
         n, error = step.load, 1 + chance.gauss(0, noise)
         figure = law(n) * error if found and found.metric == "throughput" else response_ms(n) * MS * error
-        seen.append(Seen(n, law(n) * error, figure=figure, fault=fault(n)))
+        few = calls is not None and calls(n) < 1000
+        shown = None if few else figure
+        seen.append(
+            Seen(n, law(n) * error, shown, fault=fault(n), calls=calls(n) if calls else 0, window_s=10)
+        )
     pytest.fail("it never ends")
 
 
@@ -267,6 +273,42 @@ def test_a_target_with_too_few_rungs_says_what_was_not_measured() -> None:
     )
     assert (few.at, few.parts, few.said["limit"]) == (16, ("none-higher", "limit"), 4)
     assert (more.at, more.parts, more.said["limit"]) == (32, ("other", "gap", "limit"), 7)
+
+
+def test_a_load_of_too_few_calls_for_the_quantile_is_not_judged_and_the_cure_is_named() -> None:
+    asked, done = climb(
+        plateau(4), 4, top=128, goal="p99<20ms", response_ms=fair(4, 2.0), calls=lambda n: 200 * min(n, 8)
+    )
+    assert (done.case, done.at) == ("highest", 39)  # those below five sessions play no part
+    assert len(asked) < 20 and "few" in done.parts
+    assert done.said["few_at"] == 4 and done.said["calls"] == 800
+    assert (done.said["needed"], done.said["longer"]) == (1000, "15s")
+
+
+def test_a_target_that_only_unjudged_loads_may_meet_is_not_searched_for_among_them() -> None:
+    asked, done = climb(
+        plateau(4), 4, top=64, goal="p99<1ms", response_ms=fair(4, 2.0), calls=lambda n: 200 * min(n, 8)
+    )
+    assert (done.case, done.at) == ("not-met", None) and "few" in done.parts
+    assert len(set(asked)) < 12
+
+
+def test_without_calls_enough_at_any_load_no_target_is_met_or_missed() -> None:
+    asked, done = climb(
+        plateau(4), 4, top=64, goal="p99<20ms", response_ms=fair(4, 2.0), calls=lambda n: 90 * min(n, 8)
+    )
+    assert (done.case, done.at, done.found) == ("unknown", None, False)
+    assert (done.said["calls"], done.said["needed"], done.said["longer"]) == (720, 1000, "17s")
+    assert len(asked) <= 5  # no knee is looked for
+    text = claim(done.id, done.said, case=done.case, parts=done.parts)
+    assert "not known at any load up to 8 sessions" in text.text and "--measure 17s" in text.advice
+
+
+def test_a_rung_whose_repeats_are_short_of_calls_is_not_repeated_for_ever() -> None:
+    goal = parse_goal("p99<20ms")
+    rule = Adaptive(top=1, most_rungs=16, near=1, repeats=3, goal=goal)
+    seen = (Seen(1, 100.0, 5.0 * MS, calls=1000), *(Seen(1, 99.9, None, calls=999) for _ in range(5)))
+    assert isinstance(next_rung(Findings(rule, seen)), Done)
 
 
 def test_a_target_that_is_met_again_higher_up_is_told() -> None:

@@ -14,11 +14,10 @@ from dbdyno.model.plan.plan import Adaptive, Cell, Goal, Plan
 from dbdyno.model.results.claim import Claim, Estimate
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import is_limit
-from dbdyno.model.schema.tables import ByCell, quantile_ns
+from dbdyno.model.schema.tables import ByCell, known_quantiles_ns
 from dbdyno.model.units import format_ns, parse_duration_ns
-from dbdyno.plan import Done, Findings, Next, Seen, grown, next_rung, repeated, so_far, until_share
+from dbdyno.plan import QUANTILES, Done, Findings, Next, Seen, grown, next_rung, repeated, so_far, until_share
 
-_QUANTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 _UNITS = {"sessions": "sessions", "rate": "calls/s"}
 _RATES = {"mean": "response_mean_ns", "max": "response_max_ns", "throughput": "calls_per_s"}
 
@@ -57,14 +56,17 @@ def _seen(
         figure=None if goal is None else _figure(goal.metric, figures, histogram),
         failed=(errors + unmet) / (calls + errors + unmet) if calls + errors else 0.0,
         fault=fault,
+        calls=int(histogram["count"].sum()),
+        window_s=window["wall_s"],
     )
 
 
 def _figure(metric: str, figures: Mapping[str, float | None], histogram: pl.DataFrame) -> float | None:
-    """ns, or calls per second. A quantile is its bucket's upper end, but not above the longest call."""
+    """ns, or calls per second. A quantile is its bucket's upper end, but not above the longest call; of too
+    few calls it is unknown."""
     if metric in _RATES:
         return figures.get(_RATES[metric])
-    value, longest = quantile_ns(histogram, _QUANTILES[metric]), figures.get("response_max_ns")
+    (value,), longest = known_quantiles_ns(histogram, [QUANTILES[metric]]), figures.get("response_max_ns")
     return value if value is None or longest is None else min(value, longest)
 
 
