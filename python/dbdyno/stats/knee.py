@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import NormalDist, median
 from typing import Generic, NamedTuple, TypeVar
 
@@ -26,7 +27,10 @@ SIGMAS = 2.0
 _NOISE_WEIGHT = 3  # counts as much as four repeats of one point
 _ROUGH_FROM = 4
 """Points between two others, from which on their scatter is an estimate."""
+_TURNS = 32
+"""Loads that are tried as the one at which a curve turns from bending up to bending down."""
 Load = TypeVar("Load", int, float)
+Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -59,15 +63,14 @@ class Noise(NamedTuple):
 
 
 def noise_of(throughputs: Mapping[Load, Mean]) -> Noise:
-    """The larger of two: that of the repeats, pooled and drawn to ``NOISE``; and how far, as root of the mean
-    square, points lie below a straight line between others. Below the peak no law of scaling does that."""
+    """The larger of two: that of the repeats, pooled and drawn to ``NOISE``; and what a smooth curve leaves
+    over below the peak (:func:`_off_smooth`)."""
     squares = sum(m.m2 / m.value**2 for m in throughputs.values())
     degrees = sum(m.n - 1 for m in throughputs.values())
     repeats = math.sqrt((_NOISE_WEIGHT * NOISE**2 + squares) / (_NOISE_WEIGHT + degrees))
-    below = _below_lines({n: m.value for n, m in throughputs.items()})
-    bent = math.sqrt(sum(b * b for b in below) / len(below)) if below else 0.0
+    bent = _off_smooth({n: m.value for n, m in throughputs.items()})
     if bent > repeats:
-        return Noise(bent, "by how far points lie below a line between others")
+        return Noise(bent, "by how far points lie off a smooth curve")
     return Noise(repeats, "by repeats" if degrees else "assumed")
 
 
@@ -134,22 +137,49 @@ def _trend(throughputs: Mapping[Load, Mean], loads: Sequence[Load], noise: float
     return 1 if slope > 0 else -1
 
 
-def _below_lines(values: Mapping[Load, float]) -> list[float]:
-    """For each point between the lowest and the peak its relative distance to the highest line above it, that
-    between its neighbours on the upper convex hull."""
+def _off_smooth(values: Mapping[Load, float]) -> float:
+    """Root of the mean square of relative distances, from the lowest load to the peak, to the nearest curve
+    that grows faster and faster than the load up to some load, and bends down beyond it; either part may be
+    empty."""
     peak = max(values, key=lambda n: values[n])
     points = [(n, values[n]) for n in sorted(values) if n <= peak]
+    turns = range(0, len(points), max(1, len(points) // _TURNS))
+    squares = (_mean_square(points[: turn + 1], points[turn:]) for turn in (*turns, len(points) - 1))
+    return math.sqrt(min(squares))
+
+
+def _mean_square(up: Points, down: Points) -> float:
+    """Of the distances of ``up`` and ``down``, which share a point, to what they should be. ``up``: on the
+    scale of logarithms above its lower convex hull, or with less per unit of load than before. ``down``:
+    below its upper convex hull, the smaller of those as they are and on the scale of logarithms: cores and
+    threads are straight pieces on the one, a power of the load on the other."""
+    logs = _logs(up)
+    bent = [math.exp(x - line) - 1 for (_, x), line in zip(logs, _hull_at(logs, -1), strict=True)]
+    best = accumulate((x / n for n, x in up), max)
+    fallen = [1 - x / n / most for (n, x), most in zip(up, best, strict=True)]
+    straight = [1 - x / line for (_, x), line in zip(down, _hull_at(down, 1), strict=True)]
+    logs = _logs(down)
+    power = [1 - math.exp(x - line) for (_, x), line in zip(logs, _hull_at(logs, 1), strict=True)]
+    off = [*map(max, bent, fallen), *map(min, straight, power)]
+    return sum(d * d for d in off) / max(1, len(up) + len(down) - 3)  # without the first and the peak
+
+
+def _logs(points: Points) -> Points:
+    return [(math.log(n), math.log(x)) for n, x in points]
+
+
+def _hull_at(points: Points, side: int) -> list[float]:
+    """Heights at the ascending ``points`` of their upper (``side`` 1) or lower (-1) convex hull."""
     hull: list[tuple[float, float]] = []
-    for n, x in points:
-        while len(hull) > 1 and _rise(hull[-2], (n, x)) >= _rise(hull[-2], hull[-1]):
+    for point in points:
+        while len(hull) > 1 and side * (_rise(hull[-2], point) - _rise(hull[-2], hull[-1])) >= 0:
             hull.pop()
-        hull.append((n, x))
-    found, edge = [], 0
-    for n, x in points[1:-1]:
+        hull.append(point)
+    found, edge = [hull[0][1]], 0
+    for n, _ in points[1:]:
         while hull[edge + 1][0] < n:
             edge += 1
-        (a, low), slope = hull[edge], _rise(hull[edge], hull[edge + 1])
-        found.append(max(0.0, 1 - x / (low + slope * (n - a))))
+        found.append(hull[edge][1] + _rise(hull[edge], hull[edge + 1]) * (n - hull[edge][0]))
     return found
 
 

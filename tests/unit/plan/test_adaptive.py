@@ -213,7 +213,7 @@ def test_a_ladder_that_jumps_about_is_not_believed() -> None:
     rule = Adaptive(top=16, most_rungs=6, near=2, repeats=1)
     done = next_rung(Findings(rule, tuple(Seen(n, x) for n, x in seen.items())))
     assert isinstance(done, Done)
-    assert "below a line between others" in done.said["source"]
+    assert "off a smooth curve" in done.said["source"]
     assert "noisy" in done.parts
     assert (done.low or 1) <= 2
     assert done.high is None or done.high >= 6
