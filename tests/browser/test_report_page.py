@@ -177,6 +177,26 @@ def test_a_table_wider_than_its_box_has_an_edge_that_shows_so(page_of: PageOf, o
     assert all((moves, shades) == ("local", 4) for _, moves, shades in found)
 
 
+CUT_HEADS = """Array.from(document.querySelectorAll(".scroll")).flatMap(function (box) {
+  var end = box.getBoundingClientRect().left + box.clientLeft + box.clientWidth;
+  return Array.from(box.querySelectorAll("thead th")).filter(function (head) {
+    var text = document.createRange();
+    text.selectNodeContents(head);
+    var r = text.getBoundingClientRect();
+    return r.left < end - 1 && r.right > end + 1;
+  }).map(head => head.innerText);
+})"""
+
+
+@pytest.mark.parametrize("name", sorted(WORLDS))
+def test_no_heading_is_cut_at_the_edge_of_a_table(page_of: PageOf, open_page: Open, name: str) -> None:
+    page = open_page(page_of(name), width=1280)
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.wait(f"{CUT_HEADS}.length === 0")
+    page.show(width=1100, height=900, dark=False)  # and after the window was made smaller
+    page.wait(f"innerWidth === 1100 && {CUT_HEADS}.length === 0")
+
+
 def test_time_in_the_run_queue_is_striped(page_of: PageOf, open_page: Open) -> None:
     found = open_page(page_of("small")).evaluate(STRIPED)
     assert len(found) > 6
