@@ -142,10 +142,9 @@ def _off_smooth(values: Mapping[Load, float]) -> float:
     that grows faster and faster than the load up to some load, and bends down beyond it; either part may be
     empty."""
     peak = max(values, key=lambda n: values[n])
-    points = [(n, values[n]) for n in sorted(values) if n <= peak]
-    turns = range(0, len(points), max(1, len(points) // _TURNS))
-    squares = (_mean_square(points[: turn + 1], points[turn:]) for turn in (*turns, len(points) - 1))
-    return math.sqrt(min(squares))
+    points: Points = [(n, values[n]) for n in sorted(values) if n <= peak]
+    turns = [*range(0, len(points), max(1, len(points) // _TURNS)), len(points) - 1]
+    return math.sqrt(min(_mean_square(points[: turn + 1], points[turn:]) for turn in turns))
 
 
 def _mean_square(up: Points, down: Points) -> float:

@@ -49,7 +49,7 @@ def page(shown: Document) -> str:
     code += [asset("flame.js")] if flames else []
     code += [asset("page.js")] if code or any(isinstance(b, Choice) for b in blocks) else []
     held = [_data("specs", charts)] if code else []
-    code += [asset("tables.js")] if any(isinstance(b, Table) for b in blocks) else []
+    code += [asset("tables.js")] if code else []
     held += [_data("strips", strips)] if strips else []
     held += [_data("flames", flames)] if flames else []
     footer = el("footer", el("div", shown.footer)) if shown.footer else None
