@@ -359,14 +359,18 @@ def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
             "high": part.high,
             "share": part.aas / seconds.base if seconds.base else None,
             "runq_s": part.runq,
-            "waits": part.waits,
-            "sleeps": part.sleeps,
+            "waits": _whole(part.waits),
+            "sleeps": _whole(part.sleeps),
             "mean_ns": part.aas / part.waits * NS_PER_S if part.waits else None,
             "mean_queued_ns": (part.aas + (part.runq or 0.0)) / part.waits * NS_PER_S if part.waits else None,
             "source": part.source,
         }
         for rank, (name, part) in enumerate(largest, 1)
     ]
+
+
+def _whole(count: float | None) -> float | None:
+    return None if count is None else float(round(count))
 
 
 def time_model(profiles: pl.DataFrame, events: pl.DataFrame) -> tuple[float, pl.DataFrame]:
@@ -385,6 +389,7 @@ def time_model(profiles: pl.DataFrame, events: pl.DataFrame) -> tuple[float, pl.
         low=value.sum() - below,
         high=value.sum() + above,
         waits=sum_if_all_known("waits"),
+        sleeps=sum_if_all_known("sleeps"),
         source=pl.col("source").unique(maintain_order=True).str.join("; ").str.slice(0, 120),
     )
     share = (pl.col("seconds") / total).alias("share") if total else pl.lit(None, pl.Float64).alias("share")

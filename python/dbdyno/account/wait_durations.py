@@ -1,7 +1,8 @@
 """Tables ``wait_histogram`` and ``wait_durations``: how long waits lasted, by wait event and statement. Pure.
 
 The trace counts each wait that ends, asleep and in the run queue after it, in buckets: four for each power of
-two. A mean is exact: time divided by waits; a quantile is the upper end of its bucket.
+two. A mean is time divided by sleeps or stays in the run queue; a quantile is the upper end of its bucket.
+Where the mean is above the longest that ended, others were under way that outlast them all: it is no mean.
 """
 
 from __future__ import annotations
@@ -90,8 +91,10 @@ def _summed(sums: pl.DataFrame, histogram: pl.DataFrame) -> pl.DataFrame:
     made = sums.join(ended, on=key, how="left", nulls_equal=True, maintain_order="left")
     # The queue after a wait for the next statement is another statement's than the wait was.
     times = pl.when(pl.col("part") == QUEUE).then(pl.col("count").fill_null(0)).otherwise("begun")
+    mean = pl.col("seconds") * 1e9 / times
     made = made.with_columns(
         pl.col("count").fill_null(0),
-        mean_ns=pl.when(times > 0).then(pl.col("seconds") * 1e9 / times),
+        pl.col("begun", "waits").round(),
+        mean_ns=pl.when((times > 0) & (mean <= pl.col("max_ns"))).then(mean),
     )
     return conform("wait_durations", made.filter((pl.col("seconds") > 0) | (pl.col("count") > 0)))

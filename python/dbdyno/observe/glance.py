@@ -99,7 +99,7 @@ class EventLine:
     runq: float | None
     run: float | None
     family: Family = Family.OTHER
-    waits: float | None = None  # sleeps that began, a second; known to the trace alone
+    waits: float | None = None  # that began, a second; known to the trace alone
 
     @property
     def at_client(self) -> bool:
@@ -111,7 +111,7 @@ class EventLine:
 
     @property
     def mean_ns(self) -> float | None:
-        """How long a sleep in it lasts."""
+        """How long a wait in it lasts asleep."""
         return NS_PER_S * self.sleep / self.waits if self.sleep is not None and self.waits else None
 
 
@@ -373,10 +373,17 @@ def weight(event: EventLine) -> float:
 def _summed(lines: tuple[SessionLine, ...]) -> tuple[EventLine, ...]:
     """The sessions' events in sum, the greatest first."""
     sums: dict[tuple[str | None, str | None, Family], list[float | None]] = {}
+    waits: dict[tuple[str | None, str | None, Family], float | None] = {}
     for line in lines:
         for e in line.events:
-            mine = sums.setdefault((e.wait_class, e.event, e.family), [None] * 4)
-            for i, value in enumerate((e.sleep, e.runq, e.run, e.waits)):
+            key = e.wait_class, e.event, e.family
+            mine = sums.setdefault(key, [None] * 3)
+            for i, value in enumerate((e.sleep, e.runq, e.run)):
                 mine[i] = value if mine[i] is None else (mine[i] or 0.0) + (value or 0.0)
-    made = [EventLine(name, event, v[0], v[1], v[2], of, v[3]) for (name, event, of), v in sums.items()]
+            before = waits.get(key, 0.0)
+            waits[key] = None if before is None or e.waits is None else before + e.waits
+    made = [
+        EventLine(name, event, v[0], v[1], v[2], of, waits[name, event, of])
+        for (name, event, of), v in sums.items()
+    ]
     return tuple(sorted(made, key=weight, reverse=True))

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.results.brief import MAIN, MOST_LOST, SHORT_NS, Children, children, material, unmet
-from dbdyno.model.schema.tables import Tables
-from dbdyno.model.sources.source import HIDDEN
+from dbdyno.model.schema.tables import Tables, sum_if_all_known
+from dbdyno.model.sources.source import HIDDEN, TRACE
 from dbdyno.model.sources.wait_families import AT_CLIENT, WaitFamilies
 from dbdyno.model.units import NS_PER_S
 
@@ -46,7 +46,7 @@ class Label(NamedTuple):
     sleep: float | None
     runq: float | None
     run: float | None
-    waits: float | None = None  # sleeps that began, a second; known to the trace alone
+    waits: float | None = None  # that began, a second; known to the trace alone
 
 
 def workers(all_samples: pl.DataFrame, samples: pl.DataFrame) -> dict[int, int]:
@@ -129,7 +129,7 @@ def labels_of(
     """The tier that there is, and its labels by the session's pid."""
     traced = recent["waits"].filter(pl.col("role") == "session")
     if (traced["status"] == "ok").any():  # else it could read no label: its sleeps have no name
-        return "scheduler trace", _traced(traced)
+        return TRACE, _traced(traced)
     by_word = samples.filter(pl.col("via") == "memory")
     if by_word.height:
         return "wait event word", _sampled(by_word, spent)
@@ -147,7 +147,7 @@ def _traced(waits: pl.DataFrame) -> dict[int, tuple[Label, ...]]:
     there = (pl.col("after_ns") == pl.col("first")).any()
     grown = [
         (pl.col(n).max() - pl.when(there).then(pl.col(n).min()).otherwise(0)).alias(n)
-        for n in ("sleep_ns", "runq_ns", "sleeps")
+        for n in ("sleep_ns", "runq_ns", "begun", "unclear")
     ]
     cells = (
         waits.join(span, on="pid")
@@ -155,13 +155,18 @@ def _traced(waits: pl.DataFrame) -> dict[int, tuple[Label, ...]]:
         .group_by(*_LABEL, "query_id", "query_status", maintain_order=True)
         .agg(*grown, (pl.col("last") - pl.col("first")).first().alias("wall_ns"))
         .group_by(_LABEL, maintain_order=True)
-        .agg(pl.col("sleep_ns", "runq_ns", "sleeps").sum(), pl.col("wall_ns").first())
+        .agg(
+            pl.col("sleep_ns", "runq_ns").sum(),
+            *(sum_if_all_known(n) for n in ("begun", "unclear")),
+            pl.col("wall_ns").first(),
+        )
     )
     found: dict[int, list[Label]] = defaultdict(list)
     for r in cells.iter_rows(named=True):
         sleep, runq = (r[n] / r["wall_ns"] for n in ("sleep_ns", "runq_ns"))
-        begun = r["sleeps"] * NS_PER_S / r["wall_ns"]
-        found[r["pid"]].append(Label(r["wait_class"], r["wait_event"], sleep, runq, None, begun))
+        clear = r["begun"] is not None and r["unclear"] == 0  # else a sleep may go on with an earlier wait
+        per_s = r["begun"] * NS_PER_S / r["wall_ns"] if clear else None
+        found[r["pid"]].append(Label(r["wait_class"], r["wait_event"], sleep, runq, None, per_s))
     return {pid: tuple(labels) for pid, labels in found.items()}
 
 

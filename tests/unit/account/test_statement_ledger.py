@@ -70,6 +70,41 @@ def test_durations_count_what_ended() -> None:
     assert found.filter(query_id=2)["count"].to_list() == [400]
 
 
+def _durations(figures: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    cell = made_cell({"sessions": [session_row()], **figures})
+    cut = {"cut_wait_times": cut_wait_times([cell]), "cut_statement_waits": cut_statement_waits([cell])}
+    cut |= {"windows": windows([cell]), "wait_histogram": wait_histogram(cut)}
+    rows = wait_durations(cut).filter((pl.col("query_status") == "all") & (pl.col("part") == "sleep"))
+    (row,) = rows.to_dicts()
+    return row
+
+
+def test_a_mean_is_none_where_waits_under_way_outlast_all_that_ended() -> None:
+    """Three waits of 8 to 10 ms ended; the fourth began in the window and lasts on: no mean of 2 s."""
+    row = _durations(
+        {
+            "traced": [_traced(10, 0, 0), _traced(20, 2, 8)],
+            "waits": [_wait(10, 1, 0, 0, 0), _wait(20, 1, 2, 8, 4)],
+            "wait_times": [_lasted(10, 1, None, 0), _lasted(20, 1, 8 << 20, 3)],
+        }
+    )
+    assert (row["begun"], row["count"], row["max_ns"], row["mean_ns"]) == (4, 3, 10 << 20, None)
+    assert row["seconds"] == pytest.approx(8)
+
+
+def test_counts_of_waits_are_whole_where_the_reads_lie_beside_the_windows_ends() -> None:
+    """The reads are 10.1 s apart, the window is 10 s long."""
+    row = _durations(
+        {
+            "traced": [_traced(9.95, 0, 0), _traced(20.05, 2, 8)],
+            "waits": [_wait(9.95, 1, 0, 0, 0), _wait(20.05, 1, 2, 8, 203)],
+            "wait_times": [_lasted(9.95, 1, None, 0), _lasted(20.05, 1, 64 << 20, 203)],
+        }
+    )
+    assert row["begun"] == round(row["begun"]) and 200 <= row["begun"] <= 203
+    assert row["mean_ns"] == pytest.approx(8 * S / 203)
+
+
 def _ran(query_id: int, run: float, came: float, left: float, ticks: int) -> dict[str, Any]:
     times = {"run": run, "came": came, "left": left, "run_samples": ticks}
     return {"query_id": query_id, "query_status": "ok", "worker": False} | times

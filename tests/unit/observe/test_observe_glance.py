@@ -67,8 +67,9 @@ def test_sums_of_a_window_hold_what_sessions_did_in_their_part_of_it() -> None:
 
 
 def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:
-    def wait(at_s: float, event: str, sleep: float, runq: float, sleeps: int = 1) -> dict[str, Any]:
-        label = {"wait_class": "LWLock", "wait_event": event, "sleeps": sleeps, "preempted": 0}
+    def wait(at_s: float, event: str, sleep: float, runq: float, begun: int = 1) -> dict[str, Any]:
+        label = {"wait_class": "LWLock", "wait_event": event, "sleeps": 3 * begun, "preempted": 0}
+        label |= {"begun": begun, "unclear": 0}
         return task(at_s, **label, sleep_ns=int(sleep * S), runq_ns=int(runq * S))
 
     seen = looked(
@@ -79,6 +80,35 @@ def test_the_trace_says_it_itself_and_a_new_label_began_at_nothing() -> None:
     assert seen.tier == "scheduler trace"
     assert {e.event: (e.sleep, e.runq) for e in seen.events} == {"A": (0.25, 0.1), "B": (0.2, 0.15)}
     assert {e.event: (e.waits, e.mean_ns) for e in seen.events} == {"A": (1, S / 4), "B": (0.25, 0.8 * S)}
+
+
+def test_waits_are_unknown_where_a_sleep_may_go_on_with_an_earlier_one() -> None:
+    def of(pid: int) -> dict[str, Any]:
+        return {"pid": pid, "tid": pid, "session": pid}
+
+    def wait(at_s: float, pid: int, event: str, begun: int | None, unclear: int | None) -> dict[str, Any]:
+        label = {"wait_class": "IO", "wait_event": event, "sleeps": begun or 9, "preempted": 0, **of(pid)}
+        figures = {"begun": begun, "unclear": unclear, "sleep_ns": int(at_s * S / 20), "runq_ns": 0}
+        return task(at_s, **label, **figures)
+
+    events = {"known": ((0, 0), (8, 0)), "unclear": ((0, 0), (8, 1)), "once unclear": ((9, 5), (17, 5))}
+    events |= {"of an older trace": ((None, None), (None, None))}
+    waits = [
+        wait(at, 100, event, *ends)
+        for event, both in events.items()
+        for at, ends in zip((10, 14), both, strict=True)
+    ]
+    of_another = [wait(10, 200, "known", 0, 0), wait(14, 200, "known", 4, 2)]
+    seen = looked(
+        tasks=[task(at, **of(pid), run_ns=0, runq_ns=0) for at in (10, 14) for pid in (100, 200)],
+        samples=[sample(0, pid=pid, session=pid, **ACTIVE) for pid in (100, 200)],
+        waits=[*waits, *of_another],
+    )
+    one = next(s for s in seen.sessions if s.pid == 100)
+    known: dict[str | None, float | None] = {e.event: e.waits for e in one.events}
+    assert known == {"known": 2, "unclear": None, "once unclear": 2, "of an older trace": None}
+    together = next(e for e in seen.events if e.event == "known")
+    assert (together.waits, together.mean_ns) == (None, None), "those of one session are not known"
 
 
 def test_waits_of_several_statements_add_up() -> None:

@@ -98,7 +98,8 @@ class TimeModel:
     db_time_s: float
     parts: pl.DataFrame
     """``name`` (DB CPU | CPU WAIT | class/event), ``seconds`` with ``low`` and ``high``, ``share`` of DB
-    time, ``waits`` where traced, ``source``; the largest first. Of each window the ten largest are known."""
+    time, ``waits`` and ``sleeps`` where traced, ``source``; the largest first. Of each window the ten largest
+    are known."""
 
 
 @dataclass(frozen=True)

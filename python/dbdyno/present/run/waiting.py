@@ -10,7 +10,7 @@ import polars as pl
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import event_name
 from dbdyno.model.schema.data_sources.statements import EVERY_STATEMENT
-from dbdyno.model.units import NS_PER_S, counted, format_ns, format_rate
+from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns
 from dbdyno.present.document.document import Block, Cell, Column, known, numeric, remarks, table, word
 from dbdyno.present.figures import tails
 from dbdyno.present.figures.figures import percent
@@ -23,9 +23,9 @@ _Cells = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
 _NO_STATEMENT = {"query_id": None, "user": None, "text": None}
 _UNNAMED = {"others": "(further statements)", "lost": "(sessions not followed)"}
 _RESOLUTION = (
-    "Times: sleeps, and stays in the run queue, that began in the measurement; a wait may have several "
-    "sleeps. A mean is time divided by times. Percentiles and maximum are of those that ended: upper ends "
-    "of buckets, at most 25 % too high."
+    "Stays: sleeps, or times in the run queue, that began in the measurement; a wait may have several "
+    "sleeps. The mean stay is time divided by stays; - where some under way were longer than all that ended. "
+    "Percentiles and maximum are of those that ended: upper ends of buckets, at most 25 % too high."
 )
 _CHANGES = (
     "CPU time belongs to the statement at the end of each slice on a CPU; the interval covers the slices in "
@@ -134,10 +134,10 @@ def _event(row: _Row) -> Cell:
 _DURATIONS: _Cells = (
     (Column("wait event", shortens=True), _event),
     (Column("state"), lambda r: word("asleep" if r["part"] == "sleep" else "CPU WAIT")),
-    (numeric("waits", 3), lambda r: Cell("-") if r["waits"] is None else known(r["waits"], format_rate)),
-    (numeric("times"), lambda r: known(r["begun"], format_rate)),
+    (numeric("waits", 3), lambda r: Cell("-") if r["waits"] is None else known(r["waits"], format_count)),
+    (numeric("stays"), lambda r: known(r["begun"], format_count)),
     (numeric("time"), _time("seconds")),
-    (numeric("mean", 1), _ns("mean_ns")),
+    (numeric("mean stay", 1), _ns("mean_ns")),
     (numeric("p50"), _ns("p50_ns")),
     (numeric("p99"), _ns("p99_ns")),
     (numeric("max", 2), _ns("max_ns")),

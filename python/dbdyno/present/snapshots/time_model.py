@@ -57,10 +57,11 @@ def _ends(row: dict[str, Any]) -> str:
 
 _COLUMNS = (
     (Column("session time"), lambda r: word(r["name"])),
-    (numeric("seconds"), lambda r: known(r["seconds"], lambda v: format_ns(v * NS_PER_S), "s")),
+    (numeric("time"), lambda r: known(r["seconds"], lambda v: format_ns(v * NS_PER_S), "s")),
     (numeric("% of DB time"), lambda r: optional(r["share"], percent)),
     (Column("95 % interval", rank=1), lambda r: word(_ends(r))),
     (numeric("waits", 1), lambda r: optional(r["waits"], format_count)),
+    (numeric("sleeps", 3), lambda r: optional(r["sleeps"], format_count)),
     (Column("source", rank=2, shortens=True), lambda r: word(r["source"])),
 )
 
