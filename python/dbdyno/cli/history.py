@@ -26,7 +26,7 @@ from dbdyno.cli.options import (
 )
 from dbdyno.cli.screen import aligned, width
 from dbdyno.model.errors import DbdynoError, UsageError, did_you_mean
-from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, counted, format_ns, format_size, parse_duration_ns
 from dbdyno.store.listing import default_root
 from dbdyno.store.overview import Overview, find_run, overviews
 
@@ -87,7 +87,7 @@ def runs(store: Path | None, as_json: bool, as_csv: bool, as_markdown: bool, **w
     elif not all_runs:
         click.echo(f"no runs in {root}; make one: dbdyno run lio")
     elif not found:
-        click.echo(f"none of {_counted(len(all_runs), 'run')} matches; {_there_are(all_runs, wanted)}")
+        click.echo(f"none of {counted(len(all_runs), 'run')} matches; {_there_are(all_runs, wanted)}")
     else:
         rows = [_row(one) for one in found]
         click.echo(_markdown(rows).rstrip() if as_markdown else "\n".join(_table(rows, width())))
@@ -318,13 +318,13 @@ def _agreed(root: Path, paths: Sequence[Path]) -> bool:
     rows = []
     for path, size in list(zip(paths, sizes, strict=True))[:_MOST_NAMED]:
         row = _row(known[path.name]) if path.name in known else dict.fromkeys(_COLUMNS, "")
-        what = "link" if path.is_symlink() else _in_mb(size)
+        what = "link" if path.is_symlink() else format_size(size)
         rows.append([path.name, row["name"], row["peak"], row["status"], what])
     for line in aligned(("run", "name", "peak", "status", "size"), rows, [False] * 4 + [True]):
         click.echo(line)
     if len(paths) > _MOST_NAMED:
         click.echo(f"... and {len(paths) - _MOST_NAMED} more")
-    return click.confirm(f"Remove {_counted(len(paths), 'run')}, {_in_mb(sum(sizes))}?")
+    return click.confirm(f"Remove {counted(len(paths), 'run')}, {format_size(sum(sizes))}?")
 
 
 def _bytes(path: Path) -> int:
@@ -333,11 +333,3 @@ def _bytes(path: Path) -> int:
         return 0
     files = (Path(place) / name for place, _, names in os.walk(path) for name in names)
     return sum(f.lstat().st_blocks * 512 for f in files)
-
-
-def _in_mb(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

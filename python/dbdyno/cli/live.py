@@ -25,7 +25,7 @@ from dbdyno.model.engine.environment import Environment
 from dbdyno.model.plan.plan import Calibration, Cell, Plan
 from dbdyno.model.results.results import Results
 from dbdyno.model.text.visible import visible
-from dbdyno.model.units import counted, format_ns, format_rate
+from dbdyno.model.units import counted, format_given, format_ns, format_rate
 
 if TYPE_CHECKING:
     from dbdyno.present.document.document import Row
@@ -186,7 +186,11 @@ def _status_line(plan: Plan, tick: Tick, before: Tick | None, width: int) -> Tex
 
 def _load(cell: Cell) -> str:
     """``8 sessions``; of paced load ``at 500/s``."""
-    return counted(cell.sessions, "session") if cell.rate_per_s is None else f"at {cell.rate_per_s:g}/s"
+    return (
+        counted(cell.sessions, "session")
+        if cell.rate_per_s is None
+        else f"at {format_given(cell.rate_per_s)}/s"
+    )
 
 
 def _waiting(tick: Tick) -> str:

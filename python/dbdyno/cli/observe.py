@@ -32,7 +32,7 @@ from dbdyno.cli.options import (
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
 from dbdyno.model.schema.data_sources import options as optional_sources
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_percent
 
 if TYPE_CHECKING:
     from dbdyno.cli.observe_listeners import LiveObservation, ObservationLines
@@ -225,10 +225,10 @@ def _end(made: conduct.Observed, options: dict[str, Any], interrupt: drive.Inter
 
 def cost_in_words(cost: conduct.Cost) -> str:
     """``observing cost 1.3 % of one CPU here (samplers 0.9 %) and 0.4 % at the server``."""
-    samplers = "" if cost.samplers is None else f" (samplers {100 * cost.samplers:.2f} %)"
+    samplers = "" if cost.samplers is None else f" (samplers {format_percent(cost.samplers)})"
     server = (
         "an unknown share at the server: its processes are not visible from here"
         if cost.server is None
-        else f"{100 * cost.server:.2f} % at the server"
+        else f"{format_percent(cost.server)} at the server"
     )
-    return f"observing cost {100 * cost.here:.2f} % of one CPU here{samplers} and {server}"
+    return f"observing cost {format_percent(cost.here)} of one CPU here{samplers} and {server}"

@@ -19,6 +19,7 @@ from dbdyno.model.engine.machine import Machine
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
 from dbdyno.model.plan.plan import Experiment, Observation, Plan
 from dbdyno.model.results.raw import RawCell
+from dbdyno.model.units import format_percent
 
 _EVERY = 40
 _NAME = 20
@@ -154,6 +155,6 @@ def _exit(made: conduct.ObservedServers, several: Sequence[Any], interrupt: driv
 def _cost(made: conduct.ObservedServers) -> str:
     """``observing cost 3.1 % of one CPU here, 0.4 % and 0.3 % at the servers``."""
     costs = [o.cost for o in made.made.values()]
-    at = ["?" if c.server is None else f"{100 * c.server:.2f} %" for c in costs]
-    here = 100 * max(c.here for c in costs)
-    return f"observing cost {here:.2f} % of one CPU here, at the servers {', '.join(at)}"
+    at = ["?" if c.server is None else format_percent(c.server) for c in costs]
+    here = format_percent(max(c.here for c in costs))
+    return f"observing cost {here} of one CPU here, at the servers {', '.join(at)}"

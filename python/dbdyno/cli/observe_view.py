@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from dbdyno.cli.observe_state import HELP, ORDERS, Row, View
-from dbdyno.model.sources.source import HIDDEN_STATUS
+from dbdyno.model.sources.source import HIDDEN_STATUS, TRACE
 from dbdyno.model.sources.wait_families import Family
 from dbdyno.model.text.visible import one_line
-from dbdyno.model.units import NS_PER_S, format_ns, significant
+from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns, format_rate
 from dbdyno.observe.blocking import Blocked
 from dbdyno.observe.glance import EventLine, Glance, SessionLine
 
@@ -35,14 +35,12 @@ def event_color(event: EventLine) -> str:
 
 def hidden_in_words(hidden: int, sessions: int) -> str:
     """Empty where all sessions are seen."""
-    return f"{hidden} of {sessions} sessions {HIDDEN_STATUS}" if hidden else ""
+    return f"{hidden} of {counted(sessions, 'session')} {HIDDEN_STATUS}" if hidden else ""
 
 
 def number(value: float | None, unknown: str = "?") -> str:
     """Seconds per second: three digits."""
-    if value is None:
-        return unknown
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3f}"
+    return unknown if value is None else format_average(value)
 
 
 def brief_words(seen: Glance) -> str:
@@ -50,8 +48,7 @@ def brief_words(seen: Glance) -> str:
     brief = seen.brief
     if brief is None:
         return ""
-    plural = "session" if brief.processes == 1 else "sessions"
-    count = plural if brief.processes is None else f"{brief.processes:,} {plural}"
+    count = "sessions" if brief.processes is None else counted(brief.processes, "session")
     rest = ", the rest unknown" if brief.runq is None else f", CPU WAIT {number(brief.runq)}"
     return f"  {count} too brief to be sampled: CPU {number(brief.run)}{rest}"
 
@@ -160,7 +157,7 @@ class Screen:
         h = self.header
         left = "" if h.left_s is None else f", {clock(max(0.0, h.left_s))} left"
         title = Text.assemble(("dbdyno observe ", "bold"), f"{h.server}  {clock(h.since_s)}{left}  ")
-        title.append(f"{h.stored} {'window' if h.stored == 1 else 'windows'} stored")
+        title.append(f"{counted(h.stored, 'window')} stored")
         if self.view.frozen:
             title.append("  FROZEN", "bold yellow")
         yield title
@@ -216,24 +213,27 @@ def _sums(g: Glance, h: Header, width: int) -> Iterator[Text]:
     m = g.machine
     kinds = "  ".join(f"{kind} {number(used)}" for kind, used in m.cpu.items() if used >= 0.005)
     cost = f"cost: here {share(h.here)} %, at the server {share(m.at_server)} % of a CPU"
-    yield Text(f"host   {m.cpus or '?'} CPUs: {kinds or 'not read'}   {cost}")
+    yield Text(f"host   {counted(m.cpus, 'CPU') if m.cpus else '? CPUs'}: {kinds or 'not read'}   {cost}")
     parts = ("db_time", "run", "runq", "sleep", "client")
     db, run, runq, sleep, client = (number(g.total(part)) for part in parts)
     yield Text.assemble(
         ("time   ", ""), (f"DB time {db}", "bold"), " = ", (f"CPU {run}", RUN), " + ",
         (f"CPU WAIT {runq}", WAIT), f" + asleep {sleep};  client {client}   "
-        f"s/s of {len(g.sessions)} sessions, last {g.seconds:.1f} s",
+        f"s/s of {counted(len(g.sessions), 'session')}, last {format_ns(g.seconds * NS_PER_S)}",
     )  # fmt: skip
     if hidden := hidden_in_words(g.hidden, len(g.sessions)):
         yield Text(f"hidden {hidden}: their waits are unknown, and so is DB time", "yellow")
     yield _bar(g, width)
     helpers = sorted(m.helpers.items(), key=lambda x: -x[1])[:4]
     own = "  ".join(f"{name} {number(used)}" for name, used in helpers if used >= LEAST)
-    yield Text(f"waits  by {g.tier}, {g.samples} samples" + (f"   server's own: {own}" if own else ""), "dim")
+    yield Text(
+        f"waits  by {g.tier}, {counted(g.samples, 'sample')}" + (f"   server's own: {own}" if own else ""),
+        "dim",
+    )
     if busy := g.idle_busy:
         run_s, runq_s = (sum(getattr(s, p) or 0.0 for s in busy) for p in ("run", "runq"))
         yield Text(
-            f"idle   {len(busy)} idle sessions used a CPU or waited for one: CPU {number(run_s)}, "
+            f"idle   {counted(len(busy), 'idle session')} used a CPU or waited for one: CPU {number(run_s)}, "
             f"CPU WAIT {number(runq_s)}",
             WAIT,
         )
@@ -275,20 +275,21 @@ def _events(g: Glance) -> Iterator[Text]:
         if not e.at_client:
             ranked.append((e.name, e.sleep or 0.0, e.runq, event_color(e), e))
     hidden = sum(e.runq or 0.0 for e in g.events if e.at_client)
-    head = f"{'top events, seconds per second':38} {'asleep':>9} {'%DB':>5} {'in queue':>9}"
-    yield Text(f"{head} {'waits/s':>7} {'mean':>7}", "bold")
+    head = f"{'top events, seconds per second':36} {'asleep':>9} {'%DB':>5} {'in queue':>9}"
+    yield Text(f"{head} {'waits/s':>7} {'mean wait':>9}", "bold")
     ranked = [r for r in ranked if r[1] >= LEAST or (r[2] or 0.0) >= LEAST]
     for name, value, runq, style, event in sorted(ranked, key=lambda r: -(r[1] + (r[2] or 0.0)))[:_EVENTS]:
-        line = Text(f"{name:38} ", style)
+        line = Text(f"{name:36} ", style)
         line.append(
             f"{number(value):>9} {share(value / db if db else None):>5} {number(runq, ''):>9}", "default"
         )
-        if event is not None and event.waits is not None:
-            mean = "" if event.mean_ns is None else format_ns(event.mean_ns)
-            line.append(f" {significant(event.waits):>7} {mean:>7}", "default")
+        if event is not None and g.tier == TRACE:
+            waits = "?" if event.waits is None else format_rate(event.waits)
+            mean = "?" if event.waits is None else "" if event.mean_ns is None else format_ns(event.mean_ns)
+            line.append(f" {waits:>7} {mean:>9}", "default")
         yield line
     if hidden >= LEAST:
-        yield Text(f"{'in the run queue under a client wait':38} {'':>9} {'':>5} {number(hidden):>9}", "dim")
+        yield Text(f"{'in the run queue under a client wait':36} {'':>9} {'':>5} {number(hidden):>9}", "dim")
     yield Text("")
 
 
@@ -312,7 +313,9 @@ def _sessions(rows: Sequence[Row], view: View, room: int) -> Iterator[Text]:
     if not rows:
         yield Text("no session" + (f" with {view.filter!r}" if view.filter else ""), "dim")
     elif len(rows) > room:
-        yield Text(f"{len(rows)} sessions; {first + 1} to {min(first + room, len(rows))} shown", "dim")
+        yield Text(
+            f"{counted(len(rows), 'session')}; {first + 1} to {min(first + room, len(rows))} shown", "dim"
+        )
 
 
 def _state(state: str | None) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dbdyno import conduct, present
 from dbdyno.cli.config import is_quiet
 from dbdyno.model.text.visible import one_line, shortened
-from dbdyno.model.units import counted, format_ns, shown_duration
+from dbdyno.model.units import counted, format_given, format_ns, shown_duration, significant
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -90,7 +90,7 @@ def plan_lines(plan: Plan) -> list[str]:
     repeats = max((c.repeat for c in plan.cells), default=1)
     again = f"; {repeats} repeats" if repeats > 1 else ""
     paced = sorted({c.rate_per_s for c in plan.cells if c.rate_per_s is not None})
-    rates = f"rate{'s' if len(paced) > 1 else ''} {', '.join(f'{r:g}' for r in paced)}/s, " if paced else ""
+    rates = f"rate{'s' if len(paced) > 1 else ''} {', '.join(map(format_given, paced))}/s, " if paced else ""
     loads = f"{'jobs at once' if plan.jobs else 'sessions'} {shown}{again}"
     cells, about = f"{counted(len(plan.cells), 'measurement')}, {rates}{loads}", "about"
     if plan.adaptive is not None:
@@ -171,7 +171,7 @@ def in_minutes(value_ns: float) -> str:
     """``45 s``, ``3.5 min``, ``2.1 h``: as long as a user has to wait."""
     for unit, factor in (("h", 3600e9), ("min", 60e9)):
         if value_ns >= 2 * factor:
-            return f"{value_ns / factor:.2g} {unit}"
+            return f"{significant(value_ns / factor, 2)} {unit}"
     return f"{value_ns / 1e9:.0f} s"
 
 

@@ -15,12 +15,10 @@ from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_o
 from dbdyno.cli.recipes import workloads
 from dbdyno.engines import DEFAULT, open_server
 from dbdyno.model.errors import EXIT_INTERRUPTED, UsageError
-from dbdyno.model.units import format_ns
+from dbdyno.model.units import NS_PER_S, counted, format_ns, format_rate, format_size
 
 if TYPE_CHECKING:
     from dbdyno.model.plan.table_making import TableWish
-
-_MB = 1e6
 
 
 @click.group(cls=Commands)
@@ -167,8 +165,8 @@ class _Line:
         if self._console is None:
             return
         left = seconds * (total - rows) / rows if rows else 0.0
-        eta = f", {format_ns(left * 1e9)} left" if 0 < rows < total else ""
-        line = f"{step}: {rows:,} of {total:,} rows, {sent / seconds / _MB:.0f} MB/s{eta}"
+        eta = f", {format_ns(left * NS_PER_S)} left" if 0 < rows < total else ""
+        line = f"{step}: {rows:,} of {total:,} rows, {format_size(sent / seconds)}/s{eta}"
         click.echo(f"\r\x1b[K{line}" if rows < total else f"\r\x1b[K{step}", nl=False, err=True)
 
     def end(self) -> None:
@@ -187,10 +185,11 @@ def _print(name: str, wish: TableWish, made: conduct.MadeTables, as_json: bool) 
     if not made.new:
         click.echo("the tables are there already, made with these options; --replace makes them anew")
     for t in made.tables:
-        click.echo(f"{t.name:<20} {t.rows:>14,} rows {t.size_bytes / _MB:>12,.1f} MB")
+        click.echo(f"{t.name:<20} {t.rows:>14,} rows {format_size(t.size_bytes):>12}")
     if made.new:
-        parts = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in made.steps.items())
-        speed = f"{rows / made.seconds:,.0f} rows/s, {sent / made.seconds / _MB:.0f} MB/s"
+        parts = ", ".join(f"{step} {format_ns(seconds * NS_PER_S)}" for step, seconds in made.steps.items())
+        speed = f"{format_rate(rows / made.seconds)} rows/s, {format_size(sent / made.seconds)}/s"
         click.echo(
-            f"{rows:,} rows in {made.seconds:.1f} s over {made.workers} connections: {speed} ({parts})"
+            f"{counted(rows, 'row')} in {format_ns(made.seconds * NS_PER_S)} over "
+            f"{counted(made.workers, 'connection')}: {speed} ({parts})"
         )

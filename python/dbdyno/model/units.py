@@ -129,6 +129,19 @@ def format_plain(value: float) -> str:
     return f"{rounded:,.0f}" if rounded == round(rounded) else significant(rounded)
 
 
+def format_given(value: float) -> str:
+    """A number as somebody gave it, thousands parted: ``0.5``, ``12,500``, ``2,000,000``."""
+    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:,.6g}"
+
+
+def format_percent(share: float) -> str:
+    """``12 %``, ``3.4 %``, ``0.0 %``; ``?`` of none."""
+    value = 100 * share
+    if not math.isfinite(value):
+        return "? %"
+    return f"{value:,.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
+
+
 def format_rate(value: float, digits: int = 3) -> str:
     """A rate with a magnitude letter: ``6.21 M``, ``312 k``, ``41.3``."""
     for letter, factor in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -158,9 +171,11 @@ def digits_within(relative: float | None) -> int:
 
 
 def counted(number: float, what: str) -> str:
-    """``1 session``, ``3 sessions``, ``1.5 CPUs``."""
-    shown = str(number) if isinstance(number, int) else f"{number:g}"
-    return f"{shown} {what}{'' if number == 1 else 's'}"
+    """``1 session``, ``3 sessions``, ``1.5 CPUs``, ``2,050 sessions``, ``2 processes``, ``2 queries``."""
+    if number == 1:
+        return f"1 {what}"
+    many = f"{what[:-1]}ies" if what.endswith("ry") else f"{what}{'es' if what.endswith('ss') else 's'}"
+    return f"{format_given(number)} {many}"
 
 
 def _leading_zeros(value: float) -> int:

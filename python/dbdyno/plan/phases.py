@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.phases import PhaseSpec
 from dbdyno.model.plan.plan import Cell, Experiment, Goal, Variant
-from dbdyno.model.units import FACTORS_NS, LONGEST_DAYS, format_ns, parse_duration_ns
+from dbdyno.model.units import FACTORS_NS, LONGEST_DAYS, format_given, format_ns, parse_duration_ns
 from dbdyno.plan.adaptive_search import parse_goal
 from dbdyno.plan.observing import MIN_MEASURE_NS
 from dbdyno.plan.rates import parse_rate, renumbered
@@ -146,8 +146,8 @@ def words(phase: PhaseSpec) -> str:
     """``500/s for 60 s``, ``100/s to 500/s in 60 s``."""
     lasts = format_ns(parse_duration_ns(phase.duration))
     if phase.to is not None and phase.from_ is not None:
-        return f"{_rate(phase.from_):g}/s to {_rate(phase.to):g}/s in {lasts}"
-    return f"{_rate(phase.rate or 0.0):g}/s for {lasts}"
+        return f"{format_given(_rate(phase.from_))}/s to {format_given(_rate(phase.to))}/s in {lasts}"
+    return f"{format_given(_rate(phase.rate or 0.0))}/s for {lasts}"
 
 
 def whole(parts: Sequence[Cell]) -> Cell:

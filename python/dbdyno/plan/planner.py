@@ -22,7 +22,7 @@ from dbdyno.model.plan.plan import (
     cpus_under,
 )
 from dbdyno.model.results.comparison import LEAST_REPEATS
-from dbdyno.model.units import NS_PER_S, counted, format_ns, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, counted, format_ns, format_plain, parse_duration_ns
 from dbdyno.plan import job_rules, jobs, phases, rates
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import Place, chosen_order, default_ladder, marks, parse_ladder, places
@@ -248,7 +248,7 @@ def _call_target(
     reason = (
         f"at {top} session{_s(top)} on {cpus:g} CPU{_s(cpus)} "
         + (
-            f"a call lasts about {stretch:.3g} times as long, "
+            f"a call lasts about {format_plain(stretch)} times as long, "
             if stretch >= 1.005
             else "calls wait for no CPU, "
         )

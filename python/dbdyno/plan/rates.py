@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.pacing import Pacing, Think
 from dbdyno.model.plan.plan import Cell, Choice, Experiment, Plan, VariantSpec
-from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
+from dbdyno.model.units import NS_PER_S, format_given, format_ns, parse_duration_ns
 
 MAX_RATE = 1_000_000
 MAX_RATES = 1000
@@ -152,7 +152,7 @@ def call_target(experiment: Experiment, cpus: float, most_ns: int) -> tuple[int,
     if not listed_:
         return None
     target_ns = int(min(most_ns, max(10_000, BUSY * cpus * NS_PER_S / max(listed_))))
-    used = f"calls at {max(listed_):g}/s then use about {BUSY:.0%} of {cpus:g} CPUs"
+    used = f"calls at {format_given(max(listed_))}/s then use about {BUSY:.0%} of {cpus:g} CPUs"
     reason = f"{used}; --call-target chooses otherwise"
     return target_ns, Choice(name="call target", value=format_ns(target_ns), reason=reason)
 
@@ -224,4 +224,4 @@ def parse_think(text: str) -> tuple[int, Think | None]:
 
 def shown(rates: Sequence[float]) -> str:
     """``100, 200, 400/s``."""
-    return ", ".join(f"{r:g}" for r in rates) + "/s"
+    return ", ".join(format_given(r) for r in rates) + "/s"

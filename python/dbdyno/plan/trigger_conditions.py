@@ -21,7 +21,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError, did_you_mean
-from dbdyno.model.units import FACTORS_NS, NS_PER_S, parse_duration_ns, significant
+from dbdyno.model.units import (
+    FACTORS_NS,
+    NS_PER_S,
+    format_given,
+    format_number,
+    format_percent,
+    parse_duration_ns,
+    quantity,
+)
 
 MARGIN = 0.1
 """A condition is over once it is false also with its thresholds moved by this share."""
@@ -336,12 +344,12 @@ def parse_condition(text: str, where: str = "--when") -> Condition:
 
 def exact_words(exact: Sequence[Exact]) -> str:
     """``sessions = 10``."""
-    return ", ".join(f"{key} = {value:g}" for key, value in sorted(exact))
+    return ", ".join(f"{key} = {format_given(value)}" for key, value in sorted(exact))
 
 
 def value_words(key: str, value: float) -> str:
     """``cpu_wait 34 %``, ``response 12.3 ms``."""
     unit = FIGURES[key.partition("(")[0]].unit
     if unit == "share":
-        return f"{key} {100 * value:.0f} %"
-    return f"{key} {significant(1e3 * value)} ms" if unit == "time" else f"{key} {value:.4g}"
+        return f"{key} {format_percent(value)}"
+    return f"{key} {quantity(value, 's')}" if unit == "time" else f"{key} {format_number(value)}"

@@ -9,7 +9,7 @@ from itertools import count
 from dbdyno.model.plan.kinds import COMMANDS, DATABASE, OBSERVATION, OF_SERVERS
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results, RunInfo
-from dbdyno.model.units import quantity
+from dbdyno.model.units import NS_PER_S, format_ns, quantity
 from dbdyno.present.charts import charts_time, strips, triggers
 from dbdyno.present.charts.chart import Group
 from dbdyno.present.commands import commands, commands_charts
@@ -513,7 +513,9 @@ def _quality_title(results: Results) -> str:
 
 def _footer(results: Results) -> str:
     info = results.info
-    seconds = "" if info.ended is None else f", {(info.ended - info.started).total_seconds():.0f} s"
+    seconds = (
+        "" if info.ended is None else f", {format_ns((info.ended - info.started).total_seconds() * NS_PER_S)}"
+    )
     return (
         f"Run {info.id} · started {info.started:%Y-%m-%d %H:%M:%S} UTC{seconds} · {info.status} · measured "
         f"with dbdyno {info.dbdyno} · schema version {info.schema_version} · plan {results.plan.digest}"

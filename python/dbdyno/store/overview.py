@@ -111,7 +111,7 @@ def _peak(claims: Any) -> dict[str, Any]:
     best = max(peaks, key=lambda c: float(c["value"]["value"]))
     said = best.get("said") or {}
     calls = float(said.get("calls", best["value"]["value"]))  # older runs: the claim's value
-    rate, at = str(said.get("rate") or f"{calls:.4g} calls/s"), said.get("sessions")
+    rate, at = str(said.get("rate") or f"{format_rate(calls)} calls/s"), said.get("sessions")
     sessions = int(at) if at is not None else None
     return {"peak": re.split(r", | \(", rate)[0], "peak_calls_per_s": calls, "peak_sessions": sessions}
 

@@ -105,7 +105,7 @@ def test_the_trace_counts_what_the_hypervisor_withheld(steal_s: float, verdict: 
     assert (found["value"], found["verdict"]) == (pytest.approx(0.45), verdict)
     assert (
         found["reason"]
-        == f"the scheduler trace counts what the hypervisor withheld, too: {steal_s / 10} CPUs"
+        == f"the scheduler trace counts what the hypervisor withheld, too: {steal_s / 10:.3f} CPUs"
     ) == (verdict == "not comparable")
 
 
@@ -117,7 +117,7 @@ def test_tasks_may_count_what_the_hypervisor_withheld_and_the_machine_does_not(s
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": host})
     row = _cross_checked(cell).filter(quantity="cpu_used_machine", source="host").row(0, named=True)
     assert (row["value"], row["verdict"]) == (pytest.approx(0.35), verdict)
-    why = f"the CPU time of tasks may include what the hypervisor withheld: {steal_s / 10} CPUs"
+    why = f"the CPU time of tasks may include what the hypervisor withheld: {steal_s / 10:.3f} CPUs"
     assert (row["reason"] == why) == (verdict == "not comparable")
 
 

@@ -137,5 +137,13 @@ def test_an_impossible_efficiency_is_explained() -> None:
 
 
 def test_what_is_within_noise_has_no_interval_beyond_it() -> None:
-    more = answer(scaled(of(*SHAPES["superlinear"])), "one-more-session")
+    jumps = (100, 300, 310, 1300, 1250, 3300, 3500)
+    more = answer(scaled(of(SEVEN, jumps)), "one-more-session")
     assert more.case == "unsure" and "(+" not in more.text
+
+
+def test_an_exact_power_of_the_load_rises_beyond_noise() -> None:
+    made = scaled(of(*SHAPES["superlinear"]))
+    more = answer(made, "one-more-session")
+    assert more.case == "more" and "130 % (117 % to 143 %)" in more.text
+    assert not [a.text for a in made.answers if "Beyond noise that holds up to" in a.text]

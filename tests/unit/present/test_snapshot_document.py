@@ -52,7 +52,7 @@ def test_the_articles_columns_of_load(shown: Document) -> None:
     first = cells(shown, "By database", 0)
     assert first["database"] == "igen"
     assert [first[n] for n in ("tps", "LIO/s", "reads/s", "rows/s", "ins/s", "upd/s", "del/s")] == [
-        "167", "3.88 k", "211", "23.5 k", "50.87", "46.74", "0.02",
+        "167", "3.88 k", "211", "23.5 k", "50.9", "46.7", "0.020",
     ]  # fmt: skip
     assert first["hit %"] == "94.55"
 

@@ -37,7 +37,7 @@ from dbdyno.model.schema.rawtables import OF_CLIENT
 from dbdyno.model.schema.tables import ByCell, Tables, empty, known_sum, rows
 from dbdyno.model.sources.source import TRACE
 from dbdyno.model.sources.wait_families import TABLE as FAMILIES
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import NS_PER_S, format_average
 
 _SERVER = ("session", "helper:", "other", BRIEF)
 _BESIDE = ("driver", "pooler", "dbdyno")
@@ -345,7 +345,7 @@ def _judged(heard: list[SourceReading], cut: OfCell) -> Iterator[dict[str, Any]]
                 row["verdict"] = "not comparable"
             elif -t.low_by - allowed - stolen <= difference <= t.high_by + allowed + stolen:
                 why = _STOLEN["trace" if "trace" in by else "books"]
-                row |= {"verdict": "not comparable", "reason": f"{why}: {steal:.3g} CPUs"}
+                row |= {"verdict": "not comparable", "reason": f"{why}: {format_average(steal)} CPUs"}
         yield row
 
 

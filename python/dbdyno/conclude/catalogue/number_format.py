@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
 from dbdyno.model.results.analyses import Estimate
 from dbdyno.model.schema.tables import fewest_calls
-from dbdyno.model.units import NS_PER_S, format_ns, format_p, format_plain, format_rate, significant
+from dbdyno.model.units import (
+    NS_PER_S,
+    format_given,
+    format_ns,
+    format_p,
+    format_percent,
+    format_plain,
+    format_rate,
+    significant,
+)
 from dbdyno.stats.estimates import Mean
 
 REPEATS = "Student's t over repeats"
@@ -41,7 +49,7 @@ def load_number(n: float) -> str:
 
 def rate_of_load(rate_per_s: float) -> str:
     """``500/s``, ``12,500/s``: a rate that was set."""
-    return f"{rate_per_s:,.6g}/s"
+    return f"{format_given(rate_per_s)}/s"
 
 
 def loads(low: float, high: float, unit: str = "sessions") -> str:
@@ -64,11 +72,7 @@ def one_of(unit: str) -> str:
     return unit if unit.endswith("ss") else unit.removesuffix("s")
 
 
-def percent(share: float) -> str:
-    value = 100 * share
-    if not math.isfinite(value):
-        return "? %"
-    return f"{value:.0f} %" if abs(value) >= 9.5 else f"{round(value, 1) + 0.0:.1f} %"  # no -0.0
+percent = format_percent
 
 
 def signed(share: float) -> str:

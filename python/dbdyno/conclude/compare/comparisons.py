@@ -27,7 +27,7 @@ from dbdyno.model.results.comparison import Comparison, Difference
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.command_words import in_words
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_given, significant
 
 NONE = "-"
 _RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "waits", "sample_hz", "log_calls")
@@ -70,7 +70,7 @@ def _beside(results: Results) -> dict[str, str]:
     """CPU time of the machine that neither the server's tasks nor dbdyno's used, over all measurements; empty
     where the machine's is not known. Rounded so far that noise is no difference."""
     used: Any = other_cpus(results.tables["data_sources"])["other_cpus"].mean()
-    return {} if used is None else {"CPUs used by other processes (mean)": f"{used:.1f}"}
+    return {} if used is None else {"CPUs used by other processes (mean)": significant(used)}
 
 
 def _plan(results: Results) -> dict[str, str]:
@@ -345,7 +345,9 @@ def _grounds(*sides: tuple[Results, Cells]) -> Iterator[str]:
             yield f"{r.info.id} has no usable window{lost}"
             continue
         rungs = ", ".join(str(n) for n in sorted({k.sessions for k in cells.of}))
-        rates = ", ".join(f"{v:g}/s" for v in sorted({k.rate_per_s for k in cells.of if k.rate_per_s}))
+        rates = ", ".join(
+            f"{format_given(v)}/s" for v in sorted({k.rate_per_s for k in cells.of if k.rate_per_s})
+        )
         told = f", rates {rates}" if rates else ""
         names = f"{', '.join(sorted(cells.workloads()))}, variants {', '.join(variants_of(r))}"
         yield f"{r.info.id}: {names}, sessions {rungs}{told}{lost}"

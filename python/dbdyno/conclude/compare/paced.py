@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from dbdyno.conclude.catalogue import claim
+from dbdyno.conclude.catalogue.number_format import rate_of_load
 from dbdyno.conclude.compare.effects import RANKING as _THROUGHPUT
 from dbdyno.conclude.compare.effects import CellFigures, Cells, Metric
 from dbdyno.conclude.run.paced import LEFT_OVER
@@ -24,7 +25,7 @@ RANKING = ("response_p95_ns", "response_mean_ns")
 
 def series_of(rate_per_s: float | None, *before: str) -> str:
     """``base, 500/s``."""
-    return ", ".join([*before, *([] if rate_per_s is None else [f"{rate_per_s:g}/s"])])
+    return ", ".join([*before, *([] if rate_per_s is None else [rate_of_load(rate_per_s)])])
 
 
 def kept(group: Group, sessions: int) -> bool:
@@ -79,9 +80,12 @@ def capacities(sides: Mapping[str, tuple[Cells, str]]) -> Iterator[Claim]:
 
 
 def _capacity(met: float | None, over: float | None) -> str:
+    failed = "" if over is None else rate_of_load(over)
     if met is None:
-        return f"not even {over:g}/s"
-    return f"{met:g}/s, the highest measured" if over is None else f"{met:g}/s ({over:g}/s is not)"
+        return f"not even {failed}"
+    return (
+        f"{rate_of_load(met)} ({failed} is not)" if failed else f"{rate_of_load(met)}, the highest measured"
+    )
 
 
 def _rates(cells: Cells, variant: str) -> dict[float, bool]:

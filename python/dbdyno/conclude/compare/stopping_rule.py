@@ -24,7 +24,7 @@ from dbdyno.conclude.compare.table import ALPHA_STOPPED
 from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import LEAST_REPEATS, Tightness
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_given
 from dbdyno.stats.estimates import Mean
 
 
@@ -67,7 +67,7 @@ def _widths(tables: Mapping[str, pl.DataFrame], plan: Plan) -> Iterator[_Width]:
     names = list(dict.fromkeys(rung.variant for rung in rungs))
     first = plan.experiment.baseline or names[0]
     for rung, group in groups.items():
-        rate = "" if rung.rate_per_s is None else f", {rung.rate_per_s:g}/s"
+        rate = "" if rung.rate_per_s is None else f", {format_given(rung.rate_per_s)}/s"
         where = f"{rung.variant}, {counted(rung.sessions, 'session')}{rate}"
         if len(names) == 1:
             yield _Width(where, *_of_mean(group, metric))

@@ -10,6 +10,7 @@ import polars as pl
 
 from dbdyno.model.plan.parallel_axes import Axis, axes_of, counts_of
 from dbdyno.model.results.analyses import Ladder
+from dbdyno.model.units import format_given
 
 if TYPE_CHECKING:
     from dbdyno.model.results.results import Results
@@ -39,7 +40,7 @@ def _along(axis: Axis, ladders: Sequence[Ladder]) -> Iterator[Ladder]:
         one.points.filter(pl.col("load") == jobs).with_columns(load=pl.lit(value)) for value, one in mine
     ]
     rest = f", {axis.rest}" if axis.rest else ""
-    at_once = "one job" if jobs == 1 else f"{jobs:g} jobs"
+    at_once = "one job" if jobs == 1 else f"{format_given(jobs)} jobs"
     yield replace(
         mine[0][1],
         name=f"{mine[0][1].workload}, {at_once} by {axis.name}{rest}",

@@ -23,7 +23,7 @@ from dbdyno.model.engine.condition import (
 )
 from dbdyno.model.engine.machine_facts import MachineFacts
 from dbdyno.model.schema.data_source import Step
-from dbdyno.model.units import format_ns, format_size
+from dbdyno.model.units import NS_PER_S, counted, format_ns, format_percent, format_size
 
 SLOW_CLOCK_NS, VERY_SLOW_CLOCK_NS = 150.0, 400.0
 """A read of tsc takes 20 to 50 ns; one by a system call (xen, hpet, acpi_pm)
@@ -237,7 +237,7 @@ def _memory_limit(facts: MachineFacts, server: ServerConditions | None) -> Judge
     named = {"needed": format_size(whole), "where": limit.where}
     value += f"; shared memory {format_size(server.shared_bytes)}"
     if server.sessions is not None:
-        value += f", at most {server.sessions} sessions"
+        value += f", at most {counted(server.sessions, 'session')}"
     if limit.value < server.shared_bytes:
         return Judged("bad", value, named)
     return Judged("worth a look" if limit.value < whole else "ok", value, named)
@@ -252,7 +252,7 @@ def _process_limit(facts: MachineFacts, server: ServerConditions | None) -> Judg
     value = f"{limit.value:.0f} ({limit.where})"
     if server is None or server.processes is None:
         return Judged("unknown", f"{value}; what the server needs is unknown")
-    value += f"; the server may have {server.processes} processes"
+    value += f"; the server may have {counted(server.processes, 'process')}"
     named = {"needed": str(server.processes), "where": limit.where}
     return Judged("bad" if limit.value < server.processes else "ok", value, named)
 
@@ -285,9 +285,9 @@ def _steal(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
     found = facts.steal
     if found is None or found.since_boot is None:
         return _unread("/proc/stat")
-    value = f"{100 * found.since_boot:.1f} % since boot"
+    value = f"{format_percent(found.since_boot)} since boot"
     if found.now is not None:
-        value += f", {100 * found.now:.1f} % in the last {found.look_s:.1f} s"
+        value += f", {format_percent(found.now)} in the last {format_ns(found.look_s * NS_PER_S)}"
     share = found.now if found.now is not None and found.look_s >= 1 else found.since_boot
     state: State = "bad" if share > MUCH_STEAL else "worth a look" if share > STEAL else "ok"
     return Judged(state, value)

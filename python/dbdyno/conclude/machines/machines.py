@@ -25,7 +25,7 @@ def claims(made: Machines) -> Iterator[Claim]:
     yield from _crossing(made)
     last = made.at_loads[-1]
     if last.load > 1:
-        yield from _ratio(last.throughput, b, f"With {last.load:g} {made.a.load_unit}")
+        yield from _ratio(last.throughput, b, f"With {fmt.load(last.load, made.a.load_unit)}")
     yield from _ratio(made.peak, b, "At its peak")
     for speed in (made.per_core, made.per_thread, made.per_cpu_second):
         yield from _ratio(speed, b, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
@@ -38,7 +38,7 @@ def _argument(made: Machines) -> Iterator[Claim]:
         return
     if (one.value - 1) * (many.value - 1) >= 0:
         return
-    load = f"{made.at_loads[-1].load:g} {made.a.load_unit}"
+    load = fmt.load(made.at_loads[-1].load, made.a.load_unit)
     said = {"name": made.names[1], "one": one.value, "many": many.value, "load": load}
     yield claim("alone-and-many", said, case="slower" if one.value < 1 else "faster")
 
@@ -68,7 +68,7 @@ def _is_one(ratio: Estimate) -> bool:
 def _crossing(made: Machines) -> Iterator[Claim]:
     a, b = made.names
     low, high, unit = made.at_loads[0].load, made.at_loads[-1].load, made.a.load_unit
-    said = {"low": f"{low:g} {unit}", "span": f"{low:g} to {high:g} {unit}"}
+    said = {"low": fmt.load(low, unit), "span": fmt.loads(low, high, unit)}
     ratios = [x.throughput.ratio for x in made.at_loads if x.throughput.ratio is not None]
     if made.crossings:
         yield from (_at(made, e) for e in made.crossings)
@@ -160,7 +160,7 @@ def _overlap(a: Rungs, b: Rungs) -> bool:
 
 
 def _range(r: Rungs, ladder: Ladder) -> str:
-    return f"{r.loads[0]:g} to {r.loads[-1]:g} {ladder.load_unit}"
+    return fmt.loads(r.loads[0], r.loads[-1], ladder.load_unit)
 
 
 def _at_loads(a: Ladder, b: Ladder, left: Rungs, right: Rungs, loads: Sequence[float]) -> Iterator[AtLoad]:
@@ -181,7 +181,7 @@ def _how(a: Rungs, b: Rungs, load: float) -> How:
 
 
 def _units(load: float, ladder: Ladder) -> str:
-    return f"one {ladder.load_unit.removesuffix('s')}" if load == 1 else f"{load:g} {ladder.load_unit}"
+    return f"one {fmt.one_of(ladder.load_unit)}" if load == 1 else fmt.load(load, ladder.load_unit)
 
 
 def _speed(what: str, unit: str, a: Rungs, b: Rungs, load: float) -> Speed:
@@ -260,7 +260,7 @@ def _notes(
     left: Rungs, right: Rungs, peaks: tuple[float, float], names: tuple[str, str], a: Ladder, b: Ladder
 ) -> Iterator[Claim]:
     for r, peak, name, ladder in zip((left, right), peaks, names, (a, b), strict=True):
-        said = {"name": name, "load": f"{peak:g} {ladder.load_unit}", "count": len(r.loads)}
+        said = {"name": name, "load": fmt.load(peak, ladder.load_unit), "count": len(r.loads)}
         cases = {
             "rising": peak == r.loads[-1] and _rises(r),
             "no-interval": not r.basis,

@@ -13,6 +13,7 @@ from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.catalogue.number_format import unit_of_work
 from dbdyno.conclude.regression.regress import LEAST_POINTS, LEAST_RUNGS, note, regress
 from dbdyno.model.results.analyses import REGRESSION_POINTS, Estimate, Fitted, Ladder, Regression
+from dbdyno.model.units import format_given
 
 _NEAR = 0.25
 """A knee this close to the number of CPUs, relative, is that number's."""
@@ -83,7 +84,7 @@ def _pieces(
         mine = points.filter(pl.col("load") > low, pl.col("load") <= high)
         out = sorted({float(n) for n in mine["load"]} & unsure)
         kept = mine.filter(~pl.col("load").is_in(out))
-        loads = f"{', '.join(f'{n:g}' for n in out)} {unit}"
+        loads = f"{', '.join(map(format_given, out))} {unit}"
         notes = (note("inside", loads=loads),) if out else ()
         yield Regime(_words(*between, cpus, unit), kept, notes)
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.model.errors import UsageError
 from dbdyno.model.results.analyses import PARTS, REGRESSION_POINTS, Estimate, Part, Regression
-from dbdyno.model.units import format_ns, significant
+from dbdyno.model.units import format_ns, format_number, significant
 from dbdyno.stats.autocorrelation import durbin_watson
 from dbdyno.stats.estimates import positive_interval, students_quantile
 from dbdyno.stats.least_squares import (
@@ -99,7 +99,7 @@ def _leverage(fit: Fit) -> Iterator[str]:
     """Points that draw the line to themselves (Cook 1977: above 1 one looks again)."""
     for n, (h, distance) in enumerate(zip(fit.leverage, cook(fit), strict=True)):
         if h > _MUCH_LEVERAGE or distance > 1:
-            work = ", ".join(f"{w:.4g}" for w in fit.x[n, 1:])
+            work = ", ".join(map(format_number, fit.x[n, 1:]))
             moved = f", Cook's distance {significant(distance, 2)}" if math.isfinite(distance) else ""
             yield note("leverage", work=work, leverage=h, cook=moved)
 
@@ -162,7 +162,7 @@ class _Errors:
         self.students = students_quantile(n - k)
         self.critical = fixed_b(width / n)
         white = ", prewhitened" if lags is None else ""
-        west = f"Newey-West, {self.lags} lags{white}, fixed-b {self.critical:.2f}"
+        west = f"Newey-West, {self.lags} lags{white}, fixed-b {significant(self.critical)}"
         either = f"the wider of {west} and of a first-order autoregression"
         self.method = either if lags is None else west
         if not ordered:

@@ -20,6 +20,7 @@ from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.schema.derived import GOOD_SCALING
 from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.units import format_given
 
 _POINTS = "measured points"
 _LEVEL = 0.1
@@ -96,7 +97,7 @@ def _one_session(scaling: Scaling) -> Iterator[Claim]:
         "response": None if response is None else response.value,
         "by": _POINTS if measured else _fit_name(scaling),
     }
-    said["lowest"] = f"{lowest:g}"
+    said["lowest"] = format_given(lowest)
     shown = {"response": response is not None, "fitted": not measured, "below": not measured and lowest > 1}
     parts = [part for part, holds in shown.items() if holds]
     yield claim(

@@ -12,7 +12,7 @@ from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.scaling import too_few
 from dbdyno.model.results.analyses import Fitted
-from dbdyno.model.units import format_rate
+from dbdyno.model.units import format_given, format_rate
 from dbdyno.stats.scaling.choose import CLEAR, SAME, Choice, Unfitted, Weighed
 from dbdyno.stats.scaling.figures import Figure, Figures
 from dbdyno.stats.scaling.fit import Fit
@@ -84,7 +84,7 @@ def reach(first: float, last: float, load: float) -> str:
     if first <= load <= last:
         return ""
     case = "below" if load < first else "far" if load > FARTHEST * last else "beyond"
-    said = {"load": fmt.load_number(load), "first": f"{first:g}", "last": f"{last:g}"}
+    said = {"load": fmt.load_number(load), "first": format_given(first), "last": format_given(last)}
     return sentence("forecast", said, case=case)
 
 
@@ -98,7 +98,7 @@ def bound_note(found: Fit, name: str) -> str:
 
 def fit_notes(found: Fit, figures: Figures, bends: bool, p: float | None, one_climb: bool) -> list[str]:
     last = float(found.n.max())
-    said: dict[str, Any] = {"last": f"{last:g}", "p": p, "top": ""}
+    said: dict[str, Any] = {"last": format_given(last), "p": p, "top": ""}
     if figures.peak is not None:
         said["peak"] = figures.peak.value
         said["top"] = "" if figures.top is None else f" of {format_rate(figures.top.value)}"

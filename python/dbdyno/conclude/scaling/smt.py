@@ -24,6 +24,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.results.analyses import Estimate, Ladder, Scaling
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.schema.derived import GOOD_SCALING
+from dbdyno.model.units import format_number
 from dbdyno.stats.estimates import positive_interval
 from dbdyno.stats.tied import Tied, tied
 
@@ -233,7 +234,8 @@ def given(text: str, threads_per_core: int | None = None) -> tuple[Claim, Claim]
         )
     if core_yield > m:
         raise UsageError(
-            f"--smt-yield {text}: {m} threads of a core cannot do {core_yield:.4g} times the work of one",
+            f"--smt-yield {text}: {m} threads of a core cannot do {format_number(core_yield)} times the "
+            "work of one",
             f"{m} times is what {m} cores do; --threads-per-core if there are more, "
             "or was the first rate disturbed (cold cache, low clock speed)?",
         )

@@ -15,7 +15,7 @@ from dbdyno.model.plan.plan import Plan
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.trend import ALIASES, FIGURES, Figure, LeftOut, Point, Trend
 from dbdyno.model.schema.tables import fewest_calls
-from dbdyno.model.units import counted, format_ns
+from dbdyno.model.units import counted, format_given, format_ns
 from dbdyno.store import Listed, Run
 
 Say = Callable[[str], None]
@@ -37,7 +37,7 @@ def trend(
     """
     wanted = figure_of(figure)
     if len(runs) >= _SAID_FROM:
-        say(f"Reading {len(runs)} runs ...")
+        say(f"Reading {counted(len(runs), 'run')} ...")
     read = [_Member(run, wanted, sessions, variant) for run in runs]
     usable = [m for m in read if not m.why and (machine or "").casefold() in m.keys["machine"].casefold()]
     if not usable:
@@ -143,7 +143,9 @@ class _Member:
         if sessions is None:
             self.keys["load levels"] = _levels(plan)
         self.keys["rates"] = rates or "none"
-        self.load = f"{row['rate_per_s']:g}/s, {counted(row['sessions'], 'session')}" if rates else ""
+        self.load = (
+            f"{format_given(row['rate_per_s'])}/s, {counted(row['sessions'], 'session')}" if rates else ""
+        )
         if figure.by_call or self.unit == "calls/s":
             self.keys["size of a call"] = str(size.size) if size else "fixed"
         versions = {
@@ -192,7 +194,7 @@ def _rates(plan: Plan) -> str:
     """Rates and arrivals of paced load; empty: it is not paced."""
     paced = {c.pacing for c in plan.cells if c.pacing is not None}
     kinds = sorted({f"{p.arrivals}{_limit(p)}" for p in paced})
-    rates = ", ".join(f"{r:g}/s" for r in sorted({p.rate_per_s for p in paced}))
+    rates = ", ".join(f"{format_given(r)}/s" for r in sorted({p.rate_per_s for p in paced}))
     return " ".join([rates, *kinds]) if paced else ""
 
 

@@ -28,7 +28,7 @@ from dbdyno.model.results.raw import RawCell
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import rows
 from dbdyno.model.sources.source import Source
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import format_ns
 from dbdyno.store import Run, SnapshotStore
 
 SOURCE = "snapshots"
@@ -120,7 +120,7 @@ class MeasurementSnapshots:
             return "off", "switched off with --no-snapshots"
         if self._why:
             return "lost", self._why
-        often = f"; one took {self._took_ns / NS_PER_S:.2g} s" if self._took_ns else ""
+        often = f"; one took {format_ns(self._took_ns)}" if self._took_ns else ""
         return "ok", f"dbdyno report RUN --sessions N, --window N{often}"
 
 

@@ -18,7 +18,7 @@ from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.plan.jobs import PlannedJob
 from dbdyno.model.plan.plan import Calibration, Cell, Choice, Plan, Value, Variant, Workload
 from dbdyno.model.plan.table_making import TableWish
-from dbdyno.model.units import format_ns
+from dbdyno.model.units import NS_PER_S, counted, format_ns
 from dbdyno.plan import capped, fewer_sessions, parse_bytes
 from dbdyno.store import Run, RunStore
 
@@ -132,14 +132,14 @@ def check_capacity(server: Server, plan: Plan) -> None:
     capacity, sessions = server.capacity(), connections(plan)
     if server.commands is not None:
         if capacity.free < sessions:
-            cure = f"use at most {capacity.free} sessions, or raise the limit"
+            cure = f"use at most {counted(capacity.free, 'session')}, or raise the limit"
             why = f"{sessions} sessions need as many processes at least, {capacity.free} may be started"
             raise TooFewConnections(f"{why}: {capacity.detail}", cure)
         return
     needed = sessions + EXTRA_CONNECTIONS
     if capacity.free < needed:
         room = capacity.free - EXTRA_CONNECTIONS
-        cure = f"use at most {room} sessions" if room > 0 else "end other connections"
+        cure = f"use at most {counted(room, 'session')}" if room > 0 else "end other connections"
         raise TooFewConnections(
             f"{sessions} sessions need {needed} connections (with {EXTRA_CONNECTIONS} of dbdyno's own), "
             f"{capacity.free} are free: {capacity.detail}",
@@ -236,7 +236,9 @@ class Preparation:
         made = make_tables(self.server, workload.name, wish, self.interrupt, *told)
         if made.new:
             rows = sum(t.rows for t in made.tables)
-            self.listener.noted(f"{workload.name}: loaded {rows:,} rows in {made.seconds:.1f} s")
+            self.listener.noted(
+                f"{workload.name}: loaded {counted(rows, 'row')} in {format_ns(made.seconds * NS_PER_S)}"
+            )
         return made.new
 
     def _loading(self, step: str, rows: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002

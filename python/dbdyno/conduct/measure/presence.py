@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dbdyno import _core
 from dbdyno.model.engine.protocols import Server
 from dbdyno.model.text.interruptions import AWAY, LATE, SLOW
-from dbdyno.model.units import NS_PER_S, format_ns
+from dbdyno.model.units import format_ns
 
 
 class Hole(NamedTuple):
@@ -22,7 +22,7 @@ class Hole(NamedTuple):
     @property
     def words(self) -> str:
         ns, who = max((self.stopped_ns, AWAY[0]), (self.suspended_ns, AWAY[1]))
-        return f"{who} for {ns / NS_PER_S:.1f} s"
+        return f"{who} for {format_ns(ns)}"
 
 
 class Presence:

@@ -15,7 +15,7 @@ from dbdyno.model.results.claim import Claim, Estimate
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import is_limit
 from dbdyno.model.schema.tables import ByCell, known_quantiles_ns
-from dbdyno.model.units import format_ns, parse_duration_ns
+from dbdyno.model.units import counted, format_ns, format_percent, parse_duration_ns
 from dbdyno.plan import QUANTILES, Done, Findings, Next, Seen, grown, next_rung, repeated, so_far, until_share
 
 _UNITS = {"sessions": "sessions", "rate": "calls/s"}
@@ -140,16 +140,16 @@ class Repeats:
         found = tight_enough(tables, self.plan, self._share)
         if not found.done:
             return None
-        return (
-            f"after {done} of {self._all()} repeats every interval is within {self._share:.3g} to each side"
-        )
+        within = f"every interval is within {format_percent(self._share)} to each side"
+        return f"after {done} of {counted(self._all(), 'repeat')} {within}"
 
     def _late(self, done: int, now_ns: int) -> str | None:
         """A repeat takes as long as the longest so far."""
         if self._budget_ns is None or now_ns + self._longest_ns <= self._start_ns + self._budget_ns:
             return None
-        return f"after {done} of {self._all()} repeats: another would end after the budget of " + format_ns(
-            self._budget_ns
+        return (
+            f"after {done} of {counted(self._all(), 'repeat')}: another would end after the budget of "
+            + format_ns(self._budget_ns)
         )
 
     def _all(self) -> int:

@@ -23,6 +23,7 @@ from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.data_sources.memory import MEMORY_SOURCE
 from dbdyno.model.schema.tables import rows
 from dbdyno.model.sources.source import Source
+from dbdyno.model.units import counted
 
 COST = 0.01
 """Share of a CPU, beside a load."""
@@ -114,7 +115,7 @@ def state(server: Server, tables: Tables) -> State:
 def _processes(read: pl.DataFrame) -> Iterator[str]:
     for status, why in _UNREAD.items():
         if count := read.filter(pl.col("status") == status).height:
-            yield f"the memory of {count:,} of {read.height:,} processes is unknown: {why}"
+            yield f"the memory of {count:,} of {counted(read.height, 'process')} is unknown: {why}"
 
 
 _UNREAD = {

@@ -30,7 +30,7 @@ from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.data_sources import TRACED
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.source import TRACE
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import NS_PER_S, counted
 from dbdyno.plan import cell_expected_ns
 
 SETTLE_NS = NS_PER_S // 2
@@ -156,7 +156,9 @@ class _Case:
     def truths(self, clock: _TimeLeft) -> list[Truth]:
         room = self._server.capacity().free - EXTRA_CONNECTIONS
         if room < self._sessions:
-            return [self._not_run(f"{self._sessions} sessions needed, the server has room for {room}")]
+            return [
+                self._not_run(f"{counted(self._sessions, 'session')} needed, the server has room for {room}")
+            ]
         try:
             with contextlib.ExitStack() as stack:
                 cpus, groups = self._limit(stack)

@@ -28,6 +28,7 @@ from dbdyno.kernel.control_groups import is_group, members, remove, words, write
 from dbdyno.model.engine.protocols import Journal, Undo
 from dbdyno.model.errors import NotPrivileged
 from dbdyno.model.sources.source import Source, Status
+from dbdyno.model.units import counted
 
 RUN = "DBDYNO_RUN"
 """Environment variable of all commands: the run's token."""
@@ -269,7 +270,7 @@ def put_back(data: Mapping[str, Any]) -> str:
     if not ended and not removed:
         return "what commands left was gone already"
     said = (
-        [f"ended {ended} processes that commands left"]
+        [f"ended {counted(ended, 'process')} that commands left"]
         if ended != 1
         else ["ended a process that commands left"]
     )

@@ -24,6 +24,7 @@ from dbdyno.model.schema.data_source import Enabling
 from dbdyno.model.schema.data_sources.blocking import LOCK_WAITS
 from dbdyno.model.sources.source import Source
 from dbdyno.model.sources.wait_families import Helper
+from dbdyno.model.units import counted
 
 # What the control connection's role sees of other sessions, and what the server records at all.
 
@@ -273,7 +274,7 @@ def probe_refusal(connection: Connection, sessions: int, *, here: bool) -> str |
     if needed <= limit:
         return None
     return (
-        f"asking each of {sessions} sessions on a server of {slots} slots would take "
+        f"asking each of {counted(sessions, 'session')} on a server of {counted(slots, 'slot')} would take "
         f"{needed / 2**30:.1f} GB of its memory (limit {limit / 2**30:.1f} GB): fewer sessions or a lower "
         "max_connections; counters of the whole database are read all the same"
     )

@@ -71,6 +71,7 @@ from dbdyno.model.schema.rawtables import OWN_CONNECTION
 from dbdyno.model.schema.tables import empty, rows
 from dbdyno.model.sources.source import Source
 from dbdyno.model.sources.wait_families import WaitFamilies
+from dbdyno.model.units import counted
 
 _Key = tuple[str, tuple[tuple[str, Any], ...]]
 
@@ -245,7 +246,7 @@ class PostgresServer:
         recipe = replace(self._recipe(workload, cell.params, cell.variant), varied=self._settings.names)
         size = 1 if calibration is None else calibration.size
         self.check_driver(cell.driver)
-        with doing(f"preparing {cell.sessions} sessions"):
+        with doing(f"preparing {counted(cell.sessions, 'session')}"):
             probe, report = self._probe(recipe, cell.sessions)
             entries = sessions.entries(self._connection, recipe, cell.sessions, size, cell.driver, report)
         spec = {

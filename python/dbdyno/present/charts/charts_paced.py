@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dbdyno.model.results.results import Results
-from dbdyno.model.units import counted, format_average, format_ns, format_rate
+from dbdyno.model.units import counted, format_average, format_given, format_ns, format_rate
 from dbdyno.present.charts.chart import (
     LETTERS,
     ROUNDED,
@@ -122,7 +122,7 @@ def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
     rungs = results.tables["rungs"].sort("rate_per_s", "sessions").to_dicts()
     rung = next((r for r in reversed(rungs) if r["rate_per_s"] == met), rungs[0])
     rate, took = targets.named("throughput"), targets.named("response")
-    stack, at = targets.named("stack-aas"), f"at {rung['rate_per_s']:g}/s"
+    stack, at = targets.named("stack-aas"), f"at {format_given(rung['rate_per_s'])}/s"
     if figures.load_of(results) == figures.SESSIONS:
         at += f", {counted(rung['sessions'], 'session')}"
     seconds = (("CPU WAIT", "runq_aas"), ("On a CPU", "run_aas"))

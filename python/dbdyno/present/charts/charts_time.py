@@ -102,7 +102,11 @@ def timeline(results: Results) -> Chart | None:
     first = [("clock:N", "", "from"), ("end_s:Q", ".1f", "to second")]
     bars = encoded(_bars(drawn, rows, axis, "seconds per second", "~g", first), **span)
     mean = (client["aas"] * 1.0).mean() if len(client) else None
-    away = "" if mean is None else f" Not drawn: {number(mean):.1f} sessions on average were at their client."
+    away = (
+        ""
+        if mean is None
+        else f" Not drawn: {significant(number(mean))} sessions on average were at their client."
+    )
     found = gaps(results)
     left_open = encoded(
         layer(found, "rect", color=var("line"), opacity=0.6),

@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
-from dbdyno.model.units import NS_PER_S, format_ns, format_size, significant
+from dbdyno.model.units import NS_PER_S, format_ns, format_size
 from dbdyno.present.charts.chart import HEIGHT, Spec, channel, encoded, layer, tips
 from dbdyno.present.document.document import Block, Cell, Column, known, numeric, remarks, table, word
 from dbdyno.present.document.palette import var
@@ -77,10 +77,10 @@ def _captured(results: Results, row: _Row) -> list[Block]:
     made: list[Block] = []
     for (kind,), mine in parts.group_by("kind", maintain_order=True):
         size = str(kind).startswith("memory")
-        text: Callable[[float], str] = format_size if size else significant
+        text: Callable[[float], str] = format_size if size else lambda v: format_ns(v * NS_PER_S)
         columns: _Columns = (
             (Column("name", shortens=True), lambda r: word(r["name"])),
-            (numeric("size" if size else "s per second"), _value(text)),
+            (numeric("size" if size else "time per second"), _value(text)),
             (numeric("%"), lambda r: known(r["share"], lambda v: f"{100 * v:.1f}")),
         )
         made.append(table(f"{str(kind)[0].upper()}{str(kind)[1:]}: {when}", columns, mine.to_dicts()))

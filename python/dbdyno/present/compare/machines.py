@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import polars as pl
 
 from dbdyno.model.results.analyses import Estimate, Ladder, Machine, Machines, Speed
-from dbdyno.model.units import counted, format_ns, format_plain, format_rate
+from dbdyno.model.units import counted, format_given, format_ns, format_plain, format_rate
 from dbdyno.present.charts.chart import (
     LETTERS,
     ROUNDED,
@@ -154,7 +154,7 @@ def rows(made: Machines) -> Iterator[list[Cell]]:
     if not made.crossings:
         told = (f"crossing, {unit}", "", "", "none", "", "", "within the common range")
         yield [word(t) for t in told]
-    at_peak = " and ".join(f"{n:g}" for n in made.peak_loads)
+    at_peak = " and ".join(format_given(n) for n in made.peak_loads)
     yield _speed(made.peak, note=f"at {at_peak} {unit}")
     yield from map(_speed, (made.per_core, made.per_thread, made.per_cpu_second))
 

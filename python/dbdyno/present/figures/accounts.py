@@ -10,6 +10,7 @@ from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import sum_if_all_known
 from dbdyno.model.sources.source import HIDDEN_STATUS
 from dbdyno.model.sources.wait_families import AT_CLIENT, WaitFamilies, families_of
+from dbdyno.model.units import format_average
 from dbdyno.present.figures.figures import Series, by_load, load_of, of_series
 
 BRACKET = "runq.throttled_bracket"  # lies inside runq: shown beside it, never added
@@ -65,7 +66,7 @@ def throttled(results: Results, series: Series) -> dict[float, str]:
         pl.coalesce("low", pl.lit(0.0)).mean().alias("low"), pl.coalesce("high", "aas").mean().alias("high")
     )
     return {
-        n: f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
+        n: format_average(low) if low == high else f"{format_average(low)} to {format_average(high)}"
         for n, low, high in ends.filter(pl.col("high") > 0).select(column, "low", "high").rows()
     }
 

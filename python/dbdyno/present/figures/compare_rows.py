@@ -19,7 +19,7 @@ from dbdyno.model.results.comparison import (
     value_text,
     verdict_text,
 )
-from dbdyno.model.units import counted, format_p
+from dbdyno.model.units import counted, format_p, format_percent
 from dbdyno.present.document.document import (
     UNKNOWN,
     Cell,
@@ -250,7 +250,7 @@ def why_table(why: Why) -> Table:
         (Column("95 % interval", rank=1), lambda a: word(_signed_ends(a))),
         (
             numeric("share"),
-            lambda a: word("") if a.inside else known(a.share, lambda v: f"{100 * v:.0f} %"),
+            lambda a: word("") if a.inside else known(a.share, format_percent),
         ),
     )
     shown = [a for a in why.accounts if a.baseline_s or a.variant_s]

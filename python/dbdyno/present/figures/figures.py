@@ -11,7 +11,7 @@ import polars as pl
 
 from dbdyno.model.plan.jobs import words_of
 from dbdyno.model.results.claim import Estimate
-from dbdyno.model.units import NS_PER_S, counted, format_number
+from dbdyno.model.units import NS_PER_S, counted, format_given, format_number
 from dbdyno.present.document.document import UNKNOWN, Cell
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def load_of(results: Results) -> Load:
 
 def load_text(load: Load, value: float) -> str:
     """``8 sessions``, ``500 calls/s due``."""
-    return counted(round(value), "session") if load == SESSIONS else f"{value:g} calls/s due"
+    return counted(round(value), "session") if load == SESSIONS else f"{format_given(value)} calls/s due"
 
 
 def by_load(results: Results, frame: pl.DataFrame) -> pl.DataFrame:

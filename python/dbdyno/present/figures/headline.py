@@ -11,7 +11,7 @@ from dbdyno.model.plan.plan import Observation
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
-from dbdyno.model.units import NS_PER_S, counted, format_ns
+from dbdyno.model.units import NS_PER_S, counted, format_given, format_ns
 from dbdyno.present.figures import figures, profile
 from dbdyno.present.figures.figures import Series
 from dbdyno.present.figures.selection import pick_of, rows_of
@@ -163,8 +163,8 @@ def title(results: Results) -> str:
     if len(steps) > 1:
         ladder = f", {steps[0]} to {steps[-1]} sessions"
     if paced := sorted(rungs["rate_per_s"].drop_nulls().unique().to_list()):
-        last = f" to {paced[-1]:g}" if len(paced) > 1 else ""
-        ladder = f", {paced[0]:g}{last} calls/s due{ladder}"
+        last = f" to {format_given(paced[-1])}" if len(paced) > 1 else ""
+        ladder = f", {format_given(paced[0])}{last} calls/s due{ladder}"
     cpus = figures.usable_cpus(results)
     where = f" on {figures.cpus_text(cpus)}" if cpus else ""
     return f"{workloads} on {server_name(server)}{ladder}{where}"

@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import sum_if_all_known
 from dbdyno.model.sources.source import TRACE
-from dbdyno.model.units import NS_PER_S, format_average, format_ns, format_rate, significant
+from dbdyno.model.units import NS_PER_S, format_average, format_count, format_ns, format_rate
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -38,7 +38,7 @@ HEADS = {"per_s": "per second", "per_transaction": "per transaction", "per_execu
 _RATIO = "ratio"
 _NONE = "-"  # in a cell that has no figure
 _OWN = {"DB CPU": "", "CPU WAIT": ""}  # no waits: they have no label
-_TOP = "seconds: a wait's are asleep; CPU WAIT s: in the run queue under its label, counted in CPU WAIT."
+_TOP = "time: a wait's is asleep; CPU WAIT: in the run queue under its label, counted in the line CPU WAIT."
 
 
 def load_profile(results: Results, pick: Pick) -> list[Block]:
@@ -74,7 +74,11 @@ def top_events(results: Results, pick: Pick) -> list[Block]:
 
 def _interval(row: dict[str, Any]) -> Cell:
     ends = row["low"], row["high"]
-    return word("" if None in ends else f"{significant(ends[0])} to {significant(ends[1])}")
+    return word("" if None in ends else f"{_time(ends[0])} to {_time(ends[1])}")
+
+
+def _time(seconds: float) -> str:
+    return format_ns(seconds * NS_PER_S)
 
 
 def _share(row: dict[str, Any]) -> Cell:
@@ -85,38 +89,35 @@ def _share(row: dict[str, Any]) -> Cell:
 
 _EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
     (Column("event", shortens=True), lambda r: word(r["name"])),
-    (numeric("seconds"), lambda r: known(r["seconds"], significant, "s")),
+    (numeric("time"), lambda r: known(r["seconds"], _time, "s")),
     (numeric("% DB time"), _share),
     (
-        numeric("CPU WAIT s", 1),
-        lambda r: _optional(r["runq_s"], significant, _OWN.get(r["name"], _NONE)),
+        numeric("CPU WAIT", 1),
+        lambda r: _optional(r["runq_s"], _time, _OWN.get(r["name"], _NONE)),
     ),
     (numeric("95 % interval", 2), _interval),
     (
         numeric("waits", 4)._replace(
             note="waits that began, each of one sleep or several in one system call"
         ),
-        lambda r: _optional(r["waits"], format_rate, _NONE),
+        lambda r: _optional(r["waits"], format_count, _NONE),
     ),
-    (numeric("mean", 3), lambda r: _optional(r["mean_ns"], format_ns, _NONE)),
+    (numeric("mean wait", 3), lambda r: _optional(r["mean_ns"], format_ns, _NONE)),
     (
-        numeric("with CPU WAIT", 6)._replace(note="mean with the wait's time in the run queue"),
+        numeric("with CPU WAIT", 6)._replace(note="mean wait with its time in the run queue"),
         lambda r: _optional(r["mean_queued_ns"], format_ns, _NONE),
     ),
-    (numeric("sleeps", 7), lambda r: _optional(r["sleeps"], format_rate, _NONE)),
+    (numeric("sleeps", 7), lambda r: _optional(r["sleeps"], format_count, _NONE)),
     (Column("source", rank=5), lambda r: word(sources_used.named(r["source"]))),
 )
 
 
-def _value(amount: float | None, unit: str, column: str) -> str:
-    """A figure with its unit: ``7.71 s``, ``132 k``, ``812 B``; unknown is ``?``.
-
-    Seconds per second are all in seconds, to compare down the column.
-    """
+def _value(amount: float | None, unit: str) -> str:
+    """A figure with its unit: ``7.71 s``, ``132 k``, ``812 B``; unknown is ``?``."""
     if amount is None:
         return UNKNOWN
     if unit == "s":
-        return f"{significant(amount)} s" if column == "per_s" else format_ns(amount * NS_PER_S)
+        return _time(amount)
     space = "" if abs(amount) >= 1e3 else " "  # ``1.2 kB`` has its space already
     return f"{format_rate(amount)}{space}B" if unit == "bytes" else format_rate(amount)
 
@@ -132,7 +133,7 @@ def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
     values = [
         Cell(_NONE)
         if row[c] is None and any_known
-        else Cell(_value(row[c], unit, c), row[c], unit, in_words(row["status"]) if row[c] is None else "")
+        else Cell(_value(row[c], unit), row[c], unit, in_words(row["status"]) if row[c] is None else "")
         for c in columns
     ]
     return [word(row["name"] + suffix), *values, word(row["source"])]

@@ -13,7 +13,7 @@ from dbdyno.model.results.ledger_rows import TOGETHER, together_at
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources import process_rates
 from dbdyno.model.schema.tables import DERIVED, REGISTERED, empty, sum_of_known
-from dbdyno.model.units import counted
+from dbdyno.model.units import counted, format_given
 from dbdyno.present.figures import figures
 from dbdyno.present.figures.figures import clock
 
@@ -197,7 +197,9 @@ def pick_at(results: Results, sessions: int | None) -> Pick:
     there = sorted({p.rung[2] for p in found})
     one = next((p for p in found if p.rung[2] == sessions), None)
     if one is None:
-        raise UsageError(f"the run has no measurement at {sessions} sessions", f"there are {there}")
+        raise UsageError(
+            f"the run has no measurement at {counted(sessions or 0, 'session')}", f"there are {there}"
+        )
     return one
 
 
@@ -243,7 +245,7 @@ def _rungs(results: Results) -> list[Pick]:
         name = f"{s.label}: " if len(series) > 1 else ""
         for row in best.unique(["sessions", "rate_per_s"], keep="first", maintain_order=True).to_dicts():
             label = f"{name}{figures.sessions_text(results, row['sessions'])}"
-            label += "" if row["rate_per_s"] is None else f", {row['rate_per_s']:g}/s"
+            label += "" if row["rate_per_s"] is None else f", {format_given(row['rate_per_s'])}/s"
             found.append(
                 Pick(f"c{len(found)}", label, row["cell"], _rung(row), row["repeats"], row["rate_per_s"])
             )

@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.sources.source import READ, TRACE
-from dbdyno.model.units import significant
+from dbdyno.model.units import format_given, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -187,7 +187,7 @@ def _cells(results: Results) -> str:
 def _rate(results: Results, source: str) -> str:
     """How often it was asked: the activity view's rate is the plan's; the memory's its source says."""
     if source.startswith(_SAMPLES):
-        return f" at {results.plan.experiment.sample_hz:g} Hz"
+        return f" at {format_given(results.plan.experiment.sample_hz)} Hz"
     name = _READS.get(source, "")
     reads = results.tables["sources"].filter((pl.col("name") == name) & pl.col("status").is_in(READ))
     told: list[str] = reads["provenance"].str.extract(r"(\d[\d.]*) ?Hz").drop_nulls().to_list()

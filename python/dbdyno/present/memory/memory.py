@@ -265,7 +265,7 @@ def _processes(rows: Rows) -> list[Block]:
     made: list[Block] = [table("Memory of processes", columns, roles), *_each_session(roles)]
     whole, read = (sum(r[c] for r in roles) for c in ("processes", "pss_known"))
     why = next((_reason(r["status"]) for r in roles if r["pss_known"] < r["processes"]), "")
-    lacks = [f"PSS of {whole - read} of {whole} processes is unknown: {why}."] if why else []
+    lacks = [f"PSS of {whole - read} of {counted(whole, 'process')} is unknown: {why}."] if why else []
     return [*made, *remarks([*_price(rows), *lacks])]
 
 
@@ -293,7 +293,7 @@ def _each_session(roles: list[_Record]) -> list[Block]:
         (numeric("largest"), _size("largest")),
         (numeric("sum"), _least("bytes", lambda r: r["partly"])),
     )
-    return [table(f"Each of {sessions['processes']} sessions", columns, each)]
+    return [table(f"Each of {counted(sessions['processes'], 'session')}", columns, each)]
 
 
 _REASONS = {

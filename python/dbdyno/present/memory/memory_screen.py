@@ -7,6 +7,7 @@ from typing import Any
 from dbdyno.model.results.memory_now import CELL, NOW, MemoryNow
 from dbdyno.model.schema.data_sources.memory import MEMORY_TABLES
 from dbdyno.model.sources.source import Source
+from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.present.document.document import Block, Paragraph, Section, Statement, Statements, remarks
 from dbdyno.present.figures import jsondoc
 from dbdyno.present.memory.memory import SHOWN, blocks, rows_at
@@ -21,7 +22,7 @@ def now(read: MemoryNow, most: int | None = SHOWN) -> list[Block]:
     found = [Statement(c.text, "", "", c.severity, c.id, c.advice) for c in claims if c.id not in _IN_TABLES]
     further: list[Block] = [Section("Claims", [Statements(found)])] if found else []
     missing = [s.detail if s.detail else f"{s.name}: {s.status}" for s in read.sources if _lacks(s)]
-    took = f"{read.server}, {read.taken:%Y-%m-%d %H:%M:%S} UTC; read in {read.took_s:.1f} s."
+    took = f"{read.server}, {read.taken:%Y-%m-%d %H:%M:%S} UTC; read in {format_ns(read.took_s * NS_PER_S)}."
     shown = blocks(rows_at(read.tables, CELL, NOW), most)
     unknown = [Section("Not known", remarks(missing))] if missing else []
     return [Paragraph(answer.text, lead=True), *shown, *further, *unknown, *remarks([took])]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dbdyno.model.plan.cluster import yielding
-from dbdyno.model.units import counted, format_ns
+from dbdyno.model.units import counted, format_given, format_ns
 
 if TYPE_CHECKING:
     from dbdyno.model.plan.cluster import ClusterStatus, NodeStatus
@@ -46,12 +46,12 @@ def rows(status: ClusterStatus) -> list[Sequence[str]]:
 
 
 def _row(n: NodeStatus, name: str) -> Sequence[str]:
-    free = "?" if n.free_cpus is None else f"{n.free_cpus:g}"
+    free = "?" if n.free_cpus is None else format_given(n.free_cpus)
     return (
         name,
         n.hostname + (" (head)" if n.head else ""),
         ", ".join(n.roles),
-        f"{free} of {n.cpus:g}",
+        f"{free} of {format_given(n.cpus)}",
         _known(n.clock_offset_ns, lambda ns: f"{'-' if ns < 0 else '+'}{format_ns(abs(ns))}"),
         _known(n.clock_bound_ns, lambda ns: f"±{format_ns(ns)}"),
         _known(n.round_trip_ns, format_ns),

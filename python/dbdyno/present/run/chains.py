@@ -12,7 +12,7 @@ from dbdyno.model.schema.data_sources.blocking import LOCK_WAITS
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.source import HIDDEN_STATUS
 from dbdyno.model.text.visible import visible
-from dbdyno.model.units import NS_PER_S, counted, format_ns, significant
+from dbdyno.model.units import NS_PER_S, counted, format_ns
 from dbdyno.present.document.document import (
     Block,
     Cell,
@@ -81,7 +81,11 @@ def _hidden(results: Results, frame: pl.DataFrame) -> list[str]:
 
 
 def _interval(row: _Row) -> Cell:
-    return word(f"{significant(row['low'])} to {significant(row['high'])}")
+    return word(f"{_time(row['low'])} to {_time(row['high'])}")
+
+
+def _time(seconds: float) -> str:
+    return format_ns(seconds * NS_PER_S)
 
 
 def _share(name: str) -> Callable[[_Row], Cell]:
@@ -112,10 +116,10 @@ _FIRST = {
 }
 _SQL = (Column("statement", shortens=True), _sql)
 _COLUMNS: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
-    (numeric("seconds"), lambda r: known(r["seconds"], significant, "s")),
+    (numeric("time"), lambda r: known(r["seconds"], _time, "s")),
     (numeric("% DB time"), _share("share")),
     (numeric("% of lock waits", 1), _share("lock_share")),
     (numeric("95 % interval", 2), _interval),
-    (numeric("longest", 3), lambda r: known(r["longest_s"], lambda v: format_ns(v * NS_PER_S), "s")),
+    (numeric("longest", 3), lambda r: known(r["longest_s"], _time, "s")),
     (numeric("samples", 4), lambda r: known(r["samples"], lambda n: f"{n:,}")),
 )

@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
-from dbdyno.model.units import format_count, format_ns, significant
+from dbdyno.model.units import format_count, format_ns, format_percent, significant
 from dbdyno.present.document.document import Block, Cell, Column, known, numeric, remarks, table, word
 from dbdyno.present.figures import figures
 
@@ -103,10 +103,6 @@ def _of(row: _Row) -> str:
     return "" if row["host_cpus"] is None else f"of {row['host_cpus']}"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 _FIGURES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("sessions"), lambda r: known(r["host_sessions"], format_count)),
     (numeric("calls"), lambda r: known(r["calls"], format_count)),
@@ -116,7 +112,7 @@ _FIGURES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("shortest call", 2), lambda r: known(r["shortest_ns"], format_ns)),
     (numeric("first call", 2), lambda r: known(r["first_call_ns"], format_ns)),
     (numeric("driver CPUs"), lambda r: known(r["driver_cpus"], significant, note=_of(r))),
-    (numeric("CPU WAIT", 1), lambda r: known(r["driver_starved"], _percent)),
+    (numeric("CPU WAIT", 1), lambda r: known(r["driver_starved"], format_percent)),
     (numeric("clock error", 1), lambda r: known(r["clock_bound_ns"], format_ns)),
 )
 _BRIEF = ("sessions", "calls/s", "shortest call", "driver CPUs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dbdyno.model.results.results import Results
-from dbdyno.model.units import counted, format_average, format_ns, format_rate
+from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns, format_rate
 from dbdyno.present.charts import charts_paced
 from dbdyno.present.commands import commands
 from dbdyno.present.document.document import UNKNOWN, Cell, KeyFigure, known, word
@@ -71,6 +71,6 @@ def _observed(results: Results) -> list[KeyFigure]:
         KeyFigure(
             "Sessions seen",
             known(found.sessions, lambda n: f"{n:,}"),
-            f"in {found.windows} windows, {found.wall_s:.0f} s",
+            f"in {counted(found.windows, 'window')}, {format_ns(found.wall_s * NS_PER_S)}",
         ),
     ]

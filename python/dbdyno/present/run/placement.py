@@ -9,7 +9,7 @@ import polars as pl
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.text import cpu_lists
-from dbdyno.model.units import format_ns, format_p, significant
+from dbdyno.model.units import counted, format_ns, format_p, format_percent, significant
 from dbdyno.present.document.document import (
     Cell,
     Column,
@@ -168,7 +168,7 @@ _RUNG: tuple[tuple[Column, Text], ...] = (
     (numeric("median"), lambda r: known(r["median_ns"], format_ns, "ns")),
     (numeric("/alone"), lambda r: _ratio(r["median_ns"] / r["alone_ns"] if r["alone_ns"] else None)),
     (numeric("max/min", 2), lambda r: _ratio(r["max_over_min"])),
-    (numeric("CV", 4), lambda r: known(r["cv"], lambda v: f"{100 * v:.1f} %")),
+    (numeric("CV", 4), lambda r: known(r["cv"], format_percent)),
     (numeric("p groups", 3), lambda r: known(r["p_groups"], format_p)),
     (numeric("slow"), lambda r: _of(r["slow_sessions"], r["sessions"]) if r["groups"] else _NONE),
     (numeric("longer", 1), lambda r: _ratio(r["ratio"]) if r["groups"] else _NONE),
@@ -199,7 +199,7 @@ def _sessions(results: Results, row: Record) -> Section:
     low, high = (float(v) for v in (every["min_ns"].min(), every["max_ns"].max()))  # type: ignore[arg-type]
     ends = f"calls: from {format_ns(round(low))} to {format_ns(round(high))}; o: in the slower group."
     sketch = Column("calls", rank=1, sketch=True), lambda r: word(_strip(calls, r["session"], low, high))
-    title = f"{row['sessions']} sessions, repeat {row['repeat']}"
+    title = f"{counted(row['sessions'], 'session')}, repeat {row['repeat']}"
     if every.height > len(shown):
         title += f": the slowest {len(shown)}"
     drawing = plot(calls, row["rounds"], [r["session"] for r in shown], title)

@@ -10,7 +10,7 @@ from dbdyno.model.results.brief import BRIEF
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources import SOURCES, process_rates
 from dbdyno.model.sources.source import TRACE
-from dbdyno.model.units import significant
+from dbdyno.model.units import counted, significant
 from dbdyno.present.document.document import (
     Block,
     Cell,
@@ -144,7 +144,7 @@ def _unseen_sleeps(frame: pl.DataFrame) -> list[str]:
     count = frame.filter(unseen).select("pid", "start_ticks").n_unique()
     if not count:
         return []
-    whose = "1 session" if count == 1 else f"{count} sessions"
+    whose = counted(count, "session")
     return [f"{ABSENT} What {whose} waited for is unknown; the time asleep, or at the client, lies in UNAC."]
 
 

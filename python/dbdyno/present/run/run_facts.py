@@ -13,7 +13,13 @@ from dbdyno.model.results.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.results.results import Applied, Results
 from dbdyno.model.schema.tables import REGISTERED, empty
 from dbdyno.model.text import cpu_lists
-from dbdyno.model.units import format_ns, format_size, shown_duration
+from dbdyno.model.units import (
+    NS_PER_S,
+    format_given,
+    format_ns,
+    format_size,
+    shown_duration,
+)
 from dbdyno.present.document.document import Block, Section, Verbatim, facts, texts
 from dbdyno.present.figures import figures, headline
 from dbdyno.present.figures.accounts import BRACKET
@@ -73,7 +79,7 @@ def _cells(cells: Sequence[Cell]) -> Section:
         "parameters",
     )
     rows = [
-        (c.id, c.workload, c.variant, str(c.sessions), *(f"{c.rate_per_s or 0:g}" for _ in rate),
+        (c.id, c.workload, c.variant, str(c.sessions), *(format_given(c.rate_per_s or 0) for _ in rate),
          str(c.repeat), format_ns(c.settle_ns),
          format_ns(c.measure_ns), _pairs(c.params))
         for c in cells
@@ -86,11 +92,11 @@ def _cells(cells: Sequence[Cell]) -> Section:
 def _windows(results: Results) -> Section:
     windows = results.tables["windows"].sort("t0_ns").to_dicts()
     rows = [
-        (w["cell"], *(figures.clock(results, w[end]) for end in ("t0_ns", "t1_ns")), f"{w['wall_s']:.3f}",
-         w["status"], w["reason"])
+        (w["cell"], *(figures.clock(results, w[end]) for end in ("t0_ns", "t1_ns")),
+         format_ns(w["wall_s"] * NS_PER_S), w["status"], w["reason"])
         for w in windows
     ]  # fmt: skip
-    heads = ("window", "from, UTC", "to, UTC", "seconds", "status", "why")
+    heads = ("window", "from, UTC", "to, UTC", "length", "status", "why")
     return Section(f"All windows ({len(rows)})", [texts("", heads, rows)], folded=True)
 
 
@@ -160,7 +166,7 @@ def _plan(results: Results) -> Facts:
     yield "Variants", ", ".join(dict.fromkeys(c.variant for c in p.cells))
     yield "Stopped", results.info.stopped
     yield "Parameters", _pairs({**e.params, **e.variables})
-    yield "Sampling", f"{e.sample_hz:g} per second" if e.observe else "off (--no-observe)"
+    yield "Sampling", f"{format_given(e.sample_hz)} per second" if e.observe else "off (--no-observe)"
     yield "Seed", str(e.seed)
     yield "Expected", ("at most " if p.adaptive is not None else "") + format_ns(p.expected_ns)
     yield "Digest", p.digest
@@ -172,7 +178,7 @@ def _observation(p: Plan, asked: Observation) -> Facts:
     yield "Windows of", asked.window
     yield "Sessions", ", ".join(f"{n} {v}" for n, v in headline.of_plan(asked)) or "all"
     yield "Waits", p.experiment.waits
-    yield "Sampling", f"{p.experiment.sample_hz:g} per second by SQL"
+    yield "Sampling", f"{format_given(p.experiment.sample_hz)} per second by SQL"
     yield "Digest", p.digest
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from dbdyno.model.results.comparison import Comparison
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import whole
-from dbdyno.model.units import digits_within, format_ns, format_rate, significant
+from dbdyno.model.units import digits_within, format_given, format_ns, format_rate, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -156,7 +156,7 @@ def paced_columns() -> dict[str, Made]:
     return {
         "rate_per_s": (
             _number("rate", 6, 0, "rate"),
-            lambda r: known(r.get("rate_per_s"), lambda v: f"{v:g}"),
+            lambda r: known(r.get("rate_per_s"), format_given),
         ),
         "offered_per_s": (_number("due/s", 7, 0, "due/s"), _offered),
         "calls_per_s": shared["calls_per_s"],

@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno import __version__
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.units import counted, format_average, format_ns, format_plain, significant
+from dbdyno.model.units import counted, format_average, format_given, format_ns, format_plain, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -217,8 +217,8 @@ def _title(scaling: Scaling) -> str:
     loads, repeats = points["load"], points["repeat"].n_unique()
     again = f" in {repeats} repeats" if repeats > 1 else ""
     return (
-        f"{ladder.name}: {counted(points.height, 'point')}{again}, {min(loads):g} to {max(loads):g} "
-        f"{ladder.load_unit}"
+        f"{ladder.name}: {counted(points.height, 'point')}{again}, {format_given(min(loads))} to "
+        f"{format_given(max(loads))} {ladder.load_unit}"
     )
 
 

@@ -11,7 +11,7 @@ from dbdyno.model.engine.snapshot import SnapshotInfo
 from dbdyno.model.results.interval import ALL
 from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
 from dbdyno.model.text.visible import one_line, shortened
-from dbdyno.model.units import NS_PER_S, format_ns, format_rate, significant
+from dbdyno.model.units import NS_PER_S, format_ns, format_rate, format_size, quantity, significant
 from dbdyno.present.document.document import (
     Block,
     Cell,
@@ -100,6 +100,17 @@ def _rate(name: str, head: str, rank: int = 0) -> tuple[Column, Callable[[_Row],
     return numeric(head, rank), lambda r: optional(r[name], format_rate)
 
 
+def _load_figure(name: str, head: str, rank: int = 0) -> tuple[Column, Callable[[_Row], Cell]]:
+    return numeric(head, rank), lambda r: optional(r[name], lambda v: _amount(v, r["unit"]))
+
+
+def _amount(value: float, unit: str) -> str:
+    """With its unit where that depends on the size."""
+    if unit == "s":
+        return quantity(value, unit)
+    return format_size(value) if unit == "bytes" else format_rate(value)
+
+
 def _ratio(name: str, rank: int = 0) -> tuple[Column, Callable[[_Row], Cell]]:
     def cell(row: _Row) -> Cell:
         ends = "" if row.get("low") is None else f"{significant(row['low'])} to {significant(row['high'])}"
@@ -119,16 +130,16 @@ def _load(load: pl.DataFrame) -> Iterator[Block]:
 
 def _figure(row: _Row) -> Cell:
     name = row["figure"].removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
-    return word(name if row["unit"] == "count" else f"{name} ({row['unit']})")
+    return word(name if row["unit"] in ("count", "s", "bytes") else f"{name} ({row['unit']})")
 
 
 _LOAD: _Columns = (
     (Column("per second"), _figure),
-    _rate("per_s_a", "A"),
-    _rate("per_s_b", "B"),
+    _load_figure("per_s_a", "A"),
+    _load_figure("per_s_b", "B"),
     _ratio("per_s_ratio"),
-    _rate("per_transaction_a", "A per transaction", 1),
-    _rate("per_transaction_b", "B per transaction", 1),
+    _load_figure("per_transaction_a", "A per transaction", 1),
+    _load_figure("per_transaction_b", "B per transaction", 1),
     (numeric("B/A per transaction", 1), lambda r: optional(r["per_transaction_ratio"], significant)),
 )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dbdyno.model.results.interval import LOWER_BOUNDS, IntervalFigures
-from dbdyno.model.units import counted, format_count, format_ns, format_rate, format_size
+from dbdyno.model.units import counted, format_average, format_count, format_ns, format_rate, format_size
 from dbdyno.present.document.document import UNKNOWN, Block, Cell, Column, Row, Table, known, remarks, word
 from dbdyno.present.figures.figures import grouped, percent
 
@@ -21,10 +21,8 @@ _NOT_ALL = {
 
 
 def rate(value: float) -> str:
-    """Six characters at most: ``169.55``, ``3.91 k``, ``<0.01``."""
-    if 0 < value < 0.005:
-        return "<0.01"
-    return format_rate(value) if value >= 99.995 else f"{value:.2f}"
+    """Three digits: ``170``, ``3.91 k``, ``0.012``, ``< 0.001``."""
+    return format_rate(value) if value >= 1000 else format_average(value)
 
 
 def whole(value: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results.interval import IntervalFigures
-from dbdyno.model.units import counted, format_ns, format_rate, significant
+from dbdyno.model.units import counted, format_ns, format_percent, format_rate, significant
 from dbdyno.present.document.document import Block, Cell, Column, Paragraph, Table, numeric, remarks, table
 from dbdyno.present.run import statements as sql
 from dbdyno.present.run.statements import Columns, figure, in_bytes, per_call, share_of
@@ -70,7 +70,7 @@ def _notes(found: IntervalFigures, frame: pl.DataFrame, shown: list[_Row], same:
     rest = frame.filter(~pl.col("rank").is_in([r["rank"] for r in shown]))
     if rest.height:
         part = float(rest["share"].sum())
-        notes.append(f"{counted(rest.height, 'more statement')} with {100 * part:.1f} % of the time.")
+        notes.append(f"{counted(rest.height, 'more statement')} with {format_percent(part)} of the time.")
     hidden = frame.filter(pl.col("query_id").is_null()).height
     if hidden:
         notes.append(f"Statements of other roles are hidden from {found.interval.last.role}.")

@@ -12,7 +12,7 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.interval import ALL, CHECKPOINTS, LOWER_BOUNDS, PER_S, IntervalFigures, TimeModel
 from dbdyno.model.sources.wait_families import LOG_BYTES
 from dbdyno.model.text.visible import one_line
-from dbdyno.model.units import NS_PER_S, format_average, format_ns
+from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns
 from dbdyno.present.document.document import (
     UNKNOWN,
     Block,
@@ -172,7 +172,7 @@ def _lead(found: IntervalFigures) -> list[Paragraph]:
         return [Paragraph("What the databases did in between is not known.", "warning", lead=True)]
     atleast = "at least " if r["status"] in LOWER_BOUNDS else ""
     a_second = rate(r[f"transactions{PER_S}"])
-    told = f"The server ended {atleast}{r['transactions']:,} transactions, {a_second} a second"
+    told = f"The server ended {atleast}{counted(r['transactions'], 'transaction')}, {a_second} a second"
     busy = r[f"active_ns{PER_S}"]
     told += (
         ""

@@ -11,7 +11,15 @@ import statistics
 from collections.abc import Sequence
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.units import parse_duration_ns
+from dbdyno.model.units import (
+    counted,
+    format_given,
+    format_number,
+    format_plain,
+    parse_duration_ns,
+    quantity,
+    significant,
+)
 from dbdyno.store.ladder_csv.cures import Refused, Way
 from dbdyno.store.ladder_csv.headings import Rate, rate_unit
 from dbdyno.store.ladder_csv.reading import Reading, Values
@@ -111,7 +119,7 @@ def _throughput(reading: Reading, rate: Rate) -> Values:
             f"{heading} was taken as {unit}; if it is a count: --duration 60s, or a column duration_s"
         )
     if rate.factor != 1:
-        reading.notes.append(f"{heading}: 1 in the file is {rate.factor:,.6g} {unit}")
+        reading.notes.append(f"{heading}: 1 in the file is {format_given(rate.factor)} {unit}")
     return [None if v is None else v * rate.factor for v in values]
 
 
@@ -205,7 +213,7 @@ def _above_the_mean(reading: Reading, made: dict[str, Values], p95_s: Values) ->
         names = f"{reading.heading('response_p95_s')} and {reading.heading('response_s')}"
         raise reading.refused(
             "response_p95_s",
-            f": {names}: the 95th percentile is {ratio:,.3g} times the mean: their units differ",
+            f": {names}: the 95th percentile is {format_plain(ratio)} times the mean: their units differ",
             [Way("--response-unit", None)] if reading.asked.response_unit else [],
         )
 
@@ -226,34 +234,34 @@ def _little(reading: Reading, made: dict[str, Values], rate: Rate) -> None:
         raise _disagrees(reading, made, middle, cures)
     if middle > 1.1:
         reading.notes.append(
-            f"throughput x response time is {middle:.2g} times the {_loads(reading)}: more calls in progress "
-            "than one each"
+            f"throughput x response time is {significant(middle, 2)} times the {_loads(reading)}: more "
+            "calls in progress than one each"
         )
     if middle < LEAST_PRESENT and not reading.think_s:
         always = [u for f, u in cures if sum(0.5 <= s * f <= 1.2 for s in present) >= 0.9 * len(present)]
         if always:
             raise _disagrees(reading, made, middle, cures)
         reading.notes.append(
-            f"the {_loads(reading)} are in calls {100 * middle:.2g} % of the time: if they pause between "
-            "calls, --think TIME; if not, a unit is wrong"
+            f"the {_loads(reading)} are in calls {significant(100 * middle, 2)} % of the time: if they pause "
+            "between calls, --think TIME; if not, a unit is wrong"
         )
 
 
 def _cures(reading: Reading, rate: Rate, middle: float) -> list[tuple[float, Way]]:
     """Other units with which the law may hold, and what ``middle`` times them is; the likeliest first."""
     unit = reading.kind("response_s").unit or "s"
-    counted, per = rate.counted or "units", rate.per or "s"
+    amount, per = rate.counted or "units", rate.per or "s"
     other = [(TIMES[u] / TIMES[unit], Way("--response-unit", u)) for u in _CLOCK if u != unit]
     own = "k " if rate.scale == 1e3 else ""
     other += [
-        (TIMES[per] / TIMES[p], Way("--throughput-unit", f"{own}{counted}/{p}"))
+        (TIMES[per] / TIMES[p], Way("--throughput-unit", f"{own}{amount}/{p}"))
         for p in ("s", "min", "h")
         if p != per
     ]
     if rate.scale > 1:
-        other.append((1 / rate.scale, Way("--throughput-unit", f"{counted}/{per}")))
+        other.append((1 / rate.scale, Way("--throughput-unit", f"{amount}/{per}")))
     else:
-        other.append((1e3, Way("--throughput-unit", f"k {counted}/{per}")))
+        other.append((1e3, Way("--throughput-unit", f"k {amount}/{per}")))
     fits = [(f, way) for f, way in other if 0.3 <= middle * f <= 1.2]
     return sorted(fits, key=lambda c: abs(c[0] * middle - 1))
 
@@ -265,11 +273,12 @@ def _disagrees(
     every = [(c, n, x, r) for c, n, x, r in lines if n and x and r]
     record, n, x, r = every[0]
     calls, think = x * (r + (reading.think_s or 0.0)), reading.think_s
-    times = f"({r:.4g} s + {think:g} s)" if think else f"{r:.4g} s"
+    times = f"({quantity(r, 's')} + {quantity(think, 's')})" if think else quantity(r, "s")
     wrong = "many" if middle > 1 else "few"
     problem = (
-        f", line {record.line.number}: {x:,.4g}/s x {times} = {calls:,.4g} calls in "
-        f"progress, too {wrong} for {n:g} {_loads(reading, n)} (N = X (R + Z), Little's law): a unit is wrong"
+        f", line {record.line.number}: {format_number(x)}/s x {times} = {format_number(calls)} calls in "
+        f"progress, too {wrong} for {format_given(n)} {_loads(reading, n)} (N = X (R + Z), Little's law): "
+        "a unit is wrong"
     )
     ways = [way for _, way in cures]
     if any(_of_either(reading, role) for role in ("load", "throughput", "response_s")):
@@ -314,10 +323,14 @@ def _possible(reading: Reading, role: str, values: Values) -> None:
     each = _median_ratio(values, reading.column("load")) or 0.0
     too_many = reading.cpus is not None and most > 1.1 * reading.cpus
     if too_many or (reading.kind("load").closed and each > MANY_CPUS):
-        than = f"more than {reading.cpus:g} CPUs" if too_many else f"{each:.3g} CPUs per session"
+        than = (
+            f"more than {counted(reading.cpus, 'CPU')}"
+            if too_many and reading.cpus is not None
+            else f"{format_plain(each)} CPUs per session"
+        )
         raise reading.refused(
             role,
-            f": {heading} {most:g}, as CPU seconds per second, is {than}",
+            f": {heading} {format_number(most)}, as CPU seconds per second, is {than}",
             [
                 Way("--cpu-unit", "%", " if it is per cent"),
                 Way("--cpu-unit", "s", " if it is CPU seconds of a measurement"),
@@ -336,7 +349,7 @@ def _of_percent(reading: Reading, role: str) -> Values | None:
     if cpus is None:
         reading.notes.append(f"{heading} was left out: per cent of how many CPUs? --cpus N")
         return None
-    reading.notes.append(f"{heading} was taken as per cent of {cpus:g} CPUs")
+    reading.notes.append(f"{heading} was taken as per cent of {format_given(cpus)} CPUs")
     return [None if v is None else v / 100 * cpus for v in raw]
 
 

@@ -21,6 +21,7 @@ from dbdyno.engines.postgres.embedded.account import explained
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.kernel.private import NotPrivate, open_private
 from dbdyno.model.errors import ServerBusy, TargetError, TooFewConnections, UsageError, did_you_mean
+from dbdyno.model.units import counted
 
 _MB = 1 << 20
 _LEAST, _MOST = 128 * _MB, 1024 * _MB
@@ -122,7 +123,7 @@ def check_fits(last: Started, wish: Wish) -> None:
     if last.connections < (wish.max_connections or wish.sessions + OWN_CONNECTIONS):
         raise TooFewConnections(
             f"the embedded server {whose} with max_connections = {last.connections}, "
-            f"too few for {wish.sessions} sessions"
+            f"too few for {counted(wish.sessions, 'session')}"
             if wish.max_connections is None
             else "not as asked for",
             f"dbdyno server stop, then dbdyno server start --max-connections {wish.connections}"

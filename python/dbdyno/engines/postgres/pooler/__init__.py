@@ -35,6 +35,7 @@ from dbdyno.model.engine.protocols import Capacity, Journal, Load, LoadMaker, Po
 from dbdyno.model.errors import DbdynoError, TooFewConnections, UsageError
 from dbdyno.model.plan.plan import Observation
 from dbdyno.model.sources.source import Source
+from dbdyno.model.units import counted
 
 ROLE = "pooler"
 _FILES = 64  # descriptors besides those of clients and server connections
@@ -191,8 +192,9 @@ def _check_pool(pool: Pool, program: Program) -> None:
         raise UsageError(f"a pool needs at least one server connection, not {pool.size}", "pool = 1 or more")
     if pool.mode == "session" and pool.clients > pool.size:
         raise UsageError(
-            f"pool_mode = session with {pool.size} server connections and {pool.clients} sessions: a session "
-            "keeps its server connection as long as it is connected, and all sessions are connected before "
+            f"pool_mode = session with {counted(pool.size, 'server connection')} and "
+            f"{counted(pool.clients, 'session')}: a session keeps its server "
+            "connection as long as it is connected, and all sessions are connected before "
             f"the clock starts, so {pool.clients - pool.size} would never get one",
             "pool_mode = transaction, or use at most as many sessions as the pool has connections",
         )
@@ -211,7 +213,7 @@ def _check_files(pool: Pool) -> None:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit not in (-1, resource.RLIM_INFINITY) and needed > limit:
         raise UsageError(
-            f"a pooler for {pool.clients} sessions needs {needed} open files, {limit} are allowed",
+            f"a pooler for {counted(pool.clients, 'session')} needs {needed} open files, {limit} are allowed",
             f"ulimit -n {needed}",
         )
 

@@ -14,7 +14,7 @@ from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.settings import values
 from dbdyno.engines.postgres.settings.values import PRELOADING, Guc, Site
 from dbdyno.model.errors import NotAvailable, NotPrivileged, ServerBusy, UsageError, did_you_mean
-from dbdyno.model.units import format_size
+from dbdyno.model.units import counted, format_size
 
 _OWN_CONNECTIONS = 3  # control, activity, calibration
 _HUGE = ("huge_pages", "shared_buffers")
@@ -261,7 +261,8 @@ def _check_connections(site: Site, asked: Sequence[Asked]) -> None:
     for a in asked:
         if a.name == "max_connections" and a.guc and float(values.canonical(a.guc, a.value)) < least:
             raise UsageError(
-                f"max_connections = {a.value} leaves no room for {site.instance.sessions} sessions",
+                f"max_connections = {a.value} leaves no room for "
+                f"{counted(site.instance.sessions, 'session')}",
                 f"{least} or more",
             )
 
