@@ -178,7 +178,7 @@ def test_a_repeat_with_tight_intervals_is_the_last() -> None:
     cells, course, _ = _climbed(_plan(until="2%"), {"base": plateau(4)})
     assert max(c.repeat for c in cells) == 4
     assert course.stopped is not None
-    assert "after 4 of 20 repeats every interval is within 0.02" in course.stopped
+    assert "after 4 of 20 repeats every interval is within 2.0 %" in course.stopped
 
 
 def test_a_budget_ends_the_search_with_what_was_found() -> None:

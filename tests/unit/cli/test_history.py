@@ -224,5 +224,5 @@ def test_rm_of_old_runs() -> None:
 @pytest.mark.parametrize(("answer", "left"), [("y\n", 3), ("n\n", 4), ("\n", 4)])
 def test_rm_names_what_goes_on_a_terminal(store: Path, answer: str, left: int) -> None:
     code, written = on_terminal("rm", "nightly", env={"DBDYNO_STORE": str(store)}, typed=answer)
-    assert code == 0 and "20260103-100000-lio-0003" in written and "MB" in written
+    assert code == 0 and "20260103-100000-lio-0003" in written and "MiB" in written
     assert len(ids()) == left

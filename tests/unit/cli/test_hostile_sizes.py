@@ -102,7 +102,7 @@ def test_combinations_are_counted_before_they_are_listed() -> None:
 def test_cells_are_counted_before_they_are_listed() -> None:
     experiment = Experiment(workload="lio", sessions="1:1000", repeats=1000)
     with pytest.raises(
-        UsageError, match=r"1,000,000 measurements \(1000 load levels x 1 variant x 1000"
+        UsageError, match=r"1,000,000 measurements \(1,000 load levels x 1 variant x 1,000"
     ) as caught:
         resolve(experiment, workloads()["lio"], 4.0, "test")
     assert "at most 20,000" in str(caught.value.cure)

@@ -27,7 +27,7 @@ from dbdyno.model.results.comparison import Comparison, Difference
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.text.command_words import in_words
-from dbdyno.model.units import counted, format_given, significant
+from dbdyno.model.units import counted, format_given
 
 NONE = "-"
 _RUN = ("measure", "settle", "cool_down", "think", "order", "observe", "waits", "sample_hz", "log_calls")
@@ -70,7 +70,7 @@ def _beside(results: Results) -> dict[str, str]:
     """CPU time of the machine that neither the server's tasks nor dbdyno's used, over all measurements; empty
     where the machine's is not known. Rounded so far that noise is no difference."""
     used: Any = other_cpus(results.tables["data_sources"])["other_cpus"].mean()
-    return {} if used is None else {"CPUs used by other processes (mean)": significant(used)}
+    return {} if used is None else {"CPUs used by other processes (mean)": f"{used:.1f}"}
 
 
 def _plan(results: Results) -> dict[str, str]:
