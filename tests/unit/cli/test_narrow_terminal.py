@@ -9,7 +9,7 @@ from tests.unit import report_results as made
 
 from dbdyno import present
 from dbdyno.cli.observe_view import _cut
-from dbdyno.present.report import DETAILS
+from dbdyno.present.show_options import SHOW_OPTIONS
 
 
 @pytest.mark.parametrize("width", [13, 20, 40, 60, 79, 80, 100])
@@ -28,7 +28,7 @@ def test_the_rung_table_keeps_whole_columns(width: int) -> None:
 def test_a_summary_is_printed_at_any_width(width: int) -> None:
     console = Console(width=width, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(present.summary(made.results(made.REPEATED)))
-    for name in DETAILS:
+    for name in SHOW_OPTIONS:
         console.print(present.details(made.results(), name))
 
 

@@ -19,8 +19,8 @@ from dbdyno.model.schema.tables import rows
 from dbdyno.present.charts import strips
 from dbdyno.present.document.document import Block, Cell, Paragraph, Section, Table, Verbatim
 from dbdyno.present.figures import figures, profile, selection, sources_used
-from dbdyno.present.report import DETAILS
 from dbdyno.present.run import processes, statements
+from dbdyno.present.show_options import CLAIMS, SHOW_OPTIONS
 
 pytestmark = pytest.mark.queries
 
@@ -291,7 +291,7 @@ def test_no_line_of_the_finer_tables_is_wider_than_the_terminal(width: int) -> N
 
     results = with_statements(made.results())
     apart = {"syscalls", "chains", "scripts", "memory", "captures"}  # each has a test of its own
-    for name in set(DETAILS) - apart:
+    for name in {*SHOW_OPTIONS} - {CLAIMS, *apart}:
         console = Console(file=io.StringIO(), width=width)
         console.print(present.details(results, name))
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dbdyno.model.plan.plan import Plan
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dbdyno.model.plan.plan import Plan
 
 DATABASE = "database"
 """A load of our own on a database."""

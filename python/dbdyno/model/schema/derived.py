@@ -141,7 +141,7 @@ _TABLES: tuple[Table, ...] = (
                 "scaling",
                 "scaling",
                 "calls/s per session / calls/s per session of the lowest rung; throughput is said to scale "
-                "while this is at least ",
+                f"while this is at least {100 * GOOD_SCALING:.0f} %",
                 driven=True,
             ),
             Method(
@@ -598,7 +598,8 @@ _TABLES: tuple[Table, ...] = (
             _c(
                 "mean_ns",
                 "f64",
-                "seconds / begun (in the run queue: / count); NULL where waits under way outlast all that ended",
+                "seconds / begun (in the run queue: / count); NULL where waits under way outlast all that "
+                "ended",
                 null=True,
             ),
             _c("p50_ns", "i64", "median: upper end of its bucket, at most 25 % too high", null=True),
