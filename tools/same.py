@@ -212,12 +212,16 @@ class Image:
         if done.returncode == 1:
             raise RuntimeError(f"dbdyno {' '.join(words)}: internal error\n{done.stderr}")
         refused = f"\n-- exit code {done.returncode}\n" if done.returncode else ""
-        return done.stdout + refused + done.stderr
+        return done.stdout + refused + _PROGRESS.sub("", done.stderr)
 
     def _save(self, name: str, text: str) -> None:
         path = self._into / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text.replace(str(self._work), "WORK").replace(str(self._corpus), "CORPUS"), "utf-8")
+
+
+_PROGRESS = re.compile(r"^Deriving run \S+: \d+ of \d+\n", re.MULTILINE)
+"""What is written where deriving takes longer than two seconds."""
 
 
 def _rows(table: Path) -> str:
