@@ -15,13 +15,13 @@ import dbdyno.conclude.run
 import dbdyno.conclude.scaling.capacity
 import dbdyno.conclude.scaling.cpu_wait
 from dbdyno.conclude.checking import Check, checks
-from dbdyno.conclude.command_claims import of_commands
 from dbdyno.conclude.run import coverage
 from dbdyno.conclude.run.case import Case, Facts
 from dbdyno.model.engine.environment import Environment
 from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.plan.plan import Plan, Workload
 from dbdyno.model.results.claim import Claim
+from dbdyno.model.text.nouns import nouns_of
 
 for _module in iter_modules(dbdyno.conclude.run.__path__, "dbdyno.conclude.run."):
     import_module(_module.name)  # those imported above are the only ones elsewhere that register checks
@@ -30,7 +30,7 @@ _ORDER = ("invalid", "warning", "note", "good")
 
 
 def _checks(plan: Plan) -> list[Check]:
-    return checks(kind_of(plan))
+    return checks(kind_of(plan).name)
 
 
 def asked(
@@ -61,8 +61,7 @@ def findings(
     no tables that only single cells are asked of: ``load`` makes those of a cell again.
     """
     case = Case(plan, environment, tables, workloads, {} if facts is None else facts, load)
-    claims = [claim for c in _checks(plan) for claim in c.function(case)]
-    claims += coverage.too_few(case, claims)
-    if plan.jobs:
-        claims = [of_commands(c) for c in claims]
+    with nouns_of(kind_of(plan).nouns):
+        claims = [claim for c in _checks(plan) for claim in c.function(case)]
+        claims += coverage.too_few(case, claims)
     return tuple(sorted(claims, key=lambda c: _ORDER.index(c.severity)))

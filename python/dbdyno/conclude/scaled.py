@@ -10,7 +10,6 @@ import polars as pl
 from dbdyno.conclude import scaling
 from dbdyno.conclude.catalogue import claim, sentence
 from dbdyno.conclude.catalogue import number_format as fmt
-from dbdyno.conclude.command_claims import of_commands
 from dbdyno.conclude.ladder import ladders
 from dbdyno.conclude.ladder.axis_ladders import with_axes
 from dbdyno.conclude.ladder.ladders import Row
@@ -22,8 +21,10 @@ from dbdyno.conclude.scaling.capacity import bends, deliveries
 from dbdyno.conclude.scaling.cpu_wait import onset
 from dbdyno.conclude.scaling.paragraph import paragraph, vetoed
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.results.analyses import CURVE, RESIDUALS, Estimate, Ladder, Scaling
 from dbdyno.model.results.claim import Claim
+from dbdyno.model.text.nouns import nouns_of
 from dbdyno.stats.scaling.points import FEWEST
 
 if TYPE_CHECKING:
@@ -136,6 +137,11 @@ def _with_cpu(made: Scaling) -> Scaling:
 def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) -> tuple[Scaling, ...]:
     """One a ladder of the run, by sessions or by rate: a workload under a variant. Empty: an observation, or
     phases, have none."""
+    with nouns_of(kind_of(results.plan).nouns):
+        return _scalings_of(results, model, seed)
+
+
+def _scalings_of(results: Results, model: str | None, seed: int) -> tuple[Scaling, ...]:
     by_rate = tuple(
         rate_capacity.scaling_by_rate(one, results, model) for one in ladders.rate_ladders_of(results)
     )
@@ -147,18 +153,17 @@ def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) ->
 
 
 def _of_commands(made: Scaling, results: Results) -> Scaling:
-    """In the words of commands; by threads with what was concluded of one job before all else."""
+    """By threads with what was concluded of one job before all else."""
     axis = made.ladder.axis
-    told = [f for f in results.findings if f.id == "speed-up"]
-    if axis is not None and len(told) > 1:
-        told = [f for f in told if f.subject == axis]
-    answers = tuple(of_commands(a, [made.ladder.name]) for a in made.answers)
     if axis is None:
-        return replace(made, answers=answers)
+        return made
+    told = [f for f in results.findings if f.id == "speed-up"]
+    if len(told) > 1:
+        told = [f for f in told if f.subject == axis]
     curve = made.curve.with_columns(
         response_s=pl.lit(None, pl.Float64)
     )  # Little's law is of jobs, not threads
-    return replace(made, answers=(*told, *answers), curve=curve)
+    return replace(made, answers=(*told, *made.answers), curve=curve)
 
 
 def _of_run(ladder: Ladder, results: Results, model: str | None, seed: int) -> Scaling:

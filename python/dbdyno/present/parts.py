@@ -31,7 +31,7 @@ class Page:
 
     @cached_property
     def kind(self) -> str:
-        return kind_of(self.results.plan)
+        return kind_of(self.results.plan).name
 
     def choice(self, *makes: Details) -> Block:
         """What these make of each load or window, of which the reader chooses one."""

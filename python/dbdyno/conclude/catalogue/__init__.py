@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.results.claim import Claim, Estimate, Severity
+from dbdyno.model.text.nouns import at_once, noun
 from dbdyno.model.units import format_average, format_ns, format_p, format_rate, format_size, significant
 
 if TYPE_CHECKING:
@@ -80,13 +81,28 @@ class Entry:
 
     def advices(self) -> list[str]:
         texts = [self.advice] if isinstance(self.advice, str) else self.advice.values()
-        return [t for t in dict.fromkeys(texts) if t]
+        return [_with_nouns_of_databases(t) for t in dict.fromkeys(texts) if t]
+
+
+def _with_nouns_of_databases(template: str) -> str:
+    """A template whose other slots are left as they are."""
+    return re.sub(r"\{~[^}]*\}", lambda slot: _WORDS.vformat(slot[0], (), {}), template)
 
 
 class _Words(Formatter):
-    """``{share:percent}``, ``{n:#call}`` for ``3 calls``; else as :meth:`str.format`."""
+    """``{share:percent}``, ``{n:#call}`` for ``3 calls``, ``{~calls}`` for a noun of the kind of run; else as
+    :meth:`str.format`."""
+
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if isinstance(key, str) and key.startswith("~"):
+            return noun(key[1:])
+        return super().get_value(key, args, kwargs)
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec == "#session":
+            return at_once(f"{value:,}")
+        if format_spec == "#call":
+            return f"{value:,} {noun('call' if value == 1 else 'calls')}"
         if format_spec.startswith("#"):
             return f"{value:,} {format_spec[1:]}{'' if value == 1 else 's'}"
         if format_spec in _FORMATS:
@@ -178,6 +194,11 @@ def sentence(
     return _WORDS.vformat("".join(texts), (), said or {})
 
 
+def with_nouns(text: str, **values: Any) -> str:
+    """A text with its slots for nouns, and these values, filled."""
+    return _WORDS.vformat(text, (), values)
+
+
 def worded(plan: Plan) -> Plan:
     """``plan`` with its choices' reasons in words."""
     said = (
@@ -206,7 +227,7 @@ def readable(template: str, begin: str = "<", end: str = ">") -> str:
         unit = f" {spec[1:]}s" if spec.startswith("#") else units.get(spec, "")
         return f"{begin}{name.replace('_', ' ')}{end}{unit}"
 
-    return re.sub(r"\{(\w+)(?::([^}]*))?\}", shown, template)
+    return re.sub(r"\{(\w+)(?::([^}]*))?\}", shown, _with_nouns_of_databases(template))
 
 
 def explained(found: Entry) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from dbdyno.model.results.analyses import Estimate
 from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.text.nouns import at_once, noun, unit_of
 from dbdyno.model.units import (
     NS_PER_S,
     format_given,
@@ -23,7 +24,7 @@ REPEATS = "Student's t over repeats"
 
 def rate(value: float, unit: str) -> str:
     """``6.21 M LIO/s``."""
-    return f"{format_rate(value)} {unit}"
+    return f"{format_rate(value)} {unit_of(unit)}"
 
 
 def tail_ns(q: float, value: float | None) -> str:
@@ -37,9 +38,17 @@ def seconds(value: float) -> str:
 
 
 def load(n: float, unit: str = "sessions") -> str:
-    """``1 session``, ``8 sessions``, ``5.3 sessions``; units are plural nouns."""
+    """``1 session``, ``8 sessions``, ``5.3 sessions``; units are plural nouns. Sessions are called what the
+    kind of run calls them: ``8 jobs at once``."""
     text = load_number(n)
+    if unit == "sessions":
+        return at_once(text)
     return f"{text} {one_of(unit) if text == '1' else unit}"
+
+
+def at_load(n: float, unit: str = "sessions") -> str:
+    """``at 8 sessions``, ``with 8 jobs at once``."""
+    return f"{noun('at')} {load(n, unit)}"
 
 
 def load_number(n: float) -> str:
@@ -102,7 +111,7 @@ plain = format_plain
 
 def unit_of_work(throughput_unit: str) -> str:
     """``calls/s`` -> ``call``, ``LIO/s`` -> ``LIO``, ``queries/s`` -> ``query``."""
-    unit, per, _ = throughput_unit.strip().partition("/")
+    unit, per, _ = unit_of(throughput_unit.strip()).partition("/")
     return (one_of(unit) if per else unit) or "work unit"
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.command_claims import of_commands
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.cache_placement import cache_placement
 from dbdyno.conclude.compare.effects import Cells, Key, cells_of
@@ -22,11 +21,12 @@ from dbdyno.conclude.compare.table import (
 from dbdyno.conclude.run.quality import other_cpus
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan.jobs import PlannedJob
+from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.plan.plan import Plan, Variant
 from dbdyno.model.results.comparison import Comparison, Difference
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
-from dbdyno.model.text.command_words import in_words
+from dbdyno.model.text.nouns import noun, nouns_of
 from dbdyno.model.units import counted, format_given
 
 NONE = "-"
@@ -152,10 +152,11 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
             f"look at it: dbdyno show {results.info.id}",
         )
     differences = of_variants(results.plan, baseline)
-    made = _made("variants", [results], baseline, matches, options, differences, cells.left_out)
-    places = tuple(cache_placement(results, cells, made, work_short(results)))
-    made = made.model_copy(update={"conclusions": (*places, *made.conclusions)})
-    return _with_capacities(made, {v: (cells, v) for v in names}, matches)
+    with nouns_of(kind_of(results.plan).nouns):
+        made = _made("variants", [results], baseline, matches, options, differences, cells.left_out)
+        places = tuple(cache_placement(results, cells, made, work_short(results)))
+        made = made.model_copy(update={"conclusions": (*places, *made.conclusions)})
+        return _with_capacities(made, {v: (cells, v) for v in names}, matches)
 
 
 def _made(
@@ -192,20 +193,7 @@ def _made(
     unequal = [claim("across-sizes", {"sizes": sizes})] if sizes else []
     ranked = summary(made, first, matches)
     concluded = (*unequal, *ranked, *told, *notes(made, left_out, runs, matches))
-    made = made.model_copy(update={"conclusions": concluded, "costs": costs})
-    return _of_commands(made, runs) if made.commands else made
-
-
-def _of_commands(made: Comparison, runs: Sequence[Results]) -> Comparison:
-    """In the words of commands; names of variants and workloads are whoever's wrote them."""
-    names = [*(v.name for r in runs for v in r.plan.variants), *(x.workload for x in made.metrics[0].lines)]
-    return made.model_copy(
-        update={
-            "metrics": tuple(t.model_copy(update={"title": in_words(t.title)}) for t in made.metrics),
-            "why": tuple(w.model_copy(update={"unit": in_words(w.unit)}) for w in made.why),
-            "conclusions": tuple(of_commands(c, names) for c in made.conclusions),
-        }
-    )
+    return made.model_copy(update={"conclusions": concluded, "costs": costs})
 
 
 def _with_capacities(
@@ -228,7 +216,7 @@ def unit(results: Results, metric: str) -> tuple[str, str]:
     """What session time is divided by: the rate's name, and one of what it counts."""
     if metric in ("work_per_s", "cpu_per_work_ns"):
         return "work_per_s", work_short(results)
-    return "calls_per_s", "call"
+    return "calls_per_s", noun("call")
 
 
 def work_short(results: Results) -> str:
@@ -295,11 +283,12 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     matches = only_rung(matches, options.rung)
     left_out = [*sides[0].left_out, *sides[1].left_out]
     runs = [baseline, other]
-    made = _made("runs", runs, LABELS[0], matches, options, of_runs(baseline, other), left_out)
-    pairs = _pairs(baseline, other).items()
-    for variants in pairs if len(pairs) == 1 else ():
-        of_labels = zip(LABELS, zip(sides, variants, strict=True), strict=True)
-        made = _with_capacities(made, dict(of_labels), matches)
+    with nouns_of(kind_of(baseline.plan).nouns):
+        made = _made("runs", runs, LABELS[0], matches, options, of_runs(baseline, other), left_out)
+        pairs = _pairs(baseline, other).items()
+        for variants in pairs if len(pairs) == 1 else ():
+            of_labels = zip(LABELS, zip(sides, variants, strict=True), strict=True)
+            made = _with_capacities(made, dict(of_labels), matches)
     return made
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.catalogue.number_format import load
+from dbdyno.conclude.catalogue.number_format import at_load, load
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.compare.effects import CellFigures
 from dbdyno.conclude.compare.table import Match
@@ -285,7 +285,7 @@ def _tops(case: Case) -> Iterator[tuple[str, str, list[Row]]]:
         found = [(r, cells) for r in rungs if (cells := _cells(case, r))]
         if found:
             rung, cells = found[-1]
-            yield subject, f" at {load(rung['sessions'])}", cells
+            yield subject, f" {at_load(rung['sessions'])}", cells
 
 
 def _together(case: Case, cells: list[Row]) -> list[Row]:

@@ -190,7 +190,7 @@ class Metric(NamedTuple):
     """As in table ``rates``."""
     title: str
     unit: str
-    """Title and unit name the workload's work unit ``{work}``."""
+    """Title and unit name the workload's work unit ``{work}``; the title has slots for nouns."""
     higher_is_better: bool
     within: str | None = None
     """The rate whose relative standard error inside the window holds for this one, too."""
@@ -221,15 +221,15 @@ _COUNTED = 1e-6
 
 METRICS = (
     Metric("work_per_s", "{work} per second", "{work}/s", True, "calls_per_s", _COUNTED, of_call=False),
-    Metric("calls_per_s", "calls per second", "calls/s", True, "calls_per_s", _COUNTED),
-    Metric("response_mean_ns", "response time, mean", "ns", False, "response_mean", _COUNTED),
-    Metric("response_p50_ns", "response time, median", "ns", False, None, _BUCKET),
-    Metric("response_p95_ns", "response time, 95 %", "ns", False, None, _BUCKET),
-    Metric("response_p99_ns", "response time, 99 %", "ns", False, None, _BUCKET),
-    Metric("cpu_per_call_ns", "server CPU of a call", "ns", False, None, _TICK),
-    Metric("cpu_per_work_ns", "server CPU of a {work}", "ns", False, None, _TICK, of_call=False),
-    Metric("client_cpu_per_call_ns", "client CPU of a call", "ns", False, None, _TICK),
-    Metric("round_trips_per_call", "round trips of a call", "", False, None, _COUNTED, counted=True),
+    Metric("calls_per_s", "{~calls} per second", "calls/s", True, "calls_per_s", _COUNTED),
+    Metric("response_mean_ns", "{~response_time}, mean", "ns", False, "response_mean", _COUNTED),
+    Metric("response_p50_ns", "{~response_time}, median", "ns", False, None, _BUCKET),
+    Metric("response_p95_ns", "{~response_time}, 95 %", "ns", False, None, _BUCKET),
+    Metric("response_p99_ns", "{~response_time}, 99 %", "ns", False, None, _BUCKET),
+    Metric("cpu_per_call_ns", "{~server_cpu} of {~a_call}", "ns", False, None, _TICK),
+    Metric("cpu_per_work_ns", "{~server_cpu} of a {work}", "ns", False, None, _TICK, of_call=False),
+    Metric("client_cpu_per_call_ns", "{~client_cpu_of_a_call}", "ns", False, None, _TICK),
+    Metric("round_trips_per_call", "round trips of {~a_call}", "", False, None, _COUNTED, counted=True),
 )
 BY_NAME = {m.name: m for m in METRICS}
 RANKING = ("work_per_s", "calls_per_s")

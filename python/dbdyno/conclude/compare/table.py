@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from dbdyno.conclude.catalogue import sentence
+from dbdyno.conclude.catalogue import sentence, with_nouns
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import (
     BY_NAME,
@@ -238,7 +238,7 @@ def metric_table(
     ]
     return MetricTable(
         metric=metric.name,
-        title=metric.title.format(work=work),
+        title=with_nouns(metric.title, work=work),
         unit=metric.unit.format(work=work),
         higher_is_better=metric.higher_is_better,
         lines=tuple(line for _, lines in ranked for line in lines),

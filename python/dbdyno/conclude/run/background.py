@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.conclude.catalogue import claim
-from dbdyno.conclude.catalogue.number_format import load
+from dbdyno.conclude.catalogue.number_format import at_load
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at, ids, known_aas, listed, of_cell
 from dbdyno.model.results.claim import Claim
@@ -34,7 +34,7 @@ def helpers(case: Case) -> Iterator[Claim]:
     shares = [(r["helpers_aas"] / (r["helpers_aas"] + r["run_aas"]), r) for r in rungs]
     share, rung = max(shares, key=lambda f: float(f[0]), default=(0.0, {}))
     if share >= HELPERS:
-        place = "" if case.observed else f" at {load(rung['sessions'])}"
+        place = "" if case.observed else f" {at_load(rung['sessions'])}"
         said = {"used": rung["helpers_aas"], "place": place, "share": share}
         yield claim("helpers", said, rung["helpers_aas"])
 

@@ -27,6 +27,7 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import ALL, account_rows, top_level
 from dbdyno.model.results.session_time import UNLABELLED, hidden, is_limit
 from dbdyno.model.schema.tables import ByCell, empty, known_sum
+from dbdyno.model.text.nouns import noun
 
 if TYPE_CHECKING:
     from dbdyno.model.engine.environment import Environment
@@ -296,7 +297,7 @@ def where(cell: Row, case: Case) -> str:
 def at(cell: Row, case: Case) -> str:
     """``at 8 sessions``, ``in window 3``, ``in phase spike``."""
     within = case.observed or case.plan.experiment.phases
-    return f"{'in' if within else 'at'} {where(cell, case)}"
+    return f"{'in' if within else noun('at')} {where(cell, case)}"
 
 
 def listed(items: list[str], most: int = 4) -> str:

@@ -34,7 +34,7 @@ def roots(case: Case) -> Iterator[Claim]:
             continue
         first = {by: next(r for r in rows if r["by"] == by) for by in ("object", "chain")}
         named = [r for r in doing if r["lock_share"] >= _ROUNDED][:_NAMED]
-        place = "" if case.observed else f" at {fmt.load(top['sessions'])}"
+        place = "" if case.observed else f" {fmt.at_load(top['sessions'])}"
         said = {
             "share": waited,
             "roots": ", ".join(f"{fmt.percent(r['lock_share'])} {r['name']}" for r in named),

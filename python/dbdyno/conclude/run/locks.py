@@ -35,7 +35,7 @@ def lock_bound(case: Case) -> Iterator[Claim]:
         best = max(lower, key=lambda r: float(r["calls_per_s"]), default=None)
         if best is not None and rate is not None and rate > GROWS * best["calls_per_s"]:
             continue
-        place = "" if case.observed else f" at {fmt.load(top['sessions'])}"
+        place = "" if case.observed else f" {fmt.at_load(top['sessions'])}"
         said = {"event": held["name"], "share": held["share"], "place": place, "source": held["source"]}
         said |= {"queued": held["runq_s"], "top_rate": rate}
         if best is not None:
@@ -94,7 +94,7 @@ def hot_rows(case: Case) -> Iterator[Claim]:
         share = sum(r["share"] or 0.0 for r in found)
         if share < HOT or not any(_is_over(r, share / 2) for r in found):
             continue
-        said = {"share": share, "place": "" if case.observed else f" at {fmt.load(top['sessions'])}"}
+        said = {"share": share, "place": "" if case.observed else f" {fmt.at_load(top['sessions'])}"}
         said |= {"events": ", ".join(r["name"] for r in found), "sessions": top["sessions"]}
         parts = []
         if (locked := _locked(case, top, [r["name"] for r in found])) is not None:
@@ -139,7 +139,7 @@ def latch(case: Case) -> Iterator[Claim]:
             if not short or not _is_over(event, LATCH) or (name, event["name"]) in bound:
                 continue
             said = {"event": event["name"], "share": event["share"], "what": own.what}
-            said |= {"place": "" if case.observed else f" at {fmt.load(rungs[-1]['sessions'])}"}
+            said |= {"place": "" if case.observed else f" {fmt.at_load(rungs[-1]['sessions'])}"}
             said |= {"source": event["source"]}
             low, high = (_end(event, end) for end in ("low", "high"))
             yield claim("one-latch", said, event["share"], low=low, high=high, subject=name,

@@ -18,6 +18,7 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.session_time import hidden, too_brief
 from dbdyno.model.sources.source import MEANS
 from dbdyno.model.text.interruptions import AWAY, LATE, SLOW
+from dbdyno.model.text.nouns import at_once, noun
 from dbdyno.model.units import NS_PER_S
 
 STEAL = 0.01
@@ -86,14 +87,14 @@ def _all_at(cells: list[Row], case: Case) -> str:
         return f"in {listed([where(c, case) for c in cells], 3)}"
     if len({c["variant"] for c in case.cells}) > 1:
         loads = (f"{fmt.load(c['sessions'])} ({c['variant']})" for c in cells)
-        return f"at {listed(list(loads), 3)}"
+        return f"{noun('at')} {listed(list(loads), 3)}"
     paced = sorted({c["rate_per_s"] for c in cells if c["rate_per_s"] is not None})
     if paced:
         return f"at {listed([fmt.rate_of_load(r) for r in paced], 3)}"
     counts = sorted({c["sessions"] for c in cells})
     *first, last = (str(n) for n in counts)
     numbers = f"{', '.join(first)} and {last}" if first else last
-    return f"at {numbers} {'session' if counts == [1] else 'sessions'}"
+    return f"{noun('at')} {at_once(numbers)}"
 
 
 def _carried(figures: Mapping[str, float | None], case: Case) -> dict[str, float]:

@@ -182,7 +182,7 @@ def _bends(ladder: Ladder, best: Fitted) -> str:
         if below and math.isfinite(above) and above >= _GAP * below and above - below > 1:
             told.append(f"between {fmt.load_number(min(low, below))} and {fmt.load(max(high, above), unit)}")
         else:
-            told.append(f"at {fmt.load(knee.value, unit)}{fmt.load_spread(knee)}")
+            told.append(f"{fmt.at_load(knee.value, unit)}{fmt.load_spread(knee)}")
     return " and ".join(told)
 
 

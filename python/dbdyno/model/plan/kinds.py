@@ -1,8 +1,15 @@
-"""The kinds of runs, by which checks and parts of documents say where they apply."""
+"""The kinds of runs as values: which runs are of a kind, and the nouns in which people speak of them.
+
+Checks and parts of documents say by a kind's name where they apply. Sentences and headings have slots for the
+nouns (:mod:`dbdyno.model.text.nouns`).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from dbdyno.model.text.nouns import OF_COMMANDS, OF_SESSIONS
 
 if TYPE_CHECKING:
     from dbdyno.model.plan.plan import Plan
@@ -17,8 +24,22 @@ OF_SERVERS = (DATABASE, OBSERVATION)
 """Kinds whose sessions a server serves."""
 
 
-def kind_of(plan: Plan) -> str:
+class Kind(NamedTuple):
+    """A kind of run. ``nouns`` in place of those of databases, by slot; all that are missing stay."""
+
+    name: str
+    applies: Callable[[Plan], bool]
+    nouns: Mapping[str, str] = OF_SESSIONS
+
+
+KINDS = [
+    Kind(DATABASE, lambda _: True),
+    Kind(OBSERVATION, lambda plan: plan.experiment.observation is not None),
+    Kind(COMMANDS, lambda plan: bool(plan.jobs), OF_COMMANDS),
+]
+"""All kinds. A run is of the last one that applies."""
+
+
+def kind_of(plan: Plan) -> Kind:
     """Returns the kind of a run."""
-    if plan.jobs:
-        return COMMANDS
-    return DATABASE if plan.experiment.observation is None else OBSERVATION
+    return next(kind for kind in reversed(KINDS) if kind.applies(plan))

@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from dbdyno.model.results.claim import Claim
+from dbdyno.model.text.nouns import unit_of
 from dbdyno.model.units import format_ns, format_rate
 
 Verdict = Literal["better", "worse", "equal", "no difference", "undecided"]
@@ -311,4 +312,4 @@ def ratio_text(effect: Effect, ratio: float) -> str:
 
 def value_text(unit: str, value: float) -> str:
     """A figure with its unit: ``6.21 M LIO/s``, ``1.23 ms``."""
-    return format_ns(value) if unit == "ns" else f"{format_rate(value)} {unit}".rstrip()
+    return format_ns(value) if unit == "ns" else f"{format_rate(value)} {unit_of(unit)}".rstrip()
