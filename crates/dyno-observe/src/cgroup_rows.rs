@@ -33,7 +33,7 @@ const V2: &[Kind] = &[Kind {
     instead_of: None,
 }];
 
-/// Of a group that cannot be read: only that its throttled time is unknown matters.
+/// Stands for the files of a group that cannot be read: a row says that its throttled time is unknown.
 const UNREAD: Kind = Kind {
     name: "cpu.stat",
     keys: &[cpu_stat::THROTTLED_NS],

@@ -1,4 +1,4 @@
-//! In which control groups sessions are, looked at again and again: somebody may move them while they are watched.
+//! Looks at the control groups of sessions again and again, as somebody may move them while they are watched.
 //!
 //! A group that nobody read cannot be taken for one that was not throttled, so every group in which a session is met
 //! is read from then on, and one that cannot be read has rows that say so. A session that was moved and moved back
@@ -24,7 +24,7 @@ pub struct Met {
     pub status: Status,
 }
 
-/// What is known of the sessions' groups.
+/// The groups in which sessions were met so far.
 #[derive(Debug, Default)]
 pub struct Memberships {
     /// Texts of `/proc/PID/task/TID/cgroup` that were met.
@@ -70,7 +70,7 @@ impl Memberships {
             .map(|mounts| groups::throttling(text, &mounts));
         match found {
             Ok(found) if !found.is_empty() => found.into_iter().map(readable).collect(),
-            // outside of what is mounted here: somebody else's view of the groups
+            // the process is in no group of those that are mounted here
             Ok(_) => vec![unread("not mounted here", Status::NotHere)],
             Err(error) => vec![unread("unreadable", Status::of(&error))],
         }

@@ -46,8 +46,10 @@ def cpu_profile(
     made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in ("cpu_profile", "cpu_stacks")}
     for cell in cells:
         if cell.height("profile_samples"):
-            mine = {n: tables[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "ledger", "rates")}
-            for name, frame in _of_cell(cell, mine, areas()).items():
+            measured = {
+                n: tables[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "ledger", "rates")
+            }
+            for name, frame in _of_cell(cell, measured, areas()).items():
                 keyed = frame.with_columns(**{k: pl.lit(v) for k, v in key(cell).items()})
                 made[name].append(conform(name, keyed))
     return {name: pl.concat(frames) for name, frames in made.items()}

@@ -37,8 +37,10 @@ def sleep_profile(
     made: dict[str, list[pl.DataFrame]] = {name: [empty(name)] for name in ("sleep_profile", "sleep_code")}
     for cell in cells:
         if cell.height("sleep_samples"):
-            mine = {n: tables[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "events", "rates")}
-            for name, frame in _of_cell(cell, mine, areas()).items():
+            measured = {
+                n: tables[n].filter(pl.col("cell") == cell.id) for n in ("task_cpu", "events", "rates")
+            }
+            for name, frame in _of_cell(cell, measured, areas()).items():
                 made[name].append(_conform(name, frame, key(cell)))
     return {name: pl.concat(frames) for name, frames in made.items()}
 

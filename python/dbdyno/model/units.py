@@ -130,7 +130,7 @@ def format_plain(value: float) -> str:
 
 
 def format_given(value: float) -> str:
-    """A number as somebody gave it, thousands parted: ``0.5``, ``12,500``, ``2,000,000``."""
+    """Writes a number as it was given, with thousands separators: ``0.5``, ``12,500``, ``2,000,000``."""
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:,.6g}"
 
 

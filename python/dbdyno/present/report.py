@@ -198,11 +198,6 @@ def _scaling(page: Page) -> list[Block]:
     return [] if found is None else list(found.blocks)
 
 
-def _scaling_title(results: Results) -> str:
-    found = scaling_document.section(results.scaling)
-    return "" if found is None else found.title
-
-
 def _statement_blocks(page: Page) -> list[Block]:
     top = page.choice(statements.top_sql, waiting.statement_ledger)
     return [top, *statements.texts(page.results, page.picks.shown)]
@@ -305,7 +300,7 @@ PARTS = Parts(
             detail=True,
             name="Off-CPU",
         ),
-        Part("scaling", _scaling_title, _scaling, detail=True),
+        Part("scaling", lambda r: scaling_document.section_title(r.scaling), _scaling, detail=True),
         Part(
             "executions",
             "Executions",

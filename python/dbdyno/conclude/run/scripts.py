@@ -35,7 +35,7 @@ def retried(case: Case) -> Iterator[Claim]:
         said = {
             "share": share,
             "script": row["name"],
-            "place": f"{fmt.at_load(row['sessions'])}",
+            "place": fmt.at_load(row["sessions"]),
             "tries": row["retries"] / row["retried"],
             "line": worst["line"] if worst else 0,
             "command": worst["text"] if worst else "",
@@ -56,7 +56,7 @@ def most_time(case: Case) -> Iterator[Claim]:
         if len(whole) < 2 or share < MOST:
             continue
         mine = [r for r in own if r["name"] == script]
-        said = {"script": script, "share": share, "place": f"{fmt.at_load(mine[0]['sessions'])}"}
+        said = {"script": script, "share": share, "place": fmt.at_load(mine[0]["sessions"])}
         where, most = _largest((_where(r), r["share"]) for r in mine if r["account"] in _WHERE)
         line, top = _largest(((r["line"], r["text"]), r["share"]) for r in mine if _is_statement(r))
         parts = [name for name, value in (("where", most), ("line", top)) if value >= MOST * share]

@@ -318,7 +318,7 @@ def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
     said |= {"one": fmt.one_of(ladder.load_unit), "rate": fmt.rate(each.value, unit)}
     said |= {"most": "more" if gain.value > 0 else "less"}
     said |= {"part": fmt.percent(each.value / rungs.each(rungs.first)), "method": rungs.method}
-    said |= {"reference": "alone" if rungs.first == 1 else f"{fmt.at_load(rungs.first, ladder.load_unit)}"}
+    said |= {"reference": "alone" if rungs.first == 1 else fmt.at_load(rungs.first, ladder.load_unit)}
     yield claim("one-more-session", said, each, case=case)
 
 

@@ -183,7 +183,12 @@ def section(scalings: Sequence[Scaling]) -> Section | None:
         )
         blocks: list[Block] = [*_lead(one), *_charts(one, n), more]
         parts += [Section(one.ladder.name, blocks)] if many else blocks
-    return Section("Capacity" if by_rate else "Scalability", parts, "scaling")
+    return Section(section_title(scalings), parts, "scaling")
+
+
+def section_title(scalings: Sequence[Scaling]) -> str:
+    """Returns the title of :func:`section`, which need not be made for it."""
+    return "Capacity" if scalings and scalings[0].ladder.by_rate else "Scalability"
 
 
 def _charts(scaling: Scaling, number: int) -> list[Chart]:
