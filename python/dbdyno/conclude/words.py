@@ -7,7 +7,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dbdyno.conclude.catalogue import Entry, entries, entry, explained
+from dbdyno.conclude.catalogue import Entry, entries, entry, readable
+from dbdyno.conclude.thresholds import criterion
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.schema.tables import DERIVED, RAW
 
@@ -51,6 +52,17 @@ def explanation(asked: str, families: WaitFamilies | None = None, advice: WaitAd
         found += ["", "Claims about it (dbdyno explain ID):"] if found else ["Claims (dbdyno explain ID):"]
         found += [f"  {name:{width}}  {entry(name).question}" for name in about[:_MOST]]
     return "\n".join(found)
+
+
+def explained(found: Entry) -> str:
+    """Returns an entry as text for a terminal."""
+    page = [f"docs/{found.page}"] if found.page else []
+    says = [readable(s) for s in found.sentences()]
+    parts = [("Made when", [criterion(found)]), ("Says", says), ("Advice", found.advices()), ("See", page)]
+    lines = [f"{found.name} ({found.level})", found.question]
+    for title, texts in parts:
+        lines += ["", f"{title}:", *(f"  {t}" for t in texts)] if texts else []
+    return "\n".join(lines)
 
 
 def _event(asked: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:

@@ -2,7 +2,9 @@
 
 An entry is a table named by the claim's id:
 
-- ``question``: what it answers; ``when``: the criterion; ``page``: of the documentation
+- ``question``: what it answers; ``page``: of the documentation
+- ``when``: the criterion, with its thresholds as slots for the constants that decide, ``{locks.BOUND:percent}``
+  (:mod:`dbdyno.conclude.thresholds`)
 - ``sentence``, ``evidence``, ``advice``: with named values ``{share:percent}``; tables of them, where the
   sentence has cases (an advice may belong to a part, too)
 - ``part``: sentences that are added where their values are known
@@ -36,7 +38,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-_FORMATS: Mapping[str, Callable[[Any], str]] = {
+FORMATS: Mapping[str, Callable[[Any], str]] = {
     "percent": fmt.percent,
     "rate": format_rate,
     "number": significant,
@@ -105,8 +107,8 @@ class _Words(Formatter):
             return f"{value:,} {noun('call' if value == 1 else 'calls')}"
         if format_spec.startswith("#"):
             return f"{value:,} {format_spec[1:]}{'' if value == 1 else 's'}"
-        if format_spec in _FORMATS:
-            return _FORMATS[format_spec](value)
+        if format_spec in FORMATS:
+            return FORMATS[format_spec](value)
         return str(super().format_field(value, format_spec))
 
 
@@ -228,14 +230,3 @@ def readable(template: str, begin: str = "<", end: str = ">") -> str:
         return f"{begin}{name.replace('_', ' ')}{end}{unit}"
 
     return re.sub(r"\{(\w+)(?::([^}]*))?\}", shown, _with_nouns_of_databases(template))
-
-
-def explained(found: Entry) -> str:
-    """An entry as text for a terminal."""
-    page = [f"docs/{found.page}"] if found.page else []
-    says = [readable(s) for s in found.sentences()]
-    parts = [("Made when", [found.when]), ("Says", says), ("Advice", found.advices()), ("See", page)]
-    lines = [f"{found.name} ({found.level})", found.question]
-    for title, texts in parts:
-        lines += ["", f"{title}:", *(f"  {t}" for t in texts)] if texts else []
-    return "\n".join(lines)
