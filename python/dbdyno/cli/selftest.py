@@ -13,8 +13,8 @@ from dbdyno.cli import screen
 from dbdyno.cli.config import is_quiet
 from dbdyno.cli.options import bin_dir_option, dsn_option, engine_option, json_option, print_json
 from dbdyno.engines import DEFAULT
-from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, DbdynoError, UsageError
-from dbdyno.model.units import NS_PER_S, counted, format_average, parse_duration_ns
+from dbdyno.model.errors import EXIT_INTERRUPTED, EXIT_OFF, DbdynoError
+from dbdyno.model.units import NS_PER_S, counted, format_average
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -72,10 +72,10 @@ def selftest(
       dbdyno selftest --json | jq '.[] | select(.verdict == "off")'
     """
     measure = measure or (LONG if long_ else SHORT)
-    measure_ns = parse_duration_ns(measure, "--measure")
-    if measure_ns < NS_PER_S:
-        raise UsageError(f"--measure {measure}: a window must last at least 1s")
     from dbdyno.model.engine.protocols import Target
+    from dbdyno.plan.observing import parse_window_ns
+
+    measure_ns = parse_window_ns("--measure", measure)
 
     host = observe.host()
     sessions = round(MOST_PER_CPU * host.limits.usable_cpus) + conduct.EXTRA_CONNECTIONS

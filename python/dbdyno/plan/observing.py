@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan.plan import Cell, Choice, Experiment, Observation, Plan, Workload
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS, Cell, Choice, Experiment, Observation, Plan, Workload
 from dbdyno.model.schema.data_sources import options
 from dbdyno.model.units import NS_PER_S, format_ns, parse_duration_ns
 from dbdyno.plan.triggers import trigger_choices
-
-MIN_MEASURE_NS = NS_PER_S  # the ledger's figures of foreign tasks move only at ticks and switches
 
 OBSERVED = Workload(
     name="observed",
@@ -52,7 +50,7 @@ def resolve_observation(experiment: Experiment, cpus: float, cpus_reason: str) -
 def sampled_for(experiment: Experiment) -> dict[str, int]:
     """Sources that are sampled for a time only, in ns. Raises :class:`UsageError` where that cannot be."""
     times = {o: getattr(experiment, o.key) for o in options()}
-    found = {o.key: _at_least(o.flag, time) for o, time in times.items() if isinstance(time, str)}
+    found = {o.key: parse_window_ns(o.flag, time) for o, time in times.items() if isinstance(time, str)}
     for o, time in times.items():
         if o.key in found and experiment.observation is None:
             raise UsageError(
@@ -64,12 +62,12 @@ def sampled_for(experiment: Experiment) -> dict[str, int]:
 
 def window_of(chosen: Observation) -> int:
     """Length of a window in ns. Raises :class:`UsageError`."""
-    return _at_least("--window", chosen.window)
+    return parse_window_ns("--window", chosen.window)
 
 
 def duration_of(chosen: Observation) -> int | None:
     """Length of the whole in ns; ``None``: until stopped. Raises :class:`UsageError`."""
-    return None if chosen.duration is None else _at_least("--for", chosen.duration)
+    return None if chosen.duration is None else parse_window_ns("--for", chosen.duration)
 
 
 def observed_cell(number: int, window_ns: int) -> Cell:
@@ -86,11 +84,12 @@ def observed_cell(number: int, window_ns: int) -> Cell:
     )
 
 
-def _at_least(option: str, text: str) -> int:
+def parse_window_ns(option: str, text: str) -> int:
+    """Returns the length of a window. Raises UsageError if it is too short."""
     value_ns = parse_duration_ns(text, option)
-    if value_ns < MIN_MEASURE_NS:
+    if value_ns < LEAST_WINDOW_NS:
         raise UsageError(
-            f"{option} {text}: a window must last at least 1s",
+            f"{option} {text}: a window must last at least {LEAST_WINDOW_NS // NS_PER_S}s",
             "the scheduler's figures of other tasks move only at ticks and switches: shorter means nothing",
         )
     return value_ns

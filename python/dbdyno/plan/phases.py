@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.phases import PhaseSpec
-from dbdyno.model.plan.plan import Cell, Experiment, Goal, Variant
-from dbdyno.model.units import FACTORS_NS, LONGEST_DAYS, format_given, format_ns, parse_duration_ns
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS, Cell, Experiment, Goal, Variant
+from dbdyno.model.units import FACTORS_NS, LONGEST_DAYS, NS_PER_S, format_given, format_ns, parse_duration_ns
 from dbdyno.plan.adaptive_search import parse_goal
-from dbdyno.plan.observing import MIN_MEASURE_NS
 from dbdyno.plan.rates import parse_rate, renumbered
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}\Z")
@@ -55,8 +54,13 @@ def _duration(number: int, who: str, phase: PhaseSpec) -> Iterator[Fault]:
         yield Fault(number, None, f"{who} has no duration", 'duration = "60s"')
         return
     try:
-        if parse_duration_ns(phase.duration, "duration") < MIN_MEASURE_NS:
-            yield Fault(number, "duration", f"{who}: {phase.duration} is too short", "at least 1s")
+        if parse_duration_ns(phase.duration, "duration") < LEAST_WINDOW_NS:
+            yield Fault(
+                number,
+                "duration",
+                f"{who}: {phase.duration} is too short",
+                f"at least {LEAST_WINDOW_NS // NS_PER_S}s",
+            )
     except UsageError as error:
         yield Fault(number, "duration", f"{who}: {error.message}", error.cure or "write 60s or 2min")
 

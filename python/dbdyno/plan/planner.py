@@ -27,7 +27,7 @@ from dbdyno.plan import job_rules, jobs, phases, rates
 from dbdyno.plan.adaptive import CALLS_PER_LIMIT, adaptive_of
 from dbdyno.plan.ladder import Place, chosen_order, default_ladder, marks, parse_ladder, places
 from dbdyno.plan.memory_shares import sized
-from dbdyno.plan.observing import MIN_MEASURE_NS, sampled_for
+from dbdyno.plan.observing import parse_window_ns, sampled_for
 from dbdyno.plan.triggers import trigger_choices
 from dbdyno.plan.variants import variants_of
 
@@ -201,13 +201,7 @@ def _times(experiment: Experiment) -> tuple[int, int]:
     if job_rules.exactly(experiment):
         return 0, jobs.ONCE_NS
     settle_ns = parse_duration_ns(experiment.settle, "--settle")
-    measure_ns = parse_duration_ns(experiment.measure, "--measure")
-    if measure_ns < MIN_MEASURE_NS:
-        raise UsageError(
-            f"--measure {experiment.measure}: a window must last at least 1s",
-            "the scheduler's figures of other tasks move only at ticks and switches: shorter means nothing",
-        )
-    return settle_ns, measure_ns
+    return settle_ns, parse_window_ns("--measure", experiment.measure)
 
 
 def _call_target(

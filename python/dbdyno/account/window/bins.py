@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.account.window.attribution import pooled, sessions_of
-from dbdyno.account.window.cells import SHORTEST_NS, for_each
+from dbdyno.account.window.cells import for_each
 from dbdyno.account.window.deltas import TASK
 from dbdyno.account.window.tasks import reads_of
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS
 from dbdyno.model.results.raw import RawCell
 
 BINS = 60
@@ -26,7 +27,7 @@ def cut_bins(cells: Sequence[RawCell]) -> pl.DataFrame:
 
 def _bins(cell: RawCell) -> pl.DataFrame:
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
-    count = max(1, min(BINS, (t1 - t0) // SHORTEST_NS))
+    count = max(1, min(BINS, (t1 - t0) // LEAST_WINDOW_NS))
     length = max(1, (t1 - t0) / count)
     pieces = _pieces(cell)
     low, high = pl.max_horizontal("before", pl.lit(t0)), pl.min_horizontal("at_ns", pl.lit(t1))

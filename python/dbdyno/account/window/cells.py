@@ -7,13 +7,11 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.tables import conform, empty, rows
 from dbdyno.model.units import NS_PER_S
-
-SHORTEST_NS = NS_PER_S
-"""Another task's figures move at a tick or a switch (seen stale by 36 ms): no shorter window than this."""
 
 
 def windows(cells: Sequence[RawCell]) -> pl.DataFrame:
@@ -52,7 +50,7 @@ def _window(cell: RawCell) -> dict[str, Any]:
     wall_ns = meta.t1_ns - meta.t0_ns
     status, reason = meta.status, meta.reason
     # how long a set of jobs takes is exact, however short
-    if wall_ns < SHORTEST_NS and status != "invalid" and not meta.cell.once:
+    if wall_ns < LEAST_WINDOW_NS and status != "invalid" and not meta.cell.once:
         status, reason = "invalid", reason or "the window is shorter than 1 s"
     return key(cell) | {
         "t0_ns": meta.t0_ns,

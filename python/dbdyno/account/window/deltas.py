@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from dbdyno.account.window.cells import SHORTEST_NS
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS
 from dbdyno.model.units import TICK_NS
 
 NEAR_NS = 200_000_000
@@ -43,7 +43,7 @@ def grown(
     t1: int,
     sure: Sequence[str],
     more: Sequence[str] = (),
-    shortest_ns: int = SHORTEST_NS,
+    shortest_ns: int = LEAST_WINDOW_NS,
     come_and_go: bool = False,
 ) -> pl.DataFrame:
     """One row a task: bracket, partial or not, status, and the growth of its figures.

@@ -8,11 +8,12 @@ import polars as pl
 
 from dbdyno.account.window.attribution import fold, sessions_of, workers
 from dbdyno.account.window.brief import brief_task, without_briefly_met
-from dbdyno.account.window.cells import SHORTEST_NS, for_each, middle
+from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
 from dbdyno.account.window.trees import is_tree, outside, with_asides, with_ends, with_sessions
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS
 from dbdyno.model.results.brief import MAIN, children
 from dbdyno.model.results.raw import RawCell, once_each
 from dbdyno.model.units import TICK_NS
@@ -42,7 +43,7 @@ def _cut(cell: RawCell) -> pl.DataFrame:
     known = with_ends(with_sessions(reads_of(cell), cell), cell)
     reads = _with_waits(_with_births(with_asides(known, cell), meta.t0_ns))
     tree = is_tree(cell)
-    shortest_ns = 1 if tree else SHORTEST_NS  # what is not read of tasks that end is in another row
+    shortest_ns = 1 if tree else LEAST_WINDOW_NS  # what is not read of tasks that end is in another row
     found = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE, shortest_ns, come_and_go=tree)
     read = found.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
     if is_tree(cell):

@@ -14,7 +14,7 @@ from dbdyno.conduct.hosts.hosts import lost_in
 from dbdyno.conduct.measure.presence import Presence
 from dbdyno.model.engine.protocols import Clock, Load, Progress, Server, Watch
 from dbdyno.model.errors import HostLost, ServerLost, TargetError, Unreachable
-from dbdyno.model.plan.plan import Calibration, Cell, Plan, Workload, cpus_under
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS, Calibration, Cell, Plan, Workload, cpus_under
 from dbdyno.model.results.raw import CellMeta, CellStatus, RawCell
 from dbdyno.model.schema.tables import RAW, empty, rows
 from dbdyno.model.units import NS_PER_S
@@ -111,7 +111,6 @@ def statement_tables(server: Server, first: pl.DataFrame, last: pl.DataFrame) ->
 
 LEAD_NS = 100_000_000  # from the order to the barrier: threads parked, the first sample taken
 LEAD_PER_SESSION_NS = 40_000
-MIN_WINDOW_NS = NS_PER_S
 
 OnTick = Callable[[str, float, Progress, Mapping[str, float]], None]
 
@@ -373,8 +372,8 @@ def verdict(
     if window_end_ns >= clock.t1_ns:
         return "ok", None
     reason = "stopped by the user" if interrupt.stopping else _why_ended(sessions, server_lost)
-    if window_end_ns - clock.t0_ns < MIN_WINDOW_NS:
-        return "invalid", f"{reason} before the window was {MIN_WINDOW_NS / NS_PER_S:g} s long"
+    if window_end_ns - clock.t0_ns < LEAST_WINDOW_NS:
+        return "invalid", f"{reason} before the window was {LEAST_WINDOW_NS / NS_PER_S:g} s long"
     return "short", reason
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from dbdyno.model.engine.protocols import Clock
 from dbdyno.model.errors import TargetError
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS
 from dbdyno.model.units import NS_PER_S
 
-SHORTEST_NS = NS_PER_S
 STEP_S = 0.05
 PATIENCE_NS = 60 * NS_PER_S
 """So long the first window waits for all servers to be watched."""
@@ -56,7 +56,7 @@ class Together:
                 all_there = len(self._ready) >= self._members
                 now = all_there or clock.now_ns() >= until_ns or stopping()
                 if now and self._t0_ns is None and not self._failed:
-                    self._t0_ns = max(*self._ready, clock.now_ns() + SHORTEST_NS // 2)
+                    self._t0_ns = max(*self._ready, clock.now_ns() + LEAST_WINDOW_NS // 2)
                 if self._failed:
                     raise GivenUp("another server cannot be observed")
                 if self._t0_ns is not None:
@@ -67,5 +67,5 @@ class Together:
         """When a window that begins at ``t0_ns`` ends: the next instant of all that is not too soon."""
         if self._t0_ns is None:
             return t0_ns + window_ns
-        whole = -(-(t0_ns - self._t0_ns + min(SHORTEST_NS, window_ns)) // window_ns)
+        whole = -(-(t0_ns - self._t0_ns + min(LEAST_WINDOW_NS, window_ns)) // window_ns)
         return self._t0_ns + max(1, whole) * window_ns

@@ -33,7 +33,7 @@ from dbdyno.conduct.observe.together import Together
 from dbdyno.drive import Interrupt
 from dbdyno.model.engine.protocols import Clock, Server, Watch, needed
 from dbdyno.model.errors import Abandoned, DbdynoError, HostLost, ServerLost, TargetError
-from dbdyno.model.plan.plan import Observation, Plan
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS, Observation, Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.plan import duration_of, observed_cell, sampled_for, window_of
@@ -42,7 +42,6 @@ LEAD_NS = 500_000_000  # from opening a watch to its window: connected, first re
 LONGEST_LEAD_NS = 10 * NS_PER_S
 STEP_NS = 100_000_000
 ALIVE_NS = NS_PER_S  # once samples have failed, the server is asked so often whether it is there
-SHORTEST_NS = NS_PER_S
 FIRST_PAUSE_NS, LONGEST_PAUSE_NS = NS_PER_S // 2, 5 * NS_PER_S
 HOST = "the server's host"
 PATIENCE_NS = 120 * NS_PER_S  # a server that is away for longer is gone for good
@@ -169,9 +168,9 @@ class Windows:
         watch = observe.open_observation(self._server, self._chosen, known, how, ours)
         t0_ns = self._soon(asked_ns) if t0_ns is None else t0_ns
         t1_ns = self._cut(t0_ns)
-        if self._end_ns is not None and self._end_ns - t1_ns < SHORTEST_NS:
+        if self._end_ns is not None and self._end_ns - t1_ns < LEAST_WINDOW_NS:
             # opening may have taken until after the end
-            t1_ns = max(self._end_ns, t0_ns + SHORTEST_NS)
+            t1_ns = max(self._end_ns, t0_ns + LEAST_WINDOW_NS)
         watch.start(t0_ns, t1_ns)
         return Window(watch, t0_ns, t1_ns)
 
@@ -243,9 +242,9 @@ class Windows:
         stopped or late, or the server was slow to answer. ``before``: :func:`own_times_ns` shortly before the
         window's end."""
         now_ns = self._clock.now_ns()
-        if now_ns - window.t1_ns < SHORTEST_NS:
+        if now_ns - window.t1_ns < LEAST_WINDOW_NS:
             return None
-        over = self._end_ns is not None and self._end_ns - now_ns < LEAD_NS + SHORTEST_NS
+        over = self._end_ns is not None and self._end_ns - now_ns < LEAD_NS + LEAST_WINDOW_NS
         if away := self._presence.holes(window.t0_ns):
             return End(away[-1].words, lost=False, resume=not over)
         words = late_words(now_ns - window.t1_ns, before, own_times_ns())
@@ -263,7 +262,7 @@ class Windows:
             self._server, self._plan, window, last, end, self._stored + 1, self._numbers, away, now_ns=now_ns
         )
         self.costing.add(raw.tables["tasks"])
-        short = raw.meta.t1_ns - raw.meta.t0_ns < SHORTEST_NS
+        short = raw.meta.t1_ns - raw.meta.t0_ns < LEAST_WINDOW_NS
         self._stored += not short
         if over and not (end and (end.lost or end.silent)):
             self._snapshot("end", self._stored)
@@ -324,7 +323,7 @@ class Windows:
                 self._listener.notice(f"{who} is away for {away} ({e.message}); trying again")
             else:
                 self._listener.notice(f"{who} is back after {away}")
-                return self._end_ns is None or self._end_ns - self._clock.now_ns() > LEAD_NS + SHORTEST_NS
+                return self._end_ns is None or self._end_ns - self._clock.now_ns() > LEAD_NS + LEAST_WINDOW_NS
         return False
 
     def _check_patience(self, who: str, since_ns: int, message: str) -> None:

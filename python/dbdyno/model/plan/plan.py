@@ -29,6 +29,7 @@ from dbdyno.model.plan.triggers import TriggerKeys
 from dbdyno.model.schema.data_source import MOST_HZ
 from dbdyno.model.schema.data_sources import options
 from dbdyno.model.text import cpu_lists
+from dbdyno.model.units import NS_PER_S
 
 # Variants: what a recipe may vary over an experiment, and what a variant comes to once it is resolved.
 
@@ -163,6 +164,11 @@ else:
             for o in options()
         },
     )
+
+
+LEAST_WINDOW_NS = NS_PER_S
+"""The shortest window of a measurement. The kernel's figures of another task move only at ticks and switches
+(seen stale by 36 ms): in a shorter window they mean nothing."""
 
 
 class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
