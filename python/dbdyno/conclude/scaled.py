@@ -54,7 +54,7 @@ def scaled(
     return replace(made, answers=(*made.answers, claim("paragraph", {"words": words}))) if words else made
 
 
-_IMPOSSIBLE = 1.1
+IMPOSSIBLE = 1.1
 """Efficiency from which on it is explained, where it is within noise."""
 
 
@@ -62,7 +62,7 @@ def _above_one(ladder: Ladder) -> tuple[str, ...]:
     """Why an efficiency is above 100 % though no load delivers more per session beyond noise."""
     rungs = Rungs.of(ladder)
     load, top = max(rungs.efficiencies.items(), key=lambda e: e[1])
-    if rungs.above_one is not None or top < _IMPOSSIBLE:
+    if rungs.above_one is not None or top < IMPOSSIBLE:
         return ()
     unit, values = ladder.load_unit, {"top": top, "noise": rungs.noise_text}
     values |= {"load": fmt.load(load, unit), "first": fmt.load(rungs.first, unit)}

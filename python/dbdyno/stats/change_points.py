@@ -58,7 +58,7 @@ _RESOLUTION = 1e-5
 _DRAWS, _FEW_DRAWS = 999, 199
 _MOST_OUTLYING = 0.25
 """Share of the values that may be outliers."""
-_OUTLYING = 5.0
+OUTLYING = 5.0
 """Robust standard deviations from its level: an outlier."""
 _SIGMA_OF_MAD = 1.4826
 
@@ -274,7 +274,7 @@ def _deviations(rows: Floats) -> Floats:
 def _outlying(residuals: Floats) -> NDArray[np.bool_]:
     """None where they are more than :data:`_MOST_OUTLYING`: then the values have no single level."""
     spread = _SIGMA_OF_MAD * float(np.median(np.abs(residuals)))
-    found = np.asarray(np.abs(residuals) > _OUTLYING * max(spread, _RESOLUTION))
+    found = np.asarray(np.abs(residuals) > OUTLYING * max(spread, _RESOLUTION))
     return found if found.mean() <= _MOST_OUTLYING else np.zeros_like(found)
 
 

@@ -3,7 +3,7 @@
 An entry is a table named by the claim's id:
 
 - ``question``: what it answers; ``page``: of the documentation
-- ``when``: the criterion, with its thresholds as slots for the constants that decide, ``{locks.BOUND:percent}``
+- ``when``: the criterion; its thresholds are slots for the constants that decide, ``{locks.BOUND:percent}``
   (:mod:`dbdyno.conclude.thresholds`)
 - ``sentence``, ``evidence``, ``advice``: with named values ``{share:percent}``; tables of them, where the
   sentence has cases (an advice may belong to a part, too)

@@ -17,8 +17,9 @@ they look; *invalid*: they cannot be used; *note*: what to know; *good*: what wa
 `dbdyno explain ID` prints an entry. In the sentences, words in italics stand for values.
 """
 _TAIL = """
-Drift and uneven-sessions share a false-alarm rate of {stats.significance.FALSE_ALARMS:percent} on a steady run (Bonferroni over the measurements
-that they test); counts of whole calls have at least their rounding error, {steadiness.PHASE_VARIANCE:plain} call² per session and half.
+Drift and uneven-sessions share a false-alarm rate of {stats.significance.FALSE_ALARMS:percent} on a steady
+run (Bonferroni over the measurements that they test); counts of whole calls have at least their rounding
+error, {steadiness.PHASE_VARIANCE:plain} call² per session and half.
 Both tests are in `python/dbdyno/stats/significance.py`, with their false alarms counted in
 `tests/unit/stats/test_stats.py`.
 """
@@ -30,7 +31,11 @@ def page() -> str:
 
 
 def _section(entry: Entry) -> str:
-    lines = [f"\n## {entry.name}", f"**{entry.question}** Level: {entry.level}.", f"Made when: {criterion(entry)}."]
+    lines = [
+        f"\n## {entry.name}",
+        f"**{entry.question}** Level: {entry.level}.",
+        f"Made when: {criterion(entry)}.",
+    ]
     lines += ["", *(f"- {readable(s, '*', '*')}" for s in entry.sentences())]
     if advices := entry.advices():
         lines += ["", *(f"Advice: {a}." for a in advices)]

@@ -17,23 +17,25 @@ if TYPE_CHECKING:
 CPU_WAIT = 0.05
 """Share of session time in the run queue: less is not called CPU WAIT."""
 
-_APART, _LARGE = 5.0, 0.25
+APART, LARGE = 5.0, 0.25
+"""Times the other share; share from which on it matters which of the two is meant."""
 
 
 def apart(number: float, cost: float) -> bool:
-    """Whether a share of the number of things says something else than their share of the cost: one is a
-    quarter or more, and at least five times the other."""
+    """Whether a share of the number of things says something else than their share of the cost: one is at
+    least :data:`LARGE`, and at least :data:`APART` times the other."""
     high, low = max(number, cost), min(number, cost)
-    return high >= _LARGE and high >= _APART * low
+    return high >= LARGE and high >= APART * low
 
 
-_SLACK, _LEAST_S = 0.05, 0.01
+SLACK, SLACK_S = 0.05, 0.01
+"""Share, and seconds per second, that two reads at different instants explain."""
 
 
 def exceeds(inside: float, most: float) -> bool:
     """Whether a part (seconds per second) is more than the upper end of its whole, by more than two reads at
-    different instants explain: 5 % and 0.01 s/s."""
-    return inside > most * (1 + _SLACK) + _LEAST_S
+    different instants explain: :data:`SLACK` and :data:`SLACK_S`."""
+    return inside > most * (1 + SLACK) + SLACK_S
 
 
 LOG_RECORD = 24.0

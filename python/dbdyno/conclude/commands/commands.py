@@ -25,8 +25,12 @@ SLOWER_FIRST = 1.1
 """Times the median: a first execution that took no longer is no claim."""
 FEWEST = 8
 """Executions of a job: the median absolute deviation of fewer is too rough to name outliers."""
+FEWEST_FIRST = 3
+"""Executions of a job: the first of fewer has no others to differ from."""
 PARALLEL = 1.2
 """CPUs on average: a job that uses fewer has no parallel part to look at."""
+LEAST_SAMPLES = 100
+"""Of its tasks: fewer say little about a share of the time."""
 _NUMBERS = (
     *("no", "one", "two", "three", "four", "five", "six", "seven"),
     *("eight", "nine", "ten", "eleven", "twelve"),
@@ -276,7 +280,7 @@ def first(case: Case) -> Iterator[Claim]:
     found = [
         (r["first_ns"] / r["median_ns"], r)
         for r in _of_cells(case, jobs=True)
-        if r["executions"] > 2 and r["median_ns"] and (r["cell"], r["job"]) not in warm
+        if r["executions"] >= FEWEST_FIRST and r["median_ns"] and (r["cell"], r["job"]) not in warm
         if r["first_ns"] == r["max_ns"]
     ]
     found = [f for f in found if f[0] >= SLOWER_FIRST]
@@ -322,7 +326,7 @@ def serial_time(case: Case) -> Iterator[Claim]:
     r = max(rows, key=lambda r: r["parallelism"])
     table = case.tables.get("parallelism", empty("parallelism")).filter(pl.col("cell") == r["cell"])
     n = float(table["samples"].sum())
-    if n < 100:
+    if n < LEAST_SAMPLES:
         return
     few, mean = (float((table[c] * table["samples"]).sum()) / n for c in ("few", "runnable"))
     said = {"variant": r["variant"], "few": few, "mean": mean, "most": table["most"].max(), "samples": int(n)}

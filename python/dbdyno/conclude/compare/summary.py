@@ -17,7 +17,7 @@ from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.compare import paced
 from dbdyno.conclude.compare.effects import CellFigures, known, moments_of_pairs, moments_of_samples
 from dbdyno.conclude.compare.stopping_rule import rule
-from dbdyno.conclude.compare.table import Match
+from dbdyno.conclude.compare.table import ALPHA, Match
 from dbdyno.model.plan.plan import LimitSpec
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import (
@@ -179,7 +179,7 @@ def _repeats(contrasts: Sequence[Contrast]) -> Iterator[Claim]:
     if least < 2:
         yield claim("few-repeats", {"wanted": _FEW}, case="one")
         return
-    floors = [p for c in contrasts if (p := c.effect.least_p) is not None and p >= 0.05]
+    floors = [p for c in contrasts if (p := c.effect.least_p) is not None and p >= ALPHA]
     if floors:
         yield claim("few-repeats", {"repeats": least, "least": max(floors)}, case="permutation")
 

@@ -263,13 +263,13 @@ def _falling(values: Sequence[float], weights: Sequence[int]) -> list[tuple[floa
 
 FEWEST = 4
 """Different loads from which on one of them can be seen to be an outlier."""
-_FAR = 5.0
+FAR = 5.0
 """Standard errors by which an outlier is beyond what its neighbours allow, and at least this ..."""
-_MUCH = 0.10
+MUCH = 0.10
 """... share of it (logarithm)."""
 _TIMES = 3.0
 """At an end of the ladder there is one neighbour: so many times what it leads to expect is too much."""
-_ROUGHER = 4.0
+ROUGHER = 4.0
 """Times as far out as any other measurement."""
 _CANDIDATES = 3
 """An outlier makes its neighbours look like some: so many are tried, the farthest first."""
@@ -304,7 +304,7 @@ def outlier(ladder: Ladder) -> Outlier | None:
         others = Rungs.of(rest)
         bounds = _bounds(others, n, others.noise.share)
         rough = max(_bounds(others, m).off(y) for m, y in rest.points.select("load", "throughput").rows())
-        far = off > _MUCH and bounds.off(x) > max(_MUCH, _FAR * bounds.error, _ROUGHER * rough)
+        far = off > MUCH and bounds.off(x) > max(MUCH, FAR * bounds.error, ROUGHER * rough)
         if far and (x > bounds.high or _recovers(others, n)):
             return replace(found, low=bounds.low, high=bounds.high)
     return None

@@ -97,6 +97,8 @@ def _at(made: Machines, e: Estimate) -> Claim:
 
 # -- the comparison --
 
+FEWEST = 3
+"""Loads of a ladder: with fewer it is hardly known where throughput peaks."""
 _COUNTS = 0.02
 _CURE = "two ladders of the same work, in the same units, whose ranges of load overlap"
 
@@ -265,7 +267,7 @@ def _notes(
             "rising": peak == r.loads[-1] and _rises(r),
             "no-interval": not r.basis,
             "model": r.basis == "model band",
-            "few": len(r.loads) < 3,
+            "few": len(r.loads) < FEWEST,
         }
         yield from (claim("machine-figures", said, case=case) for case, holds in cases.items() if holds)
         for note in ladder.notes:

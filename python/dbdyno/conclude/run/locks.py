@@ -19,6 +19,8 @@ from dbdyno.model.sources.wait_families import LOCKS, Family, families_of
 
 BOUND = 0.25
 """Share of DB time, asleep in one of them."""
+SURELY = 0.5
+"""Part of a limit that the lower end of the interval must exceed, too."""
 GROWS = 1.10
 """Throughput still grows if the top rung delivers more than this over the best lower one."""
 
@@ -64,9 +66,9 @@ def _events(case: Case, rung: Row) -> list[Row]:
 
 
 def _is_over(event: Row, limit: float) -> bool:
-    """Whether it takes that share of DB time, and by its interval not less than half of it."""
+    """Whether it takes that share of DB time, and by its interval more than :data:`SURELY` of it."""
     low = _end(event, "low")
-    return (event["share"] or 0.0) >= limit and (low is None or low > limit / 2)
+    return (event["share"] or 0.0) >= limit and (low is None or low > SURELY * limit)
 
 
 def _end(row: Row, end: str) -> float | None:
@@ -78,6 +80,8 @@ def _end(row: Row, end: str) -> float | None:
 
 HOT = 0.10
 """Share of DB time that sessions wait for rows of one another."""
+LARGEST = 0.5
+"""Part of that time that one of several events must have: its interval is known, that of the sum is not."""
 LATCH = 0.10
 """Share of DB time, asleep in one of them."""
 
@@ -92,7 +96,7 @@ def hot_rows(case: Case) -> Iterator[Claim]:
         top = rungs[-1]
         found = [r for r in _events(case, top) if known.of(r["name"]).row]
         share = sum(r["share"] or 0.0 for r in found)
-        if share < HOT or not any(_is_over(r, share / 2) for r in found):
+        if share < HOT or not any(_is_over(r, LARGEST * share) for r in found):
             continue
         said = {"share": share, "place": "" if case.observed else f" {fmt.at_load(top['sessions'])}"}
         said |= {"events": ", ".join(r["name"] for r in found), "sessions": top["sessions"]}

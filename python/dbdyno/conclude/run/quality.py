@@ -22,6 +22,7 @@ from dbdyno.model.text.nouns import at_once, noun
 from dbdyno.model.units import NS_PER_S
 
 STEAL = 0.01
+"""Share of the machine's CPU time."""
 STRADDLING = 0.25
 """Calls are long against the window if this share of them crosses its ends."""
 
@@ -234,6 +235,9 @@ def one_repeat(case: Case) -> Iterator[Claim]:
 # -- unaccounted time --
 
 UNACCOUNTED_NOTE, UNACCOUNTED_WARNING = 0.01, 0.05
+"""Shares of the sessions' time."""
+BEYOND = 1.5
+"""Half widths of its interval (3 standard errors) that a remainder must exceed: many cells are looked at."""
 
 
 class _Remainder(NamedTuple):
@@ -246,8 +250,10 @@ class _Remainder(NamedTuple):
 
     @property
     def beyond(self) -> bool:
-        """Further from 0 than 1.5 times its interval (3 standard errors): many cells are looked at."""
-        return abs(self.share) > 1.5 * (self.share - self.low if self.share > 0 else self.high - self.share)
+        """Further from 0 than :data:`BEYOND` times its interval."""
+        return abs(self.share) > BEYOND * (
+            self.share - self.low if self.share > 0 else self.high - self.share
+        )
 
 
 @check("unaccounted", "ledger-closes")

@@ -26,7 +26,8 @@ UNEVEN, VERY_UNEVEN = 1.2, 2.0
 """Fastest over slowest session of a rung."""
 PHASE_VARIANCE = 1 / 6
 """Variance of the calls that one session ends in a span: that of two rounding errors (1/12 each)."""
-_BLOCKS = 10
+BLOCKS = 10
+"""Parts of a window of an observation whose means are compared."""
 LEAST_LOADS = 5
 """Along a ladder of fewer no step is looked for."""
 
@@ -142,13 +143,13 @@ def _progress(case: Case, cell: Row) -> Series:
 
 
 def _at_work(case: Case, cell: Row) -> Series:
-    """Mean number of sessions not asleep at their client, in ten parts of the window: neighbouring samples
-    see the same calls, parts of a second hardly."""
+    """Mean number of sessions not asleep at their client, in :data:`BLOCKS` parts of the window: neighbouring
+    samples see the same calls, parts of a second hardly."""
     served = case.table("served", cell["cell"])
     via = served["via"].mode().sort()
     if not len(via):
         return []
-    length = (cell["t1_ns"] - cell["t0_ns"]) / _BLOCKS
+    length = (cell["t1_ns"] - cell["t0_ns"]) / BLOCKS
     block = ((pl.col("at_ns") - cell["t0_ns"]) / length).floor()
     means = served.filter(via=via[0]).group_by(block=block, maintain_order=True).agg(pl.col("n").mean())
     return [((b + 0.5) * length / NS_PER_S, float(n)) for b, n in means.rows()]
@@ -217,6 +218,10 @@ def _spread(case: Case, cell: Row) -> list[tuple[float, float, float]]:
 
 LONGER = 1.1
 """Calls that all share a core are reported to take longer than one alone from this ratio on."""
+ALL_SHARE = 0.9
+"""Part of the calls whose place is known that must have shared a core."""
+PLACE_KNOWN = 0.5
+"""Part of all calls whose place must be known."""
 SETTLED = 0.05
 """Calls stay on their CPUs where no more than this part is moved under way."""
 _TABLES = "tables placements, placed"
@@ -262,10 +267,10 @@ def all_share(case: Case) -> Iterator[Claim]:
     """No groups, for all share: then one session alone is what to compare with."""
     for row in _rows(case):
         alone, share, calls = row["alone_ns"], row["all_core"], row["all_known"]
-        if row["groups"] or not alone or calls < row["calls"] / 2:
+        if row["groups"] or not alone or calls < PLACE_KNOWN * row["calls"]:
             continue
         ratio = row["median_ns"] / alone
-        if share >= 0.9 * calls and ratio >= LONGER:
+        if share >= ALL_SHARE * calls and ratio >= LONGER:
             said = {"place": at(row, case), "ratio": ratio, "shared": share, "calls": calls}
             yield claim("placement-all-share", said, ratio, cells=(row["cell"],))
             return

@@ -289,8 +289,8 @@ HIDDEN = 0.01
 """Run-queue time behind a wait's label is reported from this share of the sessions' time on."""
 IDLE_SESSIONS, IDLE_SESSION = 0.05, 0.01
 """Seconds per second of all idle sessions; of one, to be counted."""
-NAIVE = 0.10
-"""The simple figure is off if it differs by this part, beyond its interval."""
+NAIVE, NAIVE_S = 0.10, 0.05
+"""The simple figure is off if it differs by this part, and by this many s/s, beyond its interval."""
 
 
 @check("hidden-run-queue", kinds=OF_SERVERS)
@@ -372,6 +372,6 @@ def _naive(case: Case, cell: str) -> list[tuple[float, float]]:
     found = []
     for row in case.memo(cell, "naive.cpu"):
         naive, high = row["aas"], row["aas"] if row["high"] is None else row["high"]
-        if not (row["low"] or 0.0) <= true <= high and abs(naive - true) > max(NAIVE * true, 0.05):
+        if not (row["low"] or 0.0) <= true <= high and abs(naive - true) > max(NAIVE * true, NAIVE_S):
             found.append((naive, true))
     return found

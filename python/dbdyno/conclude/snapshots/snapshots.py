@@ -29,6 +29,8 @@ READS, READ = 100.0, 0.01
 """Blocks a second, and their share of those asked for."""
 TEMPORARY = float(_MIB)
 """Bytes a second."""
+REQUESTED = 2
+"""Checkpoints: a single one is requested by any backup."""
 ROLLBACKS, ROLLED_BACK = 100, 0.1
 _NAMED, _TEXT = 3, 100
 _ORDER: tuple[Severity, ...] = ("invalid", "warning", "note", "good")
@@ -179,7 +181,7 @@ def _temporary(found: IntervalFigures) -> Iterator[Claim]:
 
 def _checkpoints(found: IntervalFigures) -> Iterator[Claim]:
     timed, requested = (found.server.get(name, (None, 0.0))[0] for name in CHECKPOINTS)
-    if timed is not None and requested is not None and requested >= 2 and requested > timed:
+    if timed is not None and requested is not None and requested >= REQUESTED and requested > timed:
         yield claim("snapshot-checkpoints", {"requested": requested, "all": timed + requested}, requested)
 
 
