@@ -119,6 +119,7 @@ shown = {
     "rebuild": said("rebuild", "last"),
     "again": json.loads(said("show", "last", "--json")),
     "report": said("report", "last", "-o", "page.html") and Path("page.html").read_text(),
+    "explain": said("explain", "unevenly-served"),
     "xlsx": said("export", "last", "--to", "xlsx", "-o", "run.xlsx"),
 }
 from tools.schema_doc import render
@@ -133,6 +134,7 @@ def test_what_the_pages_register_is_everywhere(tmp_path: Path) -> None:
     lines = [
         *(record, "from dbdyno.model.schema.derived import register", "register(EVENNESS)"),
         f"from typing import Any{rest}",
+        "import sys\nsys.modules['dbdyno.conclude.run.evenness'] = sys.modules[__name__]",
         "from dbdyno.conclude.catalogue import Entry, entries",
         f"import tomllib\nfor id, claim in tomllib.loads({blocks('claim.md', 'toml')!r}).items():",
         "    entries()[id] = Entry(id, **claim)",
@@ -155,6 +157,7 @@ def test_what_the_pages_register_is_everywhere(tmp_path: Path) -> None:
     assert shown["again"]["evenness"] == shown["json"]["evenness"]
     assert shown["sql"].count("-lio-") == 4
     assert "unevenly-served" in {f["id"] for f in shown["json"]["findings"]}
+    assert "makes at least 1 times as many calls a second" in shown["explain"]  # as RATIO is here
     assert 'id="evenness"' in shown["report"] and "the lowest of the sessions" in shown["report"]
     assert "### evenness" in shown["schema"]
     assert "evenness" in zipfile.ZipFile(tmp_path / "run.xlsx").read("xl/workbook.xml").decode()
