@@ -21,6 +21,7 @@ from dbdyno.account.window.cells import key
 from dbdyno.conclude import checking
 from dbdyno.conclude.catalogue import Entry
 from dbdyno.conclude.run.case import Case
+from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.schema import table, tables
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +87,7 @@ def test_the_check_is_made_of_the_table(
     row |= {"source": "driver", "status": "ok"}
     case = Case(made.plan, made.environment, cut | {"evenness": tables.rows("evenness", [row])}, {})
     assert len([*namespace("claim.md")["unevenly_served"](case)]) == claims
-    assert [c.claims for c in checking.checks("database")] == [(id,)]
+    assert [c.claims for c in checking.checks(kind_of(made.plan))] == [(id,)]
 
 
 def test_the_parser_reads_the_counters_of_the_source() -> None:

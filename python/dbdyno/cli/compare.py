@@ -18,6 +18,7 @@ from dbdyno.cli.completion import RUNS_OR_FILES
 from dbdyno.cli.options import NUMBER, json_option, open_store, print_json, store_option
 from dbdyno.conclude import compare as comparing
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.kinds import COMMANDS, kind_of
 from dbdyno.store.samples import Numbers, read_pair, read_sample
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def compare(
     two = _two_runs(first, second, options, store)
     made, behind = _runs(*two, options, asked)
     _show(made, behind, output, as_json)
-    if two[0].plan.jobs and not behind and not as_json:
+    if kind_of(two[0].plan).name == COMMANDS and not behind and not as_json:
         screen.note("as two machines (one thread, equal load, crossing, per core): --machines")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dbdyno import conduct, present
 from dbdyno.cli.config import is_quiet
+from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.text.visible import one_line, shortened
 from dbdyno.model.units import counted, format_given, format_ns, shown_duration, significant
 
@@ -91,7 +92,7 @@ def plan_lines(plan: Plan) -> list[str]:
     again = f"; {repeats} repeats" if repeats > 1 else ""
     paced = sorted({c.rate_per_s for c in plan.cells if c.rate_per_s is not None})
     rates = f"rate{'s' if len(paced) > 1 else ''} {', '.join(map(format_given, paced))}/s, " if paced else ""
-    loads = f"{'jobs at once' if plan.jobs else 'sessions'} {shown}{again}"
+    loads = f"{kind_of(plan).noun('at_once')} {shown}{again}"
     cells, about = f"{counted(len(plan.cells), 'measurement')}, {rates}{loads}", "about"
     if plan.adaptive is not None:
         cells, about = _auto_words(plan, plan.adaptive), "at most"

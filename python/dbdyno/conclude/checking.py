@@ -10,6 +10,7 @@ from dbdyno.model.results.claim import Claim
 
 if TYPE_CHECKING:
     from dbdyno.conclude.run.case import Case
+    from dbdyno.model.plan.kinds import Kind
 
 Function = Callable[["Case"], Iterator[Claim]]
 Scope = Literal["cells", "whole"]
@@ -20,22 +21,20 @@ class Check(NamedTuple):
 
     ``claims``: ids of the catalogue that it may yield, the first of which gives its place in the order.
     ``of``: ``cells`` where it asks something of single cells, which is then answered when a cell is derived;
-    ``whole`` where it waits until all of them are there. ``kinds`` of runs for which it makes sense
-    (:mod:`dbdyno.model.plan.kinds`); None: all.
+    ``whole`` where it waits until all of them are there. ``kinds`` of runs, or their tags, for which it makes
+    sense (:mod:`dbdyno.model.plan.kinds`); empty: all.
     """
 
     function: Function
     claims: tuple[str, ...]
     of: Scope
-    kinds: tuple[str, ...] | None
+    kinds: tuple[str, ...]
 
 
 _REGISTERED: list[Check] = []
 
 
-def check(
-    *claims: str, of: Scope = "cells", kinds: tuple[str, ...] | None = None
-) -> Callable[[Function], Function]:
+def check(*claims: str, of: Scope = "cells", kinds: tuple[str, ...] = ()) -> Callable[[Function], Function]:
     """Registers a function as the check that may yield these claims; see :class:`Check`."""
 
     def register(function: Function) -> Function:
@@ -45,10 +44,8 @@ def check(
     return register
 
 
-def checks(kind: str) -> list[Check]:
+def checks(kind: Kind) -> list[Check]:
     """Returns all registered checks of a kind of run, in the order of the catalogue. Raises KeyError with the
     claim that the catalogue lacks."""
     place = {id: n for n, id in enumerate(entries())}
-    return sorted(
-        (c for c in _REGISTERED if c.kinds is None or kind in c.kinds), key=lambda c: place[c.claims[0]]
-    )
+    return sorted((c for c in _REGISTERED if kind.among(c.kinds)), key=lambda c: place[c.claims[0]])

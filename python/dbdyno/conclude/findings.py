@@ -18,10 +18,9 @@ from dbdyno.conclude.checking import Check, checks
 from dbdyno.conclude.run import coverage
 from dbdyno.conclude.run.case import Case, Facts
 from dbdyno.model.engine.environment import Environment
-from dbdyno.model.plan.kinds import kind_of
+from dbdyno.model.plan.kinds import kind_of, speaking_of
 from dbdyno.model.plan.plan import Plan, Workload
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.text.nouns import nouns_of
 
 for _module in iter_modules(dbdyno.conclude.run.__path__, "dbdyno.conclude.run."):
     import_module(_module.name)  # those imported above are the only ones elsewhere that register checks
@@ -30,7 +29,7 @@ _ORDER = ("invalid", "warning", "note", "good")
 
 
 def _checks(plan: Plan) -> list[Check]:
-    return checks(kind_of(plan).name)
+    return checks(kind_of(plan))
 
 
 def asked(
@@ -61,7 +60,7 @@ def findings(
     no tables that only single cells are asked of: ``load`` makes those of a cell again.
     """
     case = Case(plan, environment, tables, workloads, {} if facts is None else facts, load)
-    with nouns_of(kind_of(plan).nouns):
+    with speaking_of(kind_of(plan)):
         claims = [claim for c in _checks(plan) for claim in c.function(case)]
         claims += coverage.too_few(case, claims)
     return tuple(sorted(claims, key=lambda c: _ORDER.index(c.severity)))

@@ -21,10 +21,9 @@ from dbdyno.conclude.scaling.capacity import bends, deliveries
 from dbdyno.conclude.scaling.cpu_wait import onset
 from dbdyno.conclude.scaling.paragraph import paragraph, vetoed
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan.kinds import kind_of
+from dbdyno.model.plan.kinds import kind_of, speaking_of
 from dbdyno.model.results.analyses import CURVE, RESIDUALS, Estimate, Ladder, Scaling
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.text.nouns import nouns_of
 from dbdyno.stats.scaling.points import FEWEST
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def _with_cpu(made: Scaling) -> Scaling:
 def scalings_of(results: Results, *, model: str | None = None, seed: int = 1) -> tuple[Scaling, ...]:
     """One a ladder of the run, by sessions or by rate: a workload under a variant. Empty: an observation, or
     phases, have none."""
-    with nouns_of(kind_of(results.plan).nouns):
+    with speaking_of(kind_of(results.plan)):
         return _scalings_of(results, model, seed)
 
 

@@ -106,11 +106,12 @@ _SPECS = (
     ),
     _Spec(
         "block I/O delay",
-        "/proc/PID/task/TID/stat, field 42, of the server's tasks",
+        "/proc/PID/task/TID/stat, field 42, of the measured tasks",
         _block_io,
         cures={
-            "off": "sysctl kernel.task_delayacct=1, then restart the server: only processes that start later "
-            "have it; one without any delay stays unknown, unless delayacct is on the kernel's command line"
+            "off": "sysctl kernel.task_delayacct=1, then restart what is measured: only processes that start "
+            "later have it; one without any delay stays unknown, unless delayacct is on the kernel's command "
+            "line"
         },
         enabling=Enabling(
             "time that processes wait for block devices",
@@ -150,7 +151,7 @@ _SPECS = (
     ),
     _Spec(
         "cgroup",
-        "cpu.stat and cpuacct of the server's control groups",
+        "cpu.stat and cpuacct of the control groups of the measured processes",
         lambda tables: tables["cgroup"].filter(pl.col("scope") == "server")["status"],
         cures={
             "not supported": "the cpu controller is not enabled for the server's group",

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from dbdyno.model.plan.kinds import COMMANDS, DATABASE, OBSERVATION, kind_of
+from dbdyno.model.plan.kinds import DRIVEN, Kind, kind_of
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
+from dbdyno.model.text.nouns import fill
 from dbdyno.present.document.document import Block, Choice, Option, Paragraph, Section
 from dbdyno.present.figures import selection
 from dbdyno.present.figures.selection import Pick, Picks
@@ -30,15 +31,15 @@ class Page:
         return selection.picks(self.results)
 
     @cached_property
-    def kind(self) -> str:
-        return kind_of(self.results.plan).name
+    def kind(self) -> Kind:
+        return kind_of(self.results.plan)
 
     def choice(self, *makes: Details) -> Block:
         """What these make of each load or window, of which the reader chooses one."""
         shown = self.picks.shown
         if not shown:
             return Paragraph("Nothing was measured.", "muted")
-        name = "Window" if self.kind == OBSERVATION else "Load"
+        name = "Load" if self.kind.among((DRIVEN,)) else "Window"
         options = [Option(p.key, p.label, [b for m in makes for b in m(self.results, p)]) for p in shown]
         return Choice(name, options, self.picks.note)
 
@@ -51,17 +52,18 @@ def has_rows(*tables: str) -> Callable[[Results], bool]:
 class Part(NamedTuple):
     """A section of the document of a run.
 
-    ``blocks`` of the section; without any it is left out, as where it is not ``there``. ``kinds`` of runs
-    that have it. ``folded``: a page opens it on demand; ``detail``: a terminal leaves it out, as what is
-    folded; ``minor``: it does where lines are few; ``name``: in the table of contents, where the title is
-    long. ``option`` of ``dbdyno show`` that prints ``details``, of one load or window each.
+    ``title`` with slots for nouns. ``blocks`` of the section; without any it is left out, as where it is not
+    ``there``. ``kinds`` of runs, or their tags, that have it; empty: all. ``folded``: a page opens it on
+    demand; ``detail``: a terminal leaves it out, as what is folded; ``minor``: it does where lines are few;
+    ``name``: in the table of contents, where the title is long. ``option`` of ``dbdyno show`` that prints
+    ``details``, of one load or window each.
     """
 
     id: str
     title: str | Callable[[Results], str]
     blocks: Callable[[Page], Sequence[Block]]
     there: Callable[[Results], bool] = lambda _: True
-    kinds: tuple[str, ...] = (DATABASE, OBSERVATION, COMMANDS)
+    kinds: tuple[str, ...] = ()
     folded: bool = False
     detail: bool = False
     minor: bool = False
@@ -73,9 +75,9 @@ class Part(NamedTuple):
 def sections(parts: Iterable[Part], page: Page) -> Iterator[Section]:
     """Yields the sections of a run, in the order of the parts."""
     for part in parts:
-        if page.kind not in part.kinds or not part.there(page.results):
+        if not page.kind.among(part.kinds) or not part.there(page.results):
             continue
-        title = part.title if isinstance(part.title, str) else part.title(page.results)
+        title = fill(part.title) if isinstance(part.title, str) else part.title(page.results)
         blocks = part.blocks(page)
         if blocks:
             yield Section(title, blocks, part.id, part.folded, part.detail, part.minor, part.name)

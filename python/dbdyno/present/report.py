@@ -6,14 +6,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
-from dbdyno.model.plan.kinds import COMMANDS, DATABASE, OBSERVATION, OF_SERVERS
+from dbdyno.model.plan.kinds import (
+    COMMANDS,
+    DATABASE,
+    DRIVEN,
+    OBSERVATION,
+    PHASES,
+    SERVED,
+    kind_of,
+    speaking_of,
+)
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.results import Results, RunInfo
+from dbdyno.model.text.nouns import fill
 from dbdyno.model.units import NS_PER_S, format_ns, quantity
 from dbdyno.present.charts import charts_time, strips, triggers
 from dbdyno.present.charts.chart import Group
 from dbdyno.present.commands import commands, commands_charts
-from dbdyno.present.commands.command_words import worded
 from dbdyno.present.compare import compare
 from dbdyno.present.document.document import (
     Block,
@@ -59,28 +68,28 @@ MOST = 3
 
 def document(results: Results) -> Document:
     """All of it, for every medium; a terminal shows the answer, the table and the claims that matter."""
-    shown = list(sections(PARTS, Page(results)))
-    targets = Targets(results, shown)
-    whole = Document(
-        headline.title(results),
-        [*_claims(results, targets), *shown],
-        lead=_linked(results, lead(results), targets),
-        figures=key_figures.of(results, targets),
-        footer=_footer(results),
-        more=more(results, results.info.id),
-    )
-    return worded(results, whole)
+    with speaking_of(kind_of(results.plan)):
+        shown = list(sections(PARTS, Page(results)))
+        targets = Targets(results, shown)
+        return Document(
+            headline.title(results),
+            [*_claims(results, targets), *shown],
+            lead=_linked(results, lead(results), targets),
+            figures=key_figures.of(results, targets),
+            footer=_footer(results),
+            more=more(results, results.info.id),
+        )
 
 
 def brief(results: Results, run: str = "") -> Document:
     """What a terminal shows: the answer, the table, the gravest claims. ``run``: how a command names it."""
-    shown = Document(
-        headline.title(results),
-        list(sections(SCREEN, Page(results))),
-        lead=lead(results, together=True),
-        more=more(results, run or results.info.id),
-    )
-    return worded(results, shown)
+    with speaking_of(kind_of(results.plan)):
+        return Document(
+            headline.title(results),
+            list(sections(SCREEN, Page(results))),
+            lead=lead(results, together=True),
+            more=more(results, run or results.info.id),
+        )
 
 
 def details(results: Results, option: str, cell: str | None = None) -> list[Block]:
@@ -88,12 +97,13 @@ def details(results: Results, option: str, cell: str | None = None) -> list[Bloc
 
     Raises UsageError where the run has no such cell.
     """
-    if option == CLAIMS:
-        return worded(results, findings(results))
-    pick = selection.pick_of(results, cell)
-    if pick is None:
-        return [Paragraph("Nothing was measured.")]
-    return worded(results, [b for make in PARTS.details(option) for b in make(results, pick)])
+    with speaking_of(kind_of(results.plan)):
+        if option == CLAIMS:
+            return findings(results)
+        pick = selection.pick_of(results, cell)
+        if pick is None:
+            return [Paragraph("Nothing was measured.")]
+        return [b for make in PARTS.details(option) for b in make(results, pick)]
 
 
 def lead(results: Results, together: bool = False) -> list[Paragraph]:
@@ -109,7 +119,7 @@ def lead(results: Results, together: bool = False) -> list[Paragraph]:
         )
     if info.stopped is not None and not any(f.id in headline.SEARCHED for f in results.findings):
         notes.append(Paragraph(f"Stopped {info.stopped}"))
-    compared = results.comparison if together and not figures.of_commands(results) else None
+    compared = results.comparison if together and kind_of(results.plan).among((SERVED,)) else None
     told = headline.sentences(results) if compared is None else compared.summary
     doubts = headline.doubt_sentences(results)
     notes += [Paragraph(d, "warning") for d in doubts]
@@ -170,8 +180,8 @@ def _throughput(page: Page) -> list[Block]:
 
 
 def _throughput_title(results: Results) -> str:
-    by = "number of sessions" if figures.load_of(results) == figures.SESSIONS else "rate of calls due"
-    return f"Throughput by {'number of jobs at once' if figures.of_commands(results) else by}"
+    by_number = figures.load_of(results) == figures.SESSIONS
+    return fill("Throughput by number of {~at_once}" if by_number else "Throughput by rate of {~calls} due")
 
 
 def _jobs_and_threads(page: Page) -> list[Block]:
@@ -237,7 +247,6 @@ def _fired(results: Results, _: Pick) -> list[Block]:
     return triggers.blocks(results)
 
 
-_DRIVEN = (DATABASE, COMMANDS)
 PARTS = Parts(
     [
         Part(
@@ -249,20 +258,20 @@ PARTS = Parts(
         Part("grid", "Jobs and threads", _jobs_and_threads, kinds=(COMMANDS,)),
         Part("comparison", "Variants compared", _compared, kinds=(COMMANDS,), folded=True),
         Part("rungs", _throughput_title, _throughput, kinds=(COMMANDS,)),
-        Part("placement", "Sessions started together", _placement, kinds=(COMMANDS,)),
+        Part("placement", "{~slots:capital} started together", _placement, kinds=(COMMANDS,)),
         Part("timeline", "Active sessions over time", _timeline, kinds=(OBSERVATION,), detail=True),
         Part(
             "charts",
             "Throughput, and where the time went",
             lambda p: _charts(charts.main(p.results), "main"),
-            kinds=_DRIVEN,
+            kinds=(DRIVEN,),
             detail=True,
             name="Throughput",
         ),
-        Part("comparison", "Variants compared", _compared, kinds=OF_SERVERS),
+        Part("comparison", "Variants compared", _compared, kinds=(SERVED,)),
         Part(
             "top",
-            "Top events",
+            "{~top_events:capital}",
             lambda p: [p.choice(profile.top_events)],
             lambda results: not headline.idle(results),
             kinds=(OBSERVATION,),
@@ -275,13 +284,13 @@ PARTS = Parts(
             kinds=(OBSERVATION,),
         ),
         Part("rungs", _throughput_title, _throughput, kinds=(DATABASE,)),
-        Part("placement", "Sessions started together", _placement, kinds=(DATABASE,)),
+        Part("placement", "{~slots:capital} started together", _placement, kinds=(DATABASE,)),
         Part(
             "top",
-            "Top events",
+            "{~top_events:capital}",
             lambda p: [p.choice(profile.top_events)],
             has_rows("top_events"),
-            kinds=_DRIVEN,
+            kinds=(DRIVEN,),
             detail=True,
         ),
         Part(
@@ -294,7 +303,7 @@ PARTS = Parts(
         ),
         Part(
             "off-cpu",
-            "Where sessions slept",
+            "Where {~tasks} slept",
             lambda p: [p.choice(cpu_profile.sleep_blocks)],
             lambda results: cpu_profile.there(results, cpu_profile.SLEEP),
             detail=True,
@@ -315,7 +324,7 @@ PARTS = Parts(
             "By script",
             lambda p: [p.choice(scripts.by_script)],
             has_rows("script_rates"),
-            kinds=OF_SERVERS,
+            kinds=(SERVED,),
             detail=True,
             option="scripts",
             details=(scripts.by_script, script_time.session_time, scripts.by_command),
@@ -325,7 +334,7 @@ PARTS = Parts(
             "Session time by script and statement",
             lambda p: [p.choice(script_time.session_time)],
             has_rows("script_ledger"),
-            kinds=OF_SERVERS,
+            kinds=(SERVED,),
             detail=True,
         ),
         Part(
@@ -333,7 +342,7 @@ PARTS = Parts(
             "By statement of the script",
             lambda p: [p.choice(scripts.by_command)],
             has_rows("command_rates"),
-            kinds=OF_SERVERS,
+            kinds=(SERVED,),
             detail=True,
         ),
         Part(
@@ -356,16 +365,16 @@ PARTS = Parts(
         ),
         Part(
             "sessions",
-            "Sessions",
+            "{~at_once:capital}",
             _sessions,
             detail=True,
             option="microstates",
             details=(processes.tables,),
         ),
-        Part("response", "Response time in detail", _durations, kinds=_DRIVEN, detail=True),
+        Part("response", "{~response_time:capital} in detail", _durations, kinds=(DRIVEN,), detail=True),
         Part(
             "waits",
-            "Every wait event",
+            "Every {~wait_event}",
             _waits,
             folded=True,
             option="events",
@@ -404,7 +413,7 @@ PARTS = Parts(
             "profile",
             "Load profile",
             lambda p: [p.choice(profile.load_profile)],
-            kinds=OF_SERVERS,
+            kinds=(SERVED,),
             folded=True,
             option="profile",
             details=(profile.load_profile, profile.top_events),
@@ -420,7 +429,7 @@ PARTS = Parts(
         Part("environment", "Environment", lambda p: run_facts.environment(p.results), folded=True),
         Part(
             "plan",
-            lambda results: "Plan" if figures.is_observation(results) else "Plan and calibration",
+            lambda r: "Plan and calibration" if kind_of(r.plan).among((DRIVEN,)) else "Plan",
             lambda p: run_facts.plan(p.results),
             folded=True,
         ),
@@ -443,14 +452,14 @@ SCREEN = Parts(
         ),
         Part("", "", lambda p: hosts.brief(p.results), kinds=(DATABASE,)),
         Part("", "", lambda p: [_statements(p.results, grave)] if (grave := _grave(p.results)) else []),
-        Part("placement", "Sessions started together", _placement, kinds=_DRIVEN, minor=True),
+        Part("placement", "{~slots:capital} started together", _placement, kinds=(DRIVEN,), minor=True),
     ]
 )
 """What a terminal shows: the table, then the claims that matter."""
 
 
 def _rungs(results: Results, *, together: bool = False) -> list[Block]:
-    if figures.is_phased(results):
+    if kind_of(results.plan).among((PHASES,)):
         return list(phases.table(results, rungs.marks(results)))
     return rungs.tables(results, together)
 

@@ -10,13 +10,13 @@ import dbdyno.conclude.findings  # noqa: F401 registers all checks
 from dbdyno.conclude import checking
 from dbdyno.conclude.catalogue import entries
 from dbdyno.conclude.run.case import Case
-from dbdyno.model.plan.kinds import COMMANDS
+from dbdyno.model.plan.kinds import COMMANDS, kind_named
 from dbdyno.model.results.claim import Claim
 
 
 def test_checks_stand_in_the_order_of_the_catalogue_and_name_its_claims() -> None:
     place = list(entries())
-    found = [c.claims for c in checking.checks("database")]
+    found = [c.claims for c in checking.checks(kind_named("database"))]
     assert len(found) > 60 and {id for claims in found for id in claims} <= set(place)
     first = [place.index(claims[0]) for claims in found]
     assert first == sorted(first)
@@ -29,12 +29,12 @@ def test_a_check_is_of_the_kinds_that_it_names(monkeypatch: pytest.MonkeyPatch) 
     def stolen(case: Case) -> Iterator[Claim]:
         yield Claim(id="steal", text=case.plan.experiment.name)
 
-    assert [c.function for c in checking.checks("commands")] == [stolen]
-    assert checking.checks("database") == []
+    assert [c.function for c in checking.checks(kind_named("commands"))] == [stolen]
+    assert checking.checks(kind_named("database")) == []
 
 
 def test_states_that_servers_name_are_no_subject_of_commands() -> None:
-    names = {c.claims[0] for c in checking.checks("database")} - {
-        c.claims[0] for c in checking.checks("commands")
+    names = {c.claims[0] for c in checking.checks(kind_named("database"))} - {
+        c.claims[0] for c in checking.checks(kind_named("commands"))
     }
-    assert names == {"naive-cpu", "idle-busy", "hidden-run-queue"}
+    assert names == {"naive-cpu", "idle-busy", "hidden-run-queue", "errors"}

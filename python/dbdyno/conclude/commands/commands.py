@@ -402,5 +402,5 @@ def _at_once(sessions: int) -> str:
 
 
 def _place(row: Row, case: Case) -> str:
-    load = f"at {_at_once(row['sessions'])}" if row["sessions"] > 1 else "one at a time"
+    load = f"with {_at_once(row['sessions'])}" if row["sessions"] > 1 else "one at a time"
     return f"with {row['variant']}, {load}" if len(case.plan.variants) > 1 else load

@@ -21,12 +21,12 @@ from dbdyno.conclude.compare.table import (
 from dbdyno.conclude.run.quality import other_cpus
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.plan.jobs import PlannedJob
-from dbdyno.model.plan.kinds import kind_of
+from dbdyno.model.plan.kinds import kind_of, speaking_of
 from dbdyno.model.plan.plan import Plan, Variant
 from dbdyno.model.results.comparison import Comparison, Difference
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
-from dbdyno.model.text.nouns import noun, nouns_of
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import counted, format_given
 
 NONE = "-"
@@ -152,7 +152,7 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
             f"look at it: dbdyno show {results.info.id}",
         )
     differences = of_variants(results.plan, baseline)
-    with nouns_of(kind_of(results.plan).nouns):
+    with speaking_of(kind_of(results.plan)):
         made = _made("variants", [results], baseline, matches, options, differences, cells.left_out)
         places = tuple(cache_placement(results, cells, made, work_short(results)))
         made = made.model_copy(update={"conclusions": (*places, *made.conclusions)})
@@ -178,7 +178,7 @@ def _made(
         kind=kind,
         runs=tuple(r.info.id for r in runs),
         baseline=baseline,
-        commands=bool(first.plan.jobs),
+        run_kind=kind_of(first.plan).name,
         margin=options.margin,
         alpha=alpha_of(*runs),
         metrics=tables,
@@ -283,7 +283,7 @@ def compare_runs(baseline: Results, other: Results, options: Options | None = No
     matches = only_rung(matches, options.rung)
     left_out = [*sides[0].left_out, *sides[1].left_out]
     runs = [baseline, other]
-    with nouns_of(kind_of(baseline.plan).nouns):
+    with speaking_of(kind_of(baseline.plan)):
         made = _made("runs", runs, LABELS[0], matches, options, of_runs(baseline, other), left_out)
         pairs = _pairs(baseline, other).items()
         for variants in pairs if len(pairs) == 1 else ():

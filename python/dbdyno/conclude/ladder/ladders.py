@@ -12,7 +12,7 @@ from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.conclude.catalogue import sentence
 from dbdyno.conclude.catalogue.number_format import load
 from dbdyno.conclude.ladder.rungs import Rungs
-from dbdyno.model.plan.jobs import words_of
+from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.results.analyses import POINTS, Estimate, Ladder, Machine, Scaling
 from dbdyno.model.results.ledger_rows import account_rows
 from dbdyno.model.results.session_time import is_limit
@@ -149,14 +149,14 @@ def _ladder(
             for p, r in zip(points, usable, strict=True)
         ]
     machine, about = machine_of(results, variant)
-    words = words_of(results.plan)
-    unit = known.work_short if by_work and known is not None else words.calls
+    kind = kind_of(results.plan)
+    unit = known.work_short if by_work and known is not None else kind.noun("calls")
     return Ladder(
         name=f"{workload}, variant {variant}" if many else workload,
         points=pl.DataFrame(points, schema=POINTS).sort("load", "repeat"),
-        load_unit=words.sessions,
+        load_unit=kind.noun("load_unit"),
         throughput_unit=f"{unit}/s",
-        of_work=fmt.one_of(unit) if unit != words.calls else "",
+        of_work=fmt.one_of(unit) if unit != kind.noun("calls") else "",
         machine=machine,
         think_s=_think_s(results, workload, variant),
         notes=(*notes, *about),

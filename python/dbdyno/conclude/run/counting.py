@@ -11,6 +11,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.catalogue.criteria import writes_as_planned
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at, ids, known_aas, listed, of_cell
+from dbdyno.model.plan.kinds import SERVED
 from dbdyno.model.results.claim import Claim, Estimate
 from dbdyno.model.sources.wait_families import LOG_BYTES, STORAGE_BYTES
 from dbdyno.model.units import significant
@@ -45,11 +46,9 @@ def no_calls(case: Case) -> Iterator[Claim]:
         yield claim("no-calls", {"place": at(cell, case)}, 0.0, cells=(cell["cell"],))
 
 
-@check("errors", of="whole")
+@check("errors", of="whole", kinds=(SERVED,))
 def errors(case: Case) -> Iterator[Claim]:
     """One finding for each SQLSTATE; failed executions: :func:`dbdyno.conclude.commands.commands.failed`."""
-    if case.plan.jobs:
-        return
     table = case.tables["cell_errors"].filter(pl.col("sqlstate") != LOST_SQLSTATE)
     calls = case.tables["cell_sessions"].select((pl.col("calls_total") + pl.col("errors_total")).sum()).item()
     grouped = table.group_by("sqlstate", maintain_order=True).agg(

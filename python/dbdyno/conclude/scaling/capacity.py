@@ -15,11 +15,11 @@ from dbdyno.conclude.run import paced, phases
 from dbdyno.conclude.run.case import Case, Row
 from dbdyno.conclude.run.reason import session_time
 from dbdyno.conclude.scaling import smt
-from dbdyno.model.plan.jobs import OF_CALLS, OF_COMMANDS
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.schema.derived import GOOD_SCALING
 from dbdyno.model.schema.tables import fewest_calls
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import format_given
 
 _POINTS = "measured points"
@@ -132,7 +132,7 @@ def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), s
     said |= {"alike": fmt.loads(rungs.peak[0], rungs.peak[-1], ladder.load_unit)}
     said |= {"reached": fmt.load(rungs.peak[0], ladder.load_unit)}
     said |= {"calls": top.value if calls is None else calls, "method": rungs.method}
-    called = OF_COMMANDS.calls if ladder.load_unit == OF_COMMANDS.sessions else OF_CALLS.calls
+    called = noun("calls")
     said["called"] = called
     if calls is not None and unit != f"{called}/s":
         said["rate"] += f", {fmt.rate(calls, f'{called}/s')},"

@@ -18,7 +18,7 @@ from dbdyno.conclude.ladder.ladders import Measured, cells_of, machine_of
 from dbdyno.conclude.run.case import OF_MEMO, SESSION_LEDGER, Case, Row, at, ids, known_aas, of_cell
 from dbdyno.conclude.run.reason import activity
 from dbdyno.conclude.scaling.smt import equivalent
-from dbdyno.model.plan.kinds import OF_SERVERS
+from dbdyno.model.plan.kinds import SERVED
 from dbdyno.model.results.analyses import Estimate, Ladder, Machine
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import BY_LABEL, account_rows, queue_labels
@@ -293,7 +293,7 @@ NAIVE, NAIVE_S = 0.10, 0.05
 """The simple figure is off if it differs by this part, and by this many s/s, beyond its interval."""
 
 
-@check("hidden-run-queue", kinds=OF_SERVERS)
+@check("hidden-run-queue", kinds=(SERVED,))
 def hidden_run_queue(case: Case) -> Iterator[Claim]:
     """For each wait the rung where most run-queue time bore its label."""
     worst: dict[str, tuple[float, Row, Row]] = {}
@@ -319,7 +319,7 @@ def _hidden(case: Case, cell: str) -> list[Row]:
     return [r for r in named if (r["low"] or 0.0) > least]
 
 
-@check("idle-busy", kinds=OF_SERVERS)
+@check("idle-busy", kinds=(SERVED,))
 def idle_burn(case: Case) -> Iterator[Claim]:
     """Sessions that the server calls idle, and that use a CPU or wait for one."""
     found = []
@@ -353,7 +353,7 @@ def _idle_sessions(case: Case, cell: str) -> int:
     return memo.group_by("session").agg(pl.col("aas").sum()).filter(pl.col("aas") >= IDLE_SESSION).height
 
 
-@check("naive-cpu", kinds=OF_SERVERS)
+@check("naive-cpu", kinds=(SERVED,))
 def naive_cpu(case: Case) -> Iterator[Claim]:
     """What "active without wait event" would report as CPU, where it is furthest off."""
     found = []

@@ -12,7 +12,7 @@ from dbdyno.model.plan.parameter import Parameter
 
 if TYPE_CHECKING:
     from dbdyno.model.journal import Journal
-    from dbdyno.model.plan.plan import Plan, Variant, Workload
+    from dbdyno.model.plan.plan import Variant, Workload
 
 MOST_JOBS = 1000
 _MOST_AXES, _MOST_VALUES = 16, 1000
@@ -160,18 +160,3 @@ class Commanding(Protocol):
     def aside(self, argv: Sequence[str], directory: str | None, env: dict[str, Any]) -> None:
         """Runs a command that is not measured (set-up, clean-up). Raises :class:`TargetError` with the end
         of its error output if it fails."""
-
-
-class Words(NamedTuple):
-    """What a run's calls and sessions are called, plural."""
-
-    calls: str
-    sessions: str
-
-
-OF_CALLS, OF_COMMANDS = Words("calls", "sessions"), Words("executions", "jobs")
-
-
-def words_of(plan: Plan) -> Words:
-    """Those of commands where its variants have jobs."""
-    return OF_COMMANDS if any(v.jobs for v in plan.variants) else OF_CALLS

@@ -191,8 +191,8 @@ class Comparison(Frozen):
     kind: Literal["variants", "runs"]
     runs: tuple[str, ...]
     """Ids; the baseline's first."""
-    commands: bool = False
-    """What is compared are executions of commands: said in their words."""
+    run_kind: str = "database"
+    """Kind of the runs that are compared (:mod:`dbdyno.model.plan.kinds`)."""
     baseline: str
     margin: float
     """A difference up to this share does not matter."""

@@ -17,8 +17,8 @@ from dbdyno.model.schema.data_sources.scripted import SCRIPT_TABLES
 from dbdyno.model.schema.data_sources.sleeps import DERIVED_SLEEP_STACKS, DERIVED_SLEEPS
 from dbdyno.model.schema.data_sources.statements import EVICTIONS, FIGURES, STATEMENT_LEDGER, TEXTS, WAITS_OF
 from dbdyno.model.schema.data_sources.syscalls import CALLS, SIZES
+from dbdyno.model.schema.table import DATABASE, DRIVEN, SERVED, Columns, Method, Table
 from dbdyno.model.schema.table import REGISTERED as REGISTERED
-from dbdyno.model.schema.table import Columns, Method, Table
 from dbdyno.model.schema.table import register as register
 from dbdyno.model.schema.table import sessions_in as sessions_in
 
@@ -140,21 +140,21 @@ _TABLES: tuple[Table, ...] = (
             Method(
                 "scaling",
                 "scaling",
-                "calls/s per session / calls/s per session of the lowest rung; throughput is said to scale "
-                f"while this is at least {100 * GOOD_SCALING:.0f} %",
-                driven=True,
+                "calls/s per session / calls/s per session of the lowest rung; throughput scales while this "
+                f"is at least {100 * GOOD_SCALING:.0f} %",
+                kinds=(DATABASE,),
             ),
             Method(
                 "helpers",
                 "helpers_aas",
-                "CPU of the server's own processes, read as tasks; it comes on top of the sessions'",
-                driven=True,
+                "CPU of {~launcher}, read as tasks; it comes on top of the {~owners}'",
+                kinds=(DRIVEN,),
             ),
             Method(
                 "driver",
                 "driver_cpus",
                 "CPU and run-queue time of the driver's own threads; conclusions leave out what they limit",
-                driven=True,
+                kinds=(DRIVEN,),
             ),
         ),
     ),
@@ -196,7 +196,7 @@ _TABLES: tuple[Table, ...] = (
         ),
         sessions="some",
         methods=(
-            Method("CPU", "run", "on a CPU: schedstat field 1 of the session's task, end less start; exact"),
+            Method("CPU", "run", "on a CPU: schedstat field 1 of {~task}, end less start; exact"),
             Method(
                 "CPU, user and kernel",
                 "run.user",
@@ -206,9 +206,8 @@ _TABLES: tuple[Table, ...] = (
             Method(
                 "CPU WAIT",
                 "runq",
-                "runnable but not running: schedstat field 2 of the session's task; throttled time lies "
-                "inside. A task that is runnable while its session bears the label of a wait, or of its "
-                "client, is CPU WAIT: exact in all, split by label by the joint table",
+                "runnable but not running: schedstat field 2 of {~task}; throttled time lies "
+                "inside{~labelled}",
             ),
             Method(
                 "throttled, measured",
@@ -231,12 +230,18 @@ _TABLES: tuple[Table, ...] = (
                 "and the task's R/S/D read together, each sample weighted by the time it stands for, then "
                 "fitted (iterative proportional fitting) to the exact margins run, run queue and off; the "
                 "interval is the samples', 95 %",
+                kinds=(SERVED,),
             ),
-            Method("client", "client", "asleep, waiting for the client to send: the same, wait class Client"),
+            Method(
+                "client",
+                "client",
+                "asleep, waiting for the client to send: the same, wait class Client",
+                kinds=(SERVED,),
+            ),
             Method(
                 "unaccounted",
                 "unaccounted",
-                "the session's wall time less all accounts above; signed, never clipped; bounded by steal "
+                "{~wall} less all accounts above; signed, never clipped; bounded by steal "
                 "and by the samples' error",
             ),
         ),
@@ -300,31 +305,39 @@ _TABLES: tuple[Table, ...] = (
         ),
         methods=(
             Method(
-                "calls/s",
+                "{~call_rate}",
                 "calls_per_s",
-                "measured calls of a session / (its last measured end - its first measured start), summed "
-                "over the sessions; mean of repeats, with Student's 95 % interval from two repeats on",
-                driven=True,
+                "measured {~calls} of a {~slot} / (its last measured end - its first measured start), summed "
+                "over all {~slots}; mean of repeats, with Student's 95 % interval from two repeats on",
+                kinds=(DRIVEN,),
             ),
             Method(
-                "work/s", "work_per_s", "calls/s x work units per call, counted by the server", driven=True
+                "work/s",
+                "work_per_s",
+                "calls/s x work units per call, counted by the server",
+                kinds=(DATABASE,),
             ),
             Method(
                 "work per call",
                 "work_per_call",
                 "exact server counters of the session / its calls",
-                driven=True,
+                kinds=(DATABASE,),
             ),
             Method(
-                "response time",
+                "{~response_time}",
                 "response_mean_ns",
-                "from sending a call until the server is ready again, by the driver's clock; percentiles "
-                "from a histogram of all measured calls with three significant digits",
-                driven=True,
+                "{~from_where}; percentiles from a histogram of all measured {~calls} with three significant "
+                "digits",
+                kinds=(DRIVEN,),
             ),
-            Method("CPU per call", "cpu_per_call_ns", "CPU of the sessions / their calls", driven=True),
             Method(
-                "CPU per work unit", "cpu_per_work_ns", "CPU of the sessions / their work units", driven=True
+                "CPU per {~call}", "cpu_per_call_ns", "CPU of the {~owners} / their {~calls}", kinds=(DRIVEN,)
+            ),
+            Method(
+                "CPU per work unit",
+                "cpu_per_work_ns",
+                "CPU of the {~owners} / their work units",
+                kinds=(DRIVEN,),
             ),
         ),
     ),
@@ -440,6 +453,7 @@ _TABLES: tuple[Table, ...] = (
                 "DB time",
                 "time in calls by the driver's clock; on an existing workload run + run queue + sleep "
                 "outside the client",
+                kinds=(SERVED,),
             ),
         ),
     ),
@@ -464,10 +478,10 @@ _TABLES: tuple[Table, ...] = (
         options=("profile",),
         methods=(
             Method(
-                "top events",
+                "{~top_events}",
                 "",
-                "DB CPU, CPU WAIT and each wait's sleep, ranked by seconds; what a wait's label hid in the "
-                "run queue stands beside it and is counted in CPU WAIT, so nothing is counted twice",
+                "{~db_cpu}, CPU WAIT and each wait's sleep, ranked by seconds; what a wait's label hid in "
+                "the run queue stands beside it and is counted in CPU WAIT, so nothing is counted twice",
             ),
         ),
     ),
@@ -534,6 +548,7 @@ _TABLES: tuple[Table, ...] = (
                 "growth of the server's counters by statement, from before the first call to after the last "
                 "(of an observation between the ends of a window); DB time and CPU WAIT from the scheduler "
                 "trace, else from samples; without dbdyno's own",
+                kinds=(SERVED,),
             ),
         ),
     ),
@@ -626,6 +641,7 @@ _TABLES: tuple[Table, ...] = (
                 "seconds",
                 "the ledger's sleep in lock waits, divided as samples of the lock table were: each waiter "
                 "followed to the root, which waits for no lock",
+                kinds=(SERVED,),
             ),
         ),
     ),

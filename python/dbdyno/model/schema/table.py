@@ -8,18 +8,25 @@ from typing import Literal, NamedTuple
 
 from dbdyno.model.schema.column import Column
 
+DATABASE = "database"
+"""Kind of runs: a load of our own on a database."""
+DRIVEN = "driven"
+"""Tag of kinds of runs: dbdyno itself makes the load."""
+SERVED = "served"
+"""Tag of kinds of runs: a server serves the sessions."""
+
 
 class Method(NamedTuple):
     """How a figure of a table is obtained, as the page explains it.
 
-    ``key``: the column, account or row that the figure is; "" where all rows are meant. ``driven``: only a
-    load of our own has the figure.
+    ``key``: the column, account or row that the figure is; "" where all rows are meant. ``text`` with slots
+    for nouns. ``kinds`` of runs, or their tags, that have the figure; empty: all.
     """
 
     figure: str
     key: str
     text: str
-    driven: bool = False
+    kinds: tuple[str, ...] = ()
 
 
 class Table(NamedTuple):

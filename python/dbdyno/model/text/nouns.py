@@ -1,11 +1,12 @@
 """Slots for the nouns of a kind of run in sentences and headings: ``{~calls}``, ``{~session_time:capital}``.
 
 A kind (:mod:`dbdyno.model.plan.kinds`) gives the nouns, and whoever makes sentences about a run says which:
-``with nouns_of(kind.nouns): ...``. Outside of it the nouns are those of databases.
+``with speaking_of(kind): ...``. Outside of it the nouns are those of databases.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -41,6 +42,37 @@ OF_SESSIONS: Mapping[str, str] = MappingProxyType(
         "background": "Background processes of the server",
         "activity_view": "the server's activity view",
         "sleep_and_client": ", sleep and client",
+        "load_unit": "sessions",  # of a ladder that is analysed
+        "short_at_once": "sess",  # where a column has no room
+        "call_rate": "calls/s",
+        "short_call_rate": "calls/s",
+        "response_time_of_a_call": "response time of a call",
+        "response": "response",  # where a column has no room
+        "single": "session",  # of those that there are at a time
+        "slot": "session",
+        "stack_height": "the sessions are many",
+        "time_of_tasks": "time of active sessions",
+        "launcher": "the server's own processes",
+        "helpers": "helpers",
+        "driver": "driver",
+        "engine": "server",
+        "not_labelled": "no wait event",
+        "top": "Top",  # 10 events
+        "events": "events",
+        "event": "event",
+        "no_such_counter": "this kernel or server version does not offer it",
+        "asleep_where": "the time asleep, or at the client,",
+        "from_where": "from sending a call until the server is ready again, by the driver's clock",
+        "memory_read": "processes while all sessions were connected and made no calls, caches after the last "
+        "session had left",
+        "process_owners": "sessions",
+        "processes_of_server": "server processes",
+        "task": "the session's task",
+        "wall": "the session's wall time",
+        "top_events": "top events",
+        "labelled": ". A task that is runnable while its session bears the label of a wait, or of its "
+        "client, is CPU WAIT: exact in all, split by label by the joint table",
+        "client_on_top": ", the client on top",
     }
 )
 """The nouns of databases."""
@@ -74,6 +106,35 @@ OF_COMMANDS: Mapping[str, str] = MappingProxyType(
         "background": "The launcher, and what prepares and verifies executions,",
         "activity_view": "the states of the tasks in /proc",
         "sleep_and_client": " and sleep",
+        "load_unit": "jobs",
+        "short_at_once": "jobs",
+        "call_rate": "executions/s",
+        "short_call_rate": "runs/s",
+        "response_time_of_a_call": "duration",
+        "response": "duration",
+        "single": "job",
+        "slot": "slot",
+        "stack_height": "there were tasks",
+        "time_of_tasks": "time of the tasks",
+        "launcher": "the launcher of the commands",
+        "helpers": "launcher and aside",
+        "driver": "dbdyno",
+        "engine": "engine",
+        "not_labelled": "running or runnable",
+        "top": "The",
+        "events": "largest parts of task time",
+        "event": "part",
+        "no_such_counter": "commands have none",
+        "asleep_where": "the time asleep",
+        "from_where": "from the start of a program to its end, by the launcher's clock",
+        "memory_read": "processes before the first execution, caches after the last one",
+        "process_owners": "tasks of the jobs",
+        "processes_of_server": "the launcher, and what runs aside",
+        "task": "each task",
+        "wall": "the tasks' wall time",
+        "top_events": "largest parts of task time",
+        "labelled": "",
+        "client_on_top": "",
     }
 )
 """The nouns of commands: a session is a slot that runs them one after another, and the tasks of their
@@ -97,9 +158,23 @@ def noun(slot: str) -> str:
     return _NOUNS.get()[slot]
 
 
+def capital(text: str) -> str:
+    """Returns a text with a capital first letter, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def fill(template: str) -> str:
+    """Returns a text of ours with its slots for nouns filled; other braces stay. Raises KeyError if there is
+    no such slot."""
+    return _SLOT.sub(lambda slot: capital(noun(slot[1])) if slot[2] else noun(slot[1]), template)
+
+
+_SLOT = re.compile(r"\{~(\w+)(:capital)?\}")
+
+
 def unit_of(unit: str) -> str:
     """``calls/s`` as the kind of run calls it; any other unit as it is."""
-    return f"{noun('calls')}/s" if unit == "calls/s" else unit
+    return noun("call_rate") if unit == "calls/s" else unit
 
 
 def at_once(number: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
+from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present.document.document import Chart, Key
 from dbdyno.present.document.palette import SERIES, var
@@ -104,14 +105,16 @@ def load_axis(load: Load = SESSIONS) -> Spec:
     axis: Spec = {"labelOverlap": True}
     if load == SESSIONS:
         axis |= {"tickMinStep": 1, "format": "d"}
-    return channel(f"{load.column}:Q", title=load.title, axis=axis, scale={"domainMin": 0, "nice": True})
+    return channel(
+        f"{load.column}:Q", title=fill(load.title), axis=axis, scale={"domainMin": 0, "nice": True}
+    )
 
 
 def rungs_axis(load: Load = SESSIONS) -> Spec:
     """Sessions or rates as steps of equal width: for bars."""
     axis = {"labelAngle": 0, "labelOverlap": "greedy", "labelSeparation": 8, "ticks": False}
     scale = {"type": "band", "paddingInner": 0.15}
-    return channel(f"{load.column}:O", title=load.title, axis=axis, scale=scale)
+    return channel(f"{load.column}:O", title=fill(load.title), axis=axis, scale=scale)
 
 
 ROOM = 8
@@ -199,7 +202,7 @@ def response_lines(
     unit, factor = time_unit(max(r["ns"] for r in rows))
     for r in rows:
         r["time"] = r.pop("ns") / factor
-    axis, one = f"response time, {unit}", len(labels) == 1
+    axis, one = f"{noun('response_time')}, {unit}", len(labels) == 1
     names, paints = [n for n, *_ in statistics], [var(p) for _, p, _ in statistics]
     dashes = {"domain": names, "range": [d for *_, d in statistics]}
     layers = line_and_points(
@@ -216,5 +219,5 @@ def response_lines(
     legend = [Key(n, paint, "line" if n == names[0] else "dash") for n, paint in keys]
     if not one:
         legend = [*series_keys(labels), *(Key(n, var("muted"), "dash") for n in names[1:])]
-    description = f"Response time in {unit} {against}"
+    description = f"{capital(noun('response_time'))} in {unit} {against}"
     return chart("response", title, caption, layers, description, rows, legend=legend, log=True)

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import polars as pl
 
+from dbdyno.model.plan.kinds import COMMANDS, kind_of
 from dbdyno.model.results.results import Results
+from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.model.units import significant
 from dbdyno.present.charts import triggers
 from dbdyno.present.charts.chart import (
@@ -36,18 +38,18 @@ WORTH = 0.005
 """Share of the CPUs: a chart of less shows nothing."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _STACKS = {
-    "aas": ("seconds per second", "Where session time went", "~g"),
-    "share": ("share of session time", "The same as a share of session time", ".0%"),
+    "aas": ("seconds per second", "Where {~session_time} went", "~g"),
+    "share": ("share of {~session_time}", "The same as a share of {~session_time}", ".0%"),
 }
 _STRIPED = (
     "Stripes are CPU WAIT: runnable without a CPU, under the label of the wait before; all stripes and "
     "the plain CPU WAIT together are the run queue. "
 )
 _CAPTIONS = {
-    "aas": _STRIPED + "The stack is as high as the sessions are many; work on CPUs cannot rise above the "
+    "aas": _STRIPED + "The stack is as high as {~stack_height}; work on CPUs cannot rise above the "
     "dotted line, what comes on top only waits.",
-    "share": "What grows from left to right is what a further session is spent on; what lies below zero was "
-    "accounted for twice (signed remainder).",
+    "share": "What grows from left to right is what a further {~single} is spent on; what lies below zero "
+    "was accounted for twice (signed remainder).",
 }  # fmt: skip
 
 _PACED = _STRIPED + "Not drawn: time at the client, mostly of sessions for which no call was due."
@@ -63,13 +65,13 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
     rows = accounts.few(rows)
     if rows.is_empty():
         return None
-    tasks = figures.of_commands(results)  # of these there are more than sessions
+    tasks = kind_of(results.plan).among((COMMANDS,))  # of these there are more than sessions
     whole = pl.col("aas").sum().over("place") if tasks else pl.col("place")
     over = whole if measure == "share" else pl.lit(1)
     drawn = _told(rows, whole).with_columns(
         pl.col("place").alias(load.column), y0=pl.col("y0") / over, y1=pl.col("y1") / over
     )
-    unit, title, form = _STACKS[measure]
+    unit, title, form = map(fill, _STACKS[measure])
     drawn_whole = load == figures.SESSIONS and not tasks
     top = number((rows["place"] if drawn_whole else 1.3 * drawn["y1"]).max())
     bars = _bars(drawn, rows, rungs_axis(load), unit, form, [f"{load.column}:O"])
@@ -77,7 +79,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
     return chart(
         f"stack-{measure}",
         title,
-        _caption(results, places, _CAPTIONS[measure] if load == figures.SESSIONS else _PACED),
+        _caption(results, places, fill(_CAPTIONS[measure]) if load == figures.SESSIONS else _PACED),
         [bars, *cpu_mark(cpus, "y", top)],
         f"{title}: stacked accounts per rung, in {unit}",
         rows,
@@ -121,7 +123,7 @@ def timeline(results: Results) -> Chart | None:
     fired = triggers.moments(results)
     return chart(
         "timeline",
-        "Where the time of active sessions went",
+        fill("Where the {~time_of_tasks} went"),
         _caption(results, places, _STRIPED) + away + grey + triggers.words(fired),
         [
             left_open,
@@ -152,11 +154,12 @@ def within(results: Results, pick: Pick) -> list[Block]:
     )
     unit, factor = time_unit(number(rows["response_mean_ns"].max()))
     shown = rows.with_columns(time=pl.col("response_mean_ns") / factor)
+    calls, time = noun("calls"), noun("response_time")
     drawn = (
-        ("calls_per_s", "calls/s", f"Throughput over time, {pick.at}", "series-1",
-         "Calls that ended between two looks at the driver, about one a second."),
-        ("time", f"mean response time, {unit}", f"Response time over time, {pick.at}", "stat-p95",
-         "Mean duration of the calls that ended in between; percentiles are stored for the whole alone."),
+        ("calls_per_s", noun("call_rate"), f"Throughput over time, {pick.at}", "series-1",
+         f"{capital(calls)} that ended between two looks at the driver, about one a second."),
+        ("time", f"mean {time}, {unit}", f"{capital(time)} over time, {pick.at}", "stat-p95",
+         f"Mean duration of the {calls} that ended in between; percentiles are stored for the whole alone."),
     )  # fmt: skip
     fired = triggers.of_cell(results, pick.cell)
     made = [_over_time(shown, gaps_, fired, pick, *words) for words in drawn]
@@ -201,7 +204,7 @@ def _over_time(
     y = channel("value:Q", title=unit, scale={"zero": True})
     tooltip = tips(
         ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second"), ("value:Q", ",.4~r", unit),
-        ("calls:Q", ",", "calls ended"), ("errors:Q", ",", "errors"),
+        ("calls:Q", ",", f"{noun('calls')} ended"), ("errors:Q", ",", "errors"),
     )  # fmt: skip
     grey = encoded(
         layer(slow.select("start_s", "end_s"), "rect", color=var("line"), opacity=0.6),
@@ -239,7 +242,7 @@ def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: Spec, unit: str, form: str
     ends = [1.02 * min(0.0, number(drawn["y1"].min())), 1.02 * number(drawn["y1"].max())]
     tooltip = tips(
         *first, ("label:N", "", "account"), ("aas:Q", ".3f", "seconds per second"), "interval:N",
-        *([("share:Q", ".1%", "of session time")] if "share" in drawn.columns else []),
+        *([("share:Q", ".1%", f"of {noun('session_time')}")] if "share" in drawn.columns else []),
         ("runq:Q", ".3f", "CPU WAIT in all"), ("events:N", "", "most of it"),
         ("source:N", "", "data source"),
     )  # fmt: skip
@@ -346,10 +349,10 @@ def helpers(results: Results, series: Series) -> Chart | None:
     )
     return chart(
         "helpers",
-        "CPU of the server's own processes",
-        "Work done for the sessions by others: it is not in the sessions' stack and comes on top.",
+        f"CPU of {noun('launcher')}",
+        fill("Work done for the {~owners} by others: it is not in the {~owners}' stack and comes on top."),
         [bars],
-        "CPUs used by the server's own processes, per rung",
+        f"CPUs used by {noun('launcher')}, per rung",
         rows,
         legend=series_keys(names, "fill"),
     )
@@ -366,9 +369,7 @@ def idle_helpers(results: Results) -> list[Block]:
     found = [_used(rows) for s in series_of(results) if len(rows := _helper_rows(results, s))]
     if not found or max(found) >= whole:
         return []
-    return [
-        Paragraph(f"CPU of the server's own processes: at most {significant(max(found), 2)} CPUs.", "muted")
-    ]
+    return [Paragraph(f"CPU of {noun('launcher')}: at most {significant(max(found), 2)} CPUs.", "muted")]
 
 
 def _helper_rows(results: Results, series: Series) -> pl.DataFrame:

@@ -10,6 +10,7 @@ import polars as pl
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.sources.wait_families import AT_CLIENT, families_of
+from dbdyno.model.text.nouns import fill
 from dbdyno.present.charts import triggers
 from dbdyno.present.charts.chart import ROOM, number
 from dbdyno.present.document.document import Block, Paragraph, Strip
@@ -22,10 +23,10 @@ MAX_PIECES = 60
 """Pieces of a row; finer strips are drawn in pieces of several."""
 _EDGE = 1e-3  # of a piece: rounding is no overlap
 _FIRST = ("run", "runq")
-_NONE = "No strip of sessions over time: they were not sampled together with their tasks."
+_NONE = "No strip of {~slots} over time: they were not sampled together with their tasks."
 _CAPTION = (
-    "A row is a session, its height is all its time: CPU at the bottom, CPU WAIT on it, then sleep by wait "
-    "class, the client on top."
+    "A row is a {~slot}, its height is all its time: CPU at the bottom, CPU WAIT on it, then sleep by wait "
+    "class{~client_on_top}."
 )
 _WORDS = {
     "run": "CPU",
@@ -65,7 +66,7 @@ def strips(results: Results, pick: Pick) -> list[Block]:
     shown = parts(results)
     made = strip(results, pick.cell, shown, f"strip-{pick.key}") if shown else None
     if made is None:
-        return [Paragraph(_NONE, "muted")]
+        return [Paragraph(fill(_NONE), "muted")]
     return [replace(_few(made), title=f"{made.title}, {pick.at}")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from dbdyno.model.plan.kinds import kind_named, speaking_of
 from dbdyno.model.results.analyses import Machines
 from dbdyno.model.results.comparison import (
     Comparison,
@@ -14,9 +15,9 @@ from dbdyno.model.results.comparison import (
     ratio_text,
     verdict_text,
 )
-from dbdyno.model.units import counted, format_apart
+from dbdyno.model.text.nouns import at_once, noun
+from dbdyno.model.units import format_apart
 from dbdyno.present.charts.chart import Spec, channel, chart, coloured, encoded, layer, tips
-from dbdyno.present.commands import command_words
 from dbdyno.present.compare import machines as of_machines
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -49,16 +50,20 @@ def document(made: Comparison | None, machines: Sequence[Machines] = ()) -> Docu
     behind = of_machines.sections(machines)
     if made is None:
         return Document(behind[0].title, behind)
-    shown = Document(rows.title(made), [*_sections(made), *behind], lead=_answer(made))
-    return command_words.of_comparison(made, shown)
+    with speaking_of(kind_named(made.run_kind)):
+        return Document(rows.title(made), [*_sections(made), *behind], lead=_answer(made))
 
 
 def brief(made: Comparison, run: str) -> list[Block]:
     """The heart of it, within the report of a run: the answer, the first quantity, and why."""
     first = made.metrics[0]
-    why = [Section("Why: where the session time went", [*_whys(made, rows.places(first))], folded=True)]
+    why = [Section(_why_title(), [*_whys(made, rows.places(first))], folded=True)]
     more = Paragraph(f"All quantities, and why: dbdyno compare {run}", "muted")
     return [*_answer(made), *_quantity(made, first), *(why if made.why else []), more]
+
+
+def _why_title() -> str:
+    return f"Why: where the {noun('session_time')} went"
 
 
 def _answer(made: Comparison) -> list[Paragraph]:
@@ -76,12 +81,10 @@ def _sections(made: Comparison) -> Iterator[Section]:
     if made.why:
         rest = [p for p in rows.places(first) if p not in tops]
         below = [Section(_where(made, p), [*_whys(made, [p])], folded=True) for p in rest]
-        yield Section("Why: where the session time went", [*_whys(made, tops), *below], "why", minor=True)
+        yield Section(_why_title(), [*_whys(made, tops), *below], "why", minor=True)
     if made.costs:
         tables = [
-            Section(
-                f"{c.series} {counted(c.sessions, 'session')}".strip(), cpu_profile.cost_tables(c, _FUNCTIONS)
-            )
+            Section(f"{c.series} {at_once(str(c.sessions))}".strip(), cpu_profile.cost_tables(c, _FUNCTIONS))
             for c in made.costs
         ]
         yield Section("CPU time per unit, by function", tables, "costs", minor=True)
@@ -114,7 +117,9 @@ def _whys(made: Comparison, places: Sequence[rows.Place]) -> Iterator[Block]:
     for place in places:
         tables = [rows.why_table(why) for why in rows.at(place, made.why)]
         if tables:
-            yield Section(f"{_where(made, place)}: session time by account, largest change first", tables)
+            yield Section(
+                f"{_where(made, place)}: {noun('session_time')} by account, largest change first", tables
+            )
 
 
 def _differences(made: Comparison) -> Table:

@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from dbdyno.model.plan.kinds import spoken_of
+from dbdyno.model.text.nouns import fill
+
 UNKNOWN = "?"
 Tone = Literal["", "good", "note", "warning", "invalid", "muted"]
 Value = float | str | None
@@ -67,6 +70,8 @@ class Column(NamedTuple):
     """The head where there is room for it."""
     note: str = ""
     """What it means."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of runs, or their tags, that have it (:mod:`dbdyno.model.plan.kinds`); empty: all."""
 
 
 def numeric(head: str, rank: int = 0) -> Column:
@@ -139,10 +144,12 @@ def table(
     named: bool = False,
     along_axis: bool = False,
 ) -> Table:
-    """A row for each of ``items``; each column with the way to its cell."""
+    """A row for each of ``items``; each column that this kind of run has with the way to its cell. Slots for
+    nouns in the columns' texts are filled."""
+    columns = [(c, cell) for c, cell in columns if spoken_of().among(c.kinds)]
     return Table(
         title,
-        [c for c, _ in columns],
+        [c._replace(head=fill(c.head), name=fill(c.name), note=fill(c.note)) for c, _ in columns],
         [Row([cell(i) for _, cell in columns]) for i in items],
         named,
         along_axis,

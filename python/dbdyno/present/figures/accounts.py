@@ -10,6 +10,7 @@ from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import sum_if_all_known
 from dbdyno.model.sources.source import HIDDEN_STATUS
 from dbdyno.model.sources.wait_families import AT_CLIENT, WaitFamilies, families_of
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import format_average
 from dbdyno.present.figures.figures import Series, by_load, load_of, of_series
 
@@ -213,12 +214,16 @@ def _segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
 def _segment(key: str, families: WaitFamilies) -> Segment:
     account, _, name = key.partition(":")
     if not name or key in _FIRST:
-        label = f"CPU WAIT, {name}" if name else NAMES.get(account, account)
+        label = f"CPU WAIT, {_shown(name)}" if name else NAMES.get(account, account)
         return Segment(key, label, account, False)
     hue = families.hue(name)
     if account == "runq":
         return Segment(key, f"CPU WAIT under {name}", hue, True)
-    return Segment(key, f"asleep, {name}" if name == NO_LABEL else f"asleep in {name}", hue, False)
+    return Segment(key, f"asleep, {_shown(name)}" if name == NO_LABEL else f"asleep in {name}", hue, False)
+
+
+def _shown(name: str) -> str:
+    return noun("not_labelled") if name == NO_LABEL else name
 
 
 def _classes(rows: pl.DataFrame) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from dbdyno.model.results.comparison import (
     value_text,
     verdict_text,
 )
+from dbdyno.model.text.nouns import at_once, fill, noun
 from dbdyno.model.units import counted, format_p, format_percent
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -56,7 +57,7 @@ _RANK = (
 )
 _RUNGS = (
     Column("ladder"),
-    numeric("sessions"),
+    numeric("{~at_once}"),
     *EFFECT[:4],
     numeric("A", 3),
     numeric("B", 3),
@@ -85,7 +86,7 @@ class Place(NamedTuple):
     def words(self, many_workloads: bool) -> str:
         parts = [self.workload] if many_workloads else []
         parts += [self.series] if self.series else []
-        return ", ".join([*parts, counted(self.sessions, "session")])
+        return ", ".join([*parts, at_once(str(self.sessions))])
 
 
 def places(table: MetricTable) -> list[Place]:
@@ -154,7 +155,8 @@ def rungs(table: MetricTable, margin: float, title: str) -> Table:
         where = [word(" ".join(filter(None, place[:2]))), Cell(str(c.sessions), c.sessions)]
         effect = _effect(c, margin)
         rows.append(Row([*where, *effect[:4], *sides, *effect[4:]], _TONES.get(c.verdict, "")))
-    return Table(title, _RUNGS, rows, along_axis=True).without_unknown()
+    heads = [c._replace(head=fill(c.head)) for c in _RUNGS]
+    return Table(title, heads, rows, along_axis=True).without_unknown()
 
 
 def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
@@ -254,7 +256,7 @@ def why_table(why: Why) -> Table:
         ),
     )
     shown = [a for a in why.accounts if a.baseline_s or a.variant_s]
-    change_s = f"{_signed(why.difference_s)} of session time per {why.unit}"
+    change_s = f"{_signed(why.difference_s)} of {noun('session_time')} per {why.unit}"
     made = table(f"{why.variant} against {why.baseline}: {change_s}", columns, shown)
     minor = (not a.inside and abs(a.difference_s) < _MINOR * change for a in shown)
     return replace(made, rows=[r._replace(minor=m) for r, m in zip(made.rows, minor, strict=True)])
@@ -357,9 +359,7 @@ def _row(n: int, claim: Contrast, low: float, high: float, made: Comparison) -> 
     e = claim.effect
     colour = var(_COLOURS[claim.verdict])
     who = claim.variant if made.kind == "variants" else claim.series or claim.workload
-    name = (
-        f"{shortened(who, _LONGEST_NAME)}, {counted(claim.sessions, 'job' if made.commands else 'session')}"
-    )
+    name = f"{shortened(who, _LONGEST_NAME)}, {counted(claim.sessions, noun('single'))}"
     yield el("text", name, x=_LEFT - 10, y=y + 4, text_anchor="end")
     if e.low is not None and e.high is not None:
         dash = "4 3" if e.basis == "within the window only" else None

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import polars as pl
 
-from dbdyno.model.plan.jobs import words_of
+from dbdyno.model.plan.kinds import OBSERVATION, SERVED, kind_of, spoken_of
 from dbdyno.model.results.claim import Estimate
+from dbdyno.model.text.nouns import at_once, fill
 from dbdyno.model.units import NS_PER_S, counted, format_given, format_number
 from dbdyno.present.document.document import UNKNOWN, Cell
 
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 _QUANTITIES = {
     "cpu_used": "CPU used",
     "cpu_used_machine": "CPU used, whole machine",
-    "cpu_sessions": "CPU used by the sessions",
+    "cpu_sessions": "CPU used by the {~owners}",
     "run_and_runq": "CPU and CPU WAIT",
-    "db_time": "DB time",
-    "work_per_call": "work per call",
+    "db_time": "{~db_time}",
+    "work_per_call": "work per {~call}",
 }
 
 
+_OF_SERVERS = {"run_and_runq", "db_time", "work_per_call"}
+"""Quantities that only sessions of a server have."""
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
@@ -49,7 +52,7 @@ class Series(NamedTuple):
 
 def is_observation(results: Results) -> bool:
     """Whether an existing workload was observed: windows in time instead of rungs."""
-    return results.plan.experiment.observation is not None
+    return kind_of(results.plan).name == OBSERVATION
 
 
 def series_of(results: Results) -> list[Series]:
@@ -75,35 +78,13 @@ class Load(NamedTuple):
     title: str
 
 
-SESSIONS = Load("sessions", "sessions")
+SESSIONS = Load("sessions", "{~at_once}")
 
 
 def is_paced(results: Results) -> bool:
     """Whether calls became due at a rate."""
     rungs = results.tables["rungs"]
     return "rate_per_s" in rungs.columns and rungs["rate_per_s"].null_count() < len(rungs)
-
-
-def is_phased(results: Results) -> bool:
-    """Whether its measurements are phases, and calls of one wait on into the next."""
-    return bool(results.plan.experiment.phases)
-
-
-def of_commands(results: Results) -> bool:
-    """Whether its calls are executions of commands."""
-    return bool(results.plan.jobs)
-
-
-def calls_word(results: Results) -> str:
-    """What its calls are called: ``calls``, ``executions``."""
-    return words_of(results.plan).calls
-
-
-def sessions_text(results: Results, sessions: int) -> str:
-    """``8 sessions``, of commands ``8 jobs at once``."""
-    if not of_commands(results):
-        return counted(sessions, "session")
-    return "one job at a time" if sessions == 1 else f"{sessions} jobs at once"
 
 
 def one_variant(results: Results) -> bool:
@@ -118,7 +99,7 @@ def load_of(results: Results) -> Load:
 
 def load_text(load: Load, value: float) -> str:
     """``8 sessions``, ``500 calls/s due``."""
-    return counted(round(value), "session") if load == SESSIONS else f"{format_given(value)} calls/s due"
+    return at_once(f"{round(value):,}") if load == SESSIONS else f"{format_given(value)} calls/s due"
 
 
 def by_load(results: Results, frame: pl.DataFrame) -> pl.DataFrame:
@@ -196,7 +177,12 @@ def cpus_text(cpus: float) -> str:
 
 def quantity(name: str) -> str:
     """The name of a quantity of table data_sources."""
-    return _QUANTITIES.get(name, name.replace("_", " "))
+    return fill(_QUANTITIES.get(name, name.replace("_", " ")))
+
+
+def has_quantity(name: str) -> bool:
+    """Whether runs of the kind that is spoken of have this quantity."""
+    return name not in _OF_SERVERS or spoken_of().among((SERVED,))
 
 
 def difference(relative: float | None) -> str:

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.engine.environment import ServerFacts
+from dbdyno.model.plan.kinds import COMMANDS, DRIVEN, OBSERVATION, PHASES, kind_of
 from dbdyno.model.plan.plan import Observation
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.raw import LEFT_OUT
 from dbdyno.model.results.results import Results
+from dbdyno.model.text.nouns import at_once, noun
 from dbdyno.model.units import NS_PER_S, counted, format_given, format_ns
 from dbdyno.present.figures import figures, profile
 from dbdyno.present.figures.figures import Series
@@ -94,7 +96,7 @@ def _filter(results: Results) -> list[str]:
 
 def idle(results: Results) -> bool:
     """An observation in which no session did anything."""
-    found = overview(results) if figures.is_observation(results) else None
+    found = None if kind_of(results.plan).among((DRIVEN,)) else overview(results)
     return found is not None and found.db_time is not None and found.db_time < LEAST and not found.brief
 
 
@@ -109,7 +111,7 @@ SEARCHED = ("rate-target", "auto-rates")
 PARAGRAPH = (
     *SEARCHED,
     "nothing-measured",
-    *(COMMANDS := ("executions-failed", "commands-compared", "speed-up", "orders", "command-time")),
+    *(ABOUT_COMMANDS := ("executions-failed", "commands-compared", "speed-up", "orders", "command-time")),
     "paced-capacity",
     "phase",
     "phase-target",
@@ -143,7 +145,7 @@ def answer(results: Results, series: Series) -> LadderFigures | None:
         return None
     work = all(r["work_per_s"] for r in rows)  # known, and the calls do any
     column = "work_per_s" if work else "calls_per_s"
-    unit = f"{figures.work_short(results, series.workload)}/s" if work else f"{figures.calls_word(results)}/s"
+    unit = f"{figures.work_short(results, series.workload)}/s" if work else noun("call_rate")
     known = [r for r in rows if r[column] is not None]
     peak = max(known, key=lambda r: float(r[column])) if known else None
     return LadderFigures(series, column, unit, peak, rows[-1])
@@ -151,20 +153,19 @@ def answer(results: Results, series: Series) -> LadderFigures | None:
 
 def title(results: Results) -> str:
     """``lio on SYSTEM 18.4, 1 to 8 sessions on 2 CPUs``."""
-    server = results.environment.server
-    if figures.is_observation(results):
-        return observation_title(results, server_name(server))
-    rungs = results.tables["rungs"]
-    if figures.of_commands(results):
-        return _commands_title(results)
+    return kind_of(results.plan).choice(_TITLES, _ladder_title)(results)
+
+
+def _ladder_title(results: Results) -> str:
+    server, rungs = results.environment.server, results.tables["rungs"]
     workloads = ", ".join(dict.fromkeys(rungs["workload"].to_list())) or "nothing"
     steps: list[int] = rungs["sessions"].unique().sort().to_list()
-    ladder = "".join(f", {counted(n, 'session')}" for n in steps[-1:])
+    ladder = "".join(f", {at_once(str(n))}" for n in steps[-1:])
     if len(steps) > 1:
-        ladder = f", {steps[0]} to {steps[-1]} sessions"
+        ladder = f", {steps[0]} to {steps[-1]} {noun('at_once')}"
     if paced := sorted(rungs["rate_per_s"].drop_nulls().unique().to_list()):
         last = f" to {format_given(paced[-1])}" if len(paced) > 1 else ""
-        ladder = f", {format_given(paced[0])}{last} calls/s due{ladder}"
+        ladder = f", {format_given(paced[0])}{last} {noun('call_rate')} due{ladder}"
     cpus = figures.usable_cpus(results)
     where = f" on {figures.cpus_text(cpus)}" if cpus else ""
     return f"{workloads} on {server_name(server)}{ladder}{where}"
@@ -185,6 +186,13 @@ def _commands_title(results: Results) -> str:
     return ", ".join(filter(None, parts)) + (f" on {figures.cpus_text(cpus)}" if cpus else "")
 
 
+_TITLES = {
+    OBSERVATION: lambda results: observation_title(results, server_name(results.environment.server)),
+    COMMANDS: _commands_title,
+}
+"""Kinds of runs whose titles are not those of a ladder."""
+
+
 def server_name(server: ServerFacts) -> str:
     return f"{server.product or server.engine} {server.version}".rstrip()
 
@@ -198,7 +206,7 @@ _OTHERS = ("foreign-load", "steal")
 def doubts(results: Results) -> list[Claim]:
     """What makes the headline a statement about more than the server: it stands above it, and the headline is
     then no assertion. Not of observations: what else runs there is part of what is observed."""
-    if figures.is_observation(results):
+    if not kind_of(results.plan).among((DRIVEN,)):
         return []
     known = [f for f in results.findings if f.id in _OTHERS and f.value is not None]
     return [f for f in known if _share(f, figures.usable_cpus(results)) >= DOUBTFUL]
@@ -222,18 +230,19 @@ def _sentence(advice: str) -> str:
 
 def sentences(results: Results) -> list[str]:
     """What the client limited, then a paragraph a ladder; of an observation, how active it was, with what."""
-    if figures.is_observation(results):
+    kind = kind_of(results.plan)
+    if not kind.among((DRIVEN,)):
         return observation_sentences(results)
     found = sorted((c for c in results.findings if c.id in PARAGRAPH), key=lambda c: PARAGRAPH.index(c.id))
     if found and found[0].id == SEARCHED[0]:
         found = [c for c in found if c.id != "paced-capacity"]
-    if figures.is_phased(results):
+    if kind.among((PHASES,)):
         order = [v.name for v in results.plan.variants]
         found.sort(key=lambda c: order.index(c.subject) if c.subject in order else len(order))
-    if commands := [c for c in found if c.id in COMMANDS]:
+    if commands := [c for c in found if c.id in ABOUT_COMMANDS]:
         ladders_too = figures.one_variant(results) and results.tables["rungs"]["sessions"].n_unique() > 1
         ladders_too = ladders_too and not any(c.once for c in results.plan.cells)
-        found = [*commands, *(c for c in found if ladders_too and c.id not in COMMANDS)]
+        found = [*commands, *(c for c in found if ladders_too and c.id not in ABOUT_COMMANDS)]
     leads = [(f"{c.subject}: " if c.subject else "", c.text) for c in found]
     ladders = figures.grouped((lead, text.removeprefix(lead)) for lead, text in leads)
     limited = [c.text for c in results.findings if c.id == FIRST]

@@ -8,9 +8,11 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.plan.kinds import SERVED, spoken_of
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import sum_if_all_known
 from dbdyno.model.sources.source import TRACE
+from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.model.units import NS_PER_S, format_average, format_count, format_ns, format_rate
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -27,14 +29,14 @@ from dbdyno.present.document.document import (
     word,
 )
 from dbdyno.present.figures import accounts, sources_used
-from dbdyno.present.figures.accounts import BRACKET, NO_LABEL, THROTTLED, UNSEEN
+from dbdyno.present.figures.accounts import BRACKET, THROTTLED, UNSEEN
 from dbdyno.present.figures.figures import grouped, percent
 from dbdyno.present.figures.selection import Pick, rows_of
 from dbdyno.present.figures.sources_used import in_words
 
 _PER = ("per_s", "per_transaction", "per_execution", "per_call")
 HEADS = {"per_s": "per second", "per_transaction": "per transaction", "per_execution": "per execution",
-         "per_call": "per call"}  # fmt: skip
+         "per_call": "per {~call}"}  # fmt: skip
 _RATIO = "ratio"
 _NONE = "-"  # in a cell that has no figure
 _OWN = {"DB CPU": "", "CPU WAIT": ""}  # no waits: they have no label
@@ -44,10 +46,12 @@ _TOP = "time: a wait's is asleep; CPU WAIT: in the run queue under its label, co
 def load_profile(results: Results, pick: Pick) -> list[Block]:
     """A row for each figure, a column for each of what it is divided by; then why figures are unknown."""
     rows = rows_of(results, "profile", pick).to_dicts()
+    if not spoken_of().among((SERVED,)):
+        rows = [r for r in rows if r["name"] != "DB time"]  # it is time in calls, and executions have tasks
     if not rows:
         return [Paragraph("No load profile: the run has no counters.", "muted")]
     per = [c for c in _PER if c == "per_s" or any(r[c] is not None for r in rows if r["unit"] != _RATIO)]
-    columns = [Column(""), *(numeric(HEADS[c]) for c in per), Column("source", rank=1)]
+    columns = [Column(""), *(numeric(fill(HEADS[c])) for c in per), Column("source", rank=1)]
     repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
     shown = sorted(rows, key=lambda r: r["unit"] == _RATIO)
     made = Table(f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per)) for r in shown], named=True)
@@ -63,13 +67,18 @@ def top_events(results: Results, pick: Pick) -> list[Block]:
     """The ten largest parts of DB time."""
     found = events(results, pick)
     if not found:
-        return [Paragraph("No top events: sessions were neither sampled nor traced.", "muted")]
+        return [Paragraph(fill("No {~top_events}: {~tasks} were neither sampled nor traced."), "muted")]
     return [
-        table(f"Top {len(found)} events {pick.at} by total time", _EVENT, found, named=True).without_unknown(
-            _NONE
-        ),
+        table(
+            f"{noun('top')} {len(found)} {noun('events')} {pick.at} by total time", _EVENT, found, named=True
+        ).without_unknown(_NONE),
         *remarks([f"{_TOP} {sources_used.caption(results, pick.cell)}"]),
     ]
+
+
+def _named(event: str) -> str:
+    """Returns the name of an event or figure, in the nouns of the kind of run."""
+    return noun("db_cpu") if event == "DB CPU" else event
 
 
 def _interval(row: dict[str, Any]) -> Cell:
@@ -88,9 +97,12 @@ def _share(row: dict[str, Any]) -> Cell:
 
 
 _EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
-    (Column("event", shortens=True), lambda r: word(r["name"])),
+    (
+        Column("{~event}", shortens=True),
+        lambda r: word(noun("db_cpu") if r["name"] == "DB CPU" else r["name"]),
+    ),
     (numeric("time"), lambda r: known(r["seconds"], _time, "s")),
-    (numeric("% DB time"), _share),
+    (numeric("% {~db_time}"), _share),
     (
         numeric("CPU WAIT", 1),
         lambda r: _optional(r["runq_s"], _time, _OWN.get(r["name"], _NONE)),
@@ -136,7 +148,7 @@ def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
         else Cell(_value(row[c], unit), row[c], unit, in_words(row["status"]) if row[c] is None else "")
         for c in columns
     ]
-    return [word(row["name"] + suffix), *values, word(row["source"])]
+    return [word(_named(row["name"]) + suffix), *values, word(row["source"])]
 
 
 def _optional(amount: float | None, text: Callable[[float], str], absent: str) -> Cell:
@@ -149,7 +161,7 @@ def _notes(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
     reasons = grouped((in_words(r["status"]), r["name"]) for r in unknown)
     notes = [f"{UNKNOWN} {', '.join(names)}: {why}." for why, names in reasons.items()]
     totals = {r["name"]: r["total"] for r in rows}
-    absent = [HEADS[c] for c in _PER if c not in columns]
+    absent = [fill(HEADS[c]) for c in _PER if c not in columns]
     none = [head for head in absent if totals.get(f"{head.removeprefix('per ')}s") == 0]
     if none:
         notes.append(f"No column {' and none '.join(none)}: none ended in the measurement.")
@@ -175,7 +187,7 @@ def wait_events(results: Results, pick: Pick) -> list[Block]:
     """The rows of the rung (all sessions in sum), the most time first; the sums are the ledger's own."""
     frame = rows_of(results, "events", pick).filter(pl.col("scope") == "rung")
     if frame.is_empty():
-        return [Paragraph("No wait events: sessions were neither sampled nor traced.", "muted")]
+        return [Paragraph(fill("No {~wait_events}: {~tasks} were neither sampled nor traced."), "muted")]
     time = pl.sum_horizontal(pl.col(*_PARTS).fill_null(0.0))
     frame = frame.sort(time, descending=True, maintain_order=True)
     places = _places(results, pick)
@@ -184,7 +196,7 @@ def wait_events(results: Results, pick: Pick) -> list[Block]:
     sums = [UNKNOWN if hidden and names is _ASLEEP else _sum(known, names) for names in _TOTALS]
     named = [word("all"), word(""), *(c for s in sums for c in (word(s), word("")))]
     total = Row([*named, *[word("")] * (len(_COLUMNS) - len(named))], key=True)
-    title = f"Wait events {pick.at}{pick.which}: seconds per second"
+    title = f"{capital(noun('wait_events'))} {pick.at}{pick.which}: seconds per second"
     made = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
     left = len(frame) - len(made.rows)
     notes = [f"{left} smaller rows are left out; the export holds them."] if left else []
@@ -216,7 +228,8 @@ def _remainder(accounts: dict[str, dict[str, Any]], missing: list[str]) -> list[
         if row["low"] is None or row["high"] is None
         else f" ({_signed(row['low'])} to {_signed(row['high'])})"
     )
-    words = f"unaccounted: {_signed(row['aas'])} s per second{ends}, signed: session time less all accounts."
+    whole = noun("session_time")
+    words = f"unaccounted: {_signed(row['aas'])} s per second{ends}, signed: {whole} less all accounts."
     return [f"{words} What is unknown lies in it: {', '.join(missing)}." if missing else words]
 
 
@@ -261,7 +274,7 @@ def figure(aas: float) -> str:
 def _label(row: dict[str, Any]) -> str:
     if row["wait_class"] is not None:
         return f"{row['wait_class']}/{row['wait_event'] or '?'}"
-    return row["status"] if row["status"] in _NAMELESS else NO_LABEL
+    return row["status"] if row["status"] in _NAMELESS else noun("not_labelled")
 
 
 def _figure(part: str) -> Callable[[dict[str, Any]], Cell]:
@@ -287,7 +300,9 @@ def _ends(part: str) -> Callable[[dict[str, Any]], Cell]:
 def _why(status: str) -> str:
     """Why a figure of a row is unknown."""
     if status == _UNLABELLED:
-        return "active without a wait event: on a CPU, in the run queue or asleep, its task cannot be seen"
+        return fill(
+            "active without a {~wait_event}: on a CPU, in the run queue or asleep, its task cannot be seen"
+        )
     return in_words(status)
 
 
@@ -308,7 +323,7 @@ def _wait_notes(frame: pl.DataFrame) -> list[str]:
 
 
 _COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
-    (Column("wait event", shortens=True), lambda r: word(_label(r))),
+    (Column("{~wait_event}", shortens=True), lambda r: word(_label(r))),
     (Column("state", rank=4), lambda r: word(r["state"] or _NONE)),
     *(
         made

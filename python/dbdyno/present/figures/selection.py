@@ -13,7 +13,8 @@ from dbdyno.model.results.ledger_rows import TOGETHER, together_at
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources import process_rates
 from dbdyno.model.schema.tables import DERIVED, REGISTERED, empty, sum_of_known
-from dbdyno.model.units import counted, format_given
+from dbdyno.model.text.nouns import at_once, noun
+from dbdyno.model.units import format_given
 from dbdyno.present.figures import figures
 from dbdyno.present.figures.figures import clock
 
@@ -149,7 +150,11 @@ class Pick(NamedTuple):
         """After a noun: ``at 8 sessions``, ``over all windows``."""
         if self.cell is None:
             return f"over {self.label}"
-        return f"at {self.label}" if self.rung[2] else f"in {self.label}"
+        return (
+            f"{'at' if ': ' in self.label else noun('at')} {self.label}"
+            if self.rung[2]
+            else f"in {self.label}"
+        )
 
     @property
     def which(self) -> str:
@@ -185,7 +190,7 @@ def pick_of(results: Results, cell: str | None = None) -> Pick | None:
         )
     if figures.is_observation(results):
         return _window(results, rows[0], 0)
-    return Pick("", f"{counted(rows[0]['sessions'], 'session')} ({cell})", cell, _rung(rows[0]))
+    return Pick("", f"{at_once(str(rows[0]['sessions']))} ({cell})", cell, _rung(rows[0]))
 
 
 def pick_at(results: Results, sessions: int | None) -> Pick:
@@ -198,7 +203,7 @@ def pick_at(results: Results, sessions: int | None) -> Pick:
     one = next((p for p in found if p.rung[2] == sessions), None)
     if one is None:
         raise UsageError(
-            f"the run has no measurement at {counted(sessions or 0, 'session')}", f"there are {there}"
+            f"the run has no measurement {noun('at')} {at_once(str(sessions or 0))}", f"there are {there}"
         )
     return one
 
@@ -244,7 +249,7 @@ def _rungs(results: Results) -> list[Pick]:
         )
         name = f"{s.label}: " if len(series) > 1 else ""
         for row in best.unique(["sessions", "rate_per_s"], keep="first", maintain_order=True).to_dicts():
-            label = f"{name}{figures.sessions_text(results, row['sessions'])}"
+            label = f"{name}{at_once(str(row['sessions']))}"
             label += "" if row["rate_per_s"] is None else f", {format_given(row['rate_per_s'])}/s"
             found.append(
                 Pick(f"c{len(found)}", label, row["cell"], _rung(row), row["repeats"], row["rate_per_s"])

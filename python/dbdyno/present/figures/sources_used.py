@@ -7,8 +7,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.model.plan.kinds import DRIVEN, kind_of
 from dbdyno.model.results.results import Results
+from dbdyno.model.schema.tables import FEW
 from dbdyno.model.sources.source import READ, TRACE
+from dbdyno.model.text.nouns import fill, noun
 from dbdyno.model.units import format_given, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -48,21 +51,23 @@ _LEDGER = {
 # Where no row says why: the source that would have told.
 _SOURCE_OF = {"helpers_aas": "os tasks", "driver_cpus": "driver tasks", "driver_starved": "driver tasks"}
 _WORDS = {
-    "not here": "the server's processes are not visible from here",
+    "not here": "{~server_processes} are not visible from here",
     "not permitted": "a right is missing",
-    "not supported": "this kernel or server version does not offer it",
+    "not supported": "{~no_such_counter}",
     "off": "it was switched off",
     "limited": "a part of it was lost",
     "lost": "the source broke off",
     "vanished": "the process ended while it was read",
     "too brief": "many sessions were too brief to be sampled",
+    FEW: "too few {~calls}",
+    "no measured calls": "no measured {~calls}",
     "shared": "sessions take turns on the server connections of a pool",
 }
 _OPTIONAL = ("pool_queue_aas",)
 """Not unknown but not there, where no row of the ledger says otherwise: a rung without a pooler."""
 _FIXED = {
     "scaling": "the rate of this rung or of the lowest one is unknown",
-    "top_wait": "no wait took 1 % of session time, or there were no activity samples",
+    "top_wait": "no wait took 1 % of {~session_time}, or there were no activity samples",
 }
 
 
@@ -83,12 +88,12 @@ def reasons(results: Results, columns: tuple[str, ...]) -> list[Unknown]:
 
 def in_words(status: str) -> str:
     """A status of the schema as a clause."""
-    return _WORDS.get(status, status)
+    return fill(_WORDS[status]) if status in _WORDS else status
 
 
 def _reason(results: Results, column: str) -> Unknown:
     if column in _FIXED:
-        return Unknown(column, _FIXED[column], "")
+        return Unknown(column, fill(_FIXED[column]), "")
     rows = _evidence(results, column)
     failed = rows.filter(pl.col("status") != "ok").select("status", "source").unique(maintain_order=True)
     if failed.is_empty() and column in _SOURCE_OF:
@@ -121,8 +126,8 @@ _ESTIMATED = "Seconds by event are estimated; their sums (CPU, run queue, sleep)
 _TIER_WORDS = {
     TRACE: "Waits{where}: exact. The scheduler trace measures sleep and run queue at every switch.",
     "wait event word, estimated": f"Waits{{where}}: sampled from the server's memory{{hz}}. {_ESTIMATED}",
-    "activity samples, estimated": "Waits{where}: sampled from the server's activity view{hz}. " + _ESTIMATED,
-    "activity samples, the server's word alone": "Waits{where}: sampled from the server's activity view{hz}. "
+    "activity samples, estimated": "Waits{where}: sampled from {view}{hz}. " + _ESTIMATED,
+    "activity samples, the server's word alone": "Waits{where}: sampled from {view}{hz}. "
     "The server's processes are not visible, so sleep and run queue are not separated.",
 }
 _READS = {"wait event word, estimated": "wait event word"}
@@ -177,11 +182,11 @@ def words(results: Results) -> list[str]:
 def _tier(results: Results, tier: Tier, whole: int) -> str:
     where = f" ({tier.cells} of {whole} {_cells(results)})" if tier.cells < whole else ""
     text = _TIER_WORDS.get(tier.source, f"Waits{{where}}: {tier.source}.")
-    return text.format(hz=_rate(results, tier.source), where=where)
+    return text.format(hz=_rate(results, tier.source), where=where, view=noun("activity_view"))
 
 
 def _cells(results: Results) -> str:
-    return "measurements" if results.plan.experiment.observation is None else "windows"
+    return "measurements" if kind_of(results.plan).among((DRIVEN,)) else "windows"
 
 
 def _rate(results: Results, source: str) -> str:
@@ -199,8 +204,9 @@ def _rate(results: Results, source: str) -> str:
 MAX_COLUMNS = 60
 Record = dict[str, Any]
 _TOLERANCES = (
-    "Sources agree up to a difference of 2 % (CPU time, DB time) or 0.5 % (counts). They are not comparable "
-    "where a larger difference lies within a source's resolution or lag, or in what it measures besides."
+    "Sources agree up to a difference of 2 % (CPU time, {~db_time}) or 0.5 % (counts). They are not "
+    "comparable where a larger difference lies within a source's resolution or lag, or in what it measures "
+    "besides."
 )
 _TONES: dict[str, Tone] = {"differs": "warning", "agrees": "good"}
 
@@ -211,18 +217,21 @@ def cross_check(results: Results, pick: Pick) -> list[Block]:
         pick = pick_of(results, results.tables["windows"]["cell"].item()) or pick
     if pick.cell is None:
         return [Paragraph("Data sources are compared window by window: choose one.", "muted")]
-    found = rows_of(results, "data_sources", pick).to_dicts()
+    found = [
+        r for r in rows_of(results, "data_sources", pick).to_dicts() if figures.has_quantity(r["quantity"])
+    ]
     if not found:
         return [Paragraph(f"Cross-check {pick.at}: no quantity has more than one data source.", "muted")]
     order = [r["quantity"] for r in found]
     rows = sorted(found, key=lambda r: order.index(r["quantity"]))
     title = f"Cross-check of data sources {pick.at}{pick.which}"
-    return [table(title, _COLUMNS, rows, named=True), *remarks([_TOLERANCES])]
+    return [table(title, _COLUMNS, rows, named=True), *remarks([fill(_TOLERANCES)])]
 
 
 def differences(results: Results) -> Section | None:
     """A row a quantity and source, a column a rung (mean of repeats) or window: how far off."""
-    frame = results.tables["data_sources"].filter(pl.col("verdict") != "reference")
+    asked = pl.col("quantity").map_elements(figures.has_quantity, return_dtype=pl.Boolean)
+    frame = results.tables["data_sources"].filter((pl.col("verdict") != "reference") & asked)
     if frame.is_empty():
         return None
     frame = figures.by_load(results, frame)
@@ -242,14 +251,14 @@ def differences(results: Results) -> Section | None:
         Row([word(f"{quantity(q)}: {s}"), *(found.get((q, s, c), word("")) for c in shown)]) for q, s in pairs
     ]
     left = f"; {len(names) - len(shown)} more are in the export" if len(shown) < len(names) else ""
-    what = "window" if figures.is_observation(results) else "load"
+    what = "load" if kind_of(results.plan).among((DRIVEN,)) else "window"
     title = f"Relative difference to the reference, a column a {what}{left}"
     heads = [Column("quantity: source"), *(numeric(n) for n in shown)]
     return Section(f"Differences at every {what}", [Table(title, heads, rows)], folded=True)
 
 
 def _columns(results: Results, frame: pl.DataFrame) -> tuple[pl.Expr, list[str]]:
-    if figures.is_observation(results):
+    if not kind_of(results.plan).among((DRIVEN,)):
         return pl.col("repeat").cast(pl.String), [str(n) for n in frame["repeat"].unique().sort().to_list()]
     one = frame.select("workload", "variant").n_unique() == 1
     load = figures.load_of(results).column

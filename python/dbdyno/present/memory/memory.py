@@ -9,10 +9,12 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.plan.kinds import DRIVEN, SERVED, kind_of, spoken_of
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources.memory import GROWTH, MEMORY_SOURCE, MEMORY_TABLES, PARTS, TOTAL
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.wait_families import ROLE
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import counted, format_size
 from dbdyno.present.document.document import (
     Block,
@@ -62,14 +64,11 @@ def tables(results: Results, pick: Pick) -> list[Block]:
     cell = pick.cell or (str(ended[-1]) if len(ended) else "")
     if cell not in set(ended):
         return [Paragraph(f"Memory was not read {pick.at}.", "muted")]
-    if figures.is_observation(results):
+    if not kind_of(results.plan).among((DRIVEN,)):
         number = results.tables["windows"].filter(pl.col("cell") == cell)["repeat"][0]
         when = f"After window {number}, beside the load."
     else:
-        when = (
-            f"At the end of the measurement{pick.which}: processes while all sessions were connected and "
-            "made no calls, caches after the last session had left."
-        )
+        when = f"At the end of the measurement{pick.which}: {noun('memory_read')}."
     return [*remarks([when]), *blocks(rows_at(results.tables, cell, "end")), *remarks(_lacks(results))]
 
 
@@ -169,7 +168,8 @@ def _cache(rows: Rows) -> list[Block]:
     )
     if any(r["value"] is not None for r in records):
         return [table("The server's cache", columns, records)]
-    return [Paragraph(f"The server's cache: {r['status']}.", "muted") for r in records[:1]]
+    shown = records[:1] if spoken_of().among((SERVED,)) else []
+    return [Paragraph(f"The server's cache: {r['status']}.", "muted") for r in shown]
 
 
 def _share_of(row: _Record) -> Cell:
@@ -252,8 +252,9 @@ def _processes(rows: Rows) -> list[Block]:
     roles = rows["memory_roles"].to_dicts()
     if not roles:
         return []
-    others = "other sessions" if roles[0]["role"] == "session" else "sessions"
-    names = {"session": "sessions", "other": others, f"{ROLE}main": "main process"}
+    owners = noun("owners")
+    others = f"other {owners}" if roles[0]["role"] == "session" else owners
+    names = {"session": owners, "other": others, f"{ROLE}main": "main process"}
     columns = (
         (Column("processes", wraps=True), lambda r: word(names.get(r["role"], r["role"].removeprefix(ROLE)))),
         (numeric("number"), lambda r: known(r["processes"], str)),
@@ -293,7 +294,7 @@ def _each_session(roles: list[_Record]) -> list[Block]:
         (numeric("largest"), _size("largest")),
         (numeric("sum"), _least("bytes", lambda r: r["partly"])),
     )
-    return [table(f"Each of {counted(sessions['processes'], 'session')}", columns, each)]
+    return [table(f"Each of {sessions['processes']:,} {noun('owners')}", columns, each)]
 
 
 _REASONS = {
@@ -318,7 +319,7 @@ def _price(rows: Rows) -> Iterator[str]:
     of = _OF.get(tables_["of"] or "")
     share = f" ({figures.percent(tables_['share'], digits=1)} % {of})" if of and tables_["share"] else ""
     least = "" if tables_["status"] == "ok" else "at least "
-    text = f"Page tables of the server's processes: {least}{format_size(tables_['value'])}{share}"
+    text = f"Page tables of {noun('server_processes')}: {least}{format_size(tables_['value'])}{share}"
     if huge is not None and huge["value"] is not None:
         text += f"; with shared memory in huge pages about {format_size(huge['value'])}"
     yield f"{text}."

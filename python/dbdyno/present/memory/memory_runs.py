@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.plan.kinds import DRIVEN, SERVED, kind_of
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources.memory import GROWTH, PARTS
 from dbdyno.model.schema.tables import empty
@@ -83,7 +84,7 @@ def _places(results: Results) -> pl.DataFrame:
     several = {n: len({w[n] for w in some}) > 1 for n in ("variant", "repeat")}
 
     def called(row: _Row) -> str:
-        if figures.is_observation(results):
+        if not kind_of(results.plan).among((DRIVEN,)):
             return f"window {row['repeat']}"
         variant = f", {row['variant']}" if several["variant"] else ""
         again = f", repeat {row['repeat']}" if several["repeat"] else ""
@@ -94,12 +95,12 @@ def _places(results: Results) -> pl.DataFrame:
 
 
 _FIGURES = {
-    "data_both_bytes": "held twice",
-    "data_cached_bytes": "server's cache",
-    "data_page_cache_bytes": "page cache",
-    "page_tables_bytes": "page tables",
-    "swapped_bytes": "swapped",
-    "pressure_some_ns": "waited for memory",
+    "data_both_bytes": Column("held twice", number=True, kinds=(SERVED,)),
+    "data_cached_bytes": Column("server's cache", number=True, kinds=(SERVED,)),
+    "data_page_cache_bytes": numeric("page cache"),
+    "page_tables_bytes": numeric("page tables", 1),
+    "swapped_bytes": numeric("swapped", 2),
+    "pressure_some_ns": numeric("waited for memory", 3),
 }
 
 
@@ -120,7 +121,7 @@ def blocks(results: Results) -> list[Block]:
             row["swapped_bytes"] = {"value": sum(known_ways), "status": "ok"}
     columns = (
         (Column("measurement", shortens=True), lambda r: word(r["place"])),
-        *((numeric(title, max(0, n - 2)), _cell(key)) for n, (key, title) in enumerate(_FIGURES.items())),
+        *((column, _cell(key)) for key, column in _FIGURES.items()),
     )
     return [table("Data in memory and page tables at the end of each measurement", columns, rows)]
 

@@ -9,8 +9,10 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.plan.kinds import PHASES, kind_of
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import CALLS_ABOVE, fewest_calls
+from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.present.charts import charts_paced, charts_time
 from dbdyno.present.charts.chart import (
     LETTERS,
@@ -46,7 +48,7 @@ _POINTS = 200  # of a rung: more sessions are thinned by rank, extremes kept
 
 def main(results: Results) -> list[Group]:
     """The first charts, by workload: throughput beside where the time went, then response times."""
-    if figures.is_phased(results):
+    if kind_of(results.plan).among((PHASES,)):
         return [g for g in [Group("", phases.charts(results))] if g.charts]
     series = series_of(results)
     paced = figures.is_paced(results)
@@ -94,7 +96,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     if not found:
         return None
     column = "work_per_s" if all(a.rate_column == "work_per_s" for a in found) else "calls_per_s"
-    unit = found[0].unit if column == "work_per_s" else f"{figures.calls_word(results)}/s"
+    unit = found[0].unit if column == "work_per_s" else noun("call_rate")
     rows = [r for s in series for r in _rates(results, s, column)]
     if not rows:
         return None
@@ -119,7 +121,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     return chart(
         "throughput",
         f"Throughput, {unit}",
-        "The distance to the dashed line is what each further session fails to deliver"
+        f"The distance to the dashed line is what each further {noun('single')} fails to deliver"
         + ("; bars are 95 % intervals over repeats." if repeated else "."),
         [
             *cpu_mark(figures.usable_cpus(results), "x", top),
@@ -127,7 +129,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
             encoded(intervals, **base, y=channel("low:Q"), y2={"field": "high"}),
             encoded(measured, **base, y=y, tooltip=tooltip),
         ],
-        f"Throughput in {unit} against sessions, with the line of perfect scaling",
+        f"Throughput in {unit} against {noun('at_once')}, with the line of perfect scaling",
         rows,
         legend=[*series_keys(labels), Key("perfect scaling", var("muted"), "dash")],
     )
@@ -172,10 +174,12 @@ def response(results: Results, series: list[Series]) -> Chart | None:
         rows,
         [(name, f"stat-{s}", dash) for s, name, dash in zip(shown, names, dashes, strict=True)],
         [s.label for s in series],
-        "Response time of a call",
-        "A mean that rises in step with the sessions says that calls queue; percentiles that leave the mean "
-        "behind say that some wait much longer than others.",
-        "against sessions: mean and percentiles",
+        fill("{~response_time_of_a_call:capital}"),
+        fill(
+            "A mean that rises in step with the {~at_once} says that {~calls} queue; percentiles that leave "
+            "the mean behind say that some wait much longer than others."
+        ),
+        fill("against {~at_once}: mean and percentiles"),
     )
 
 
@@ -212,22 +216,24 @@ def distribution(results: Results, series: Series) -> Chart | None:
     rows = _bins(buckets, factor)
     drawn = encoded(
         layer(rows, "bar", color=var("stat-p50"), stroke=var("card"), strokeWidth=0.5),
-        x=channel("low:Q", title=f"response time, {unit}", scale={"type": "log", "nice": False}),
+        x=channel("low:Q", title=f"{noun('response_time')}, {unit}", scale={"type": "log", "nice": False}),
         x2={"field": "high"},
-        y=channel("calls:Q", title="calls"),
+        y=channel("calls:Q", title=noun("calls")),
         y2={"datum": 0},
         tooltip=[
             *tips(("low:Q", ",.4~r", f"from, {unit}"), ("high:Q", ",.4~r", f"to, {unit}")),
-            channel("calls:Q", format=","),
+            channel("calls:Q", format=",", title=noun("calls")),
         ],
     )
     return chart(
         "distribution",
-        f"Durations of calls at {top}",
-        "More than one hill says that calls fall into kinds, for example those that found a free CPU and "
-        "those that queued.",
+        f"Durations of {noun('calls')} {noun('at')} {top}",
+        fill(
+            "More than one hill says that {~calls} fall into kinds, for example those that found a free CPU "
+            "and those that queued."
+        ),
         [drawn],
-        f"Number of calls by response time at {top}",
+        f"Number of {noun('calls')} by {noun('response_time')} {noun('at')} {top}",
         rows,
     )
 
@@ -258,10 +264,10 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
     ticks = [1, 2, *([4] if highest < 100 else []), *decades]
     axis = {"values": ticks, "labelExpr": words, "labelOverlap": "greedy"}
     scale = {"type": "log", "domain": [1, max(highest, 2)], "nice": False}
-    title, labels = f"response time, {unit}", [s.label for s in series]
+    title, labels = f"{noun('response_time')}, {unit}", [s.label for s in series]
     drawn = encoded(
         layer(rows, "line", interpolate="step-before", strokeWidth=2, point={"size": 12}),
-        x=channel("inverse:Q", title="percentile of calls", axis=axis, scale=scale),
+        x=channel("inverse:Q", title=f"percentile of {noun('calls')}", axis=axis, scale=scale),
         y=channel("time:Q", title=title, scale={"type": "linear"}),
         color=coloured("series", labels),
         tooltip=tips("series:N", ("percent:Q", ".6~g", "percentile"), ("time:Q", ",.4~r", title)),
@@ -269,10 +275,10 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
     at = " and ".join(dict.fromkeys(top for _, top, _ in found))
     return chart(
         "percentiles",
-        f"Percentiles at {at}",
-        "Read upwards from a percentile: so long, at most, did that share of the calls take.",
+        f"Percentiles {noun('at')} {at}",
+        fill("Read upwards from a percentile: that share of the {~calls} took no longer."),
         [drawn],
-        f"Response time in {unit} by percentile at {at}",
+        f"{capital(noun('response_time'))} in {unit} by percentile {noun('at')} {at}",
         rows,
         legend=series_keys(labels) if len(series) > 1 else (),
         log=True,
@@ -317,15 +323,15 @@ def spread(results: Results, series: Series) -> Chart | None:
         y=channel("relative:Q", title="rate, of the rung's mean", axis={"format": ".1~%"}, scale=scale),
         tooltip=tips(
             "sessions:O", "session:Q", "repeat:Q",
-            ("value:Q", ROUNDED, "calls/s"), ("relative:Q", ".1%", "of the mean"),
+            ("value:Q", ROUNDED, noun("call_rate")), ("relative:Q", ".1%", "of the mean"),
         ),
     )  # fmt: skip
     return chart(
         "spread",
-        "Rates of single sessions",
-        "Each point is a session, a box holds the middle half of five or more: long is unfair.",
+        f"Rates of single {noun('slots')}",
+        f"Each point is a {noun('slot')}, a box holds the middle half of five or more: long is unfair.",
         [*_boxes(relative), strip],
-        "Rate of each session relative to the mean of its rung",
+        f"Rate of each {noun('slot')} relative to the mean of its rung",
         points,
     )
 

@@ -16,6 +16,7 @@ from dbdyno.model.schema.data_sources.profile import CPU_PROFILE
 from dbdyno.model.schema.data_sources.sleeps import OFF_CPU
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.source import READ
+from dbdyno.model.text.nouns import fill, noun
 from dbdyno.model.text.visible import visible
 from dbdyno.model.units import counted, format_ns, format_p, significant
 from dbdyno.present.charts import flame
@@ -69,14 +70,14 @@ SLEEP = Sampled(
         "sleep",
         "sleep %",
         "sleep",
-        "the exact sleep of each wait event",
+        "the exact sleep of each {~wait_event}",
     ),
     ("wait", "function", "module", "session", "statement"),
 )
 _SHORT = 100
 SHOWN = 20
 """Rows of a table in a page; the export holds all."""
-_HEADS = {n: n for n in KINDS} | {"wait": "wait event"}
+_HEADS = {n: n for n in KINDS} | {"wait": "{~wait_event}"}
 _Row = dict[str, Any]
 _Columns = list[tuple[Column, Callable[[_Row], Cell]]]
 
@@ -112,7 +113,7 @@ def blocks(results: Results, pick: Pick, of: Sampled = CPU) -> list[Block]:
         return [Paragraph(f"No {_named(of)} {pick.at}: {why(results, of)}.", "muted")]
     kinds = of.kinds
     first, more = ([by_kind(results, pick, by, SHOWN, of) for by in part] for part in (kinds[:2], kinds[2:]))
-    heads = [_HEADS[k] for k in kinds[2:]]
+    heads = [fill(_HEADS[k]) for k in kinds[2:]]
     title = f"{_capital(of.time)} by {', '.join(heads[:-1])} and {heads[-1]}"
     folded = Section(title, more, folded=True)
     return [*first, picture(results, pick, of=of), folded, *remarks(notes(results, frame, of))]
@@ -131,7 +132,8 @@ def by_kind(results: Results, pick: Pick, by: str, most: int | None = None, of: 
     rows = rows.sort(rest, "aas", "total", descending=[False, True, True], maintain_order=True)
     shown = rows if most is None else pl.concat([rows.filter(~rest).head(most), rows.filter(rest)])
     unit = _unit(results, pick, rows)
-    head = f"{_capital(of.time)} of the sessions {pick.at} by {_HEADS[by]}: {significant(whole)} s per second"
+    whose = f"{_capital(of.time)} of the {noun('owners')} {pick.at}"
+    head = f"{whose} by {fill(_HEADS[by])}: {significant(whole)} s per second"
     told = texts_of(results) if by == "statement" else {}
     texts = {str(i): text for i, (text, _) in told.items() if text}
     return table(head, _columns(by, whole, unit, texts, of), shown.to_dicts())
@@ -148,25 +150,25 @@ def picture(results: Results, pick: Pick, only: Mapping[str, str] | None = None,
         raise _nothing(results, pick, only, of)
     root = flame.tree(rows)
     scale, unit = _scale(results, pick, of)
-    under = "" if of is CPU else ", the outermost on its wait event"
+    under = "" if of is CPU else f", the outermost on its {noun('wait_event')}"
     caption = (
         f"Width is {of.time}; a frame stands on its caller{under}. Click or Enter zooms, arrow keys move, / "
         "searches, Escape shows all."
     )
-    title = f"Flame graph of the sessions' {of.time} {pick.at}{_among(only)}"
+    title = f"Flame graph of the {noun('owners')}' {of.time} {pick.at}{_among(only)}"
     return flame.block(f"{of.flame}-{pick.key}", title, caption, root, (scale, unit))
 
 
 def _among(only: Mapping[str, str] | None) -> str:
-    return "".join(f", {_HEADS[n]} {value}" for n, value in (only or {}).items())
+    return "".join(f", {fill(_HEADS[n])} {value}" for n, value in (only or {}).items())
 
 
 def _nothing(results: Results, pick: Pick, only: Mapping[str, str], of: Sampled) -> UsageError:
     frame = _rows(results, pick, of).sort("aas", descending=True)
     there = [frame.filter(pl.col("by") == n)["name"].drop_nulls().to_list() for n in only]
-    words = " and ".join(f"{_HEADS[n]} {v!r}" for n, v in only.items())
+    words = " and ".join(f"{fill(_HEADS[n])} {v!r}" for n, v in only.items())
     listed = "; ".join(
-        f"{_HEADS[n]}: {', '.join(t[:12]) or 'none'}" for n, t in zip(only, there, strict=True)
+        f"{fill(_HEADS[n])}: {', '.join(t[:12]) or 'none'}" for n, t in zip(only, there, strict=True)
     )
     return UsageError(f"no sample {pick.at} of {words}", f"those of the profile: {listed}")
 
@@ -202,7 +204,8 @@ def notes(results: Results, frame: pl.DataFrame, of: Sampled = CPU) -> list[str]
     told = results.tables["sources"].filter((pl.col("name") == _named(of)) & pl.col("status").is_in(READ))
     how = f" ({str(told['detail'][0]).partition(';')[0]})" if told.height and told["detail"][0] else ""
     made = [
-        f"{counted(count, 'sample')}{how}, scaled to {of.scaled}. Intervals are 95 %; total includes callees."
+        f"{counted(count, 'sample')}{how}, scaled to {fill(of.scaled)}. Intervals are 95 %; total includes "
+        "callees."
     ]
     if lost := max((r["lost"] or 0.0 for r in stacks.values()), default=0.0):
         made.append(
@@ -216,7 +219,9 @@ def notes(results: Results, frame: pl.DataFrame, of: Sampled = CPU) -> list[str]
     if missing is not None and whole and missing["aas"] > 0.005 * whole:
         share = percent(missing["aas"], whole)
         missed = (
-            "no sample of its tasks, or none of their mode" if of is CPU else "no sample of its wait event"
+            "no sample of its tasks, or none of their mode"
+            if of is CPU
+            else f"no sample of its {noun('wait_event')}"
         )
         made.append(f"{share} % of {of.time} was not sampled: {missed}.")
     return made
@@ -230,7 +235,7 @@ def _unit(results: Results, pick: Pick, rows: pl.DataFrame) -> tuple[str, str]:
     """Column of cost per unit, and the unit's name: of work, else a call."""
     if rows["per_work_ns"].is_not_null().any():
         return "per_work_ns", work_short(results, pick.rung[0])
-    return "per_call_ns", "call"
+    return "per_call_ns", noun("call")
 
 
 def _scale(results: Results, pick: Pick, of: Sampled = CPU) -> tuple[float, str]:

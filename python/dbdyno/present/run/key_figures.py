@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, PACED, PHASES, kind_of
 from dbdyno.model.results.results import Results
+from dbdyno.model.text.nouns import at_once, capital, noun
 from dbdyno.model.units import NS_PER_S, counted, format_average, format_ns, format_rate
 from dbdyno.present.charts import charts_paced
 from dbdyno.present.commands import commands
@@ -15,15 +18,8 @@ from dbdyno.present.run import phases
 
 
 def of(results: Results, targets: Targets) -> list[KeyFigure]:
-    """Key figures of a run, of paced load, or of an observation."""
-    if figures.is_observation(results):
-        return _observed(results)
-    if figures.of_commands(results):
-        return commands.key_figures(results)
-    if figures.is_phased(results):
-        return phases.key_figures(results, targets)
-    paced = figures.is_paced(results)
-    return charts_paced.key_figures(results, targets) if paced else _peak(results, targets)
+    """Key figures of a run."""
+    return kind_of(results.plan).choice(_BY_KIND, _peak)(results, targets)
 
 
 def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
@@ -34,18 +30,24 @@ def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
     best = max(found, key=lambda a: float((a.peak or {})[a.rate_column]))
     peak, top = best.peak or {}, best.top
     whose = f" ({best.series.label})" if len(found) > 1 else ""
-    rate, scaling, load = peak[best.rate_column], peak["scaling"], counted(top["sessions"], "session")
+    rate, scaling, load = peak[best.rate_column], peak["scaling"], at_once(f"{top['sessions']:,}")
     efficiency = "efficiency unknown" if scaling is None else f"efficiency {figures.percent(scaling)} %"
     number = figures.series_of(results).index(best.series)
     row = targets.named(row_id(number, peak["sessions"], peak.get("rate_per_s")))
     drawn, took = targets.named("throughput", best.series.label), targets.named("response", best.series.label)
     stack, p95 = targets.named("stack-aas", best.series.label), known(peak["response_p95_ns"], format_ns)
+    note, at = tails.note(p95, 0.95, noun("response_time")), noun("at")
     return [
         KeyFigure(f"Peak throughput{whose}", known(rate, format_rate, best.unit), target=drawn),
-        KeyFigure("Sessions at the peak", known(peak["sessions"], str), efficiency, row),
-        KeyFigure("95 % of calls at the peak within", p95, tails.note(p95, 0.95, "response time"), took),
-        KeyFigure(f"CPU WAIT at {load}", *_part(top, "runq_aas"), stack),
-        KeyFigure(f"On a CPU at {load}", *_part(top, "run_aas"), stack),
+        KeyFigure(f"{capital(noun('at_once'))} at the peak", known(peak["sessions"], str), efficiency, row),
+        KeyFigure(
+            f"95 % of {noun('calls')} at the peak within",
+            p95,
+            note,
+            took,
+        ),
+        KeyFigure(f"CPU WAIT {at} {load}", *_part(top, "runq_aas"), stack),
+        KeyFigure(f"On a CPU {at} {load}", *_part(top, "run_aas"), stack),
     ]
 
 
@@ -54,17 +56,17 @@ def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:
     if value is None:
         return Cell(UNKNOWN), "unknown: see below the table"
     share = Cell(f"{figures.percent(value, row['sessions'])} %", value / row["sessions"])
-    return share, f"{format_average(value)} s per second, of session time"
+    return share, f"{format_average(value)} s per second, of {noun('session_time')}"
 
 
-def _observed(results: Results) -> list[KeyFigure]:
+def _observed(results: Results, _: Targets) -> list[KeyFigure]:
     """How busy the server was, on average."""
     found = headline.overview(results)
     if found is None:
         return []
     top = found.top[0] if found.top and found.top[0]["share"] is not None else None
-    share = "" if top is None else f"{figures.percent(top['share'], digits=1)} % of DB time"
-    figure = [("DB time", found.db_time), ("DB CPU", found.db_cpu), ("CPU WAIT", found.cpu_wait)]
+    share = "" if top is None else f"{figures.percent(top['share'], digits=1)} % of {noun('db_time')}"
+    figure = [(noun("db_time"), found.db_time), (noun("db_cpu"), found.db_cpu), ("CPU WAIT", found.cpu_wait)]
     return [
         *(KeyFigure(n, known(v, format_average, "s per second"), "on average") for n, v in figure),
         KeyFigure("Most time", Cell(UNKNOWN) if top is None else word(top["name"]), share),
@@ -74,3 +76,12 @@ def _observed(results: Results) -> list[KeyFigure]:
             f"in {counted(found.windows, 'window')}, {format_ns(found.wall_s * NS_PER_S)}",
         ),
     ]
+
+
+_BY_KIND: Mapping[str, Callable[[Results, Targets], list[KeyFigure]]] = {
+    OBSERVATION: _observed,
+    COMMANDS: lambda results, _: commands.key_figures(results),
+    PHASES: phases.key_figures,
+    PACED: charts_paced.key_figures,
+}
+"""Kinds of runs whose key figures are others than the peak."""

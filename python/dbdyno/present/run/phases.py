@@ -24,7 +24,6 @@ from dbdyno.present.charts.chart import (
 from dbdyno.present.document.document import Block, Chart, Column, Key, KeyFigure, Table, known, remarks, word
 from dbdyno.present.document.palette import var
 from dbdyno.present.figures import tails
-from dbdyno.present.figures.figures import is_phased as is_phased
 from dbdyno.present.figures.targets import Targets, row_id
 from dbdyno.present.run import rungs
 

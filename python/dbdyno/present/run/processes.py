@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from dbdyno.model.plan.kinds import SERVED, spoken_of
 from dbdyno.model.results.brief import BRIEF
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources import SOURCES, process_rates
 from dbdyno.model.sources.source import TRACE
-from dbdyno.model.units import counted, significant
+from dbdyno.model.text.nouns import at_once, fill, noun
+from dbdyno.model.units import significant
 from dbdyno.present.document.document import (
     Block,
     Cell,
@@ -39,14 +41,15 @@ class State(NamedTuple):
     words: str
     share: bool  # of the process's time, with an interval; else a number per second
     rank: int = 0
+    kinds: tuple[str, ...] = ()  # of runs that have it
 
 
 STATES = (
     State("usr", "USR", "on a CPU, user mode", True),
     State("sys", "SYS", "on a CPU, kernel", True),
     State("cpu_wait", "WAIT", "CPU WAIT: in the run queue", True),
-    State("lock", "LOCK", "asleep in a lock or latch", True),
-    State("client", "CLNT", "asleep, waiting for its client", True),
+    State("lock", "LOCK", "asleep in a lock or latch", True, kinds=(SERVED,)),
+    State("client", "CLNT", "asleep, waiting for its client", True, kinds=(SERVED,)),
     State("sleep", "SLP", "asleep in anything else", True),
     State("unaccounted", "UNAC", "signed remainder: these seven add up to 100", True),
     State("block_io", "BLKIO", "block I/O delay; lies inside SLP and LOCK", True, 3),
@@ -72,21 +75,22 @@ def tables(results: Results, pick: Pick, most: int = MAX_ROWS) -> list[Block]:
     if not rows:
         return [
             Paragraph(
-                "No processes were visible: microstates need the server's processes on this host.", "muted"
+                fill("No processes were visible: microstates need {~server_processes} on this host."), "muted"
             )
         ]
     role = {
-        "Sessions": [r for r in rows if r["role"] in _SESSIONS],
-        "Server processes": [r for r in rows if r["role"].startswith("helper")],
+        fill("{~process_owners:capital}"): [r for r in rows if r["role"] in _SESSIONS],
+        fill("{~processes_of_server:capital}"): [r for r in rows if r["role"].startswith("helper")],
         "Beside them": [r for r in rows if r["role"] not in _SESSIONS and not r["role"].startswith("helper")],
     }
-    why = reasons(results)
+    why, states = reasons(results), _states()
+    columns = _columns(states)
     shown: list[Block] = []
     for title, found in role.items():
-        made = [_row(r, found, why) for r in _ordered(found)[:most]]
+        made = [_row(r, found, states, why) for r in _ordered(found)[:most]]
         left = len(found) - len(made)
         shown += (
-            [Table(f"{title}, microstates {pick.at}{pick.which}", _COLUMNS, made, named=True)] if made else []
+            [Table(f"{title}, microstates {pick.at}{pick.which}", columns, made, named=True)] if made else []
         )
         shown += remarks([f"{left} less active ones are left out; the export holds them."] if left else [])
     return [*shown, *remarks([_LEGEND, *unknown(results, pick), sources_used.caption(results, pick.cell)])]
@@ -125,7 +129,7 @@ def unknown(results: Results, pick: Pick) -> list[str]:
     frame = rows_of(results, "microstates", pick)
     why = reasons(results)
     found: list[tuple[str, str]] = []
-    for c in STATES:
+    for c in _states():
         nulls = frame[c.name].null_count()
         if not nulls or (nulls < len(frame) and c.name not in ("usr", "sys")):
             continue
@@ -144,8 +148,8 @@ def _unseen_sleeps(frame: pl.DataFrame) -> list[str]:
     count = frame.filter(unseen).select("pid", "start_ticks").n_unique()
     if not count:
         return []
-    whose = counted(count, "session")
-    return [f"{ABSENT} What {whose} waited for is unknown; the time asleep, or at the client, lies in UNAC."]
+    whose, asleep = at_once(f"{count:,}"), noun("asleep_where")
+    return [f"{ABSENT} What {whose} waited for is unknown; {asleep} lies in UNAC."]
 
 
 def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -170,19 +174,25 @@ def _active(row: dict[str, Any]) -> tuple[float, int]:
     return -sum(row[n] or 0.0 for n in ("usr", "sys", "cpu_wait")), row["pid"]
 
 
-def _row(row: dict[str, Any], rows: list[dict[str, Any]], why: dict[str, str]) -> Row:
+def _row(row: dict[str, Any], rows: list[dict[str, Any]], states: list[State], why: dict[str, str]) -> Row:
     """A worker stands below its leader, with its share of the session's CPU."""
     name = f"\N{BOX DRAWINGS LIGHT UP AND RIGHT} {row['name']}" if row["worker"] else row["name"]
     share = _share(row, rows) if row["worker"] else ""
-    return Row([word(name), known(row["pid"], str), *(_cell(row, c, why) for c in STATES), word(share)])
+    return Row([word(name), known(row["pid"], str), *(_cell(row, c, why) for c in states), word(share)])
 
 
-_COLUMNS = (
-    Column("process", shortens=True),
-    numeric("pid"),
-    *(Column(s.head, number=True, rank=s.rank, note=s.words) for s in STATES),
-    numeric("of session CPU", 5),
-)
+def _states() -> list[State]:
+    """Returns the states that this kind of run has."""
+    return [s for s in STATES if spoken_of().among(s.kinds)]
+
+
+def _columns(states: list[State]) -> list[Column]:
+    return [
+        Column("process", shortens=True),
+        numeric("pid"),
+        *(Column(s.head, number=True, rank=s.rank, note=s.words) for s in states),
+        numeric(f"of {noun('slot')} CPU", 5),
+    ]
 
 
 def _cell(row: dict[str, Any], state: State, why: dict[str, str]) -> Cell:

@@ -8,11 +8,13 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.engine.environment import Cpu, Host
+from dbdyno.model.plan.kinds import SERVED, kind_of, speaking_of, spoken_of
 from dbdyno.model.plan.plan import Cell, Observation, Plan, PlannedScript, Variant
 from dbdyno.model.results.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.results.results import Applied, Results
 from dbdyno.model.schema.tables import REGISTERED, empty
 from dbdyno.model.text import cpu_lists
+from dbdyno.model.text.nouns import fill, noun
 from dbdyno.model.units import (
     NS_PER_S,
     format_given,
@@ -23,7 +25,6 @@ from dbdyno.model.units import (
 from dbdyno.present.document.document import Block, Section, Verbatim, facts, texts
 from dbdyno.present.figures import figures, headline
 from dbdyno.present.figures.accounts import BRACKET
-from dbdyno.present.figures.figures import is_observation
 from dbdyno.present.figures.sources_used import in_words
 
 _BASES = {"cpu": "CPU", "wall": "wall-clock"}
@@ -35,7 +36,10 @@ def environment(results: Results) -> list[Block]:
     server = results.environment.server
     around, driving = results.environment, "Machine of the load driver (not the server's)"
     host = "Machine" if server.here else driving
-    blocks: list[Block] = [facts("Server", _server(results)), facts(host, _host(around.host))]
+    blocks: list[Block] = [
+        facts(fill("{~engine:capital}"), _server(results)),
+        facts(host, _host(around.host)),
+    ]
     if around.client is not None:
         blocks.append(facts(driving, _host(around.client)))
     if server.settings:
@@ -66,12 +70,12 @@ def _titled(script: PlannedScript) -> str:
 
 
 def _cells(cells: Sequence[Cell]) -> Section:
-    rate = ("calls/s due",) if any(c.pacing for c in cells) else ()
+    rate = (f"{noun('call_rate')} due",) if any(c.pacing for c in cells) else ()
     heads = (
         "measurement",
         "workload",
         "variant",
-        "sessions",
+        noun("at_once"),
         *rate,
         "repeat",
         "warm-up",
@@ -122,10 +126,11 @@ def _variant(variant: Variant, applied: Applied, named: set[str]) -> tuple[str, 
 
 def _server(results: Results) -> Facts:
     s = results.environment.server
-    yield "Server", headline.server_name(s)
+    yield fill("{~engine:capital}"), headline.server_name(s)
     yield "In its own words", s.description
     yield "Where", s.where + (" (embedded)" if s.embedded else "")
-    yield "Encryption", s.tls or "none"
+    if spoken_of().among((SERVED,)):
+        yield "Encryption", s.tls or "none"
     yield from s.clock.items()
     if s.reached is not None:
         yield "Its host", s.reached.words
@@ -157,7 +162,7 @@ def _plan(results: Results) -> Facts:
     again = f"{repeats} repeats" if repeats > 1 else "1 repeat"
     beside = " beside the target" if p.adaptive is not None and p.adaptive.goal is not None else ""
     yield "Workload", e.workload or ", ".join(s.name for s in p.scripts)
-    yield "Sessions", ", ".join(str(n) for n in dict.fromkeys(c.sessions for c in p.cells))
+    yield fill("{~at_once:capital}"), ", ".join(str(n) for n in dict.fromkeys(c.sessions for c in p.cells))
     yield (
         "Per load",
         f"{shown_duration(e.measure)} measured after {shown_duration(e.settle)} of warm-up, {again}{beside}, "
@@ -184,10 +189,10 @@ def _observation(p: Plan, asked: Observation) -> Facts:
 
 def _calibration(results: Results, key: str) -> Facts:
     c = results.info.calibrations[key]
-    yield "Size of a call", f"{c.size:,} {c.size_unit}"
+    yield f"Size of {noun('a_call')}", f"{c.size:,} {c.size_unit}"
     yield "Took", f"{format_ns(c.measured_ns)} of {_BASES[c.basis]} time at one session"
     yield "Target", f"{format_ns(c.target_ns)}: {c.target_reason}"
-    yield "Work in a call", None if c.work_per_call is None else f"{c.work_per_call:,.0f}"
+    yield f"Work in {noun('a_call')}", None if c.work_per_call is None else f"{c.work_per_call:,.0f}"
     steps = ", ".join(f"{size:,}: {format_ns(ns)}" for size, ns in c.steps)
     yield "Steps", steps or "size of earlier runs; --recalibrate makes it anew"
     yield "Note", c.note
@@ -226,10 +231,11 @@ _RUNG_SOURCES = {"scaling": "driver", "helpers_aas": "os tasks", "driver_cpus": 
 
 
 def methods_of(results: Results) -> list[Method]:
-    """All methods, with what this run says of their sources; of an observation, none of rungs and rates."""
-    observed = is_observation(results)
-    described = [(t.name, m) for t in REGISTERED.values() for m in t.methods if not (observed and m.driven)]
-    return [Method(m.figure, m.text, *_seen(results, name, m.key)) for name, m in described]
+    """All methods of this kind of run, with what the run says of their sources."""
+    kind = kind_of(results.plan)
+    described = [(t.name, m) for t in REGISTERED.values() for m in t.methods if kind.among(m.kinds)]
+    with speaking_of(kind):
+        return [Method(fill(m.figure), fill(m.text), *_seen(results, name, m.key)) for name, m in described]
 
 
 def methods(results: Results) -> list[Block]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import polars as pl
 
+from dbdyno.model.plan.kinds import COMMANDS, SERVED, kind_of, speaking_of, spoken_of
 from dbdyno.model.results.comparison import Comparison
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import whole
+from dbdyno.model.text.nouns import fill, noun
 from dbdyno.model.units import digits_within, format_given, format_ns, format_rate, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -35,7 +38,7 @@ Record = Mapping[str, Any]
 """A row of table ``rungs``; what is absent is unknown."""
 Made = tuple[Column, Callable[[Record], Cell]]
 _TONES: dict[str, Tone] = {"invalid": "invalid", "client": "warning", "short": "warning"}
-_STATUS = {"client": "limited by the client"}
+_STATUS = {"client": "limited by {~client}"}
 _PARTS = ("run", "runq", "sleep", "client", "pool_queue", "unaccounted")
 _OF_VARIANTS = (
     "work_per_s",
@@ -48,7 +51,7 @@ _OF_VARIANTS = (
     "client_aas",
 )
 _COLOURS = {"sleep": "sleep-3", "pool_queue": "pool-queue"}
-_LEGEND = "CPU to unaccounted: shares of session time. Efficiency: of perfect scaling."
+_LEGEND = "CPU to unaccounted: shares of {~session_time}. Efficiency: of perfect scaling."
 
 
 def _number(head: str, width: int, rank: int, name: str) -> Column:
@@ -102,7 +105,7 @@ def _top_wait(r: Record) -> Cell:
 
 _MARKS = {"client": "*", "invalid": "!"}
 _MARKED = {
-    "client": "* limited by the client: in no conclusion",
+    "client": "* limited by {~client}: in no conclusion",
     "invalid": "! unusable (reason: dbdyno show last --claims): in no conclusion",
 }
 
@@ -114,9 +117,9 @@ def _sessions(r: Record) -> Cell:
 def columns(work: str) -> dict[str, Made]:
     """By name in table ``rungs``; ``work``: the work unit of which throughput is counted; none: calls."""
     by_work = {"work_per_s": (_number(f"{work}/s", 8, 1, f"{work}/s"), _rate("work_per_s"))}
-    return {
-        "sessions": (_number("sess", 4, 0, "sessions"), _sessions),
-        "calls_per_s": (_number("calls/s", 7, 0, ""), _rate("calls_per_s")),
+    found = {
+        "sessions": (_number(noun("short_at_once"), 4, 0, noun("at_once")), _sessions),
+        "calls_per_s": (_number(noun("short_call_rate"), 7, 0, noun("call_rate")), _rate("calls_per_s")),
         "calls_per_s_low": (_number("±95%", 5, 2, "±95 %"), _interval),
         **(by_work if work else {}),
         "scaling": (_number("eff%", 5, 5, "efficiency, %"), lambda r: known(r.get("scaling"), percent)),
@@ -124,30 +127,25 @@ def columns(work: str) -> dict[str, Made]:
         "response_p50_ns": (_number("p50", 7, 14, ""), _ns("response_p50_ns")),
         "response_p95_ns": (_number("p95", 7, 3, ""), _ns("response_p95_ns")),
         "response_p99_ns": (_number("p99", 7, 13, ""), _ns("response_p99_ns")),
-        "": (Column("", name="session time"), _bar),
+        "tasks_aas": (
+            _number("tasks", 5, 8, "tasks, on average")._replace(kinds=(COMMANDS,)),
+            _tasks("tasks_aas"),
+        ),
+        "cpus": (_number("CPUs", 5, 3, "CPUs used")._replace(kinds=(COMMANDS,)), _tasks("run_aas")),
+        "": (Column("", name=noun("session_time")), _bar),
         "run_aas": (_number("CPU%", 4, 6, "CPU, %"), _share("run_aas")),
         "runq_aas": (_number("WAIT%", 5, 4, "CPU WAIT, %"), _share("runq_aas")),
         "sleep_aas": (_number("sleep%", 6, 7, "sleep, %"), _share("sleep_aas")),
-        "client_aas": (_number("clnt%", 5, 9, "client, %"), _share("client_aas")),
-        "pool_queue_aas": (_number("pool%", 5, 8, "pool queue, %"), _share("pool_queue_aas")),
+        "client_aas": (_number("clnt%", 5, 9, "client, %")._replace(kinds=(SERVED,)), _share("client_aas")),
+        "pool_queue_aas": (
+            _number("pool%", 5, 8, "pool queue, %")._replace(kinds=(SERVED,)),
+            _share("pool_queue_aas"),
+        ),
         "unaccounted_aas": (_number("unac%", 5, 10, "unaccounted, %"), _share("unaccounted_aas")),
         "errors": (_number("err", 4, 8, "errors"), lambda r: known(r.get("errors"), _count)),
         "top_wait": (Column("top wait", rank=11, shortens=True, width=11), _top_wait),
     }
-
-
-def of_commands(made: dict[str, Made]) -> dict[str, Made]:
-    """The same where calls are executions of commands, and sessions jobs at once."""
-    heads = {"sessions": ("jobs", "jobs at once"), "calls_per_s": ("runs/s", "executions/s")}
-    named = {
-        n: (column._replace(head=heads[n][0], name=heads[n][1]) if n in heads else column, cell)
-        for n, (column, cell) in made.items()
-        if n not in ("client_aas", "pool_queue_aas")
-    }
-    tasks = (_number("tasks", 5, 8, "tasks, on average"), _tasks("tasks_aas"))
-    cpus = (_number("CPUs", 5, 3, "CPUs used"), _tasks("run_aas"))
-    first = {n: named.pop(n) for n in tuple(named)[: tuple(named).index("")]}
-    return first | {"tasks_aas": tasks, "cpus": cpus} | named
+    return {name: made for name, made in found.items() if spoken_of().among(made[0].kinds)}
 
 
 def paced_columns() -> dict[str, Made]:
@@ -169,7 +167,7 @@ def paced_columns() -> dict[str, Made]:
         "dropped": (_number("drop", 5, 6, "dropped"), lambda r: known(r.get("dropped"), _count)),
         "backlog_end": (_number("left", 5, 2, "left over"), lambda r: known(r.get("backlog_end"), _count)),
         "": shared[""],
-        **{name: shared[name] for name in ("run_aas", "runq_aas", "sleep_aas", "client_aas")},
+        **{n: shared[n] for n in ("run_aas", "runq_aas", "sleep_aas", "client_aas") if n in shared},
         "errors": shared["errors"],
         "top_wait": shared["top_wait"],
     }
@@ -211,27 +209,28 @@ def _bound(r: Record) -> Cell:
 
 def _further(work: str) -> dict[str, Made]:
     """What is behind the figures."""
-    return {
-        "sessions": (numeric("sessions"), _sessions),
-        "cpu_per_call_ns": (numeric("CPU/call"), _ns("cpu_per_call_ns")),
-        "cpu_per_work_ns": (numeric(f"CPU/{work}"), _ns("cpu_per_work_ns")),
-        "helpers_aas": (numeric("helpers, CPUs"), lambda r: known(r["helpers_aas"], significant)),
-        "driver_cpus": (numeric("driver, CPUs"), lambda r: known(r["driver_cpus"], significant)),
+    found = {
+        "sessions": (numeric(noun("at_once")), _sessions),
+        "cpu_per_call_ns": (numeric(f"CPU/{noun('call')}"), _ns("cpu_per_call_ns")),
+        "cpu_per_work_ns": (numeric(f"CPU/{work}")._replace(kinds=(SERVED,)), _ns("cpu_per_work_ns")),
+        "helpers_aas": (numeric(f"{noun('helpers')}, CPUs"), lambda r: known(r["helpers_aas"], significant)),
+        "driver_cpus": (numeric(f"{noun('driver')}, CPUs"), lambda r: known(r["driver_cpus"], significant)),
         "driver_starved": (
-            numeric("driver starved, %"),
+            numeric(f"{noun('driver')} starved, %"),
             lambda r: known(r["driver_starved"], lambda v: percent(v, digits=1)),
         ),
         "errors": (numeric("errors"), lambda r: known(r["errors"], lambda v: f"{v:,.0f}")),
-        "status": (Column("status"), lambda r: word(_STATUS.get(r["status"], r["status"]))),
+        "status": (Column("status"), lambda r: word(fill(_STATUS.get(r["status"], "")) or r["status"])),
     }
+    return {name: made for name, made in found.items() if spoken_of().among(made[0].kinds)}
 
 
 def running(
     work: str, paced: bool = False, results: Results | None = None
 ) -> tuple[list[Column], Callable[[Record], Row]]:
     """The columns of lines that are printed one by one, and such a line of a rung."""
-    found = paced_columns() if paced else columns(work)
-    found = of_commands(found) if results is not None and figures.of_commands(results) else found
+    with nullcontext() if results is None else speaking_of(kind_of(results.plan)):
+        found = paced_columns() if paced else columns(work)
     made = [m for name, m in found.items() if name not in ("calls_per_s_low", "pool_queue_aas")]
     shown = [m for m in made if m[0].width]
     return [c for c, _ in shown], lambda r: row(r, shown)
@@ -251,7 +250,7 @@ def tables(results: Results, together: bool = False) -> list[Block]:
     if together and results.comparison is not None and len({s.workload for s in series}) == 1:
         legend, shown = [], tails.with_reason(_effects(results, results.comparison))
     else:
-        legend = [PACED_LEGEND if paced else _LEGEND]
+        legend = [PACED_LEGEND if paced else fill(_LEGEND)]
         shown = [t for s in series for t in _series(results, s, s.label if len(series) > 1 else "")]
     return [
         *shown,
@@ -264,7 +263,7 @@ def tables(results: Results, together: bool = False) -> list[Block]:
 def marks(results: Results) -> list[str]:
     """What the marks on figures mean."""
     met = set(results.tables["rungs"]["status"])
-    return [words for status, words in _MARKED.items() if status in met]
+    return [fill(words) for status, words in _MARKED.items() if status in met]
 
 
 def _series(results: Results, series: Series, title: str) -> list[Block]:
@@ -279,7 +278,6 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
     if paced and frame["sessions"].n_unique() > 1:
         found_columns = {"sessions": columns("")["sessions"], **found_columns}
     absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
-    found_columns = of_commands(found_columns) if figures.of_commands(results) else found_columns
     made = [m for n, m in found_columns.items() if not absent.get(n)]
     number, peak = figures.series_of(results).index(series), frame["calls_per_s"].max()
     rows = [
@@ -288,7 +286,7 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
     ]
     found = accounts.throttled(results, series)
     load = figures.load_of(results)
-    words = ", ".join(f"{b} at {figures.load_text(load, n)}" for n, b in sorted(found.items()))
+    words = ", ".join(f"{b} {noun('at')} {figures.load_text(load, n)}" for n, b in sorted(found.items()))
     throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."
     shown = tails.with_reason(Table(title, [c for c, _ in made], rows, along_axis=True))
     return [*shown, *remarks([throttled] if found else [])]
@@ -330,18 +328,16 @@ def _effects(results: Results, made: Comparison) -> Table:
 def further(results: Results) -> Section:
     """CPU per call and per unit of work, the server's own processes, the driver, status."""
     blocks: list[Block] = []
-    left_out = {"cpu_per_work_ns"} if figures.of_commands(results) else set()
     for s in figures.series_of(results):
         found = _further(figures.work_short(results, s.workload))
-        made = tuple(m for n, m in found.items() if n not in left_out)
-        blocks.append(table(s.label, made, figures.ladder(results, s).to_dicts(), along_axis=True))
+        blocks.append(
+            table(s.label, tuple(found.values()), figures.ladder(results, s).to_dicts(), along_axis=True)
+        )
     return Section(
-        "CPU per call, helpers, driver",
+        fill("CPU per {~call}, {~helpers}, {~driver}"),
         [
             *blocks,
-            *remarks(
-                _unknown(results, {n: m for n, m in _further("work unit").items() if n not in left_out})
-            ),
+            *remarks(_unknown(results, _further("work unit"))),
         ],
         folded=True,
     )

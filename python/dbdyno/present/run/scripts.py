@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.text.visible import visible
 from dbdyno.model.units import counted, format_count, format_ns, format_rate
 from dbdyno.present.document.document import (
@@ -44,7 +45,7 @@ def by_script(results: Results, pick: Pick, *, sizes: bool = True) -> list[Block
     """A row for each script; how many calls failed, and why; with ``sizes`` also by size of the data."""
     rows = rows_of(results, "script_rates", pick).sort("script").to_dicts()
     if not rows:
-        return [Paragraph(f"No calls of scripts {pick.at}.", "muted")]
+        return [Paragraph(f"No {noun('calls')} of scripts {pick.at}.", "muted")]
     failures = rows_of(results, "script_failures", pick)
     retried = any(r["retries"] for r in rows)
     kept = [(c, cell) for c, cell in _SCRIPT if c.head not in _OPTIONAL or retried]
@@ -110,10 +111,10 @@ _OPTIONAL = ("retried", "retries")
 _SCRIPT = (
     (Column("script", shortens=True), lambda r: word(visible(r["name"]))),
     (numeric("weight", 6), _figure("weight", format_count)),
-    (numeric("calls"), _figure("calls", format_count)),
-    (numeric("% of calls", 5), _share("calls_share")),
+    (numeric("{~calls}"), _figure("calls", format_count)),
+    (numeric("% of {~calls}", 5), _share("calls_share")),
     (numeric("% of time"), _share("time_share")),
-    (numeric("calls/s"), _figure("calls_per_s", format_rate, "1/s")),
+    (numeric("{~call_rate}"), _figure("calls_per_s", format_rate, "1/s")),
     (numeric("mean"), _figure("mean_ns", format_ns, "ns")),
     (numeric("p50", 4), _figure("p50_ns", format_ns, "ns")),
     (numeric("p95"), _figure("p95_ns", format_ns, "ns")),

@@ -11,6 +11,7 @@ from dbdyno.model.results.ledger_rows import account_rows
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources.syscalls import SYSTEM_CALLS
 from dbdyno.model.schema.tables import empty
+from dbdyno.model.text.nouns import fill
 from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns, format_rate, significant
 from dbdyno.present.document.document import (
     Block,
@@ -31,7 +32,7 @@ TOTAL = "TOTAL"
 _SHOWN = 25
 """System calls by CPU time, sessions and other processes; the export holds more."""
 _MEANS = (
-    "elapsed: from entry to exit. CPU: on a CPU inside. % DB time: without sleep for the client. % CPU: of "
+    "elapsed: from entry to exit. CPU: on a CPU inside. % {~db_time}: without sleep for {~client}. % CPU: of "
     "all their CPU time. A call in progress at an end of the window has its time inside the window here, and "
     "is counted when it returns."
 )
@@ -113,7 +114,7 @@ def _sizes(frame: pl.DataFrame) -> list[Block]:
 
 
 def _notes(results: Results, frame: pl.DataFrame, total: _Row, pick: Pick) -> list[str]:
-    notes = [_inside(results, total, pick), _MEANS, _clock_reads(results, pick)]
+    notes = [_inside(results, total, pick), fill(_MEANS), _clock_reads(results, pick)]
     if unclear := _sum(frame["unclear"]):
         notes.append(
             f"The CPU time of {counted(unclear, 'system call')} is a lower bound: a switch was not seen."
@@ -220,7 +221,7 @@ _COLUMNS: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("% calls"), _share("calls_share")),
     (numeric("errors"), lambda r: known(r["errors"], format_count)),
     (numeric("elapsed"), _time("time_ns")),
-    (numeric("% DB")._replace(name="% DB time"), _share("db_time_share")),
+    (numeric("% DB")._replace(name="% {~db_time}"), _share("db_time_share")),
     (numeric("CPU"), _time("cpu_ns")),
     (numeric("% CPU"), _share("cpu_share")),
     (numeric("CPU WAIT", 1), _time("runq_ns")),

@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import event_name
 from dbdyno.model.schema.data_sources.statements import EVERY_STATEMENT
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import NS_PER_S, counted, format_count, format_ns
 from dbdyno.present.document.document import Block, Cell, Column, known, numeric, remarks, table, word
 from dbdyno.present.figures import tails
@@ -101,7 +102,7 @@ def _longest(frame: pl.DataFrame, lasted: pl.DataFrame, query_id: int | None, st
     for detail, seconds in slept.iter_rows():
         high = p99.get(detail)
         end = f", p99 {format_ns(high)}" if high is not None else ""
-        told.append(f"{detail or 'no wait event'} {format_ns(seconds * NS_PER_S)}{end}")
+        told.append(f"{detail or noun('not_labelled')} {format_ns(seconds * NS_PER_S)}{end}")
     return "; ".join(told) or "-"
 
 
@@ -128,11 +129,11 @@ def _statement(row: _Row) -> Cell:
 
 def _event(row: _Row) -> Cell:
     name = "/".join(n for n in (row["wait_class"], row["wait_event"]) if n)
-    return word(name or "no wait event")
+    return word(name or noun("not_labelled"))
 
 
 _DURATIONS: _Cells = (
-    (Column("wait event", shortens=True), _event),
+    (Column("{~wait_event}", shortens=True), _event),
     (Column("state"), lambda r: word("asleep" if r["part"] == "sleep" else "CPU WAIT")),
     (numeric("waits", 3), lambda r: Cell("-") if r["waits"] is None else known(r["waits"], format_count)),
     (numeric("stays"), lambda r: known(r["begun"], format_count)),
@@ -144,15 +145,18 @@ _DURATIONS: _Cells = (
 )
 _LEDGER: _Cells = (
     (Column("statement", shortens=True), _statement),
-    (numeric("DB time"), _time("db_s")),
-    (numeric("%")._replace(name="% of DB time"), lambda r: known(r["share"], lambda v: percent(v, digits=1))),
+    (numeric("{~db_time}"), _time("db_s")),
+    (
+        numeric("%")._replace(name="% of {~db_time}"),
+        lambda r: known(r["share"], lambda v: percent(v, digits=1)),
+    ),
     (numeric("CPU"), _time("cpu_s")),
     (numeric("95 % interval", 6), _interval),
     (numeric("user", 5), _time("user_s")),
     (numeric("kernel", 5), _time("system_s")),
     (numeric("CPU WAIT"), _time("runq_s")),
     (numeric("asleep"), _time("sleep_s")),
-    (numeric("per call", 2), _time("per_call_s")),
+    (numeric("per {~call}", 2), _time("per_call_s")),
     (numeric("per work unit", 4), _time("per_work_s")),
     (numeric("parallel workers", 7), lambda r: _time("workers_s")(r) if r["workers_s"] else Cell("-")),
     (Column("longest waits", rank=3, shortens=True), lambda r: word(r["waits"])),

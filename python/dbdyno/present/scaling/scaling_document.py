@@ -11,6 +11,7 @@ import polars as pl
 from dbdyno import __version__
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
 from dbdyno.model.results.claim import Claim
+from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import counted, format_average, format_given, format_ns, format_plain, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -318,7 +319,7 @@ def measured(scaling: Scaling) -> Table:
     def column(head: str, rank: int, name: str, text: Callable[..., str] = number, unit: str = "CPUs"):  # type: ignore[no-untyped-def]
         return Column(head, number=True, rank=rank), [known(r[name], text, unit) for r in rows]
 
-    plain = "duration" if _of_commands(ladder) else "response"
+    plain = "duration" if _of_commands(ladder) else noun("response")
     repeated = column("repeats", 5, "repeats", str, "")
     residual = (
         numeric("residual", 4),
