@@ -24,6 +24,7 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.ledger_rows import BY_LABEL, account_rows, queue_labels
 from dbdyno.model.results.session_time import NO_EVENT
 from dbdyno.model.schema.tables import sum_if_all_known
+from dbdyno.model.text.nouns import noun
 
 if TYPE_CHECKING:
     from dbdyno.model.results.results import Results
@@ -64,7 +65,8 @@ def onset(ladder: Ladder, run: Measured | None, subject: str = "") -> Claim:
         return claim("cpu-wait", {}, case="unknown", subject=subject)
     (highest, at_top), found = shares[-1], begins(shares)
     said: dict[str, Any] = {"top": fmt.load(highest, unit), "top_share": at_top.value}
-    said["source"] = ladders.source(ladder, "run queue of the sessions' tasks (schedstat)")
+    queued = f"run queue of the {noun('owners')}' tasks (schedstat)"
+    said["source"] = ladders.source(ladder, queued)
     if found is None:
         n, most = max(shares, key=lambda p: p[1].value)
         said |= {"share": _said(most), "load": fmt.load(n, unit)}
