@@ -105,23 +105,23 @@ import json, os, sys
 from pathlib import Path
 from tests.in_process import dbdyno
 
-def said(*words):
+def output(*words):
     ended = dbdyno(words, dict(os.environ), Path.cwd())
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
-law = "fake:cpus=1,cpu=4ms"
-said("run", "lio", "--engine", "fake", "--dsn", law, "--sessions", "1,2", "--repeats", "2", "--measure", "1s")
+server = ("--engine", "fake", "--dsn", "fake:cpus=1,cpu=4ms")
+output("run", "lio", *server, "--sessions", "1,2", "--repeats", "2", "--measure", "1s")
 shown = {
-    "show": said("show", "last", "--evenness"),
-    "show --json": json.loads(said("show", "last", "--evenness", "--json")),
-    "json": json.loads(said("show", "last", "--json")),
-    "sql": said("sql", "select cell from evenness"),
-    "rebuild": said("rebuild", "last"),
-    "again": json.loads(said("show", "last", "--json")),
-    "report": said("report", "last", "-o", "page.html") and Path("page.html").read_text(),
-    "explain": said("explain", "unevenly-served"),
-    "xlsx": said("export", "last", "--to", "xlsx", "-o", "run.xlsx"),
+    "show": output("show", "last", "--evenness"),
+    "show --json": json.loads(output("show", "last", "--evenness", "--json")),
+    "json": json.loads(output("show", "last", "--json")),
+    "sql": output("sql", "select cell from evenness"),
+    "rebuild": output("rebuild", "last"),
+    "again": json.loads(output("show", "last", "--json")),
+    "report": output("report", "last", "-o", "page.html") and Path("page.html").read_text(),
+    "explain": output("explain", "unevenly-served"),
+    "xlsx": output("export", "last", "--to", "xlsx", "-o", "run.xlsx"),
 }
 from tools.schema_doc import render
 shown["schema"] = render()

@@ -14,6 +14,7 @@ from dbdyno import conduct, present
 from dbdyno.cli import screen
 from dbdyno.cli.options import REPORTS, checked, engine_option, print_json, store_option
 from dbdyno.model.errors import UsageError
+from dbdyno.model.text.nouns import capital
 from dbdyno.present.document.document import Paragraph
 from dbdyno.store.listing import default_root
 
@@ -50,7 +51,7 @@ def between(
     infos = snapshots.list()
     found = [snapshots.find(w, now) for w in wanted]
     told = [remark(w, i, infos, now) for w, i in zip(wanted, found, strict=True)]
-    notes = [f"{t[:1].upper()}{t[1:]}." for t in told if t]
+    notes = [f"{capital(t)}." for t in told if t]
     ids = [i.id for i in infos]
     if ids.index(found[0].id) > ids.index(found[1].id):
         found.reverse()

@@ -429,7 +429,7 @@ PARTS = Parts(
         Part("environment", "Environment", lambda p: run_facts.environment(p.results), folded=True),
         Part(
             "plan",
-            lambda r: "Plan and calibration" if kind_of(r.plan).among((DRIVEN,)) else "Plan",
+            lambda results: "Plan" if figures.is_observation(results) else "Plan and calibration",
             lambda p: run_facts.plan(p.results),
             folded=True,
         ),

@@ -71,7 +71,7 @@ def test_a_third_kind_is_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_page_of_a_third_kind_has_the_common_parts_in_its_nouns(monkeypatch: pytest.MonkeyPatch) -> None:
-    nouns = {"calls": "messages", "call_rate": "messages/s", "at_once": "consumers", "engine": "broker"}
+    nouns = {"calls": "messages", "at_once": "consumers", "engine": "broker"}
     third = kinds.Kind("queue", lambda _: True, nouns)
     monkeypatch.setattr(kinds, "KINDS", [*kinds.KINDS, third])
     shown = report.document(made(threads(1, 2), amdahl(0.1), ladder=(1, 2)))

@@ -51,7 +51,7 @@ def _window(cell: RawCell) -> dict[str, Any]:
     status, reason = meta.status, meta.reason
     # how long a set of jobs takes is exact, however short
     if wall_ns < LEAST_WINDOW_NS and status != "invalid" and not meta.cell.once:
-        status, reason = "invalid", reason or "the window is shorter than 1 s"
+        status, reason = "invalid", reason or f"the window is shorter than {LEAST_WINDOW_NS // NS_PER_S} s"
     return key(cell) | {
         "t0_ns": meta.t0_ns,
         "t1_ns": meta.t1_ns,

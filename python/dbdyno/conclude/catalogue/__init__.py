@@ -26,16 +26,11 @@ from typing import TYPE_CHECKING, Any
 from dbdyno.conclude.catalogue import number_format as fmt
 from dbdyno.model.errors import UsageError, did_you_mean
 from dbdyno.model.results.claim import Claim, Estimate, Severity
-from dbdyno.model.text.nouns import at_once, noun
+from dbdyno.model.text.nouns import at_once, capital, fill, noun
 from dbdyno.model.units import format_average, format_ns, format_p, format_rate, format_size, significant
 
 if TYPE_CHECKING:
     from dbdyno.model.plan.plan import Plan
-
-
-def _capital(text: str) -> str:
-    """To begin a sentence: with a capital first letter, the rest as it is."""
-    return text[:1].upper() + text[1:]
 
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {
@@ -49,7 +44,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = {
     "p99": partial(fmt.tail_ns, 0.99),
     "seconds": fmt.seconds,
     "size": format_size,
-    "capital": _capital,
+    "capital": capital,
     "p": format_p,
 }
 Cases = str | Mapping[str, str]
@@ -83,12 +78,7 @@ class Entry:
 
     def advices(self) -> list[str]:
         texts = [self.advice] if isinstance(self.advice, str) else self.advice.values()
-        return [_with_nouns_of_databases(t) for t in dict.fromkeys(texts) if t]
-
-
-def _with_nouns_of_databases(template: str) -> str:
-    """A template whose other slots are left as they are."""
-    return re.sub(r"\{~[^}]*\}", lambda slot: _WORDS.vformat(slot[0], (), {}), template)
+        return [fill(t) for t in dict.fromkeys(texts) if t]
 
 
 class _Words(Formatter):
@@ -229,4 +219,4 @@ def readable(template: str, begin: str = "<", end: str = ">") -> str:
         unit = f" {spec[1:]}s" if spec.startswith("#") else units.get(spec, "")
         return f"{begin}{name.replace('_', ' ')}{end}{unit}"
 
-    return re.sub(r"\{(\w+)(?::([^}]*))?\}", shown, _with_nouns_of_databases(template))
+    return re.sub(r"\{(\w+)(?::([^}]*))?\}", shown, fill(template))

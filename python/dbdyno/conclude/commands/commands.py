@@ -30,7 +30,7 @@ FEWEST_FIRST = 3
 PARALLEL = 1.2
 """CPUs on average: a job that uses fewer has no parallel part to look at."""
 LEAST_SAMPLES = 100
-"""Of its tasks: fewer say little about a share of the time."""
+"""Samples of a job's tasks: fewer say little about a share of its time."""
 _NUMBERS = (
     *("no", "one", "two", "three", "four", "five", "six", "seven"),
     *("eight", "nine", "ten", "eleven", "twelve"),

@@ -66,7 +66,8 @@ def _events(case: Case, rung: Row) -> list[Row]:
 
 
 def _is_over(event: Row, limit: float) -> bool:
-    """Whether it takes that share of DB time, and by its interval more than :data:`SURELY` of it."""
+    """Returns whether an event takes at least ``limit`` (a share of DB time), and the lower end of its
+    interval is above :data:`SURELY` of that."""
     low = _end(event, "low")
     return (event["share"] or 0.0) >= limit and (low is None or low > SURELY * limit)
 

@@ -9,6 +9,7 @@ from dbdyno.conclude.catalogue import claim
 from dbdyno.conclude.checking import check
 from dbdyno.conclude.run.case import Case, Row, at
 from dbdyno.model.results.claim import Claim
+from dbdyno.model.text.nouns import capital
 
 LEFT_OVER = 0.01
 """A rate is not delivered where more than this share of its calls are left over or dropped."""
@@ -128,5 +129,5 @@ def _each(id: str, found: list[tuple[float, dict[str, Any], Row]], case: Case, v
         return
     _, said, cell = max(found, key=lambda f: f[0])
     place = at(cell, case)
-    said = said | {"place": place[:1].upper() + place[1:]}
+    said = said | {"place": capital(place)}
     yield claim(id, said, float(said[value]), cells=tuple(c["cell"] for *_, c in found))

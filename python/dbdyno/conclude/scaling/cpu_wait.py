@@ -65,8 +65,7 @@ def onset(ladder: Ladder, run: Measured | None, subject: str = "") -> Claim:
         return claim("cpu-wait", {}, case="unknown", subject=subject)
     (highest, at_top), found = shares[-1], begins(shares)
     said: dict[str, Any] = {"top": fmt.load(highest, unit), "top_share": at_top.value}
-    queued = f"run queue of the {noun('owners')}' tasks (schedstat)"
-    said["source"] = ladders.source(ladder, queued)
+    said["source"] = ladders.source(ladder, f"run queue of the {noun('owners')}' tasks (schedstat)")
     if found is None:
         n, most = max(shares, key=lambda p: p[1].value)
         said |= {"share": _said(most), "load": fmt.load(n, unit)}

@@ -23,6 +23,7 @@ from dbdyno.model.errors import StoreError, UsageError, did_you_mean
 from dbdyno.model.results.interval import ALL, LOWER_BOUNDS, PER_S, IntervalFigures, TimeModel
 from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
 from dbdyno.model.results.trend import Figure, LeftOut, Point, Trend
+from dbdyno.model.text.nouns import capital
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.store import Run, SnapshotStore
 from dbdyno.store.listing import list_runs
@@ -340,7 +341,7 @@ def _settings(made: IntervalFigures) -> dict[str, str]:
 
 def _title(column: str) -> str:
     words = column.removesuffix(PER_S).removesuffix("_ns").removesuffix("_bytes").replace("_", " ")
-    return f"{words[:1].upper()}{words[1:]}{' per second' if column.endswith(PER_S) else ''}"
+    return f"{capital(words)}{' per second' if column.endswith(PER_S) else ''}"
 
 
 def _unit(column: str) -> str:

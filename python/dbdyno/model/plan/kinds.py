@@ -65,7 +65,7 @@ KINDS = [
     Kind(COMMANDS, lambda plan: bool(plan.jobs), OF_COMMANDS),
 ]
 """All kinds. A run is of the last one that applies."""
-_SPOKEN_OF: ContextVar[Kind] = ContextVar("kind", default=KINDS[0])
+_CURRENT: ContextVar[Kind] = ContextVar("kind", default=KINDS[0])
 
 
 def kind_of(plan: Plan) -> Kind:
@@ -81,14 +81,14 @@ def kind_named(name: str) -> Kind:
 @contextmanager
 def speaking_of(kind: Kind) -> Iterator[None]:
     """Makes sentences and tables for this kind of run: with its nouns, with the columns that apply to it."""
-    token = _SPOKEN_OF.set(kind)
+    token = _CURRENT.set(kind)
     try:
         with nouns_of(kind.nouns):
             yield
     finally:
-        _SPOKEN_OF.reset(token)
+        _CURRENT.reset(token)
 
 
-def spoken_of() -> Kind:
-    """Returns the kind of run that documents are made of at present."""
-    return _SPOKEN_OF.get()
+def current_kind() -> Kind:
+    """Returns the kind of run of which sentences and tables are made at present."""
+    return _CURRENT.get()

@@ -305,7 +305,7 @@ _TABLES: tuple[Table, ...] = (
         ),
         methods=(
             Method(
-                "{~call_rate}",
+                "{~calls}/s",
                 "calls_per_s",
                 "measured {~calls} of a {~slot} / (its last measured end - its first measured start), summed "
                 "over all {~slots}; mean of repeats, with Student's 95 % interval from two repeats on",

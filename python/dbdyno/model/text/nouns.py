@@ -44,7 +44,6 @@ OF_SESSIONS: Mapping[str, str] = MappingProxyType(
         "sleep_and_client": ", sleep and client",
         "load_unit": "sessions",  # of a ladder that is analysed
         "short_at_once": "sess",  # where a column has no room
-        "call_rate": "calls/s",
         "short_call_rate": "calls/s",
         "response_time_of_a_call": "response time of a call",
         "response": "response",  # where a column has no room
@@ -108,7 +107,6 @@ OF_COMMANDS: Mapping[str, str] = MappingProxyType(
         "sleep_and_client": " and sleep",
         "load_unit": "jobs",
         "short_at_once": "jobs",
-        "call_rate": "executions/s",
         "short_call_rate": "runs/s",
         "response_time_of_a_call": "duration",
         "response": "duration",
@@ -174,7 +172,7 @@ _SLOT = re.compile(r"\{~(\w+)(:capital)?\}")
 
 def unit_of(unit: str) -> str:
     """``calls/s`` as the kind of run calls it; any other unit as it is."""
-    return noun("call_rate") if unit == "calls/s" else unit
+    return f"{noun('calls')}/s" if unit == "calls/s" else unit
 
 
 def at_once(number: str) -> str:

@@ -156,7 +156,7 @@ def within(results: Results, pick: Pick) -> list[Block]:
     shown = rows.with_columns(time=pl.col("response_mean_ns") / factor)
     calls, time = noun("calls"), noun("response_time")
     drawn = (
-        ("calls_per_s", noun("call_rate"), f"Throughput over time, {pick.at}", "series-1",
+        ("calls_per_s", f"{noun('calls')}/s", f"Throughput over time, {pick.at}", "series-1",
          f"{capital(calls)} that ended between two looks at the driver, about one a second."),
         ("time", f"mean {time}, {unit}", f"{capital(time)} over time, {pick.at}", "stat-p95",
          f"Mean duration of the {calls} that ended in between; percentiles are stored for the whole alone."),

@@ -9,6 +9,7 @@ import polars as pl
 
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty
+from dbdyno.model.text.nouns import capital
 from dbdyno.model.units import NS_PER_S, format_ns, format_size
 from dbdyno.present.charts.chart import HEIGHT, Spec, channel, encoded, layer, tips
 from dbdyno.present.document.document import Block, Cell, Column, known, numeric, remarks, table, word
@@ -83,7 +84,7 @@ def _captured(results: Results, row: _Row) -> list[Block]:
             (numeric("size" if size else "time per second"), _value(text)),
             (numeric("%"), lambda r: known(r["share"], lambda v: f"{100 * v:.1f}")),
         )
-        made.append(table(f"{str(kind)[0].upper()}{str(kind)[1:]}: {when}", columns, mine.to_dicts()))
+        made.append(table(f"{capital(str(kind))}: {when}", columns, mine.to_dicts()))
     if row["lines"]:
         columns = ((Column("last lines of its output", shortens=True), lambda r: word(r["line"])),)
         lines = [{"line": line} for line in row["lines"].splitlines()]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import polars as pl
 
 from dbdyno.model.results.analyses import Estimate, Ladder, Machine, Machines, Speed
+from dbdyno.model.text.nouns import capital
 from dbdyno.model.units import counted, format_given, format_ns, format_plain, format_rate
 from dbdyno.present.charts.chart import (
     LETTERS,
@@ -185,5 +186,5 @@ def notes(made: Machines) -> Iterator[str]:
         yield "Between measured loads throughput is interpolated: straight on logarithmic axes."
     a, b = made.names
     head = _time_head(made)
-    yield f"{head[:1].upper()}{head[1:]}: mean {made.a.time_name} of {b} over that of {a}."
+    yield f"{capital(head)}: mean {made.a.time_name} of {b} over that of {a}."
     yield from (n.text for n in made.notes)

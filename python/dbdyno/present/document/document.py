@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from dbdyno.model.plan.kinds import spoken_of
+from dbdyno.model.plan.kinds import current_kind
 from dbdyno.model.text.nouns import fill
 
 UNKNOWN = "?"
@@ -146,7 +146,7 @@ def table(
 ) -> Table:
     """A row for each of ``items``; each column that this kind of run has with the way to its cell. Slots for
     nouns in the columns' texts are filled."""
-    columns = [(c, cell) for c, cell in columns if spoken_of().among(c.kinds)]
+    columns = [(c, cell) for c, cell in columns if current_kind().among(c.kinds)]
     return Table(
         title,
         [c._replace(head=fill(c.head), name=fill(c.name), note=fill(c.note)) for c, _ in columns],

@@ -214,16 +214,13 @@ def _segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
 def _segment(key: str, families: WaitFamilies) -> Segment:
     account, _, name = key.partition(":")
     if not name or key in _FIRST:
-        label = f"CPU WAIT, {_shown(name)}" if name else NAMES.get(account, account)
+        label = f"CPU WAIT, {noun('not_labelled')}" if name else NAMES.get(account, account)
         return Segment(key, label, account, False)
     hue = families.hue(name)
     if account == "runq":
         return Segment(key, f"CPU WAIT under {name}", hue, True)
-    return Segment(key, f"asleep, {_shown(name)}" if name == NO_LABEL else f"asleep in {name}", hue, False)
-
-
-def _shown(name: str) -> str:
-    return noun("not_labelled") if name == NO_LABEL else name
+    label = f"asleep, {noun('not_labelled')}" if name == NO_LABEL else f"asleep in {name}"
+    return Segment(key, label, hue, False)
 
 
 def _classes(rows: pl.DataFrame) -> pl.DataFrame:

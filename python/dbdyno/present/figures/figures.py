@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import polars as pl
 
-from dbdyno.model.plan.kinds import OBSERVATION, SERVED, kind_of, spoken_of
+from dbdyno.model.plan.kinds import DRIVEN, SERVED, current_kind, kind_of
 from dbdyno.model.results.claim import Estimate
 from dbdyno.model.text.nouns import at_once, fill
 from dbdyno.model.units import NS_PER_S, counted, format_given, format_number
@@ -51,8 +51,8 @@ class Series(NamedTuple):
 
 
 def is_observation(results: Results) -> bool:
-    """Whether an existing workload was observed: windows in time instead of rungs."""
-    return kind_of(results.plan).name == OBSERVATION
+    """Returns whether dbdyno made no load: the run has windows in time instead of rungs."""
+    return not kind_of(results.plan).among((DRIVEN,))
 
 
 def series_of(results: Results) -> list[Series]:
@@ -181,8 +181,8 @@ def quantity(name: str) -> str:
 
 
 def has_quantity(name: str) -> bool:
-    """Whether runs of the kind that is spoken of have this quantity."""
-    return name not in _OF_SERVERS or spoken_of().among((SERVED,))
+    """Returns whether the present kind of run has this quantity."""
+    return name not in _OF_SERVERS or current_kind().among((SERVED,))
 
 
 def difference(relative: float | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from dbdyno.model.engine.environment import ServerFacts
-from dbdyno.model.plan.kinds import COMMANDS, DRIVEN, OBSERVATION, PHASES, kind_of
+from dbdyno.model.plan.kinds import COMMANDS, OBSERVATION, PHASES, kind_of
 from dbdyno.model.plan.plan import Observation
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.raw import LEFT_OUT
@@ -96,7 +96,7 @@ def _filter(results: Results) -> list[str]:
 
 def idle(results: Results) -> bool:
     """An observation in which no session did anything."""
-    found = None if kind_of(results.plan).among((DRIVEN,)) else overview(results)
+    found = overview(results) if figures.is_observation(results) else None
     return found is not None and found.db_time is not None and found.db_time < LEAST and not found.brief
 
 
@@ -145,7 +145,7 @@ def answer(results: Results, series: Series) -> LadderFigures | None:
         return None
     work = all(r["work_per_s"] for r in rows)  # known, and the calls do any
     column = "work_per_s" if work else "calls_per_s"
-    unit = f"{figures.work_short(results, series.workload)}/s" if work else noun("call_rate")
+    unit = f"{figures.work_short(results, series.workload)}/s" if work else f"{noun('calls')}/s"
     known = [r for r in rows if r[column] is not None]
     peak = max(known, key=lambda r: float(r[column])) if known else None
     return LadderFigures(series, column, unit, peak, rows[-1])
@@ -165,7 +165,7 @@ def _ladder_title(results: Results) -> str:
         ladder = f", {steps[0]} to {steps[-1]} {noun('at_once')}"
     if paced := sorted(rungs["rate_per_s"].drop_nulls().unique().to_list()):
         last = f" to {format_given(paced[-1])}" if len(paced) > 1 else ""
-        ladder = f", {format_given(paced[0])}{last} {noun('call_rate')} due{ladder}"
+        ladder = f", {format_given(paced[0])}{last} {noun('calls')}/s due{ladder}"
     cpus = figures.usable_cpus(results)
     where = f" on {figures.cpus_text(cpus)}" if cpus else ""
     return f"{workloads} on {server_name(server)}{ladder}{where}"
@@ -206,7 +206,7 @@ _OTHERS = ("foreign-load", "steal")
 def doubts(results: Results) -> list[Claim]:
     """What makes the headline a statement about more than the server: it stands above it, and the headline is
     then no assertion. Not of observations: what else runs there is part of what is observed."""
-    if not kind_of(results.plan).among((DRIVEN,)):
+    if figures.is_observation(results):
         return []
     known = [f for f in results.findings if f.id in _OTHERS and f.value is not None]
     return [f for f in known if _share(f, figures.usable_cpus(results)) >= DOUBTFUL]
@@ -230,13 +230,12 @@ def _sentence(advice: str) -> str:
 
 def sentences(results: Results) -> list[str]:
     """What the client limited, then a paragraph a ladder; of an observation, how active it was, with what."""
-    kind = kind_of(results.plan)
-    if not kind.among((DRIVEN,)):
+    if figures.is_observation(results):
         return observation_sentences(results)
     found = sorted((c for c in results.findings if c.id in PARAGRAPH), key=lambda c: PARAGRAPH.index(c.id))
     if found and found[0].id == SEARCHED[0]:
         found = [c for c in found if c.id != "paced-capacity"]
-    if kind.among((PHASES,)):
+    if kind_of(results.plan).among((PHASES,)):
         order = [v.name for v in results.plan.variants]
         found.sort(key=lambda c: order.index(c.subject) if c.subject in order else len(order))
     if commands := [c for c in found if c.id in ABOUT_COMMANDS]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from dbdyno.model.plan.kinds import kind_of, speaking_of
 from dbdyno.model.results.analyses import PARTS, Machines, Regression, Scaling
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.results.comparison import Comparison, SampleComparison
@@ -27,23 +28,24 @@ FORMAT = 1
 
 def document(results: Results) -> dict[str, Any]:
     """Identity, plan, environment, rungs, ledger of rungs and helpers, findings, sources of a run."""
-    return {
-        "format": FORMAT,
-        "run": results.info.model_dump(mode="json"),
-        "title": headline.title(results),
-        "doubts": headline.doubt_sentences(results),
-        "summary": headline.sentences(results),
-        "plan": results.plan.model_dump(mode="json"),
-        "environment": results.environment.model_dump(mode="json"),
-        **tables(results),
-        "sources": plain(results.tables["sources"]),
-        "ledger_sources": [_tier(t) for t in sources_used.tiers(results)],
-        "observation": _observation(results),
-        "comparison": None if results.comparison is None else comparison(results.comparison),
-        "scaling": [_scaling(s) for s in results.scaling],
-        "answers": [_answer(a) for a in results.answers],
-        "findings": [finding(f) for f in results.findings],
-    }
+    with speaking_of(kind_of(results.plan)):
+        return {
+            "format": FORMAT,
+            "run": results.info.model_dump(mode="json"),
+            "title": headline.title(results),
+            "doubts": headline.doubt_sentences(results),
+            "summary": headline.sentences(results),
+            "plan": results.plan.model_dump(mode="json"),
+            "environment": results.environment.model_dump(mode="json"),
+            **tables(results),
+            "sources": plain(results.tables["sources"]),
+            "ledger_sources": [_tier(t) for t in sources_used.tiers(results)],
+            "observation": _observation(results),
+            "comparison": None if results.comparison is None else comparison(results.comparison),
+            "scaling": [_scaling(s) for s in results.scaling],
+            "answers": [_answer(a) for a in results.answers],
+            "findings": [finding(f) for f in results.findings],
+        }
 
 
 def tables(results: Results) -> dict[str, list[dict[str, Any]]]:

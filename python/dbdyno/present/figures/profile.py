@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.plan.kinds import SERVED, spoken_of
+from dbdyno.model.plan.kinds import SERVED, current_kind
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import sum_if_all_known
 from dbdyno.model.sources.source import TRACE
@@ -46,7 +46,7 @@ _TOP = "time: a wait's is asleep; CPU WAIT: in the run queue under its label, co
 def load_profile(results: Results, pick: Pick) -> list[Block]:
     """A row for each figure, a column for each of what it is divided by; then why figures are unknown."""
     rows = rows_of(results, "profile", pick).to_dicts()
-    if not spoken_of().among((SERVED,)):
+    if not current_kind().among((SERVED,)):
         rows = [r for r in rows if r["name"] != "DB time"]  # it is time in calls, and executions have tasks
     if not rows:
         return [Paragraph("No load profile: the run has no counters.", "muted")]
@@ -76,8 +76,8 @@ def top_events(results: Results, pick: Pick) -> list[Block]:
     ]
 
 
-def _named(event: str) -> str:
-    """Returns the name of an event or figure, in the nouns of the kind of run."""
+def _event_name(event: str) -> str:
+    """Returns the name of an event or a figure in the nouns of the kind of run."""
     return noun("db_cpu") if event == "DB CPU" else event
 
 
@@ -97,10 +97,7 @@ def _share(row: dict[str, Any]) -> Cell:
 
 
 _EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
-    (
-        Column("{~event}", shortens=True),
-        lambda r: word(noun("db_cpu") if r["name"] == "DB CPU" else r["name"]),
-    ),
+    (Column("{~event}", shortens=True), lambda r: word(_event_name(r["name"]))),
     (numeric("time"), lambda r: known(r["seconds"], _time, "s")),
     (numeric("% {~db_time}"), _share),
     (
@@ -148,7 +145,7 @@ def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
         else Cell(_value(row[c], unit), row[c], unit, in_words(row["status"]) if row[c] is None else "")
         for c in columns
     ]
-    return [word(_named(row["name"]) + suffix), *values, word(row["source"])]
+    return [word(_event_name(row["name"]) + suffix), *values, word(row["source"])]
 
 
 def _optional(amount: float | None, text: Callable[[float], str], absent: str) -> Cell:

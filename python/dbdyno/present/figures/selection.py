@@ -139,6 +139,7 @@ class Pick(NamedTuple):
     rung: tuple[str, str, int]  # workload, variant, sessions
     repeats: int = 1
     rate_per_s: float | None = None
+    named: bool = False  # the label begins with the name of a series
 
     @property
     def together(self) -> str:
@@ -150,11 +151,9 @@ class Pick(NamedTuple):
         """After a noun: ``at 8 sessions``, ``over all windows``."""
         if self.cell is None:
             return f"over {self.label}"
-        return (
-            f"{'at' if ': ' in self.label else noun('at')} {self.label}"
-            if self.rung[2]
-            else f"in {self.label}"
-        )
+        if not self.rung[2]:
+            return f"in {self.label}"
+        return f"{'at' if self.named else noun('at')} {self.label}"
 
     @property
     def which(self) -> str:
@@ -251,9 +250,8 @@ def _rungs(results: Results) -> list[Pick]:
         for row in best.unique(["sessions", "rate_per_s"], keep="first", maintain_order=True).to_dicts():
             label = f"{name}{at_once(str(row['sessions']))}"
             label += "" if row["rate_per_s"] is None else f", {format_given(row['rate_per_s'])}/s"
-            found.append(
-                Pick(f"c{len(found)}", label, row["cell"], _rung(row), row["repeats"], row["rate_per_s"])
-            )
+            key, rung, named = f"c{len(found)}", _rung(row), bool(name)
+            found.append(Pick(key, label, row["cell"], rung, row["repeats"], row["rate_per_s"], named))
     return found
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.plan.kinds import DRIVEN, kind_of
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import FEW
 from dbdyno.model.sources.source import READ, TRACE
@@ -186,7 +185,7 @@ def _tier(results: Results, tier: Tier, whole: int) -> str:
 
 
 def _cells(results: Results) -> str:
-    return "measurements" if kind_of(results.plan).among((DRIVEN,)) else "windows"
+    return "windows" if figures.is_observation(results) else "measurements"
 
 
 def _rate(results: Results, source: str) -> str:
@@ -230,8 +229,9 @@ def cross_check(results: Results, pick: Pick) -> list[Block]:
 
 def differences(results: Results) -> Section | None:
     """A row a quantity and source, a column a rung (mean of repeats) or window: how far off."""
-    asked = pl.col("quantity").map_elements(figures.has_quantity, return_dtype=pl.Boolean)
-    frame = results.tables["data_sources"].filter((pl.col("verdict") != "reference") & asked)
+    frame = results.tables["data_sources"].filter(pl.col("verdict") != "reference")
+    quantities = filter(figures.has_quantity, frame["quantity"].unique())
+    frame = frame.filter(pl.col("quantity").is_in([*quantities]))
     if frame.is_empty():
         return None
     frame = figures.by_load(results, frame)
@@ -251,14 +251,14 @@ def differences(results: Results) -> Section | None:
         Row([word(f"{quantity(q)}: {s}"), *(found.get((q, s, c), word("")) for c in shown)]) for q, s in pairs
     ]
     left = f"; {len(names) - len(shown)} more are in the export" if len(shown) < len(names) else ""
-    what = "load" if kind_of(results.plan).among((DRIVEN,)) else "window"
+    what = "window" if figures.is_observation(results) else "load"
     title = f"Relative difference to the reference, a column a {what}{left}"
     heads = [Column("quantity: source"), *(numeric(n) for n in shown)]
     return Section(f"Differences at every {what}", [Table(title, heads, rows)], folded=True)
 
 
 def _columns(results: Results, frame: pl.DataFrame) -> tuple[pl.Expr, list[str]]:
-    if not kind_of(results.plan).among((DRIVEN,)):
+    if figures.is_observation(results):
         return pl.col("repeat").cast(pl.String), [str(n) for n in frame["repeat"].unique().sort().to_list()]
     one = frame.select("workload", "variant").n_unique() == 1
     load = figures.load_of(results).column

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.plan.kinds import DRIVEN, SERVED, kind_of, spoken_of
+from dbdyno.model.plan.kinds import SERVED, current_kind
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources.memory import GROWTH, MEMORY_SOURCE, MEMORY_TABLES, PARTS, TOTAL
 from dbdyno.model.schema.tables import empty
@@ -64,7 +64,7 @@ def tables(results: Results, pick: Pick) -> list[Block]:
     cell = pick.cell or (str(ended[-1]) if len(ended) else "")
     if cell not in set(ended):
         return [Paragraph(f"Memory was not read {pick.at}.", "muted")]
-    if not kind_of(results.plan).among((DRIVEN,)):
+    if figures.is_observation(results):
         number = results.tables["windows"].filter(pl.col("cell") == cell)["repeat"][0]
         when = f"After window {number}, beside the load."
     else:
@@ -168,7 +168,7 @@ def _cache(rows: Rows) -> list[Block]:
     )
     if any(r["value"] is not None for r in records):
         return [table("The server's cache", columns, records)]
-    shown = records[:1] if spoken_of().among((SERVED,)) else []
+    shown = records[:1] if current_kind().among((SERVED,)) else []
     return [Paragraph(f"The server's cache: {r['status']}.", "muted") for r in shown]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.plan.kinds import DRIVEN, SERVED, kind_of
+from dbdyno.model.plan.kinds import SERVED
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources.memory import GROWTH, PARTS
 from dbdyno.model.schema.tables import empty
@@ -84,7 +84,7 @@ def _places(results: Results) -> pl.DataFrame:
     several = {n: len({w[n] for w in some}) > 1 for n in ("variant", "repeat")}
 
     def called(row: _Row) -> str:
-        if not kind_of(results.plan).among((DRIVEN,)):
+        if figures.is_observation(results):
             return f"window {row['repeat']}"
         variant = f", {row['variant']}" if several["variant"] else ""
         again = f", repeat {row['repeat']}" if several["repeat"] else ""

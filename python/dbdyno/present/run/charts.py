@@ -96,7 +96,7 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     if not found:
         return None
     column = "work_per_s" if all(a.rate_column == "work_per_s" for a in found) else "calls_per_s"
-    unit = found[0].unit if column == "work_per_s" else noun("call_rate")
+    unit = found[0].unit if column == "work_per_s" else f"{noun('calls')}/s"
     rows = [r for s in series for r in _rates(results, s, column)]
     if not rows:
         return None
@@ -323,7 +323,7 @@ def spread(results: Results, series: Series) -> Chart | None:
         y=channel("relative:Q", title="rate, of the rung's mean", axis={"format": ".1~%"}, scale=scale),
         tooltip=tips(
             "sessions:O", "session:Q", "repeat:Q",
-            ("value:Q", ROUNDED, noun("call_rate")), ("relative:Q", ".1%", "of the mean"),
+            ("value:Q", ROUNDED, f"{noun('calls')}/s"), ("relative:Q", ".1%", "of the mean"),
         ),
     )  # fmt: skip
     return chart(

@@ -16,7 +16,7 @@ from dbdyno.model.schema.data_sources.profile import CPU_PROFILE
 from dbdyno.model.schema.data_sources.sleeps import OFF_CPU
 from dbdyno.model.schema.tables import empty
 from dbdyno.model.sources.source import READ
-from dbdyno.model.text.nouns import fill, noun
+from dbdyno.model.text.nouns import capital, fill, noun
 from dbdyno.model.text.visible import visible
 from dbdyno.model.units import counted, format_ns, format_p, significant
 from dbdyno.present.charts import flame
@@ -114,7 +114,7 @@ def blocks(results: Results, pick: Pick, of: Sampled = CPU) -> list[Block]:
     kinds = of.kinds
     first, more = ([by_kind(results, pick, by, SHOWN, of) for by in part] for part in (kinds[:2], kinds[2:]))
     heads = [fill(_HEADS[k]) for k in kinds[2:]]
-    title = f"{_capital(of.time)} by {', '.join(heads[:-1])} and {heads[-1]}"
+    title = f"{capital(of.time)} by {', '.join(heads[:-1])} and {heads[-1]}"
     folded = Section(title, more, folded=True)
     return [*first, picture(results, pick, of=of), folded, *remarks(notes(results, frame, of))]
 
@@ -132,15 +132,11 @@ def by_kind(results: Results, pick: Pick, by: str, most: int | None = None, of: 
     rows = rows.sort(rest, "aas", "total", descending=[False, True, True], maintain_order=True)
     shown = rows if most is None else pl.concat([rows.filter(~rest).head(most), rows.filter(rest)])
     unit = _unit(results, pick, rows)
-    whose = f"{_capital(of.time)} of the {noun('owners')} {pick.at}"
+    whose = f"{capital(of.time)} of the {noun('owners')} {pick.at}"
     head = f"{whose} by {fill(_HEADS[by])}: {significant(whole)} s per second"
     told = texts_of(results) if by == "statement" else {}
     texts = {str(i): text for i, (text, _) in told.items() if text}
     return table(head, _columns(by, whole, unit, texts, of), shown.to_dicts())
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 def picture(results: Results, pick: Pick, only: Mapping[str, str] | None = None, of: Sampled = CPU) -> Flame:
@@ -369,7 +365,7 @@ def difference(
 
 def page(results: Results, pick: Pick, only: Mapping[str, str] | None = None, of: Sampled = CPU) -> Document:
     """The profile by itself, as ``dbdyno flame`` writes it."""
-    title = f"{_capital(_named(of))} of run {results.info.id}"
+    title = f"{capital(_named(of))} of run {results.info.id}"
     if only:
         return Document(title, [picture(results, pick, only, of)])
     made = sorted(blocks(results, pick, of), key=lambda b: not isinstance(b, Flame))

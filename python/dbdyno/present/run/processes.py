@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from dbdyno.model.plan.kinds import SERVED, spoken_of
+from dbdyno.model.plan.kinds import SERVED, current_kind
 from dbdyno.model.results.brief import BRIEF
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.data_sources import SOURCES, process_rates
@@ -183,7 +183,7 @@ def _row(row: dict[str, Any], rows: list[dict[str, Any]], states: list[State], w
 
 def _states() -> list[State]:
     """Returns the states that this kind of run has."""
-    return [s for s in STATES if spoken_of().among(s.kinds)]
+    return [s for s in STATES if current_kind().among(s.kinds)]
 
 
 def _columns(states: list[State]) -> list[Column]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from dbdyno.model.engine.environment import Cpu, Host
-from dbdyno.model.plan.kinds import SERVED, kind_of, speaking_of, spoken_of
+from dbdyno.model.plan.kinds import SERVED, current_kind, kind_of, speaking_of
 from dbdyno.model.plan.plan import Cell, Observation, Plan, PlannedScript, Variant
 from dbdyno.model.results.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.results.results import Applied, Results
@@ -70,7 +70,7 @@ def _titled(script: PlannedScript) -> str:
 
 
 def _cells(cells: Sequence[Cell]) -> Section:
-    rate = (f"{noun('call_rate')} due",) if any(c.pacing for c in cells) else ()
+    rate = (f"{noun('calls')}/s due",) if any(c.pacing for c in cells) else ()
     heads = (
         "measurement",
         "workload",
@@ -129,7 +129,7 @@ def _server(results: Results) -> Facts:
     yield fill("{~engine:capital}"), headline.server_name(s)
     yield "In its own words", s.description
     yield "Where", s.where + (" (embedded)" if s.embedded else "")
-    if spoken_of().among((SERVED,)):
+    if current_kind().among((SERVED,)):
         yield "Encryption", s.tls or "none"
     yield from s.clock.items()
     if s.reached is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from dbdyno.model.plan.kinds import COMMANDS, SERVED, kind_of, speaking_of, spoken_of
+from dbdyno.model.plan.kinds import COMMANDS, SERVED, current_kind, kind_of, speaking_of
 from dbdyno.model.results.comparison import Comparison
 from dbdyno.model.results.results import Results
 from dbdyno.model.results.session_time import whole
@@ -114,12 +114,17 @@ def _sessions(r: Record) -> Cell:
     return known(r["sessions"], lambda n: f"{n}{_MARKS.get(str(r.get('status')), '')}")
 
 
+def _of_kind(columns: dict[str, Made]) -> dict[str, Made]:
+    """Returns the columns that the present kind of run has."""
+    return {name: made for name, made in columns.items() if current_kind().among(made[0].kinds)}
+
+
 def columns(work: str) -> dict[str, Made]:
     """By name in table ``rungs``; ``work``: the work unit of which throughput is counted; none: calls."""
     by_work = {"work_per_s": (_number(f"{work}/s", 8, 1, f"{work}/s"), _rate("work_per_s"))}
     found = {
         "sessions": (_number(noun("short_at_once"), 4, 0, noun("at_once")), _sessions),
-        "calls_per_s": (_number(noun("short_call_rate"), 7, 0, noun("call_rate")), _rate("calls_per_s")),
+        "calls_per_s": (_number(noun("short_call_rate"), 7, 0, f"{noun('calls')}/s"), _rate("calls_per_s")),
         "calls_per_s_low": (_number("±95%", 5, 2, "±95 %"), _interval),
         **(by_work if work else {}),
         "scaling": (_number("eff%", 5, 5, "efficiency, %"), lambda r: known(r.get("scaling"), percent)),
@@ -145,7 +150,7 @@ def columns(work: str) -> dict[str, Made]:
         "errors": (_number("err", 4, 8, "errors"), lambda r: known(r.get("errors"), _count)),
         "top_wait": (Column("top wait", rank=11, shortens=True, width=11), _top_wait),
     }
-    return {name: made for name, made in found.items() if spoken_of().among(made[0].kinds)}
+    return _of_kind(found)
 
 
 def paced_columns() -> dict[str, Made]:
@@ -222,7 +227,7 @@ def _further(work: str) -> dict[str, Made]:
         "errors": (numeric("errors"), lambda r: known(r["errors"], lambda v: f"{v:,.0f}")),
         "status": (Column("status"), lambda r: word(fill(_STATUS.get(r["status"], "")) or r["status"])),
     }
-    return {name: made for name, made in found.items() if spoken_of().among(made[0].kinds)}
+    return _of_kind(found)
 
 
 def running(

@@ -114,7 +114,7 @@ _SCRIPT = (
     (numeric("{~calls}"), _figure("calls", format_count)),
     (numeric("% of {~calls}", 5), _share("calls_share")),
     (numeric("% of time"), _share("time_share")),
-    (numeric("{~call_rate}"), _figure("calls_per_s", format_rate, "1/s")),
+    (numeric("{~calls}/s"), _figure("calls_per_s", format_rate, "1/s")),
     (numeric("mean"), _figure("mean_ns", format_ns, "ns")),
     (numeric("p50", 4), _figure("p50_ns", format_ns, "ns")),
     (numeric("p95"), _figure("p95_ns", format_ns, "ns")),

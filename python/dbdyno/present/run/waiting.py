@@ -98,12 +98,12 @@ def _longest(frame: pl.DataFrame, lasted: pl.DataFrame, query_id: int | None, st
     )
     slept = slept.sort("seconds", descending=True).head(3)
     p99 = dict(lasted.filter(same).select(event_name().alias("detail"), "p99_ns").iter_rows())
-    told = []
+    waits = []
     for detail, seconds in slept.iter_rows():
         high = p99.get(detail)
-        end = f", p99 {format_ns(high)}" if high is not None else ""
-        told.append(f"{detail or noun('not_labelled')} {format_ns(seconds * NS_PER_S)}{end}")
-    return "; ".join(told) or "-"
+        tail = f", p99 {format_ns(high)}" if high is not None else ""
+        waits.append(f"{detail or noun('not_labelled')} {format_ns(seconds * NS_PER_S)}{tail}")
+    return "; ".join(waits) or "-"
 
 
 def _time(name: str) -> Callable[[_Row], Cell]:

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from dbdyno.model.results.analyses import Estimate, Fitted, Scaling
+from dbdyno.model.text.nouns import capital
 from dbdyno.model.units import counted, format_p
 from dbdyno.present.charts.chart import (
     HEIGHT,
@@ -257,12 +258,12 @@ def response(scaling: Scaling) -> Chart | None:
     less = f", less {think:g} s of think time" if think else ""
     return chart(
         "response-model",
-        name[:1].upper() + name[1:],
+        capital(name),
         "Measured; a line is a model's, by Little's law: load over throughput, less the think time."
         if measured
         else f"Not measured: load over throughput by Little's law{less}.",
         [_line(drawn, x, y), dots],
-        f"{name[:1].upper()}{name[1:]} in {unit} against {scaling.ladder.load_unit}",
+        f"{capital(name)} in {unit} against {scaling.ladder.load_unit}",
         found,
         legend=[*keys, *([Key(scaling.best.title, var("series-1"))] if scaling.best else [])],
         log=True,

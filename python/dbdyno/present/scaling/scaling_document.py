@@ -11,7 +11,7 @@ import polars as pl
 from dbdyno import __version__
 from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Machine, Part, Regression, Scaling
 from dbdyno.model.results.claim import Claim
-from dbdyno.model.text.nouns import noun
+from dbdyno.model.text.nouns import capital, noun
 from dbdyno.model.units import counted, format_average, format_given, format_ns, format_plain, significant
 from dbdyno.present.document.document import (
     UNKNOWN,
@@ -73,7 +73,7 @@ def _cost_sentences(made: Sequence[Regression]) -> list[str]:
 
 
 def _where(r: Regression) -> str:
-    return f"{r.regime[:1].upper()}{r.regime[1:]}:"
+    return f"{capital(r.regime)}:"
 
 
 def _cost(part: Part) -> str:

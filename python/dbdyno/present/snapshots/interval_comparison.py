@@ -10,6 +10,7 @@ import polars as pl
 from dbdyno.model.engine.snapshot import SnapshotInfo
 from dbdyno.model.results.interval import ALL
 from dbdyno.model.results.interval_comparison import IntervalComparison, IntervalSide
+from dbdyno.model.text.nouns import capital
 from dbdyno.model.text.visible import one_line, shortened
 from dbdyno.model.units import NS_PER_S, format_ns, format_rate, format_size, quantity, significant
 from dbdyno.present.document.document import (
@@ -46,7 +47,7 @@ def document(made: IntervalComparison) -> Document:
     first = [c for c in made.claims if c.id.startswith(_ANSWERS)]
     lead = [Paragraph(c.text, "warning" if c.severity == "warning" else "", lead=True) for c in first]
     rest = [c for c in made.claims if c not in first]
-    notes = [f"{c.text} {c.advice[:1].upper()}{c.advice[1:]}." if c.advice else c.text for c in rest]
+    notes = [f"{c.text} {capital(c.advice)}." if c.advice else c.text for c in rest]
     sides = facts("", [(f"{n}:", _side(s)) for n, s in zip("AB", (made.a, made.b), strict=True)])
     blocks: list[Block] = [
         sides,
