@@ -36,6 +36,7 @@ def other(run: Results) -> Results:
 def test_two_runs_are_compared_in_words_of_commands(run: Results, other: Results) -> None:
     compared = compare_runs(run, other)
     assert compared.run_kind == COMMANDS
+    assert present.comparison_document(compared)["commands"]
     shown = "\n".join(line.text for line in text.on_screen(present.comparison(compared), 100))
     assert "executions per second" in shown
     assert DATABASES.findall(shown) == []

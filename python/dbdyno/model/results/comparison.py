@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
+from dbdyno.model.plan.kinds import COMMANDS
 from dbdyno.model.results.claim import Claim
 from dbdyno.model.text.nouns import unit_of
 from dbdyno.model.units import format_ns, format_rate
@@ -206,6 +207,12 @@ class Comparison(Frozen):
     differences: tuple[Difference, ...] = ()
     conclusions: tuple[Claim, ...] = ()
     """The answers (``rank``, ...), then what to bear in mind."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def commands(self) -> bool:
+        """Whether executions of commands are compared: a key of the JSON document."""
+        return self.run_kind == COMMANDS
 
     @computed_field  # type: ignore[prop-decorator]
     @property
