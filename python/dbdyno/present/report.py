@@ -8,8 +8,8 @@ from itertools import count
 
 from dbdyno.model.plan.kinds import (
     COMMANDS,
-    DATABASE,
     DRIVEN,
+    LADDER,
     OBSERVATION,
     PHASES,
     SERVED,
@@ -283,8 +283,8 @@ PARTS = Parts(
             lambda results: not headline.idle(results),
             kinds=(OBSERVATION,),
         ),
-        Part("rungs", _throughput_title, _throughput, kinds=(DATABASE,)),
-        Part("placement", "{~slots:capital} started together", _placement, kinds=(DATABASE,)),
+        Part("rungs", _throughput_title, _throughput, kinds=(LADDER,)),
+        Part("placement", "{~slots:capital} started together", _placement, kinds=(LADDER,)),
         Part(
             "top",
             "{~top_events:capital}",
@@ -448,9 +448,9 @@ SCREEN = Parts(
             "",
             "",
             lambda p: [*_rungs(p.results, together=True), *scripts.brief(p.results)],
-            kinds=(DATABASE,),
+            kinds=(LADDER,),
         ),
-        Part("", "", lambda p: hosts.brief(p.results), kinds=(DATABASE,)),
+        Part("", "", lambda p: hosts.brief(p.results), kinds=(LADDER,)),
         Part("", "", lambda p: [_statements(p.results, grave)] if (grave := _grave(p.results)) else []),
         Part("placement", "{~slots:capital} started together", _placement, kinds=(DRIVEN,), minor=True),
     ]

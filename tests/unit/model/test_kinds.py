@@ -77,6 +77,7 @@ def test_the_page_of_a_third_kind_has_the_common_parts_in_its_nouns(monkeypatch:
     shown = report.document(made(threads(1, 2), amdahl(0.1), ladder=(1, 2)))
     sections = [b.title for b in walk(shown.blocks) if isinstance(b, Section)]
     assert {"Throughput, and where the time went", "Response time in detail", "Consumers"} <= {*sections}
+    assert "Throughput by number of consumers" in sections
     assert not {"Commands", "Load profile"} & {*sections}  # of commands, and of what a server serves
     titles = " ".join(b.title for b in walk(shown.blocks) if isinstance(b, Chart | Table))
     assert "Throughput, messages/s" in titles and "Broker" in titles

@@ -28,6 +28,8 @@ OBSERVATION = "observation"
 """An existing workload of a database."""
 COMMANDS = "commands"
 """Executions of commands."""
+LADDER = "ladder"
+"""Tag: the load is a ladder, of which pages and screens have the table of rungs."""
 T = TypeVar("T")
 
 
@@ -38,7 +40,7 @@ class Kind(NamedTuple):
     name: str
     applies: Callable[[Plan], bool]
     nouns: Mapping[str, str] = OF_SESSIONS
-    tags: tuple[str, ...] = (DRIVEN,)
+    tags: tuple[str, ...] = (LADDER, DRIVEN)
 
     def noun(self, slot: str) -> str:
         """Returns its noun of a slot. Raises KeyError if there is no such slot."""
@@ -54,15 +56,15 @@ class Kind(NamedTuple):
 
 
 KINDS = [
-    Kind(DATABASE, lambda _: True, tags=(SERVED, DRIVEN)),
+    Kind(DATABASE, lambda _: True, tags=(LADDER, SERVED, DRIVEN)),
     Kind(
         PACED,
         lambda plan: plan.experiment.rate is not None or plan.experiment.rates is not None,
-        tags=(DATABASE, SERVED, DRIVEN),
+        tags=(DATABASE, LADDER, SERVED, DRIVEN),
     ),
-    Kind(PHASES, lambda plan: bool(plan.experiment.phases), tags=(PACED, DATABASE, SERVED, DRIVEN)),
+    Kind(PHASES, lambda plan: bool(plan.experiment.phases), tags=(PACED, DATABASE, LADDER, SERVED, DRIVEN)),
     Kind(OBSERVATION, lambda plan: plan.experiment.observation is not None, tags=(SERVED,)),
-    Kind(COMMANDS, lambda plan: bool(plan.jobs), OF_COMMANDS),
+    Kind(COMMANDS, lambda plan: bool(plan.jobs), OF_COMMANDS, tags=(DRIVEN,)),
 ]
 """All kinds. A run is of the last one that applies."""
 _CURRENT: ContextVar[Kind] = ContextVar("kind", default=KINDS[0])
