@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from tests.db.pgbench import load, program, terminal
 
 pytestmark = pytest.mark.db
 S = 1_000_000_000
+WINDOWS_STORED = re.compile(r"\b\d+ windows? stored")
 SLEEPER = "select pg_sleep(2);\n"
 CALLING = """select count(*) from pg_stat_activity
     where state = 'active' and query like '%lio%' and pid <> pg_backend_pid()"""
@@ -302,7 +304,7 @@ def test_the_live_view_and_its_keys(bench: Bench, tmp_path: Path) -> None:
     ):
         screen.until(lambda text: text.count("pgbench") >= 3 and "Timeout/PgSleep" in text)
         screen.until(lambda text: "sorted by DB time" in text)
-        asleep = screen.until(lambda text: _pids(text) and "1 window stored" in text)
+        asleep = screen.until(lambda text: _pids(text) and WINDOWS_STORED.search(text))
         screen.press("c")
         by_cpu = screen.until(lambda text: "sorted by CPU " in text or "sorted by CPU\n" in text)
         assert sorted(_pids(by_cpu)) == sorted(_pids(asleep))
@@ -333,7 +335,7 @@ def test_the_live_view_and_its_keys(bench: Bench, tmp_path: Path) -> None:
 def test_q_ends_and_says_that_it_is_saving(bench: Bench) -> None:
     argv = [PROGRAM, "observe", "--dsn", bench.dsn, "--window", "3s", "--refresh", "0.5"]
     with load(bench.dsn, "-S", "-c", "1", "-R", "100"), terminal(argv, bench.env) as screen:
-        screen.until(lambda text: "1 window stored" in text)
+        screen.until(WINDOWS_STORED.search)
         screen.press("q")
         screen.until(lambda text: "saving" in text)
         assert screen.wait() == 0
