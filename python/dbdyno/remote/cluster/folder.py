@@ -1,7 +1,8 @@
 """The private folder of a cluster of dbdyno's own. All that Ray writes lies in it.
 
 Its name is in the environment of each process of the cluster, which are known by it, and in the journal, by
-which ``dbdyno clean`` finds what a killed run left.
+which ``dbdyno clean`` finds what a killed run left. ``python -m dbdyno.remote.cluster.folder FOLDER`` removes
+it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import secrets
 import shutil
 import signal
 import stat
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -119,3 +121,8 @@ def _keeps_names(place: Path) -> bool:
         return is_private(place) and os.access(place.parent, os.W_OK | os.X_OK)
     except OSError:
         return False
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(StoreError):  # dbdyno itself reports what stays
+        remove(Path(sys.argv[1]))

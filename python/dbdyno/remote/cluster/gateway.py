@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -246,13 +246,18 @@ class Gateway:
         with contextlib.suppress(Exception):
             if self._own is not None:
                 self._own.shutdown()
-        self.remove_folder()
+        self.leave()
 
-    def remove_folder(self) -> None:
-        """Of a cluster of dbdyno's own, with the processes that are left."""
+    def leave(self) -> NoReturn:
+        """Ends this process, and a cluster of dbdyno's own with its folder.
+
+        Executes the program that removes the folder: none of Ray's threads goes on to write there or to start
+        processes meanwhile.
+        """
         if self._place is not None:
-            with contextlib.suppress(Exception):  # dbdyno itself says what stays
-                folder.remove(self._place)
+            with contextlib.suppress(OSError):
+                os.execv(sys.executable, [sys.executable, "-m", folder.__name__, str(self._place)])
+        os._exit(0)
 
     def _each(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -308,8 +313,7 @@ def _leave(gateway: Gateway, at: socket.socket) -> None:
     closed.poll()
     if gateway.connected:
         time.sleep(_LEAVE_S)
-    gateway.remove_folder()
-    os._exit(1)
+    gateway.leave()
 
 
 if __name__ == "__main__":
