@@ -46,6 +46,7 @@ class CpuUse(NamedTuple):
     own: float  # dbdyno's, of these
     steal: float  # withheld by the hypervisor
     queued: float  # seconds per second that the server's processes waited for a CPU; not of those that ended
+    late: float = 0.0  # share of the window by which its reads were late, or took
 
 
 class Facts(NamedTuple):
@@ -97,6 +98,7 @@ def _disturbance(facts: Facts, book: _Book) -> Disturbance | None:
         steal=max(0.0, used.steal),
         waited=None if facts.brief else used.queued / facts.sessions,
         driver=book.used("^driver$", "runq_ns"),
+        late=used.late,
     )
 
 

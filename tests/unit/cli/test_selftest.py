@@ -66,6 +66,27 @@ def test_inconclusive_is_what_others_can_explain(truth: Truth, needs: Needs, ver
     assert truth_verdict(truth, needs) == verdict
 
 
+@pytest.mark.parametrize(("late", "verdict"), [(0.0, "off"), (0.05, "off"), (0.1, "inconclusive")])
+def test_late_reads_of_what_others_took_explain_as_much(late: float, verdict: str) -> None:
+    busy = others(0.9)
+    assert busy is not None
+    truth = account(0.08, disturbance=busy.model_copy(update={"late": late}))
+    assert truth_verdict(truth, "nothing") == verdict
+
+
+def test_a_meter_knows_how_late_it_read() -> None:
+    """Its first end is two seconds ago; it measures for a second and is then stopped."""
+    with subprocess.Popen(["sleep", "60"]) as server:
+        now_ns = time.monotonic_ns()
+        meter = other_processes.Meter(server.pid, now_ns - 2 * S, now_ns + 60 * S)
+        time.sleep(1)
+        used = meter.used()
+        took = (time.monotonic_ns() - now_ns) / S
+        server.kill()
+    assert used is not None
+    assert 2 / took <= used.late
+
+
 def booked(**accounts: float) -> dict[str, pl.DataFrame]:
     """A ledger that says so of the rung, by account or ``account|detail``."""
     said = [(*(*name.split("|"), None)[:2], aas) for name, aas in accounts.items()]

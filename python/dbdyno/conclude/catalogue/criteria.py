@@ -127,4 +127,4 @@ def _late(others: Disturbance, needs: Needs) -> float:
     if needs == "idle" and others.waited is None:
         return 1.0
     waited = others.waited if needs == "idle" and others.waited else 0.0
-    return LATE_READS + waited + (0.0 if needs == "nothing" else others.driver)
+    return max(LATE_READS, others.late) + waited + (0.0 if needs == "nothing" else others.driver)

@@ -30,6 +30,7 @@ class Reading(NamedTuple):
     server_ns: int
     own_ns: int
     queued_ns: int  # of the server's processes
+    until_ns: int = 0  # end of the read
 
 
 class Meter:
@@ -54,7 +55,13 @@ class Meter:
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
-        return between(*self._readings) if len(self._readings) == 2 else None
+        if len(self._readings) < 2:
+            return None
+        first, last = self._readings
+        used = between(first, last)
+        ends = zip(self._ends, self._readings, strict=True)
+        late_ns = sum(max(0, reading.until_ns - end_ns) for end_ns, reading in ends)
+        return used and used._replace(late=late_ns / (last.at_ns - first.at_ns))
 
 
 def read(main_pid: int, root: Path = processes.ROOT) -> Reading:
@@ -66,9 +73,8 @@ def read(main_pid: int, root: Path = processes.ROOT) -> Reading:
     ended_ns = _cpu_ns(main_pid, root, _CHILDREN)
     alive = [_alive(pid, root) for pid in processes.tree(main_pid, root)]
     server_ns = ended_ns + sum(cpu_ns for cpu_ns, _ in alive)
-    return Reading(
-        at_ns, busy_ns, steal_ns, server_ns, time.process_time_ns(), sum(queued_ns for _, queued_ns in alive)
-    )
+    own_ns, queued_ns = time.process_time_ns(), sum(queued_ns for _, queued_ns in alive)
+    return Reading(at_ns, busy_ns, steal_ns, server_ns, own_ns, queued_ns, time.monotonic_ns())
 
 
 def cpu_times(stat: str, cpus: Set[int]) -> tuple[int, int]:
@@ -93,7 +99,8 @@ def between(first: Reading, last: Reading) -> CpuUse | None:
     span_ns = last.at_ns - first.at_ns
     if span_ns < NS_PER_S // 2:
         return None
-    busy, steal, server, own, queued = ((b - a) / span_ns for a, b in zip(first[1:], last[1:], strict=True))
+    used = zip(first[1:6], last[1:6], strict=True)
+    busy, steal, server, own, queued = ((b - a) / span_ns for a, b in used)
     return CpuUse(others=busy - server, own=own, steal=steal, queued=max(0.0, queued))
 
 

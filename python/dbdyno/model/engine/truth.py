@@ -49,6 +49,7 @@ class Disturbance(BaseModel):
     steal: float  # withheld by the hypervisor
     waited: float | None = None  # of the sessions' time, by them for a CPU; None: not known
     driver: float = 0.0  # of the window, by the driver for a CPU: no session waited longer for it
+    late: float = 0.0  # of the window, by which the reads of ``others`` were late, or took
 
     @property
     def taken(self) -> float:
