@@ -217,6 +217,37 @@ def test_a_trace_with_a_gap_gives_way_to_the_samples():
     }
 
 
+def test_cpu_time_of_children_that_the_trace_followed_counts_once():
+    """A session that samples met but no read did used 0.5 s and ended: so say the trace, and, 0.05 s of a
+    session that nothing met included, the server's main process of its children."""
+    main = {"pid": 1, "tid": 1, "start_ticks": 1, "role": "helper:main", "session": None}
+    reads = [task_row(t * S, 0, 0, **main, children_ns=ns) for t, ns in ((10, 0), (20, S * 55 // 100))]
+    met = {"pid": 100, "tid": 100, "start_ticks": 1400}
+    gone = task_row(15 * S, None, None, **met | {"start_ticks": None}, status="vanished")
+    life = {"run_ns": S // 2, "runq_ns": 0, "sleep_ns": S // 2, "role": "session", "session": 0}
+    idle = {"run_ns": 0, "runq_ns": 0}
+    followed = [
+        {"before_ns": t * S, "after_ns": t * S, "status": "ok", **figures}
+        for t, figures in (
+            (10, main | idle | {"sleep_ns": 0}),
+            (16, met | life),
+            (20, main | idle | {"sleep_ns": 10 * S}),
+        )
+    ]
+    seen = sample_row(0, S * 145 // 10, "R", **met)
+    cell = made_cell(
+        {
+            "tasks": [*reads, gone],
+            "traced": followed,
+            "samples": [seen],
+            "sampler": [sampler_row(0, S * 145 // 10)],
+        },
+        sessions=0,
+    )
+    run = _tables(cell)["ledger"].filter(scope="rung", account="run")
+    assert run["aas"].to_list() == [pytest.approx(0.055)]
+
+
 def test_a_rung_of_both_tiers_is_the_sum_of_its_sessions():
     other = {"pid": 101, "tid": 101, "session": 1}
     sampled = _sampled([("S", "Lock/tuple")] * 5 + [("R", None)] * 5, pid=101, session=1)

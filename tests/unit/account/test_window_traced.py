@@ -217,6 +217,15 @@ def test_a_window_that_was_read_late_is_as_long_as_what_was_read_of_it():
     assert rows["helper:main"]["over_ns"] == rows["helper:main"]["wall_ns"] == 8 * S
 
 
+def test_lives_that_ended_before_a_late_read_lie_where_they_began():
+    """From 14 to 14.8 s, read 0.5 s after the end of the window."""
+    reads = [*READS[:3], _traced(20.5, 5, 3, 12)]
+    brief = [_traced(20.5, 0.5, 0.1, 0.2, pid=5, tid=5, start_ticks=1400, role="other", session=None)]
+    cell = made_cell({"traced": reads + brief, "sessions": [session_row()]})
+    rows = {r["role"]: r for r in cut_traced([cell]).iter_rows(named=True)}
+    assert (rows["other"]["run_ns"], rows["other"]["status"]) == (S // 2, "ok")
+
+
 def test_workers_are_folded_by_what_the_server_lists_and_a_pid_used_again_is_not_one():
     worker = {"pid": 200, "tid": 200, "role": "helper:parallel worker", "session": None}
     tasks = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from dbdyno.model.results.brief import BRIEF
 from dbdyno.model.schema.tables import Tables, empty
 from dbdyno.model.units import TICK_NS
 
@@ -57,6 +58,7 @@ def margins(cut: Tables) -> pl.DataFrame:
     tasks = tasks.join(mine, on=KEY, how="left", nulls_equal=True, maintain_order="left")
     tasks = tasks.join(_unread(cut), on=KEY, how="left", nulls_equal=True, maintain_order="left")
     seen = pl.col("x_run_ns").is_not_null()
+    tasks = _without_followed(tasks)
     chosen = {n: pl.when(seen).then(f"x_{n}").otherwise(n) for n in figures[:-2]}
     counted = {n: pl.coalesce(f"x_{n}", n) for n in figures[-2:]}
     read = pl.col("unread").fill_nan(0.0).fill_null(0.0) <= UNREAD
@@ -87,6 +89,18 @@ def _with_brief(tasks: pl.DataFrame, traced: pl.DataFrame) -> pl.DataFrame:
     brief = traced.join(tasks, on=KEY, how="anti", nulls_equal=True)
     known = [c for c in brief.columns if c in tasks.columns]
     return pl.concat([tasks, brief.select(known)], how="diagonal")
+
+
+def _without_followed(tasks: pl.DataFrame) -> pl.DataFrame:
+    """Takes off the CPU time of brief sessions what the trace has of sessions that came and went.
+
+    The children of the server's main process hold both. Where the trace has brief sessions by itself, their
+    row is the trace's, and nothing is to be taken off.
+    """
+    ended = (pl.col("role") == "session") & pl.col("run_ns").is_null() & (pl.col("status") == "vanished")
+    followed = (pl.col("x_run_ns") / pl.col("x_over_ns")).filter(ended).sum().over("cell")
+    rest = (pl.col("run_ns") - followed * pl.col("over_ns")).clip(0).cast(pl.Int64)
+    return tasks.with_columns(run_ns=pl.when(role=BRIEF).then(rest).otherwise("run_ns"))
 
 
 def _only_traced() -> list[pl.Expr]:

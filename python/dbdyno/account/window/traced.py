@@ -25,7 +25,7 @@ from dbdyno.model.results.brief import BRIEF, SHORT_HELPER
 from dbdyno.model.results.raw import RawCell, once_each
 from dbdyno.model.schema.data_source import TaskCounts
 from dbdyno.model.schema.tables import empty, sum_if_all_known, sum_of_known
-from dbdyno.model.units import NS_PER_S
+from dbdyno.model.units import NS_PER_S, TICK_NS
 
 SHORTEST_NS = 1
 """Measured at each switch: a life of any length has a difference."""
@@ -135,9 +135,16 @@ def _whole_lives(reads: pl.DataFrame, t0: int, alive: pl.DataFrame) -> pl.DataFr
     sums is that instant, all sums are 0 there, and one inside the window is a read of its own. An ended
     task's sums stand still: its last read is true of the instant it ended, unless the task was seen alive
     after that; then time is missing, and stays so.
+
+    A task that had ended before its first read was born earlier than that read minus its sums: at its start
+    time, known to a tick. Start times count from boot, suspended time included; where the machine was
+    suspended they are too late, and change nothing.
     """
     lived = pl.sum_horizontal(_SURE)
     met = (pl.col("at_ns") - lived).min().over(TASK)
+    start = pl.col("start_ticks") * TICK_NS
+    while_traced = (start > pl.col("at_ns").min()).fill_null(False)
+    met = pl.when(while_traced).then(pl.min_horizontal(met, start + TICK_NS)).otherwise(met)
     end, slip = met + lived, NEAR_NS // 20
     reads = reads.join(alive, on=TASK, how="left", nulls_equal=True, maintain_order="left")
     ended = (pl.col("at_ns") - end > slip) & (pl.col("alive_ns").fill_null(0) <= end + slip)
