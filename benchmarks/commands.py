@@ -16,8 +16,13 @@ from tests.fakery import WITH_ENGINES
 
 _FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=50ms,wait=IO/Read:10ms", "--sessions", "1,2,4,8")
 COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("--version",), ("--help",), ("show", "--help"), ("runs",), ("show", "last"), ("sql", "from rungs"),
-)  # fmt: skip
+    ("--version",),
+    ("--help",),
+    ("show", "--help"),
+    ("runs",),
+    ("show", "last"),
+    ("sql", "from rungs"),
+)
 RUNGS = {"16": (*range(1, 7), 8, 10, 12, 14, 16, 20, 24, 32, 48, 64), "200": tuple(range(1, 201))}
 
 

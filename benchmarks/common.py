@@ -38,9 +38,15 @@ class Bench:
     def point_select(self, sessions: int, *words: str) -> list[str]:
         """The driver's hot path alone."""
         return [
-            str(POINT_SELECT), f"host={self.socket}", f"user={self.user}", "database=postgres",
-            f"sessions={sessions}", f"threads={min(2, sessions)}", f"sql={SQL}", *words,
-        ]  # fmt: skip
+            str(POINT_SELECT),
+            f"host={self.socket}",
+            f"user={self.user}",
+            "database=postgres",
+            f"sessions={sessions}",
+            f"threads={min(2, sessions)}",
+            f"sql={SQL}",
+            *words,
+        ]
 
 
 @contextmanager

@@ -257,12 +257,17 @@ def table(records: Sequence[tuple[Any, ...]], by: int, what: str) -> Iterator[st
     for name, t in pooled.items():
         n, known = t["ladders"], t["predicted"]
         cells = [
-            f"{n}", f"{t['modelled'] / n:.0%}", _share(t["held"], t["places"]),
-            f"{t['width'] / max(t['modelled'], 1):.0%}", _share(t["foretold"], known), f"{known / n:.0%}",
-            f"{t['span'] / max(known, 1):.0%}", f"{t['impossible']}",
+            f"{n}",
+            f"{t['modelled'] / n:.0%}",
+            _share(t["held"], t["places"]),
+            f"{t['width'] / max(t['modelled'], 1):.0%}",
+            _share(t["foretold"], known),
+            f"{known / n:.0%}",
+            f"{t['span'] / max(known, 1):.0%}",
+            f"{t['impossible']}",
             *(f"{t[kind] / n:.0%}" for kind in ("veto", "bend", "step", "outlier")),
             f"{t['wrong direction']} of {t['direction']}",
-        ]  # fmt: skip
+        ]
         yield f"| {name} | {' | '.join(cells)} |"
 
 

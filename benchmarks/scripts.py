@@ -68,10 +68,16 @@ def _text(name: str) -> str:
 
 def _ours(bench: Bench, name: str, sessions: int, *words: str) -> list[str]:
     return [
-        str(POINT_SELECT), f"host={bench.socket}", f"user={bench.user}", "database=postgres",
-        f"sessions={sessions}", f"threads={min(2, sessions)}", f"script={_text(name)}", f"scale={SCALE}",
+        str(POINT_SELECT),
+        f"host={bench.socket}",
+        f"user={bench.user}",
+        "database=postgres",
+        f"sessions={sessions}",
+        f"threads={min(2, sessions)}",
+        f"script={_text(name)}",
+        f"scale={SCALE}",
         *words,
-    ]  # fmt: skip
+    ]
 
 
 def _theirs(bench: Bench, name: str, sessions: int, *words: str) -> list[str]:

@@ -59,18 +59,35 @@ def _made(n: int) -> Snapshot:
         for i in range(TABLES)
     ]
     indexes = [
-        {**of(i), "index_id": i, "relation_id": i % TABLES, "relation": f"t{i % TABLES}", "index": f"i{i}",
-         "scans": n * i}
+        {
+            **of(i),
+            "index_id": i,
+            "relation_id": i % TABLES,
+            "relation": f"t{i % TABLES}",
+            "index": f"i{i}",
+            "scans": n * i,
+        }
         for i in range(INDEXES)
-    ]  # fmt: skip
+    ]
     statements = [
-        {"user": "u", "database": f"db{i % DATABASES}", "query_id": i, "toplevel": True, "calls": n * i,
-         "exec_ns": n * i * 1000}
+        {
+            "user": "u",
+            "database": f"db{i % DATABASES}",
+            "query_id": i,
+            "toplevel": True,
+            "calls": n * i,
+            "exec_ns": n * i * 1000,
+        }
         for i in range(STATEMENTS)
-    ]  # fmt: skip
+    ]
     databases = [{"database_id": i, "database": f"db{i}", "commits": n * 1000} for i in range(DATABASES)]
     info = {"databases": tuple(f"db{i}" for i in range(DATABASES))}
     return snapshot(
-        600 * n, {i: f"SELECT {i}" * 50 for i in range(STATEMENTS)}, info,
-        databases=databases, relations=relations, indexes=indexes, statements=statements,
-    )  # fmt: skip
+        600 * n,
+        {i: f"SELECT {i}" * 50 for i in range(STATEMENTS)},
+        info,
+        databases=databases,
+        relations=relations,
+        indexes=indexes,
+        statements=statements,
+    )

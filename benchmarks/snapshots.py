@@ -73,11 +73,20 @@ class Made:
             self._tables[table] = self._grown(table)
         known = pl.DataFrame(schema={"query_id": pl.Int64, "text": pl.String}) if number else _texts()
         info = SnapshotInfo(
-            taken=taken, server_time=taken, took_s=0.4, engine="postgres", server="7301234567890123456",
-            address="db1:5432", version="18.4", version_num=180004, started=BEGAN, standby=False,
-            role="monitor", databases=("app", "billing", "stock", "web"),
+            taken=taken,
+            server_time=taken,
+            took_s=0.4,
+            engine="postgres",
+            server="7301234567890123456",
+            address="db1:5432",
+            version="18.4",
+            version_num=180004,
+            started=BEGAN,
+            standby=False,
+            role="monitor",
+            databases=("app", "billing", "stock", "web"),
             missing={"statements.plans": "planning is not counted: pg_stat_statements.track_planning = on"},
-        )  # fmt: skip
+        )
         return Snapshot(info, dict(self._tables), known)
 
     def _first(self, table: str) -> pl.DataFrame:

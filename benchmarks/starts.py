@@ -62,8 +62,12 @@ def hyperfine(count: int, seconds: float) -> None:
 
             ours()  # the first pair may begin with hyperfine: it needs a number of runs
             made = pairs(count, ours, theirs)
-            for what, figure in (("mean", statistics.fmean), ("standard deviation", statistics.stdev),
-                                 ("least", min), ("median", statistics.median)):  # fmt: skip
+            for what, figure in (
+                ("mean", statistics.fmean),
+                ("standard deviation", statistics.stdev),
+                ("least", min),
+                ("median", statistics.median),
+            ):
                 of = [(figure(a), figure(b)) for a, b in made]
                 tell(f"{' '.join(words)}, {what} of {runs[-1]} runs, against hyperfine -N", of, "us", "<= 1")
 
@@ -93,8 +97,13 @@ def _figures(
 
 
 def _compare(what: str, made: Sequence[tuple[Figures, Figures]]) -> None:
-    for name, wanted in (("mean_us", "2,000"), ("p50_us", "2,000"), ("p99_us", "2,000"), ("cpu_us", "1,000"),
-                         ("command_cpu_us", "0")):  # fmt: skip
+    for name, wanted in (
+        ("mean_us", "2,000"),
+        ("p50_us", "2,000"),
+        ("p99_us", "2,000"),
+        ("cpu_us", "1,000"),
+        ("command_cpu_us", "0"),
+    ):
         more = sorted(a[name] - b[name] for a, b in made)
         ours, theirs = (statistics.median(side[i][name] for side in made) for i in (0, 1))
         print(
@@ -129,10 +138,16 @@ def _executions(server: Server, argv: list[str], rate: int, seconds: float, *, o
     variant = Variant(name="base", jobs=(PlannedJob(name="job", argv=tuple(argv), shown=" ".join(argv)),))
     workload = server.commands.jobs(variant.jobs, variant, "job", 0)
     cell = Cell(
-        id="b", workload=workload.name, variant="base", sessions=1, repeat=1, params={},
-        settle_ns=NS_PER_S // 5, measure_ns=int(seconds * NS_PER_S),
+        id="b",
+        workload=workload.name,
+        variant="base",
+        sessions=1,
+        repeat=1,
+        params={},
+        settle_ns=NS_PER_S // 5,
+        measure_ns=int(seconds * NS_PER_S),
         pacing=Pacing(rate_per_s=rate, arrivals="constant") if rate else None,
-    )  # fmt: skip
+    )
     load = server.load(workload, cell, None, False, None)
     return measured(server, load, cell, on=on)["executions"].filter(pl.col("measured"))
 

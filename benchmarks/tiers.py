@@ -54,9 +54,12 @@ LOADS = (
     Load("commits, 8 sessions", "update dbdyno.bench set n = n + 1 where id = (random() * 60)::int + 4", 8),
     Load("four hot rows, 16 sessions", _UPDATE, 16),
     Load("CPU loops, 8 sessions", _SPIN, 8),
-    Load("sleep 3 ms, CPU 3 ms, 6 sessions",
-         "do $$ begin perform pg_sleep(0.003); for i in 1..100000 loop end loop; end $$", 6),
-)  # fmt: skip
+    Load(
+        "sleep 3 ms, CPU 3 ms, 6 sessions",
+        "do $$ begin perform pg_sleep(0.003); for i in 1..100000 loop end loop; end $$",
+        6,
+    ),
+)
 
 
 def main(count: int, seconds: float) -> None:
@@ -145,9 +148,17 @@ def _measure(server: Server, load: Load, number: int, seconds: float) -> RawCell
     server.truths.truth_setup(_TABLE)
     workload = server.scripts.script([PlannedScript(name=load.name, text=load.sql)])
     cell = Cell(
-        id=f"{number:04}", workload=workload.name, variant="base", sessions=load.sessions, repeat=number,
-        params={}, settle_ns=NS_PER_S, measure_ns=int(seconds * NS_PER_S), think_ns=load.think_ms * 1_000_000,
-    )  # fmt: skip
-    plan = Plan(experiment=Experiment(script=load.name), cpus=1, call_target_ns=None, cells=(cell,),
-                expected_ns=0)  # fmt: skip
+        id=f"{number:04}",
+        workload=workload.name,
+        variant="base",
+        sessions=load.sessions,
+        repeat=number,
+        params={},
+        settle_ns=NS_PER_S,
+        measure_ns=int(seconds * NS_PER_S),
+        think_ns=load.think_ms * 1_000_000,
+    )
+    plan = Plan(
+        experiment=Experiment(script=load.name), cpus=1, call_target_ns=None, cells=(cell,), expected_ns=0
+    )
     return measure(server, plan, cell, Unit(workload, None), Interrupt(), lambda *_: None)

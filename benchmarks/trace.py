@@ -156,9 +156,13 @@ def _spec(bench: Bench) -> dict[str, Any]:
         here = presence(control)
         word = word_spec(version // 10000, statement_spec(control, here.pid, version // 10000))
     return {
-        "os": True, "main_pid": here.main_pid, "sessions": list(enumerate(pids)), "host": False,
-        "word": word, "memory_hz": 0,
-    }  # fmt: skip
+        "os": True,
+        "main_pid": here.main_pid,
+        "sessions": list(enumerate(pids)),
+        "host": False,
+        "word": word,
+        "memory_hz": 0,
+    }
 
 
 class Slice(NamedTuple):

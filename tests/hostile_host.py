@@ -15,10 +15,20 @@ import zlib
 from typing import Any
 
 HELLO = {
-    "protocol": 1, "hash": "", "uid": 7, "pid": 70, "hostname": "far", "boot_id": None, "machine_id": None,
-    "kernel": "6.1", "arch": "x86_64", "cpus": 1, "affinity": None, "ns_per_tick": 10_000_000,
+    "protocol": 1,
+    "hash": "",
+    "uid": 7,
+    "pid": 70,
+    "hostname": "far",
+    "boot_id": None,
+    "machine_id": None,
+    "kernel": "6.1",
+    "arch": "x86_64",
+    "cpus": 1,
+    "affinity": None,
+    "ns_per_tick": 10_000_000,
     "page_bytes": 4096,
-}  # fmt: skip
+}
 EMPTY = {"read": [], "link": [], "list": [], "stat": []}
 
 

@@ -49,9 +49,13 @@ def on_terminal(
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     program = subprocess.Popen(
         [sys.executable, "-m", "dbdyno", *words],
-        stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True, start_new_session=True,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        close_fds=True,
+        start_new_session=True,
         env={**unset(), "TERM": "xterm-256color", **(env or {})},
-    )  # fmt: skip
+    )
     os.close(theirs)
     os.write(ours, typed.encode())
     written, end = b"", time.monotonic() + seconds

@@ -18,9 +18,15 @@ from pathlib import Path
 from typing import Any
 
 _FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--hide-scrollbars", "--no-startup-window",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--remote-debugging-pipe",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--hide-scrollbars",
+    "--no-startup-window",
+)
 
 
 _TOO_WIDE_TO_PRINT = """Array.from(document.querySelectorAll("body *")).filter(function (node) {

@@ -20,9 +20,18 @@ pytestmark = pytest.mark.browser
 Open = Callable[..., Page]
 PageOf = Callable[[str], Path]
 CHARTS = [
-    "throughput", "stack-aas", "response", "stack-share", "calls-over-time", "response-over-time", "spread",
-    "percentiles", "distribution", "cpu", "helpers",
-]  # fmt: skip
+    "throughput",
+    "stack-aas",
+    "response",
+    "stack-share",
+    "calls-over-time",
+    "response-over-time",
+    "spread",
+    "percentiles",
+    "distribution",
+    "cpu",
+    "helpers",
+]
 FIGURES = """Array.from(document.querySelectorAll("figure.chart")).filter(
   f => f.offsetWidth > 0
 ).map(function (node) {

@@ -48,9 +48,13 @@ class _Postgres:
     def run(self, program: str, *words: str) -> None:
         done = subprocess.run(
             [*self._before, str(self._bin_dir / program), *words],
-            cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
             check=False,
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
 
     def start(self, stack: ExitStack, data: Path, port: int) -> str:

@@ -41,9 +41,15 @@ class Opened:
         job = PlannedJob(name="job", argv=argv, shown=" ".join(argv)[:80], **keys)
         workload = self.server.commands.jobs([job], BASE, "test", keep)
         cell = Cell(
-            id="c", workload="test", variant="base", sessions=sessions, repeat=0, settle_ns=0,
-            measure_ns=int(seconds * 1e9), params={},
-        )  # fmt: skip
+            id="c",
+            workload="test",
+            variant="base",
+            sessions=sessions,
+            repeat=0,
+            settle_ns=0,
+            measure_ns=int(seconds * 1e9),
+            params={},
+        )
         load = self.server.load(workload, cell, None, False, calls)
         load.connect()
         driving.until_done(load)

@@ -79,9 +79,21 @@ def test_runs_are_counted_and_warm_up_is_not_measured(tmp_path: Path) -> None:
 
 def test_set_up_and_clean_up_of_each_variant(tmp_path: Path) -> None:
     run(
-        tmp_path, "--command", "cat {file}", "file=a,b", "--setup", "cp /etc/passwd {file}",
-        "--cleanup", "rm {file}", "--work-bytes", "{file}", "--runs", "1", "--repeats", "1",
-    )  # fmt: skip
+        tmp_path,
+        "--command",
+        "cat {file}",
+        "file=a,b",
+        "--setup",
+        "cp /etc/passwd {file}",
+        "--cleanup",
+        "rm {file}",
+        "--work-bytes",
+        "{file}",
+        "--runs",
+        "1",
+        "--repeats",
+        "1",
+    )
     size = Path("/etc/passwd").stat().st_size
     assert raw(tmp_path, "executions")["work"].to_list() == [size, size]
     assert not (tmp_path / "a").exists()
@@ -90,9 +102,21 @@ def test_set_up_and_clean_up_of_each_variant(tmp_path: Path) -> None:
 
 def test_hidden_arguments_are_nowhere_in_the_store(tmp_path: Path) -> None:
     said = run(
-        tmp_path, "--command", "sh -c 'exit {n}' SECRET {k}", "n=0,1", "k=SECRET", "--env", "A=SECRET",
-        "--prepare", "echo SECRET", "--hide-args", "--runs", "2", "--repeats", "1",
-    )  # fmt: skip
+        tmp_path,
+        "--command",
+        "sh -c 'exit {n}' SECRET {k}",
+        "n=0,1",
+        "k=SECRET",
+        "--env",
+        "A=SECRET",
+        "--prepare",
+        "echo SECRET",
+        "--hide-args",
+        "--runs",
+        "2",
+        "--repeats",
+        "1",
+    )
     kept = [f for f in tmp_path.rglob("*") if f.is_file()]
     assert len(kept) > 5
     for file in kept:

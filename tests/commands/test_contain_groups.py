@@ -143,9 +143,11 @@ def test_clean_ends_what_a_killed_run_left(way: str, open_dir: Path, monkeypatch
 
 @needs_root
 def test_groups_that_cannot_be_made_are_said() -> None:
-    world = in_namespaces(before="mount -o remount,bind,ro /sys/fs/cgroup/unified 2>/dev/null || true; "
-                          "for d in /sys/fs/cgroup /sys/fs/cgroup/*; do "
-                          "mountpoint -q $d && mount -o remount,bind,ro $d; done")  # fmt: skip
+    world = in_namespaces(
+        before="mount -o remount,bind,ro /sys/fs/cgroup/unified 2>/dev/null || true; "
+        "for d in /sys/fs/cgroup /sys/fs/cgroup/*; do "
+        "mountpoint -q $d && mount -o remount,bind,ro $d; done"
+    )
     needs(world)
     code = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "child.kill()")
     done = subprocess.run(

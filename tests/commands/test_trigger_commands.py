@@ -30,9 +30,15 @@ from tests.waiting import eventually
 
 PROGRAM = Path(sysconfig.get_path("scripts"), "dbdyno")
 FIRED = Fired(
-    number=1, trigger=1, condition="sessions = 1", matched="sessions = 1", values={}, at_ns=1, noticed_ns=2,
+    number=1,
+    trigger=1,
+    condition="sessions = 1",
+    matched="sessions = 1",
+    values={},
+    at_ns=1,
+    noticed_ns=2,
     action="exec x",
-)  # fmt: skip
+)
 CHILDREN = {
     "in a session of its own": "setsid sh {child} &",
     "forked twice": "(setsid sh -c '(setsid sh {child} &) &' &);",

@@ -128,8 +128,11 @@ def test_both_while_a_password_is_computed(timeout_s: int, stop_s: float, error:
         dsn = f"{server.dsn} password=secret connect_timeout={timeout_s}"
         done = subprocess.run(
             [sys.executable, "-c", COMPUTING, dsn, str(stop_s)],
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     assert re.match(f"{error}.*computing$", done.stdout.strip(), re.DOTALL), done.stdout + done.stderr
 
 

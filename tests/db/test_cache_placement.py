@@ -36,9 +36,10 @@ def of_variants(document: dict[str, Any], name: str) -> dict[str, float]:
 def kernel_ns(document: dict[str, Any], variant: str) -> float:
     """CPU time of a logical read in the kernel."""
     rows = [
-        r for r in document["ledger"]
+        r
+        for r in document["ledger"]
         if r["variant"] == variant and r["scope"] == "rung" and r["account"] == "run.system"
-    ]  # fmt: skip
+    ]
     return float(sum(r["aas"] for r in rows)) * 1e9 / of_variants(document, "work_per_s")[variant]
 
 

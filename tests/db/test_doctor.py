@@ -128,9 +128,14 @@ def fixed(bench: Bench, plain: PlainServer, answers: str) -> str:
     try:
         os.write(ours, answers.encode())
         done = subprocess.run(
-            [PROGRAM, "doctor", "--fix", "--dsn", plain.dsn], stdin=theirs, env=bench.env,
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            [PROGRAM, "doctor", "--fix", "--dsn", plain.dsn],
+            stdin=theirs,
+            env=bench.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     finally:
         os.close(ours)
         os.close(theirs)

@@ -100,10 +100,25 @@ def observed(
     group = servers.st_gid if user == servers.st_uid else user  # reading memory takes both
     ids = [f"--reuid={user}", f"--regid={group}", "--clear-groups"] if user else []
     done = subprocess.run(
-        ["setpriv", *ids, *words, PROGRAM, "observe", "--json", "--for", "2s",
-         "--dsn", make_conninfo(dsn, **({"user": role} if role else {}))],
-        env=env, cwd=home, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        [
+            "setpriv",
+            *ids,
+            *words,
+            PROGRAM,
+            "observe",
+            "--json",
+            "--for",
+            "2s",
+            "--dsn",
+            make_conninfo(dsn, **({"user": role} if role else {})),
+        ],
+        env=env,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -270,12 +285,33 @@ def test_a_window_of_one_second_is_whole_for_an_ordinary_user(
     home.mkdir()
     os.chown(home, STRANGER, STRANGER)
     done = subprocess.run(
-        ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups", "--inh-caps=-all",
-         PROGRAM, "run", "cpu", "--sessions", "2", "--measure", measure, "--settle", "200ms", "--json",
-         *LIGHT_CALLS, "--dsn", open_dsn],
+        [
+            "setpriv",
+            f"--reuid={STRANGER}",
+            f"--regid={STRANGER}",
+            "--clear-groups",
+            "--inh-caps=-all",
+            PROGRAM,
+            "run",
+            "cpu",
+            "--sessions",
+            "2",
+            "--measure",
+            measure,
+            "--settle",
+            "200ms",
+            "--json",
+            *LIGHT_CALLS,
+            "--dsn",
+            open_dsn,
+        ],
         env=os.environ | dict.fromkeys(PLACES, str(home)),
-        cwd=home, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert {r["status"] for r in rung(document, "run")} == {"ok"}

@@ -111,8 +111,11 @@ def test_a_reused_pid_keeps_its_affinity() -> None:
         mask = processes.cpus_allowed(stranger.pid)
         data = {
             "main": [stranger.pid, 1],  # somebody who began at another time
-            "mask": "0", "ours": "0", "tasks": {}, "boot": processes.boot_id(),
-        }  # fmt: skip
+            "mask": "0",
+            "ours": "0",
+            "tasks": {},
+            "boot": processes.boot_id(),
+        }
         assert "has ended" in str(limits.undo(Undo(kind="affinity", key="x", what="x", data=data)))
         assert processes.cpus_allowed(stranger.pid) == mask
         stranger.kill()

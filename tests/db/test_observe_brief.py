@@ -184,8 +184,22 @@ def test_beside_a_driven_run_they_are_others_and_their_cpu_time_is_counted(
     script.write_text(WORK)
     mine.write_text("select pg_sleep(0.02);\n")
     with load(bench.dsn, "-C", "-n", "-c", "4", "-R", "100", "-f", str(script)):
-        done = bench.dbdyno("run", "--script", str(mine), "--sessions", "1", "--measure", "2s", "--settle",
-                            "100ms", "--waits", "sampled", "--dsn", bench.dsn, "--json")  # fmt: skip
+        done = bench.dbdyno(
+            "run",
+            "--script",
+            str(mine),
+            "--sessions",
+            "1",
+            "--measure",
+            "2s",
+            "--settle",
+            "100ms",
+            "--waits",
+            "sampled",
+            "--dsn",
+            bench.dsn,
+            "--json",
+        )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     (window,) = document["windows"]

@@ -25,9 +25,12 @@ PROTOCOLS = ("prepared", "extended", "simple")
 def _target(dsn: str) -> dict[str, Any]:
     words = psycopg.conninfo.conninfo_to_dict(dsn)
     return {
-        "host": words["host"], "port": int(words.get("port") or 5432), "user": words["user"],
-        "database": words.get("dbname") or "postgres", "password": words.get("password"),
-    }  # fmt: skip
+        "host": words["host"],
+        "port": int(words.get("port") or 5432),
+        "user": words["user"],
+        "database": words.get("dbname") or "postgres",
+        "password": words.get("password"),
+    }
 
 
 def _load(dsn: str, *texts: str, sessions: int = 1, calls: int | None = 1, **more: Any) -> _core.Load:
@@ -232,8 +235,10 @@ def test_a_built_in_script_leaves_the_same_sums_as_its_calls(dsn: str, tmp_path:
     script.write_text(text)
     said = subprocess.run(
         [program(), "-n", "-M", "prepared", "-r", "-f", str(script), "-t", "50", "-c", "4", dsn],
-        check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
     listed = re.findall(
         r"^\s+\d+\.\d+\s+(?:\d+\s+)*(\S.*)$", said.split("statement latencies")[1], re.MULTILINE
     )

@@ -277,9 +277,13 @@ def frozen(pid: int, version: str) -> Iterator[None]:
     one, root = FREEZERS["v1"], FREEZERS[version]
     group = root / f"dbdyno-test-{os.getpid()}"
     was = next(
-        (line.split(":", 2)[2] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-         if ("freezer" in line.split(":")[1].split(",") if root == one else line.startswith("0::"))), "/"
-    )  # fmt: skip
+        (
+            line.split(":", 2)[2]
+            for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+            if ("freezer" in line.split(":")[1].split(",") if root == one else line.startswith("0::"))
+        ),
+        "/",
+    )
     try:
         group.mkdir()
         (group / "cgroup.procs").write_text(str(pid))
@@ -491,8 +495,12 @@ def _as_somebody(spec: dict[str, Any], *words: str) -> tuple[Said, dict[str, lis
         pytest.skip("becomes another user: run the tests as root")
     done = subprocess.run(
         [*words, sys.executable, "-c", AS_SOMEBODY],
-        input=json.dumps(spec), capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        input=json.dumps(spec),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     return told["data_sources"], told["tables"]
@@ -500,9 +508,13 @@ def _as_somebody(spec: dict[str, Any], *words: str) -> tuple[Said, dict[str, lis
 
 def _somebody(rights: str) -> list[str]:
     return [
-        "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
-        f"--inh-caps={rights}", f"--ambient-caps={rights}",
-    ]  # fmt: skip
+        "setpriv",
+        f"--reuid={NOBODY}",
+        f"--regid={NOBODY}",
+        "--clear-groups",
+        f"--inh-caps={rights}",
+        f"--ambient-caps={rights}",
+    ]
 
 
 def test_without_rights_it_says_what_is_needed_and_all_else_is_read(sessions: Waiting) -> None:

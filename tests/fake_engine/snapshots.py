@@ -20,8 +20,16 @@ from tests.fake_engine.world import World
 DATABASE, DATABASE_ID = "shop", 5
 ORDERS, ARCHIVE, INDEX = 100, 101, 200
 QUERY_ID, TEXT = 4711, "UPDATE orders SET n = n + $1 WHERE id = $2"
-PER_CALL = {"rows_inserted": 3, "rows_updated": 2, "rows_hot_updated": 1, "rows_deleted": 1, "index_scans": 2,
-            "index_rows": 2, "seq_scans": 1, "seq_rows": 10}  # fmt: skip
+PER_CALL = {
+    "rows_inserted": 3,
+    "rows_updated": 2,
+    "rows_hot_updated": 1,
+    "rows_deleted": 1,
+    "index_scans": 2,
+    "index_rows": 2,
+    "seq_scans": 1,
+    "seq_rows": 10,
+}
 ROW_BYTES = 100
 _TYPES: Mapping[str, Any] = {"i64": pl.Int64, "f64": pl.Float64, "str": pl.String, "bool": pl.Boolean}
 

@@ -67,8 +67,10 @@ def test_run_run_queue_and_sleep_are_the_wall_time_of_all_tasks(
     rung = dict(
         ledger.filter(pl.col("scope") == "rung", pl.col("detail").is_null())
         .filter(pl.col("account").is_in(["run", "runq", "sleep", "unaccounted"]))
-        .group_by("account").agg(pl.col("aas").first()).rows()
-    )  # fmt: skip
+        .group_by("account")
+        .agg(pl.col("aas").first())
+        .rows()
+    )
     unseen = sum(run for _, _, run, _ in children)
     if told or unseen > 30 * MS:
         assert rung["run"] * 10 * S == pytest.approx(cpu, abs=10)

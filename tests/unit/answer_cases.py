@@ -143,9 +143,21 @@ def kneed(
     found = Estimate("knee", knee, "sessions", knee - 0.3, knee + 0.3, "profile likelihood")
     slope = Estimate("yield", ratio, "", ratio - spread, ratio + spread, "profile likelihood")
     fit = Fitted(
-        "one-knee", "growth with one knee", "", "", (Estimate("rate", rate), found, slope),
-        0.0, 3, 1.0, 0.0, 0.0, 0.0, weight, weight, knees=(found,),
-    )  # fmt: skip
+        "one-knee",
+        "growth with one knee",
+        "",
+        "",
+        (Estimate("rate", rate), found, slope),
+        0.0,
+        3,
+        1.0,
+        0.0,
+        0.0,
+        0.0,
+        weight,
+        weight,
+        knees=(found,),
+    )
     band = {"low": [0.99 * x for x in curve], "high": [1.01 * x for x in curve]}
     frame = pl.DataFrame({"load": loads, "throughput": curve, **band})
     return Scaling(ladder, (fit,), frame, pl.DataFrame())

@@ -18,9 +18,14 @@ from dbdyno.model.schema.tables import RAW, empty, rows
 from dbdyno.model.units import NS_PER_S
 
 WORKLOAD = Workload(
-    name="commands", title="Commands", doc="Commands.", work_unit="executions", work_short="executions",
-    work_constant=False, calibrated=False,
-)  # fmt: skip
+    name="commands",
+    title="Commands",
+    doc="Commands.",
+    work_unit="executions",
+    work_short="executions",
+    work_constant=False,
+    calibrated=False,
+)
 CPUS = 8
 T0 = 1_000 * NS_PER_S
 Law = Callable[[Variant, int, str], float]
@@ -64,14 +69,27 @@ def made(
     rng = random.Random(seed)
     grid = [(r, v, s) for r in range(1, repeats + 1) for v in variants for s in ladder]
     cells = [
-        Cell(id=f"{i:04d}-commands-{v.name}-s{s}-r{r}", workload="commands", variant=v.name, sessions=s,
-             repeat=r, params=v.params, settle_ns=0, measure_ns=100 * NS_PER_S, once=once)
+        Cell(
+            id=f"{i:04d}-commands-{v.name}-s{s}-r{r}",
+            workload="commands",
+            variant=v.name,
+            sessions=s,
+            repeat=r,
+            params=v.params,
+            settle_ns=0,
+            measure_ns=100 * NS_PER_S,
+            once=once,
+        )
         for i, (r, v, s) in enumerate(grid)
-    ]  # fmt: skip
+    ]
     plan = Plan(
-        experiment=Experiment(engine="command", workload="commands", repeats=repeats), cpus=CPUS,
-        call_target_ns=None, variants=tuple(variants), cells=tuple(cells), expected_ns=1,
-    ).sealed()  # fmt: skip
+        experiment=Experiment(engine="command", workload="commands", repeats=repeats),
+        cpus=CPUS,
+        call_target_ns=None,
+        variants=tuple(variants),
+        cells=tuple(cells),
+        expected_ns=1,
+    ).sealed()
     raw = [_raw(c, v, law, each, rng, noise, change) for c, (_, v, _) in zip(cells, grid, strict=True)]
     environment = report_machine.environment(CPUS, True)
     server = environment.server.model_copy(
@@ -80,16 +98,27 @@ def made(
     environment = environment.model_copy(update={"server": server, "sources": ()})
     started = datetime(2026, 11, 24, 1, 0, tzinfo=UTC)
     info = RunInfo(
-        schema_version=1, id="20261124-010000-commands-1a2b", dbdyno="0.1.0", started=started,
-        started_monotonic_ns=1, ended=started, status="complete", workloads={"commands": WORKLOAD},
-    )  # fmt: skip
+        schema_version=1,
+        id="20261124-010000-commands-1a2b",
+        dbdyno="0.1.0",
+        started=started,
+        started_monotonic_ns=1,
+        ended=started,
+        status="complete",
+        workloads={"commands": WORKLOAD},
+    )
     return concluded(derive(info, plan, environment, raw))
 
 
 def _raw(
-    cell: Cell, variant: Variant, law: Law, each: int, rng: random.Random, noise: float,
+    cell: Cell,
+    variant: Variant,
+    law: Law,
+    each: int,
+    rng: random.Random,
+    noise: float,
     change: Callable[[dict[str, Any]], dict[str, Any]],
-) -> RawCell:  # fmt: skip
+) -> RawCell:
     found = [change(r) for r in _executions(cell, variant, law, each, rng, noise)]
     last = max(r["end_ns"] for r in found)
     frames = {name: empty(name) for name in RAW}
@@ -99,9 +128,17 @@ def _raw(
     frames["histogram"] = rows("histogram", [{"low_ns": t, "high_ns": t, "count": 1} for t in sorted(took)])
     frames["samples"] = rows("samples", list(_samples(last)))
     meta = CellMeta(
-        cell=cell, workload=WORKLOAD, calibration=None, start_ns=T0, t0_ns=T0, t1_ns=last, end_ns=last,
-        driver_threads=1, usable_cpus=CPUS, status="ok",
-    )  # fmt: skip
+        cell=cell,
+        workload=WORKLOAD,
+        calibration=None,
+        start_ns=T0,
+        t0_ns=T0,
+        t1_ns=last,
+        end_ns=last,
+        driver_threads=1,
+        usable_cpus=CPUS,
+        status="ok",
+    )
     return RawCell(meta, frames)
 
 
@@ -120,13 +157,28 @@ def _executions(
         start, end = ends[session], ends[session] + round(took * NS_PER_S)
         ends[session] = end
         cpu = law(variant, 1, name)
-        made.append({
-            "session": session, "number": number, "job": name, "pid": 4000 + number, "start_ns": start,
-            "exec_ns": start + 500_000, "end_ns": end, "measured": True, "outcome": "ok", "exit_code": 0,
-            "user_ns": round(1.5 * cpu * NS_PER_S), "system_ns": round(0.1 * cpu * NS_PER_S),
-            "max_rss_bytes": 50 << 20, "minor_faults": 1_000, "major_faults": 0, "voluntary": 10,
-            "involuntary": 5, "work": 1.0,
-        })  # fmt: skip
+        made.append(
+            {
+                "session": session,
+                "number": number,
+                "job": name,
+                "pid": 4000 + number,
+                "start_ns": start,
+                "exec_ns": start + 500_000,
+                "end_ns": end,
+                "measured": True,
+                "outcome": "ok",
+                "exit_code": 0,
+                "user_ns": round(1.5 * cpu * NS_PER_S),
+                "system_ns": round(0.1 * cpu * NS_PER_S),
+                "max_rss_bytes": 50 << 20,
+                "minor_faults": 1_000,
+                "major_faults": 0,
+                "voluntary": 10,
+                "involuntary": 5,
+                "work": 1.0,
+            }
+        )
     return made
 
 
@@ -135,13 +187,21 @@ def _session(session: int, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
     good = [r for r in mine if r["outcome"] == "ok"]
     took = [r["end_ns"] - r["start_ns"] for r in good]
     return {
-        "session": session, "calls": len(good), "errors": len(mine) - len(good), "calls_total": len(good),
-        "errors_total": len(mine) - len(good), "straddle_in": 0, "straddle_out": 0, "in_call_ns": sum(took),
-        "sum_sq_ns2": float(sum(t * t for t in took)), "min_ns": min(took, default=None),
-        "max_ns": max(took, default=None), "end_reason": "limit",
+        "session": session,
+        "calls": len(good),
+        "errors": len(mine) - len(good),
+        "calls_total": len(good),
+        "errors_total": len(mine) - len(good),
+        "straddle_in": 0,
+        "straddle_out": 0,
+        "in_call_ns": sum(took),
+        "sum_sq_ns2": float(sum(t * t for t in took)),
+        "min_ns": min(took, default=None),
+        "max_ns": max(took, default=None),
+        "end_reason": "limit",
         "first_start_ns": min((r["start_ns"] for r in mine), default=None),
         "last_end_ns": max((r["end_ns"] for r in mine), default=None),
-    }  # fmt: skip
+    }
 
 
 def _samples(last_ns: int) -> Iterator[dict[str, Any]]:
@@ -150,7 +210,17 @@ def _samples(last_ns: int) -> Iterator[dict[str, Any]]:
         at = T0 + (last_ns - T0) * n // 200
         for tid in (4000, 4001):
             yield {
-                "sample": n, "sql_before_ns": at, "sql_after_ns": at, "task_ns": at, "pid": 4000, "tid": tid,
-                "start_ticks": 1, "role": "session", "session": 0, "via": "sql", "state": "active",
-                "task_state": "R" if tid == 4000 or n >= 50 else "S", "status": "ok",
-            }  # fmt: skip
+                "sample": n,
+                "sql_before_ns": at,
+                "sql_after_ns": at,
+                "task_ns": at,
+                "pid": 4000,
+                "tid": tid,
+                "start_ticks": 1,
+                "role": "session",
+                "session": 0,
+                "via": "sql",
+                "state": "active",
+                "task_state": "R" if tid == 4000 or n >= 50 else "S",
+                "status": "ok",
+            }

@@ -29,10 +29,19 @@ def texts(found: Mapping[int, str]) -> pl.DataFrame:
 def info(minute: float = 0, **fields: Any) -> SnapshotInfo:
     taken = BEGAN + timedelta(minutes=minute)
     known: dict[str, Any] = {
-        "taken": taken, "server_time": taken, "took_s": 0.25, "engine": "fake", "server": "7001",
-        "address": "db1:5432", "version": "18.4", "version_num": 180004, "started": BEGAN,
-        "standby": False, "role": "monitor", "databases": ("app",),
-    }  # fmt: skip
+        "taken": taken,
+        "server_time": taken,
+        "took_s": 0.25,
+        "engine": "fake",
+        "server": "7001",
+        "address": "db1:5432",
+        "version": "18.4",
+        "version_num": 180004,
+        "started": BEGAN,
+        "standby": False,
+        "role": "monitor",
+        "databases": ("app",),
+    }
     return SnapshotInfo.model_validate(known | fields)
 
 

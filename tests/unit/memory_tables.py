@@ -92,11 +92,21 @@ def tables(
         for key, value in found.items()
     ]
     held = [
-        {**read, "database": "app", "relation": name, "kind": kind, "size_bytes": size,
-         "cached_bytes": cached, "dirty_bytes": 0, "pinned_bytes": 0, "page_cache_bytes": pages,
-         "both_bytes": both, "status": "ok" if pages is not None else "not permitted"}
+        {
+            **read,
+            "database": "app",
+            "relation": name,
+            "kind": kind,
+            "size_bytes": size,
+            "cached_bytes": cached,
+            "dirty_bytes": 0,
+            "pinned_bytes": 0,
+            "page_cache_bytes": pages,
+            "both_bytes": both,
+            "status": "ok" if pages is not None else "not permitted",
+        }
         for name, kind, size, cached, pages, both in relations
-    ]  # fmt: skip
+    ]
     processes = [*(_process(1000 + n, "session", 6 * MIB + n * 4096) for n in range(sessions))]
     processes += [_process(900 + n, f"helper:{what}", 5 * MIB) for n, what in enumerate(_HELPERS)]
     processes += [_process(800, "dbdyno", MIB)]
@@ -113,7 +123,13 @@ _HELPERS = ("checkpointer", "background writer", "walwriter", "logical replicati
 def _process(pid: int, role: str, page_tables: int) -> dict[str, Any]:
     helper = role.startswith("helper:")
     return {
-        "pid": pid, "role": role, "pss_bytes": 24 * MIB, "anonymous_bytes": (2 if helper else 3) * MIB,
-        "file_bytes": MIB, "shared_bytes": 20 * MIB,
-        "page_tables_bytes": 256 * 1024 if helper else page_tables, "swapped_bytes": 0, "status": "ok",
-    }  # fmt: skip
+        "pid": pid,
+        "role": role,
+        "pss_bytes": 24 * MIB,
+        "anonymous_bytes": (2 if helper else 3) * MIB,
+        "file_bytes": MIB,
+        "shared_bytes": 20 * MIB,
+        "page_tables_bytes": 256 * 1024 if helper else page_tables,
+        "swapped_bytes": 0,
+        "status": "ok",
+    }

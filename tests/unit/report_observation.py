@@ -25,10 +25,15 @@ GAP_S = 12.0
 SESSIONS = 12
 BUSY = (1.0, 1.1, 0.9, 1.0, 2.0, 1.0)  # how busy each window is
 _BASE = {
-    ("run.user", None): 1.0, ("run.system", None): 0.2, ("run", None): 1.2, ("runq", None): 0.8,
-    ("sleep", "LWLock/BufferMapping"): 0.1, ("sleep", "LWLock/ProcArray"): 0.02,
-    ("sleep", "IO/DataFileRead"): 0.3, ("sleep", "Lock/transactionid"): 0.2,
-}  # fmt: skip
+    ("run.user", None): 1.0,
+    ("run.system", None): 0.2,
+    ("run", None): 1.2,
+    ("runq", None): 0.8,
+    ("sleep", "LWLock/BufferMapping"): 0.1,
+    ("sleep", "LWLock/ProcArray"): 0.02,
+    ("sleep", "IO/DataFileRead"): 0.3,
+    ("sleep", "Lock/transactionid"): 0.2,
+}
 
 
 _SUMS = ("total", "seconds", "low", "high", "runq_s")
@@ -71,9 +76,12 @@ def start_s(number: int) -> float:
 def _window(number: int, busy: float) -> dict[str, list[dict[str, Any]]]:
     total = accounts(busy)
     key = {
-        "cell": f"{number + 1:04d}-observed-base-s0-r{number + 1}", "workload": "observed", "variant": "base",
-        "sessions": 0, "repeat": number + 1,
-    }  # fmt: skip
+        "cell": f"{number + 1:04d}-observed-base-s0-r{number + 1}",
+        "workload": "observed",
+        "variant": "base",
+        "sessions": 0,
+        "repeat": number + 1,
+    }
     t0 = round(start_s(number) * NS) + 1
     ends = {"t0_ns": t0, "t1_ns": t0 + WINDOW_S * NS, "wall_s": float(WINDOW_S)}
     window = {**ends, "status": "ok", "reason": None}
@@ -86,11 +94,18 @@ def _window(number: int, busy: float) -> dict[str, list[dict[str, Any]]]:
         "profile": finer.profile(total, 50.0 * busy, 1000.0, True),
         "top_events": finer.top_events(total, True),
         "data_sources": [
-            {"quantity": "cpu_used", "source": s, "unit": "cores", "value": 1.2 * busy * f, "status": "ok",
-             "relative_difference": f - 1, "verdict": v}
+            {
+                "quantity": "cpu_used",
+                "source": s,
+                "unit": "cores",
+                "value": 1.2 * busy * f,
+                "status": "ok",
+                "relative_difference": f - 1,
+                "verdict": v,
+            }
             for s, f, v in (("os tasks", 1.0, "reference"), ("cgroup", 1.02, "agrees"))
         ],
-    }  # fmt: skip
+    }
     return {name: [{**key, **r} for r in rows] for name, rows in parts.items()}
 
 

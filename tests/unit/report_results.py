@@ -59,12 +59,20 @@ REMOTE = World(os_tasks=False, errors=3)
 def results(world: World = SMALL) -> Results:
     """All tables of a run in ``world``."""
     cells = [
-        Cell(id=f"{i:04d}-lio-{v}-s{n}-r{r}", workload="lio", variant=v, sessions=n, repeat=r, params={},
-             settle_ns=2 * NS, measure_ns=10 * NS)
+        Cell(
+            id=f"{i:04d}-lio-{v}-s{n}-r{r}",
+            workload="lio",
+            variant=v,
+            sessions=n,
+            repeat=r,
+            params={},
+            settle_ns=2 * NS,
+            measure_ns=10 * NS,
+        )
         for i, (v, n, r) in enumerate(
             (v, n, r) for v in world.variants for n in world.rungs for r in range(1, world.repeats + 1)
         )
-    ]  # fmt: skip
+    ]
     made = [_cell(world, c) for c in cells]
     frames = {name: tables.rows(name, [row for cell in made for row in cell[name]]) for name in made[0]}
     frames["ledger"] = with_parents(frames["ledger"])
@@ -143,9 +151,12 @@ def _accounts(world: World, cell: Cell) -> dict[tuple[str, str | None], float]:
 
 def _cell(world: World, cell: Cell) -> dict[str, list[dict[str, Any]]]:
     key = {
-        "cell": cell.id, "workload": cell.workload, "variant": cell.variant, "sessions": cell.sessions,
+        "cell": cell.id,
+        "workload": cell.workload,
+        "variant": cell.variant,
+        "sessions": cell.sessions,
         "repeat": cell.repeat,
-    }  # fmt: skip
+    }
     window = {**key, "t0_ns": 0, "t1_ns": 10 * NS, "wall_s": 10.0, "status": "ok", "reason": None}
     known, total, rate = world.os_tasks, _accounts(world, cell), _rate(world, cell)
     made = {
@@ -179,8 +190,12 @@ def _rates(world: World, cell: Cell) -> Iterator[dict[str, Any]]:
     for session in range(cell.sessions):
         share = rate / cell.sessions * (1 + noise.gauss(0, 0.04))
         row = {
-            "scope": "session", "session": session, "name": "calls_per_s", "unit": "1/s", "source": "driver"
-        }  # fmt: skip
+            "scope": "session",
+            "session": session,
+            "name": "calls_per_s",
+            "unit": "1/s",
+            "source": "driver",
+        }
         yield _known(row, share)
 
 

@@ -41,10 +41,18 @@ def memos(accounts: Accounts, known: bool) -> Iterator[Row]:
         for scope, account, parent, aas in (("memo", "label.run", None, run), ("rung", "runq", "runq", runq)):
             if known:
                 yield {
-                    "scope": scope, "session": None, "who": "rung", "account": account, "parent": parent,
-                    "detail": label(wait_class, wait_event), "aas": aas, "low": 0.9 * aas, "high": 1.1 * aas,
-                    "status": "ok", "source": ESTIMATED,
-                }  # fmt: skip
+                    "scope": scope,
+                    "session": None,
+                    "who": "rung",
+                    "account": account,
+                    "parent": parent,
+                    "detail": label(wait_class, wait_event),
+                    "aas": aas,
+                    "low": 0.9 * aas,
+                    "high": 1.1 * aas,
+                    "status": "ok",
+                    "source": ESTIMATED,
+                }
 
 
 def events(accounts: Accounts, sessions: int, known: bool) -> Iterator[Row]:
@@ -52,11 +60,17 @@ def events(accounts: Accounts, sessions: int, known: bool) -> Iterator[Row]:
     for scope, session, part in scopes:
         for (state, wait_class, wait_event), run, sleep, runq in joint(accounts):
             row: Row = {
-                "scope": scope, "session": session, "who": scope, "state": state, "wait_class": wait_class,
-                "wait_event": wait_event, "waits_per_s": None, "samples": 100.0 * part,
+                "scope": scope,
+                "session": session,
+                "who": scope,
+                "state": state,
+                "wait_class": wait_class,
+                "wait_event": wait_event,
+                "waits_per_s": None,
+                "samples": 100.0 * part,
                 "status": "ok" if known else "not here",
                 "source": ESTIMATED if known else "activity samples, the server's word alone",
-            }  # fmt: skip
+            }
             for name, value in (("run", run), ("sleep", sleep), ("runq", runq)):
                 said = value * part if known or name == "sleep" else None
                 row[name] = said
@@ -91,32 +105,51 @@ _LOCKS = ("LWLock/BufferMapping", "LWLock/ProcArray", "Lock/transactionid")
 
 
 def _process(
-    pid: int, role: str, session: int | None, name: str, states: Mapping[str, float], left: float,
-    known: bool, worker: bool = False,
-) -> Row:  # fmt: skip
+    pid: int,
+    role: str,
+    session: int | None,
+    name: str,
+    states: Mapping[str, float],
+    left: float,
+    known: bool,
+    worker: bool = False,
+) -> Row:
     ends = {
         f"{n}{end}": v * f if known else None
         for n, v in states.items()
         for end, f in (("", 1.0), ("_low", 0.9), ("_high", 1.1))
     }
     return {
-        "pid": pid, "start_ticks": 77, "role": role, "session": session, "worker": worker, "name": name,
-        "wall_s": float(WINDOW_S), **ends, "unaccounted": left if known else None, "block_io": None,
-        "voluntary_per_s": 120.0 if known else None, "involuntary_per_s": 31.5 if known else None,
-        "slices_per_s": 151.5 if known else None, "syscalls_per_s": None,
-        "status": "ok" if known else "not here", "source": f"os tasks; {ESTIMATED}",
-    }  # fmt: skip
+        "pid": pid,
+        "start_ticks": 77,
+        "role": role,
+        "session": session,
+        "worker": worker,
+        "name": name,
+        "wall_s": float(WINDOW_S),
+        **ends,
+        "unaccounted": left if known else None,
+        "block_io": None,
+        "voluntary_per_s": 120.0 if known else None,
+        "involuntary_per_s": 31.5 if known else None,
+        "slices_per_s": 151.5 if known else None,
+        "syscalls_per_s": None,
+        "status": "ok" if known else "not here",
+        "source": f"os tasks; {ESTIMATED}",
+    }
 
 
 def strips(accounts: Accounts, sessions: int, known: bool, seed: str) -> Iterator[Row]:
     """A second a piece; the parts of a piece add up to 1."""
     noise = random.Random(seed)
     parts = {
-        "run": accounts[("run", None)], "runq": accounts[("runq", None)],
+        "run": accounts[("run", None)],
+        "runq": accounts[("runq", None)],
         "LWLock": accounts[("sleep", "LWLock/BufferMapping")] + accounts[("sleep", "LWLock/ProcArray")],
-        "IO": accounts[("sleep", "IO/DataFileRead")], "Lock": accounts[("sleep", "Lock/transactionid")],
+        "IO": accounts[("sleep", "IO/DataFileRead")],
+        "Lock": accounts[("sleep", "Lock/transactionid")],
         "Client": accounts[("client", None)],
-    }  # fmt: skip
+    }
     for session in range(sessions if known else 0):
         for second in range(WINDOW_S):
             weights = {p: v * noise.uniform(0.5, 1.5) for p, v in parts.items()}
@@ -124,9 +157,13 @@ def strips(accounts: Accounts, sessions: int, known: bool, seed: str) -> Iterato
             for part, weight in weights.items():
                 if weight > 0:
                     yield {
-                        "session": session, "pid": 5000 + session, "start_s": float(second),
-                        "end_s": second + 1.0, "part": part, "share": weight / whole,
-                    }  # fmt: skip
+                        "session": session,
+                        "pid": 5000 + session,
+                        "start_s": float(second),
+                        "end_s": second + 1.0,
+                        "part": part,
+                        "share": weight / whole,
+                    }
 
 
 def over_time(rate: float, sessions: int) -> Iterator[Row]:
@@ -137,10 +174,13 @@ def over_time(rate: float, sessions: int) -> Iterator[Row]:
     ]:
         calls = round(rate * (end - start))
         yield {
-            "start_s": float(start), "end_s": float(end), "calls": calls, "errors": 0,
+            "start_s": float(start),
+            "end_s": float(end),
+            "calls": calls,
+            "errors": 0,
             "calls_per_s": calls / (end - start),
             "response_mean_ns": sessions / rate * 1e9 if calls else None,
-        }  # fmt: skip
+        }
 
 
 def profile(accounts: Accounts, rate: float, work: float, known: bool) -> Iterator[Row]:
@@ -165,11 +205,16 @@ def profile(accounts: Accounts, rate: float, work: float, known: bool) -> Iterat
         value = per_s if ok else None
         over = None if ratio or value is None else value
         yield {
-            "name": name, "unit": unit, "total": value if ratio or value is None else value * WINDOW_S,
-            "per_s": over, "per_transaction": None if over is None else over / rate,
-            "per_execution": None, "per_call": None if over is None else over / rate,
-            "status": "ok" if ok else _WHY.get(name, "not here"), "source": source,
-        }  # fmt: skip
+            "name": name,
+            "unit": unit,
+            "total": value if ratio or value is None else value * WINDOW_S,
+            "per_s": over,
+            "per_transaction": None if over is None else over / rate,
+            "per_execution": None,
+            "per_call": None if over is None else over / rate,
+            "status": "ok" if ok else _WHY.get(name, "not here"),
+            "source": source,
+        }
 
 
 _WHY = {"executions": "off: load a statement counter (shared_preload_libraries) and restart the server"}
@@ -184,7 +229,14 @@ def top_events(accounts: Accounts, known: bool) -> Iterator[Row]:
     ]
     for rank, (name, aas, runq) in enumerate(sorted(lines, key=lambda r: -r[1])[:10], start=1):
         yield {
-            "rank": rank, "name": name, "seconds": aas * WINDOW_S, "low": 9.0 * aas, "high": 11.0 * aas,
-            "share": aas / busy if busy else None, "runq_s": None if runq is None else runq * WINDOW_S,
-            "waits": None, "mean_ns": None, "source": "os tasks" if runq is None and known else ESTIMATED,
-        }  # fmt: skip
+            "rank": rank,
+            "name": name,
+            "seconds": aas * WINDOW_S,
+            "low": 9.0 * aas,
+            "high": 11.0 * aas,
+            "share": aas / busy if busy else None,
+            "runq_s": None if runq is None else runq * WINDOW_S,
+            "waits": None,
+            "mean_ns": None,
+            "source": "os tasks" if runq is None and known else ESTIMATED,
+        }

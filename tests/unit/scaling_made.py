@@ -21,9 +21,15 @@ def usl(n: Any) -> Any:
 def fitted(model: str, title: str, aicc: float, weight: float, **more: object) -> Fitted:
     base = {"formula": "", "cites": "", "parameters": (), "rss": 1.0, "degrees": 4, "r_squared": 0.99}
     return Fitted(
-        model=model, title=title, aic=aicc - 1, aicc=aicc, bic=aicc, weight=weight, weight_bic=weight,
+        model=model,
+        title=title,
+        aic=aicc - 1,
+        aicc=aicc,
+        bic=aicc,
+        weight=weight,
+        weight_bic=weight,
         **{**base, **more},  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def points(
@@ -53,8 +59,13 @@ def scaling(of: Ladder | None = None) -> Scaling:
     """Of the published fit; response times are load over throughput."""
     of = of or ladder()
     best = fitted(
-        "usl", "Universal Scalability Law", 70.5, 0.97,
-        formula="X(N) = rate N / (1 + sigma (N - 1) + kappa N (N - 1))", cites="Gunther 2007", rss=20000.0,
+        "usl",
+        "Universal Scalability Law",
+        70.5,
+        0.97,
+        formula="X(N) = rate N / (1 + sigma (N - 1) + kappa N (N - 1))",
+        cites="Gunther 2007",
+        rss=20000.0,
         parameters=(
             Estimate("rate", RATE, "1/s", 61.246, 144.546, "profile likelihood", 14.2135),
             Estimate("sigma", SIGMA, "ratio", 0.009485, 0.064103, "profile likelihood", 0.00912181),
@@ -62,8 +73,9 @@ def scaling(of: Ladder | None = None) -> Scaling:
         ),
         peak=Estimate("peak", PEAK, "users", 85.2, 118.4, "profile likelihood"),
         peak_throughput=Estimate("top", usl(PEAK), "scripts/h", 1790.0, 1980.0, "profile likelihood"),
-        durbin_watson=1.9, autocorrelation_p=0.4,
-    )  # fmt: skip
+        durbin_watson=1.9,
+        autocorrelation_p=0.4,
+    )
     loads = [1 + 2.15 * i for i in range(150)]
     curve = pl.DataFrame(
         {
@@ -113,23 +125,32 @@ def knees() -> Scaling:
     made = points(pairs, 3, cpu=0.8, cpu_user=0.6, cpu_system=0.2, cpu_wait=0.1)
     of = Ladder("two knees", made, machine=Machine(cpus=16, cores=8, threads_per_core=2), think_s=0.002)
     best = fitted(
-        "two-knees", "growth with two knees", 10.0, 0.9, degrees=20,
+        "two-knees",
+        "growth with two knees",
+        10.0,
+        0.9,
+        degrees=20,
         parameters=(Estimate("rate", 100.0, "1/s"),),
         knees=(
             Estimate("knee", 8.0, "sessions", 7.4, 8.7, "bootstrap of repeats"),
             Estimate("knee2", 16.0, "sessions", 14.9, None, "bootstrap of repeats"),
         ),
-        durbin_watson=0.9, autocorrelation_p=0.01,
-    )  # fmt: skip
+        durbin_watson=0.9,
+        autocorrelation_p=0.01,
+    )
     loads = [1 + 0.5 * i for i in range(39)]
     x = [100.0 * min(n, 8) + 30.0 * max(0, min(n, 16) - 8) for n in loads]
     curve = pl.DataFrame(
         {
-            "load": loads, "throughput": x, "low": [0.98 * v for v in x], "high": [math.inf] * len(x),
+            "load": loads,
+            "throughput": x,
+            "low": [0.98 * v for v in x],
+            "high": [math.inf] * len(x),
             "response_s": [n / v - 0.002 for n, v in zip(loads, x, strict=True)],
-            "perfect": [100.0 * n for n in loads], "beyond": [False] * len(x),
+            "perfect": [100.0 * n for n in loads],
+            "beyond": [False] * len(x),
         }
-    )  # fmt: skip
+    )
     residuals = made.select(
         "load", "repeat", "throughput", predicted=pl.col("throughput") * 0.99
     ).with_columns(

@@ -39,11 +39,21 @@ def snapshot(
     """Taken ``at_s`` seconds after noon."""
     taken = NOON + timedelta(seconds=at_s)
     of = {
-        "id": f"{taken:%Y%m%d-%H%M%S}-{int(at_s) % 10000:04}", "taken": taken, "server_time": taken,
-        "took_s": 0.1, "engine": "postgres", "server": "one", "address": "127.0.0.1:5432",
-        "version": "17.2", "version_num": 170002, "started": NOON - timedelta(days=3), "standby": False,
-        "role": "monitor", "databases": ("shop",), **(info or {}),
-    }  # fmt: skip
+        "id": f"{taken:%Y%m%d-%H%M%S}-{int(at_s) % 10000:04}",
+        "taken": taken,
+        "server_time": taken,
+        "took_s": 0.1,
+        "engine": "postgres",
+        "server": "one",
+        "address": "127.0.0.1:5432",
+        "version": "17.2",
+        "version_num": 170002,
+        "started": NOON - timedelta(days=3),
+        "standby": False,
+        "role": "monitor",
+        "databases": ("shop",),
+        **(info or {}),
+    }
     tables = {name: frame(name, rows.get(name, ())) for name in TABLES}
     return Snapshot(SnapshotInfo.model_validate(of), tables, texts(told or {}))
 
@@ -59,18 +69,22 @@ def story() -> tuple[Snapshot, Snapshot]:
     """A statement was dropped by the server, I/O reset, a setting changed, tables were made and dropped."""
     told = {
         1: "SELECT o.* FROM orders o WHERE o.customer = $1 ORDER BY o.created DESC LIMIT $2",
-        2: "UPDATE product SET stock = stock - $1 WHERE id = $2", 3: f"SELECT '{HOSTILE}'",
+        2: "UPDATE product SET stock = stock - $1 WHERE id = $2",
+        3: f"SELECT '{HOSTILE}'",
         4: "INSERT INTO orders VALUES ($1, $2, $3)",
-    }  # fmt: skip
+    }
     info = {
-        "databases": DATABASES, "own_transactions": dict.fromkeys(DATABASES, 1), "name": "before",
+        "databases": DATABASES,
+        "own_transactions": dict.fromkeys(DATABASES, 1),
+        "name": "before",
         "missing": {
             "databases.block_read_ns": "track_io_timing is off: set it to on",
             "databases.block_write_ns": "track_io_timing is off: set it to on",
-            "statements.plan_ns": "pg_stat_statements.track_planning is off", "caches.truncates": "hidden",
+            "statements.plan_ns": "pg_stat_statements.track_planning is off",
+            "caches.truncates": "hidden",
         },
         "dbdyno": "0.1",
-    }  # fmt: skip
+    }
     first = snapshot(0, told, info, **_at(0))
     return first, snapshot(600, told, info | {"name": "after the 'release'"}, **_at(1))
 
@@ -79,19 +93,29 @@ def _at(n: int) -> dict[str, _Rows]:
     unknown = {"block_read_ns": None, "block_write_ns": None, "checksum_failures": None}
     base = [
         {
-            "database_id": 16400 + i, "database": name, "commits": 5_000 + n * (100_001 // (i * i * 9 + 1)),
-            "rollbacks": n * i, "blocks_hit": n * 2_200_000 // (i + 1),
+            "database_id": 16400 + i,
+            "database": name,
+            "commits": 5_000 + n * (100_001 // (i * i * 9 + 1)),
+            "rollbacks": n * i,
+            "blocks_hit": n * 2_200_000 // (i + 1),
             "blocks_read": n * 126_690 // (3 * i + 1),
-            "rows_returned": n * 14_125_830 // (9 * i + 1), "rows_fetched": n * 1_000_000 // (9 * i + 1),
-            "rows_inserted": n * 30_522 // (9 * i + 1), "rows_updated": n * 28_044 // (9 * i + 1),
-            "rows_deleted": n * 12, "temporary_files": n * 40 * (i == 1),
+            "rows_returned": n * 14_125_830 // (9 * i + 1),
+            "rows_fetched": n * 1_000_000 // (9 * i + 1),
+            "rows_inserted": n * 30_522 // (9 * i + 1),
+            "rows_updated": n * 28_044 // (9 * i + 1),
+            "rows_deleted": n * 12,
+            "temporary_files": n * 40 * (i == 1),
             "temporary_bytes": n * 900 * _MIB * (i == 1),
-            "deadlocks": n * (i == 0), "sessions": n * 30, "active_ns": n * 430_000_000_000 // (i + 1),
-            "session_ns": n * 6_000_000_000_000, "size_bytes": (800 + 12 * n) * _MIB // (i + 1),
-            "transaction_age": 700_000_000 + n * 100_000 if i == 0 else 5_000, **unknown,
+            "deadlocks": n * (i == 0),
+            "sessions": n * 30,
+            "active_ns": n * 430_000_000_000 // (i + 1),
+            "session_ns": n * 6_000_000_000_000,
+            "size_bytes": (800 + 12 * n) * _MIB // (i + 1),
+            "transaction_age": 700_000_000 + n * 100_000 if i == 0 else 5_000,
+            **unknown,
         }
         for i, name in enumerate(DATABASES)
-    ]  # fmt: skip
+    ]
     return {
         "databases": base, "relations": _relations(n), "indexes": _indexes(n), "statements": _statements(n),
         "io": [
@@ -131,8 +155,16 @@ def _relations(n: int) -> _Rows:
         grown = {
             k: n * v for k, v in figures.items() if isinstance(v, int) and k not in ("root_id", "live_rows")
         }
-        return {**names, "relation_id": number, "relation": name, "kind": "table", **figures, **grown,
-                "table_bytes": (100 + 10 * n) * _MIB, "live_rows": 90_000}  # fmt: skip
+        return {
+            **names,
+            "relation_id": number,
+            "relation": name,
+            "kind": "table",
+            **figures,
+            **grown,
+            "table_bytes": (100 + 10 * n) * _MIB,
+            "live_rows": 90_000,
+        }
 
     kept = [
         of(1, "order_125", seq_scans=120, seq_rows=5_800_000, index_scans=300_000, index_rows=557_000,
@@ -155,22 +187,44 @@ def _relations(n: int) -> _Rows:
 def _indexes(n: int) -> _Rows:
     flags = dict.fromkeys(("is_unique", "is_primary", "is_constraint"), False)
     return [
-        {**flags, "database_id": 16400, "database": "igen", "schema": "public", "relation": "order_125",
-         "relation_id": 1, "index_id": 100 + i, "index": name, "is_valid": True, "scans": n * scans,
-         "entries_read": n * scans * 2, "blocks_hit": n * scans, "size_bytes": size * _MIB,
-         "is_primary": name.endswith("pkey")}
+        {
+            **flags,
+            "database_id": 16400,
+            "database": "igen",
+            "schema": "public",
+            "relation": "order_125",
+            "relation_id": 1,
+            "index_id": 100 + i,
+            "index": name,
+            "is_valid": True,
+            "scans": n * scans,
+            "entries_read": n * scans * 2,
+            "blocks_hit": n * scans,
+            "size_bytes": size * _MIB,
+            "is_primary": name.endswith("pkey"),
+        }
         for i, (name, scans, size) in enumerate(
-            (("order_pkey", 300_000, 20), ("order_note", 0, 90), ("few", 5, 1)))
-    ]  # fmt: skip
+            (("order_pkey", 300_000, 20), ("order_note", 0, 90), ("few", 5, 1))
+        )
+    ]
 
 
 def _statements(n: int) -> _Rows:
     def of(number: int, calls: int, mean_ns: int, **figures: Any) -> dict[str, Any]:
         grown = {k: n * v for k, v in figures.items()}
-        return {"user": "app", "database": "igen", "query_id": number, "toplevel": True, "calls": n * calls,
-                "exec_ns": n * calls * mean_ns, "plan_ns": None, "jit_ns": 0,
-                "exec_square_s2": n * calls * 1.5 * (mean_ns / 1e9) ** 2,
-                "rows": n * calls, **grown}  # fmt: skip
+        return {
+            "user": "app",
+            "database": "igen",
+            "query_id": number,
+            "toplevel": True,
+            "calls": n * calls,
+            "exec_ns": n * calls * mean_ns,
+            "plan_ns": None,
+            "jit_ns": 0,
+            "exec_square_s2": n * calls * 1.5 * (mean_ns / 1e9) ** 2,
+            "rows": n * calls,
+            **grown,
+        }
 
     return [
         of(1, 90_000, 3_000_000, shared_blks_hit=1_800_000, shared_blks_read=120_000),

@@ -20,9 +20,18 @@ LABEL = ROOT / "crates" / "dyno-profile" / "bpf" / "label.bpf.o"
 OBJECTS = pytest.mark.parametrize("committed", [OBJECT, WEAK, LABEL], ids=["sched", "weak", "label"])
 SHARED = ("wait", "slot", "call", "calls", "places", "control")
 PROGRAMS = {
-    "sched_switch", "sched_wakeup", "sched_process_fork", "sys_enter", "sys_exit", "look_throttled",
-    "on_tick", "find_wait", "add_duration", "queue_of", "note_end",
-}  # fmt: skip
+    "sched_switch",
+    "sched_wakeup",
+    "sched_process_fork",
+    "sys_enter",
+    "sys_exit",
+    "look_throttled",
+    "on_tick",
+    "find_wait",
+    "add_duration",
+    "queue_of",
+    "note_end",
+}
 MAPS = {"control", "places", "slots", "calls", "vacant", "ring"}
 
 
@@ -73,8 +82,17 @@ def read(data: bytes) -> Object:
 # bytes after a type's first twelve, by kind; those left out have as many as `vlen` says, or none:
 # Documentation/bpf/btf.rst
 _INT, _ARRAY, _STRUCT, _UNION, _ENUM, _FUNC_PROTO, _VAR, _DATASEC, _TAG, _ENUM64 = (
-    1, 3, 4, 5, 6, 13, 14, 15, 17, 19,
-)  # fmt: skip
+    1,
+    3,
+    4,
+    5,
+    6,
+    13,
+    14,
+    15,
+    17,
+    19,
+)
 _FIXED = {_INT: 4, _ARRAY: 12, _VAR: 4, _TAG: 4}
 _EACH = {_STRUCT: 12, _UNION: 12, _ENUM: 8, _FUNC_PROTO: 8, _DATASEC: 12, _ENUM64: 12}
 
@@ -142,8 +160,14 @@ def _atomics(program: bytes) -> tuple[int, int]:
 def test_sequence_numbers_order_all_stores_where_processors_do_not() -> None:
     weak, strong = (read(o.read_bytes()) for o in (WEAK, OBJECT))
     assert weak == strong, "the same programs, maps and layouts"
-    writers = ("tp_btf/sched_switch", "tp_btf/sched_wakeup", "tp_btf/sched_process_fork", "tp_btf/sys_enter",
-               "tp_btf/sys_exit", "perf_event")  # fmt: skip
+    writers = (
+        "tp_btf/sched_switch",
+        "tp_btf/sched_wakeup",
+        "tp_btf/sched_process_fork",
+        "tp_btf/sys_enter",
+        "tp_btf/sys_exit",
+        "perf_event",
+    )
     for name in writers:
         ordered, loose = _atomics(section(WEAK.read_bytes(), name))
         assert ordered >= 2 and loose == 0, name

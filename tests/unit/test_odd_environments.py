@@ -17,9 +17,13 @@ pytestmark = pytest.mark.whole
 _UNKNOWN = 54_321  # no such user
 # The interpreter of whoever runs the tests may be in a place that this user cannot read.
 _AS_UNKNOWN = (
-    "setpriv", f"--reuid={_UNKNOWN}", f"--regid={_UNKNOWN}", "--clear-groups",
-    "--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search",
-)  # fmt: skip
+    "setpriv",
+    f"--reuid={_UNKNOWN}",
+    f"--regid={_UNKNOWN}",
+    "--clear-groups",
+    "--inh-caps=+dac_read_search",
+    "--ambient-caps=+dac_read_search",
+)
 _FAKE = "run cpu --engine fake --dsn fake:cpus=2 --measure 5s --sessions 1"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes users: run the tests as root")
 
@@ -27,9 +31,11 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes users: run th
 def dbdyno(words: str, env: dict[str, str], before: Sequence[str] = (), cwd: str = "/") -> tuple[int, str]:
     done = subprocess.run(
         [*before, sys.executable, "-m", "dbdyno", *words.split()],
-        capture_output=True, text=True, cwd=cwd,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
         env={"PATH": "/usr/bin:/bin", "COLUMNS": "200", "PYTHONPATH": WITH_ENGINES, **env},
-    )  # fmt: skip
+    )
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout + done.stderr
 

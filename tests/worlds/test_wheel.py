@@ -38,8 +38,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, ROOT / "tools" / "man_page.py"], check=True)
     subprocess.run(
         [programs / "maturin", "build", "--release", "--locked", "--quiet", "--out", out],
-        cwd=ROOT, check=True, capture_output=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
     (found,) = out.glob("*.whl")
     return found
 
@@ -129,8 +131,12 @@ class Installed:
         places = {"HOME": str(self.home), "XDG_RUNTIME_DIR": str(self.home / "r")}
         done = subprocess.run(
             [*elsewhere.as_user(), *words],
-            env=kept | places, cwd=self.home, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            env=kept | places,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -8,10 +8,17 @@ from dbdyno.model.units import format_apart, format_number, format_p, significan
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.00009676, "9.676e-05"), (0.0000164, "1.640e-05"), (4.4638, "4.464"), (20176.6, "20,177"),
-        (9000.0, "9,000"), (0.0, "0"), (1e-20, "1.000e-20"), (3.2e16, "3.200e+16"), (float("inf"), "?"),
+        (0.00009676, "9.676e-05"),
+        (0.0000164, "1.640e-05"),
+        (4.4638, "4.464"),
+        (20176.6, "20,177"),
+        (9000.0, "9,000"),
+        (0.0, "0"),
+        (1e-20, "1.000e-20"),
+        (3.2e16, "3.200e+16"),
+        (float("inf"), "?"),
     ],
-)  # fmt: skip
+)
 def test_a_number_of_any_size_has_four_digits(value: float, text: str) -> None:
     assert format_number(value) == text
 

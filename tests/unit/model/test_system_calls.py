@@ -84,9 +84,13 @@ COUNTS = {  # calls, errors, bytes
     "preadv": (7, 0, 7 * 16384),
 }
 SIZES = {
-    ("pwrite64", 8192): 40, ("pwrite64", 64): 3, ("pread64", 8192): 35, ("pread64", 0): 5,
-    ("preadv", 16384): 7, ("write", 1): 9,
-}  # fmt: skip
+    ("pwrite64", 8192): 40,
+    ("pwrite64", 64): 3,
+    ("pread64", 8192): 35,
+    ("pread64", 0): 5,
+    ("preadv", 16384): 7,
+    ("write", 1): 9,
+}
 
 
 @pytest.fixture(scope="module")
