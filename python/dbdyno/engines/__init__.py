@@ -1,8 +1,8 @@
-"""The engines by name: the one that comes with dbdyno, and those that other packages bring.
+"""Looks up engines by name: those built into dbdyno, and those that other packages provide.
 
-An engine is a module, or any object, with the members of :class:`Engine`. An installed package brings it by
-an entry point of the group ``dbdyno.engines``, a Python program by :func:`register`. It is imported when it
-is asked for.
+An engine is a module, or any object, with the members of :class:`Engine`. An installed package provides one
+by an entry point of the group ``dbdyno.engines``; a Python program calls :func:`register`. Engines are
+imported on first use.
 """
 
 from __future__ import annotations
@@ -37,38 +37,39 @@ _registered: dict[str, Engine] = {}
 
 
 class Engine(Protocol):
-    """What an engine's module has. It may have besides:
+    """Members that the module of an engine must have. Optional members:
 
     ``embedded``: an :class:`Embedded`;
-    ``failure_kinds()``: what codes of failed calls mean;
-    ``scripts()``: texts of scripts that come with it, by name;
-    ``jobs()``: commands that come with it, by name;
-    ``needs_simple(scripts, given)``: why these scripts, with variables of these names, can be sent as simple
-    queries alone; else None;
-    ``workloads()``: workloads that only it has, by name, or has otherwise than dbdyno's own of that name;
-    ``imported(kind, content)``: snapshots of an export of another program;
-    ``code_areas()``: parts of its program, by function;
-    ``wait_advice()``: what to change where sessions wait for each other;
-    ``put_back(undo)``: puts back what a killed run changed on this machine, as
+    ``failure_kinds()``: kind of failure by error code of a failed call;
+    ``scripts()``: texts of the engine's built-in scripts, by name;
+    ``jobs()``: the engine's built-in commands, by name;
+    ``needs_simple(scripts, given)``: why these scripts, with variables of these names, only work with
+    the simple query protocol; None if there is none;
+    ``workloads()``: the engine's own workloads, by name; they replace dbdyno's workloads of the same name;
+    ``imported(kind, content)``: snapshots read from an export of another program;
+    ``code_areas()``: areas of the server's source code, by function;
+    ``wait_advice()``: advice for sessions that wait for each other;
+    ``put_back(undo)``: undoes what a killed run changed on this machine, as
     :meth:`dbdyno.model.engine.protocols.Configuring.put_back`, but without a server;
-    ``secret_in(dsn)``: of a DSN that holds a password, where to keep that instead; else None;
-    ``SECRET_VARIABLES``: names of environment variables that hold its passwords, or name files with them."""
+    ``secret_in(dsn)``: if the DSN holds a password, a better place to keep it; else None;
+    ``SECRET_VARIABLES``: names of environment variables that hold passwords, or name files with passwords."""
 
     PRODUCT: str
-    """The system's own name."""
+    """Name of the database system, as its vendor spells it."""
 
     def open_server(self, target: Target) -> Server:
-        """The server of ``target``, to be closed. Raises :class:`dbdyno.model.errors.TargetError`."""
+        """Returns the server of ``target``; the caller closes it. Raises
+        :class:`dbdyno.model.errors.TargetError`."""
 
     def wait_families(self) -> WaitFamilies:
-        """What its wait events are for: of runs that were stored without it."""
+        """Returns the families of wait events. Stored runs that lack them use these."""
 
     def helpers(self) -> dict[str, Helper]:
-        """What its own processes are for: of runs that were stored without it."""
+        """Returns the server's background processes by name. Stored runs that lack them use these."""
 
 
 class Embedded(Protocol):
-    """The server that an engine brings with it."""
+    """A private server that the engine starts and stops itself."""
 
     def start(
         self,
@@ -77,30 +78,31 @@ class Embedded(Protocol):
         max_connections: int | None = None,
         fresh: bool = False,
     ) -> Mapping[str, Any]:
-        """Starts it to stay until ``stop``; its status."""
+        """Starts the server so that it runs until ``stop``. Returns its status."""
 
     def stop(self) -> Mapping[str, Any]:
-        """Stops it; what was stopped."""
+        """Stops the server. Returns which server was stopped."""
 
     def status(self) -> Mapping[str, Any]:
-        """Whether it runs and how to connect, fit for JSON, without credentials."""
+        """Returns whether the server runs and how to connect, as JSON values without credentials."""
 
     def client_argv(self) -> list[str]:
-        """Command line of an interactive client for it."""
+        """Returns the command line of an interactive client for the server."""
 
 
 def register(name: str, engine: Engine) -> None:
-    """Makes an engine known under a name, in this process."""
+    """Registers an engine under a name, in this process."""
     _registered[name] = engine
 
 
 def names() -> list[str]:
-    """All engines that there are, the default first."""
+    """Returns the names of all engines, the default first."""
     return [*BUILT_IN, *sorted({*_registered, *_installed()} - {*BUILT_IN})]
 
 
 def checked(engine: str) -> str:
-    """The engine of that name; empty: the default. Raises :class:`UsageError` with the nearest name."""
+    """Returns the engine's name, or the default for an empty one. Raises :class:`UsageError` that suggests
+    the nearest name."""
     if engine and engine not in BUILT_IN and engine not in names():
         raise UsageError(f"no engine {engine!r}", did_you_mean(engine, names()))
     return engine or DEFAULT
@@ -108,8 +110,9 @@ def checked(engine: str) -> str:
 
 @contextmanager
 def open_server(engine: str, target: Target) -> Iterator[Server]:
-    """The server of ``target``, closed at the end. Raises :class:`dbdyno.model.errors.TargetError`, and
-    :class:`UsageError` for an embedded server's programs or settings where there is none."""
+    """Opens the server of ``target`` and closes it at the end. Raises
+    :class:`dbdyno.model.errors.TargetError`, and :class:`UsageError` if programs or settings are given for an
+    embedded server and the engine has none."""
     if target.dsn is None and (target.bin_dir or target.settings):
         embedded(engine)
     server = _engine(engine).open_server(target)
@@ -120,7 +123,7 @@ def open_server(engine: str, target: Target) -> Iterator[Server]:
 
 
 def product(engine: str) -> str:
-    """The system's own name."""
+    """Returns the name of the database system."""
     return _engine(engine).PRODUCT
 
 
@@ -135,92 +138,97 @@ def helpers(engine: str) -> dict[str, Helper]:
 
 
 def workloads(engine: str) -> dict[str, Workload]:
-    """Its own workloads, by name."""
-    found = getattr(_engine(engine), "workloads", None)
-    return {} if found is None else cast("dict[str, Workload]", found())
+    """Returns the engine's own workloads, by name."""
+    build = getattr(_engine(engine), "workloads", None)
+    return {} if build is None else cast("dict[str, Workload]", build())
 
 
 def scripts(engine: str) -> Mapping[str, str]:
-    """Texts of the scripts that come with it, by name."""
-    found = getattr(_engine(engine), "scripts", None)
-    return {} if found is None else cast("Mapping[str, str]", found())
+    """Returns the texts of the engine's built-in scripts, by name."""
+    texts = getattr(_engine(engine), "scripts", None)
+    return {} if texts is None else cast("Mapping[str, str]", texts())
 
 
 def runs_commands(engine: str) -> bool:
-    """Whether it has jobs in place of a database's calls."""
+    """Returns whether the engine runs commands instead of database calls."""
     return hasattr(_engine(engine), "jobs")
 
 
 def jobs(engine: str) -> Mapping[str, BuiltinJob]:
-    """Commands that come with it, by name without the @."""
-    found = getattr(_engine(engine), "jobs", None)
-    return {} if found is None else cast("Mapping[str, BuiltinJob]", found())
+    """Returns the engine's built-in commands, by name without the @."""
+    builtin = getattr(_engine(engine), "jobs", None)
+    return {} if builtin is None else cast("Mapping[str, BuiltinJob]", builtin())
 
 
 def needs_simple(engine: str, scripts: Sequence[PlannedScript], given: Sequence[str]) -> str | None:
-    """Why these scripts, with variables of these names, can be sent as simple queries alone; else None."""
-    found = getattr(_engine(engine), "needs_simple", None)
-    return None if found is None else cast("str | None", found(scripts, given))
+    """Returns why these scripts, with variables of these names, only work with the simple query protocol.
+    None if they work with any protocol."""
+    reason = getattr(_engine(engine), "needs_simple", None)
+    return None if reason is None else cast("str | None", reason(scripts, given))
 
 
 def failure_kinds(engine: str) -> Mapping[str, str]:
-    """By the server's code: ``serialization`` or ``deadlock``; other codes are of other failures."""
-    found = getattr(_engine(engine), "failure_kinds", None)
-    return {} if found is None else cast("Mapping[str, str]", found())
+    """Returns ``serialization`` or ``deadlock`` by the server's error code. Other codes are other
+    failures."""
+    kinds = getattr(_engine(engine), "failure_kinds", None)
+    return {} if kinds is None else cast("Mapping[str, str]", kinds())
 
 
 def code_areas(engine: str) -> CodeAreas:
-    """Parts of its program, by function: of an engine that does not say so, none."""
+    """Returns the areas of the server's source code, by function; empty if the engine defines none."""
     from dbdyno.model.sources.code_areas import CodeAreas
 
-    found = getattr(_engine(engine), "code_areas", None)
-    return CodeAreas() if found is None else cast("CodeAreas", found())
+    areas = getattr(_engine(engine), "code_areas", None)
+    return CodeAreas() if areas is None else cast("CodeAreas", areas())
 
 
 def imported(engine: str, kind: str, content: str) -> Sequence[Snapshot]:
-    """Snapshots of an export of another program, oldest first. Raises :class:`UsageError`."""
-    found = getattr(_engine(engine), "imported", None)
-    if found is None:
+    """Returns the snapshots in an export of another program, oldest first. Raises :class:`UsageError`."""
+    read = getattr(_engine(engine), "imported", None)
+    if read is None:
         raise UsageError(f"engine {engine!r} imports nothing", "choose another --engine")
-    return cast("Sequence[Snapshot]", found(kind, content))
+    return cast("Sequence[Snapshot]", read(kind, content))
 
 
 def wait_advice(engine: str) -> WaitAdvice:
-    """What to change where sessions wait for each other, by event; empty where the engine is gone."""
+    """Returns advice on wait events by event; empty if the engine is no longer installed."""
     from dbdyno.model.sources.wait_advice import WaitAdvice
 
     try:
-        found = getattr(_engine(engine), "wait_advice", None)
+        advice = getattr(_engine(engine), "wait_advice", None)
     except UsageError:
         return WaitAdvice()
-    return WaitAdvice() if found is None else cast("WaitAdvice", found())
+    return WaitAdvice() if advice is None else cast("WaitAdvice", advice())
 
 
 def put_back(undo: Undo) -> str | None:
-    """Puts back what a killed run of an engine changed on this machine; in words. None: it is no engine's."""
+    """Undoes what a killed run of an engine changed on this machine. Returns a description of it, or None if
+    no engine made this change."""
     for name in BUILT_IN:
-        found = getattr(_engine(name), "put_back", None)
-        if found is not None and (done := found(undo)) is not None:
-            return cast(str, done)
+        undo_change = getattr(_engine(name), "put_back", None)
+        if undo_change is not None and (description := undo_change(undo)) is not None:
+            return cast(str, description)
     return None
 
 
 def secret_in(engine: str, dsn: str) -> str | None:
-    """Where to keep the password that stands in the DSN itself, where every user of the machine may read it
-    (ps). None: none does."""
-    found = getattr(_engine(engine), "secret_in", None)
-    return None if found is None else cast("str | None", found(dsn))
+    """Returns a safer place for the password that a DSN contains, since every user of the machine can read
+    command lines (ps). None if it contains none."""
+    find_secret = getattr(_engine(engine), "secret_in", None)
+    return None if find_secret is None else cast("str | None", find_secret(dsn))
 
 
 def without_secrets(engine: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """``environment`` without what a server is connected to by: variables of passwords of this engine and of
-    those that come with dbdyno, and all that hold a DSN with one."""
-    every = dict.fromkeys((engine, *BUILT_IN))
-    names = {name for e in every for name in getattr(_engine(e), "SECRET_VARIABLES", ())}
+    """Returns ``environment`` without the password variables of this engine and of the built-in engines, and
+    without all variables that hold a DSN with a password."""
+    engines = dict.fromkeys((engine, *BUILT_IN))
+    names = {
+        name for engine_name in engines for name in getattr(_engine(engine_name), "SECRET_VARIABLES", ())
+    }
     return {
         name: value
         for name, value in environment.items()
-        if name not in names and all(secret_in(e, value) is None for e in every)
+        if name not in names and all(secret_in(engine_name, value) is None for engine_name in engines)
     }
 
 
@@ -228,7 +236,8 @@ def without_secrets(engine: str, environment: Mapping[str, str]) -> dict[str, st
 def run_beside(
     text: str, given: bytes, output: int, environment: Mapping[str, str], journal: Journal
 ) -> Iterator[Beside]:
-    """A command of the user's, which ends with all that it started; see :mod:`.command.beside`."""
+    """Runs a command of the user beside a measurement and ends it with all its children; see
+    :mod:`.command.beside`."""
     from dbdyno.engines.command import beside
 
     with beside.run_beside(text, given, output, environment, journal) as running:
@@ -236,18 +245,18 @@ def run_beside(
 
 
 def network_address(engine: str, dsn: str) -> tuple[str, int] | None:
-    """Host and port by which a connection reaches the server. None: not over a network, or not known.
-    Raises :class:`dbdyno.model.errors.TargetError`."""
-    found = getattr(_engine(engine), "network_address", None)
-    return None if found is None else cast("tuple[str, int] | None", found(dsn))
+    """Returns the host and port by which a connection reaches the server. None if the connection uses no
+    network, or the address is unknown. Raises :class:`dbdyno.model.errors.TargetError`."""
+    find_address = getattr(_engine(engine), "network_address", None)
+    return None if find_address is None else cast("tuple[str, int] | None", find_address(dsn))
 
 
 def embedded(engine: str = DEFAULT) -> Embedded:
-    """The embedded server by hand. Raises :class:`UsageError` where the engine has none."""
-    found = getattr(_engine(engine), "embedded", None)
-    if found is None:
+    """Returns the engine's embedded server. Raises :class:`UsageError` if the engine has none."""
+    server = getattr(_engine(engine), "embedded", None)
+    if server is None:
         raise UsageError(f"engine {engine!r} has no embedded server", "name a server with --dsn")
-    return cast(Embedded, found)
+    return cast(Embedded, server)
 
 
 def _engine(name: str) -> Engine:
@@ -266,7 +275,8 @@ def _engine(name: str) -> Engine:
 
 @cache
 def _installed() -> dict[str, EntryPoint]:
-    """Read when another than the default is asked for: it takes longer than most commands."""
+    """Returns entry points by engine name. Called only if neither a built-in nor a registered engine has the
+    name, because reading entry points takes longer than most commands."""
     from importlib.metadata import entry_points
 
     return {point.name: point for point in entry_points(group=GROUP)}

@@ -1,6 +1,7 @@
-"""Work that waits for a server and hears no signal: done by a thread that can be left behind.
+"""Runs work that may block in a C library on a thread, so that signals are still handled.
 
-Python runs the handlers of signals between two steps of the main thread only.
+Python runs signal handlers only in the main thread and only between two bytecode instructions, and so not
+while a C function such as one of libpq blocks.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ _T = TypeVar("_T")
 
 
 class Attended(Generic[_T]):
-    """Work on a daemon thread, waited for in short steps.
+    """Work on a daemon thread; the main thread waits for it in short steps.
 
-    ``limit_s``: seconds from the start after which nobody waits any more; the work may set it as it goes.
-    ``late``: what is done with a result for which nobody waits any more.
+    ``limit_s`` is the longest wait in seconds from the start, None for no limit; the work may change it.
+    ``late`` is called with a result that arrives after the main thread stopped waiting, for example to close
+    a connection.
     """
 
     def __init__(self, work: Callable[[Attended[_T]], _T], late: Callable[[_T], object]) -> None:
@@ -33,14 +35,15 @@ class Attended(Generic[_T]):
         self.limit_s: float | None = None
 
     def result(self) -> _T:
-        """Raises what the work raises; :class:`TimeoutError`; :class:`Abandoned` when an end is asked for."""
-        began, before = time.monotonic(), requests()
+        """Returns the work's result or raises its error. Raises :class:`TimeoutError` after ``limit_s``, and
+        :class:`Abandoned` if the user asks to end."""
+        start_s, requests_before = time.monotonic(), requests()
         threading.Thread(target=self._run, name=_NAME, daemon=True).start()
         try:
             while not self._done.wait(STEP_S):
-                if requests() > before:
+                if requests() > requests_before:
                     raise Abandoned
-                if self.limit_s is not None and time.monotonic() - began > self.limit_s:
+                if self.limit_s is not None and time.monotonic() - start_s > self.limit_s:
                     raise TimeoutError
         except BaseException:
             self._abandon()
@@ -69,6 +72,6 @@ class Attended(Generic[_T]):
 
 
 def left_behind() -> bool:
-    """Whether a thread of such work still runs. A process that ends in the usual way frees what C libraries
-    hold, which a thread inside one of them does not survive: it has to end at once, by :func:`os._exit`."""
+    """Returns whether a thread of abandoned work still runs. Then the process must end by :func:`os._exit`: a
+    normal exit frees memory of C libraries that the thread is still using, and crashes."""
     return any(thread.name == _NAME for thread in threading.enumerate())

@@ -1,4 +1,4 @@
-"""The one place where engines make the loads of the core's driver."""
+"""Creates the loads of the core's driver, for all engines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from dbdyno import _core
 from dbdyno.model.engine.protocols import Load
 
 
-def here(engine: str, spec: Mapping[str, Any]) -> Load:
-    """A load driven by this process."""
+def local_load(engine: str, spec: Mapping[str, Any]) -> Load:
+    """Creates a load that this process drives."""
     return cast(Load, _core.Load(engine, json.dumps(spec)))

@@ -1,4 +1,4 @@
-"""When calls become due, and think time, as every driver takes them (docs/core.md)."""
+"""The pacing and think time of a cell as keys of a driver's specification (docs/core.md)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from dbdyno.model.units import NS_PER_S
 
 
 def spec(cell: Cell) -> dict[str, Any]:
-    """When calls begin: keys of the driver's specification (seconds from the barrier on, microseconds)."""
-    made: dict[str, Any] = {} if cell.think is None else {"seed": cell.seed}
-    made["rounds"] = cell.driver.rounds
+    """Returns when calls begin: keys of the driver's specification (seconds from the barrier on,
+    microseconds)."""
+    keys: dict[str, Any] = {} if cell.think is None else {"seed": cell.seed}
+    keys["rounds"] = cell.driver.rounds
     if cell.pacing is not None and cell.pacing.pieces:
-        made["windows_ns"] = [ns for ns, _, _ in cell.pacing.pieces]
+        keys["windows_ns"] = [ns for ns, _, _ in cell.pacing.pieces]
     if cell.think is None:
-        made["think_us"] = round(cell.think_ns / 1000)
+        keys["think_us"] = round(cell.think_ns / 1000)
     elif cell.think.kind == "uniform":
         low_us, high_us = cell.think.low_ns / 1000, cell.think.high_ns / 1000
-        made["think"] = {"kind": "uniform", "low_us": low_us, "high_us": high_us}
+        keys["think"] = {"kind": "uniform", "low_us": low_us, "high_us": high_us}
     else:
-        made["think"] = {"kind": cell.think.kind, "mean_us": cell.think_ns / 1000}
+        keys["think"] = {"kind": cell.think.kind, "mean_us": cell.think_ns / 1000}
     if cell.pacing is not None:
-        made["arrivals"] = _arrivals(cell, cell.pacing)
-    return made
+        keys["arrivals"] = _arrivals(cell, cell.pacing)
+    return keys
 
 
 def _arrivals(cell: Cell, pacing: Pacing) -> dict[str, Any]:

@@ -104,9 +104,9 @@ def test_a_text_is_always_the_same() -> None:
 
 def test_what_was_made_can_be_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache.removed() == []
+    assert cache.remove_all() == []
     texts.text(1)
-    (words,) = cache.removed()
+    (words,) = cache.remove_all()
     assert str(tmp_path) in words
     assert list((tmp_path / "dbdyno").iterdir()) == []
 

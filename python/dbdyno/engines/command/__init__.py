@@ -1,4 +1,4 @@
-"""Commands under load: a session runs one after another. See README.md."""
+"""The engine for commands under load: each session runs one command after another. See README.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def open_server(target: Target) -> Server:
 
 
 def put_back(undo: Undo) -> str | None:
-    """Ends what commands of a killed run left, and removes their control groups."""
+    """Kills what commands of a killed run left behind, and removes their control groups. None if ``undo`` is
+    not about commands."""
     if undo.kind != "commands":
         return None
     from dbdyno.engines.command import groups
@@ -54,7 +55,7 @@ def helpers() -> dict[str, Helper]:
 
 
 def jobs() -> Mapping[str, BuiltinJob]:
-    """Jobs that come with it: ``@loop``."""
+    """Returns the built-in jobs by name, for example ``loop`` for ``@loop``."""
     from dbdyno.engines.command import shipped
 
     return shipped.JOBS

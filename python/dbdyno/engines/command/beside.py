@@ -1,5 +1,7 @@
-"""A command of the user's beside what is measured: by a launcher of its own, as commands under load are, so
-that all that it starts ends with it."""
+"""Runs a command of the user beside a measurement.
+
+It has a launcher of its own, like the commands under load, so that all its children end with it.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from dbdyno.model.plan.jobs import PlannedJob
 
 _TEXT = "DBDYNO_EXEC"
 _BEGIN = f'text=${_TEXT}; unset {_TEXT}; exec sh -c "$text" <"$0" >"$1" 2>&1'
-"""By the environment, because the launcher fills in braces of words; by descriptors, because it keeps what is
-printed only of a command that ends by itself."""
+"""Passes the text by an environment variable because the launcher substitutes words in braces. Uses
+descriptors because the launcher keeps the output only of commands that end by themselves."""
 
 
 class Ended(NamedTuple):
-    """How it ended by itself: an outcome of the table ``executions``."""
+    """How a command ended by itself, with an outcome of the table ``executions``."""
 
     outcome: str
     code: int | None  # exit code, or number of the signal
@@ -28,14 +30,14 @@ class Ended(NamedTuple):
 
 
 class Beside:
-    """The command while it runs."""
+    """A running command."""
 
     def __init__(self, server: CommandServer, load: Load) -> None:
         self._server, self._load = server, load
 
     def ended(self) -> Ended | None:
-        """None: it runs. Raises :class:`dbdyno.model.errors.TargetError`, where it killed its launcher,
-        too."""
+        """Returns how the command ended, None while it runs. Raises :class:`dbdyno.model.errors.TargetError`,
+        also if the command killed its launcher."""
         if not self._server.is_over(self._load):
             return None
         (row,) = self._server.executions(self._load).iter_rows(named=True)
@@ -46,9 +48,12 @@ class Beside:
 def run_beside(
     text: str, given: bytes, output: int, environment: Mapping[str, str], journal: Journal
 ) -> Iterator[Beside]:
-    """Runs ``text`` by ``sh -c``. ``given``: its standard input; ``output``: descriptor of a pipe to which it
-    prints. Left, it and all that it started has ended: by SIGTERM, or two seconds later by SIGKILL.
-    ``journal`` has what a killed dbdyno would leave."""
+    """Runs ``text`` by ``sh -c``. ``given`` is its standard input, ``output`` the descriptor of a pipe for
+    what it prints.
+
+    At the end the command and its children get SIGTERM, and SIGKILL two seconds later. ``journal`` records
+    what would remain if dbdyno were killed.
+    """
     source = os.memfd_create("given", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(source), "wb") as file:
@@ -59,7 +64,7 @@ def run_beside(
     try:
         server.contain(journal)
         argv = ("sh", "-c", _BEGIN, f"/proc/self/fd/{source}", f"/proc/self/fd/{output}")
-        load = server.begin(PlannedJob(name="exec", argv=argv, shown="sh"), 1)
+        load = server.begin_unwatched(PlannedJob(name="exec", argv=argv, shown="sh"), 1)
         try:
             yield Beside(server, load)
         finally:

@@ -1,10 +1,12 @@
-"""Control groups for the launcher and all that it starts: killed as a whole, limited in tasks, CPU exact.
+"""Control groups for the launcher and all its children: to kill them as a whole, limit their number of tasks,
+and measure their CPU exactly.
 
-v2 (cgroup-v2.rst): ``dbdyno-commands-PID-X`` and in it ``launcher``, where the launcher is. So limits, which
-make a group beside the server's own, stay inside. It lies beside our own group where that one has no limits
-that commands would escape, else in it. v1: a group each in the hierarchies of ``pids`` and ``cpuacct`` (not
-where that one is mounted with ``cpu``: a group there changes how CPU is shared). Without any, processes are
-found as descendants of the launcher, their subreaper, and by ``DBDYNO_RUN`` in their environment.
+cgroup v2 (cgroup-v2.rst): ``dbdyno-commands-PID-X`` contains ``launcher``, where the launcher runs, so that
+limits apply inside it only. It is a sibling of our own group if commands would thereby escape no limit of
+that group, else a child of it. cgroup v1: one group each in the hierarchies of ``pids`` and ``cpuacct``; not
+in ``cpuacct`` if that is mounted together with ``cpu``, since a group there changes how CPU is shared.
+Without groups, processes are found as descendants of the launcher, which is their subreaper, and by
+``DBDYNO_RUN`` in their environment.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from dbdyno.model.sources.source import Source, Status
 from dbdyno.model.units import counted
 
 RUN = "DBDYNO_RUN"
-"""Environment variable of all commands: the run's token."""
+"""Environment variable of all commands that holds the run's token."""
 LEAF = "launcher"
 _NAME = re.compile(r"dbdyno-commands-\d+-[0-9a-f]{8}")
 _V1 = ("pids", "cpuacct")
@@ -42,14 +44,14 @@ _NEUTRAL = {
     "cpuset.cpus": "",
     "io.max": "",
 }
-_TASK_BYTES = 4 << 20  # of memory for each task that commands may have at once
+_TASK_BYTES = 4 << 20  # memory assumed for each task that commands may have at once
 _FEWEST = 256
-_ROUNDS_S = 5.0  # of killing: more are processes that no signal reaches (state D)
+_ROUNDS_S = 5.0  # of killing: processes that live longer are beyond any signal (state D)
 _STEP_S = 0.005
 
 
 class Group(NamedTuple):
-    """A group of ours."""
+    """A control group of dbdyno."""
 
     version: int
     path: Path
@@ -57,12 +59,12 @@ class Group(NamedTuple):
 
     @property
     def entered(self) -> Path:
-        """The directory that processes go into."""
+        """Directory of the group that processes are moved into."""
         return self.path / LEAF if self.version == 2 else self.path
 
 
 class Limit(NamedTuple):
-    """Tasks at once, processes and threads."""
+    """The most tasks (processes and threads) at once."""
 
     tasks: int
     words: str
@@ -70,15 +72,15 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Containment:
-    """Groups that there are, and by what tasks are limited."""
+    """The control groups of a launcher, and how the number of tasks is limited."""
 
     groups: tuple[Group, ...]
     limit: Limit
-    limited_by: Path | None  # None: by the launcher, which counts
-    refused: str = ""  # why there is no group that can be killed as a whole
+    limited_by: Path | None  # pids.max; None if the launcher counts tasks itself
+    refused: str = ""  # why no group can be killed as a whole
 
     def for_launcher(self, token: str) -> dict[str, Any]:
-        """``Containment`` of driver/src/contain.rs."""
+        """Returns the fields of ``Containment`` in driver/src/contain.rs."""
         return {
             "token": token,
             "groups": [{"path": str(g.path), "home": str(g.home)} for g in self.groups],
@@ -87,14 +89,14 @@ class Containment:
         }
 
     def source(self) -> Source:
-        killed = any((g.path / "cgroup.kill").exists() for g in self.groups)
-        found = ", ".join(str(g.path) for g in self.groups) or "none"
-        status: Status = "ok" if killed else "not permitted"
+        can_kill = any((g.path / "cgroup.kill").exists() for g in self.groups)
+        paths = ", ".join(str(g.path) for g in self.groups) or "none"
+        status: Status = "ok" if can_kill else "not permitted"
         return Source(
             name="control groups of commands",
-            provenance=f"{found}; {self.words()}",
+            provenance=f"{paths}; {self.words()}",
             status=status,
-            detail="" if killed else self._without(),
+            detail="" if can_kill else self._without(),
         )
 
     def words(self) -> str:
@@ -116,8 +118,8 @@ def new_name() -> str:
 
 
 def candidates(name: str) -> list[list[Group]]:
-    """For each hierarchy, groups that may be tried, the best first. Nothing is changed."""
-    found: list[list[Group]] = []
+    """Returns the groups to try, a list per hierarchy with the best first. Changes nothing."""
+    hierarchies: list[list[Group]] = []
     homes: dict[Path, int] = {}
     for controller in _V1:
         with contextlib.suppress(OSError):
@@ -129,18 +131,18 @@ def candidates(name: str) -> list[list[Group]]:
         homes |= dict.fromkeys(unified[:1], 2)
     for home, version in homes.items():
         parents = [home.parent, home] if version == 2 and _may_leave(home) else [home]
-        found.append([Group(version, parent / name, home) for parent in parents])
-    return found
+        hierarchies.append([Group(version, parent / name, home) for parent in parents])
+    return hierarchies
 
 
 def _may_leave(home: Path) -> bool:
-    """Whether a group beside this one has no fewer limits than this one (v2)."""
-    beside = (home / "cgroup.type").exists() and (home.parent / "cgroup.procs").exists()
-    return beside and all(words(home / name) in (usual, "") for name, usual in _NEUTRAL.items())
+    """Returns whether a sibling of this group has no fewer limits than the group itself (v2)."""
+    can_have_sibling = (home / "cgroup.type").exists() and (home.parent / "cgroup.procs").exists()
+    return can_have_sibling and all(words(home / name) in (usual, "") for name, usual in _NEUTRAL.items())
 
 
-def undo_of(token: str, tried: list[list[Group]], launcher: int) -> Undo:
-    """What to note before :func:`make`."""
+def undo_of(token: str, hierarchies: list[list[Group]], launcher: int) -> Undo:
+    """Returns the journal entry to write before :func:`make`."""
     return Undo(
         kind="commands",
         key=f"commands {token}",
@@ -148,26 +150,27 @@ def undo_of(token: str, tried: list[list[Group]], launcher: int) -> Undo:
         data={
             "token": token,
             "launcher": processes.identity(launcher),
-            "groups": [str(g.path) for hierarchy in tried for g in hierarchy],
+            "groups": [str(g.path) for hierarchy in hierarchies for g in hierarchy],
             "boot": processes.boot_id(),
         },
     )
 
 
-def make(tried: list[list[Group]], launcher: int, limit: Limit) -> Containment:
-    """Makes what can be made, with the launcher in it; what is refused is said and hinders nothing."""
+def make(hierarchies: list[list[Group]], launcher: int, limit: Limit) -> Containment:
+    """Creates the groups that can be created and moves the launcher into them. A refusal is recorded and is
+    no error."""
     groups: list[Group] = []
     limited_by, refused = None, "no control groups are mounted here"
-    for hierarchy in tried:
+    for hierarchy in hierarchies:
         for group in hierarchy:
             try:
                 _make(group, launcher)
             except OSError as e:
                 refused = f"control group {group.path} cannot be made: {e.strerror or e}"
-                _removed(group.path)
+                _try_remove(group.path)
             else:
                 groups.append(group)
-                limited_by = _limited(group, limit) or limited_by
+                limited_by = _limit_tasks(group, limit) or limited_by
                 break
     return Containment(tuple(groups), limit, limited_by, refused)
 
@@ -179,7 +182,8 @@ def _make(group: Group, launcher: int) -> None:
     write(group.entered / "cgroup.procs", str(launcher))
 
 
-def _limited(group: Group, limit: Limit) -> Path | None:
+def _limit_tasks(group: Group, limit: Limit) -> Path | None:
+    """Sets ``pids.max``. Returns its path, None if it cannot be set."""
     file = group.path / "pids.max"
     with contextlib.suppress(OSError):
         write(file, str(limit.tasks))
@@ -188,26 +192,27 @@ def _limited(group: Group, limit: Limit) -> Path | None:
 
 
 class Keeper:
-    """One launcher's groups while it runs, and that nothing is left when it has ended."""
+    """The control groups of one launcher. Nothing is left of them after :meth:`end`."""
 
     def __init__(self, token: str, launcher: int) -> None:
         self.token, self._launcher = token, launcher
-        self.made: Containment | None = None
+        self.containment: Containment | None = None
         self._noted: tuple[Journal, Undo] | None = None
 
     def contain(self, journal: Journal) -> Containment:
-        """See :meth:`dbdyno.model.plan.jobs.Commanding.contain`; what the launcher has to know of it is
+        """See :meth:`dbdyno.model.plan.jobs.Commanding.contain`. The launcher gets
         :meth:`Containment.for_launcher`."""
-        if self.made is None:
-            tried = candidates(new_name())
-            undo = undo_of(self.token, tried, self._launcher)
+        if self.containment is None:
+            hierarchies = candidates(new_name())
+            undo = undo_of(self.token, hierarchies, self._launcher)
             journal.note(undo)
             self._noted = journal, undo
-            self.made = make(tried, self._launcher, limit())
-        return self.made
+            self.containment = make(hierarchies, self._launcher, limit())
+        return self.containment
 
     def end(self) -> None:
-        """Once the launcher was ended: also where it was killed. Raises :class:`NotPrivileged`."""
+        """Kills what is left and removes the groups, after the launcher has ended or was killed. Raises
+        :class:`NotPrivileged`."""
         if self._noted is not None:
             journal, undo = self._noted
             put_back(undo.data)
@@ -217,13 +222,15 @@ class Keeper:
 
 # -- how many tasks -----------------------------------------------------------------------------------
 def limit() -> Limit:
-    """Half of what the machine has left, and no more than fits into half of its free memory."""
-    room = [(n, why) for n, why in _rooms() if n > 0]
-    tasks, why = min(room, default=(1 << 15, "no limit of the system is known"))
+    """Returns half of the tasks that the machine has left, at most as many as fit into half of its free
+    memory."""
+    limits = [(n, why) for n, why in _task_limits() if n > 0]
+    tasks, why = min(limits, default=(1 << 15, "no limit of the system is known"))
     return Limit(max(_FEWEST, tasks), why)
 
 
-def _rooms() -> Iterator[tuple[int, str]]:
+def _task_limits() -> Iterator[tuple[int, str]]:
+    """Yields limits on the number of tasks, each with its reason."""
     used = int(words(Path("/proc/loadavg")).split()[3].partition("/")[2])  # "running/all" (proc_loadavg(5))
     for name in ("threads-max", "pid_max"):
         if (value := words(Path("/proc/sys/kernel", name))).isdecimal():
@@ -241,6 +248,7 @@ def _rooms() -> Iterator[tuple[int, str]]:
 
 
 def _pids_groups() -> list[Path]:
+    """Returns the directories of all groups with ``pids`` limits above this process."""
     try:
         return [Path(p) for _, p in _core.find_cgroups(None, controllers=["pids"])]
     except OSError:
@@ -249,42 +257,39 @@ def _pids_groups() -> list[Path]:
 
 # -- killing all, and removing ------------------------------------------------------------------------
 def put_back(data: Mapping[str, Any]) -> str:
-    """Ends what commands left, and removes their groups; in words. Again does nothing."""
+    """Kills the commands that are left and removes their groups. Returns a description. May be repeated."""
     if data["boot"] != processes.boot_id():
         return "commands are gone: the machine was restarted"
     groups = [Path(g) for g in data["groups"]]
     if not all(_NAME.fullmatch(g.name) for g in groups):
         raise ValueError(f"no groups of dbdyno's: {data['groups']}")
     try:
-        there = [g for g in groups if is_group(g)]
+        existing = [g for g in groups if is_group(g)]
         launcher = tuple(data["launcher"] or ())
-        ended = kill_all(str(data["token"]), launcher, there)
-        for group in there:
+        ended = kill_all(str(data["token"]), launcher, existing)
+        for group in existing:
             _remove_when_empty(group)
     except OSError as e:
         raise NotPrivileged(
             f"cannot remove what commands left: {e.strerror or e}",
             "run dbdyno clean as the user of that run, or as root",
         ) from e
-    removed = ", ".join(map(str, there))
+    removed = ", ".join(map(str, existing))
     if not ended and not removed:
         return "what commands left was gone already"
-    said = (
-        [f"ended {counted(ended, 'process')} that commands left"]
-        if ended != 1
-        else ["ended a process that commands left"]
-    )
-    return "; ".join([*(said if ended else []), *([f"removed control group {removed}"] if removed else [])])
+    ended_words = "a process" if ended == 1 else counted(ended, "process")
+    parts = [f"ended {ended_words} that commands left"] if ended else []
+    return "; ".join([*parts, *([f"removed control group {removed}"] if removed else [])])
 
 
 def kill_all(token: str, launcher: tuple[int, ...], groups: list[Path]) -> int:
-    """Kills every process of the run, until none is left; how many there were. Without ``launcher`` what it
-    left is found by group and environment alone."""
-    known = bool(launcher) and processes.identity(launcher[0]) == launcher
+    """Kills every process of the run until none is left. Returns their number. Without ``launcher`` they are
+    found only by group and environment."""
+    is_launcher = bool(launcher) and processes.identity(launcher[0]) == launcher
     seen: set[int] = set()
     deadline = time.monotonic() + _ROUNDS_S
     while True:
-        left = processes.tree(launcher[0]) if known else set()
+        left = processes.tree(launcher[0]) if is_launcher else set()
         left |= processes.with_variable(RUN, token)
         left |= {pid for group in groups for pid in _kill_group(group)}
         left -= {os.getpid(), os.getppid()}
@@ -298,30 +303,35 @@ def kill_all(token: str, launcher: tuple[int, ...], groups: list[Path]) -> int:
 
 
 def _kill_group(group: Path) -> list[int]:
-    """Who was in it, and below. No new process is born meanwhile, where the kernel can help."""
-    found = [pid for directory in _below(group) for pid in members(directory)]
+    """Kills the group. Returns the processes in it and in the groups below.
+
+    Writes ``cgroup.kill`` (Linux 5.14) or else ``pids.max`` = 0, so that no process is forked meanwhile.
+    """
+    pids = [pid for directory in _below(group) for pid in members(directory)]
     for name, value in (("cgroup.kill", "1"), ("pids.max", "0")):
         with contextlib.suppress(OSError):
-            if found:
+            if pids:
                 write(group / name, value)
                 break
-    return found
+    return pids
 
 
 def _below(group: Path) -> list[Path]:
-    """The group and all below it, the innermost first."""
+    """Returns the group and all groups below it, the innermost first."""
     return [Path(d) for d, _, _ in os.walk(group, topdown=False)]
 
 
 def _remove_when_empty(group: Path) -> None:
+    """Removes the group once its processes are gone. Raises :class:`OSError` after ``_ROUNDS_S``."""
     deadline = time.monotonic() + _ROUNDS_S
-    while not _removed(group):
+    while not _try_remove(group):
         if time.monotonic() > deadline:
             raise OSError(errno.EBUSY, f"control group {group} still has processes")
         time.sleep(_STEP_S)
 
 
-def _removed(group: Path) -> bool:
+def _try_remove(group: Path) -> bool:
+    """Removes the group and the groups below it. Returns False while they have processes."""
     try:
         for directory in _below(group):
             remove(directory)

@@ -1,4 +1,5 @@
-"""The launcher: a process of ours that starts every command and waits for it (driver/src/launcher)."""
+"""The launcher: a child process of dbdyno that starts every command and waits for it
+(driver/src/launcher)."""
 
 from __future__ import annotations
 
@@ -31,13 +32,13 @@ control = int(sys.argv[2])
 os.set_inheritable(control, False)
 _core.launch_commands(control, last)
 """
-"""Nothing of dbdyno is imported besides the core, so that the process is small; paths are not those of -I."""
+"""Imports only the core of dbdyno, to keep the process small. Sets sys.path because -I ignores PYTHONPATH."""
 
 
 class Launcher:
-    """Runs until :meth:`close`, or until this process has ended.
+    """The launcher process. Runs until :meth:`close`, or until this process ends.
 
-    ``environment``: of all commands; None: ours. ``descriptors``: those of ours that they inherit.
+    ``environment`` is that of all commands, None for a copy of ours. Commands inherit ``descriptors``.
     """
 
     def __init__(
@@ -61,30 +62,31 @@ class Launcher:
                 raise TargetError(f"cannot start the launcher of commands: {e}", "see that message") from e
         self.pid = self._process.pid
         self._keeper = Keeper(token, self.pid)
-        self.keep = self._keeper.contain
+        self.contain = self._keeper.contain
 
-    def tell(self, what: dict[str, Any]) -> None:
-        """A message that comes without a session."""
+    def send(self, message: dict[str, Any]) -> None:
+        """Sends a message that belongs to no session."""
         try:
-            self.control.send(json.dumps(what).encode())
+            self.control.send(json.dumps(message).encode())
         except OSError:
             self.check()
             raise
 
     def check(self) -> None:
-        """Raises :class:`ServerLost` if it has ended."""
+        """Raises :class:`ServerLost` if the launcher has ended."""
         if self._process.poll() is None:
             return
-        said = self._process.stderr.read().decode(errors="replace").strip() if self._process.stderr else ""
+        stderr = self._process.stderr.read().decode(errors="replace").strip() if self._process.stderr else ""
         code = self._process.returncode
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         raise ServerLost(
-            f"the launcher of commands has ended ({how})" + (f": {said.splitlines()[-1]}" if said else ""),
+            f"the launcher of commands has ended ({how})"
+            + (f": {stderr.splitlines()[-1]}" if stderr else ""),
             "begin the run again; the kernel's log says whether memory was short",
         )
 
     def close(self) -> None:
-        """Ends it with all that it started."""
+        """Ends the launcher with all that it started."""
         with contextlib.suppress(OSError):  # it has ended
             self.control.shutdown(socket.SHUT_RDWR)  # loads have copies of the descriptor
         self.control.close()

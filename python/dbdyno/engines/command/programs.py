@@ -1,4 +1,4 @@
-"""Whether a job can be started, said before anything is measured."""
+"""Checks that a job can be started, before anything is measured."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from pathlib import Path
 from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.jobs import PlannedJob
 
-_LATER = re.compile(r"\{(session|job)\}")  # filled in when it is started
+_PLACEHOLDER = re.compile(r"\{(session|job)\}")  # filled in when the job is started
 _OTHER_FORMATS = Path("/proc/sys/fs/binfmt_misc")
 
 
 def check(job: PlannedJob) -> None:
-    """Raises :class:`UsageError`. What is known only when a session starts it is left out."""
+    """Raises :class:`UsageError` if the job cannot be started. Skips paths with placeholders."""
     who = f"job {job.name}"
-    if job.directory is not None and not _LATER.search(job.directory) and not Path(job.directory).is_dir():
+    if (
+        job.directory is not None
+        and not _PLACEHOLDER.search(job.directory)
+        and not Path(job.directory).is_dir()
+    ):
         raise UsageError(f"{who}: there is no directory {job.directory}", "make it, or name another")
-    besides = {"prepare": job.prepare, "conclude": job.conclude, "verify": job.verify}
+    asides = {"prepare": job.prepare, "conclude": job.conclude, "verify": job.verify}
     check_program(who, job.argv, job.directory, job.env)
-    for what, argv in besides.items():
+    for what, argv in asides.items():
         if argv:
             check_program(f"{who}, {what}", argv, job.directory, job.env)
-    if job.input is not None and not _LATER.search(job.input):
+    if job.input is not None and not _PLACEHOLDER.search(job.input):
         _check_input(who, Path(job.directory or ".", job.input))
 
 
@@ -40,7 +44,8 @@ def _check_input(who: str, path: Path) -> None:
 
 
 def check_program(who: str, argv: Sequence[str], directory: str | None, env: Mapping[str, str]) -> None:
-    """Raises :class:`UsageError`, without arguments: they may be hidden."""
+    """Raises :class:`UsageError` if the program cannot be started. The message leaves out arguments, which
+    may be hidden."""
     if not argv or not argv[0]:
         raise UsageError(f"{who}: a command without a program", "name the program first")
     if any("\0" in text for text in (*argv, *env, *env.values(), directory or "")):
@@ -49,27 +54,31 @@ def check_program(who: str, argv: Sequence[str], directory: str | None, env: Map
         )
     if any(not name or "=" in name for name in env):
         raise UsageError(f"{who}: an environment variable has no name, or = in it", "NAME = value")
-    if _LATER.search(argv[0]) or _LATER.search(directory or "") or any(map(_LATER.search, env.values())):
+    if (
+        _PLACEHOLDER.search(argv[0])
+        or _PLACEHOLDER.search(directory or "")
+        or any(map(_PLACEHOLDER.search, env.values()))
+    ):
         return
-    _check_file(who, argv[0], _found(who, argv[0], Path(directory or "."), env))
+    _check_file(who, argv[0], _find_program(who, argv[0], Path(directory or "."), env))
 
 
-def _found(who: str, name: str, directory: Path, env: Mapping[str, str]) -> Path:
-    """As execvp(3) looks for it, from the directory that it runs in."""
+def _find_program(who: str, name: str, directory: Path, env: Mapping[str, str]) -> Path:
+    """Returns the file that execvp(3) would run from this directory. Raises :class:`UsageError`."""
     if "/" in name:
         if not (path := directory / name).exists():
             raise UsageError(f"{who}: there is no program {name}", f"looked for {path.absolute()}")
         return path
     path_variable = env.get("PATH", os.environ.get("PATH", "/bin:/usr/bin"))
-    there = [directory / (place or ".") / name for place in path_variable.split(":")]
-    there = [path for path in there if _is_file(path)]
-    if not there:
+    files = [directory / (place or ".") / name for place in path_variable.split(":")]
+    files = [path for path in files if _is_file(path)]
+    if not files:
         builtin = name in _BUILTINS
         raise UsageError(
             f"{who}: there is no program {name} in PATH",
             "that is a command of shells: --shell sh" if builtin else "install it, or give its path",
         )
-    return next((path for path in there if os.access(path, os.X_OK)), there[0])
+    return next((path for path in files if os.access(path, os.X_OK)), files[0])
 
 
 _BUILTINS = frozenset(
@@ -78,7 +87,8 @@ _BUILTINS = frozenset(
 
 
 def _is_file(path: Path) -> bool:
-    """Not one in a directory that we may not search: execvp(3) passes over it, too."""
+    """Returns whether the file exists, False in a directory that may not be searched, which execvp(3) skips
+    too."""
     try:
         return path.is_file()
     except PermissionError:
@@ -86,6 +96,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _check_file(who: str, name: str, path: Path) -> None:
+    """Raises :class:`UsageError` if the kernel would refuse to execute this file."""
     if path.is_dir():
         raise UsageError(f"{who}: {name} is a directory", "name a program in it")
     if not os.access(path, os.X_OK):
@@ -106,7 +117,7 @@ def _check_file(who: str, name: str, path: Path) -> None:
 
 
 def _other_formats() -> bool:
-    """Whether the kernel knows more kinds of programs here (binfmt_misc)."""
+    """Returns whether the kernel executes further formats of programs here (binfmt_misc)."""
     try:
         return any(path.name not in ("register", "status") for path in _OTHER_FORMATS.iterdir())
     except OSError:

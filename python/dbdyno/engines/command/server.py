@@ -1,4 +1,4 @@
-"""Commands under load: :class:`dbdyno.model.engine.protocols.Server` over the launcher that starts them."""
+"""Commands as a :class:`dbdyno.model.engine.protocols.Server`; the launcher starts them."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from dbdyno.model.sources.source import Source
 
 NAME = "command"
 NO_GRACE_MS = 10**12
-"""Commands that run when a measurement ends are let run to their end, or to their timeout."""
+"""Never kills a command when the measurement ends: it runs to its end, or to its timeout."""
 _TASKS = 2
-"""A session's tasks: a thread of the launcher's, and at least a process."""
+"""Tasks of a session: a thread of the launcher, and at least one process."""
 _SHELL_RUNS = 30
-_OF_MEDIAN = 20
+_MEDIAN_UPPER = 20
 """The 21st of 30 values is the upper end of the 95 % interval of their median (binomial distribution)."""
 _STEP_S = 0.1
 _NOT_THE_DRIVERS = {"shell", "shell_error_ns", "work_unit"}
-"""Keys of a job that are none of the driver's."""
+"""Keys of a job that the driver does not take."""
 _PLAIN = DriverSetup()
 
 
 class CommandServer:
-    """See the module. ``commands`` is itself."""
+    """Runs commands as calls. The capability ``commands`` is the object itself."""
 
     wait_families = wait_families()
     counting = statement_counting = listing = watching = settings = scripts = calibrating = pooling = None
@@ -52,7 +52,7 @@ class CommandServer:
     def __init__(
         self, target: Target, environment: Mapping[str, str] | None = None, descriptors: Sequence[int] = ()
     ) -> None:
-        """``environment``, ``descriptors``: see :class:`Launcher`."""
+        """``environment`` and ``descriptors`` are those of :class:`Launcher`."""
         if target.dsn is not None:
             raise UsageError("commands run on this machine: they have no DSN", "leave out --dsn")
         if target.make_load is not None:
@@ -104,8 +104,8 @@ class CommandServer:
 
     # -- what is run ----------------------------------------------------------------------------
     def contain(self, journal: Journal) -> str:
-        self._contained = self._launcher.keep(journal)
-        self._launcher.tell(self._contained.for_launcher(self._token))
+        self._contained = self._launcher.contain(journal)
+        self._launcher.send(self._contained.for_launcher(self._token))
         return self._contained.words()
 
     def jobs(self, jobs: Sequence[PlannedJob], variant: Variant, name: str, keep_output: int) -> Workload:
@@ -118,21 +118,21 @@ class CommandServer:
     def shell_start(self, shell: str) -> ShellStart:
         argv = (shell, "-c", "")
         programs.check_program(f"--shell {shell}", argv, None, {})
-        done = self._at_once(PlannedJob(name=shell, argv=argv, shown=shell), _SHELL_RUNS)
-        durations = sorted((done["end_ns"] - done["start_ns"]).to_list())
-        return ShellStart(durations[0], durations[_OF_MEDIAN])
+        executions = self._run_unwatched(PlannedJob(name=shell, argv=argv, shown=shell), _SHELL_RUNS)
+        durations = sorted((executions["end_ns"] - executions["start_ns"]).to_list())
+        return ShellStart(durations[0], durations[_MEDIAN_UPPER])
 
     def aside(self, argv: Sequence[str], directory: str | None, env: dict[str, Any]) -> None:
         programs.check_program(argv[0] if argv else "command", argv, directory, env)
         job = PlannedJob(name="aside", argv=tuple(argv), shown=argv[0], directory=directory, env=env)
-        done = self._at_once(job, 1)
-        if done["outcome"].to_list() != ["ok"]:
-            words = next(iter(done["detail"].drop_nulls()), "it did not end")
+        executions = self._run_unwatched(job, 1)
+        if executions["outcome"].to_list() != ["ok"]:
+            words = next(iter(executions["detail"].drop_nulls()), "it did not end")
             raise TargetError(f"{argv[0]}: {words}", "it must succeed, as what is measured relies on it")
 
-    def begin(self, job: PlannedJob, runs: int) -> Load:
-        """Its executions begin, one after another, not watched; to be aborted."""
-        load = driving.here(NAME, self._spec((job,), 1, 0) | {"shared_calls": runs})
+    def begin_unwatched(self, job: PlannedJob, runs: int) -> Load:
+        """Starts ``runs`` executions one after another, without observation. The caller aborts the load."""
+        load = driving.local_load(NAME, self._spec((job,), 1, 0) | {"shared_calls": runs})
         try:
             load.connect()
             self._wait(load)
@@ -144,7 +144,8 @@ class CommandServer:
         return load
 
     def is_over(self, load: Load, patience_s: float = 0.0) -> bool:
-        """Whether its executions have ended. Raises the product's errors."""
+        """Returns whether all executions have ended, after waiting up to ``patience_s``. Raises
+        :class:`UsageError` for a wrong command, else :class:`TargetError`."""
         try:
             if load.wait(patience_s):
                 return True
@@ -157,12 +158,12 @@ class CommandServer:
         return False
 
     def executions(self, load: Load) -> pl.DataFrame:
-        """Once they have ended."""
+        """Returns the table ``executions`` of a load that has ended."""
         return from_core("executions", load.tables()["executions"])
 
-    def _at_once(self, job: PlannedJob, runs: int) -> pl.DataFrame:
-        """Its executions, one after another, not watched."""
-        load = self.begin(job, runs)
+    def _run_unwatched(self, job: PlannedJob, runs: int) -> pl.DataFrame:
+        """Runs the job ``runs`` times without observation. Returns its ``executions``."""
+        load = self.begin_unwatched(job, runs)
         try:
             self._wait(load)
             return self.executions(load)
@@ -197,7 +198,7 @@ class CommandServer:
             "in_turn": cell.once,
             "shared_calls": len(jobs) * cell.runs if cell.once else None,
         }
-        return driving.here(NAME, spec)
+        return driving.local_load(NAME, spec)
 
     def _spec(self, jobs: Sequence[PlannedJob], sessions: int, keep_output: int) -> dict[str, Any]:
         return {
@@ -213,7 +214,7 @@ class CommandServer:
         return watching.watch_spec(self._launcher.pid)
 
     def clean(self) -> Sequence[str]:
-        return cache.removed()
+        return cache.remove_all()
 
     def close(self) -> None:
         self._launcher.close()

@@ -1,4 +1,4 @@
-"""How a load of commands is watched: all that the launcher has started."""
+"""How a load of commands is observed: all processes that the launcher has started."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SOURCES = (
         status="ok",
     ),
 )
-"""What the data sources of all engines are here."""
+"""The data sources common to all engines, as they are for commands."""
 
 
 def watch_spec(launcher: int) -> dict[str, Any]:
-    """The engine's half of the watch's specification (docs/core.md). ``launcher``: its process."""
+    """Returns the engine's part of the watch's specification (docs/core.md). ``launcher`` is its pid."""
     return {
         "engine": "command",
         "activity": {"main_pid": launcher},

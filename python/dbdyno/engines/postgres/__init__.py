@@ -48,7 +48,7 @@ def open_server(target: Target) -> PostgresServer:
     from dbdyno.engines import driving
     from dbdyno.engines.postgres.server import PostgresServer  # `dbdyno server` needs none of it
 
-    drive = target.make_load or driving.here
+    drive = target.make_load or driving.local_load
     if target.dsn is not None:
         if target.bin_dir is not None:
             raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")

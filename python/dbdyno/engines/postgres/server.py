@@ -13,7 +13,7 @@ import polars as pl
 import psycopg
 
 from dbdyno import _core
-from dbdyno.engines.driving import here
+from dbdyno.engines.driving import local_load
 from dbdyno.engines.postgres import (
     connect,
     connection_options,
@@ -80,7 +80,11 @@ class PostgresServer:
     """See the module. ``instance``: the embedded server, ended by :meth:`close` where it is ours."""
 
     def __init__(
-        self, dsn: str, instance: Instance | None = None, drive: LoadMaker = here, machine: Machine = HERE
+        self,
+        dsn: str,
+        instance: Instance | None = None,
+        drive: LoadMaker = local_load,
+        machine: Machine = HERE,
     ) -> None:
         self._dsn, self._instance, self._connection = dsn, instance, connect.connect(dsn)
         self._front, self.machine, self._from_there = Fronting(drive), machine, FromThere(machine)

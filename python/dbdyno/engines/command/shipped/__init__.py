@@ -1,5 +1,7 @@
-"""Jobs that come with dbdyno, so that a recipe runs on any machine: which program a job is depends on what is
-installed, and its name says which it was."""
+"""Built-in jobs, so that a recipe runs on any machine.
+
+Which program a job runs depends on the programs installed; the job's name shows which one it was.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ _TOOLS: dict[str, tuple[str, int]] = {
     "xz": ("-kc --block-size=1MiB -{level} -T{threads}", 1),
     "zstd": ("-kqc -B1MiB -{level} -T{threads}", 9),
 }
-"""Compressors that use threads, in the order in which they are chosen: options, and the default level. Blocks
-of about 1 MB, so that there is work for as many threads as the file has MiB."""
+"""Compressors that use threads, in order of preference, with their options and default level. Blocks of about
+1 MB give work to as many threads as the file has MiB."""
 
 
 def _count(doc: str, default: int, least: int, most: int) -> Parameter:
@@ -41,26 +43,27 @@ _TOOL = Parameter(
 
 
 def _loop(given: Values) -> JobSpec:
+    """Runs loop.c, or the loop in Python if there is no C compiler."""
     try:
         program = cache.compiled("loop.c")
     except NotAvailable:
-        return _python_loop({**given, "rounds": max(1, _int(given, "rounds", _ROUNDS) // _C_PER_PYTHON)})
-    words = [program, *(_int(given, n, p) for n, p in (("threads", _THREADS), *_LOOP.items()))]
+        return _python_loop({**given, "rounds": max(1, _value(given, "rounds", _ROUNDS) // _C_PER_PYTHON)})
+    words = [program, *(_value(given, n, p) for n, p in (("threads", _THREADS), *_LOOP.items()))]
     return _job("loop", words, work_regex=r"done (\d+) rounds", work_unit="rounds")
 
 
-_C_PER_PYTHON = 100  # rounds of C in the time of one of Python, about
+_C_PER_PYTHON = 100  # about so many rounds of C take as long as one of Python
 _LOOP = {"rounds": _ROUNDS, "serial": _SERIAL}
 
 
 def _python_loop(given: Values) -> JobSpec:
-    rounds = _int(given, "rounds", _PYTHON_ROUNDS)
+    rounds = _value(given, "rounds", _PYTHON_ROUNDS)
     words = [
         *_PYTHON,
         "loop",
-        _int(given, "threads", _THREADS),
+        _value(given, "threads", _THREADS),
         rounds * 1_000_000,
-        _int(given, "serial", _SERIAL),
+        _value(given, "serial", _SERIAL),
     ]
     return _job("python-loop", words, work_regex=r"done (\d+) rounds", work_unit="rounds")
 
@@ -69,10 +72,10 @@ _PYTHON_ROUNDS = _ROUNDS.model_copy(update={"default": 2})
 
 
 def _compress(given: Values) -> JobSpec:
-    file = texts.text(_int(given, "size", _SIZE))
+    file = texts.text(_value(given, "size", _SIZE))
     asked = str(given.get("tool", _TOOL.default))
     tool = next((t for t in _TOOLS if _has_threads(t)), "python") if asked == "installed" else asked
-    threads, level = _int(given, "threads", _THREADS), _int(given, "level", _LEVEL)
+    threads, level = _value(given, "threads", _THREADS), _value(given, "level", _LEVEL)
     if tool == "python":
         words = [*_PYTHON, "compress", threads, level or 9, file]
         return _job("python-bz2", words, work_bytes=str(file))
@@ -84,7 +87,7 @@ def _compress(given: Values) -> JobSpec:
 
 
 def _has_threads(tool: str) -> bool:
-    """Not that of BusyBox, for example."""
+    """Returns whether the tool takes the option for threads. That of BusyBox, for example, does not."""
     program = shutil.which(tool)
     if program is None:
         return False
@@ -99,8 +102,8 @@ def _succeeds(words: list[str]) -> bool:
 
 
 def _sort(given: Values) -> JobSpec:
-    file = texts.text(_int(given, "size", _SIZE))
-    threads = _int(given, "threads", _THREADS)
+    file = texts.text(_value(given, "size", _SIZE))
+    threads = _value(given, "threads", _THREADS)
     words = [shutil.which("sort") or "sort", f"--parallel={threads}", "--output=/dev/null"]
     if not _succeeds([*words, "/dev/null"]):  # BusyBox has no --parallel
         return _job("python-sort", [*_PYTHON, "sort", threads, file], work_bytes=str(file))
@@ -111,7 +114,7 @@ def _job(name: str, words: Sequence[object], **more: str) -> JobSpec:
     return JobSpec(name=name, command=shlex.join(map(str, words)), **more)
 
 
-def _int(given: Values, name: str, parameter: Parameter) -> int:
+def _value(given: Values, name: str, parameter: Parameter) -> int:
     return int(given.get(name, parameter.default))
 
 
@@ -130,4 +133,4 @@ JOBS: dict[str, BuiltinJob] = {
     "sort": BuiltinJob("sorts the lines of a text", {"threads": _THREADS, "size": _SIZE}, _sort),
     **{name: BuiltinJob(b.doc, {"threads": _THREADS}, b.job) for name, b in builds.BUILDS.items()},
 }
-"""By name, without the @."""
+"""Built-in jobs by name, without the @."""

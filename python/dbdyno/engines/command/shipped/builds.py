@@ -1,5 +1,8 @@
-"""Small builds: sources that are made, and a makefile of them. How far a build can be spread over CPUs is
-known from its shape: modules that wait for others, and one that takes as long as the others together."""
+"""Small builds: generated sources with a makefile.
+
+Their shape determines how far they can run in parallel: modules that wait for others, or one module that
+takes as long as all others together.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,8 @@ fn f{n}(v: &[u64]) -> u64 {{
 
 @dataclass(frozen=True)
 class Language:
+    """A language, with the templates of its sources and of its lines in the makefile."""
+
     name: str
     program: tuple[str, ...]  # the compiler's names
     suffix: str
@@ -88,25 +93,26 @@ FLAGS = --edition 2021 -C opt-level=2 -C codegen-units=1
 
 @dataclass(frozen=True)
 class Build:
-    """``sizes``: functions of each module. ``chain``: each module waits for the one before it."""
+    """A build. ``sizes`` is the number of functions per module. With ``chain`` each module depends on the one
+    before."""
 
     doc: str
     shape: str
-    languages: tuple[Language, ...]  # the first that there is a compiler for
+    languages: tuple[Language, ...]  # uses the first that has a compiler installed
     sizes: tuple[int, ...]
     chain: bool = False
 
     def job(self, _given: Mapping[str, object]) -> JobSpec:
-        """Raises :class:`NotAvailable` without make, or without a compiler."""
+        """Writes the sources and returns the job. Raises :class:`NotAvailable` without make or a compiler."""
         make = shutil.which("make") or shutil.which("gmake")
-        found = [(lang, p) for lang in self.languages for n in lang.program if (p := shutil.which(n))]
-        if make is None or not found:
+        installed = [(lang, p) for lang in self.languages for n in lang.program if (p := shutil.which(n))]
+        if make is None or not installed:
             missing = "make" if make is None else "a C compiler"
             raise NotAvailable(f"{missing} is not installed", "install it, or choose other jobs")
-        language, compiler = found[0]
+        language, compiler = installed[0]
         files = self.sources(language, compiler)
         mark = hashlib.sha256("".join(files.values()).encode()).hexdigest()[:12]
-        place = cache.kept(f"build-{language.name}-{self.shape}-{mark}", lambda path: _write(path, files))
+        place = cache.cached(f"build-{language.name}-{self.shape}-{mark}", lambda path: _write(path, files))
         out = cache.directory() / f"built-{language.name}-{self.shape}" / "{session}"
         words = [make, "-s", f"-j{_given.get('threads', 1)}", "-C", place, f"O={out}"]
         return JobSpec(
@@ -114,11 +120,11 @@ class Build:
             command=shlex.join(map(str, [*words, f"{out}/main"])),
             prepare=shlex.join(map(str, [make, "-s", "-C", place, f"O={out}", "clean"])),
             verify=f"{shlex.quote(str(out))}/main",
-            env={"MAKEFLAGS": ""},  # of a make that dbdyno runs below
+            env={"MAKEFLAGS": ""},  # else it inherits those of a make that runs dbdyno
         )
 
     def sources(self, lang: Language, compiler: str) -> dict[str, str]:
-        """Text by file name."""
+        """Returns the texts of all files by name."""
         numbers = range(1, len(self.sizes) + 1)
         modules = " ".join(f"$(O)/m{i}.o" for i in numbers)
         rules = [
@@ -161,4 +167,4 @@ BUILDS = {
               (12,) * 5, chain=True),
     )
 }  # fmt: skip
-"""By the names of their jobs."""
+"""Builds by the name of their job."""

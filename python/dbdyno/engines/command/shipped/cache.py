@@ -1,4 +1,4 @@
-"""What the shipped jobs need: compiled programs and made files, each made once and kept."""
+"""A cache of what the built-in jobs need: compiled programs and generated files."""
 
 from __future__ import annotations
 
@@ -19,46 +19,50 @@ SOURCES = Path(__file__).parent
 
 
 def directory() -> Path:
-    """Where they are, this user's alone; made if it is not there. Raises :class:`UsageError`."""
-    place = _place()
-    with _explained(place):
+    """Returns the cache directory, which only this user may access. Creates it if needed. Raises
+    :class:`UsageError`."""
+    place = _path()
+    with _explain_os_errors(place):
         make_private(place)
     return place
 
 
-def removed() -> list[str]:
-    """Removes everything that is kept here; what was removed, in words."""
-    place = _place()
+def remove_all() -> list[str]:
+    """Removes the cache. Returns descriptions of what was removed."""
+    place = _path()
     if not place.is_dir():
         return []
     shutil.rmtree(place, ignore_errors=True)
     return [f"programs and files of the shipped jobs ({place})"]
 
 
-def kept(name: str, make: Callable[[Path], None]) -> Path:
-    """The file or directory of this name, which ``make`` makes where there is none. Two processes may do so
-    at once: the first counts. One that others could write is made anew. Raises :class:`UsageError` where
-    there is no room for it, or another user's is in its place."""
-    here = directory() / name
-    with _explained(here):
-        if is_sound(here):
-            return here
-        discard(here)
+def cached(name: str, make: Callable[[Path], None]) -> Path:
+    """Returns the cached file or directory of this name. Calls ``make`` with a path to create it if it is
+    missing.
+
+    If two processes create it at once, the first one wins. A file that other users could write is created
+    anew. Raises :class:`UsageError` if there is no space, or another user's file has this path.
+    """
+    target = directory() / name
+    with _explain_os_errors(target):
+        if is_sound(target):
+            return target
+        discard(target)
         try:
             with tempfile.TemporaryDirectory(dir=directory(), prefix="new-") as aside:
-                made = Path(aside, name)
-                make(made)
-                close_to_others(made)
-                made.rename(here)
+                new = Path(aside, name)
+                make(new)
+                close_to_others(new)
+                new.rename(target)
         except OSError:
-            if not is_sound(here):
+            if not is_sound(target):
                 raise
-    return here
+    return target
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """What an :class:`OSError` below ``path`` means, with the cure."""
+def _explain_os_errors(path: Path) -> Iterator[None]:
+    """Raises :class:`UsageError` with a cure for an :class:`OSError` below ``path``."""
     try:
         yield
     except OSError as e:
@@ -69,8 +73,8 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def compiled(source: str) -> Path:
-    """The program of this C file. Raises :class:`NotAvailable` without a compiler, or where what it made
-    does not run: a file system without execution."""
+    """Returns the program compiled from this C file. Raises :class:`NotAvailable` without a compiler, or if
+    the program does not run, as on a file system mounted noexec."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise NotAvailable("there is no C compiler", "install one: cc")
@@ -87,9 +91,9 @@ def compiled(source: str) -> Path:
         except (OSError, subprocess.CalledProcessError) as e:
             raise NotAvailable(f"compiled programs do not run in {program.parent}", str(e)) from e
 
-    return kept(f"{Path(source).stem}-{mark}", make)
+    return cached(f"{Path(source).stem}-{mark}", make)
 
 
-def _place() -> Path:
+def _path() -> Path:
     base = base_directory("XDG_CACHE_HOME", ".cache", "the shipped jobs", "set XDG_CACHE_HOME")
     return base / "dbdyno" / "jobs"

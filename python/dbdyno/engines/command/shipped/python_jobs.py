@@ -1,7 +1,7 @@
-"""Jobs for machines without a compiler or compressor: a program that needs the standard library alone.
+"""Jobs for machines without a compiler or compressor. Needs only the standard library.
 
-``loop PROCESSES ROUNDS SERIAL``, ``compress PROCESSES LEVEL FILE``, ``sort PROCESSES FILE``: processes share
-the work, as threads of Python do not run side by side. Exit code 1: a wrong result, or a process that failed.
+``loop PROCESSES ROUNDS SERIAL``, ``compress PROCESSES LEVEL FILE``, ``sort PROCESSES FILE``. Uses processes,
+since threads of Python do not run in parallel. Exit code 1 means a wrong result or a failed process.
 """
 
 import bz2
@@ -15,8 +15,8 @@ from pathlib import Path
 _BLOCK_BYTES = 900_000  # as bzip2 -9
 
 
-def _side_by_side(count: int, part: Callable[[int], None]) -> None:
-    """``part(i)`` in ``count`` processes, of which this one is the first."""
+def _in_parallel(count: int, part: Callable[[int], None]) -> None:
+    """Runs ``part(i)`` in ``count`` processes; this process is number 0."""
     pids = []
     for i in range(1, count):
         pid = os.fork()
@@ -42,7 +42,7 @@ def _loop(rounds: int, seed: int) -> None:
 
 
 def _sum_of_powers(count: int) -> int:
-    """69069 ** 0 + ... + 69069 ** (count - 1)."""
+    """Returns 69069 ** 0 + ... + 69069 ** (count - 1)."""
     return (pow(69069, count, 69068 << 32) - 1) // 69068
 
 
@@ -50,7 +50,7 @@ def loop(processes: int, rounds: int, serial: int) -> None:
     alone = rounds * serial // 100
     _loop(alone, processes)
     shared = rounds - alone
-    _side_by_side(processes, lambda i: _loop(shared // processes + (i < shared % processes), i))
+    _in_parallel(processes, lambda i: _loop(shared // processes + (i < shared % processes), i))
     print(f"done {rounds} rounds")
 
 
@@ -63,33 +63,36 @@ def compress(processes: int, level: int, file: Path) -> None:
                 f.seek(block * _BLOCK_BYTES)
                 out.write(bz2.compress(f.read(_BLOCK_BYTES), level))
 
-    _side_by_side(processes, part)
+    _in_parallel(processes, part)
 
 
 def sort(processes: int, file: Path) -> None:
-    """Parts are sorted side by side, and merged by this process alone."""
+    """Sorts parts in parallel, and merges them in this process."""
     lines = [line + b"\n" for line in file.read_bytes().splitlines()]
     pipes = [os.pipe() for _ in range(processes)]
 
     def part(i: int) -> None:
-        found = sorted(lines[i::processes])
-        for n, (read, write) in enumerate(pipes):  # a reader waits until all writers have closed their end
+        ordered = sorted(lines[i::processes])
+        for n, (read, write) in enumerate(
+            pipes
+        ):  # a reader sees the end only when all writers have closed the pipe
             if n != i or i == 0:
                 os.close(write)
             if i:
                 os.close(read)
         if i:
             with os.fdopen(pipes[i][1], "wb") as out:
-                out.writelines(found)
+                out.writelines(ordered)
             return
         with ExitStack() as opened:
             others = [opened.enter_context(os.fdopen(read, "rb")) for read, _ in pipes[1:]]
-            _check_merged(found, *others, count=len(lines))
+            _check_merged(ordered, *others, count=len(lines))
 
-    _side_by_side(processes, part)
+    _in_parallel(processes, part)
 
 
 def _check_merged(*parts: Iterable[bytes], count: int) -> None:
+    """Exits with an error if the merged lines are not in order, or not as many as ``count``."""
     last, seen = b"", 0
     for line in merge(*parts):
         if line < last:

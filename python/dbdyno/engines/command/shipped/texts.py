@@ -1,4 +1,4 @@
-"""Texts to compress and to sort: always the same for a size."""
+"""Texts to compress and to sort, the same for each size on any machine."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _WORDS_A_LINE = 16
 
 
 def text(mib: int) -> Path:
-    """Lines of made words, the frequent ones as frequent as in a language (Zipf); of so many MiB."""
-    return cache.kept(f"text-{mib}.txt", lambda path: _write(path, mib))
+    """Returns a file of ``mib`` MiB of invented words, whose frequencies follow Zipf's law as in natural
+    language."""
+    return cache.cached(f"text-{mib}.txt", lambda path: _write(path, mib))
 
 
 def _write(path: Path, mib: int) -> None:

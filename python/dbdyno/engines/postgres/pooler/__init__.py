@@ -49,7 +49,7 @@ put_back = process.put_back
 class Fronting:
     """``pool``: what later loads go through; None: they go to the server itself. ``drive``: makes those."""
 
-    def __init__(self, drive: LoadMaker = driving.here) -> None:
+    def __init__(self, drive: LoadMaker = driving.local_load) -> None:
         self.pool: Pool | None = None
         self.drive = drive
         self._journal: Journal | None = None
@@ -77,7 +77,7 @@ class Fronting:
     # -- before the start -------------------------------------------------------------------------
     def check(self, pool: Pool, target: Mapping[str, Any], capacity: Capacity) -> None:
         """See the protocol: the program, the pool, room at the server, and one connection through it."""
-        if self.drive is not driving.here:
+        if self.drive is not driving.local_load:
             raise UsageError(
                 "a pooler started by dbdyno serves drivers on this host alone",
                 "leave out the pool, or the drivers on other hosts",
@@ -105,7 +105,7 @@ class Fronting:
         entries = [{**e, "setup": []} for e in spec["sessions"]] if shared else spec["sessions"]
         own = {"target": _target(pooler, spec["target"]), "sessions": entries}
         probe = None if shared else spec["probe"]
-        load = driving.here("postgres", {**spec, **own, "probe": probe})
+        load = driving.local_load("postgres", {**spec, **own, "probe": probe})
         return cast(Load, PooledLoad(load, processes))
 
     def _started(self, front: Front) -> Pooler:
