@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from dbdyno.engines.postgres.embedded import Wish, open_instance
+from dbdyno.engines.postgres.embedded import StartOptions, open_instance
 from dbdyno.engines.postgres.embedded.programs import find_programs
 
 ROOT = Path(__file__).parent.parent
@@ -57,7 +57,7 @@ def server(sessions: int = 120) -> Iterator[Bench]:
         cwd=ROOT,
         check=True,
     )
-    instance = open_instance(None, Wish(sessions=sessions))
+    instance = open_instance(None, StartOptions(sessions=sessions))
     try:
         facts = instance.facts()
         with tempfile.TemporaryDirectory() as directory:

@@ -19,7 +19,7 @@ from dbdyno.conduct.measure.cell import MachineClock
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
 from dbdyno.conduct.memory.memory import READ_NS, MemoryReader
 from dbdyno.engines import open_server
-from dbdyno.engines.postgres.embedded import Wish, open_instance
+from dbdyno.engines.postgres.embedded import StartOptions, open_instance
 from dbdyno.model.engine.protocols import Server, Target
 from dbdyno.model.plan.plan import Experiment, Observation
 from dbdyno.plan import resolve_observation
@@ -44,7 +44,9 @@ def cost(_count: int, _seconds: float) -> None:
 
 @contextlib.contextmanager
 def _instance(size: str, sessions: int) -> Iterator[str]:
-    instance = open_instance(None, Wish(settings={"shared_buffers": size, "fsync": "off"}, sessions=sessions))
+    instance = open_instance(
+        None, StartOptions(settings={"shared_buffers": size, "fsync": "off"}, sessions=sessions)
+    )
     try:
         yield str(instance.facts()["dsn"])
     finally:

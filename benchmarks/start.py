@@ -7,11 +7,11 @@ import time
 
 import psycopg
 
-from dbdyno.engines.postgres.embedded import Wish, instance_of, open_instance
+from dbdyno.engines.postgres.embedded import StartOptions, instance_of, open_instance
 
 
 def main(count: int, _seconds: float) -> None:
-    open_instance(None, Wish(sessions=10)).close()  # the template is there
+    open_instance(None, StartOptions(sessions=10)).close()  # the template is there
     for fresh, what in ((True, "new data directory from the template"), (False, "kept data directory")):
         times = sorted(_start(fresh) for _ in range(count))
         print(
@@ -24,7 +24,7 @@ def main(count: int, _seconds: float) -> None:
 def _start(fresh: bool) -> float:
     before = time.monotonic()
     instance, programs = instance_of(None)
-    instance.open(programs, Wish(sessions=10, fresh=fresh))
+    instance.open(programs, StartOptions(sessions=10, fresh=fresh))
     try:
         with psycopg.connect(instance.facts()["dsn"]) as connection:
             connection.execute("select 1")

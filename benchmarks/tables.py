@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 
-from dbdyno.engines.postgres.embedded import Wish, open_instance
+from dbdyno.engines.postgres.embedded import StartOptions, open_instance
 from dbdyno.engines.postgres.embedded.programs import find_programs
 from dbdyno.engines.postgres.loader import Table, description
 
@@ -157,7 +157,7 @@ class Plain:
 @contextmanager
 def _server() -> Iterator[tuple[str, Path]]:
     """Its DSN, and its directory."""
-    instance = open_instance(None, Wish(sessions=20))
+    instance = open_instance(None, StartOptions(sessions=20))
     try:
         yield str(instance.facts()["dsn"]), instance.data
     finally:

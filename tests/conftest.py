@@ -22,7 +22,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before it is loaded: workers
 import tests.examples  # noqa: F401  Hypothesis' profile, before any law is read
 from dbdyno.conduct.derive.deriving import in_this_process
 from dbdyno.conduct.derive.polars_thread import on_polars_thread
-from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
+from dbdyno.engines.postgres.embedded import Instance, StartOptions, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import Programs, find_programs
@@ -160,7 +160,7 @@ class Servers:
         """A superuser's DSN of a running server of that version."""
         if major not in self._running:
             instance, programs = instance_of(self.bin_dir(major), self._places)
-            instance.open(programs, Wish(settings=SETTINGS, sessions=100))
+            instance.open(programs, StartOptions(settings=SETTINGS, sessions=100))
             self._running[major] = instance
         return str(self._running[major].facts()["dsn"])
 

@@ -19,7 +19,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.engines.postgres.embedded import Instance, Wish
+from dbdyno.engines.postgres.embedded import Instance, StartOptions
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import find_programs
@@ -109,14 +109,14 @@ def remote(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     places = find_places(account)
     server = Instance(places, account, places.data / "remote")
     port = free_port()
-    server.open(programs, Wish(fresh=True))  # another module of this session may have had one here
+    server.open(programs, StartOptions(fresh=True))  # another module of this session may have had one here
     server.close()
     for name in ("server.crt", "server.key", "ca.crt"):
         copied = Path(shutil.copy(certificates / name, server.data))
         os.chown(copied, account.uid, account.gid)
     (server.data / "pg_hba.conf").write_text(HBA)
     settings = {"listen_addresses": "127.0.0.1", "port": str(port), "ssl": "on", "ssl_ca_file": "ca.crt"}
-    server.open(programs, Wish(settings=settings, max_connections=20))
+    server.open(programs, StartOptions(settings=settings, max_connections=20))
     admin = f"host={server.socket_dir} port={port} user=dbdyno dbname=postgres"
     try:
         _people(admin)

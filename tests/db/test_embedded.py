@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from dbdyno.engines.postgres import PostgresServer, embedded
-from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of, postmaster
+from dbdyno.engines.postgres.embedded import Instance, StartOptions, instance_of, postmaster
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import Programs
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.db
 
 OWNER = """
 import json, sys, time
-from dbdyno.engines.postgres.embedded import Wish, open_instance
-instance = open_instance(None, Wish())
+from dbdyno.engines.postgres.embedded import StartOptions, open_instance
+instance = open_instance(None, StartOptions())
 print(json.dumps(instance.facts()), flush=True)
 time.sleep(600)
 """
@@ -51,7 +51,7 @@ def ask(instance: Instance, sql: str) -> object:
 
 def test_starts_private_and_ends_with_its_owner(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
-    server.open(programs, Wish(settings={"work_mem": "5MB"}, sessions=200))
+    server.open(programs, StartOptions(settings={"work_mem": "5MB"}, sessions=200))
     process = server.process()
     assert process is not None
     assert ask(server, "show work_mem") == "5MB"
@@ -73,7 +73,7 @@ def test_the_sockets_directory_may_have_any_name(home: Path) -> None:
     odd.mkdir(mode=0o711)
     places = replace(find_places(server_account()), runtime=odd)
     server, programs = instance_of(None, places)
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     assert ask(server, "select 1") == 1
     with psycopg.connect(server.address) as connection:
         assert connection.info.host == str(server.socket_dir)
@@ -83,7 +83,7 @@ def test_the_sockets_directory_may_have_any_name(home: Path) -> None:
 
 def test_never_runs_as_root(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     process = server.process()
     assert process is not None
     assert _uid(process.pid) == server_account().uid != 0
@@ -102,13 +102,13 @@ def test_signals_that_are_blocked_here_reach_the_servers_programs() -> None:
 
 def test_data_stays_unless_fresh(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     ask(server, "create table kept as select 1 as n")
     server.close()
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     assert ask(server, "select n from kept") == 1
     server.close()
-    server.open(programs, Wish(fresh=True))
+    server.open(programs, StartOptions(fresh=True))
     assert ask(server, "select to_regclass('kept')") is None
     server.close()
 
@@ -122,7 +122,7 @@ def test_it_counts_statements_from_its_start(
     monkeypatch.setenv("PGHOSTADDR", "198.51.100.1")  # ours is made in our own server alone
     server, programs = instance
     for settings in ({}, {"default_transaction_read_only": "on"}):
-        server.open(programs, Wish(settings=settings))
+        server.open(programs, StartOptions(settings=settings))
         with psycopg.connect(server.address, autocommit=True) as connection:
             statistics = {name: _setting(connection, name) for name in STATISTICS}
             calls = connection.execute("select sum(calls) from pg_stat_statements").fetchone()
@@ -134,7 +134,7 @@ def test_it_counts_statements_from_its_start(
 
 def test_what_is_asked_for_comes_before_the_statistics(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
-    server.open(programs, Wish(settings={"shared_preload_libraries": "", "track_io_timing": "off"}))
+    server.open(programs, StartOptions(settings={"shared_preload_libraries": "", "track_io_timing": "off"}))
     with psycopg.connect(server.address) as connection:
         assert _setting(connection, "shared_preload_libraries") == ""
         assert _setting(connection, "track_io_timing") == "off"
@@ -144,7 +144,7 @@ def test_what_is_asked_for_comes_before_the_statistics(instance: tuple[Instance,
 
 def test_programs_without_contrib_start_all_the_same(home: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: ARG001
     server, programs = instance_of(other_wheel() / "pginstall")
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     assert "pg_stat_statements" in capsys.readouterr().err
     with psycopg.connect(server.address) as connection:
         assert _setting(connection, "shared_preload_libraries") == ""
@@ -155,7 +155,7 @@ def test_programs_without_contrib_start_all_the_same(home: Path, capsys: pytest.
     assert any("contrib" in step.command for step in said.enabling.steps)
     server.close()
     with pytest.raises(TargetError, match="pg_stat_statements"):
-        server.open(programs, Wish(settings={"shared_preload_libraries": "pg_stat_statements"}))
+        server.open(programs, StartOptions(settings={"shared_preload_libraries": "pg_stat_statements"}))
     server.close()
 
 
@@ -167,12 +167,12 @@ def test_data_of_other_programs_of_the_same_major_version_go_on(
     server, programs = instance
     assert older.version != programs.version
     assert former.data == server.data
-    former.open(older, Wish())
+    former.open(older, StartOptions())
     ask(former, "create table kept as select n, n::text as t from generate_series(1, 5000) as n")
     ask(former, "create index on kept (t)")
     before = ask(former, "select datcollversion is null and datlocprovider = 'c' from pg_database limit 1")
     former.close()
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     assert str(ask(server, "show server_version")) == programs.version
     assert before
     assert ask(server, "select sum(n) from kept where t between '1' and '9999'") == sum(range(1, 5001))
@@ -201,7 +201,7 @@ def test_kill_9_of_the_owner_leaves_nothing_after_the_next_start(home: Path) -> 
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     second = server.process()
     assert second is not None
     assert not first.alive
@@ -213,12 +213,12 @@ def test_kill_9_of_the_owner_leaves_nothing_after_the_next_start(home: Path) -> 
 def test_an_orphan_that_outlived_its_owner_is_found_and_ended(instance: tuple[Instance, Programs]) -> None:
     """Without the kernel's help: started to stay, then recorded as somebody's whose lock is free."""
     server, programs = instance
-    server.open(programs, Wish(stay=True))
+    server.open(programs, StartOptions(stay=True))
     orphan = server.process()
     assert orphan is not None
     record = server.directory / "instance.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"stay": False, "owner_pid": 2}))
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     assert not orphan.alive
     running = server.process()
     assert running is not None
@@ -229,7 +229,7 @@ def test_an_orphan_that_outlived_its_owner_is_found_and_ended(instance: tuple[In
 def test_a_strangers_pid_in_the_pid_file_is_left_alone(instance: tuple[Instance, Programs]) -> None:
     """A process of the same user under the reused pid: neither ended nor in the way."""
     server, programs = instance
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     server.close()
     account = server.account
     with subprocess.Popen(argv(account, "0", "/bin/sleep", "600")) as stranger:
@@ -248,7 +248,7 @@ def test_a_strangers_pid_in_the_pid_file_is_left_alone(instance: tuple[Instance,
             file.write_text("\n".join(lines) + "\n")
             os.chown(file, account.uid, account.gid)
             assert server.process() is None
-            server.open(programs, Wish())
+            server.open(programs, StartOptions())
             assert ask(server, "select 1") == 1
             server.close()
             assert stranger.poll() is None
@@ -261,7 +261,7 @@ def test_a_pid_file_with_another_servers_pid_does_not_end_that_server(
 ) -> None:
     """Even a postgres of the same user is a stranger: it works on another data directory."""
     server, programs = instance
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     server.close()
     with psycopg.connect(dsn18) as other:
         row = other.execute("select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int").fetchone()
@@ -271,7 +271,7 @@ def test_a_pid_file_with_another_servers_pid_does_not_end_that_server(
         os.chown(file, server.account.uid, server.account.gid)
         assert server.process() is None
         assert server.stop() is None
-        server.open(programs, Wish())
+        server.open(programs, StartOptions())
         server.close()
         assert other.execute("select 1").fetchone() == (1,)
     assert servers
@@ -279,7 +279,7 @@ def test_a_pid_file_with_another_servers_pid_does_not_end_that_server(
 
 def test_leftover_backends_of_a_killed_postmaster_are_ended(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     with psycopg.connect(server.facts()["dsn"], autocommit=True) as connection:
         backend = connection.info.backend_pid
         os.kill(backend, signal.SIGSTOP)  # it cannot see that its postmaster dies
@@ -288,7 +288,7 @@ def test_leftover_backends_of_a_killed_postmaster_are_ended(instance: tuple[Inst
         os.kill(first.pid, signal.SIGKILL)
         server.close()
         assert Worker(server.account).orphans(server.data)
-        server.open(programs, Wish())
+        server.open(programs, StartOptions())
         assert postmaster.start_ticks(backend) is None
         assert ask(server, "select 1") == 1
     server.close()
@@ -300,15 +300,15 @@ def test_started_to_stay_it_serves_runs_and_is_stopped_by_hand(home: Path) -> No
         embedded.client_argv()
     started = embedded.start(max_connections=40)
     assert json.loads(json.dumps(started))["stays"] is True
-    user = embedded.open_instance(None, Wish(sessions=20))
+    user = embedded.open_instance(None, StartOptions(sessions=20))
     user.close()
     assert embedded.status()["pid"] == started["pid"]
     assert embedded.client_argv()[1] == started["dsn"]
     with pytest.raises(TooFewConnections, match="max_connections = 40") as caught:
-        embedded.open_instance(None, Wish(sessions=200))
+        embedded.open_instance(None, StartOptions(sessions=200))
     assert "server stop" in str(caught.value.cure)
     with pytest.raises(ServerBusy, match="work_mem=9MB"):
-        embedded.open_instance(None, Wish(settings={"work_mem": "9MB"}))
+        embedded.open_instance(None, StartOptions(settings={"work_mem": "9MB"}))
     assert embedded.stop()["pid"] == started["pid"]
     assert embedded.status()["running"] is False
     assert embedded.stop()["stopped"] is False
@@ -317,16 +317,16 @@ def test_started_to_stay_it_serves_runs_and_is_stopped_by_hand(home: Path) -> No
 def test_a_bad_setting_shows_the_servers_words(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
     with pytest.raises(UsageError, match="no_such_setting") as caught:
-        server.open(programs, Wish(settings={"no_such_setting": "1"}))
+        server.open(programs, StartOptions(settings={"no_such_setting": "1"}))
     assert len(str(caught.value.cure)) < 200
     with pytest.raises(TargetError, match="invalid value for parameter") as refused:
-        server.open(programs, Wish(settings={"work_mem": "much"}))
+        server.open(programs, StartOptions(settings={"work_mem": "much"}))
     assert "setting" in str(refused.value.cure)
     server.close()
     with pytest.raises(UsageError, match="not the name"):
-        server.open(programs, Wish(settings={"a b": "1"}))
+        server.open(programs, StartOptions(settings={"a b": "1"}))
     server.close()
-    server.open(programs, Wish(settings={"cluster_name": "it's \\ quoted"}))
+    server.open(programs, StartOptions(settings={"cluster_name": "it's \\ quoted"}))
     assert ask(server, "show cluster_name") == "it's \\ quoted"
     server.close()
 
@@ -354,7 +354,7 @@ def test_programs_that_the_servers_user_cannot_reach_are_copied(
     server, copied = instance_of(prefix)
     assert not copied.bin_dir.is_relative_to(hidden)
     assert copied.bin_dir.is_relative_to(home / "cache")
-    server.open(copied, Wish())
+    server.open(copied, StartOptions())
     assert ask(server, "select 1") == 1
     server.close()
     assert instance_of(prefix)[1].bin_dir == copied.bin_dir
@@ -362,11 +362,11 @@ def test_programs_that_the_servers_user_cannot_reach_are_copied(
 
 def test_the_template_is_made_once(instance: tuple[Instance, Programs], home: Path) -> None:
     server, programs = instance
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     server.close()
     clusters = home / "cache" / "clusters"
     before = {p.name: p.stat().st_mtime_ns for p in clusters.iterdir()}
-    server.open(programs, Wish(fresh=True))
+    server.open(programs, StartOptions(fresh=True))
     server.close()
     assert {p.name: p.stat().st_mtime_ns for p in clusters.iterdir()} == before
 
@@ -390,14 +390,14 @@ def _tcp_sockets(pid: int) -> list[str]:
 
 def test_who_lost_its_server_does_not_end_the_next_ones(instance: tuple[Instance, Programs]) -> None:
     server, programs = instance
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     first = server.process()
     assert first is not None
     os.kill(first.pid, signal.SIGQUIT)
     while first.alive:
         time.sleep(0.01)
     other, _ = instance_of(None)
-    other.open(programs, Wish())
+    other.open(programs, StartOptions())
     server.close()
     assert ask(other, "select 1") == 1
     other.close()

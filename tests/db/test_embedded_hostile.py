@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from dbdyno.engines.postgres import embedded
-from dbdyno.engines.postgres.embedded import Instance, Wish, instance_of
+from dbdyno.engines.postgres.embedded import Instance, StartOptions, instance_of
 from dbdyno.engines.postgres.embedded.account import server_account
 from dbdyno.engines.postgres.embedded.places import find_places
 from dbdyno.engines.postgres.embedded.programs import Programs
@@ -33,7 +33,7 @@ SECRET = "known to root alone\n"
 def made(home: Path) -> tuple[Instance, Programs]:  # noqa: ARG001
     """A data directory on which a server has run."""
     server, programs = instance_of(None)
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     server.close()
     return server, programs
 
@@ -89,7 +89,7 @@ def test_planted_files_lead_root_nowhere(made: tuple[Instance, Programs], victim
             plant(kind, server.data / name, victim)
         assert embedded.status()["running"] is False
         assert server.is_as_started() is False
-        server.open(programs, Wish(settings={"work_mem": "5MB"}))
+        server.open(programs, StartOptions(settings={"work_mem": "5MB"}))
         plant(kind, server.data / "dbdyno.conf", victim)
         plant(kind, server.data / "dbdyno.conf.new", victim)
         server.reconfigure({"work_mem": "6MB"}, restart=False)
@@ -104,10 +104,10 @@ def test_planted_directories_and_every_other_file(made: tuple[Instance, Programs
     server, programs = made
     for path in sorted(server.data.iterdir()):
         plant("link", path, victim if path.is_file() else victim.parent)
-    tried(lambda: server.open(programs, Wish()))
+    tried(lambda: server.open(programs, StartOptions()))
     server.close()
     tried(embedded.status)
-    server.open(programs, Wish(fresh=True))
+    server.open(programs, StartOptions(fresh=True))
     server.close()
     assert victim.parent.is_dir()
 
@@ -122,7 +122,7 @@ def test_a_hostile_template_gives_nothing_away(made: tuple[Instance, Programs], 
     for file in planted:
         plant("link" if file.name == "stolen" else "pipe", file, victim)
     try:
-        server.open(programs, Wish(fresh=True))
+        server.open(programs, StartOptions(fresh=True))
         server.close()
     finally:
         as_account("/bin/rm", *planted)
@@ -133,7 +133,7 @@ def test_a_hostile_template_gives_nothing_away(made: tuple[Instance, Programs], 
 def test_a_script_cannot_lead_root_by_sql_alone(home: Path, victim: Path) -> None:  # noqa: ARG001
     """COPY TO PROGRAM while the server runs, then all that root does next."""
     server, programs = instance_of(None)
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     socket = server.socket_dir
     names = [server.data / n for n in (*OURS, "postmaster.opts", "pg_hba.conf")]
     names += [socket / n for n in ("x", "x.new", ".s.PGSQL.5432.lock")]
@@ -145,7 +145,7 @@ def test_a_script_cannot_lead_root_by_sql_alone(home: Path, victim: Path) -> Non
     tried(lambda: server.reconfigure({"work_mem": "7MB"}, restart=True))
     server.close()
     assert server.process() is None
-    server.open(programs, Wish(fresh=True))
+    server.open(programs, StartOptions(fresh=True))
     server.close()
 
 
@@ -164,7 +164,7 @@ AUDITED = """
 import os, sys
 from pathlib import Path
 from dbdyno.engines.postgres import embedded
-from dbdyno.engines.postgres.embedded import Wish, instance_of
+from dbdyno.engines.postgres.embedded import StartOptions, instance_of
 server, programs = instance_of(None)
 guarded = [str(server.data), str(server.socket_dir), str(server.data) + ".new"]
 clusters = str(server.places.cache / "clusters")
@@ -180,12 +180,12 @@ def hook(event, args):
         if any(below(a) for a in args if isinstance(a, (str, bytes, os.PathLike))):
             print("below", event, args, flush=True)
 sys.addaudithook(hook)
-server.open(programs, Wish())
+server.open(programs, StartOptions())
 server.reconfigure({"work_mem": "5MB"}, restart=False)
 server.reconfigure({"work_mem": "6MB"}, restart=True)
 server.is_as_started(), server.facts(), embedded.status(), server.process()
 server.close()
-server.open(programs, Wish(fresh=True))
+server.open(programs, StartOptions(fresh=True))
 server.close()
 embedded.start()
 embedded.stop()
@@ -201,7 +201,7 @@ def test_a_new_data_directory_removes_only_what_is_in_it(
     kept.mkdir()
     (kept / "file").touch()
     as_account("/bin/ln", "-s", kept, server.data / "pg_tblspc" / "1")
-    server.open(programs, Wish(fresh=True))
+    server.open(programs, StartOptions(fresh=True))
     server.close()
     assert (kept / "file").exists()
 
@@ -259,7 +259,7 @@ def test_the_server_inherits_no_secrets(home: Path, tmp_path: Path, monkeypatch:
     for name in ("AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "DATABASE_URL"):
         monkeypatch.setenv(name, "known to root alone")
     server, programs = instance_of(None)
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     with psycopg.connect(server.facts()["dsn"], autocommit=True) as connection:
         connection.execute("create temp table seen (line text)")
         connection.execute("copy seen from program 'env; tr \\\\0 \\\\n < /proc/$PPID/environ'")
@@ -297,16 +297,16 @@ def test_nobody_is_never_the_servers_user(
     subprocess.run(["chown", "-hR", "nobody:", server.data], check=True)
     server, programs = instance_of(None)
     with pytest.raises(UsageError, match="belongs to user nobody") as caught:
-        server.open(programs, Wish())
+        server.open(programs, StartOptions())
     server.close()
     command = str(caught.value.cure).partition("hand it over: ")[2].partition(";")[0]
     subprocess.run(command, shell=True, check=True)
     server, programs = instance_of(None)
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     server.close()
     subprocess.run(["chown", "-hR", "nobody:", server.data], check=True)
     server, programs = instance_of(None)
-    server.open(programs, Wish(fresh=True))
+    server.open(programs, StartOptions(fresh=True))
     server.close()
     assert not belongs_to_root(server.data)
 
@@ -317,7 +317,7 @@ def test_data_of_another_database_user_keep_working(
     server, programs = made
     subprocess.run(["chown", "-hR", "daemon:", server.data], check=True)
     server, programs = instance_of(None)
-    server.open(programs, Wish())
+    server.open(programs, StartOptions())
     process = server.process()
     assert process is not None
     assert Path(f"/proc/{process.pid}").stat().st_uid == server.account.uid != server_account().uid

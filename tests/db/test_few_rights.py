@@ -205,7 +205,7 @@ def test_the_advice_asks_for_the_third_right_where_the_server_is_another_users(
 @needs_root
 def test_a_server_without_the_symbol(servers: Servers, home: Path) -> None:
     """A copy of the program whose symbol has another name: root cannot find the wait event either."""
-    from dbdyno.engines.postgres.embedded import Wish, instance_of
+    from dbdyno.engines.postgres.embedded import StartOptions, instance_of
     from dbdyno.engines.postgres.embedded.account import server_account
     from dbdyno.engines.postgres.embedded.places import find_places
 
@@ -224,7 +224,7 @@ def test_a_server_without_the_symbol(servers: Servers, home: Path) -> None:
     finally:
         os.environ["DBDYNO_SERVER_DIR"] = str(place)
     instance, programs = instance_of(root / "bin", places)
-    instance.open(programs, Wish(settings={"fsync": "off"}, sessions=20))
+    instance.open(programs, StartOptions(settings={"fsync": "off"}, sessions=20))
     try:
         dsn = opened(str(instance.facts()["dsn"]))
         with load(dsn):

@@ -7,7 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from dbdyno.engines.postgres import embedded
-from dbdyno.engines.postgres.embedded import Wish, open_instance
+from dbdyno.engines.postgres.embedded import StartOptions, open_instance
 from dbdyno.kernel.machine import HERE
 from dbdyno.model.errors import UsageError
 
@@ -54,7 +54,7 @@ def open_server(target: Target) -> PostgresServer:
             raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")
         dsn = _beside(target.dsn) if target.beside else target.dsn
         return PostgresServer(dsn, drive=drive, machine=target.machine or HERE)
-    instance = open_instance(target.bin_dir, Wish(target.settings, target.sessions))
+    instance = open_instance(target.bin_dir, StartOptions(target.settings, target.sessions))
     try:
         return PostgresServer(instance.address, instance, drive)
     except BaseException:

@@ -1,4 +1,4 @@
-"""The embedded server: a private PostgreSQL on a unix socket, started and stopped by us."""
+"""The embedded server: a private PostgreSQL on a unix socket that dbdyno starts and stops."""
 
 from __future__ import annotations
 
@@ -6,63 +6,76 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dbdyno.engines.postgres.embedded.account import Account, explained, server_account
-from dbdyno.engines.postgres.embedded.defaults import Wish
+from dbdyno.engines.postgres.embedded.account import Account, explain_os_errors, server_account
+from dbdyno.engines.postgres.embedded.defaults import StartOptions
 from dbdyno.engines.postgres.embedded.instance import Instance
 from dbdyno.engines.postgres.embedded.places import Places, find_places
-from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, reachable
+from dbdyno.engines.postgres.embedded.programs import Programs, find_programs, make_reachable
 from dbdyno.model.errors import DbdynoError, ServerBusy, TargetError, Unreachable
 
-__all__ = ["Instance", "Wish", "client_argv", "instance_of", "open_instance", "start", "status", "stop"]
+__all__ = [
+    "Instance",
+    "StartOptions",
+    "client_argv",
+    "instance_of",
+    "open_instance",
+    "start",
+    "status",
+    "stop",
+]
 
 
-@explained()
-def open_instance(bin_dir: Path | None, wish: Wish) -> Instance:
-    """A running server. ``bin_dir=None``: one started to stay, if there is exactly one, else the wheel's.
+@explain_os_errors()
+def open_instance(bin_dir: Path | None, options: StartOptions) -> Instance:
+    """Returns a running server. ``bin_dir=None`` takes the one server started to stay, if there is exactly
+    one, else starts one with the programs of the wheel.
 
-    Call it on a thread that lives as long as the server shall: the kernel ends the server with it.
+    Call it on a thread that lives as long as the server is needed: the kernel ends the server when that
+    thread ends (PR_SET_PDEATHSIG).
     """
-    staying = [] if bin_dir else [i for i in _instances() if _stays(i)]
-    if len(staying) == 1 and (last := staying[0].started()) is not None:
-        instance, programs = staying[0], Programs(Path(last.bin_dir), last.version)
+    permanent = [] if bin_dir else [i for i in _instances() if _is_permanent(i)]
+    if len(permanent) == 1 and (last := permanent[0].started()) is not None:
+        instance, programs = permanent[0], Programs(Path(last.bin_dir), last.version)
     else:
         instance, programs = instance_of(bin_dir)
     try:
-        instance.open(programs, wish)
+        instance.open(programs, options)
     except BaseException:
         instance.close()
         raise
     return instance
 
 
-@explained()
+@explain_os_errors()
 def instance_of(bin_dir: Path | None, places: Places | None = None) -> tuple[Instance, Programs]:
-    """The instance for the major version of these programs."""
+    """Returns the instance for the major version of these programs, and the programs."""
     account = server_account()
     places = places or find_places(account)
-    programs = reachable(find_programs(bin_dir), account, places.cache)
+    programs = make_reachable(find_programs(bin_dir), account, places.cache)
     return Instance(places, account, places.data / str(programs.major)), programs
 
 
-@explained()
+@explain_os_errors()
 def start(
     bin_dir: Path | None = None,
     settings: Mapping[str, str] | None = None,
     max_connections: int | None = None,
     fresh: bool = False,
 ) -> dict[str, Any]:
-    """Starts it to stay until :func:`stop`; its status."""
+    """Starts the server so that it runs until :func:`stop`. Returns its status. Raises :class:`ServerBusy`
+    while a run uses it."""
     instance, programs = instance_of(bin_dir)
     if instance.process() is not None and instance.has_owner():
         raise ServerBusy("the embedded server is in use by a run", "wait until that has ended")
-    wish = Wish(settings or {}, max_connections=max_connections, fresh=fresh, stay=True)
-    instance.open(programs, wish)
+    options = StartOptions(settings or {}, max_connections=max_connections, fresh=fresh, stay=True)
+    instance.open(programs, options)
     return instance.facts()
 
 
-@explained()
+@explain_os_errors()
 def stop() -> dict[str, Any]:
-    """Stops every server of ours that no run uses; what was stopped. Raises :class:`ServerBusy`."""
+    """Stops every embedded server that no run uses. Returns the stopped servers. Raises
+    :class:`ServerBusy`."""
     ended = [(i, p.pid) for i in _instances() if (p := i.stop()) is not None]
     return {
         "stopped": bool(ended),
@@ -71,23 +84,24 @@ def stop() -> dict[str, Any]:
     }
 
 
-@explained()
+@explain_os_errors()
 def status() -> dict[str, Any]:
-    """Whether it runs and how to connect: the first that runs; ``others`` where there are more."""
-    found = [i.facts() for i in _instances()]
-    running = [f for f in found if f["running"]]
+    """Returns whether a server runs and how to connect to the first that does; ``others`` lists further
+    ones."""
+    states = [i.facts() for i in _instances()]
+    running = [f for f in states if f["running"]]
     if not running:
-        unknown = [f for f in found if f["running"] is None]
-        return unknown[0] if unknown else {"running": False, "data_dir": str(_places()[1].data)}
+        unknown = [f for f in states if f["running"] is None]
+        return unknown[0] if unknown else {"running": False, "data_dir": str(_existing_places()[1].data)}
     others = [f["dsn"] for f in running[1:]]
-    running[0] |= _in_force(running[0])
+    running[0] |= _current_settings(running[0])
     return running[0] | ({"others": others} if others else {})
 
 
-def _in_force(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as the server has them now: its file may have been changed since, and a run restarts it with
-    others. Where it does not answer, those that it was started with."""
-    import psycopg  # here: to look where there is no server needs none of these
+def _current_settings(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings in force: since the start, the file may have been edited, and a run may have
+    restarted the server with other settings. If it does not answer, returns the settings of its start."""
+    import psycopg  # not at the top: not needed if no server runs, and slow to import
 
     from dbdyno.engines.postgres.connect import connect
 
@@ -103,9 +117,10 @@ def _in_force(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"max_connections": int(now["max_connections"]), "settings": settings}
 
 
-@explained()
+@explain_os_errors()
 def client_argv() -> list[str]:
-    """``psql DSN`` for the running server. Raises :class:`Unreachable`, or where there is no psql."""
+    """Returns ``psql DSN`` for the running server. Raises :class:`Unreachable` if none runs, and
+    :class:`TargetError` without psql."""
     for instance in _instances():
         facts, last = instance.facts(), instance.started()
         if facts["running"] and last is not None:
@@ -116,20 +131,20 @@ def client_argv() -> list[str]:
     raise Unreachable("the embedded server does not run", "start it: dbdyno server start")
 
 
-def _stays(instance: Instance) -> bool:
+def _is_permanent(instance: Instance) -> bool:
     last = instance.started()
     return last is not None and last.stay and instance.process() is not None
 
 
-@explained()
+@explain_os_errors()
 def _instances() -> list[Instance]:
-    """Those that have a directory, newest major version first."""
-    account, places = _places()
+    """Returns an instance per data directory, the newest major version first."""
+    account, places = _existing_places()
     majors = sorted((int(d.name) for d in places.data.iterdir() if d.name.isdigit()), reverse=True)
     return [Instance(places, account, places.data / str(major)) for major in majors]
 
 
-def _places() -> tuple[Account, Places]:
-    """To look: no user is made for that."""
+def _existing_places() -> tuple[Account, Places]:
+    """Returns account and places without creating a user."""
     account = server_account(make=False)
     return account, find_places(account)

@@ -1,4 +1,5 @@
-"""The user the embedded server runs as, since PostgreSQL refuses to run as root; why it may fail."""
+"""The user that the embedded server runs as, since PostgreSQL refuses to run as root, and cures for its
+errors."""
 
 from __future__ import annotations
 
@@ -27,14 +28,14 @@ AS_A_USER = (
 _OURS = "dbdyno"
 _SYSTEM_USERS = (_OURS, "postgres")  # never one that others use for whatever has no rights, such as nobody
 _SHARED = ("nobody", "nfsnobody")
-_NO_ID = 2**32 - 2  # of a user that is not made yet: it owns nothing
+_NO_ID = 2**32 - 2  # stands for a user that does not exist yet: it owns no file
 _ANY_SYSTEM_ID = 900
 _NEEDED = {"CHOWN": 0, "DAC_OVERRIDE": 1, "SETGID": 6, "SETUID": 7}  # linux/capability.h
 
 
 @dataclass(frozen=True)
 class Account:
-    """A user of the operating system. ``switch``: we are root and have to become it."""
+    """A user of the operating system. ``switch``: dbdyno runs as root and has to change to this user."""
 
     name: str
     uid: int
@@ -42,19 +43,21 @@ class Account:
     switch: bool
 
     def can_reach(self, path: Path) -> bool:
-        """Whether this user may read and search ``path``, by the permissions of it and of all parents."""
+        """Returns whether this user may read and search ``path``, by the modes of it and of all its
+        parents."""
         path = path.resolve()
         return all(self._has(p, 0o1) for p in path.parents) and self._has(path, 0o5)
 
     def _has(self, path: Path, bits: int) -> bool:
-        found = path.stat()
-        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid == self.gid else 0
-        return stat.S_IMODE(found.st_mode) >> shift & bits == bits
+        status = path.stat()
+        shift = 6 if status.st_uid == self.uid else 3 if status.st_gid == self.gid else 0
+        return stat.S_IMODE(status.st_mode) >> shift & bits == bits
 
 
 def server_account(*, make: bool = True) -> Account:
-    """Ourselves; where we are root, the user that ``DBDYNO_SERVER_USER`` names, else one of our own or
-    PostgreSQL's. ``make``: where there is none, one is made. Raises :class:`UsageError`."""
+    """Returns the current user; as root, the user named by ``DBDYNO_SERVER_USER``, else dbdyno's own or
+    PostgreSQL's system user. With ``make``, creates the system user if neither exists. Raises
+    :class:`UsageError`."""
     if os.geteuid() != 0:
         if not _is_mapped("uid", os.geteuid()):  # outside of this namespace it may well be root
             raise UsageError(
@@ -81,7 +84,7 @@ def server_account(*, make: bool = True) -> Account:
         raise UsageError(
             f"user {name} is root, and PostgreSQL does not run as root", f"name another: {VARIABLE}"
         )
-    if make and (missing := why_not(entry.pw_uid, entry.pw_gid)):
+    if make and (missing := lacking_rights(entry.pw_uid, entry.pw_gid)):
         raise UsageError(
             f"dbdyno runs as root and cannot start a server as user {name}: {missing}", AS_A_USER
         )
@@ -89,7 +92,7 @@ def server_account(*, make: bool = True) -> Account:
 
 
 def account_of(uid: int) -> Account:
-    """The user of that number; containers run with users that have no name."""
+    """Returns the account with this uid. In containers it may have no name; then its name is the number."""
     try:
         entry = pwd.getpwuid(uid)
         name, gid = entry.pw_name, entry.pw_gid
@@ -100,15 +103,16 @@ def account_of(uid: int) -> Account:
 
 
 def owner_of(directory: Path) -> Account | None:
-    """Whose it is; None: it is not there. A link is followed: it lies in a directory of our own."""
+    """Returns the owner of a directory, None if it does not exist. Follows a link, since the link itself
+    lies in a directory of our own."""
     try:
         return account_of(directory.stat().st_uid)
     except FileNotFoundError:
         return None
 
 
-def refuse(owner: Account, wanted: Account, data: Path) -> None:
-    """Raises :class:`UsageError` where no server may run on data of that owner."""
+def check_owner(owner: Account, wanted: Account, data: Path) -> None:
+    """Raises :class:`UsageError` if the server may not run on data of that owner."""
     named = bool(os.environ.get(VARIABLE))
     if not wanted.switch or owner == wanted or (owner.switch and owner.name not in _SHARED and not named):
         return
@@ -120,13 +124,13 @@ def refuse(owner: Account, wanted: Account, data: Path) -> None:
     )
 
 
-def why_not(uid: int, gid: int) -> str | None:
-    """Why root may not become this user here; None: it may."""
+def lacking_rights(uid: int, gid: int) -> str | None:
+    """Returns why root cannot become this user here, None if it can."""
     for kind, number in (("uid", uid), ("gid", gid)):
         if not _is_mapped(kind, number):
             return f"this user namespace has no {kind} {number}"
-    held = _effective_capabilities()
-    if lacking := [name for name, bit in _NEEDED.items() if not held >> bit & 1]:
+    capabilities = _effective_capabilities()
+    if lacking := [name for name, bit in _NEEDED.items() if not capabilities >> bit & 1]:
         return f"this root lacks the capabilities {', '.join(lacking)}"
     try:
         denied = Path("/proc/self/setgroups").read_text().strip() == "deny"
@@ -136,11 +140,12 @@ def why_not(uid: int, gid: int) -> str | None:
 
 
 def _is_mapped(kind: str, number: int) -> bool:
-    """user_namespaces(7): first id inside, first id outside, length."""
+    """Returns whether the user namespace maps the id. Lines of the map (user_namespaces(7)): first id
+    inside, first id outside, length."""
     try:
         lines = Path(f"/proc/self/{kind}_map").read_text().splitlines()
     except OSError:
-        return True  # of a kernel without user namespaces
+        return True  # the kernel has no user namespaces
     ranges = [(int(first), int(length)) for first, _, length in map(str.split, lines)]
     return any(first <= number < first + length for first, length in ranges)
 
@@ -159,17 +164,17 @@ def _exists(name: str) -> bool:
 
 
 def _make(name: str) -> None:
-    """A system user without a home, a shell or a password."""
+    """Creates a system user without a home, a shell or a password."""
     by_hand = f"useradd --system --shell /usr/sbin/nologin {name}"
     cure = f"make one: {by_hand}; or name one: {VARIABLE}=NAME; or {AS_A_USER}"
-    if missing := why_not(_ANY_SYSTEM_ID, _ANY_SYSTEM_ID):
+    if missing := lacking_rights(_ANY_SYSTEM_ID, _ANY_SYSTEM_ID):
         raise UsageError(f"dbdyno runs as root, and PostgreSQL does not run as root: {missing}", AS_A_USER)
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
     words = [shutil.which("useradd", path=path) or "useradd", "--system", "--user-group"]
     words += ["--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin", name]
     try:
-        made = subprocess.run(words, capture_output=True, text=True, timeout=60)
-        failed = made.stderr.strip() if made.returncode else None
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        failed = done.stderr.strip() if done.returncode else None
     except (OSError, subprocess.TimeoutExpired) as e:
         failed = str(e)
     if failed is not None and not _exists(name):
@@ -189,8 +194,9 @@ _MEMORY = re.compile(r"Cannot allocate memory|could not map anonymous shared mem
 _DENIED = re.compile(r"Permission denied|Operation not permitted", re.IGNORECASE)
 
 
-def cure_of(words: str) -> str | None:
-    """From what PostgreSQL's programs said; None: it names none of the machine's limits."""
+def cure_for(words: str) -> str | None:
+    """Returns the cure for an error message of PostgreSQL's programs. None if it names no limit of the
+    machine."""
     if _SHARED_MEMORY.search(words):
         return (
             "/dev/shm is full or too small: enlarge it (docker run --shm-size=1g), and start the server again"
@@ -207,8 +213,9 @@ def cure_of(words: str) -> str | None:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """The system's refusals as errors with a cure."""
+def explain_os_errors() -> Iterator[None]:
+    """Raises an :class:`OSError` of the block as a :class:`UsageError`, or :class:`TargetError` for a full
+    or broken disk, with a cure."""
     try:
         yield
     except NotPrivate as e:
@@ -218,4 +225,4 @@ def explained() -> Iterator[None]:
         what = f"{e.filename}: {e.strerror}" if e.filename else str(e)
         full = e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
         kind = TargetError if full else UsageError
-        raise kind(f"the embedded server's files: {what}", cure_of(str(e.strerror)) or _ELSEWHERE) from e
+        raise kind(f"the embedded server's files: {what}", cure_for(str(e.strerror)) or _ELSEWHERE) from e

@@ -1,4 +1,4 @@
-"""A data directory: a template made once by initdb, copied, and our settings in a file of their own."""
+"""A data directory: a copy of a template made by initdb, with dbdyno's settings in a file of their own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from dbdyno.engines.postgres.embedded.account import Account, cure_of
+from dbdyno.engines.postgres.embedded.account import Account, cure_for
 from dbdyno.engines.postgres.embedded.places import make_place
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.kernel.private import discard, is_sound
 from dbdyno.model.errors import DbdynoError, TargetError, UsageError
 
-ROLE = "dbdyno"  # superuser, named after nothing of the machine
+ROLE = "dbdyno"  # the superuser; its name is the same on every machine
 SETTINGS_FILE = "dbdyno.conf"
 _INITDB = (
     f"--username={ROLE}",
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[a-z_][a-z0-9_.]*\Z", re.IGNORECASE)
 
 
 def make_data(data: Path, programs: Programs, worker: Worker, cache: Path) -> None:
-    """A fresh ``data``, complete or not there."""
+    """Creates the data directory ``data``, completely or not at all."""
     building = data.with_name(f"{data.name}.new")
     remove_directory(building)
     template = _template(programs, worker, cache)
@@ -46,8 +46,9 @@ def make_data(data: Path, programs: Programs, worker: Worker, cache: Path) -> No
 
 
 def _template(programs: Programs, worker: Worker, cache: Path) -> Path:
-    """The cluster for this version and these options, from the cache; made there the first time, and anew
-    where others could write to it: what stands in its files may be commands of the server."""
+    """Returns the template cluster for this version and these options. Creates it the first time, and
+    again if other users could write to it, since settings in its files can be commands that the server
+    runs."""
     account = worker.account
     key = hashlib.sha256(f"{programs.bin_dir} {_INITDB}".encode()).hexdigest()[:12]
     name = f"{programs.version}-{key}" + (f"-{account.uid}" if account.switch else "")
@@ -62,9 +63,9 @@ def _template(programs: Programs, worker: Worker, cache: Path) -> Path:
     remove_directory(building)
     make_directory(building, account)
     try:
-        made = _initdb(programs, account, "-D", building, *_INITDB)
-        if made.returncode != 0:
-            raise _failed(programs, account, (made.stderr or made.stdout).strip())
+        done = _initdb(programs, account, "-D", building, *_INITDB)
+        if done.returncode != 0:
+            raise _initdb_error(programs, account, (done.stderr or done.stdout).strip())
         worker.append(building / "postgresql.conf", f"\ninclude '{SETTINGS_FILE}'\n")
         building.rename(template)
     except BaseException as e:
@@ -88,7 +89,7 @@ def _initdb(programs: Programs, account: Account, *words: str | Path) -> subproc
     )
 
 
-def _failed(programs: Programs, account: Account, words: str) -> DbdynoError:
+def _initdb_error(programs: Programs, account: Account, words: str) -> DbdynoError:
     if "user does not exist" in words:
         return UsageError(
             f"initdb failed: {words}",
@@ -96,18 +97,19 @@ def _failed(programs: Programs, account: Account, words: str) -> DbdynoError:
             "a user that has one (docker run --user NAME)",
         )
     by_hand = f"try {shlex.quote(programs.path('initdb'))} by hand as {account.name}"
-    return TargetError(f"initdb failed: {words}", cure_of(words) or by_hand)
+    return TargetError(f"initdb failed: {words}", cure_for(words) or by_hand)
 
 
 def clean_environment() -> dict[str, str]:
-    """What the server's programs need of ours. The rest may hold secrets, which SQL could read (COPY TO
-    PROGRAM), or PG* variables, which would steer them."""
+    """Returns the environment for the server's programs. Other variables may be secrets, which SQL could
+    read by COPY TO PROGRAM, or PG* variables, which would change what the programs do."""
     kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return kept | {"LC_ALL": "C", "HOME": "/"}
 
 
 def settings_text(settings: Mapping[str, str]) -> str:
-    """What stands in that file."""
+    """Returns the text of the settings file. Raises :class:`UsageError` for names and values that do not
+    fit into it."""
     lines = ["# Written anew at each start by dbdyno.\n"]
     for name, value in settings.items():
         if not _NAME.match(name):

@@ -1,6 +1,6 @@
-"""Files in directories that belong to the server's user, who may put links, pipes and devices there.
+"""File operations in directories of the server's user, who may have put links, pipes and devices there.
 
-Standard library only: where dbdyno runs as root, a child without its rights does all this (see ``launch``).
+Needs only the standard library: as root, dbdyno runs them in a child without root's rights (see ``launch``).
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ MOST_BYTES = 1 << 20
 
 
 def read(path: str, offset: int = 0, most: int = MOST_BYTES) -> str | None:
-    """The last ``most`` bytes at most, none before ``offset``. None: not there, or not a regular file."""
+    """Returns the last ``most`` bytes at most, none before ``offset``. None if it is missing or no regular
+    file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
             return None
-        return os.pread(fd, most, max(offset, found.st_size - most)).decode(errors="replace")
+        return os.pread(fd, most, max(offset, status.st_size - most)).decode(errors="replace")
     finally:
         os.close(fd)
 
 
 def write(path: str, text: str) -> None:
-    """A new file, mode 0600, in the place of whatever had this name. Raises :class:`OSError`."""
+    """Replaces whatever has this name by a new file, mode 0600. Raises :class:`OSError`."""
     new = Path(f"{path}.new")
     new.unlink(missing_ok=True)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -40,17 +41,17 @@ def write(path: str, text: str) -> None:
 
 
 def append(path: str, text: str) -> None:
-    """Raises :class:`OSError`."""
+    """Appends text to a file by writing it anew. Raises :class:`OSError`."""
     write(path, (read(path) or "") + text)
 
 
 def remove(path: str) -> None:
-    """One file, or whatever else has this name, but not a directory. Raises :class:`OSError`."""
+    """Removes a file, link, pipe or device, but no directory. Raises :class:`OSError`."""
     Path(path).unlink()
 
 
 def clear(directory: str) -> None:
-    """Removes all that is in it, and not the directory; links are not followed. Raises :class:`OSError`."""
+    """Removes the contents of a directory, without following links. Raises :class:`OSError`."""
     for entry in list(os.scandir(directory)):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)
@@ -59,8 +60,8 @@ def clear(directory: str) -> None:
 
 
 def copy(source: str, target: str) -> None:
-    """All that is in ``source`` into ``target``, an empty directory, without pipes and devices. Raises
-    :class:`OSError`."""
+    """Copies the contents of ``source`` into ``target``, an empty directory, except pipes and devices.
+    Raises :class:`OSError`."""
     for entry in list(os.scandir(source)):
         place = Path(target, entry.name)
         if entry.is_symlink():
@@ -73,13 +74,14 @@ def copy(source: str, target: str) -> None:
 
 
 def disown(path: str, nobody: int) -> None:
-    """Puts pid ``nobody`` into a pid file. What is no regular file goes: the server could hang reading it.
+    """Writes pid ``nobody`` into a pid file. Removes it if it is no regular file, as the server could hang
+    reading it.
 
-    The rest stays: with the shared memory key in it the server sees leftover processes of its last life.
+    The other lines stay: by the shared memory key among them the server detects processes left by a crash.
     """
     text = read(path)
     if text is not None:
         write(path, "\n".join([str(nobody), *text.split("\n")[1:]]))
     else:
-        with suppress(OSError):  # not there; a directory: the server will say so
+        with suppress(OSError):  # missing, or a directory: then the server reports it
             remove(path)

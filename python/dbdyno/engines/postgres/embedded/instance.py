@@ -1,10 +1,11 @@
-"""One embedded server: a data directory for each major version, what runs on it, and whose it is.
+"""One embedded server: its data directory, one per major version, its processes and its owner.
 
-``owner.lock`` is flock'ed by the process that owns a running server, for as long as it lives: the lock of a
-process killed with -9 is free, and the next start ends its server. ``server.lock`` is held by the server's
-processes, also where they are not to be seen. ``start.lock`` is held while anyone decides. ``instance.json``
-says what was started. These and the log are ours; the data and the socket's directory are the server's
-user's, and what is done in them is done with that user's rights (``worker``).
+The process that owns a running server holds a flock on ``owner.lock`` as long as it lives. If it is killed,
+even with -9, the lock is free, and the next start ends its server. The server's processes hold
+``server.lock``, which shows that they live even if they are invisible in /proc. ``start.lock`` is held while
+a process decides about starting or stopping. ``instance.json`` records what was started. These files and the
+log belong to dbdyno; the data and the socket's directory belong to the server's user, and are only changed
+with that user's rights (``worker``).
 """
 
 from __future__ import annotations
@@ -23,9 +24,21 @@ from typing import Any
 from urllib.parse import quote
 
 from dbdyno.engines.postgres.embedded import cluster, defaults, files, postmaster
-from dbdyno.engines.postgres.embedded.account import Account, cure_of, explained, owner_of, refuse
-from dbdyno.engines.postgres.embedded.defaults import Started, Wish, check_fits, last_started, make_extension
-from dbdyno.engines.postgres.embedded.places import Places, alone, is_held, make_place, taken
+from dbdyno.engines.postgres.embedded.account import (
+    Account,
+    check_owner,
+    cure_for,
+    explain_os_errors,
+    owner_of,
+)
+from dbdyno.engines.postgres.embedded.defaults import (
+    Started,
+    StartOptions,
+    check_fits,
+    last_started,
+    make_extension,
+)
+from dbdyno.engines.postgres.embedded.places import Places, exclusive, is_held, lock_new_file, make_place
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.programs import Programs
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
@@ -38,42 +51,45 @@ _LOG_LINES, _LOG_BYTES = 12, 1 << 16
 
 
 class Instance:
-    """See the module."""
+    """The embedded server of one data directory, which may be running."""
 
     def __init__(self, places: Places, account: Account, directory: Path) -> None:
         self.places, self.directory = places, directory
         self.data = directory / "data"
         self.log = directory / "server.log"
         self.socket_dir = places.socket_dir(self.data)
-        self._new_owner = account  # of data that are made
+        self._new_owner = account  # owns data directories made from now on
         self._belong_to(owner_of(self.data) or account)
         self._owner: int | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._log_from = 0  # where the log of the latest start begins
-        self.sessions = 1  # that were wished for
+        self.sessions = 1  # that the last start asked for
 
     def _belong_to(self, account: Account) -> None:
         self.account = account
         self._worker = Worker(account)
 
     def started(self) -> Started | None:
-        """What was started last. Raises :class:`UsageError` where another user may have written it."""
+        """Returns how the server was started last, None if unknown. Raises :class:`UsageError` if another
+        user may have written that."""
         return last_started(self.directory / "instance.json")
 
-    @explained()
+    @explain_os_errors()
     def process(self) -> Process | None:
-        """The server running on our data directory, if one does. Raises :class:`ServerBusy` where a process
-        may be it that we may not look at."""
+        """Returns the server running on this data directory, None if none does. Raises :class:`ServerBusy`
+        if a process may be it that we may not inspect."""
         last = self.started()
         known = {} if last is None else {last.pid: last.start_ticks}
         unknown = None
         with self._worker as worker:
             recorded = postmaster.recorded_pid(self._pid_file())
             for pid in dict.fromkeys(([] if recorded is None else [recorded]) + list(known)):
-                found = worker.judge(pid, self.data, known.get(pid))
-                if found == "server" and (ticks := worker.start_ticks(pid)) is not None:
+                verdict = worker.judge(pid, self.data, known.get(pid))
+                if verdict == "server" and (ticks := worker.start_ticks(pid)) is not None:
                     return Process(pid, ticks)
-                if found == "unknown" and not (last and last.locked and pid in known):  # its lock decides
+                if verdict == "unknown" and not (
+                    last and last.locked and pid in known
+                ):  # else its lock decides
                     unknown = pid
             lock = self.directory / "server.lock"
             if unknown is None and not (is_held(lock) and not worker.openers(lock)):
@@ -90,28 +106,29 @@ class Instance:
 
     @property
     def stays(self) -> bool:
-        """Whether it goes on when those who use it end."""
+        """Whether the server keeps running when the processes that use it end."""
         return self._owner is None
 
     @property
     def bin_dir(self) -> Path | None:
-        """Where the programs of the running server are."""
+        """Directory of the programs of the running server."""
         last = self.started()
         return None if last is None else Path(last.bin_dir)
 
     @property
     def address(self) -> str:
-        """For libpq, of ours alone: empty values keep PGHOSTADDR and PGOPTIONS of the environment out."""
-        host = re.sub(r"(['\\])", r"\\\1", str(self.socket_dir))  # of a home with a blank in its name
+        """Connection string for libpq. Its empty values override PGHOSTADDR and PGOPTIONS of the
+        environment."""
+        host = re.sub(r"(['\\])", r"\\\1", str(self.socket_dir))  # the path may contain blanks
         where = f"host='{host}' port={defaults.PORT}"
         return f"{where} user={cluster.ROLE} dbname=postgres hostaddr='' options=''"
 
     def has_owner(self) -> bool:
-        """Whether a living process (we too) owns the server."""
+        """Returns whether a living process, possibly this one, owns the server."""
         return is_held(self.directory / "owner.lock")
 
     def log_tail(self) -> str:
-        """The last lines of the server's log, of its latest start."""
+        """Returns the last lines that the server logged since its latest start."""
         text = files.read(str(self.log), self._log_from, _LOG_BYTES)
         if text is None:
             return "(it wrote no log)"
@@ -119,29 +136,30 @@ class Instance:
 
     @contextmanager
     def deciding(self) -> Iterator[None]:
-        """Nobody else starts or stops this server meanwhile."""
+        """Keeps other processes from starting or stopping this server meanwhile."""
         make_place(self.directory, self.account)
-        with explained(), alone(self.directory / "start.lock"), self._worker:
+        with explain_os_errors(), exclusive(self.directory / "start.lock"), self._worker:
             yield
 
-    def open(self, programs: Programs, wish: Wish) -> None:
-        """The server runs when this returns: it did (to stay, or with a living owner), or we started it."""
-        self.sessions = wish.sessions
+    def open(self, programs: Programs, options: StartOptions) -> None:
+        """Makes sure that the server runs: uses one that was started to stay or has a living owner, else
+        starts it."""
+        self.sessions = options.sessions
         with self.deciding():
             running, last = self.process(), self.started()
             others = last is not None and (last.stay or self.has_owner())
             if running is not None and last is not None and others and self._becomes_ready(running):
-                check_fits(last, wish)
+                check_fits(last, options)
                 return
             if running is not None:
                 self._end(running)
             self._worker.end_orphans(self.data)
-            if not wish.stay:
+            if not options.stay:
                 self._own()
-            self._start(programs, wish)
+            self._start(programs, options)
 
     def close(self) -> None:
-        """Ends the server if it is ours to end."""
+        """Ends the server if this process owns it."""
         if self._owner is None:
             return
         with self.deciding():
@@ -154,10 +172,12 @@ class Instance:
                 self._owner = None
 
     def reconfigure(self, settings: Mapping[str, str], *, restart: bool) -> None:
-        """Its file holds what it was started with and, over it, ``settings``; of earlier ones none.
+        """Writes a settings file with the settings of its start and ``settings`` over them, and none of
+        earlier calls.
 
-        Without a restart the caller has the server reload it. Raises :class:`UsageError` where it does not
-        start with them: then it runs without any. The thread that calls is the one that it lives with.
+        Without ``restart`` the caller makes the server reload the file. Raises :class:`UsageError` if the
+        server does not start with the settings; then it runs without them. The server lives as long as the
+        calling thread.
         """
         with self.deciding():
             running, last = self.process(), self.started()
@@ -168,8 +188,8 @@ class Instance:
                     f"the embedded server belongs to the run of process {last.owner_pid}",
                     "wait until that has ended",
                 )
-            wish = Wish(last.settings, max_connections=last.max_connections, stay=last.stay)
-            base = last.base or defaults.settings(wish, self.socket_dir)
+            options = StartOptions(last.settings, max_connections=last.max_connections, stay=last.stay)
+            base = last.base or defaults.settings(options, self.socket_dir)
             if not restart:
                 self._write({**base, **settings})
                 return
@@ -177,12 +197,12 @@ class Instance:
             self._end(running)
             self._worker.end_orphans(self.data)
             try:
-                self._run(programs, wish, base, settings)
+                self._run(programs, options, base, settings)
             except TargetError as e:
-                self._revive(programs, wish, base, settings, e)
+                self._revive(programs, options, base, settings, e)
 
     def is_as_started(self) -> bool:
-        """Whether its file holds what it was started with, and no settings of a run that was killed."""
+        """Returns whether its file has the settings of its start, without those of a killed run."""
         last = self.started()
         if last is None or not last.base:
             return True
@@ -191,24 +211,25 @@ class Instance:
     def _revive(
         self,
         programs: Programs,
-        wish: Wish,
+        options: StartOptions,
         base: Mapping[str, str],
         settings: Mapping[str, str],
         error: TargetError,
     ) -> None:
-        """Without the settings that it did not start with."""
+        """Restarts the server without the settings it failed with. Raises :class:`UsageError`."""
         if (left := self.process()) is not None:
             self._end(left)
             self._worker.end_orphans(self.data)
-        self._run(programs, wish, base, {})
-        said = ", ".join(f"{name} = {value}" for name, value in settings.items())
+        self._run(programs, options, base, {})
+        asked = ", ".join(f"{name} = {value}" for name, value in settings.items())
         raise UsageError(
-            f"with {said}: {error.message}",
+            f"with {asked}: {error.message}",
             "change the settings; the server runs without them",
         ) from None
 
     def stop(self) -> Process | None:
-        """Ends the server, by hand; what was ended. Raises :class:`ServerBusy` while a run uses it."""
+        """Ends the server on the user's request. Returns its process, None if it did not run. Raises
+        :class:`ServerBusy` while a run uses it."""
         with self.deciding():
             running, last = self.process(), self.started()
             if running is None:
@@ -229,7 +250,8 @@ class Instance:
         self._end_child()
 
     def _end_child(self) -> None:
-        """The process that we started, if we did, whatever may be seen of it; and the socket's directory."""
+        """Ends the process that this object started, if any, even if it cannot be inspected. Removes the
+        socket's directory."""
         child, self._child = self._child, None
         if child is not None and child.poll() is None:
             if (ticks := self._worker.start_ticks(child.pid)) is not None:
@@ -246,46 +268,50 @@ class Instance:
             self.socket_dir.rmdir()
 
     def _own(self) -> None:
-        self._owner = taken(self.directory / "owner.lock")
+        self._owner = lock_new_file(self.directory / "owner.lock")
 
     def _owns(self) -> bool:
-        """Whether no other process took over, as it may when our server had died."""
+        """Returns whether this process still owns the server: after the server died, another process may
+        have taken over."""
         if self._owner is None:
             return False
         return os.path.samestat(os.fstat(self._owner), (self.directory / "owner.lock").stat())
 
-    def _start(self, programs: Programs, wish: Wish) -> None:
-        if wish.fresh:
+    def _start(self, programs: Programs, options: StartOptions) -> None:
+        if options.fresh:
             remove_directory(self.data)
         if not self.data.exists():
             if self.account != self._new_owner:
                 self._belong_to(self._new_owner)
             cluster.make_data(self.data, programs, self._worker, self.places.cache)
-        refuse(self.account, self._new_owner, self.data)
+        check_owner(self.account, self._new_owner, self.data)
         if not self.account.switch:
             check_private(self.data.resolve())  # its files hold commands; a link to it is ours
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
-        self._run_with_statistics(programs, wish)
+        self._run_with_statistics(programs, options)
 
-    def _run_with_statistics(self, programs: Programs, wish: Wish) -> None:
-        """As far as the programs have what it needs."""
-        base = defaults.settings(wish, self.socket_dir)
+    def _run_with_statistics(self, programs: Programs, options: StartOptions) -> None:
+        """Starts the server with pg_stat_statements if its programs include that."""
+        base = defaults.settings(options, self.socket_dir)
         try:
-            self._run(programs, wish, base, {})
+            self._run(programs, options, base, {})
         except TargetError as e:
-            self._run(programs, wish, defaults.without_statements(base, wish, e, programs), {})
+            self._run(programs, options, defaults.without_statements(base, options, e, programs), {})
         make_extension(self.address)
 
-    def _run(self, programs: Programs, wish: Wish, base: Mapping[str, str], over: Mapping[str, str]) -> None:
-        """On a data directory that is there, and no server on it."""
+    def _run(
+        self, programs: Programs, options: StartOptions, base: Mapping[str, str], changed: Mapping[str, str]
+    ) -> None:
+        """Starts the server on an existing data directory on which none runs. ``over`` replaces settings of
+        ``base``."""
         self._worker.disown(self.data / postmaster.PID_FILE)
         self._make_socket_dir()
-        self._write({**base, **over})
-        self._child = self._launch(programs, wish)
+        self._write({**base, **changed})
+        self._child = self._launch(programs, options)
         try:
             ticks = self._worker.start_ticks(self._child.pid)
-            self._record(programs, wish, base, Process(self._child.pid, ticks or 0))
+            self._record(programs, options, base, Process(self._child.pid, ticks or 0))
             self._await_ready(self._child)
         except BaseException:
             self._end_child()
@@ -295,14 +321,14 @@ class Instance:
         self._worker.write(self.data / cluster.SETTINGS_FILE, cluster.settings_text(settings))
 
     def _make_socket_dir(self) -> None:
-        """Private to the server's user. No server of ours runs: what lies in it is left over."""
+        """Creates the directory, private to the server's user. Removes an old one, since no server runs."""
         remove_directory(self.socket_dir)
         make_directory(self.socket_dir, self.account)
 
-    def _launch(self, programs: Programs, wish: Wish) -> subprocess.Popen[bytes]:
-        parent = 0 if wish.stay else os.getpid()
+    def _launch(self, programs: Programs, options: StartOptions) -> subprocess.Popen[bytes]:
+        parent = 0 if options.stay else os.getpid()
         log = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        lock = taken(self.directory / "server.lock")
+        lock = lock_new_file(self.directory / "server.lock")
         try:
             os.fchmod(log, 0o600)
             self._log_from = os.fstat(log).st_size
@@ -320,15 +346,17 @@ class Instance:
             os.close(log)
             os.close(lock)
 
-    def _record(self, programs: Programs, wish: Wish, base: Mapping[str, str], process: Process) -> None:
+    def _record(
+        self, programs: Programs, options: StartOptions, base: Mapping[str, str], process: Process
+    ) -> None:
         started = Started(
             pid=process.pid,
             start_ticks=process.start_ticks,
-            stay=wish.stay,
+            stay=options.stay,
             owner_pid=os.getpid(),
             started=time.time(),
-            max_connections=wish.connections,
-            settings=dict(wish.settings),
+            max_connections=options.connections,
+            settings=dict(options.settings),
             bin_dir=str(programs.bin_dir),
             version=programs.version,
             base=dict(base),
@@ -346,7 +374,7 @@ class Instance:
                 tail = self.log_tail()
                 raise TargetError(
                     f"the embedded server did not start; the end of its log:\n{tail}",
-                    cure_of(tail)
+                    cure_for(tail)
                     or "if a setting is to blame, change it; if the data directory is, begin with a new one: "
                     "dbdyno server start --fresh (it removes all data of the old one)",
                 )
@@ -355,12 +383,13 @@ class Instance:
                 raise TargetError(
                     f"the embedded server is not ready after {_START_PATIENCE_S:g} s; the end of its log:\n"
                     f"{tail}",
-                    cure_of(tail) or f"see {shlex.quote(str(self.log))}",
+                    cure_for(tail) or f"see {shlex.quote(str(self.log))}",
                 )
             time.sleep(0.002)
 
     def _becomes_ready(self, running: Process) -> bool:
-        """Whether a server that another process started, which may have been killed meanwhile, gets ready."""
+        """Waits until a server that another process started accepts connections. Returns False if it ended
+        or did not get ready; that process may have been killed meanwhile."""
         deadline = time.monotonic() + _START_PATIENCE_S
         while self._worker.start_ticks(running.pid) == running.start_ticks:
             if postmaster.is_ready(self._pid_file()):
@@ -371,7 +400,7 @@ class Instance:
         return False
 
     def facts(self) -> dict[str, Any]:
-        """Its status, fit for JSON, with settings as it was started; no credentials (there are none)."""
+        """Returns its status as JSON values, with the settings of its start and without credentials."""
         try:
             running, last = self.process(), self.started()
         except ServerBusy as e:

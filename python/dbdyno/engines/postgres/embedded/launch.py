@@ -1,9 +1,10 @@
-"""Gives up root's rights, for good; then becomes a program, or serves ``files`` and ``postmaster``.
+"""Drops root's rights for good, then executes a program or serves ``files`` and ``postmaster``.
 
-Run as ``python -I -S launch.py UID GID PARENT[:SIGNAL] [PROGRAM ...]``, standard library only. A process of
-its own, because a forked Python with threads must not do these things between fork and exec, and because what
-is done with the server's files must be done without root's rights. It loads little: each start of a server
-is several of it, and ``signal``, ``json`` and ``pathlib`` took two thirds of the time to become a program.
+Run as ``python -I -S launch.py UID GID PARENT[:SIGNAL] [PROGRAM ...]``. Needs only the standard library. It
+is a process of its own because a forked Python with threads must not do these things between fork and exec,
+and because the server's files must not be accessed with root's rights. It imports little: a start of the
+server runs it several times, and importing ``signal``, ``json`` and ``pathlib`` took two thirds of the time
+to execute a program.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _NO_SIGNALS = bytes(128)  # sigset_t of the C library
 
 
 def become(uid: int, gid: int, parent: int, sign: int) -> None:
-    """``parent`` not 0: the process gets the signal ``sign`` when that one dies. Raises :class:`OSError`."""
+    """Changes to this user for good. If ``parent`` is not 0, the kernel sends this process the signal
+    ``sign`` when the parent dies. Raises :class:`OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() == 0:
         os.setgroups([])
@@ -32,7 +34,9 @@ def become(uid: int, gid: int, parent: int, sign: int) -> None:
         os.setuid(uid)
         if _is_root_again():
             raise PermissionError(1, "root's rights do not end with the change of user")
-    libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)  # else a server would be out of our sight
+    libc.prctl(
+        PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0
+    )  # else /proc of the server would be closed to us
     os.umask(0o077)
     libc.sigprocmask(SIG_SETMASK, _NO_SIGNALS, None)
     if parent:
@@ -51,7 +55,7 @@ def _is_root_again() -> bool:
 
 
 def serve(functions: dict[str, Callable[..., object]]) -> None:
-    """One request a line: [name, arguments]. One answer a line: {"done": ...} or {"failed": ...}."""
+    """Answers requests, one per line: [name, arguments]. An answer is {"done": ...} or {"failed": ...}."""
     import json
 
     answer: dict[str, object] = {"done": None}
@@ -72,7 +76,7 @@ def main(uid: int, gid: int, parent: int, sign: int, program: list[str]) -> None
     if program:
         become(uid, gid, parent, sign)
         os.execv(program[0], program)
-    import json  # noqa: F401  what serves is loaded before root's rights end
+    import json  # noqa: F401  imported while root, since the user may not be able to read the library
     from pathlib import Path
 
     sys.path.insert(0, str(Path(__file__).parent))

@@ -1,4 +1,4 @@
-"""Where the embedded server keeps its data, its copies and its socket; its locks."""
+"""Directories of the embedded server: data, copied programs, sockets; and its lock files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dbdyno.engines.postgres.embedded.account import Account, explained
+from dbdyno.engines.postgres.embedded.account import Account, explain_os_errors
 from dbdyno.kernel.private import NotPrivate, check_found, is_private, make_private
 from dbdyno.model.errors import ServerBusy, TargetError, UsageError
 from dbdyno.model.home import base_directory
@@ -20,30 +20,32 @@ from dbdyno.model.home import base_directory
 MAX_SOCKET_PATH_BYTES = 107  # sun_path of unix(7) without its final zero
 SOCKET_NAME = ".s.PGSQL.5432"
 PASSABLE = 0o755
-"""Mode of root's directories that the server's user passes."""
+"""Mode of root's directories that the server's user must be able to pass."""
 _FOR_ROOT = Path("/var/lib/dbdyno")
 
 
 @dataclass(frozen=True)
 class Places:
-    """``data``: a directory for a major version; ``cache``: what can be made again; ``runtime``: sockets."""
+    """``data`` has a directory per major version, ``cache`` what can be made again, ``runtime`` the
+    sockets."""
 
     data: Path
     cache: Path
     runtime: Path
 
     def socket_dir(self, data: Path) -> Path:
-        """The private directory of the socket of the server on ``data``: short, and one for each."""
+        """Returns the private directory for the socket of the server on ``data``. Its name is short, since
+        sun_path is."""
         return self.runtime / hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
 
 
-@explained()
+@explain_os_errors()
 def find_places(account: Account) -> Places:
-    """The places of this user, made where they are not there.
+    """Returns the directories of this user, created if missing.
 
-    ``DBDYNO_SERVER_DIR``, else XDG base directories; as root, where the server's user could not reach these,
-    ``/var/lib/dbdyno`` (for each XDG_DATA_HOME apart). Raises :class:`UsageError`, also where another user
-    could exchange what is in them.
+    These are in ``DBDYNO_SERVER_DIR``, else in the XDG base directories. As root, if the server's user could
+    not reach these, they are in ``/var/lib/dbdyno`` (with a directory per XDG_DATA_HOME). Raises
+    :class:`UsageError`, also if another user could replace their contents.
     """
     given = os.environ.get("DBDYNO_SERVER_DIR")
     data, cache = _given(Path(given)) if given else _usual(account)
@@ -60,11 +62,11 @@ def find_places(account: Account) -> Places:
     return Places(data, cache, runtime(account))
 
 
-@explained()
+@explain_os_errors()
 def make_place(directory: Path, account: Account) -> None:
-    """A directory of ours with its parents, if it is not there; the server's user may pass it and those that
-    root makes, whatever the umask is. Raises :class:`UsageError` where another user could exchange what is in
-    it."""
+    """Creates a directory of ours and its parents if missing. As root, makes those it creates passable for
+    the server's user, whatever the umask. Raises :class:`UsageError` if another user could replace its
+    contents."""
     make_private(directory, PASSABLE if account.switch else 0o700)
 
 
@@ -81,7 +83,7 @@ def _usual(account: Account) -> tuple[Path, Path]:
 
 
 def _for_root(data: Path) -> tuple[Path, Path]:
-    """Below /var/lib/dbdyno; who chose a data home of his own has servers of his own there too."""
+    """Returns directories below /var/lib/dbdyno. Each XDG_DATA_HOME gets servers of its own there too."""
     servers, cache = _given(_FOR_ROOT)
     if os.environ.get("XDG_DATA_HOME"):
         servers = _FOR_ROOT / hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
@@ -94,14 +96,15 @@ def _own(variable: str, below_home: str) -> Path:
 
 
 def _fits(account: Account, path: Path) -> bool:
-    """Whether the account can reach it when it is made, and nobody but root can replace it."""
+    """Returns whether the account can reach the path once it exists, and only root can replace it."""
     existing = next(p for p in (path, *path.parents) if p.exists())
     return account.can_reach(existing) and is_private(path)
 
 
-@explained()
+@explain_os_errors()
 def runtime(account: Account) -> Path:
-    """Where sockets' directories are made: the first candidate to be had that leaves room for a name."""
+    """Returns the parent of the sockets' directories: the first candidate that can be created and is short
+    enough for a socket's path."""
     uid = os.geteuid()
     system = Path("/run/dbdyno") if account.switch else Path(f"/run/user/{uid}/dbdyno")
     given = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -110,8 +113,10 @@ def runtime(account: Account) -> Path:
         candidates.insert(0, Path(given) / "dbdyno")
     for candidate in candidates:
         longest = os.fsencode(candidate / ("x" * 12) / SOCKET_NAME)
-        usable = len(longest) <= MAX_SOCKET_PATH_BYTES and b"," not in longest  # libpq: a list of hosts
-        if usable and _made(candidate, 0o711 if account.switch else 0o700):
+        usable = (
+            len(longest) <= MAX_SOCKET_PATH_BYTES and b"," not in longest
+        )  # a comma separates hosts in libpq
+        if usable and _can_make(candidate, 0o711 if account.switch else 0o700):
             return candidate
     raise TargetError(
         "no directory for the server's socket could be made: tried " + ", ".join(map(str, candidates)),
@@ -119,8 +124,8 @@ def runtime(account: Account) -> Path:
     )
 
 
-def _made(directory: Path, mode: int) -> bool:
-    """Whether it could be made in a directory that is there. Raises :class:`NotPrivate`."""
+def _can_make(directory: Path, mode: int) -> bool:
+    """Returns whether the directory can be created in an existing parent. Raises :class:`NotPrivate`."""
     try:
         make_private(directory, mode, parents=False)
     except NotPrivate:
@@ -130,17 +135,17 @@ def _made(directory: Path, mode: int) -> bool:
     return os.access(directory, os.W_OK | os.X_OK)
 
 
-# Locks in a directory of our own: who decides, who owns a server, and whether one lives at all.
+# Locks in a directory of our own: who may start and stop, who owns a server, and whether one lives.
 #
-# ``flock`` holds in every pid namespace and ends with the last process that has the file open. The mode
-# keeps the server's user from locking them itself.
+# ``flock`` works across pid namespaces and ends with the last process that has the file open. Mode 0600
+# keeps the server's user from locking the files itself.
 
 _PATIENCE_S = 180.0  # a start, a stop and a restart each have an end
 _POLL_S = 0.01
 
 
-def opened(file: Path) -> int:
-    """Its descriptor, made where it is not there. Raises :class:`OSError`."""
+def open_lock(file: Path) -> int:
+    """Opens a lock file, created if missing, and returns its descriptor. Raises :class:`OSError`."""
     fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         check_found(os.fstat(fd), file, str(file))
@@ -152,9 +157,10 @@ def opened(file: Path) -> int:
 
 
 @contextmanager
-def alone(file: Path) -> Iterator[None]:
-    """No other process is in here with the same file. Raises :class:`ServerBusy` after a long wait."""
-    fd = opened(file)
+def exclusive(file: Path) -> Iterator[None]:
+    """Holds an exclusive lock on the file. Raises :class:`ServerBusy` if another process keeps it too
+    long."""
+    fd = open_lock(file)
     try:
         deadline = time.monotonic() + _PATIENCE_S
         while not _locked(fd, fcntl.LOCK_EX):
@@ -170,8 +176,9 @@ def alone(file: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def taken(file: Path) -> int:
-    """A new file with an exclusive lock, its descriptor; one that others still hold is out of the way."""
+def lock_new_file(file: Path) -> int:
+    """Creates a lock file, locks it exclusively and returns its descriptor. Replaces one that others still
+    hold."""
     new = file.with_name(f"{file.name}.new")
     new.unlink(missing_ok=True)
     fd = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -181,7 +188,8 @@ def taken(file: Path) -> int:
 
 
 def is_held(file: Path) -> bool:
-    """Whether a living process (we too) holds its exclusive lock; False where there is no file."""
+    """Returns whether a living process, possibly this one, holds an exclusive lock. False if the file is
+    missing."""
     try:
         fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -1,9 +1,9 @@
-"""The server process on a data directory: is it there, is it ours, end it. Never by name, never a stranger.
+"""Finds and ends the server process of a data directory, never by name alone and never another process.
 
 ``postmaster.pid`` (PostgreSQL, "Server Files"): pid, data directory, start time, port, socket directory,
-listen address, shared memory key, status. A pid in it may have been reused by any process. Standard library
-only: where dbdyno runs as root, a child that has become the server's user looks (it may, without
-CAP_SYS_PTRACE and with hidepid) and sends the signals (without CAP_KILL).
+listen address, shared memory key, status. Its pid may have been reused by any process. Needs only the
+standard library: as root, dbdyno runs this in a child that has become the server's user. That child may
+inspect and signal the server even if root lacks CAP_SYS_PTRACE or CAP_KILL, or /proc is mounted with hidepid.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from itertools import pairwise
 from pathlib import Path
 
 PID_FILE = "postmaster.pid"
-NO_PID = 2**31 - 1  # beyond any pid_max (2^22): certainly dead
+NO_PID = 2**31 - 1  # above any pid_max (2^22): no process has it
 STOPS = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0), (signal.SIGKILL, 5.0))  # fast, immediate, kill
 _POLL_S = 0.005
 
 
 class Process:
-    """A process, told from a later one of the same pid by its start."""
+    """A process, identified by pid and start time."""
 
-    def __init__(self, pid: int, start_ticks: int) -> None:  # dataclasses take a quarter of a child's start
+    def __init__(
+        self, pid: int, start_ticks: int
+    ) -> None:  # no dataclass: importing that takes a quarter of a child's start
         self.pid, self.start_ticks = pid, start_ticks
 
     @property
@@ -33,31 +35,33 @@ class Process:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start since boot in clock ticks (proc_pid_stat(5), field 22); None: gone, a zombie, or hidden."""
+    """Returns the start since boot in clock ticks (proc_pid_stat(5), field 22). None if it is gone, a
+    zombie, or hidden."""
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else int(fields[19])
 
 
 def recorded_pid(pid_file: str | None) -> int | None:
-    """The pid in the text of ``postmaster.pid``, whoever has it now."""
+    """Returns the pid in the text of ``postmaster.pid``, None if there is none. Any process may have it
+    now."""
     try:
-        found = int((pid_file or "").split("\n", 1)[0])
+        pid = int((pid_file or "").split("\n", 1)[0])
     except ValueError:
         return None
-    return found if 0 < found < NO_PID else None
+    return pid if 0 < pid < NO_PID else None
 
 
 def is_ready(pid_file: str | None) -> bool:
-    """Whether the server says in it that it takes connections."""
+    """Returns whether the status in ``postmaster.pid`` is ready, so that the server accepts connections."""
     lines = (pid_file or "").split("\n")
     return len(lines) > 7 and lines[7].strip() == "ready"
 
 
 def judge(pid: int, data: str, known_ticks: int | None = None) -> str:
-    """What ``pid`` is to the server on ``data`` of our user: "server", "stranger", "gone" or "unknown".
+    """Returns whether ``pid`` is the server on ``data``: "server", "stranger", "gone" or "unknown".
 
-    The server is of our user, told ``-D data`` on its command line, and a postgres program or started by us
-    (``known_ticks``). What may not be read is unknown, and decides nothing.
+    The server runs as our user, has ``-D data`` on its command line, and either executes a program named
+    postgres or was started by us (``known_ticks``). If it may not be inspected, the answer is "unknown".
     """
     fields = _stat(pid)
     if fields is None:
@@ -66,7 +70,7 @@ def judge(pid: int, data: str, known_ticks: int | None = None) -> str:
         return "gone"
     if _uid(pid) != os.geteuid():
         return "stranger"
-    words = _words(pid)
+    words = _command_line(pid)
     if words is None:
         return "unknown"
     if [value for option, value in pairwise(words) if option == b"-D"] != [os.fsencode(data)]:
@@ -75,39 +79,40 @@ def judge(pid: int, data: str, known_ticks: int | None = None) -> str:
 
 
 def orphans(data: str) -> list[tuple[int, int]]:
-    """(pid, start) of server processes that work in ``data`` though their postmaster died."""
-    return _ours(lambda pid: _is_postgres(pid) and _link(pid, "cwd") == data)
+    """Returns (pid, start) of server processes that work in ``data`` although their postmaster died."""
+    return _our_processes(lambda pid: _is_postgres(pid) and _link(pid, "cwd") == data)
 
 
 def holders(argument: str) -> list[tuple[int, int]]:
-    """(pid, start) of our user's processes that have this argument on their command line."""
+    """Returns (pid, start) of our user's processes that have this argument on their command line."""
     word = os.fsencode(argument)
-    return _ours(lambda pid: word in (_words(pid) or ()))
+    return _our_processes(lambda pid: word in (_command_line(pid) or ()))
 
 
 def openers(file: str) -> list[tuple[int, int]]:
-    """(pid, start) of our user's processes that have this file open."""
-    return _ours(lambda pid: any(_link(pid, f"fd/{fd}") == file for fd in _listed(f"/proc/{pid}/fd")))
+    """Returns (pid, start) of our user's processes that have this file open."""
+    return _our_processes(lambda pid: any(_link(pid, f"fd/{fd}") == file for fd in _names(f"/proc/{pid}/fd")))
 
 
 def end(process: Process, stops: tuple[tuple[int, float], ...] = STOPS) -> bool:
-    """Ends it: by each signal in turn, with a patience in seconds. Returns whether it is gone."""
+    """Ends the process: sends each signal in turn and waits up to the seconds beside it. Returns whether
+    it is gone."""
     with _Handle(process) as send:
         for sign, patience_s in stops:
             send(sign)
-            if _gone(process, patience_s):
+            if _ends_within(process, patience_s):
                 return True
     return False
 
 
-def end_all(found: list[tuple[int, int]], stops: list[tuple[int, float]]) -> bool:
-    """Ends these, (pid, start)."""
-    gone = [end(Process(*p), tuple((s, t) for s, t in stops)) for p in found]
-    return all(gone)
+def end_all(processes: list[tuple[int, int]], stops: list[tuple[int, float]]) -> bool:
+    """Ends these processes, given as (pid, start). Returns whether all are gone."""
+    ended = [end(Process(*p), tuple((s, t) for s, t in stops)) for p in processes]
+    return all(ended)
 
 
 class _Handle:
-    """Signals to exactly this process: a pidfd, which no later process of the same pid can take over."""
+    """Sends signals to exactly this process by a pidfd, which no later process of the same pid can have."""
 
     def __init__(self, process: Process) -> None:
         self._process, self._fd = process, -1
@@ -117,7 +122,9 @@ class _Handle:
             self._fd = os.pidfd_open(self._process.pid)
         except ProcessLookupError:
             return self
-        if not self._process.alive:  # looked at after the descriptor was opened
+        if (
+            not self._process.alive
+        ):  # checked after the pidfd was opened: else the pid could be reused between
             os.close(self._fd)
             self._fd = -1
         return self
@@ -135,18 +142,18 @@ class _Handle:
 
 
 def end_orphans(data: str, patience_s: float = 2.0) -> None:
-    """Waits for leftover processes to see that their postmaster died; then ends them."""
+    """Waits for leftover processes to notice that their postmaster died, then kills the remaining ones."""
     deadline = time.monotonic() + patience_s
     while (left := orphans(data)) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     end_all(left, [(signal.SIGKILL, patience_s)])
 
 
-def _gone(process: Process, patience_s: float) -> bool:
-    return any(not process.alive for _ in _ticks(patience_s))
+def _ends_within(process: Process, patience_s: float) -> bool:
+    return any(not process.alive for _ in _polls(patience_s))
 
 
-def _ticks(patience_s: float) -> Iterator[None]:
+def _polls(patience_s: float) -> Iterator[None]:
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         yield
@@ -154,13 +161,13 @@ def _ticks(patience_s: float) -> Iterator[None]:
 
 
 # -- /proc ------------------------------------------------------------------------------------------
-def _ours(chosen) -> list[tuple[int, int]]:  # type: ignore[no-untyped-def]
-    """(pid, start) of the chosen processes of our user."""
-    found = []
-    for pid in (int(name) for name in _listed("/proc") if name.isdigit()):
+def _our_processes(chosen) -> list[tuple[int, int]]:  # type: ignore[no-untyped-def]
+    """Returns (pid, start) of those processes of our user for which ``chosen`` is true."""
+    processes = []
+    for pid in (int(name) for name in _names("/proc") if name.isdigit()):
         if _uid(pid) == os.geteuid() and chosen(pid) and (ticks := start_ticks(pid)) is not None:
-            found.append((pid, ticks))
-    return found
+            processes.append((pid, ticks))
+    return processes
 
 
 def _exists(pid: int) -> bool:
@@ -174,7 +181,7 @@ def _exists(pid: int) -> bool:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """From the state on (field 3)."""
+    """Returns the fields of stat from the state (field 3) on, None if it cannot be read."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -183,7 +190,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _uid(pid: int) -> int | None:
-    """The effective one."""
+    """Returns the effective user id, None if unknown."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
     except OSError:
@@ -191,8 +198,8 @@ def _uid(pid: int) -> int | None:
     return next((int(x.split()[2]) for x in status.split("\n") if x.startswith("Uid:")), None)
 
 
-def _words(pid: int) -> list[bytes] | None:
-    """Its command line. None: not to be read, or it has none."""
+def _command_line(pid: int) -> list[bytes] | None:
+    """Returns the command line. None if it is empty or cannot be read."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") or None
     except OSError:
@@ -200,7 +207,7 @@ def _words(pid: int) -> list[bytes] | None:
 
 
 def _is_postgres(pid: int) -> bool:
-    """By its program; where that may not be read, by its name."""
+    """Returns whether its program is named postgres; if that cannot be read, whether the process is."""
     program = _link(pid, "exe")
     if program is not None:
         return Path(program.removesuffix(" (deleted)")).name == "postgres"
@@ -217,7 +224,7 @@ def _link(pid: int, name: str) -> str | None:
         return None
 
 
-def _listed(directory: str) -> list[str]:
+def _names(directory: str) -> list[str]:
     try:
         return [p.name for p in Path(directory).iterdir()]
     except OSError:

