@@ -1,10 +1,16 @@
-"""A server's log taken apart by process: lines as PostgreSQL 18 wrote them, in its three forms."""
+"""Reads a server's log by process: lines that PostgreSQL 18 wrote, in its three formats."""
 
 from __future__ import annotations
 
 import pytest
 
-from dbdyno.engines.postgres.login_trace.log_lines import _csv, _json, _of, _pattern, _plain
+from dbdyno.engines.postgres.login_trace.log_lines import (
+    _csv_messages,
+    _json_messages,
+    _lines_by_pid,
+    _plain_messages,
+    _prefix_pattern,
+)
 
 TEXT = """\
 2026-11-23 21:51:48.907 UTC [3718] LOG:  of another process
@@ -27,10 +33,11 @@ JSON = (
 
 
 def test_a_session_s_messages_begin_where_it_was_caught_with_the_lines_that_continue_them() -> None:
-    found = _of(_plain(TEXT, _pattern("%m [%p] ")), {3719}, marked=True)
-    assert [text.split("] ")[1].split(":")[0] for text in found[3719]] == ["LOG", "LOG", "DETAIL"]
-    assert found[3719][1].endswith("select 1,\n\t2")
-    assert len(_of(_plain(TEXT, _pattern("%m [%p] ")), {3719}, marked=False)[3719]) == 4
+    messages = list(_plain_messages(TEXT, _prefix_pattern("%m [%p] ")))
+    lines = _lines_by_pid(iter(messages), {3719}, marked=True)[3719]
+    assert [text.split("] ")[1].split(":")[0] for text in lines] == ["LOG", "LOG", "DETAIL"]
+    assert lines[1].endswith("select 1,\n\t2")
+    assert len(_lines_by_pid(iter(messages), {3719}, marked=False)[3719]) == 4
 
 
 @pytest.mark.parametrize(
@@ -44,10 +51,10 @@ def test_a_session_s_messages_begin_where_it_was_caught_with_the_lines_that_cont
     ],
 )
 def test_prefixes(prefix: str, line: str, pid: int) -> None:
-    assert [p for p, _ in _plain(line, _pattern(prefix))][-1] == pid
+    assert [p for p, _ in _plain_messages(line, _prefix_pattern(prefix))][-1] == pid
 
 
-@pytest.mark.parametrize(("read", "text"), [(_csv, CSV), (_json, "cut off\n" + JSON)])
+@pytest.mark.parametrize(("read", "text"), [(_csv_messages, CSV), (_json_messages, "cut off\n" + JSON)])
 def test_csv_and_json(read, text) -> None:  # type: ignore[no-untyped-def]
     ((pid, message),) = read(text)
     assert pid == 3719

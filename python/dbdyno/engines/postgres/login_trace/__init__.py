@@ -1,7 +1,9 @@
-"""Sessions traced from their login on: by a login event trigger, before version 17 by settings of the role.
+"""Traces sessions from their login on: by a login event trigger, or before version 17 by settings of the
+role.
 
-PostgreSQL 17, "Event Triggers": login; an error in such a trigger refuses the login, so that ours catches
-all of them. ``event_triggers = off`` is the server's own switch, ``dbdyno.trace_logins = off`` is ours.
+PostgreSQL 17, "Event Triggers": login. An error in such a trigger refuses the login, so dbdyno's function
+catches every error. ``event_triggers = off`` switches off all event triggers, ``dbdyno.trace_logins = off``
+only this one.
 """
 
 from __future__ import annotations
@@ -27,9 +29,11 @@ KIND = "login trace"
 MARK = "Made by dbdyno trace-logins; `dbdyno trace-logins --remove` or `dbdyno clean` removes it."
 TRIGGER_SINCE = 170_000
 _LOCK = 1_684_170_860
-"""Advisory locks: shared, of sessions in the trigger; the next one, of the process that watches over it."""
+"""Keys of advisory locks: this one is held, shared, by sessions in the trigger; the next number by the
+process that watches over the trace."""
 _NUMBERS = 1_684_170_861
-"""Class of advisory locks with two keys: a session's number in the order of logins."""
+"""First key of advisory locks with two keys: the second is the number of a session, in the order of
+logins."""
 SCHEMA, _TABLE = "dbdyno_logins", "caught"
 _STEPS = ("schema", "comment", "table", "action", "function", "revoke")
 _BODIES = ("action", "function")
@@ -47,34 +51,36 @@ class LoginTraces:
         self._watching = False
 
     @property
-    def _inside(self) -> bool:
+    def _has_trigger(self) -> bool:
         return self._site.connection().info.server_version >= TRIGGER_SINCE
 
     # -- what will be done ----------------------------------------------------------------------
-    def plan(self, wish: LoginTrace) -> TracePlan:
+    def plan(self, trace: LoginTrace) -> TracePlan:
         with doing("looking at what can be traced"):
-            self._check(wish)
-            if (there := self._installed()) is not None:
-                raise ServerBusy(f"there is a login trace already: {there}", "dbdyno trace-logins --remove")
-            if not self._inside:
-                return self._roles.plan(wish)
+            self._check(trace)
+            if (installed := self._installed()) is not None:
+                raise ServerBusy(
+                    f"there is a login trace already: {installed}", "dbdyno trace-logins --remove"
+                )
+            if not self._has_trigger:
+                return self._roles.plan(trace)
             remarks = [
                 "The server's log then holds the statements of traced sessions, with their parameters.",
                 "Event triggers belong to one database: logins to other databases are counted, not traced.",
                 "Switch it off: ALTER SYSTEM SET dbdyno.trace_logins = off; SELECT pg_reload_conf();",
             ]
-            statements = [*(text for _, text in self._statements(wish))]
+            statements = [*(text for _, text in self._statements(trace))]
             return TracePlan(statements, exact=True, remarks=remarks)
 
-    def _check(self, wish: LoginTrace) -> None:
+    def _check(self, trace: LoginTrace) -> None:
         connection = self._site.connection()
-        me = connection.execute(
+        own_role = connection.execute(
             "select rolsuper, pg_catalog.pg_is_in_recovery(), current_user::text, "
             "(select rolcanlogin from pg_catalog.pg_roles where rolname = %s) "
             "from pg_catalog.pg_roles where rolname = current_user",
-            [wish.role],
+            [trace.role],
         ).fetchone() or (False, False, "", None)
-        superuser, standby, user, may_log_in = me
+        superuser, standby, user, may_log_in = own_role
         if not superuser:
             raise NotPrivileged(
                 f"tracing logins needs a superuser; {user} is none",
@@ -86,35 +92,35 @@ class LoginTraces:
                 "install it on the primary: standbys get it by replication, and note catches in their logs",
             )
         if may_log_in is None:
-            raise UsageError(f"there is no role {wish.role!r}", "psql -c '\\du' lists roles")
+            raise UsageError(f"there is no role {trace.role!r}", "psql -c '\\du' lists roles")
         if not may_log_in:
             raise UsageError(
-                f"role {wish.role!r} may not log in, so it has no sessions",
+                f"role {trace.role!r} may not log in, so it has no sessions",
                 "name the role that sessions log in as: psql -c '\\du' lists roles",
             )
         self._check_switches()
-        action.check(connection, wish)
+        action.check(connection, trace)
 
     def _check_switches(self) -> None:
-        """Raises :class:`UsageError` where no trigger would fire, or ours would do nothing."""
-        for name in ("event_triggers", "dbdyno.trace_logins") if self._inside else ():
+        """Raises :class:`UsageError` if a setting keeps the trigger from firing or from tracing."""
+        for name in ("event_triggers", "dbdyno.trace_logins") if self._has_trigger else ():
             asking = "select lower(pg_catalog.current_setting(%s, true)) in ('off', 'false', 'no', '0')"
             if self._site.connection().execute(asking, [name]).fetchone() == (True,):
                 cure = f"ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf();"
                 raise UsageError(f"{name} is off: nothing would be traced", cure)
 
-    def _statements(self, wish: LoginTrace) -> Sequence[tuple[str, str]]:
-        """(step, statement), in order; the trigger is the last."""
+    def _statements(self, trace: LoginTrace) -> Sequence[tuple[str, str]]:
+        """Returns (step, statement) in order of execution; the trigger is the last."""
         asking = "select oid from pg_catalog.pg_roles where rolname = %s"
-        (role_id,) = self._site.connection().execute(asking, [wish.role]).fetchone() or (0,)
+        (role_id,) = self._site.connection().execute(asking, [trace.role]).fetchone() or (0,)
         values = {
-            "comment": _literal(f"{MARK}\n{json.dumps(asdict(wish))}"),
+            "comment": _literal(f"{MARK}\n{json.dumps(asdict(trace))}"),
             "lock": _LOCK,
             "numbers": _NUMBERS,
-            "counts": ", ".join(map(str, wish.counts)),
-            "most": wish.most,
-            "action": action.body(wish),
-            "role": _literal(wish.role),
+            "counts": ", ".join(map(str, trace.counts)),
+            "most": trace.most,
+            "action": action.body(trace),
+            "role": _literal(trace.role),
             "role_id": role_id,
             "marker": log_lines.MARKER,
         }
@@ -126,16 +132,16 @@ class LoginTraces:
         return texts
 
     # -- doing it -------------------------------------------------------------------------------
-    def install(self, wish: LoginTrace, journal: Journal) -> None:
+    def install(self, trace: LoginTrace, journal: Journal) -> None:
         with doing("installing the login trace"):
-            if not self._inside:
-                self._roles.install(wish, journal)
+            if not self._has_trigger:
+                self._roles.install(trace, journal)
                 return
             connection = self._site.connection()
-            journal.note(self._undo(wish))
+            journal.note(self._undo(trace))
             connection.execute(f"set lock_timeout = '{_LOCK_WAIT_S}s'".encode())
             try:
-                statements = self._statements(wish)
+                statements = self._statements(trace)
                 with connection.transaction():
                     for _, text in statements[:-1]:
                         connection.execute(text.encode())
@@ -149,12 +155,12 @@ class LoginTraces:
 
     def caught(self) -> Sequence[Caught]:
         with doing("looking at caught sessions"):
-            if not self._inside:
+            if not self._has_trigger:
                 return self._roles.caught()
             connection = self._site.connection()
             if self._watching:
                 connection.execute(sql.fill("login_trace_stuck", lock=_LOCK).encode())
-            if self._there() is None:
+            if self._schema_state() is None:
                 if self._watching:
                     raise TargetError("the login trace was removed by another session", "install it again")
                 return []
@@ -167,34 +173,35 @@ class LoginTraces:
 
     def log(self, caught: Sequence[Caught]) -> TraceLog:
         with doing("reading the server's log"):
-            return log_lines.read(self._site, [c.pid for c in caught], marked=self._inside)
+            return log_lines.read(self._site, [c.pid for c in caught], marked=self._has_trigger)
 
     def installed(self) -> str | None:
         with doing("looking for a login trace"):
             return self._installed()
 
     def _installed(self) -> str | None:
-        if (found := self._there()) is None:
+        if (state := self._schema_state()) is None:
             return None
-        wish = _asked(found[0])
-        counts = ", ".join(map(str, wish.get("counts", ())))
+        trace = _parse_comment(state[0])
+        counts = ", ".join(map(str, trace.get("counts", ())))
         sessions = "session" if counts == "1" else "sessions"
-        broken = "" if found[1] else "; its trigger is gone"
+        broken = "" if state[1] else "; its trigger is gone"
         database = self._site.connection().database
-        return f"role {wish.get('role')} at {counts} {sessions}, in database {database}{broken}"
+        return f"role {trace.get('role')} at {counts} {sessions}, in database {database}{broken}"
 
-    def _there(self) -> tuple[str, bool] | None:
-        """Comment of the schema, whether there is a trigger. Raises :class:`TargetError`: not our schema."""
+    def _schema_state(self) -> tuple[str, bool] | None:
+        """Returns the comment of our schema and whether our trigger exists, None without the schema.
+        Raises :class:`TargetError` if the schema is not dbdyno's."""
         connection = self._site.connection()
         schema = ownership.check_schema(connection, SCHEMA, MARK)
-        trigger = self._trigger()
+        trigger = self._trigger_exists()
         if schema is None:
             return None
         ownership.check_relations(connection, SCHEMA, [_TABLE])
         return schema.comment, trigger
 
-    def _trigger(self) -> bool:
-        """Whether our trigger exists. Raises :class:`TargetError` where one of its name is not ours."""
+    def _trigger_exists(self) -> bool:
+        """Returns whether our trigger exists. Raises :class:`TargetError` if one of its name is not ours."""
         row = self._site.connection().execute(sql.text("login_trace_there").encode()).fetchone()
         if row is not None and row != (True, True):
             raise TargetError(
@@ -212,9 +219,13 @@ class LoginTraces:
     def remove(self, journal: Journal | None = None, *, watched: bool = True) -> Sequence[str]:
         with doing("removing the login trace"):
             removed = list(self._roles.remove(journal))
-            if self._inside and (watched or self._abandoned()) and (there := self._installed()) is not None:
+            if (
+                self._has_trigger
+                and (watched or self._may_tidy_up())
+                and (installed := self._installed()) is not None
+            ):
                 self._drop()
-                removed.append(f"login trace: {there}")
+                removed.append(f"login trace: {installed}")
             if journal is not None:
                 journal.forget(self._key())
             return removed
@@ -227,8 +238,8 @@ class LoginTraces:
             return self._roles.put_back(undo)
         return "; ".join(["removed the login trace"] if self.remove() else ["the login trace was gone"])
 
-    def _abandoned(self) -> bool:
-        """Whether it is ours to tidy up: no other process watches over it, and this role may."""
+    def _may_tidy_up(self) -> bool:
+        """Returns whether no other process watches over the trace, and this role may remove it."""
         connection = self._site.connection()
         asking = (
             "select pg_catalog.pg_try_advisory_lock(%(lock)s) and pg_catalog.pg_advisory_unlock(%(lock)s) "
@@ -239,12 +250,12 @@ class LoginTraces:
         return bool(row and row[0])
 
     def _drop(self) -> None:
-        """The trigger first: a login that has begun with it still finds its function.
+        """Drops the trigger first, so that logins that have begun with it still find its function.
 
-        Raises :class:`TargetError` where something by these names is not ours, or others added to it: nothing
-        of theirs is dropped.
+        Raises :class:`TargetError`, and drops nothing, if objects of these names are not ours or others added
+        to them.
         """
-        if self._there() is None:
+        if self._schema_state() is None:
             return
         connection = self._site.connection()
         connection.execute(f"set lock_timeout = '{_LOCK_WAIT_S}s'".encode())
@@ -271,23 +282,23 @@ class LoginTraces:
     def _key(self) -> str:
         return f"logins {self._site.identity.system} {self._site.connection().database}"
 
-    def _undo(self, wish: LoginTrace) -> Undo:
+    def _undo(self, trace: LoginTrace) -> Undo:
         connection = self._site.connection()
         return Undo(
             kind=KIND,
             key=self._key(),
-            what=f"login trace of role {wish.role} at {connect.where(connection)}",
+            what=f"login trace of role {trace.role} at {connect.where(connection)}",
             data={"system": self._site.identity.system, "database": connection.database},
         )
 
 
-def _asked(comment: str) -> dict[str, Any]:
-    """The trace as the comment of its schema describes it; empty: the comment was edited."""
+def _parse_comment(comment: str) -> dict[str, Any]:
+    """Returns the options of the trace in the comment of its schema, empty if the comment was edited."""
     try:
-        found = json.loads(comment.removeprefix(MARK) or "{}")
+        options = json.loads(comment.removeprefix(MARK) or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return options if isinstance(options, dict) else {}
 
 
 def _literal(value: Any) -> str:

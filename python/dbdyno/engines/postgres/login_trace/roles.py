@@ -1,5 +1,8 @@
-"""Before version 17: settings of the role in this database, from the moment when the next login would be the
-wanted one until that has come. Looked at ten times a second, so that it is less exact."""
+"""Traces logins before version 17: sets a role's settings in this database while the next login is to be
+traced.
+
+Sessions are counted ten times a second, so this is less exact than the trigger.
+"""
 
 from __future__ import annotations
 
@@ -17,49 +20,49 @@ _PRELOAD = "session_preload_libraries"
 
 
 class ByRole:
-    """See :class:`dbdyno.model.engine.login_tracing.LoginTracing`."""
+    """Implements :class:`dbdyno.model.engine.login_tracing.LoginTracing` by settings of a role."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._wish: LoginTrace | None = None
+        self._trace: LoginTrace | None = None
         self._role_id = 0
         self._armed_s: float | None = None
-        self._before: dict[str, str | None] = {}  # entries that were there
+        self._before: dict[str, str | None] = {}  # values of the role's settings before
         self._known: set[tuple[int, float]] = set()
         self._caught: list[Caught] = []
 
-    def plan(self, wish: LoginTrace) -> TracePlan:
-        found = self._settings(wish)
-        statements = [self._alter(wish.role, name, value) for name, value in found.items()]
-        before = self._entries(wish.role)
-        back = [self._alter(wish.role, name, before.get(name)) for name in found]
-        role = wish.role
+    def plan(self, trace: LoginTrace) -> TracePlan:
+        wanted = self._settings(trace)
+        statements = [self._alter(trace.role, name, value) for name, value in wanted.items()]
+        before = self._entries(trace.role)
+        back = [self._alter(trace.role, name, before.get(name)) for name in wanted]
+        role = trace.role
         remarks = [
-            f"These settings of role {role} stand from one session before each of {_listed(wish.counts)} "
+            f"These settings of role {role} stand from one session before each of {_listed(trace.counts)} "
             "until the next login, then they go back.",
             "This is less exact than the login trigger of PostgreSQL 17: sessions are counted ten times a "
             "second. A fast ramp passes unseen, and all logins of the role in that time are traced.",
             "Logins to other databases are counted, not traced.",
         ]
-        both = (("before the login that is wanted", statements), ("after it", back))
-        texts = [f"-- {when}\n" + ";\n".join(s.as_string() for s in each) for when, each in both]
+        phases = (("before the login that is wanted", statements), ("after it", back))
+        texts = [f"-- {when}\n" + ";\n".join(s.as_string() for s in each) for when, each in phases]
         return TracePlan(texts, exact=False, remarks=remarks)
 
-    def install(self, wish: LoginTrace, journal: Journal) -> None:
-        self._wish, found = wish, self._entries(wish.role)
-        self._before = {name: found.get(name) for name in self._settings(wish)}
+    def install(self, trace: LoginTrace, journal: Journal) -> None:
+        self._trace, entries = trace, self._entries(trace.role)
+        self._before = {name: entries.get(name) for name in self._settings(trace)}
         connection = self._site.connection()
         asking = "select oid::bigint from pg_catalog.pg_roles where rolname = %s"
-        (self._role_id,) = connection.execute(asking, [wish.role]).fetchone() or (0,)
+        (self._role_id,) = connection.execute(asking, [trace.role]).fetchone() or (0,)
         journal.note(
             Undo(
                 kind="login trace",
                 key=self._key(),
-                what=f"login trace: settings of role {wish.role} at {connect.where(connection)}",
+                what=f"login trace: settings of role {trace.role} at {connect.where(connection)}",
                 data={
                     "system": self._site.identity.system,
                     "database": connection.database,
-                    "role": wish.role,
+                    "role": trace.role,
                     "role_id": self._role_id,
                     "entries": self._before,
                 },
@@ -69,19 +72,19 @@ class ByRole:
         self.caught()
 
     def caught(self) -> Sequence[Caught]:
-        """One look: notes who came, and sets or takes back what the next login shall find."""
-        if self._wish is None:
+        """Notes new sessions, and sets or resets the role's settings for the next login."""
+        if self._trace is None:
             return []
         sessions = self._sessions()
-        here = self._site.connection().database
+        database_here = self._site.connection().database
         for n, (pid, started, client, database) in enumerate(sessions, 1):
             new = (pid, started) not in self._known
-            if new and self._armed_s is not None and started >= self._armed_s and database == here:
-                self._caught.append(Caught(started, pid, n, self._wish.role, client, there=True))
-        came = {s[:2] for s in sessions} - self._known
-        self._known |= came
-        wanted = len(sessions) + 1 in self._wish.counts and len(self._caught) < self._wish.most
-        if self._armed_s is not None and (came or not wanted):
+            if new and self._armed_s is not None and started >= self._armed_s and database == database_here:
+                self._caught.append(Caught(started, pid, n, self._trace.role, client, there=True))
+        arrived = {s[:2] for s in sessions} - self._known
+        self._known |= arrived
+        wanted = len(sessions) + 1 in self._trace.counts and len(self._caught) < self._trace.most
+        if self._armed_s is not None and (arrived or not wanted):
             self._reset()
         if wanted and self._armed_s is None:
             self._set()
@@ -90,13 +93,13 @@ class ByRole:
         return list(self._caught)
 
     def remove(self, journal: Journal | None) -> Sequence[str]:
-        if self._wish is None:
+        if self._trace is None:
             return ()
-        there = self._reset()
-        role, self._wish = self._wish.role, None
+        reset = self._reset()
+        role, self._trace = self._trace.role, None
         if journal is not None:
             journal.forget(self._key())
-        return (f"login trace: settings of role {role} are as they were" if there else _gone(role),)
+        return (f"login trace: settings of role {role} are as they were" if reset else _gone(role),)
 
     def put_back(self, undo: Undo) -> str:
         role = str(undo.data["role"])
@@ -105,8 +108,8 @@ class ByRole:
         return f"settings of role {role} are as they were before the login trace"
 
     def _set(self) -> None:
-        assert self._wish is not None
-        self._change(self._role_id, self._settings(self._wish))
+        assert self._trace is not None
+        self._change(self._role_id, self._settings(self._trace))
         now = (
             self._site.connection()
             .execute("select extract(epoch from pg_catalog.clock_timestamp())::float8")
@@ -119,8 +122,8 @@ class ByRole:
         return self._change(self._role_id, self._before)
 
     def _change(self, role_id: int, entries: Mapping[str, str | None]) -> bool:
-        """At once: no login finds a part of it. The role may have another name by now; false: it was dropped,
-        and its settings with it."""
+        """Changes the settings in one transaction, so that a login sees all of them or none. Returns False
+        if the role was dropped, with its settings. Finds the role by oid, since it may have been renamed."""
         connection = self._site.connection()
         with connection.transaction():
             asking = "select rolname::text from pg_catalog.pg_roles where oid = %s"
@@ -131,15 +134,15 @@ class ByRole:
                 connection.execute(self._alter(row[0], name, value))
         return True
 
-    def _settings(self, wish: LoginTrace) -> Mapping[str, str]:
-        """With the library, beside those that a session of the role loads already."""
-        made = dict(action.settings(wish))
-        if wish.what == "plans":
+    def _settings(self, trace: LoginTrace) -> Mapping[str, str]:
+        """Returns the settings of a traced session, with auto_explain added to the libraries of the role."""
+        settings = dict(action.settings(trace))
+        if trace.what == "plans":
             row = self._site.connection().execute(f"show {_PRELOAD}".encode()).fetchone()
-            there = self._entries(wish.role).get(_PRELOAD) or (row[0] if row else "")
-            names = [n for n in values.elements(_PRELOAD, there) if n]
-            made[_PRELOAD] = ", ".join(dict.fromkeys([*names, action.LIBRARY]))
-        return made
+            libraries = self._entries(trace.role).get(_PRELOAD) or (row[0] if row else "")
+            names = [n for n in values.elements(_PRELOAD, libraries) if n]
+            settings[_PRELOAD] = ", ".join(dict.fromkeys([*names, action.LIBRARY]))
+        return settings
 
     def _alter(self, role: str, name: str, value: str | None) -> pgsql.Composed:
         begin = pgsql.SQL("alter role {} in database {} ").format(
@@ -154,12 +157,12 @@ class ByRole:
 
     def _entries(self, role: str) -> dict[str, str]:
         text = sql.fill("login_trace_entries", role=pgsql.Literal(role).as_string())
-        found = (str(r[0]).partition("=") for r in self._site.connection().execute(text.encode()).fetchall())
-        return {name: value for name, _, value in found}
+        pairs = (str(r[0]).partition("=") for r in self._site.connection().execute(text.encode()).fetchall())
+        return {name: value for name, _, value in pairs}
 
     def _sessions(self) -> list[tuple[int, float, str, str]]:
-        assert self._wish is not None
-        text = sql.fill("login_trace_sessions", role=pgsql.Literal(self._wish.role).as_string())
+        assert self._trace is not None
+        text = sql.fill("login_trace_sessions", role=pgsql.Literal(self._trace.role).as_string())
         return [(r[0], r[1], r[2], r[3]) for r in self._site.connection().execute(text.encode()).fetchall()]
 
     def _key(self) -> str:

@@ -1,5 +1,4 @@
-"""A connection pooler as a limit: PgBouncer in front of the server, one for each cell, of our own. Checks
-before the start, one pooler a load, what it says."""
+"""A connection pooler as a limit: a PgBouncer of dbdyno's own in front of the server, one per cell."""
 
 from __future__ import annotations
 
@@ -47,7 +46,8 @@ put_back = process.put_back
 
 
 class Fronting:
-    """``pool``: what later loads go through; None: they go to the server itself. ``drive``: makes those."""
+    """Starts a pooler for each load while ``pool`` is set. ``drive`` creates loads that go to the server
+    itself."""
 
     def __init__(self, drive: LoadMaker = driving.local_load) -> None:
         self.pool: Pool | None = None
@@ -56,27 +56,28 @@ class Fronting:
         self._ended = ExitStack()
         self._pooler: Pooler | None = None
         self._console: Console | None = None
-        self._processes: list[int] = []  # server connections of the latest load, as they were made
-        self._broke: set[int] | None = None  # of those, once the load is over
+        self._processes: list[int] = []  # backends of the pool when the latest load began
+        self._broke: set[int] | None = None  # those that were gone when the load was over
 
     def use(self, pool: Pool | None, journal: Journal) -> None:
-        """A pooler is started with each load, for its server connections are made for that."""
+        """Sets the pool of later loads. Each load starts a pooler, as its server connections depend on the
+        load."""
         self.close()
         self.pool, self._journal = pool, journal
 
     @property
     def shared(self) -> bool:
-        """Sessions have no server connection of their own."""
+        """Whether sessions share server connections instead of each having its own."""
         return self.pool is not None and self.pool.mode == "transaction"
 
     def close(self) -> None:
-        """Ends the pooler of the latest load; what it was noted for has been put back."""
+        """Ends the pooler of the latest load and removes it from the journal."""
         self._ended.close()
         self._pooler = self._console = None
 
     # -- before the start -------------------------------------------------------------------------
     def check(self, pool: Pool, target: Mapping[str, Any], capacity: Capacity) -> None:
-        """See the protocol: the program, the pool, room at the server, and one connection through it."""
+        """Checks the program, the pool, room at the server, and one connection through a pooler."""
         if self.drive is not driving.local_load:
             raise UsageError(
                 "a pooler started by dbdyno serves drivers on this host alone",
@@ -85,22 +86,25 @@ class Fronting:
         program = find_program()
         _check_pool(pool, program)
         _check_room(pool, capacity)
-        tried = Pool(1, pool.mode, 1, pool.protocol)
-        with _ending(Pooler(Front(program, tried, target, _application()), None)) as pooler:
+        trial_pool = Pool(1, pool.mode, 1, pool.protocol)
+        with _ending(Pooler(Front(program, trial_pool, target, _application()), None)) as pooler:
             _fill(pooler, 1, ())
 
     # -- a load -----------------------------------------------------------------------------------
     def load(self, connection: Connection, spec: dict[str, Any], settings: Sequence[str], count: int) -> Load:
-        """``spec`` of a load of ``count`` sessions, through a pooler of its own. ``settings``: statements
-        that make a session; in a transaction pool they make a server connection."""
+        """Returns the load of ``spec``, with ``count`` sessions, through a pooler of its own.
+
+        ``settings`` are statements that set up a session; with a transaction pool they set up server
+        connections.
+        """
         pool = self.pool
         assert pool is not None
         self.close()
         shared = pool.mode == "transaction"
         front = Front(find_program(), pool, spec["target"], _application())
-        pooler = self._started(front)
+        pooler = self._start(front)
         _fill(pooler, min(pool.size, count), settings if shared else ())
-        processes = self._processes = _processes(connection, front.application)
+        processes = self._processes = _pool_processes(connection, front.application)
         self._broke = None
         entries = [{**e, "setup": []} for e in spec["sessions"]] if shared else spec["sessions"]
         own = {"target": _target(pooler, spec["target"]), "sessions": entries}
@@ -108,7 +112,7 @@ class Fronting:
         load = driving.local_load("postgres", {**spec, **own, "probe": probe})
         return cast(Load, PooledLoad(load, processes))
 
-    def _started(self, front: Front) -> Pooler:
+    def _start(self, front: Front) -> Pooler:
         journal = self._journal
         pooler = Pooler(front, journal)
         key = process.undo(pooler.directory).key
@@ -125,26 +129,26 @@ class Fronting:
         return pooler
 
     def leave(self, connection: Connection) -> None:
-        """Ends the server connections, which report the last of what they did when they leave."""
+        """Ends the server connections, which thereby report the last of their statistics."""
         if self._console is None or self._pooler is None:
             return
         with suppress(psycopg.Error):
             self._broke = set(self._processes) - self._console.processes()
             self._console.end_connections()
             until_s = time.monotonic() + _LEAVE_S
-            while _processes(connection, self._pooler.front.application) and time.monotonic() < until_s:
+            while _pool_processes(connection, self._pooler.front.application) and time.monotonic() < until_s:
                 time.sleep(_LEAVE_STEP_S)
 
     # -- what it tells ----------------------------------------------------------------------------
     def counters(self, phase: str, now_ns: Callable[[], int]) -> list[dict[str, Any]]:
-        """Rows of the table ``counters``; none without a pooler."""
+        """Returns rows of the table ``counters``, none without a pooler."""
         if self._console is None or self._pooler is None:
             return []
         return self._console.read(phase, self._pooler.front.pool.size, now_ns)
 
     def watched(self, connection: Connection, half: dict[str, Any]) -> dict[str, Any]:
-        """The engine's half of a watch, with the pooler's process; server connections that it makes anew are
-        the pool's, too."""
+        """Returns the engine's part of a watch, with the pooler's process. Server connections that the
+        pooler opens later belong to the pool, too."""
         if self._pooler is None:
             return half
         chosen = Observation(application=self._pooler.front.application)
@@ -153,7 +157,7 @@ class Fronting:
         return {**half, "activity": activity, "adopt": True, "tasks": [*half["tasks"], task]}
 
     def unprobed(self) -> str | None:
-        """Why sessions are not asked for their own counters; None: they are."""
+        """Returns why sessions are not asked for their own counters, None if they are."""
         if not self.shared:
             return None
         return (
@@ -229,12 +233,12 @@ def _check_room(pool: Pool, capacity: Capacity) -> None:
 
 
 def _application() -> str:
-    """The name of a pooler's server connections, by which the server tells them from all others."""
+    """Returns the application_name of a new pooler's server connections; no other connection has it."""
     return f"dbdyno pool {os.getpid()}-{next(_number)}"
 
 
 def _target(pooler: Pooler, target: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the driver's sessions go instead."""
+    """Returns the target of the driver's sessions: the pooler instead of the server."""
     return {
         **target,
         "host": str(pooler.directory),
@@ -250,36 +254,37 @@ def _target(pooler: Pooler, target: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fill(pooler: Pooler, count: int, settings: Sequence[str]) -> None:
-    """So many server connections are there when this returns, each with ``settings`` (statements).
+    """Opens ``count`` server connections of the pool and executes ``settings`` (statements) on each.
 
-    Each client in a transaction keeps one; what it sets stays when it leaves, for nothing is reset.
+    A client in a transaction occupies one server connection. Its settings stay when it leaves, as nothing is
+    reset.
     """
-    with ExitStack() as held:
+    with ExitStack() as clients:
         try:
             for _ in range(count):
                 client = connect.open_connection(conninfo_to_dict(pooler.conninfo(ALIAS)))
-                held.callback(_release, client)
+                clients.callback(_release, client)
                 psycopg.ClientCursor(client).execute("; ".join(["BEGIN", *settings]).encode())
         except psycopg.Error as e:
-            raise _refused(pooler, e) from None
+            raise _pool_error(pooler, e) from None
 
 
 def _release(client: psycopg.Connection[Any]) -> None:
-    """A client that left in mid-transaction would take its server connection with it."""
+    """Ends the transaction and the client. Without COMMIT PgBouncer would close its server connection."""
     with suppress(psycopg.Error):
         psycopg.ClientCursor(client).execute("COMMIT")
     client.close()
 
 
-def _refused(pooler: Pooler, error: psycopg.Error) -> DbdynoError:
+def _pool_error(pooler: Pooler, error: psycopg.Error) -> DbdynoError:
     password = pooler.front.target["password"]
-    made = connect_error(error, str(password) if password else None)
-    log = pooler.log_tail()
-    return type(made)(f"{pooler.front.program.name} cannot serve sessions: {made.message}; {log}", made.cure)
+    cause = connect_error(error, str(password) if password else None)
+    what = f"{pooler.front.program.name} cannot serve sessions: {cause.message}; {pooler.log_tail()}"
+    return type(cause)(what, cause.cure)
 
 
-def _processes(connection: Connection, application: str) -> list[int]:
-    """The server's own view of the pool's connections, the oldest first."""
+def _pool_processes(connection: Connection, application: str) -> list[int]:
+    """Returns the pids of the pool's backends, the oldest first."""
     rows = connection.execute(sql.text("pool_processes").encode(), [application]).fetchall()
     return [pid for (pid,) in rows]
 

@@ -1,7 +1,7 @@
-"""PgBouncer: its program, its version, its configuration for one cell, what its console says (docs/pool.md).
+"""PgBouncer: its program and version, its configuration for a cell, and its console (docs/pool.md).
 
-``total_wait_time`` is booked when a client gets its connection. What those that wait now have waited so far
-is reported beside it (SHOW CLIENTS), so both together grow with the clock, and are cut where the window is.
+``total_wait_time`` grows only when a waiting client gets its connection. The wait so far of clients that
+still wait (SHOW CLIENTS) is added, so that the sum grows steadily and can be cut at the ends of a window.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from dbdyno.model.schema.tables import CoreColumn
 
 VARIABLE = "DBDYNO_PGBOUNCER"
 PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/bin", "/usr/local/bin")
-"""Besides PATH: packages put it where an ordinary user's PATH does not lead."""
+"""Searched besides PATH, since the PATH of an ordinary user lacks the directories where packages install
+it."""
 PREPARED_SINCE = (1, 21)
-"""Prepared statements by protocol through a transaction pool (PgBouncer, changelog of 1.21.0)."""
+"""First version that supports protocol-level prepared statements in a transaction pool (changelog of
+1.21.0)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Program:
 
 
 def find_program() -> Program:
-    """The one that ``DBDYNO_PGBOUNCER`` names, else the first on PATH or in a usual place. Raises
+    """Returns the program that ``DBDYNO_PGBOUNCER`` names, else the first on PATH or in ``PLACES``. Raises
     :class:`NotAvailable` with the way to install it."""
     given = os.environ.get(VARIABLE)
     path = given or shutil.which("pgbouncer") or shutil.which("pgbouncer", path=os.pathsep.join(PLACES))
@@ -67,14 +69,14 @@ def _version(path: str) -> tuple[int, ...]:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError) as e:
         raise NotAvailable(f"{path} does not run: {e}", "is it made for this machine?") from e
-    found = re.search(r"PgBouncer (?:version )?(\d+(?:\.\d+)+)", done.stdout)
-    if found is None:
+    match = re.search(r"PgBouncer (?:version )?(\d+(?:\.\d+)+)", done.stdout)
+    if match is None:
         raise NotAvailable(f"{path} does not say its version", "is it PgBouncer?")
-    return tuple(map(int, found[1].split(".")))
+    return tuple(map(int, match[1].split(".")))
 
 
 ALIAS = "dbdyno"
-"""What the database is called in the pooler, whatever its name is in the server."""
+"""Name of the database in the pooler, whatever its name on the server."""
 PORT = 6432
 FILE = "pgbouncer.ini"
 USER_TIMEOUT_SINCE = (1, 16)
@@ -86,17 +88,19 @@ _MODES = {"none": "require", "ca": "verify-ca", "full": "verify-full"}
 
 @dataclass(frozen=True)
 class Front:
-    """What a pooler is made of. ``target``: as ``connect.driver_target`` tells it; holds the password."""
+    """Everything that determines a pooler. ``target`` is that of ``connect.driver_target``, with the
+    password."""
 
     program: Program
     pool: Pool
     target: Mapping[str, Any]
     application: str  # application_name of the server connections
-    setup: tuple[str, ...] = ()  # statements that make a server connection
+    setup: tuple[str, ...] = ()  # statements that set up a server connection
 
 
 def render(front: Front, directory: Path) -> str:
-    """The text of the file; it holds the password. Raises :class:`UsageError` for what has no place in it."""
+    """Returns the text of the configuration file, with the password. Raises :class:`UsageError` for values
+    that the format cannot hold."""
     text = f"[databases]\n{ALIAS} = {_server(front)}\n[pgbouncer]\n"
     return text + "".join(f"{name} = {value}\n" for name, value in _settings(front, directory).items())
 
@@ -112,18 +116,15 @@ def _server(front: Front) -> str:
         "dbname": target["database"],
         "user": target["user"],
         "password": target["password"],
-        # Not the place for settings: what is longer than 500 bytes is silently never sent (PgBouncer 1.18).
+        # No place for further settings: PgBouncer 1.18 silently never sends more than 500 bytes.
         "connect_query": f"SELECT pg_catalog.set_config('application_name', '{front.application}', false)",
     }
     return " ".join(f"{name}={_quoted(name, value)}" for name, value in parts.items() if value is not None)
 
 
-def _named(application: str) -> str:
-    return f"SELECT pg_catalog.set_config('application_name', '{application}', false)"
-
-
 def _quoted(name: str, value: str) -> str:
-    """As in libpq's connection strings, but a quote is doubled. The value is not repeated in the error."""
+    """Quotes a value as in libpq's connection strings, but doubles quotes. Errors do not contain the
+    value."""
     if "\n" in value or "\r" in value or "\0" in value:
         raise UsageError(
             f"{name.replace('_', ' ')} has more than one line: PgBouncer's configuration cannot hold it",
@@ -133,9 +134,10 @@ def _quoted(name: str, value: str) -> str:
 
 
 def _settings(front: Front, directory: Path) -> dict[str, str]:
-    """No time-outs, no checks between, no names to look up, nobody but this directory's owner lets in."""
+    """Returns settings without time-outs, checks of connections and name look-ups, for clients of this
+    directory only."""
     pool = front.pool
-    made = {
+    settings = {
         "listen_addr": "",
         "listen_port": str(PORT),
         "listen_backlog": str(max(128, pool.clients + _SPARE_CLIENTS)),
@@ -162,8 +164,8 @@ def _settings(front: Front, directory: Path) -> dict[str, str]:
         "log_stats": "0",
     }
     if front.program.keeps_prepared:
-        made["max_prepared_statements"] = str(_STATEMENTS)
-    return made | _network(front) | _tls(front.target["tls"], directory)
+        settings["max_prepared_statements"] = str(_STATEMENTS)
+    return settings | _network(front) | _tls(front.target["tls"], directory)
 
 
 def _network(front: Front) -> dict[str, str]:
@@ -174,34 +176,35 @@ def _network(front: Front) -> dict[str, str]:
         "tcp_keepcnt": tcp["count"],
         "tcp_user_timeout": tcp["user_timeout_ms"] if front.program.version >= USER_TIMEOUT_SINCE else 0,
     }
-    made = {name: str(value) for name, value in known.items() if value > 0}
-    return {"tcp_keepalive": str(int(tcp["keepalives"])), **made}
+    keepalive = {name: str(value) for name, value in known.items() if value > 0}
+    return {"tcp_keepalive": str(int(tcp["keepalives"])), **keepalive}
 
 
 def _tls(tls: Mapping[str, Any] | None, directory: Path) -> dict[str, str]:
     if tls is None:
         return {"server_tls_sslmode": "disable"}
-    made = {
+    settings = {
         "server_tls_sslmode": _MODES[tls["verify"]],
         "server_tls_protocols": ",".join(version.lower() for version in tls["versions"]),
     }
     if tls["verify"] != "none":
-        made["server_tls_ca_file"] = str(directory / "root.crt")
+        settings["server_tls_ca_file"] = str(directory / "root.crt")
     if tls["cert"] is not None:
-        made["server_tls_cert_file"] = str(directory / "client.crt")
-        made["server_tls_key_file"] = str(directory / "client.key")
-    return made
+        settings["server_tls_cert_file"] = str(directory / "client.crt")
+        settings["server_tls_key_file"] = str(directory / "client.key")
+    return settings
 
 
 def certificates(tls: Mapping[str, Any] | None) -> dict[str, str]:
-    """Texts by the names of their copies: the pooler's user may not reach where they are."""
-    wanted: dict[str, str | None] = {}
+    """Returns certificates by the file names of copies, since the pooler's user may be unable to read the
+    originals."""
+    sources: dict[str, str | None] = {}
     if tls is not None and tls["verify"] != "none":
         system = tls["root_cert"] in (None, "system")
-        wanted["root.crt"] = ssl.get_default_verify_paths().cafile if system else tls["root_cert"]
+        sources["root.crt"] = ssl.get_default_verify_paths().cafile if system else tls["root_cert"]
     if tls is not None and tls["cert"] is not None:
-        wanted |= {"client.crt": tls["cert"], "client.key": tls["key"]}
-    return {name: _text(source or "") for name, source in wanted.items()}
+        sources |= {"client.crt": tls["cert"], "client.key": tls["key"]}
+    return {name: _text(source or "") for name, source in sources.items()}
 
 
 def _text(source: str) -> str:
@@ -215,7 +218,7 @@ def _text(source: str) -> str:
 
 SCOPE = "pooler"
 _NS = 1000  # in a microsecond
-# name -> (kind, unit); what the values are is said in _figures.
+# name -> (kind, unit); _figures computes the values.
 COUNTERS = {
     "pool_wait_ns": ("counter", "ns"),
     "pool_queries": ("counter", "count"),
@@ -233,7 +236,7 @@ Row = dict[str, Any]
 
 
 class Console:
-    """The pooler's administration console: a connection that speaks the simple protocol."""
+    """The administration console of the pooler: a connection by the simple query protocol."""
 
     def __init__(self, conninfo: str) -> None:
         self._connection = connect.open_connection(conninfo_to_dict(conninfo))
@@ -242,23 +245,24 @@ class Console:
         self._connection.close()
 
     def show(self, what: str) -> list[Row]:
-        """Rows of ``SHOW what``. Raises :class:`psycopg.Error`."""
+        """Returns the rows of ``SHOW what``. Raises :class:`psycopg.Error`."""
         with psycopg.ClientCursor(self._connection) as cursor:
             cursor.execute(f"SHOW {what}".encode())
             names = [c.name for c in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def end_connections(self) -> None:
-        """To the server, all; none is made anew. Raises :class:`psycopg.Error`."""
+        """Closes all server connections and keeps PgBouncer from opening others. Raises
+        :class:`psycopg.Error`."""
         with psycopg.ClientCursor(self._connection) as cursor:
             cursor.execute(f"KILL {ALIAS}".encode())
 
     def processes(self) -> set[int]:
-        """The server's processes that it is connected to. Raises :class:`psycopg.Error`."""
+        """Returns the pids of the backends it is connected to. Raises :class:`psycopg.Error`."""
         return {int(row["remote_pid"]) for row in self.show("SERVERS") if row["database"] == ALIAS}
 
     def read(self, phase: str, size: int, now_ns: Callable[[], int]) -> list[Row]:
-        """Rows of the table ``counters``, scope ``pooler``; NULL and a status where the pooler is gone."""
+        """Returns rows of the table ``counters``, scope ``pooler``; values are NULL if the pooler is gone."""
         before_ns = now_ns()
         try:
             stats, clients, servers = self.show("STATS"), self.show("CLIENTS"), self.show("SERVERS")
@@ -272,8 +276,8 @@ class Console:
 
 def _figures(stats: list[Row], clients: list[Row], servers: list[Row]) -> dict[str, int]:
     totals = next((row for row in stats if row["database"] == ALIAS), None)
-    mine = [row for row in clients if row["database"] == ALIAS]
-    waiting = [row for row in mine if row["state"].startswith("waiting")]
+    clients_here = [row for row in clients if row["database"] == ALIAS]
+    waiting = [row for row in clients_here if row["state"].startswith("waiting")]
 
     def total(name: str) -> int:
         return 0 if totals is None else int(Decimal(totals[f"total_{name}"]))
@@ -286,7 +290,7 @@ def _figures(stats: list[Row], clients: list[Row], servers: list[Row]) -> dict[s
         "pool_query_time_ns": _NS * total("query_time"),
         "pool_transaction_time_ns": _NS * total("xact_time"),
         "pool_connections": sum(row["database"] == ALIAS for row in servers),
-        "pool_clients": len(mine),
+        "pool_clients": len(clients_here),
         "pool_waiting": len(waiting),
     }
 
@@ -308,8 +312,8 @@ def _rows(figures: dict[str, int], status: str, phase: str, before_ns: int, afte
 
 
 class PooledLoad:
-    """The driver's load, but for what it believes to know of processes: a pooler invents the numbers that
-    its clients are told (they only serve to cancel)."""
+    """The driver's load without its backend pids: PgBouncer invents the pids that it reports to clients
+    (they only serve to cancel)."""
 
     def __init__(self, load: Load, processes: Sequence[int]) -> None:
         self._load, self._processes = load, tuple(processes)
@@ -318,18 +322,18 @@ class PooledLoad:
         return getattr(self._load, name)
 
     def backends(self) -> Sequence[tuple[int, int, int]]:
-        """(number of the server connection, its process and that one's main task) of the pool."""
+        """Returns (number of the server connection, its pid, its main task) of the pool."""
         return [(number, pid, pid) for number, pid in enumerate(self._processes)]
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        return self._of_clients(dict(self._load.tables()))
+        return self._without_pids(dict(self._load.tables()))
 
     def window_tables(self, window: int) -> Mapping[str, Mapping[str, CoreColumn]]:
-        return self._of_clients(dict(self._load.window_tables(window)))  # type: ignore[attr-defined]
+        return self._without_pids(dict(self._load.window_tables(window)))  # type: ignore[attr-defined]
 
     @staticmethod
-    def _of_clients(tables: dict[str, Mapping[str, CoreColumn]]) -> Mapping[str, Mapping[str, CoreColumn]]:
+    def _without_pids(tables: dict[str, Mapping[str, CoreColumn]]) -> Mapping[str, Mapping[str, CoreColumn]]:
         sessions = dict(tables["sessions"])
         kind, payload, _ = sessions["backend_pid"]
-        sessions["backend_pid"] = (kind, payload, bytes(len(payload) // 8))  # none is known
+        sessions["backend_pid"] = (kind, payload, bytes(len(payload) // 8))  # NULL for all
         return tables | {"sessions": sessions}

@@ -1,8 +1,8 @@
-"""The pooler's process: in a private directory of its own, as an unprivileged user, dead when we are.
+"""The pooler's process: runs in a private directory as an unprivileged user, and is killed when dbdyno dies.
 
-PgBouncer refuses to run as root. Its configuration may hold a password, so it is a file that only its user
-may read, and gone as soon as it was read. A process is known by that file's path on its command line: the
-directory's name is random, so it is nobody else's.
+PgBouncer refuses to run as root. Its configuration may hold a password, so only its user may read the file,
+which is removed once it was read. The process is identified by that file's path on its command line: the
+directory has a random name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _STOPS = ((signal.SIGTERM, 0.5), (signal.SIGKILL, 5.0))
 
 
 class Pooler:
-    """A running one. Ended by :meth:`close`."""
+    """A running pooler, until :meth:`close`."""
 
     def __init__(self, front: Front, journal: Journal | None) -> None:
         self.front = front
@@ -66,7 +66,8 @@ class Pooler:
         return self._child.pid
 
     def conninfo(self, database: str) -> str:
-        """Without a password: whoever may enter the directory is let in."""
+        """Returns a connection string. It needs no password: only those who may enter the directory can
+        connect."""
         return psycopg.conninfo.make_conninfo(
             host=str(self.directory),
             port=config.PORT,
@@ -79,7 +80,7 @@ class Pooler:
         )
 
     def close(self) -> None:
-        """Returns when the process and its directory are gone."""
+        """Ends the process and removes its directory."""
         end(self.directory)
         if self._child.poll() is None:
             with suppress(PermissionError):
@@ -87,8 +88,8 @@ class Pooler:
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(_PATIENCE_S)
 
-    def words(self, text: str) -> str:
-        """``text`` without the password."""
+    def _masked(self, text: str) -> str:
+        """Returns ``text`` without the password."""
         password = self.front.target["password"]
         return masked(text, str(password) if password else None)
 
@@ -139,11 +140,12 @@ class Pooler:
         text = self._worker.read(self.directory / "log", 0, _LOG_BYTES)
         if text is None:
             return "(it wrote no log)"
-        return self.words("\n".join(text.splitlines()[-_LOG_LINES:])) or "(its log is empty)"
+        return self._masked("\n".join(text.splitlines()[-_LOG_LINES:])) or "(its log is empty)"
 
 
 def account_for(host: str, port: int) -> Account:
-    """Ourselves; as root the owner of the server's socket, who may reach it, else a system user."""
+    """Returns the account for the pooler: this user; as root the owner of the server's socket, who may
+    reach it, else a system user."""
     if os.geteuid() != 0 or not host.startswith("/"):
         return server_account()
     with suppress(OSError):
@@ -172,42 +174,42 @@ def undo(directory: Path) -> Undo:
 
 
 def end(directory: Path) -> list[int]:
-    """Ends the process of that directory, and removes it; the processes that were ended."""
+    """Ends the process that uses this directory, and removes it. Returns the pids of ended processes."""
     owner = owner_of(directory)
     if owner is None:
         return []
     with Worker(owner) as worker:
-        found = worker.holders(directory / config.FILE)
-        worker.end(found, _STOPS)
+        processes = worker.holders(directory / config.FILE)
+        worker.end(processes, _STOPS)
     with suppress(OSError, TargetError):
         remove_directory(directory)
-    return [p.pid for p in found]
+    return [p.pid for p in processes]
 
 
 def put_back(undo: Undo) -> str | None:
-    """Ends the pooler of a run that was killed. ``None``: there was nothing any more, or it is none of our
-    directories."""
+    """Ends the pooler of a killed run. Returns a description, None if nothing was left or the directory is
+    not ours."""
     directory = Path(str(undo.data.get("directory", "")))
-    if undo.kind != "pooler" or not _ours(directory):
+    if undo.kind != "pooler" or not _is_pooler_directory(directory):
         return None
-    there = directory.is_dir()
+    existed = directory.is_dir()
     pids = end(directory)
     if pids:
         return f"ended {undo.what} (process {', '.join(map(str, pids))})"
-    return f"removed what a {undo.what} had left" if there else None
+    return f"removed what a {undo.what} had left" if existed else None
 
 
 def sweep(place: Path) -> None:
-    """Removes what was left of poolers that no journal names: killed while they were tried."""
+    """Removes directories that poolers left which no journal knows: those killed during a check."""
     for directory in place.glob("p*"):
         with suppress(OSError, TargetError):
             old = time.time() - directory.lstat().st_mtime > _STALE_S
-            if old and _ours(directory) and not _processes(directory):
+            if old and _is_pooler_directory(directory) and not _processes(directory):
                 remove_directory(directory)
 
 
-def _ours(directory: Path) -> bool:
-    """A directory of the kind we make, in such a place as we make them in."""
+def _is_pooler_directory(directory: Path) -> bool:
+    """Returns whether the directory has a name and a parent as :func:`_private_directory` chooses them."""
     return bool(_NAME.fullmatch(directory.name) and _PLACE.fullmatch(directory.parent.name))
 
 
