@@ -15,7 +15,7 @@ import pytest
 from tests.contract.plain_server import plain_server
 
 from dbdyno.engines.postgres import PostgresServer
-from dbdyno.engines.postgres.errors import Address, named, stranger
+from dbdyno.engines.postgres.errors import Address, service_name, stranger
 from dbdyno.model.errors import ServerBusy, ServerLost, TargetError, Unreachable
 from dbdyno.model.plan.plan import Observation
 
@@ -140,4 +140,4 @@ def test_a_postgres_is_no_stranger(dsn18: str) -> None:
 
 
 def test_a_refusing_mysql_is_known() -> None:
-    assert named(MYSQL_REFUSING) == "MySQL or MariaDB, which refuses this host"
+    assert service_name(MYSQL_REFUSING) == "MySQL or MariaDB, which refuses this host"

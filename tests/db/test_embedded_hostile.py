@@ -279,7 +279,7 @@ def test_a_stopped_child_is_given_up(
         assert child is not None
         as_account("/bin/kill", "-STOP", str(child.pid))
         with pytest.raises(TargetError, match="does not answer"):
-            worker._do("files.read", str(made[0].data / "PG_VERSION"), 0, 10, patience_s=0.5)
+            worker._call("files.read", str(made[0].data / "PG_VERSION"), 0, 10, patience_s=0.5)
         assert child.poll() is not None
     assert worker.read(made[0].data / "PG_VERSION") == "18\n"
 

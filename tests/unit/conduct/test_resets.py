@@ -119,7 +119,7 @@ def test_pages_of_a_file_in_the_page_cache_are_counted(disk_path: Path) -> None:
         (disk_path / name).touch()
     found = sorted(f.name for f in cache_drop._files(disk_path, "16384"))
     assert found == ["16384", "16384.1", "16384_fsm.1", "16384_vm"]
-    assert cache_drop._dropped(file) in ((100_000, 0), (100_000, 25 * 4096))  # in memory alone: all stays
+    assert cache_drop._drop_file(file) in ((100_000, 0), (100_000, 25 * 4096))  # in memory alone: all stays
 
 
 @pytest.mark.parametrize(

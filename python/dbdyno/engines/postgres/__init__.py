@@ -1,4 +1,4 @@
-"""The engine PostgreSQL, 14 to 18. See README.md."""
+"""The engine for PostgreSQL 14 to 18. See README.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 PRODUCT = "PostgreSQL"
 SECRET_VARIABLES = ("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSSLKEY")
-"""Of libpq ("Environment Variables"): a password, and names of files that hold one or a key."""
+"""Variables of libpq ("Environment Variables") that hold a password, or name a file with a password or
+key."""
 
 __all__ = [
     "PRODUCT",
@@ -44,15 +45,18 @@ __all__ = [
 
 
 def open_server(target: Target) -> PostgresServer:
-    """The server of ``target.dsn``; None: the embedded one, started if need be, ended by ``close``."""
+    """Returns the server of ``target.dsn``. For None starts the embedded one if needed; ``close`` ends
+    that."""
     from dbdyno.engines import driving
-    from dbdyno.engines.postgres.server import PostgresServer  # `dbdyno server` needs none of it
+    from dbdyno.engines.postgres.server import (
+        PostgresServer,
+    )  # not at the top: `dbdyno server` does not need it
 
     drive = target.make_load or driving.local_load
     if target.dsn is not None:
         if target.bin_dir is not None:
             raise UsageError("both --dsn and --pg-bin were given", "--pg-bin is for the embedded server")
-        dsn = _beside(target.dsn) if target.beside else target.dsn
+        dsn = _as_observer(target.dsn) if target.beside else target.dsn
         return PostgresServer(dsn, drive=drive, machine=target.machine or HERE)
     instance = open_instance(target.bin_dir, StartOptions(target.settings, target.sessions))
     try:
@@ -62,8 +66,8 @@ def open_server(target: Target) -> PostgresServer:
         raise
 
 
-def _beside(dsn: str) -> str:
-    """The same server; the connection is none of those that are observed."""
+def _as_observer(dsn: str) -> str:
+    """Returns the DSN with an application_name that observations leave out."""
     from psycopg.conninfo import make_conninfo
 
     from dbdyno.engines.postgres.observation import OBSERVER
@@ -97,7 +101,7 @@ def wait_families() -> WaitFamilies:
 
 
 def scripts() -> dict[str, str]:
-    """The built-in scripts, by name."""
+    """Returns the texts of the built-in scripts, by name."""
     folder = resources.files(__name__) / "workloads" / "pgbench"
     names = ("tpcb-like", "simple-update", "select-only")
     return {name: (folder / f"{name}.sql").read_text(encoding="utf-8") for name in names}
@@ -111,7 +115,7 @@ def needs_simple(scripts: Sequence[PlannedScript], given: Sequence[str]) -> str 
 
 
 def failure_kinds() -> dict[str, str]:
-    """Errors after which pgbench tries again, by SQLSTATE."""
+    """Returns the kinds of those failures after which pgbench retries, by SQLSTATE."""
     return {"40001": "serialization", "40P01": "deadlock"}
 
 
@@ -122,7 +126,8 @@ def code_areas() -> CodeAreas:
 
 
 def imported(kind: str, content: str) -> Sequence[Snapshot]:
-    """Snapshots of an export of another program. Raises :class:`UsageError` where it cannot be read."""
+    """Returns the snapshots in an export of another program. Raises :class:`UsageError` if it cannot be
+    read."""
     from dbdyno.engines.postgres.snapshots.imports import NOT_READ, READERS
 
     if kind not in READERS:
@@ -138,7 +143,7 @@ def helpers() -> dict[str, Helper]:
 
 
 def __getattr__(name: str) -> Any:
-    """``PostgresServer``, loaded with all it needs when it is asked for."""
+    """Imports ``PostgresServer``, and all that it needs, on first use."""
     if name != "PostgresServer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from dbdyno.engines.postgres import server

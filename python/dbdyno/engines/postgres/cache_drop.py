@@ -1,4 +1,4 @@
-"""Tables taken out of the server's cache and, where their files can be opened here, out of the page cache."""
+"""Removes tables from the server's cache and, if their files can be opened here, from the page cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbdyno.model.plan.resetting import CacheDrop
 
 _EVICTS_SINCE = 170_000
 _ROUNDS = 3
-"""A page that is in use at that moment stays in the cache; the next round drops it."""
+"""A page that is in use at that moment stays in the cache; the next round removes it."""
 _ELSE = 'reset_cache = "as-loaded"'
 _EXTENSION = """
 select quote_ident(n.nspname),
@@ -46,7 +46,7 @@ and b.reldatabase = (select d.oid from pg_catalog.pg_database d where d.datname 
 
 
 class _Relation(NamedTuple):
-    """``path``: of its first file, within the server's directory."""
+    """A relation's files. ``path`` is that of its first file, relative to the data directory."""
 
     filenode: int
     path: str
@@ -54,7 +54,8 @@ class _Relation(NamedTuple):
 
 
 def check(site: Site) -> None:
-    """Makes the extension in a server of our own. Raises :class:`UsageError` where it cannot be done."""
+    """Raises :class:`UsageError` if tables cannot be removed from the cache. Creates the extension in an
+    embedded server."""
     connection = site.connection()
     version, what = connection.info.server_version, 'reset_cache = "dropped"'
     if version < _EVICTS_SINCE:
@@ -72,9 +73,13 @@ def check(site: Site) -> None:
         )
     if site.instance is not None:
         connection.execute("create extension if not exists pg_buffercache schema public")
-    found = connection.execute(_EXTENSION.encode()).fetchone()
-    if found is None or not found[1]:
-        verb = "CREATE EXTENSION pg_buffercache" if found is None else "ALTER EXTENSION pg_buffercache UPDATE"
+    extension = connection.execute(_EXTENSION.encode()).fetchone()
+    if extension is None or not extension[1]:
+        verb = (
+            "CREATE EXTENSION pg_buffercache"
+            if extension is None
+            else "ALTER EXTENSION pg_buffercache UPDATE"
+        )
         raise UsageError(
             f"{what} needs the extension pg_buffercache of PostgreSQL 17 or newer in this database",
             f"as superuser: {verb};  or {_ELSE}",
@@ -82,15 +87,15 @@ def check(site: Site) -> None:
 
 
 def drop(site: Site, tables: Sequence[str]) -> CacheDrop:
-    """Drops these tables with their indexes. ``tables``: as they stand in SQL."""
+    """Removes these tables and their indexes from both caches. ``tables`` are names as in SQL."""
     connection = site.connection()
     with connection.patient():
         connection.execute("checkpoint")
-        found = connection.execute(_RELATIONS.encode(), [list(tables)]).fetchall()
-        relations = [_Relation(*row) for row in found]
-        left_share = _evicted(connection, relations)
+        rows = connection.execute(_RELATIONS.encode(), [list(tables)]).fetchall()
+        relations = [_Relation(*row) for row in rows]
+        left_share = _evict(connection, relations)
     try:
-        return CacheDrop(left_share, _forgotten(site, relations), "")
+        return CacheDrop(left_share, _drop_page_cache(site, relations), "")
     except _NotHere as e:
         return CacheDrop(left_share, None, str(e))
     except OSError as e:
@@ -100,8 +105,8 @@ def drop(site: Site, tables: Sequence[str]) -> CacheDrop:
         return CacheDrop(left_share, None, why)
 
 
-def _evicted(connection: Connection, relations: Sequence[_Relation]) -> float:
-    """The share of their pages that stays in the server's cache."""
+def _evict(connection: Connection, relations: Sequence[_Relation]) -> float:
+    """Removes the relations' pages from the server's cache. Returns the share of pages that stayed."""
     row = connection.execute(_EXTENSION.encode()).fetchone()
     schema, files = str(row[0]) if row else "public", [r.filenode for r in relations]
     buffers, left = _BUFFERS.format(schema=schema), 0
@@ -118,40 +123,40 @@ def _evicted(connection: Connection, relations: Sequence[_Relation]) -> float:
 
 
 class _NotHere(Exception):
-    """Why the files are out of reach, with what would change it."""
+    """The files are out of reach: why, and what would change it."""
 
 
-def _forgotten(site: Site, relations: Sequence[_Relation]) -> float | None:
-    """The share of the files' bytes that stays in the page cache; None: this user may not look. Raises
-    :class:`OSError` and :class:`_NotHere`."""
-    seen = presence.presence(site.connection())  # what is dropped is on this very host
+def _drop_page_cache(site: Site, relations: Sequence[_Relation]) -> float | None:
+    """Removes the files from the page cache. Returns the share of bytes that stayed, None if this user may
+    not ask for it. Raises :class:`OSError` and :class:`_NotHere`."""
+    seen = presence.presence(site.connection())  # of this host, whose page cache is meant
     if not seen.here:
         raise _NotHere(f"the server is not known to be on this host ({seen.detail})")
     directory = site.directory() or ""
-    sizes, stays, known = 0, 0, True
+    sizes, resident_bytes, known = 0, 0, True
     for relation in relations:
         files = list(_files(Path(directory), relation.path))
         if sum(f.stat().st_size for f in files if "_" not in f.name) < relation.size_bytes:
             raise _NotHere(f"{directory} on this host is not the server's: run dbdyno where it is")
         for file in files:
-            size, resident = _dropped(file)
-            sizes, stays = sizes + size, stays + (resident or 0)
+            size, resident = _drop_file(file)
+            sizes, resident_bytes = sizes + size, resident_bytes + (resident or 0)
             known = known and resident is not None
-    return stays / max(1, sizes) if known else None
+    return resident_bytes / max(1, sizes) if known else None
 
 
 def _files(directory: Path, path: str) -> Iterator[Path]:
-    """All of a relation: 1 GB each, and those of free space and visibility."""
+    """Returns all files of a relation: segments of 1 GB, free space map and visibility map."""
     first = directory / path
-    named = re.compile(rf"{first.name}(_[a-z]+)?(\.\d+)?")
-    return (f for f in first.parent.iterdir() if named.fullmatch(f.name))
+    pattern = re.compile(rf"{first.name}(_[a-z]+)?(\.\d+)?")
+    return (f for f in first.parent.iterdir() if pattern.fullmatch(f.name))
 
 
-def _dropped(file: Path) -> tuple[int, int | None]:
-    """Size of the file, and how many of its bytes are in the page cache after that, None: unknown."""
+def _drop_file(file: Path) -> tuple[int, int | None]:
+    """Removes a file from the page cache. Returns its size and its bytes still cached, None if unknown."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
-        os.fsync(descriptor)  # what is not written yet stays
+        os.fsync(descriptor)  # POSIX_FADV_DONTNEED does not remove dirty pages
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)

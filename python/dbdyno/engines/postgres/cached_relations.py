@@ -1,4 +1,4 @@
-"""Rows of the table ``memory_relations`` from what was read of buffers and of files. Pure."""
+"""Computes rows of the table ``memory_relations`` from counts of buffers and of file pages. Does no I/O."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from dbdyno.model.engine.caching import State
 from dbdyno.model.sources.source import Status
 
 MOST_RELATIONS = 200
-"""The rest is one row, or one for each status."""
+"""Relations with a row of their own. The others share one row, or one per status."""
 OTHERS, SHARED = "(others)", "(shared)"
 Names = Mapping[Key, tuple[str, str, str]]
-"""Database, relation, kind."""
+"""Database, relation and kind by key."""
 _FIGURES = ("size_bytes", "cached_bytes", "dirty_bytes", "pinned_bytes", "page_cache_bytes", "both_bytes")
 
 
 class Buffers(NamedTuple):
-    """One relation's pages, in buffers."""
+    """A relation's pages in shared buffers."""
 
     used: int = 0
     dirty: int = 0
@@ -30,7 +30,8 @@ InFiles = Mapping[Key, Counted] | None
 
 
 def largest(buffers: InBuffers, files: InFiles, block_bytes: int) -> list[Key]:
-    """Relations that get a row of their own: those with most in one of the caches, then the largest."""
+    """Returns the relations that get a row of their own: those with most bytes in one of the caches, then
+    the largest."""
 
     def order(key: Key) -> tuple[int, int]:
         cached = (buffers or {}).get(key, Buffers()).used * block_bytes
@@ -44,15 +45,18 @@ def largest(buffers: InBuffers, files: InFiles, block_bytes: int) -> list[Key]:
 def relation_rows(
     block_bytes: int, buffers: InBuffers, files: InFiles, names: Names, lack: Callable[[str], State]
 ) -> list[dict[str, Any]]:
-    """``buffers`` or ``files`` None: they could not be read; ``lack`` of that word says why. Relations
-    without a name are summed, of each status by itself; parts of one relation as well."""
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    """Returns a row per relation, the most cached first.
+
+    ``buffers`` or ``files`` is None if it could not be read; ``lack`` of that word returns why. Relations
+    without a name are summed by status, and the parts of a partitioned relation too.
+    """
+    sums: dict[tuple[str, ...], dict[str, Any]] = {}
     for key in {*(buffers or ()), *(files or ())}:
         row = _row(key, block_bytes, buffers, files, lack)
-        named = names.get(key, (OTHERS, OTHERS, "other"))
-        _add(found, (*named, row["status"] if key not in names else ""), row)
-    made = ({"database": d, "relation": r, "kind": k, **row} for (d, r, k, _), row in found.items())
-    return sorted(made, key=lambda row: -max(row["cached_bytes"] or 0, row["page_cache_bytes"] or 0))
+        name = names.get(key, (OTHERS, OTHERS, "other"))
+        _add_row(sums, (*name, row["status"] if key not in names else ""), row)
+    named_rows = ({"database": d, "relation": r, "kind": k, **row} for (d, r, k, _), row in sums.items())
+    return sorted(named_rows, key=lambda row: -max(row["cached_bytes"] or 0, row["page_cache_bytes"] or 0))
 
 
 def _row(
@@ -75,12 +79,12 @@ def _row(
     return {**dict(zip(_FIGURES, figures, strict=True)), "status": status}
 
 
-def _add(found: dict[tuple[str, ...], dict[str, Any]], name: tuple[str, ...], row: dict[str, Any]) -> None:
+def _add_row(sums: dict[tuple[str, ...], dict[str, Any]], name: tuple[str, ...], row: dict[str, Any]) -> None:
     """A sum of which a part is unknown is unknown."""
-    so_far = found.setdefault(name, row)
-    if so_far is row:
+    total = sums.setdefault(name, row)
+    if total is row:
         return
     for figure in _FIGURES:
-        parts = (so_far[figure], row[figure])
-        so_far[figure] = None if None in parts else sum(parts)
-    so_far["status"] = next((s for s in (so_far["status"], row["status"]) if s != "ok"), "ok")
+        parts = (total[figure], row[figure])
+        total[figure] = None if None in parts else sum(parts)
+    total["status"] = next((s for s in (total["status"], row["status"]) if s != "ok"), "ok")

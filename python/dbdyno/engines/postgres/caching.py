@@ -1,7 +1,8 @@
-"""Where the pages of the server's data are: in its shared buffers, in the page cache, in both.
+"""Counts which pages of the server's data are in its shared buffers, in the page cache, or in both.
 
-Shared buffers by the extension pg_buffercache, files by :mod:`dbdyno.engines.postgres.relation_files`. Each
-read has a limit in time, which the server keeps as well; blocks that are in both are counted exactly.
+Shared buffers are read by the extension pg_buffercache, files by
+:mod:`dbdyno.engines.postgres.relation_files`. Each read has a time limit, which the server enforces too.
+Blocks that are in both caches are counted exactly.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ from dbdyno.model.sources.wait_families import ROLE
 from dbdyno.model.units import NS_PER_S
 
 BUFFER_NS = 600.0
-"""About what a buffer takes to be listed, until one read has shown it (benchmarks/memory.py)."""
+"""Assumed time to list a buffer, until a read has measured it (benchmarks/memory.py)."""
 _SHARE = 0.9
-"""Shares of the time for a read: the buffers; then the files."""
+"""Largest share of a read's time for the buffers; the files get the rest."""
 LEAST_NS = NS_PER_S // 20
-"""For a statement that is quick, also where the time is over."""
+"""Time for a quick statement even if the time for the read is over."""
 _FORGET = 0.8
-"""Share of the cost of a buffer, at each read that leaves them out."""
+"""Factor on the assumed cost of a buffer at each read that skips the buffers for lack of time."""
 _AGE = 50
-"""A list of files is used for so many times as long as it took to make."""
+"""A list of files is reused for this multiple of the time it took."""
 _EXTENSION = "pg_buffercache"
 _PARTS = ("buffers", "files")
 
 
 @dataclass
 class _Read:
-    """One read under way. ``buffers`` and ``files`` None: see ``lacks``."""
+    """A read in progress. If ``buffers`` or ``files`` is None, ``lacks`` has the reason."""
 
     until_ns: int
     context: Context
@@ -62,8 +63,8 @@ class _Read:
     def left_ns(self) -> int:
         return max(0, self.until_ns - _core.now_ns())
 
-    def listed(self) -> Mapping[str, int] | Status:
-        """Sums over the buffers, or why they are not known."""
+    def totals(self) -> Mapping[str, int] | Status:
+        """Returns sums over the buffers, or a status if they are unknown."""
         if self.buffers is None:
             return self.lack("buffers").status
         return {name: sum(getattr(b, name) for b in self.buffers.values()) for name in Buffers._fields}
@@ -79,7 +80,8 @@ class _List(NamedTuple):
 
 
 class Cache:
-    """:class:`dbdyno.model.engine.caching.Caching`. ``added``: to what dbdyno's own connections do."""
+    """Implements :class:`dbdyno.model.engine.caching.Caching`. ``added`` counts what dbdyno's own
+    connections do."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class Cache:
         self._site, self._seen, self._backends, self._added = site, seen, backends, added
         self._pages = PageCache(site.machine)
         self._buffer_ns = BUFFER_NS
-        self._made = False  # the extension was asked for, in a server of our own
+        self._extension_tried = False  # to create it, in an embedded server
         self._lacks: dict[str, State] = {}
         self._list: _List | None = None
 
@@ -100,10 +102,10 @@ class Cache:
         seen = self._seen()
         if seen.main_pid is None:
             return Processes({}, None, seen.status if seen.status != "ok" else "not here", seen.detail)
-        listed = self._backends().select("pid", "kind").iter_rows()
-        roles = {pid: _role(kind) for pid, kind in listed if seen.owns(pid)}
-        known = {pid for pid, role in roles.items() if role != "other"}
-        unlisted = presence.unlisted(seen.main_pid, known, all_helpers=True, machine=self._site.machine)
+        kinds = self._backends().select("pid", "kind").iter_rows()
+        roles = {pid: _role(kind) for pid, kind in kinds if seen.owns(pid)}
+        identified = {pid for pid, role in roles.items() if role != "other"}
+        unlisted = presence.unlisted(seen.main_pid, identified, all_helpers=True, machine=self._site.machine)
         roles |= {pid: f"{ROLE}{what}" for pid, what in unlisted}
         return Processes({seen.main_pid: MAIN} | roles, seen.main_pid)
 
@@ -115,7 +117,7 @@ class Cache:
             self._read_buffers(connection, read)
             self._read_files(read)
             ask = partial(self._limited, connection)
-            listed, left_ns = read.listed(), max(read.left_ns, LEAST_NS)
+            listed, left_ns = read.totals(), max(read.left_ns, LEAST_NS)
             figures = [
                 *server_figures(read.context, listed, ask, self._seen(), left_ns, on_demand=phase == "now")
             ]
@@ -138,9 +140,9 @@ class Cache:
 
     # -- shared buffers -------------------------------------------------------------------------
     def _context(self, connection: Connection) -> Context:
-        if self._site.instance is not None and not self._made:
-            self._made = True
-            with tolerated():  # its programs may have come without extensions
+        if self._site.instance is not None and not self._extension_tried:
+            self._extension_tried = True
+            with tolerated():  # its programs may lack the extension
                 connection.execute(
                     f"create extension if not exists {_EXTENSION} schema public {sql.OWN}".encode()
                 )
@@ -148,38 +150,40 @@ class Cache:
         return Context(*(row or ()))
 
     def _read_buffers(self, connection: Connection, read: _Read) -> None:
-        """By relation, with their blocks where the files will be looked at."""
+        """Counts buffers by relation, and notes the blocks if the files can be looked at."""
         lack = no_extension(read.context) or self._too_many(read)
         if lack is not None:
             read.lacks["buffers"] = lack
             return
-        here = self._seen().main_pid is not None
-        text = sql.fill("cache_buffers", schema=read.context.schema, with_blocks=str(here).lower())
+        with_blocks = self._seen().main_pid is not None
+        text = sql.fill("cache_buffers", schema=read.context.schema, with_blocks=str(with_blocks).lower())
         begun_ns = _core.now_ns()
-        found = self._limited(connection, text, read.left_ns)
-        if found is None:
+        counted = self._limited(connection, text, read.left_ns)
+        if counted is None:
             read.lacks["buffers"] = _late(read.context.buffers)
             return
         self._buffer_ns = (_core.now_ns() - begun_ns) / max(1, read.context.buffers)
         read.buffers = {}
-        for database, tablespace, filenode, fork, cached, dirty, pinned, blocks in found:
+        for database, tablespace, filenode, fork, cached, dirty, pinned, blocks in counted:
             key = Key(database, tablespace, filenode)
-            so_far = read.buffers.get(key, Buffers())
-            added = zip(so_far, (cached, dirty, pinned), strict=True)
-            read.buffers[key] = Buffers(*(a + b for a, b in added))
+            before = read.buffers.get(key, Buffers())
+            sums = zip(before, (cached, dirty, pinned), strict=True)
+            read.buffers[key] = Buffers(*(a + b for a, b in sums))
             if blocks is not None:
                 read.blocks[key, fork] = blocks
 
     def _too_many(self, read: _Read) -> State | None:
-        """Tried again after a while: one slow read may have been the machine's fault."""
+        """Returns why the buffers are skipped, None if there is time for them. Tries again after some
+        reads, since a slow read may have had another cause."""
         if self._buffer_ns * read.context.buffers <= _SHARE * read.left_ns:
             return None
         self._buffer_ns = max(BUFFER_NS, self._buffer_ns * _FORGET)
         return _late(read.context.buffers)
 
     def _limited(self, connection: Connection, text: str, most_ns: int) -> list[tuple[Any, ...]] | None:
-        """The rows of a statement that the server ends in time; None: it did. Both statements are sent as one
-        message, which is one transaction: the limit ends with it, also behind a pooler."""
+        """Returns the rows of a statement with a time limit, None if the server cancelled it. The limit
+        and the statement are one message and so one transaction; thus the limit ends with it, also behind
+        a pooler."""
         most_ms = max(1, most_ns * 1000 // NS_PER_S)
         limit = f"select pg_catalog.set_config('statement_timeout', '{most_ms}', true) {sql.OWN}"
         self._added["executions"] += 1
@@ -201,19 +205,20 @@ class Cache:
             read.lacks["files"] = State("not supported", _NOT_OVER)
             return
         try:
-            files = self._listed(seen.main_pid)
-            if not files.keys() >= (read.buffers or {}).keys():  # made since they were listed
+            files = self._list_files(seen.main_pid)
+            if not files.keys() >= (read.buffers or {}).keys():  # files created since the listing
                 self._list = None
-                files = self._listed(seen.main_pid)
+                files = self._list_files(seen.main_pid)
         except OSError as e:
             read.lacks["files"] = State("not permitted", f"{_PAGES} ({e.strerror}): {_AS_OWNER}", (_ROOT,))
             return
         layout = Layout(context.block_bytes, context.segment_bytes)
         read.files = self._pages.counted(files, read.blocks, layout, read.left_ns)
-        read.lacks["files"] = _of_files(read.files)
+        read.lacks["files"] = _file_state(read.files)
 
-    def _listed(self, main_pid: int) -> dict[Key, list[Part]]:
-        """All files; of very many by a list that may be a little old. Raises :class:`OSError`."""
+    def _list_files(self, main_pid: int) -> dict[Key, list[Part]]:
+        """Returns all files. If there are very many, the list may be somewhat old. Raises
+        :class:`OSError`."""
         begun_ns = _core.now_ns()
         if self._list is None or self._list.main_pid != main_pid or begun_ns >= self._list.until_ns:
             files = files_of(main_pid, self._site.machine.root)
@@ -223,27 +228,28 @@ class Cache:
 
     # -- names ----------------------------------------------------------------------------------
     def _names(self, connection: Connection, context: Context, keys: list[Key]) -> Names:
-        """The rows of these relations. What is in another database is known by its file alone."""
-        asked = connection.execute(sql.text("cache_databases").encode()).fetchall()
-        databases = {0: SHARED, **{oid: str(name) for oid, name in asked}}
-        own = [k for k in keys if k.database in (0, context.database)]
-        told: dict[Key, tuple[str, str]] = {}
-        with tolerated():  # of temporary relations several may have one number
-            lists = [[k.tablespace for k in own], [k.filenode for k in own]]
-            found = connection.execute(sql.text("cache_names").encode(), lists).fetchall()
-            by_file = {(place, filenode): (name, kind) for place, filenode, name, kind in found}
-            told = {k: by_file[k[1:]] for k in own if k[1:] in by_file}
+        """Returns names by relation. A relation of another database is named by its file only."""
+        rows = connection.execute(sql.text("cache_databases").encode()).fetchall()
+        databases = {0: SHARED, **{oid: str(name) for oid, name in rows}}
+        local = [k for k in keys if k.database in (0, context.database)]
+        known: dict[Key, tuple[str, str]] = {}
+        with tolerated():  # several temporary relations may have the same number
+            lists = [[k.tablespace for k in local], [k.filenode for k in local]]
+            named = connection.execute(sql.text("cache_names").encode(), lists).fetchall()
+            by_file = {(place, filenode): (name, kind) for place, filenode, name, kind in named}
+            known = {k: by_file[k[1:]] for k in local if k[1:] in by_file}
         return {
             k: (
                 databases.get(k.database, f"database {k.database}"),
-                *told.get(k, (f"file {k.filenode}", "other")),
+                *known.get(k, (f"file {k.filenode}", "other")),
             )
             for k in keys
         }
 
 
 def _role(kind: str | None) -> str:
-    """As in the table ``memory_processes``; a kind that is hidden from this role is NULL."""
+    """Returns the role as in the table ``memory_processes``. The kind is NULL if it is hidden from this
+    role."""
     if kind == CLIENT_BACKEND:
         return "session"
     if kind == OWN_CONNECTION:
@@ -253,7 +259,7 @@ def _role(kind: str | None) -> str:
 
 @contextmanager
 def tolerated() -> Iterator[None]:
-    """What cannot be had is left out, as long as the connection lives."""
+    """Ignores errors of the server, but not the loss of the connection."""
     try:
         yield
     except psycopg.OperationalError:
@@ -271,7 +277,7 @@ _ROOT = Step("sudo -E $(command -v dbdyno) run WORKLOAD --dsn DSN")
 
 
 def no_extension(context: Context) -> State | None:
-    """Why the shared buffers cannot be read; None: they can."""
+    """Returns why the shared buffers cannot be read, None if they can."""
     if not context.installed:
         why = f"{_BUFFERS}: {_EXTENSION} is not installed on the server's host"
         return State(
@@ -296,12 +302,12 @@ def _late(buffers: int) -> State:
     return State("lost", f"{_BUFFERS}: there was no time to list {buffers:,} buffers; dbdyno memory takes it")
 
 
-def _of_files(found: Mapping[Key, Counted]) -> State:
-    """What is said of files of which some, or all, could not be counted."""
+def _file_state(counts: Mapping[Key, Counted]) -> State:
+    """Returns why some or all files could not be counted."""
     for status, (why, steps) in _UNCOUNTED.items():
-        if count := sum(c.status == status for c in found.values()):
-            words = f"{_PAGES} for {count:,} of {len(found):,} relations: {why}"
-            return State(status if count == len(found) else "ok", words, steps)
+        if count := sum(c.status == status for c in counts.values()):
+            words = f"{_PAGES} for {count:,} of {len(counts):,} relations: {why}"
+            return State(status if count == len(counts) else "ok", words, steps)
     return State()
 
 

@@ -1,7 +1,7 @@
-"""The size of a call: how many ranges or iterations take the call target, at one session.
+"""Finds the size of a call (ranges or iterations) that takes the target duration at one session.
 
-On a connection of its own, set up as the sessions will be, by the CPU time of its backend where that can be
-read: a machine busy with other things does not disturb it.
+Measures on a connection of its own, set up like the sessions. Uses the CPU time of its backend if that can be
+read, which a busy machine does not disturb.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dbdyno.model.errors import ServerLost
 from dbdyno.model.plan.plan import Calibration
 from dbdyno.model.units import NS_PER_S
 
-_CLOSE = 0.05  # of the target: near enough
+_CLOSE = 0.05  # relative distance from the target that is near enough
 _MOST_STEPS = 8
-_PATIENCE_CALLS, _PATIENCE_S = 8, 1.5  # of wall time for all steps: so many calls, and at least so long
-_LEAST_MEASURED_NS = 20_000_000  # a step of shorter calls makes many of them
+_PATIENCE_CALLS, _PATIENCE_S = 8, 1.5  # wall time for all steps: so many target durations, at least so long
+_LEAST_MEASURED_NS = 20_000_000  # of a step: it repeats shorter calls
 _MOST_CALLS = 200
 _LARGEST_STEP = 30.0
-_SETTLE_S = 0.001  # the backend's CPU time is booked when it has gone to sleep
+_SETTLE_S = 0.001  # the kernel books the backend's CPU time when the backend has gone to sleep
 
 
 @dataclass
 class Bench:
-    """One prepared session, and how its calls are timed."""
+    """A prepared session, and the clock that times its calls."""
 
     connection: Connection
     recipe: Recipe
@@ -57,13 +57,13 @@ class Bench:
         return now_ns
 
     def measure_ns(self, size: int, times: int) -> int:
-        """Duration of a call, mean of ``times``."""
+        """Returns the duration of a call, as the mean of ``times`` calls."""
         start = self.clock_ns()
         self.call(size, times)
         return max(1, (self.clock_ns() - start) // times)
 
     def work(self, size: int) -> float | None:
-        """Work units of a call, exactly: counted, or its size."""
+        """Returns the work units of a call: its size, or counted exactly. None if they cannot be counted."""
         half = self.recipe.half
         if half is not None and half.work == "size":
             return float(size)
@@ -84,15 +84,15 @@ class Bench:
 
 
 def calibrate(bench: Bench, target_ns: int, reason: str, size: int | None) -> Calibration:
-    """The size whose call takes ``target_ns``: steps in proportion, then the median of a few calls. Those
-    alone where the ``size`` is given."""
+    """Finds the size of a call that takes ``target_ns``, then measures the median of a few calls of it.
+    With ``size`` only measures that size."""
     half = bench.recipe.half
     assert half is not None
     bench.call(half.size_start, 3)  # caches, hint bits, the generic plan
     steps: list[tuple[int, int]] = []
     if size is None:
         size, steps = _search(bench.measure_ns, half.size_start, target_ns)
-    final = median(bench.measure_ns(size, _times(target_ns)) for _ in range(3))
+    final = median(bench.measure_ns(size, _repeats(target_ns)) for _ in range(3))
     off = final / target_ns - 1
     note = (
         "" if abs(off) < 2 * _CLOSE or not steps else f"{off:+.0%} off the target: nearest that was reached"
@@ -114,36 +114,37 @@ def calibrate(bench: Bench, target_ns: int, reason: str, size: int | None) -> Ca
 def _search(
     measure_ns: Callable[[int, int], int], size: int, target_ns: int
 ) -> tuple[int, list[tuple[int, int]]]:
-    """Secant steps on a line that may have an offset (a call of size 0 is not free)."""
+    """Returns the size nearest to the target and all steps. Takes secant steps, since the duration has an
+    offset: a call of size 0 is not free."""
     steps: list[tuple[int, int]] = []
     times = _MOST_CALLS // 10
     deadline = time.monotonic() + max(_PATIENCE_S, _PATIENCE_CALLS * target_ns / NS_PER_S)
     for _ in range(_MOST_STEPS):
-        took_ns = measure_ns(size, times)
-        steps.append((size, took_ns))
-        if abs(took_ns / target_ns - 1) <= _CLOSE or (size == 1 and took_ns > target_ns):
+        duration_ns = measure_ns(size, times)
+        steps.append((size, duration_ns))
+        if abs(duration_ns / target_ns - 1) <= _CLOSE or (size == 1 and duration_ns > target_ns):
             break
-        if time.monotonic() > deadline and took_ns > target_ns / 2:
+        if time.monotonic() > deadline and duration_ns > target_ns / 2:
             break
-        following = _next(steps, target_ns)
+        following = _next_size(steps, target_ns)
         if following == size:
             break
-        times = _times(round(took_ns * following / size))
+        times = _repeats(round(duration_ns * following / size))
         size = following
     return min(steps, key=lambda s: abs(s[1] - target_ns))[0], steps
 
 
-def _next(steps: list[tuple[int, int]], target_ns: int) -> int:
-    size, took_ns = steps[-1]
-    slope = took_ns / size
+def _next_size(steps: list[tuple[int, int]], target_ns: int) -> int:
+    size, duration_ns = steps[-1]
+    slope = duration_ns / size
     if len(steps) > 1:
         other, other_ns = min(steps[:-1], key=lambda s: abs(s[1] - target_ns))
-        if other != size and (took_ns - other_ns) * (size - other) > 0:
-            slope = (took_ns - other_ns) / (size - other)
-    wanted = size + (target_ns - took_ns) / slope
+        if other != size and (duration_ns - other_ns) * (size - other) > 0:
+            slope = (duration_ns - other_ns) / (size - other)
+    wanted = size + (target_ns - duration_ns) / slope
     return max(1, round(min(wanted, size * _LARGEST_STEP)))
 
 
-def _times(call_ns: int) -> int:
-    """How many calls make a step that is long enough to measure."""
+def _repeats(call_ns: int) -> int:
+    """Returns the number of calls that make a step long enough to measure."""
     return min(_MOST_CALLS, max(1, round(_LEAST_MEASURED_NS / max(1, call_ns))))

@@ -1,4 +1,4 @@
-"""Checks of a workload's data: queries beside its scripts, and rows counted against calls made."""
+"""Checks a workload's data: by queries that come with its scripts, and by comparing row counts with calls."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dbdyno.engines.postgres.settings import Site
 from dbdyno.model.engine.checking import Check
 
 _UNKNOWN = r"^(08|57P|40003)"
-"""Errors after which a commit may have been made or not: of connections, of a server that ends."""
+"""SQLSTATEs of lost connections and ending servers, after which a transaction may or may not be committed."""
 _BROKEN = ("lost", "aborted")
 
 
 class Checks:
-    """:class:`dbdyno.model.engine.checking.Checking`."""
+    """Implements :class:`dbdyno.model.engine.checking.Checking`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -42,17 +42,17 @@ class Checks:
     ) -> list[Check]:
         half = script_half(workload)
         assert half is not None
-        found = counted(before, self._counts(workload, half), tables)
+        results = counted(before, self._counts(workload, half), tables)
         with doing(f"checking the data of {workload}"), self._site.connection().patient():
             for file in half.checks:
-                query = _filled(text_of(workload, file), params)
+                query = _substitute(text_of(workload, file), params)
                 for name, expected, is_now in self._site.connection().execute(query.encode()).fetchall():
-                    found.append(Check(name, int(expected), int(expected), int(is_now)))
-        return found
+                    results.append(Check(name, int(expected), int(expected), int(is_now)))
+        return results
 
 
-def _filled(query: str, params: Mapping[str, object]) -> str:
-    """With parameters, written ``${name}``, in place; those of checks are integers."""
+def _substitute(query: str, params: Mapping[str, object]) -> str:
+    """Returns the query with values for parameters, written ``${name}``. Those of checks are integers."""
     for name, value in params.items():
         query = query.replace(f"${{{name}}}", str(value))
     return query
@@ -61,22 +61,23 @@ def _filled(query: str, params: Mapping[str, object]) -> str:
 def counted(
     before: Mapping[str, int], after: Mapping[str, int], tables: Mapping[str, pl.DataFrame]
 ) -> list[Check]:
-    """Commits by script against calls that ended well; a call whose end is unknown may be either."""
+    """Compares commits by script with calls that ended well. Calls whose outcome is unknown may count or
+    not."""
     scripts = tables["scripts"]
-    made: dict[str, int] = dict(
+    ended: dict[str, int] = dict(
         scripts.group_by("name").agg((pl.col("calls") + pl.col("settle_calls")).sum()).rows()
     )
     known = scripts.select("script", "name").unique()
     doubtful = tables["script_errors"].filter(pl.col("sqlstate").str.contains(_UNKNOWN))
-    lost: dict[str, int] = dict(
+    doubtful_calls: dict[str, int] = dict(
         doubtful.join(known, on="script").group_by("name").agg(pl.col("count").sum()).rows()
     )
     broken = tables["sessions"].filter(pl.col("end_reason").is_in(_BROKEN)).height
     return [
         Check(
             f"committed calls of {name}",
-            made.get(name, 0),
-            made.get(name, 0) + lost.get(name, 0) + broken,
+            ended.get(name, 0),
+            ended.get(name, 0) + doubtful_calls.get(name, 0) + broken,
             after.get(name, 0) - count,
         )
         for name, count in before.items()

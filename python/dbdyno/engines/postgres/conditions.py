@@ -1,6 +1,6 @@
-"""Settings and build of the server that may spoil figures, judged for ``dbdyno doctor`` and runs.
+"""Judges settings and the build of the server that may distort figures, for ``dbdyno doctor`` and runs.
 
-The entries are in ``conditions.toml``. What a judge needs is read in two or three statements.
+The entries are in ``conditions.toml``. All values that the judges need are read in two or three statements.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dbdyno.model.engine.condition import (
 from dbdyno.model.schema.data_source import Step
 
 DATA_FILES = re.compile(r"/(base/\d+|global|PG_\d+_\d+/\d+)/(t\d+_)?\d+(_(fsm|vm|init))?(\.\d+)?$")
-"""Relations' files (PostgreSQL, "Database File Layout"); those of tablespaces are in PG_VERSION_CATALOG."""
+"""Files of relations (PostgreSQL, "Database File Layout"); those of tablespaces are in PG_VERSION_CATALOG."""
 _RELOAD = "SELECT pg_reload_conf();"
 _UNITS = {"B": 1, "kB": 1 << 10, "8kB": 8 << 10, "MB": 1 << 20, "GB": 1 << 30}
 _MORE = (
@@ -46,7 +46,7 @@ _MORE = (
     *("auto_explain.log_timing", "auto_explain.sample_rate", "data_directory"),
 )
 _HELPERS = 8
-"""Processes of its own besides those that a setting counts."""
+"""Processes of the server besides those that a setting counts."""
 
 
 class Setting(NamedTuple):
@@ -63,13 +63,13 @@ class Setting(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the judges look at."""
+    """Values that the judges use."""
 
     settings: Mapping[str, Setting]
-    query_ids: bool  # this session has one
-    short_jit: tuple[int, int] | None  # short statements that are compiled, of those counted; None: unknown
-    flags: str | None  # of the compiler; None: this role may not know
-    texts: statements.Texts | None = None  # of statements; None: they are not counted, or not for this role
+    query_ids: bool  # this session has a query id
+    short_jit: tuple[int, int] | None  # (short statements that are compiled, all statements); None if unknown
+    flags: str | None  # of the compiler; None if hidden from this role
+    texts: statements.Texts | None = None  # None if statements are not counted, or hidden from this role
 
     def is_on(self, name: str) -> bool:
         return name in self.settings and self.settings[name].value == "on"
@@ -85,7 +85,7 @@ def registry() -> Mapping[str, Entry]:
 
 
 class Conditions:
-    """:class:`dbdyno.model.engine.condition.Conditions`."""
+    """Implements :class:`dbdyno.model.engine.condition.Conditions`."""
 
     data_files = DATA_FILES
 
@@ -105,19 +105,19 @@ class Conditions:
             ).fetchone() or ("?",)
         embedded = self._site.instance is not None
         cures = _Cures(superuser=bool(row and row[0]), role=role, database=str(database), embedded=embedded)
-        found = tuple(judged(known, cures))
-        return _facts(known, found, ours=embedded)
+        results = tuple(judged(known, cures))
+        return _facts(known, results, ours=embedded)
 
 
 class _Cures(NamedTuple):
-    """How a setting is changed by this role, where it was set."""
+    """Steps by which this role can change a setting, depending on where it was set."""
 
     superuser: bool
     role: str
     database: str
     embedded: bool
 
-    def of(self, name: str, value: str, known: _Known) -> tuple[Step, ...]:
+    def steps(self, name: str, value: str, known: _Known) -> tuple[Step, ...]:
         how: Literal["sql", "hand"] = "sql" if self.superuser else "hand"
         if self.embedded:
             return (Step(f"run without the setting {name}, or with {name} = {value}"),)
@@ -138,16 +138,16 @@ class _Cures(NamedTuple):
 
 
 def _known(connection: Connection) -> _Known:
-    named = [e.rule["setting"] for e in registry().values() if "setting" in e.rule]
+    names = [e.rule["setting"] for e in registry().values() if "setting" in e.rule]
     cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
-    found = cursor.execute(sql.text("conditions").encode(), [[*named, *_MORE]]).fetchall()
-    ids = connection.execute(
+    rows = cursor.execute(sql.text("conditions").encode(), [[*names, *_MORE]]).fetchall()
+    has_id = connection.execute(
         "select query_id is not null from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid())"
     ).fetchone()
-    settings = {name: Setting(*rest) for name, *rest in found}
+    settings = {name: Setting(*rest) for name, *rest in rows}
     return _Known(
         settings,
-        bool(ids and ids[0]),
+        bool(has_id and has_id[0]),
         _short_jit(connection),
         _compiler_flags(connection),
         statements.readable(connection),
@@ -178,28 +178,28 @@ def _compiler_flags(connection: Connection) -> str | None:
 
 
 def judged(known: _Known, cures: _Cures) -> Iterator[Condition]:
-    """Each entry of the registry. Pure."""
+    """Yields the judgement on each entry of the registry. Does no I/O."""
     for id, entry in registry().items():
         name = entry.rule.get("setting", "")
-        made = _JUDGES.get(id, _by_rule)(entry, known)
-        if made.state in ("bad", "worth a look") and not made.steps and not entry.cure:
-            made = made._replace(steps=cures.of(name, entry.rule["good"], known))
-        elif made.steps:
-            steps = [s for step in made.steps for s in _named(step, cures, known)]
-            made = made._replace(steps=tuple(dict.fromkeys(steps)))
-        yield concluded(id, entry, made)
+        verdict = _JUDGES.get(id, _judge_by_rule)(entry, known)
+        if verdict.state in ("bad", "worth a look") and not verdict.steps and not entry.cure:
+            verdict = verdict._replace(steps=cures.steps(name, entry.rule["good"], known))
+        elif verdict.steps:
+            steps = [s for step in verdict.steps for s in _completed(step, cures, known)]
+            verdict = verdict._replace(steps=tuple(dict.fromkeys(steps)))
+        yield concluded(id, entry, verdict)
 
 
-def _named(step: Step, cures: _Cures, known: _Known) -> tuple[Step, ...]:
-    """``setting=value`` as the steps that set it; a command as this role may give it."""
+def _completed(step: Step, cures: _Cures, known: _Known) -> tuple[Step, ...]:
+    """Returns ``setting=value`` as the steps that set it, or a command as this role can execute it."""
     name, pair, value = step.command.partition("=")
     if pair:
-        return cures.of(name, value, known)
+        return cures.steps(name, value, known)
     return (step._replace(how="sql" if cures.superuser else "hand"),)
 
 
-def _by_rule(entry: Entry, known: _Known) -> Judged:
-    """By the values of one setting."""
+def _judge_by_rule(entry: Entry, known: _Known) -> Judged:
+    """Judges by the value of one setting."""
     name = entry.rule["setting"]
     if name not in known.settings:
         return Judged("not supported", entry.rule.get("absent", "this version has no such setting"))
@@ -215,10 +215,10 @@ def _by_rule(entry: Entry, known: _Known) -> Judged:
 def _optimised(_entry: Entry, known: _Known) -> Judged:
     if known.flags is None:
         return Judged("unknown", "this role may not call pg_config(): it needs pg_read_all_settings")
-    found = re.findall(r"(?<!\S)-O(\S*)", known.flags)
-    if not found:
+    levels = re.findall(r"(?<!\S)-O(\S*)", known.flags)
+    if not levels:
         return Judged("unknown", "CFLAGS name no level of optimisation")
-    return Judged("bad" if found[-1] == "0" else "ok", f"-O{found[-1]}")  # of several the last counts
+    return Judged("bad" if levels[-1] == "0" else "ok", f"-O{levels[-1]}")  # the last -O option counts
 
 
 def _jit(_entry: Entry, known: _Known) -> Judged:
@@ -243,9 +243,9 @@ def _pending(_entry: Entry, known: _Known) -> Judged:
 
 
 def _statement_ids(_entry: Entry, known: _Known) -> Judged:
-    """``auto`` is on where a library asks for ids."""
-    found = known.settings.get("compute_query_id")
-    value = found.value if found else "this version has no such setting"
+    """Judges by the session's own id, since ``auto`` computes ids only if a library asks for them."""
+    setting = known.settings.get("compute_query_id")
+    value = setting.value if setting else "this version has no such setting"
     return Judged("ok" if known.query_ids else "worth a look", value)
 
 
@@ -258,28 +258,28 @@ def _statement_texts(_entry: Entry, known: _Known) -> Judged:
 
 
 def _statement_log(_entry: Entry, known: _Known) -> Judged:
-    asking: dict[str, str] = {}
+    changes: dict[str, str] = {}
     if "log_statement" in known.settings and known.settings["log_statement"].value in ("all", "mod"):
-        asking["log_statement"] = "none"
+        changes["log_statement"] = "none"
     if known.number("log_min_duration_statement", -1) == 0:
-        asking["log_min_duration_statement"] = "-1"
+        changes["log_min_duration_statement"] = "-1"
     if known.is_on("log_duration"):
-        asking["log_duration"] = "off"
+        changes["log_duration"] = "off"
     if known.number("log_min_duration_sample", -1) == 0 and known.number("log_statement_sample_rate") > 0:
-        asking["log_min_duration_sample"] = "-1"
-    return _asked_off(asking, known)
+        changes["log_min_duration_sample"] = "-1"
+    return _logs_off(changes, known)
 
 
 def _statistics_log(_entry: Entry, known: _Known) -> Judged:
     names = ("log_statement_stats", "log_parser_stats", "log_planner_stats", "log_executor_stats")
-    return _asked_off({name: "off" for name in names if known.is_on(name)}, known)
+    return _logs_off({name: "off" for name in names if known.is_on(name)}, known)
 
 
-def _asked_off(asking: Mapping[str, str], known: _Known) -> Judged:
-    if not asking:
+def _logs_off(changes: Mapping[str, str], known: _Known) -> Judged:
+    if not changes:
         return Judged("ok", "off")
-    value = ", ".join(f"{name} = {known.settings[name].value}" for name in asking)
-    return Judged("worth a look", value, steps=tuple(Step(f"{n}={v}") for n, v in asking.items()))
+    value = ", ".join(f"{name} = {known.settings[name].value}" for name in changes)
+    return Judged("worth a look", value, steps=tuple(Step(f"{n}={v}") for n, v in changes.items()))
 
 
 def _auto_explain(_entry: Entry, known: _Known) -> Judged:
@@ -313,7 +313,7 @@ _JUDGES: Mapping[str, Callable[[Entry, _Known], Judged]] = {
 # -- what the checks of the machine need ------------------------------------------------------------
 
 
-def _facts(known: _Known, found: tuple[Condition, ...], *, ours: bool) -> ServerConditions:
+def _facts(known: _Known, results: tuple[Condition, ...], *, ours: bool) -> ServerConditions:
     direct = known.settings.get("debug_io_direct")
     huge = known.settings.get("huge_pages")
     status = known.settings.get("huge_pages_status")
@@ -321,8 +321,8 @@ def _facts(known: _Known, found: tuple[Condition, ...], *, ours: bool) -> Server
     shared = known.settings.get("shared_memory_size") or known.settings.get("shared_buffers")
     pages = known.number("shared_memory_size_in_huge_pages", -1)
     return ServerConditions(
-        found=found,
-        direct_io=None if direct is None else "data" in _listed(direct.value),
+        found=results,
+        direct_io=None if direct is None else "data" in _split(direct.value),
         direct_setting="" if direct is None else f"debug_io_direct = {direct.value or chr(39) * 2}",
         direct_pending=direct is not None and direct.pending,
         shared_bytes=None if shared is None else shared.bytes,
@@ -331,7 +331,7 @@ def _facts(known: _Known, found: tuple[Condition, ...], *, ours: bool) -> Server
         huge_pages=cast(Any, huge.value) if huge else None,
         huge_pages_got={"on": True, "off": False}.get(status.value) if status else None,
         huge_pages_needed=int(pages) if pages > 0 else None,
-        shm_mount_bytes=_of_mount(known),
+        shm_mount_bytes=_shm_needed(known),
         directory=None if directory is None else directory.value,
         ours=ours,
         cures={
@@ -342,7 +342,7 @@ def _facts(known: _Known, found: tuple[Condition, ...], *, ours: bool) -> Server
     )
 
 
-def _listed(value: str) -> list[str]:
+def _split(value: str) -> list[str]:
     return [word.strip().lower() for word in value.split(",")]
 
 
@@ -352,9 +352,12 @@ def _processes(known: _Known) -> int:
     return int(sum(known.number(n) for n in names) + workers) + _HELPERS
 
 
-def _of_mount(known: _Known) -> int:
-    """A parallel hash join of one statement: each process may have work_mem times the multiplier in shared
-    memory (PostgreSQL, "work_mem"), which ``posix`` makes in /dev/shm."""
+def _shm_needed(known: _Known) -> int:
+    """Returns the bytes that a parallel hash join may need in /dev/shm, 0 if it uses none.
+
+    Each process may use work_mem times the multiplier in shared memory (PostgreSQL, "work_mem"), which
+    dynamic_shared_memory_type = posix allocates in /dev/shm.
+    """
     kind, each = known.settings.get("dynamic_shared_memory_type"), known.settings.get("work_mem")
     workers = min(known.number("max_parallel_workers_per_gather"), known.number("max_parallel_workers"))
     if kind is None or kind.value != "posix" or each is None or workers < 1:

@@ -1,11 +1,11 @@
-"""Control connections: no wait for a server is without an end.
+"""Control connections, which never wait for a server without a limit.
 
-A statement has :data:`PATIENCE_S`, then it is cancelled, and where that is not answered the connection is
-closed. One that may take long (:meth:`Connection.patient`) ends when the network says that the server is
-gone, or the user does. The first Ctrl-C cancels, too: of the others only those that hang.
+A statement is cancelled after :data:`PATIENCE_S`; if the server does not answer that, the connection is
+closed. Within :meth:`Connection.patient` there is no such limit: then only a lost network or the user ends a
+statement. The first Ctrl-C cancels patient statements; others only if they take too long.
 
 PostgreSQL, "libpq - C Library", 32.1 to 32.19: connection strings, environment variables, password file,
-service file, TLS. The driver gets what it needs to connect to the same place.
+service file, TLS. The driver gets all it needs to connect to the same server.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from dbdyno.model.errors import Abandoned, TargetError, UsageError, requests
 
 PATIENCE_S = 30.0
 CANCEL_S = 2.0
-"""For the request to cancel, and again for its effect."""
-_SLACK_S = 1.0  # libpq's own limit comes first, with its words
+"""Time limit of the cancel request, and again for its effect."""
+_SLACK_S = 1.0  # libpq's own limit ends first, with a better message
 _NETWORK = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -50,23 +50,24 @@ _NETWORK = {
     "tcp_user_timeout": 60_000,
 }
 _R = TypeVar("_R")
-logging.getLogger("psycopg").addHandler(logging.NullHandler())  # what matters is raised
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # errors are raised anyway
 
 
 class Connection(Traced):
-    """See the module."""
+    """A control connection with time limits and with settings of its own."""
 
     _patience_s: float | None = PATIENCE_S
     statements = 0
-    """Sent so far; each is a transaction of its own where nothing else is said."""
+    """Statements sent so far. Each is a transaction of its own unless one is begun explicitly."""
     opened = used = 0.0
-    """Seconds of the monotonic clock when it began to connect, and when a statement was last answered."""
+    """Seconds of the monotonic clock when connecting began, and when a statement was last answered."""
     before: Mapping[str, Before] = {}
-    """Settings as role, database and connection options give them; empty behind a pooler, where they hold."""
+    """Settings as given by role, database and connection options. Empty behind a pooler, where they still
+    hold."""
 
     @contextmanager
     def patient(self) -> Iterator[None]:
-        """Within it, statements may take as long as they need: they make data, or are timed."""
+        """Lifts the time limit of statements, for those that create data or are timed."""
         before, self._patience_s = self._patience_s, None
         try:
             yield
@@ -75,41 +76,42 @@ class Connection(Traced):
 
     @property
     def database(self) -> str:
-        """Its name, to be shown and compared."""
+        """Name of the database as text."""
         encoding = self.info.parameter_status("server_encoding") or "UTF8"
         return texts.database_name(self.pgconn.db, encoding)
 
     @property
     def user(self) -> str:
-        """The role of the login, to be shown."""
+        """Role of the login as text."""
         return self.pgconn.user.decode(errors="replace")
 
-    def users(self, setting: str) -> str | None:
-        """The value of a setting that sessions of this role have here, of those that the server reports."""
-        found = self.before.get(setting)
-        return self.info.parameter_status(setting) if found is None else found.value
+    def user_value(self, setting: str) -> str | None:
+        """Returns the value that a setting has in this role's sessions, if the server reports it."""
+        before = self.before.get(setting)
+        return self.info.parameter_status(setting) if before is None else before.value
 
     @contextmanager
     def users_settings(self, path: str | None = None) -> Iterator[None]:
-        """Within it, statements mean what they mean to the user; names without a schema lead where the user's
-        do, or by the search_path ``path``. Outside of transactions only."""
-        theirs = own_settings.of_statements(self.before)
-        if not theirs:
+        """Restores the user's settings meanwhile, so that statements mean what they mean to the user.
+        Unqualified names are searched in the user's search_path, or in ``path``. Only outside of
+        transactions."""
+        users = own_settings.of_statements(self.before)
+        if not users:
             yield
             return
-        self._set({**theirs, **({} if path is None else {"search_path": path})})
+        self._set({**users, **({} if path is None else {"search_path": path})})
         try:
             yield
         finally:
             if self.info.transaction_status == pq.TransactionStatus.IDLE:
-                self._set(own_settings.own(theirs))
+                self._set(own_settings.own(users))
 
     def _set(self, values: Mapping[str, str]) -> None:
         named = {"names": list(values), "values": list(values.values()), "count": len(values)}
         self.execute(sql.text("set_settings").encode(), named)
 
     def take_text_as_it_is(self) -> None:
-        """See :mod:`texts`."""
+        """Sets client_encoding to the database's encoding; see :mod:`texts`."""
         encoding = self.info.parameter_status("server_encoding") or "UTF8"
         if encoding not in texts.UNKNOWN:
             self.execute(f"select pg_catalog.set_config('client_encoding', %s, false){sql.OWN}", [encoding])
@@ -119,25 +121,25 @@ class Connection(Traced):
     def wait(
         self, gen: Generator[Any, Any, _R], interval: float = STEP_S, timeout: float | None = None
     ) -> _R:
-        """All that psycopg sends comes through here.
+        """Waits for an answer. Overrides psycopg, which sends everything through this method.
 
-        Raises :class:`psycopg.errors.QueryCanceled` or, where the connection had to be closed (an answer that
-        is too large, too), :class:`psycopg.OperationalError`; :class:`Abandoned` after Ctrl-C.
+        Raises :class:`psycopg.errors.QueryCanceled`; :class:`psycopg.OperationalError` if the connection had
+        to be closed, also because of a too large answer; :class:`Abandoned` after Ctrl-C.
         """
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         self.statements += 1
-        before = requests()
+        signals_before = requests()
         try:
-            return self._answer(gen, Patience(self._patience_s, before))
+            return self._answer(gen, Patience(self._patience_s, signals_before))
         except Unanswered:
             usable = self._break_off(gen)
         except TooMuch:
-            asked = statement(gen)
+            text = statement(gen)
             self.close()
             raise psycopg.OperationalError(
                 f"the server's answer is larger than {MOST_BYTES >> 20} MiB, the limit for what is asked "
-                f"beside the calls, and the connection was closed: {asked}"
+                f"beside the calls, and the connection was closed: {text}"
             ) from None
         except (psycopg.Error, UnicodeError):
             raise
@@ -145,9 +147,9 @@ class Connection(Traced):
             if self.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
                 self._break_off(gen)
             raise
-        if requests() > before:
+        if requests() > signals_before:
             raise Abandoned
-        late = f"no answer within {STOPPING_S if before else PATIENCE_S:g} s"
+        late = f"no answer within {STOPPING_S if signals_before else PATIENCE_S:g} s"
         if usable:
             raise psycopg.errors.QueryCanceled(f"{late}: the statement was cancelled")
         raise psycopg.OperationalError(f"{late}: the connection was closed")
@@ -159,9 +161,9 @@ class Connection(Traced):
             while True:
                 fd = self.pgconn.socket
                 poll.register(fd, _EVENTS[wanted])
-                found = poll.poll(STEP_S * 1000)
+                events = poll.poll(STEP_S * 1000)
                 received.before(fd)
-                wanted = gen.send(_ready(found[0][1], wanted) if found else 0)
+                wanted = gen.send(_ready(events[0][1], wanted) if events else 0)
                 received.after(fd)
                 patience()
         except StopIteration as end:
@@ -170,7 +172,8 @@ class Connection(Traced):
             return result
 
     def _break_off(self, gen: Generator[Any, Any, Any]) -> bool:
-        """Cancels the statement; False: that was not answered, and the connection is closed."""
+        """Cancels the statement. Returns False if the server did not answer, and the connection was
+        closed."""
         try:
             self.cancel_safe(timeout=CANCEL_S)
             self._answer(gen, Patience(CANCEL_S, None))
@@ -192,7 +195,8 @@ _EVENTS = {
 
 
 def _ready(events: int, wanted: int) -> int:
-    """An error or the end of the stream is for the next read or write to find."""
+    """Returns the events for psycopg. It gets errors and the end of the stream as readiness, and finds
+    them itself."""
     if events & ~(select.POLLIN | select.POLLOUT):
         return wanted
     return (waiting.Ready.R if events & select.POLLIN else 0) | (
@@ -201,40 +205,39 @@ def _ready(events: int, wanted: int) -> int:
 
 
 def open_connection(given: Mapping[str, Any], database: bytes | None = None) -> Connection:
-    """A connection by libpq's options, every statement in a transaction of its own. ``database``: see
-    :func:`connect`.
+    """Connects by libpq's options, in autocommit mode. ``database``: see :func:`connect`.
 
-    libpq can compute for minutes (SCRAM) or wait for a name without hearing a signal, so it does that on a
-    thread which is left behind. Raises :class:`psycopg.Error`, :class:`Abandoned`, :class:`UnicodeError`.
+    Connects on a thread that can be abandoned, since libpq may compute for minutes (SCRAM) or wait for a name
+    without handling signals. Raises :class:`psycopg.Error`, :class:`Abandoned`, :class:`UnicodeError`.
     """
     options = {**_NETWORK, **given}
-    attended = Attended(lambda mine: _connected(options, database, mine), Connection.close)
+    attended = Attended(lambda attended: _connect(options, database, attended), Connection.close)
     try:
         return attended.result()
     except TimeoutError:
         raise psycopg.errors.ConnectionTimeout("connection timeout expired") from None
 
 
-def _connected(
+def _connect(
     options: Mapping[str, Any], database: bytes | None, attended: Attended[Connection]
 ) -> Connection:
     each_s = timeout_from_conninfo(dict(options))
     attended.limit_s = each_s + _SLACK_S
     hosts = options.get("hostaddr") or options.get("host") or os.environ.get("PGHOST", "")
     attended.limit_s = each_s * _addresses(str(hosts)) + _SLACK_S
-    DATABASE.set(database)  # of this thread alone
+    DATABASE.set(database)  # a context variable: set in this thread only
     return Connection.connect(**options, autocommit=True)
 
 
 def _addresses(hosts: str) -> int:
-    """How many libpq would try, one after the other: the limit is for each."""
+    """Returns the number of addresses that libpq tries in turn, each with the full time limit."""
     count = 0
     for host in hosts.split(","):
-        found = 1
+        addresses = 1
         if host and not host.startswith(("/", "@")):
             with suppress(OSError, UnicodeError):
-                found = len(getaddrinfo(host, None, type=SOCK_STREAM))
-        count += found
+                addresses = len(getaddrinfo(host, None, type=SOCK_STREAM))
+        count += addresses
     return count
 
 
@@ -244,8 +247,8 @@ CONNECT_TIMEOUT_S = 10
 
 
 def connect(dsn: str, database: bytes | None = None) -> Connection:
-    """A connection with every statement in a transaction of its own. ``database``: the name in place of the
-    DSN's, which need not be UTF-8. Raises the product's errors."""
+    """Connects in autocommit mode. ``database`` replaces the DSN's name, as bytes that need not be UTF-8.
+    Raises the product's errors."""
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error as e:
@@ -268,7 +271,7 @@ def connect(dsn: str, database: bytes | None = None) -> Connection:
             raise connect_error(e, str(password) if password else None, doubt.answer) from None
     note(given, connection, database)
     connection.prepare_threshold, connection.opened = None, opened
-    connection.add_notify_handler(lambda _notify: None)  # psycopg would keep them for whoever asks later
+    connection.add_notify_handler(lambda _notify: None)  # else psycopg collects notifications without limit
     connection.cursor_factory = texts.Cursor
     _check_version(connection)
     try:
@@ -284,18 +287,20 @@ def connect(dsn: str, database: bytes | None = None) -> Connection:
 
 
 def secret_in(dsn: str) -> str | None:
-    """Where to keep the password that the DSN holds. None: it holds none, or libpq cannot read it: then it is
-    not used either."""
+    """Returns where to keep the password that the DSN contains. None if it contains none, or libpq cannot
+    read the DSN, so that it will not be used."""
     try:
         given = conninfo_to_dict(dsn)
     except psycopg.Error:
         return None
-    held = any(given.get(name) for name in ("password", "sslpassword"))
-    return "keep it in ~/.pgpass, in a file named by PGPASSFILE, or in a service file" if held else None
+    has_password = any(given.get(name) for name in ("password", "sslpassword"))
+    return (
+        "keep it in ~/.pgpass, in a file named by PGPASSFILE, or in a service file" if has_password else None
+    )
 
 
 def release(number: int) -> str:
-    """The release line of a ``server_version_num``: two numbers before version 10.
+    """Returns the release of a ``server_version_num``: two numbers before version 10.
 
     >>> release(90624), release(180006)
     ('9.6', '18')
@@ -314,9 +319,10 @@ def _check_version(connection: Connection) -> None:
 
 
 def driver_target(connection: Connection) -> dict[str, Any]:
-    """``target`` of docs/core.md: the very server, user and TLS that libpq arrived at. Holds the password.
+    """Returns ``target`` of docs/core.md: the server, user and TLS that libpq connected to. Contains the
+    password.
 
-    Raises :class:`UsageError` for an option that the driver cannot honour.
+    Raises :class:`UsageError` for options that the driver does not support.
     """
     info, options = connection.info, _options(connection)
     try:
@@ -343,17 +349,17 @@ def driver_target(connection: Connection) -> dict[str, Any]:
 
 
 def _options(connection: Connection) -> Mapping[str, str]:
-    """libpq's options as they are in force, defaults and environment included."""
-    found = {}
+    """Returns libpq's options in force, including defaults and the environment."""
+    options = {}
     for option in connection.pgconn.info:
         if option.val is not None:
-            found[option.keyword.decode()] = option.val.decode(errors="replace")
-    found["hostaddr"] = connection.info.hostaddr if "hostaddr" in found else ""
-    return found
+            options[option.keyword.decode()] = option.val.decode(errors="replace")
+    options["hostaddr"] = connection.info.hostaddr if "hostaddr" in options else ""
+    return options
 
 
 def where(connection: Connection) -> str:
-    """Host and port or socket, database, user: no password."""
+    """Returns host and port or socket, database and user, without a password."""
     info = connection.info
     host = info.host or info.hostaddr
     place = f"socket {host}, port {info.port}" if host.startswith(("/", "@")) else f"{host}:{info.port}"
@@ -361,7 +367,7 @@ def where(connection: Connection) -> str:
 
 
 def network_address(dsn: str) -> tuple[str, int] | None:
-    """Host and port that libpq arrived at. None: a socket of this machine."""
+    """Returns the host and port that libpq connected to, None for a socket of this machine."""
     with connect(dsn) as connection:
         info = connection.info
         host = _options(connection).get("hostaddr") or info.host
@@ -369,7 +375,7 @@ def network_address(dsn: str) -> tuple[str, int] | None:
 
 
 def tls_in_words(connection: Connection) -> str | None:
-    """``TLSv1.3, TLS_AES_256_GCM_SHA384, sslmode=verify-full``; None: not encrypted."""
+    """Returns ``TLSv1.3, TLS_AES_256_GCM_SHA384, sslmode=verify-full``, None if not encrypted."""
     if not connection.pgconn.ssl_in_use:
         return None
     row = connection.execute(

@@ -1,7 +1,7 @@
-"""libpq's connection options, carried to the driver: each is honoured, does no harm, or is refused by name.
+"""Translates libpq's connection options for the driver. Each is supported, harmless, or refused by name.
 
-PostgreSQL 18, "libpq - C Library", 32.1.2 and 32.19. The driver gives the password to nobody to whom libpq
-would not give it, and in no other way than libpq's first connection did.
+PostgreSQL 18, "libpq - C Library", 32.1.2 and 32.19. The driver sends the password only to servers, and only
+by methods, that libpq's first connection accepted.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dbdyno.model.errors import UsageError
 CARRIED, HARMLESS = "carried", "harmless"
 
 OPTIONS: dict[str, str] = {
-    # who and where, and by what libpq finds it out: the sessions go where libpq arrived
+    # user and address, and how libpq finds them: the sessions connect to the address that libpq connected to
     **dict.fromkeys(("host", "hostaddr", "port", "dbname", "user", "password", "options"), CARRIED),
     **dict.fromkeys(("passfile", "service", "servicefile"), HARMLESS),
     **dict.fromkeys(("target_session_attrs", "load_balance_hosts", "max_protocol_version"), HARMLESS),
     **dict.fromkeys(("client_encoding", "application_name", "fallback_application_name"), HARMLESS),
-    # how long, and the network
+    # time limits, and the network
     **dict.fromkeys(("connect_timeout", "tcp_user_timeout"), CARRIED),
     **dict.fromkeys(("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count"), CARRIED),
     # TLS; the driver neither compresses nor logs keys
@@ -47,9 +47,9 @@ OPTIONS: dict[str, str] = {
     "replication": "leave it out",
     "min_protocol_version": "leave it out: the driver speaks version 3.0",
 }
-"""Every option of libpq 18: carried to the driver, harmless where it is not, or refused: then its cure."""
+"""Every option of libpq 18: carried to the driver, harmless if it is not, or the cure if it is refused."""
 
-# Values of those that are refused which ask for nothing; a key's passphrase may be given for no key.
+# Values of refused options that change nothing. sslpassword is harmless without an encrypted key.
 _NOTHING = {
     "gssencmode": ("disable", "prefer"),
     "min_protocol_version": ("3.0",),
@@ -64,10 +64,8 @@ _OFF = {"channel_binding": ("disable", "prefer"), "sslnegotiation": ("postgres",
 
 
 def driver_options(connection: Traced) -> dict[str, Any]:
-    """The keys ``auth``, ``peer_uid`` and ``tcp`` of the core's target.
-
-    Raises :class:`UsageError` for what the driver could not honour.
-    """
+    """Returns the keys ``auth``, ``peer_uid`` and ``tcp`` of the core's target. Raises :class:`UsageError`
+    for options that the driver does not support."""
     options = connection.options()
     _check(options)
     if connection.info.password:
@@ -89,7 +87,8 @@ def _refusal(what: str, cure: str) -> UsageError:
 
 # -- authentication ---------------------------------------------------------------------------------
 def _auth(connection: Traced, options: Mapping[str, str]) -> dict[str, Any]:
-    """Exactly what the server asked libpq for; where that is unknown, what gives no password away."""
+    """Returns the method that the server asked libpq for. If that is unknown, allows only methods that do
+    not reveal the password."""
     met = connection.authentication
     if met is None:
         met = Authentication("scram-sha-256" if connection.pgconn.used_password else "none", bound=False)
@@ -104,10 +103,10 @@ def _auth(connection: Traced, options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def allowed_methods(require_auth: str) -> list[str]:
-    """Methods that the driver can use: libpq's rule lists methods, or with ``!`` those that are excluded."""
-    named = [word.strip() for word in require_auth.split(",") if word.strip()]
-    excluded = [word[1:] for word in named if word.startswith("!")]
-    return [m for m in _METHODS if (m in named or not named or excluded) and m not in excluded]
+    """Returns the methods of the driver that a rule allows: it lists methods, or with ``!`` excluded ones."""
+    methods = [word.strip() for word in require_auth.split(",") if word.strip()]
+    excluded = [word[1:] for word in methods if word.startswith("!")]
+    return [m for m in _METHODS if (m in methods or not methods or excluded) and m not in excluded]
 
 
 def _peer(connection: Traced, options: Mapping[str, str]) -> int | None:
@@ -139,7 +138,8 @@ def _tcp(options: Mapping[str, str]) -> dict[str, Any]:
 
 # -- TLS --------------------------------------------------------------------------------------------
 def tls(connection: Traced) -> dict[str, Any] | None:
-    """``tls`` of the core's target; None: libpq has none either. Raises :class:`UsageError`."""
+    """Returns ``tls`` of the core's target, None if libpq's connection is not encrypted. Raises
+    :class:`UsageError`."""
     if not connection.pgconn.ssl_in_use:
         return None
     options = connection.options()
@@ -161,7 +161,8 @@ def tls(connection: Traced) -> dict[str, Any] | None:
 
 
 def _verify(mode: str, root: str | None) -> str:
-    """A root certificate that is there is used in every mode (libpq's ``initialize_SSL``)."""
+    """Returns what to verify. An existing root certificate is used in every mode (libpq's
+    ``initialize_SSL``)."""
     if root == "system" or mode == "verify-full":
         return "full"
     return "ca" if mode == "verify-ca" or (root is not None and Path(root).exists()) else "none"
@@ -183,7 +184,8 @@ def _client_certificate(options: Mapping[str, str], home: Path) -> tuple[str | N
 
 
 def _revoked(options: Mapping[str, str], home: Path) -> Iterator[str]:
-    """libpq reads what is there of a file and a directory with names by hash; by default ``root.crl``."""
+    """Yields existing files of revoked certificates, as libpq: a file and a directory of names by hash, by
+    default ``root.crl``."""
     file, directory = options.get("sslcrl"), options.get("sslcrldir")
     if file is None and directory is None:
         file = str(home / "root.crl")
@@ -194,14 +196,14 @@ def _revoked(options: Mapping[str, str], home: Path) -> Iterator[str]:
 
 
 def _versions(options: Mapping[str, str]) -> list[str]:
-    """In force of those that the driver speaks. Names are libpq's, in any case."""
+    """Returns the TLS versions in force that the driver supports. Names are libpq's, in any case."""
     known = [v.lower() for v in _VERSIONS]
     first = known.index(options.get("ssl_min_protocol_version", _VERSIONS[0]).lower())
     last = known.index(options.get("ssl_max_protocol_version", _VERSIONS[-1]).lower())
-    found = [v for i, v in enumerate(_VERSIONS) if i >= 2 and first <= i <= last]
-    if not found:
+    versions = [v for i, v in enumerate(_VERSIONS) if i >= 2 and first <= i <= last]
+    if not versions:
         raise _refusal(f"ssl_max_protocol_version={_VERSIONS[last]}", "the driver speaks TLS 1.2 and 1.3")
-    return found
+    return versions
 
 
 def _existing(path: Path) -> str | None:
@@ -210,7 +212,8 @@ def _existing(path: Path) -> str | None:
 
 # -- a pooler ---------------------------------------------------------------------------------------
 def check_pooler(connection: Traced, target: Mapping[str, Any]) -> None:
-    """PgBouncer answers whatever a server asks for, and knows few options. Raises :class:`UsageError`."""
+    """Raises :class:`UsageError` for options that PgBouncer does not support: it has few, and answers
+    whatever a server asks for."""
     options = connection.asked
     for name in _POOLER_CANNOT:
         if options.get(name) and options[name] not in _OFF.get(name, ()):
@@ -246,11 +249,11 @@ def _is_here(host: str) -> bool:
 
 # -- memory -----------------------------------------------------------------------------------------
 def forbid_core_dumps() -> None:
-    """From here on a crash leaves no memory, and so no password, in a file.
+    """Keeps a crash from writing memory, and so a password, into a file.
 
-    The limit is 1 byte, not 0: the kernel hands a core to a program in core_pattern at a limit of 0, too, and
-    at 1 to none (core(5)). PR_SET_DUMPABLE would also give /proc/self to root, which an ordinary user's own
-    measurements read. Children inherit it; the embedded server, which has no password, starts without it.
+    The limit is 1 byte, not 0: at 0 the kernel still pipes a core to a program in core_pattern, at 1 to none
+    (core(5)). PR_SET_DUMPABLE would also make root the owner of /proc/self, which measurements of an ordinary
+    user read. Children inherit the limit; the embedded server, which has no password, starts without it.
     """
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     least = _NO_CORE_BYTES if hard in (-1, resource.RLIM_INFINITY) or hard >= _NO_CORE_BYTES else hard

@@ -1,4 +1,4 @@
-"""The server's counters as data (``counters.toml``, ``counters_profile.toml``), and how they are read."""
+"""The server's counters (``counters.toml``, ``counters_profile.toml``) and how they are read."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from dbdyno.model.results.raw import OWN_READS
 
 FILES = ("counters", "counters_profile")
 CONNECTING = "connect"
-"""Phase before the sessions are there: asked where what they do before the barrier is reported after it."""
+"""Phase before the sessions connect. Read if their activity before the barrier is reported only after it."""
 END = "end"
 WHOLE = (CONNECTING, "start", END)
-"""Phases between which the growth of a counter is exact: everybody has reported."""
+"""Phases between which the growth of a counter is exact, because every session has reported."""
 REPORTS_ON_REQUEST = 15
-"""Since this version a session can be made to report; before, figures are up to half a second old."""
+"""First version whose sessions can be made to report. Before, figures may be half a second old."""
 COLLECTOR_S = 0.6
 BY_CONNECTION = 18
-"""Since this version the server counts blocks by connection."""
+"""First version that counts blocks by connection."""
 
 
 class Counter(BaseModel):
-    """One counter of some versions; unknown keys are errors."""
+    """A counter of some versions. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,25 +52,25 @@ class Counter(BaseModel):
 
 @cache
 def all_counters() -> tuple[Counter, ...]:
-    """Everything in the data files. Raises :class:`pydantic.ValidationError`."""
+    """Returns all counters of the data files. Raises :class:`pydantic.ValidationError`."""
     folder = resources.files("dbdyno.engines.postgres")
     texts = [folder.joinpath(f"{name}.toml").read_text(encoding="utf-8") for name in FILES]
     return tuple(Counter.model_validate(c) for text in texts for c in tomllib.loads(text)["counter"])
 
 
 def server_wide(major: int) -> list[Counter]:
-    """Counters of the server and the database in this version."""
+    """Returns the counters of server and database in this version."""
     return [c for c in all_counters() if c.scope != "session" and c.has(major)]
 
 
 def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[dict[str, Any]]:
-    """Rows of the table ``counters``: a file that fails gives its counters NULL and a status.
+    """Returns rows of the table ``counters``. If a statement fails, its counters are NULL with a status.
 
-    Raises :class:`psycopg.Error` where the connection is lost.
+    Raises :class:`psycopg.Error` if the connection is lost.
     """
     major = connection.info.server_version // 10000
     if phase in WHOLE or major >= REPORTS_ON_REQUEST:
-        _reported(connection, major)
+        _report_all(connection, major)
     counters = server_wide(major)
     records: list[dict[str, Any]] = []
     for file, extension in dict.fromkeys((c.sql, c.extension) for c in counters):
@@ -96,9 +96,9 @@ def read(connection: Connection, phase: str, now_ns: Callable[[], int]) -> list[
     return records
 
 
-def _reported(connection: Connection, major: int) -> None:
-    """Waits until others have reported, and reports what this connection did: that is counted exactly, and
-    would else be missing from some reads."""
+def _report_all(connection: Connection, major: int) -> None:
+    """Waits until the sessions have reported, and reports this connection's own activity: dbdyno knows
+    that exactly and subtracts it, so it must not be missing from some reads."""
     if major < REPORTS_ON_REQUEST:
         time.sleep(COLLECTOR_S)
         connection.execute(sql.text("report_14").encode())
@@ -107,15 +107,15 @@ def _reported(connection: Connection, major: int) -> None:
 
 
 class OwnReads:
-    """Blocks that dbdyno's own connections have read, as far as the server knows it by connection."""
+    """Blocks read by dbdyno's own connections, in versions that count by connection."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[int, float], tuple[float, ...]] = {}
         self._sums = dict.fromkeys(OWN_READS.values(), 0.0)
 
     def added(self, connection: Connection, observer: str) -> Mapping[str, float]:
-        """Sums by name, of connections of the application ``observer`` that have ended too; empty where the
-        server has no such counters. Raises :class:`psycopg.Error` where the connection is lost."""
+        """Returns sums by name, including connections of the application ``observer`` that have ended.
+        Empty if the server has no such counters. Raises :class:`psycopg.Error` if the connection is lost."""
         if connection.info.server_version // 10000 < BY_CONNECTION:
             return {}
         text = sql.fill("own_reads_18", observer=observer)
@@ -134,14 +134,14 @@ class OwnReads:
 
 
 def own(added: Mapping[str, float], phase: str, at_ns: int) -> list[dict[str, Any]]:
-    """Rows of what dbdyno itself has ``added``, by name."""
+    """Returns rows of the activity that dbdyno itself has ``added``, by name."""
     head = {"before_ns": at_ns, "after_ns": at_ns, "phase": phase, "scope": "server", "status": "ok"}
     head |= {"kind": "counter", "unit": "count"}
     return [head | {"name": name, "value": float(value)} for name, value in added.items()]
 
 
 def _statement(connection: Connection, file: str, extension: str | None) -> str | None:
-    """The statement of a file; None where its extension cannot be read in this database."""
+    """Returns the statement of a file, None if its extension cannot be read in this database."""
     if extension is None:
         return sql.text(file)
     cursor = psycopg.RawCursor(connection)

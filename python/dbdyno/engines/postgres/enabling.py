@@ -1,6 +1,6 @@
-"""What the server gives when it is asked to, and the exact statements that make it do so.
+"""Data that the server provides on request, and the statements that request it.
 
-None of them can hurt the server: a library is added to the list that is there, only where it is installed.
+None of the statements can do harm: a library is added to the existing list, and only if it is installed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from dbdyno.model.schema.data_source import Enabling, Step
 from dbdyno.model.sources.source import Source
 
 _LIBRARIES, STATEMENTS = "shared_preload_libraries", "pg_stat_statements"
-OLDEST_STATEMENTS = (1, 9)  # of the extension, as it came with PostgreSQL 14
+OLDEST_STATEMENTS = (1, 9)
+"""Oldest supported version of the extension, which came with PostgreSQL 14."""
 _SUPERUSER = "superuser"
 _RELOAD = "SELECT pg_reload_conf();"
 _RESTART = Step("restart the server")
 
 
-class Sight(NamedTuple):
-    """Columns of ``sight.sql``."""
+class Visibility(NamedTuple):
+    """Columns of ``visibility.sql``: what this role can see, and what the server records."""
 
     role: str  # quoted as SQL needs it
     superuser: bool
     all_sessions: bool  # has pg_read_all_stats
     states: bool  # track_activities
-    query_ids: bool  # compute_query_id, as it came out
+    query_ids: bool  # whether this session has one (compute_query_id)
     io_timing: bool  # track_io_timing
-    statements_there: bool  # pg_stat_statements is installed beside the server
-    statements_loaded: bool  # it is in the server
+    statements_there: bool  # pg_stat_statements is installed on the server's host
+    statements_loaded: bool  # it is in shared_preload_libraries
     statements_version: str | None  # of its extension in this database
     statements_permitted: bool  # to call the extension's functions
 
@@ -44,35 +45,36 @@ class Preloaded(NamedTuple):
     pending: bool  # a file has another value, which a restart puts in force
 
 
-def preloaded(connection: Connection) -> Preloaded | None:
-    """None: this role may not see it. What a file says already counts, where it may be read."""
-    found = connection.execute(sql.text("preloaded").encode()).fetchone()
-    if found is None:
+def preloaded_libraries(connection: Connection) -> Preloaded | None:
+    """Returns the setting of preloaded libraries, None if hidden from this role. Returns the value of the
+    files if these may be read, since it holds after a restart."""
+    row = connection.execute(sql.text("preloaded").encode()).fetchone()
+    if row is None:
         return None
-    known = Preloaded(*found)
+    libraries = Preloaded(*row)
     may = connection.execute(
         "select pg_catalog.has_function_privilege('pg_catalog.pg_show_all_file_settings()', 'execute')"
     ).fetchone()
     in_file = (
         connection.execute(sql.text("preloaded_in_file").encode()).fetchone() if may and may[0] else None
     )
-    return known._replace(setting=in_file[0]) if known.pending and in_file else known
+    return libraries._replace(setting=in_file[0]) if libraries.pending and in_file else libraries
 
 
 def version_of(extension: str) -> tuple[int, ...]:
-    """``1.10`` in order."""
+    """Returns the numbers of a version such as ``1.10``, so that it can be compared."""
     return tuple(int(n) for n in extension.split("."))
 
 
-def setting_on(seen: Sight, name: str, adds: str) -> Enabling:
-    """A setting that a reload puts in force."""
+def switch_on(seen: Visibility, name: str, adds: str) -> Enabling:
+    """Returns how to switch on a setting, which needs a reload."""
     how = "sql" if seen.superuser else "hand"
     alter = Step(f"ALTER SYSTEM SET {name} = on;", how)  # type: ignore[arg-type]
     right = f"{_SUPERUSER}, or since PostgreSQL 15 GRANT ALTER SYSTEM ON PARAMETER {name}"
     return Enabling(adds, right, (alter, Step(_RELOAD, how)))  # type: ignore[arg-type]
 
 
-def monitoring(seen: Sight, adds: str) -> Enabling:
+def grant_monitor(seen: Visibility, adds: str) -> Enabling:
     return Enabling(
         adds,
         "pg_monitor, granted by a superuser or a role with ADMIN OPTION on it",
@@ -80,9 +82,9 @@ def monitoring(seen: Sight, adds: str) -> Enabling:
     )
 
 
-def statements(seen: Sight, database: str, libraries: Preloaded | None, *, embedded: bool) -> Source:
-    """Statements executed and blocks dirtied, by the extension that counts them."""
-    why, state, steps = _missing(seen, database, libraries, embedded=embedded)
+def statements(seen: Visibility, database: str, libraries: Preloaded | None, *, embedded: bool) -> Source:
+    """Returns the data source of pg_stat_statements: statements executed and blocks dirtied."""
+    why, state, steps = _lacking(seen, database, libraries, embedded=embedded)
     return Source(
         name="statement counters",
         provenance=f"{STATEMENTS}, all databases",
@@ -97,20 +99,20 @@ def statements(seen: Sight, database: str, libraries: Preloaded | None, *, embed
     )
 
 
-def _missing(
-    seen: Sight, database: str, libraries: Preloaded | None, *, embedded: bool
+def _lacking(
+    seen: Visibility, database: str, libraries: Preloaded | None, *, embedded: bool
 ) -> tuple[str, str, tuple[Step, ...]]:
-    """Why there are no counters of statements, the state, and the next steps; empty: there are."""
+    """Returns why statements are not counted, the state, and the next steps. Empty if they are counted."""
     create = Step(f"CREATE EXTENSION {STATEMENTS};", "sql" if seen.superuser else "hand")
     if not seen.statements_there:
         return f"{STATEMENTS} is not installed on the server's host", "not supported", _install(embedded)
     if not seen.statements_loaded:
         why = f"{STATEMENTS} is not in {_LIBRARIES}"
         if embedded:
-            again = (Step(f"run without --setting {_LIBRARIES}: the embedded server loads it by itself"),)
-            return why, "not loaded", again
-        later = () if seen.statements_version else (Step(create.command),)
-        return why, "not loaded", (*_preload(seen, libraries), *later)
+            steps = (Step(f"run without --setting {_LIBRARIES}: the embedded server loads it by itself"),)
+            return why, "not loaded", steps
+        after_restart = () if seen.statements_version else (Step(create.command),)
+        return why, "not loaded", (*_preload(seen, libraries), *after_restart)
     if not seen.statements_version:
         return f"there is no extension {STATEMENTS} in database {database}", "not loaded", (create,)
     if version_of(seen.statements_version) < OLDEST_STATEMENTS:
@@ -133,9 +135,10 @@ def _install(embedded: bool) -> tuple[Step, ...]:
     )
 
 
-def _preload(seen: Sight, libraries: Preloaded | None) -> tuple[Step, ...]:
-    """Adds the library to those of the list; where that is unknown, nothing that would replace it."""
-    from dbdyno.engines.postgres.settings import values  # here: it needs facts, which need this
+def _preload(seen: Visibility, libraries: Preloaded | None) -> tuple[Step, ...]:
+    """Returns the steps that add the library to the list. If the list is unknown, returns none that would
+    replace it."""
+    from dbdyno.engines.postgres.settings import values  # not at the top: a circle through facts
 
     if libraries is None:
         grant = Step(f"GRANT pg_monitor TO {seen.role};")

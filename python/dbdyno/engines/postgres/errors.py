@@ -1,6 +1,6 @@
-"""Errors of libpq and of the server as the product's: one map, with cures and without credentials.
+"""Turns errors of libpq and of the server into dbdyno's errors, with cures and without credentials.
 
-And what answers at an address where no PostgreSQL does.
+Also identifies other services that answer at an address where PostgreSQL was expected.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ _OPTIONS = (
     "check the settings that the connection asks for: options= in the DSN, PGOPTIONS, PGTZ, PGDATESTYLE"
 )
 _AT_START = {"22023": _OPTIONS, "42704": _OPTIONS, "42601": _OPTIONS, "55P02": _OPTIONS}
-# What libpq says itself, in English. Before version 18 it does not show the server's SQLSTATE: then the
-# server's own words count, where they are English.
+# Messages of libpq itself, in English. Before version 18 libpq does not report the server's SQLSTATE: then
+# the server's message is matched, if it is English.
 _WORDS: tuple[tuple[str, str], ...] = (
     ("authentication method requirement|channel binding", "28ASK"),
     ("password authentication failed", "28P01"),
@@ -78,7 +78,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("too many (clients|connections)|remaining connection slots", "53300"),
     ("the database system is (starting|shutting|not)", "57P03"),
 )
-_UNLIKELY = 6  # characters: so many, not letters alone, are in a message only as a password
+_UNLIKELY = 6  # so many characters, not all letters, occur in a message only as the password
 _NOBODY = (
     "Connection refused|No such file|host name|Name or service|[Nn]etwork is|No route to host|certificate"
 )
@@ -93,33 +93,34 @@ _UNREACHABLE: tuple[tuple[str, str], ...] = (
 def connect_error(
     error: psycopg.Error, password: str | None, stranger: Callable[[], str | None] = lambda: None
 ) -> DbdynoError:
-    """What kept us from connecting. ``stranger``: asks what answers there, if that is no PostgreSQL."""
-    words = _words(error, password)
+    """Returns the error for a failed connection. ``stranger`` is asked which service other than PostgreSQL
+    answers there."""
+    words = _one_line(error, password)
     if re.search(
         r"invalid (integer|port|sslmode|URI|connection option)|definition of service|service file", words
     ):
         # A password with '/' or '@' in a URI lands in another field: libpq would quote it here.
-        return UsageError(f"the DSN is not valid: {_unquoted(words)}", DSN_CURE)
+        return UsageError(f"the DSN is not valid: {_without_quotes(words)}", DSN_CURE)
     state = error.sqlstate or next((s for w, s in _WORDS if re.search(w, words)), None)
-    made, cure = _lookup(state)
-    if made is not None:
-        return made(words, cure)
+    kind, cure = _lookup(state)
+    if kind is not None:
+        return kind(words, cure)
     if state is not None:
         return TargetError(words, _AT_START.get(state, "the server answers and refuses: see its log"))
     cure = next((c for w, c in _UNREACHABLE if re.search(w, words)), "check host and port")
-    if not re.search(_NOBODY, words) and (who := stranger()) is not None:
-        return Unreachable(f"{who} ({words})", "check host and port")
+    if not re.search(_NOBODY, words) and (service := stranger()) is not None:
+        return Unreachable(f"{service} ({words})", "check host and port")
     return Unreachable(words, cure)
 
 
 def dsn_error(error: psycopg.Error) -> UsageError:
-    """A DSN that libpq cannot read; nothing of it is repeated, for it may hold a password."""
-    return UsageError(f"the DSN is not valid: {_unquoted(str(error).strip())}", DSN_CURE)
+    """Returns the error for a DSN that libpq cannot read. Does not quote it, as it may contain a password."""
+    return UsageError(f"the DSN is not valid: {_without_quotes(str(error).strip())}", DSN_CURE)
 
 
 def check_dsn(given: Mapping[str, Any]) -> None:
-    """Raises :class:`UsageError` where a password with a slash, a colon or an at sign in a URI has become a
-    port or a host: that is not repeated, and not looked up."""
+    """Raises :class:`UsageError` if a password with a slash, a colon or an at sign in a URI was read as
+    port or host. Does not quote it, and libpq does not look it up."""
     if not all(port == "" or number(port) is not None for port in str(given.get("port", "")).split(",")):
         raise UsageError("the DSN is not valid: its port is not a number", DSN_CURE)
     hosts = str(given.get("host", "")).split(",")
@@ -128,21 +129,21 @@ def check_dsn(given: Mapping[str, Any]) -> None:
 
 
 def server_error(error: psycopg.Error, doing: str, cure: str | None = None) -> DbdynoError:
-    """An error of an open connection, while ``doing`` something."""
+    """Returns the error of an open connection, while ``doing`` something."""
     message = error.diag.message_primary or str(error).strip()
     if error.diag.message_detail:
         message += f" ({error.diag.message_detail})"
-    made, usual = _lookup(error.sqlstate)
-    if made is None and error.sqlstate is None:
-        made, usual = ServerLost, "see the server's log"
-    return (made or TargetError)(f"{doing}: {message}", cure or usual or error.diag.message_hint)
+    kind, default_cure = _lookup(error.sqlstate)
+    if kind is None and error.sqlstate is None:
+        kind, default_cure = ServerLost, "see the server's log"
+    return (kind or TargetError)(f"{doing}: {message}", cure or default_cure or error.diag.message_hint)
 
 
 def core_error(error: DriverError) -> Exception:
-    """The core's error with the cure for its SQLSTATE; one without stays as it is."""
+    """Returns the core's error with the cure for its SQLSTATE; without SQLSTATE the error itself."""
     _, message, state, _ = error.args
-    made, cure = _lookup(state)
-    return error if made is None else made(message, cure)
+    kind, cure = _lookup(state)
+    return error if kind is None else kind(message, cure)
 
 
 def _lookup(state: str | None) -> tuple[type[DbdynoError] | None, str]:
@@ -152,16 +153,16 @@ def _lookup(state: str | None) -> tuple[type[DbdynoError] | None, str]:
     return None, ""
 
 
-def _words(error: psycopg.Error, password: str | None) -> str:
-    """In one line; libpq says the same again where it tried with and without TLS."""
+def _one_line(error: psycopg.Error, password: str | None) -> str:
+    """Returns the message in one line. Removes repetitions, as libpq tries with and without TLS."""
     lines = (" ".join(line.split()) for line in str(error).splitlines())
     words = "; ".join(dict.fromkeys(line.removeprefix("connection failed: ") for line in lines if line))
     return masked(words, password)
 
 
 def masked(words: str, password: str | None) -> str:
-    """Without the password. One that may be a word (or part of one) is looked for only where a value stands:
-    to mask it elsewhere would spoil the message, and give the password away."""
+    """Returns the message without the password. A password that may be a word is replaced only where a
+    value stands: elsewhere that would spoil the message, and reveal the password."""
     if not password:
         return words
     if len(password) >= _UNLIKELY and not password.isalpha():
@@ -169,14 +170,14 @@ def masked(words: str, password: str | None) -> str:
     return re.sub(rf"(?<=[\"'=:]){re.escape(password)}(?=[\"'@\s;,)]|$)", "***", words)
 
 
-def _unquoted(words: str) -> str:
+def _without_quotes(words: str) -> str:
     return re.sub(r'"[^"]*"', '"..."', words)
 
 
-# What answers at an address where no PostgreSQL does: asked after libpq gave up, or while it waits.
+# Identifies the service at an address that is not PostgreSQL, after libpq gave up, or while it waits.
 #
 # PostgreSQL's protocol (54.2.10): a server answers an SSLRequest with one byte, S or N. Others greet first
-# (MySQL, SSH, FTP), or want a line (HTTP), or say nothing.
+# (MySQL, SSH, FTP), or expect a line (HTTP), or send nothing.
 
 _LONGEST_DOUBT_S, _MOST_PORT = 3600, 65_535
 PORT = 5432
@@ -200,7 +201,7 @@ _SPEECH: tuple[tuple[bytes, str], ...] = (
 
 
 class Address(NamedTuple):
-    """Where libpq was to connect: a host name or address, or the directory of a unix socket."""
+    """Address that libpq connects to: a host name or address, or the directory of a unix socket."""
 
     host: str
     port: int
@@ -213,28 +214,31 @@ class Address(NamedTuple):
         return f"{self.host}/.s.PGSQL.{self.port}"
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """Raises :class:`OSError`."""
+        """Connects to it. Raises :class:`OSError`."""
         if not self.host.startswith("/"):
             return socket.create_connection((self.host, self.port), timeout_s)
-        made = socket.socket(socket.AF_UNIX)
-        made.settimeout(timeout_s)
-        made.connect(self._path)
-        return made
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(timeout_s)
+        connection.connect(self._path)
+        return connection
 
 
 def single_address(given: Mapping[str, Any]) -> tuple[Address | None, float]:
-    """Where libpq goes, as far as that is one place named here, and how many seconds it may take."""
+    """Returns the address that libpq connects to, None unless exactly one is given, and its time limit in
+    seconds."""
     host = str(given.get("hostaddr") or given.get("host") or os.environ.get("PGHOST", ""))
     port = str(given.get("port") or os.environ.get("PGPORT", "") or PORT)
     timeout = str(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT", ""))
-    known = number(port) or 0
-    address = Address(host, known) if host and "," not in host and 0 < known <= _MOST_PORT else None
+    port_number = number(port) or 0
+    address = (
+        Address(host, port_number) if host and "," not in host and 0 < port_number <= _MOST_PORT else None
+    )
     return address, float(min(number(timeout) or 0, _LONGEST_DOUBT_S))
 
 
 class Doubt:
-    """Asks who is there when half the time of a connection attempt has gone by, so that the answer has come
-    when the attempt times out."""
+    """Identifies the service at an address when half the time of a connection attempt is over, so that the
+    answer is there when the attempt times out."""
 
     def __init__(self, address: Address | None, timeout_s: float) -> None:
         self._address = address
@@ -255,7 +259,7 @@ class Doubt:
             self._timer.cancel()
 
     def answer(self) -> str | None:
-        """Who is there; see :func:`stranger`."""
+        """Returns the service; see :func:`stranger`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
@@ -269,60 +273,66 @@ class Doubt:
 
 
 def stranger(address: Address) -> str | None:
-    """What is there, a sentence, within about a second; None: PostgreSQL, or nobody takes connections."""
+    """Returns a sentence on the service at the address, within about a second. None if it is PostgreSQL,
+    or accepts no connections."""
     try:
-        heard = _hear(address, b"") or _hear(address, _SSL_REQUEST)
-        if heard in (b"S", b"N") or (heard[:1] == b"E" and _postgres_error(heard)):
+        reply = _reply(address, b"") or _reply(address, _SSL_REQUEST)
+        if reply in (b"S", b"N") or (reply[:1] == b"E" and _postgres_error(reply)):
             return None
-        heard = heard or _hear(address, _LINE)
+        reply = reply or _reply(address, _LINE)
     except OSError:
         return None
-    if not heard:
+    if not reply:
         return f"{address} accepts connections and sends nothing: not PostgreSQL, or it hangs"
-    return f"{address} is {named(heard)}, not PostgreSQL"
+    return f"{address} is {service_name(reply)}, not PostgreSQL"
 
 
-def named(heard: bytes) -> str:
-    """Who speaks so."""
-    if (mysql := _mysql(heard)) is not None:
+def service_name(reply: bytes) -> str:
+    """Returns the name of the service that sends this."""
+    if (mysql := _mysql(reply)) is not None:
         return mysql
     for pattern, name in _SPEECH:
-        if re.match(pattern, heard, re.DOTALL):
+        if re.match(pattern, reply, re.DOTALL):
             return name
-    return f"something that sends {repr(heard[:_SHOWN])[1:]}"
+    return f"something that sends {repr(reply[:_SHOWN])[1:]}"
 
 
-def _hear(address: Address, say: bytes) -> bytes:
-    """What comes, first of all or in answer to ``say``; an end without a word is silence."""
-    heard = b""
+def _reply(address: Address, request: bytes) -> bytes:
+    """Returns the first bytes of the service, or its answer to ``request``. Empty if it sends nothing."""
+    reply = b""
     with address.connect(_ANSWER_S) as connection:
-        connection.settimeout(_ANSWER_S if say else _GREETING_S)
+        connection.settimeout(_ANSWER_S if request else _GREETING_S)
         with suppress(TimeoutError, ConnectionError):
-            if say:
-                connection.sendall(say)
-            heard = connection.recv(256)
-    return heard
+            if request:
+                connection.sendall(request)
+            reply = connection.recv(256)
+    return reply
 
 
-def _postgres_error(heard: bytes) -> bool:
-    """An ErrorResponse: of a protocol 3 server a length follows, of an older one text."""
-    return len(heard) > 5 and (struct.unpack(">i", heard[1:5])[0] < 30_000 or heard[1:2].isalpha())
+def _postgres_error(reply: bytes) -> bool:
+    """Returns whether it is an ErrorResponse. A server of protocol 3 sends a length next, an older one
+    text."""
+    return len(reply) > 5 and (struct.unpack(">i", reply[1:5])[0] < 30_000 or reply[1:2].isalpha())
 
 
-def _mysql(heard: bytes) -> str | None:
-    """MySQL, "Protocol::HandshakeV10": 3 bytes length, 1 sequence, 10, version; or an error packet."""
-    if len(heard) < 6 or heard[3] != 0 or int.from_bytes(heard[:3], "little") < 5:
+def _mysql(reply: bytes) -> str | None:
+    """Returns name and version of a MySQL server, None for other services.
+
+    MySQL, "Protocol::HandshakeV10": 3 bytes length, 1 byte sequence number, 10, version; or an error packet.
+    """
+    if len(reply) < 6 or reply[3] != 0 or int.from_bytes(reply[:3], "little") < 5:
         return None
-    if heard[4] == _MYSQL_10:
-        version = heard[5:].split(b"\0")[0].decode("ascii", "replace")
-        number = version.removeprefix("5.5.5-").split("-")[0]  # MariaDB says 5.5.5 to old clients
+    if reply[4] == _MYSQL_10:
+        version = reply[5:].split(b"\0")[0].decode("ascii", "replace")
+        number = version.removeprefix("5.5.5-").split("-")[0]  # MariaDB's prefix for old clients
         return f"{'MariaDB' if 'MariaDB' in version else 'MySQL'} {number}"
-    return "MySQL or MariaDB, which refuses this host" if heard[4] == _MYSQL_ERROR else None
+    return "MySQL or MariaDB, which refuses this host" if reply[4] == _MYSQL_ERROR else None
 
 
 @contextmanager
-def recognised() -> Iterator[None]:
-    """The first answers of a server that speaks the protocol, but may be another product."""
+def protocol_checked() -> Iterator[None]:
+    """Raises :class:`TargetError` if the first answers do not have the form of PostgreSQL's: other
+    products speak its protocol, too."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AssertionError) as e:
@@ -334,7 +344,7 @@ def recognised() -> Iterator[None]:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Errors of the server, with what we were doing."""
+    """Raises errors of the server as dbdyno's, with the present action."""
     try:
         yield
     except psycopg.Error as e:

@@ -1,4 +1,4 @@
-"""What the control connection learns about the server, what its role may see, what may be probed."""
+"""Facts about the server, what this role can see of it, and whether sessions may be probed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from dbdyno.engines.postgres import connect, sql
 from dbdyno.engines.postgres.connect import Connection
 from dbdyno.engines.postgres.embedded.defaults import memory_limit_bytes
-from dbdyno.engines.postgres.enabling import Sight, monitoring, setting_on
+from dbdyno.engines.postgres.enabling import Visibility, grant_monitor, switch_on
 from dbdyno.engines.postgres.presence import Presence
 from dbdyno.engines.postgres.sessions import OWN_PROBE_SINCE, Recipe
 from dbdyno.engines.postgres.wait_events import NEWEST, words
@@ -26,47 +26,48 @@ from dbdyno.model.sources.source import Source
 from dbdyno.model.sources.wait_families import Helper
 from dbdyno.model.units import counted
 
-# What the control connection's role sees of other sessions, and what the server records at all.
+# What the control connection's role can see of other sessions, and what the server records.
 
 
-def sight(connection: Connection) -> Sight:
-    with connection.cursor(row_factory=class_row(Sight)) as cursor:
-        row = cursor.execute(sql.text("sight").encode()).fetchone()
+def visibility(connection: Connection) -> Visibility:
+    with connection.cursor(row_factory=class_row(Visibility)) as cursor:
+        row = cursor.execute(sql.text("visibility").encode()).fetchone()
     assert row is not None
     return row
 
 
-def activity(seen: Sight) -> Source:
-    """The activity view as a data source. Its reads are ok even where others' columns are NULL."""
+def activity(seen: Visibility) -> Source:
+    """Returns the data source of the activity view. It is ok even if columns of other users' sessions are
+    NULL."""
     return Source(
         name="activity samples",
         provenance="pg_stat_get_activity(NULL), by a connection of its own",
         status="ok" if seen.all_sessions else "not permitted",
         detail=_hidden(seen),
-        enabling=monitoring(seen, "state, wait event and statement of each session, sampled by SQL"),
+        enabling=grant_monitor(seen, "state, wait event and statement of each session, sampled by SQL"),
     )
 
 
-def blocking(seen: Sight) -> Source:
-    """Locks are seen by every role, what their holders do is not."""
+def blocking(seen: Visibility) -> Source:
+    """Returns the data source of lock waits. Every role sees locks, but not what their holders do."""
     return Source(
         name=LOCK_WAITS,
         provenance="pg_lock_status(), after a sample that met a session in a wait of the type Lock",
         status="ok" if seen.all_sessions else "not permitted",
         detail=_hidden(seen),
-        enabling=monitoring(seen, "who makes whom wait: chains of lock waits, and what their roots do"),
+        enabling=grant_monitor(seen, "who makes whom wait: chains of lock waits, and what their roots do"),
     )
 
 
-def dim(seen: Sight) -> Iterator[Source]:
-    """What is not seen, a line each with its cure."""
+def hidden_sources(seen: Visibility) -> Iterator[Source]:
+    """Yields a data source for each thing that is hidden, with its cure."""
     if not seen.all_sessions:
         yield Source(
             name="sessions of other users",
             provenance="pg_stat_get_activity(NULL)",
             status="not permitted",
             detail=_hidden(seen),
-            enabling=monitoring(seen, "states and wait events of sessions of other users"),
+            enabling=grant_monitor(seen, "states and wait events of sessions of other users"),
         )
     if not seen.states:
         yield Source(
@@ -75,7 +76,7 @@ def dim(seen: Sight) -> Iterator[Source]:
             status="off",
             detail="states and statements of sessions are unknown: set track_activities = on for the "
             "server or the role",
-            enabling=setting_on(seen, "track_activities", "states and statements of sessions"),
+            enabling=switch_on(seen, "track_activities", "states and statements of sessions"),
         )
     if not seen.query_ids:
         yield Source(
@@ -83,7 +84,7 @@ def dim(seen: Sight) -> Iterator[Source]:
             provenance="compute_query_id",
             status="off",
             detail="samples do not say which statement ran: compute_query_id = on makes them known",
-            enabling=setting_on(seen, "compute_query_id", "which statement each sample met"),
+            enabling=switch_on(seen, "compute_query_id", "which statement each sample met"),
         )
     if not seen.io_timing:
         yield Source(
@@ -91,11 +92,11 @@ def dim(seen: Sight) -> Iterator[Source]:
             provenance="track_io_timing",
             status="off",
             detail="the server's own read and write times stay 0: track_io_timing = on",
-            enabling=setting_on(seen, "track_io_timing", "the server's own times of reads and writes"),
+            enabling=switch_on(seen, "track_io_timing", "the server's own times of reads and writes"),
         )
 
 
-def _hidden(seen: Sight) -> str:
+def _hidden(seen: Visibility) -> str:
     if seen.all_sessions:
         return ""
     return (
@@ -105,7 +106,7 @@ def _hidden(seen: Sight) -> str:
 
 
 def facts(connection: Connection, presence: Presence, *, embedded: bool) -> ServerFacts:
-    """No credentials; settings that may hold one are left out in ``settings.sql``."""
+    """Returns facts without credentials: ``settings.sql`` leaves out settings that may hold one."""
     settings: dict[str, str] = dict(connection.execute(sql.text("settings").encode()).fetchall())
     description = connection.execute("select pg_catalog.version()").fetchone() or ("",)
     return ServerFacts(
@@ -134,15 +135,15 @@ def _standby(connection: Connection) -> bool:
 
 @cache
 def helpers() -> dict[str, Helper]:
-    """What the server's own processes are for, by their names."""
+    """Returns the kinds of the server's own processes, by name."""
     text = resources.files(__package__).joinpath("helpers.toml").read_text(encoding="utf-8")
     return {name: Helper(kind) for name, kind in tomllib.loads(text).items()}
 
 
 def sources(
-    version: int, scripts: Iterable[Recipe], seen: Sight, statements: Source, unprobed: str | None = None
+    version: int, scripts: Iterable[Recipe], seen: Visibility, statements: Source, unprobed: str | None = None
 ) -> list[Source]:
-    """The engine's data sources. ``unprobed``: why the sessions were not asked."""
+    """Returns the engine's data sources. ``unprobed`` is why sessions were not asked for their counters."""
     return [
         _session_counters(version, any(True for _ in scripts), unprobed),
         _server_counters(version),
@@ -150,8 +151,8 @@ def sources(
         _executions(),
         statements,
         blocking(seen),
-        *dim(seen),
-        *_words(version),
+        *hidden_sources(seen),
+        *_word_sources(version),
     ]
 
 
@@ -197,8 +198,8 @@ def _server_counters(version: int) -> Source:
     )
 
 
-def _words(version: int) -> list[Source]:
-    """Only what is missing: how the words' reads went is the core's to say."""
+def _word_sources(version: int) -> list[Source]:
+    """Returns a source only if the wait events are unknown; the core reports how their reads went."""
     if words(version // 10000) is not None:
         return []
     return [
@@ -221,16 +222,16 @@ def _executions() -> Source:
     )
 
 
-# Whether a server that came back is the one that went away.
+# Whether the server after a reconnection is the one before it.
 
 
 class Identity(NamedTuple):
     major: int
-    system: int | None  # the cluster's number, given by initdb; None: not permitted
+    system: int | None  # the system identifier, given by initdb; None if not permitted
 
 
 def identity(connection: Connection) -> Identity:
-    """Raises :class:`psycopg.Error` where the connection is lost."""
+    """Returns the server's identity. Raises :class:`psycopg.Error` if the connection is lost."""
     system = None
     try:
         row = connection.execute(sql.text("identity").encode()).fetchone()
@@ -241,7 +242,8 @@ def identity(connection: Connection) -> Identity:
 
 
 def check_same(before: Identity, now: Identity) -> None:
-    """Raises :class:`TargetError` where another server answers, whose figures go on from no earlier ones."""
+    """Raises :class:`TargetError` if another server answers, whose counters do not continue the earlier
+    ones."""
     if now.major != before.major:
         raise TargetError(
             f"another server came back: PostgreSQL {now.major}, where it was {before.major}",
@@ -254,19 +256,19 @@ def check_same(before: Identity, now: Identity) -> None:
         )
 
 
-# What the probe of a session costs in memory, and whether the machine can bear it for all sessions.
+# The memory that probes of sessions need, and whether the machine has it for all sessions.
 #
 # ``pg_stat_get_backend_io`` copies the status of every backend slot into the asking backend
 # (``pgstat_read_current_status`` in backend_status.c), and its allocator keeps that memory. With many slots
 # and many sessions that is the product of both: 5,000 of 5,000 would be 36 GB.
 
-SHARE = 0.25  # of the machine's memory, where the server is here
-ELSEWHERE_BYTES = 4 << 30  # where its machine is unknown
+SHARE = 0.25  # of the machine's memory, if the server is on this host
+ELSEWHERE_BYTES = 4 << 30  # if the server is on another host
 _SLOT_BYTES = 512  # of a slot besides its query text; measured on 18: 1.4 kB with texts of 1 kB
 
 
 def probe_refusal(connection: Connection, sessions: int, *, here: bool) -> str | None:
-    """Why the sessions are not probed: a sentence; None: they can be."""
+    """Returns why the sessions are not probed, None if they can be."""
     row = connection.execute(sql.text("probe_slots")).fetchone()
     slots, text_bytes = (int(v) for v in row or (0, 0))
     needed = sessions * slots * (text_bytes + _SLOT_BYTES)

@@ -1,4 +1,5 @@
-"""Tables as data (``load.toml`` in a workload's folder; docs/loader.md), and as the core has them."""
+"""Descriptions of tables (``load.toml`` in a workload's folder; docs/loader.md), and their form for the
+core."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ class _Data(BaseModel):
 
 
 class _Column(_Data):
-    """``scale``: digits behind the point of a numeric or double; ``nulls``: share of NULLs; ``key``: an
-    expression whose value chooses the random numbers, by default ``:row``."""
+    """A column. ``scale`` is the number of decimals of a numeric or double, ``nulls`` the share of NULLs,
+    ``key`` an expression that seeds the random numbers, by default ``:row``."""
 
     name: str
     type: Type
@@ -31,7 +32,7 @@ class _Column(_Data):
     key: str | None = None
 
     def core(self) -> dict[str, Any]:
-        """As the core's loader has it."""
+        """Returns the column as the core's loader takes it."""
         spec = self.model_dump(include={"name", "type", "scale", "nulls", "key"})
         return spec | {"content": self.content()}
 
@@ -52,8 +53,8 @@ class Serial(_Column):
 
 
 class Uniform(_Column):
-    """An integer from ``low`` to ``high``, both included; they may be expressions. Also a foreign key to a
-    serial."""
+    """An integer from ``low`` to ``high``, both included, which may be expressions. Also a foreign key to
+    a serial."""
 
     kind: Literal["uniform"]
     low: int | str
@@ -64,7 +65,7 @@ class Uniform(_Column):
 
 
 class Zipf(_Column):
-    """Like uniform; the k-th value with a probability proportional to k to the power of -``exponent``."""
+    """Like uniform, but the k-th value has a probability proportional to k to the power of -``exponent``."""
 
     kind: Literal["zipf"]
     low: int | str
@@ -76,7 +77,7 @@ class Zipf(_Column):
 
 
 class Expression(_Column):
-    """An integer, a boolean or NULL: ``of`` is an expression in the language of pgbench over :row, :parent,
+    """An integer, a boolean or NULL. ``of`` is an expression in pgbench's language over :row, :parent,
     :child, :children, earlier columns, parameters and :default_seed."""
 
     kind: Literal["expression"]
@@ -87,7 +88,7 @@ class Expression(_Column):
 
 
 class Constant(_Column):
-    """``value``; without it NULL."""
+    """The value ``value``, NULL by default."""
 
     kind: Literal["constant"]
     value: int | str | None = None
@@ -99,7 +100,7 @@ class Constant(_Column):
 
 
 class Choice(_Column):
-    """One of the texts ``values``, by ``weights``."""
+    """One of the texts ``values``, drawn by ``weights``."""
 
     kind: Literal["choice"]
     values: tuple[str, ...] = Field(min_length=1)
@@ -113,7 +114,7 @@ class Choice(_Column):
 
 
 class Words(_Column):
-    """From ``count[0]`` to ``count[1]`` of ``words``, with spaces between."""
+    """From ``count[0]`` to ``count[1]`` words out of ``words``, separated by spaces."""
 
     kind: Literal["words"]
     words: tuple[str, ...] = Field(min_length=1)
@@ -124,7 +125,7 @@ class Words(_Column):
 
 
 class Characters(_Column):
-    """From ``length[0]`` to ``length[1]`` of the ASCII characters ``alphabet``."""
+    """From ``length[0]`` to ``length[1]`` characters out of ``alphabet`` (ASCII)."""
 
     kind: Literal["characters"]
     alphabet: str = "abcdefghijklmnopqrstuvwxyz"
@@ -145,7 +146,7 @@ class Template(_Column):
 
 
 class Range(_Column):
-    """A date or timestamp, from ``first`` to ``last``, evenly."""
+    """A date or timestamp from ``first`` to ``last``, uniformly distributed."""
 
     kind: Literal["range"]
     first: datetime | date
@@ -163,10 +164,13 @@ Column = Annotated[
 
 
 class Table(_Data):
-    """``rows``: an expression of the parameters. With ``parent`` (an earlier table) each of its rows has
-    ``per_parent`` rows here, an expression over ``:parent``. ``ddl``: a file whose statements make the table;
-    ``after``: files whose statements follow when all tables are loaded, each on a connection of its own.
-    ``freeze``: loaded by one connection, its rows frozen: for one that is small or has no other beside it."""
+    """A table. ``rows`` is an expression over the parameters.
+
+    With ``parent``, an earlier table, each row of that has ``per_parent`` rows here, an expression over
+    ``:parent``. ``ddl`` is a file that creates the table. ``after`` are files of statements to execute when
+    all tables are loaded, each on a connection of its own. ``freeze`` loads the table by one connection and
+    freezes its rows: for a table that is small or is loaded alone.
+    """
 
     name: str
     ddl: str
@@ -178,8 +182,8 @@ class Table(_Data):
     columns: tuple[Column, ...] = Field(min_length=1)
 
     def core(self, sql: str, rows: tuple[int, int], parameters: Mapping[str, int]) -> dict[str, Any]:
-        """For the core. ``sql``: the table as it stands in SQL; ``rows``: first and last, of the parent where
-        it has one."""
+        """Returns the table as the core's loader takes it. ``sql`` is its name in SQL. ``rows`` are the
+        first and last row, those of the parent if it has one."""
         return {
             "name": self.name,
             "sql": sql,
@@ -191,7 +195,7 @@ class Table(_Data):
         }
 
     def checksum_sql(self, sql: str) -> str:
-        """A query for rows and checksum as the loader computes them."""
+        """Returns a query for the row count and the checksum as the loader computes it."""
         hashed = "0"
         for column in self.columns:
             hashed = _hash(column, hashed)
@@ -202,8 +206,8 @@ class Table(_Data):
 
 
 class Description(_Data):
-    """``load.toml``. ``parameters``: integers with their defaults. ``own_schema``: the tables are in dbdyno's
-    schema; else where unqualified names lead to."""
+    """Contents of ``load.toml``. ``parameters`` are integers with their defaults. With ``own_schema`` the
+    tables are in dbdyno's schema, else where unqualified names lead."""
 
     version: int
     own_schema: bool = False
@@ -211,7 +215,7 @@ class Description(_Data):
     tables: tuple[Table, ...] = Field(min_length=1)
 
     def row_counts(self, parameters: Mapping[str, int]) -> dict[str, int]:
-        """Rows by table; of one that has a parent, the parent's."""
+        """Returns the number of rows by table; for a table with a parent, the parent's."""
         counts: dict[str, int] = {}
         for table in self.tables:
             if table.parent is not None and table.parent not in counts:
@@ -222,13 +226,13 @@ class Description(_Data):
 
 
 def names() -> list[str]:
-    """Workloads that have tables."""
+    """Returns the workloads that have tables."""
     folder = resources.files("dbdyno.engines.postgres") / "workloads"
     return sorted(d.name for d in folder.iterdir() if (d / "load.toml").is_file())
 
 
 def description(workload: str) -> Description:
-    """The tables of that workload. Raises :class:`UsageError` where it has none."""
+    """Returns the tables of a workload. Raises :class:`UsageError` if it has none."""
     file = resources.files("dbdyno.engines.postgres") / "workloads" / workload / "load.toml"
     if not file.is_file():
         raise UsageError(f"workload {workload!r} has no tables to prepare", "dbdyno workload list")
@@ -238,13 +242,13 @@ def description(workload: str) -> Description:
 def steps(
     tables: Sequence[tuple[Table, str]], counts: Mapping[str, int], parameters: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """One step that fills these tables; each with its name in SQL."""
+    """Returns one step that loads these tables, each with its name in SQL."""
     filled = [table.core(sql, (1, counts[table.name]), parameters) for table, sql in tables]
     return [{"name": "load", "tables": filled}]
 
 
 def number(text: int | str, parameters: Mapping[str, int]) -> int:
-    """An integer expression of the parameters, in pgbench's language.
+    """Returns the value of an integer expression over the parameters, in pgbench's language.
 
     >>> number("100000 * :scale / 2", {"scale": 3})
     150000
@@ -260,8 +264,8 @@ def _since_2000(moment: datetime | date, kind: Type) -> int:
     at = datetime(moment.year, moment.month, moment.day)
     if isinstance(moment, datetime):
         at = moment.replace(tzinfo=None)
-    passed = at - datetime(2000, 1, 1)
-    return passed.days if kind == "date" else (passed.days * 86_400 + passed.seconds) * 1_000_000
+    elapsed = at - datetime(2000, 1, 1)
+    return elapsed.days if kind == "date" else (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000
 
 
 def _hash(column: _Column, seed: str) -> str:

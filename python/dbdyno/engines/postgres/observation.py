@@ -1,4 +1,4 @@
-"""Sessions that are not ours: which ones are chosen, as a column of the activity query."""
+"""Selects sessions of other applications to observe, by a column of the activity query."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Observation
 
 OBSERVER = f"dbdyno activity {os.getpid()}"
-"""application_name of our connections that sample: never a session that is observed. Another dbdyno's are."""
+"""application_name of our sampling connections, which are never observed. Those of another dbdyno are."""
 _TABLE = "pg_catalog.pg_shseclabel"
 _LOOK = f"(select count(*) from {_TABLE}) as t"
 _REPORT = f"  and (select pg_catalog.pg_stat_force_next_flush() from {_LOOK}) is not null"
-"""Transactions alone are not reported, so it looks at a table, too: one that is empty wherever shared objects
-have no security labels."""
+"""Makes the server count the sample's transaction at once. A transaction alone is not reported, so it
+reads a table: pg_shseclabel, which is empty unless shared objects have security labels."""
 _CLIENT = (
     "(backend_type = 'client backend' or backend_type is null and datid is not null"
-    " and coalesce(leader_pid, pid) = pid)"  # a parallel worker that ends has no type any more
+    " and coalesce(leader_pid, pid) = pid)"  # an ending parallel worker has no type
 )
 _MOST_NAMED = 8
 _LARGEST_PID = 2**31 - 1
 
 
 def activity_sql(connection: Connection, chosen: Observation | None = None) -> str:
-    """The activity query; with the boolean column ``chosen`` where there is a choice.
+    """Returns the activity query, with the boolean column ``chosen`` if sessions are selected.
 
-    Raises :class:`UsageError` for a role, a database or a process that cannot match.
+    Raises :class:`UsageError` for a role, database or process that cannot match.
     """
     column = "" if chosen is None else f",\n       {_condition(connection, chosen)} as chosen"
     report = f"\n{_REPORT}" if _can_report(connection) else ""
@@ -42,8 +42,8 @@ def activity_sql(connection: Connection, chosen: Observation | None = None) -> s
 
 
 def _can_report(connection: Connection) -> bool:
-    """Whether a sample can make the server count it at once: else it does when the connection ends, in some
-    later window."""
+    """Returns whether a sample can be counted at once. Otherwise it is counted when the connection ends,
+    in a later window."""
     if connection.info.server_version // 10000 < REPORTS_ON_REQUEST:
         return False
     text = f"select pg_catalog.has_table_privilege('{_TABLE}', 'select')"
@@ -52,23 +52,24 @@ def _can_report(connection: Connection) -> bool:
 
 
 def counted_to_begin(connection: Connection) -> dict[str, int]:
-    """Returns what the server counts of a connection that samples before its first sample, by counter.
+    """Returns what the server counts of a sampling connection before its first sample, by counter.
 
-    Transactions: it connects, makes its settings, tries the query, and prepares that and the one of waits for
-    locks. Executions: the isolation level where utility statements are counted, its settings, the trial; what
-    is prepared counts when it is executed.
+    Transactions: start-up, settings, a trial of the query, and preparing that query and the one for lock
+    waits. Executions: the isolation level (if utility statements are counted), settings and trial. A prepared
+    query counts when executed.
     """
     row = connection.execute(b"select current_setting('pg_stat_statements.track_utility', true)").fetchone()
     return {"transactions_committed": 5, "executions": 2 if row == ("off",) else 3}
 
 
 def blocking_spec(connection: Connection) -> dict[str, Any]:
-    """How the core asks who waits for a lock, and in which waits of sessions."""
+    """Returns how the core asks for lock waits, and in which wait event classes it does."""
     return {"sql": sql.fill("blocked", control=connection.info.backend_pid), "classes": ["Lock"]}
 
 
 def _condition(connection: Connection, chosen: Observation) -> str:
-    """Numbers, and one literal: names are looked up once, so nobody's text becomes SQL."""
+    """Returns the condition. It contains numbers and quoted literals only: names are looked up, so that no
+    text of the user becomes SQL."""
     _check_text(chosen)
     parts = [_CLIENT, f"application_name is distinct from {literal(OBSERVER)}"]
     user, database = _oids(connection, chosen)
@@ -102,7 +103,7 @@ def _oids(connection: Connection, chosen: Observation) -> tuple[int | None, int 
 
 
 def _near(wanted: str, known: Sequence[str]) -> str:
-    """Names that are alike, or else those there are."""
+    """Returns a suggestion: similar names, or else the existing ones."""
     alike = get_close_matches(wanted, known, n=3, cutoff=0.6)
     if alike:
         return f"did you mean {' or '.join(alike)}?"
@@ -118,7 +119,8 @@ def _shown(connection: Connection, application: str) -> str:
 
 
 def _check_pids(connection: Connection, pids: Sequence[int]) -> None:
-    """A process that is not there may come; one that serves all will never be a session."""
+    """Raises :class:`UsageError` for processes that can never be a session. A missing process may appear
+    later."""
     for pid in pids:
         if not 0 < pid <= _LARGEST_PID:
             raise UsageError(f"{pid} is no process id", "pg_stat_activity.pid names the sessions' processes")
@@ -137,5 +139,5 @@ def _check_pids(connection: Connection, pids: Sequence[int]) -> None:
 
 def _ask(connection: Connection, name: str, params: list[Any]) -> list[dict[str, Any]]:
     with texts.RawCursor(connection, row_factory=dict_row) as cursor:
-        found: list[dict[str, Any]] = cursor.execute(sql.text(name).encode(), params).fetchall()
-    return found
+        rows: list[dict[str, Any]] = cursor.execute(sql.text(name).encode(), params).fetchall()
+    return rows

@@ -1,8 +1,9 @@
-"""Settings that a connection of dbdyno's own gives itself: those by which it is read, and which end it.
+"""Settings that dbdyno's own connections make for themselves: those that affect parsing, output and time
+limits.
 
-Role, database, ``postgresql.conf``, DSN and PGOPTIONS may hold others. They are set by a statement, not by
-options of the start-up: a pooler refuses those, or swallows them. ``default_transaction_read_only`` stays:
-no reading depends on it, and whoever switches it on means to keep everybody from writing.
+Role, database, ``postgresql.conf``, DSN and PGOPTIONS may set other values. They are set by a statement, not
+by start-up options, which poolers refuse or ignore. ``default_transaction_read_only`` stays: no read depends
+on it, and whoever sets it wants to prevent writes.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from dbdyno.engines.postgres import sql
 from dbdyno.model.errors import TargetError
 
 SEARCH_PATH = "pg_catalog, pg_temp"
-"""Temporary objects last: where pg_temp is not named, it comes first for tables and types."""
+"""Temporary objects last: if pg_temp is not named, it comes first for tables and types."""
 _OF_STATEMENTS = {
     "search_path": SEARCH_PATH,
-    # how values are written
+    # output of values
     "bytea_output": "hex",
     "DateStyle": "ISO, MDY",
-    "extra_float_digits": "1",  # below 1 digits are left out
+    "extra_float_digits": "1",  # below 1 floats lose digits
     "IntervalStyle": "postgres",
     "lc_monetary": "C",
     "lc_numeric": "C",
@@ -31,7 +32,7 @@ _OF_STATEMENTS = {
     "TimeZone": "GMT",  # known without a database of time zones
     "xmlbinary": "base64",
     "xmloption": "content",
-    # how statements are read
+    # parsing of statements
     "array_nulls": "on",
     "backslash_quote": "safe_encoding",
     "escape_string_warning": "on",
@@ -42,9 +43,9 @@ _OF_TRANSACTIONS = {
     "client_min_messages": "notice",
     "default_transaction_deferrable": "off",
     "default_transaction_isolation": "read committed",  # a standby refuses serializable
-    "lc_messages": "C",  # where the role may
+    "lc_messages": "C",  # if the role may set it
     "stats_fetch_consistency": "cache",
-    # one that loads tables may wait for others
+    # no timeouts: loading tables may wait for other sessions
     "idle_in_transaction_session_timeout": "0",
     "idle_session_timeout": "0",
     "lock_timeout": "0",
@@ -60,17 +61,19 @@ _MAY_SET = {
 
 
 class Before(NamedTuple):
-    """A setting as role, database and connection options gave it. ``source``: of pg_settings."""
+    """A setting as role, database and connection options gave it. ``source`` is that of pg_settings."""
 
     value: str
     source: str
 
 
 def statement(version: int, pid: int | str | None) -> str:
-    """One message, for ``server_version``: columns name, setting and source before, and now.
+    """Returns a message for ``server_version`` that makes these settings. Its columns: name, setting and
+    source before, and the new value.
 
-    ``pid``: the process that the start-up named. Behind a pooler another one answers, whose other clients
-    would get these settings: there nothing is set, and "now" is NULL. None: whatever answers.
+    ``pid`` is the process named at start-up. Behind a pooler another process answers, and its other clients
+    would get these settings, so nothing is set there, and the new value is NULL. None sets them for any
+    process.
     """
     may_set = _MAY_SET[max(since for since in _MAY_SET if since <= max(version, 140000))]
     answers = "true" if pid is None else f"pg_catalog.pg_backend_pid() operator(pg_catalog.=) {pid}"
@@ -79,11 +82,11 @@ def statement(version: int, pid: int | str | None) -> str:
 
 
 def fix(connection: psycopg.Connection[Any]) -> dict[str, Before]:
-    """Gives the connection these settings, first of all the search_path: whoever may create functions or
-    operators in a schema of the path, or owns the database and with it the path, would else choose what runs
-    with this role's rights. Returns what was in force before; behind a pooler nothing.
+    """Makes these settings. Returns the values before, empty behind a pooler.
 
-    Raises :class:`TargetError` behind a pooler whose server writes numbers so that figures would be wrong.
+    The search_path is first: otherwise those who may create functions or operators in a schema of the path,
+    or own the database and so its path, could choose code that runs with this role's rights. Raises
+    :class:`TargetError` behind a pooler whose server prints numbers with too few digits.
     """
     text = statement(connection.info.server_version, connection.info.backend_pid)
     cursor = connection.execute(text.encode())
@@ -107,15 +110,15 @@ def fix(connection: psycopg.Connection[Any]) -> dict[str, Before]:
 
 
 def of_statements(before: Mapping[str, Before]) -> dict[str, str]:
-    """The values before of those that decide what a statement means."""
-    return {name: found.value for name, found in before.items() if name in _OF_STATEMENTS}
+    """Returns earlier values of those settings that affect the meaning of statements."""
+    return {name: setting.value for name, setting in before.items() if name in _OF_STATEMENTS}
 
 
 def of_client(before: Mapping[str, Before]) -> Iterator[tuple[str, str]]:
-    """The values before that the connection itself asked for (options, PGOPTIONS, PGTZ, ...)."""
-    return ((name, found.value) for name, found in before.items() if found.source == "client")
+    """Returns earlier values that the connection itself requested (options, PGOPTIONS, PGTZ, ...)."""
+    return ((name, setting.value) for name, setting in before.items() if setting.source == "client")
 
 
 def own(names: Mapping[str, str]) -> dict[str, str]:
-    """dbdyno's values of settings with these names."""
+    """Returns dbdyno's values of these settings."""
     return {name: _ALL[name] for name in names}

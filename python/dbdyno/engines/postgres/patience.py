@@ -1,4 +1,4 @@
-"""How long a statement may go without an answer."""
+"""Time limit of a statement."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dbdyno.engines.attended import STEP_S
 from dbdyno.model.errors import requests
 
 STOPPING_S = 5.0
-"""After Ctrl-C: how long a statement that should be quick may still take, or one that puts things back."""
+"""After Ctrl-C, remaining time of a statement that should be quick or that undoes changes."""
 
 
 class Unanswered(Exception):
-    """The patience is over, or an end was asked for."""
+    """The time limit is over, or the user asked to end."""
 
 
 class Patience:
-    """Time in which dbdyno itself was stopped does not count. ``before``: signals that were there before."""
+    """A time limit. Time during which dbdyno was stopped (SIGSTOP) does not count. ``before`` is the
+    number of signals received so far, None to ignore further ones."""
 
     def __init__(self, limit_s: float | None, before: int | None) -> None:
         self._left_s, self._before = limit_s, before
@@ -25,7 +26,7 @@ class Patience:
         self._last = time.monotonic()
 
     def __call__(self) -> None:
-        """Raises :class:`Unanswered`."""
+        """Raises :class:`Unanswered` if the limit is over."""
         now = time.monotonic()
         if self._before is not None and requests() > self._before:
             self._before = None

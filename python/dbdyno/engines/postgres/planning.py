@@ -1,4 +1,5 @@
-"""Shapes of execution plans: EXPLAIN of a generic plan of each statement of a script. None is executed."""
+"""Shapes of execution plans, by EXPLAIN of a generic plan of each statement of a script. Executes no
+statement."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _NODES = ("Index Name", "Relation Name", "CTE Name", "Function Name")
 
 
 class Plans:
-    """:class:`dbdyno.model.engine.planning.Planning`."""
+    """Implements :class:`dbdyno.model.engine.planning.Planning`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -32,22 +33,24 @@ class Plans:
     def shapes(
         self, workload: str, params: Mapping[str, object], scripts: Sequence[PlannedScript]
     ) -> pl.DataFrame:
-        known = scripts or script_halves.scripts_of(workload, params)
+        planned = scripts or script_halves.scripts_of(workload, params)
         connection = self._site.connection()
-        path = script_check.search_path_of(connection, known) if scripts else SEARCH_PATH
+        path = script_check.search_path_of(connection, planned) if scripts else SEARCH_PATH
         with (
             doing("asking for plans"),
             connection.users_settings(path),
             connection.transaction(force_rollback=True),
         ):
             connection.execute("set local plan_cache_mode = force_generic_plan")
-            found = [
-                row for number, script in enumerate(known) for row in _of_script(connection, number, script)
+            plans = [
+                row
+                for number, script in enumerate(planned)
+                for row in _script_plans(connection, number, script)
             ]
-        return rows("script_plans", found)
+        return rows("script_plans", plans)
 
 
-def _of_script(connection: Connection, number: int, script: PlannedScript) -> Iterator[dict[str, Any]]:
+def _script_plans(connection: Connection, number: int, script: PlannedScript) -> Iterator[dict[str, Any]]:
     for place, command in enumerate(_commands(script)):
         sql = command["sql"]
         if sql is None or command["statements"] != 1 or sql.split(maxsplit=1)[0].lower() not in _PLANNED:
@@ -60,13 +63,17 @@ def _of_script(connection: Connection, number: int, script: PlannedScript) -> It
                 raise
             status = e.diag.message_primary or "refused"
         yield {
-            "script": number, "name": script.name, "command": place, "line": command["line"],
-            "shape": shape, "status": status,
-        }  # fmt: skip
+            "script": number,
+            "name": script.name,
+            "command": place,
+            "line": command["line"],
+            "shape": shape,
+            "status": status,
+        }
 
 
 def _commands(script: PlannedScript) -> Sequence[Mapping[str, Any]]:
-    """As parameters where the script can be sent so."""
+    """Returns the script's commands with parameters if the extended protocol allows, else with values."""
     driver = DriverSetup(allow_shell=True)
     try:
         return script_check.commands(script, driver)
@@ -75,22 +82,23 @@ def _commands(script: PlannedScript) -> Sequence[Mapping[str, Any]]:
 
 
 def _plan(connection: Connection, sql: str, parameters: int) -> dict[str, Any]:
-    """The generic plan: of no values in particular, as a session has it after a few calls."""
+    """Returns the generic plan, which is independent of values; sessions use it after a few calls."""
     values = f"({', '.join(['null'] * parameters)})" if parameters else ""
     with connection.transaction():
         connection.execute(f"prepare {_NAME} as {sql}".encode(), prepare=False)
         try:
             cursor = connection.execute(f"explain (format json, costs off) execute {_NAME}{values}".encode())
-            ((found,),) = cursor.fetchall()
+            ((output,),) = cursor.fetchall()
         finally:
             with suppress(psycopg.Error):
                 connection.execute(f"deallocate {_NAME}".encode())
-    plan: dict[str, Any] = found[0]["Plan"]
+    plan: dict[str, Any] = output[0]["Plan"]
     return plan
 
 
 def shape_of(node: Mapping[str, Any]) -> str:
-    """``Limit > Index Scan orders_customer``; what several nodes go into is in brackets."""
+    """Returns for example ``Limit > Index Scan orders_customer``. Several inputs of a node are in
+    brackets."""
     below = [shape_of(child) for child in node.get("Plans", ())]
     kind = (
         node.get("Operation", node["Node Type"]) if node["Node Type"] == "ModifyTable" else node["Node Type"]

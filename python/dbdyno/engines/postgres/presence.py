@@ -1,8 +1,8 @@
-"""Whether the server's processes are those that we see here: proven by all there is, or not here.
+"""Decides whether the processes in this /proc are those of the server.
 
-A process id proves nothing: another pid namespace (a container) uses the same numbers, and the same number
-here is a stranger, perhaps of another server. So name, age, title and parent of our backend's process have to
-agree with what the server says, and all processes of its activity view have to be children of that parent.
+A pid alone proves nothing: in another pid namespace (a container) it means another process, possibly of
+another server. So name, age, title and parent of our backend's process must agree with what the server
+reports, and all processes of its activity view must be children of that parent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dbdyno.model.engine.machine import Machine
 from dbdyno.model.errors import NotPrivileged
 from dbdyno.model.sources.source import Source
 
-_CLOSE_S = 2.0  # a forked process says its start a little later, and /proc counts in ticks
+_CLOSE_S = 2.0  # a backend records its start some time after the fork, and /proc counts in ticks
 _ROUNDS = 3
 _NAME = "postgres"
 _PORT = re.compile(r"\((\d+)\)")  # of a client, in the title of its process
@@ -38,20 +38,22 @@ _ROOT = HERE.root
 
 
 class Presence(NamedTuple):
-    here: bool
-    detail: str  # how that was found out; where not here also what would change it
-    pid: int | None  # of the control connection's backend, where here
-    main_pid: int | None  # of the server's main process, where here
+    """Whether the server's processes are visible here, and why."""
+
+    here: bool  # whether the server's processes are visible
+    detail: str  # the evidence; if not visible, also the cure
+    pid: int | None  # of the control connection's backend, if visible
+    main_pid: int | None  # of the server's main process, if visible
     status: Literal["ok", "not here", "not permitted"] = "ok"
-    machine: Machine = HERE  # where that was looked for
+    machine: Machine = HERE  # whose /proc was read
 
     @property
     def local(self) -> bool:
-        """Whether the server is on this very host, where something can be done to its processes."""
+        """Whether the server is on this host, where its processes can be changed."""
         return self.here and self.machine.reached is None
 
     def sources(self) -> Iterator[Source]:
-        """Why the server's tasks cannot be read, where they cannot."""
+        """Yields a data source with the reason if the server's tasks cannot be read."""
         if self.status != "ok":
             yield Source(
                 name="os tasks",
@@ -61,34 +63,35 @@ class Presence(NamedTuple):
             )
 
     def owns(self, pid: int) -> bool:
-        """Whether this is a process of the server, now."""
+        """Returns whether this is a process of the server, now."""
         return self.here and _parent(pid, self.machine.root) == self.main_pid
 
 
-class _Said(NamedTuple):
-    """What the server says of our backend: columns of ``backend.sql``."""
+class _Backend(NamedTuple):
+    """Our backend as the server reports it: columns of ``backend.sql``."""
 
     pid: int
     age_s: float
     server_age_s: float
-    client_port: int | None  # None: a unix socket
+    client_port: int | None  # None for a unix socket
 
 
-class _Asked(NamedTuple):
-    """``said``, and when it was asked: seconds since the machine's boot before and after."""
+class _Evidence(NamedTuple):
+    """The backend, and when the server was asked: seconds since boot before and after."""
 
-    said: _Said
+    backend: _Backend
     before_s: float
     after_s: float
     machine: Machine
 
     def started_at(self, pid: int, age_s: float) -> bool:
-        """Whether process ``pid`` started when the server says."""
+        """Returns whether process ``pid`` started when the server reports."""
         start_s = _start_s(pid, self.machine.root)
         return start_s is not None and -_CLOSE_S <= start_s - self.before_s + age_s <= self._late_s
 
     def started_by(self, pid: int, age_s: float) -> bool:
-        """The same, or before: a container's first process becomes the server only after its preparations."""
+        """Returns whether it started then or before: a container's first process does other work before it
+        becomes the server."""
         start_s = _start_s(pid, self.machine.root)
         return start_s is not None and start_s - self.before_s + age_s <= self._late_s
 
@@ -98,48 +101,48 @@ class _Asked(NamedTuple):
 
 
 def presence(connection: Connection, machine: Machine = HERE) -> Presence:
-    """Asks where the connection goes, then looks for the server's processes in /proc of ``machine``."""
-    asked = _ask(connection, machine)
-    pid = asked.said.pid
-    way, listener = _way(connection, machine)
-    with machine.ahead(_looked_at(pid, machine)):
+    """Returns whether the server's processes are in /proc of ``machine``."""
+    evidence = _ask(connection, machine)
+    pid = evidence.backend.pid
+    route, listener = _route(connection, machine)
+    with machine.ahead(_proc_files(pid, machine)):
         main = _parent(pid, machine.root)
-        doubt = _doubt_backend(asked) or _doubt_main(asked, main, listener)
-    if doubt is None and (stranger := _stranger(connection, main, machine)) is not None:
-        doubt = f"process {stranger} of its activity view is not a child of process {main}"
+        doubt = _doubt_backend(evidence) or _doubt_main(evidence, main, listener)
+    if doubt is None and (foreign := _stranger(connection, main, machine)) is not None:
+        doubt = f"process {foreign} of its activity view is not a child of process {main}"
     if doubt is None:
         agreed = "name, age, client and parent agree"
-        detail = f"{way}, and process {pid}{_on(machine)} is our backend ({agreed})"
+        detail = f"{route}, and process {pid}{_host_suffix(machine)} is our backend ({agreed})"
         return Presence(True, detail, pid, main, machine=machine)
-    status, why, cure = _explained(asked, local="unix" in way or "both ends" in way)
-    detail = f"{way}, but {doubt}{_on(machine)}: {why}; {cure}"
+    status, why, cure = _explain(evidence, local="unix" in route or "both ends" in route)
+    detail = f"{route}, but {doubt}{_host_suffix(machine)}: {why}; {cure}"
     return Presence(False, detail, None, None, status, machine)
 
 
-def _on(machine: Machine) -> str:
+def _host_suffix(machine: Machine) -> str:
     return "" if machine.reached is None else f" on {machine.reached.host}"
 
 
-def _looked_at(pid: int, machine: Machine) -> list[Path]:
+def _proc_files(pid: int, machine: Machine) -> list[Path]:
     names = ("comm", "stat", "cmdline", "status")
     return [machine.root / f"proc/{pid}/{name}" for name in names]
 
 
-def _ask(connection: Connection, machine: Machine) -> _Asked:
+def _ask(connection: Connection, machine: Machine) -> _Evidence:
     before_s = machine.boot_s()
     row = connection.execute(sql.text("backend")).fetchone() or (0, 0.0, 0.0, None)
     if row[1] is None:  # the age of a session is for its role and those who may act as it
-        (role,) = connection.execute(b"select quote_ident(current_user)").fetchone() or ("",)
+        (own_role,) = connection.execute(b"select quote_ident(current_user)").fetchone() or ("",)
         raise NotPrivileged(
-            f"the session was set to the role {role}, which may not see it",
-            f"--dsn 'options=-crole=none ...', or as superuser: GRANT pg_read_all_stats TO {role};",
+            f"the session was set to the role {own_role}, which may not see it",
+            f"--dsn 'options=-crole=none ...', or as superuser: GRANT pg_read_all_stats TO {own_role};",
         )
-    return _Asked(_Said(*row), before_s, machine.boot_s(), machine)
+    return _Evidence(_Backend(*row), before_s, machine.boot_s(), machine)
 
 
-def _way(connection: Connection, machine: Machine) -> tuple[str, int | None]:
-    """How the connection goes, and who listens at a unix socket (SO_PEERCRED, unix(7)): a process as seen
-    from here, 0 for one of another pid namespace."""
+def _route(connection: Connection, machine: Machine) -> tuple[str, int | None]:
+    """Returns how the connection goes, and the pid that listens at a unix socket (SO_PEERCRED, unix(7)), 0
+    if that is in another pid namespace."""
     with socket.socket(fileno=os.dup(connection.fileno())) as ours:
         if ours.family == socket.AF_UNIX:
             size = struct.calcsize("3i")
@@ -150,48 +153,49 @@ def _way(connection: Connection, machine: Machine) -> tuple[str, int | None]:
     return (f"both ends are {peer}" if same else f"the connection goes to {peer}"), None
 
 
-def _doubt_backend(asked: _Asked) -> str | None:
-    """What speaks against the process with our backend's number; None: nothing."""
-    said, root = asked.said, asked.machine.root
-    name = _name(said.pid, root)
+def _doubt_backend(evidence: _Evidence) -> str | None:
+    """Returns the evidence against the process with our backend's pid, None if there is none."""
+    backend, root = evidence.backend, evidence.machine.root
+    name = _name(backend.pid, root)
     if name is None:
-        return f"process {said.pid} is not visible"
+        return f"process {backend.pid} is not visible"
     if name != _NAME:
-        return f"process {said.pid} is named {name}"
-    if not asked.started_at(said.pid, said.age_s):
-        return f"process {said.pid} started at another time"
-    if not _serves(said, root):
-        return f"process {said.pid} serves another client"
+        return f"process {backend.pid} is named {name}"
+    if not evidence.started_at(backend.pid, backend.age_s):
+        return f"process {backend.pid} started at another time"
+    if not _serves(backend, root):
+        return f"process {backend.pid} serves another client"
     return None
 
 
-def _doubt_main(asked: _Asked, main: int | None, listener: int | None) -> str | None:
-    """What speaks against the parent of that process."""
-    root = asked.machine.root
+def _doubt_main(evidence: _Evidence, main: int | None, listener: int | None) -> str | None:
+    """Returns the evidence against that process's parent, None if there is none."""
+    root = evidence.machine.root
     if main is None or _name(main, root) != _NAME:
-        return f"the parent of process {asked.said.pid} is not {_NAME}"
-    if not asked.started_by(main, asked.said.server_age_s):
+        return f"the parent of process {evidence.backend.pid} is not {_NAME}"
+    if not evidence.started_by(main, evidence.backend.server_age_s):
         return f"process {main} is younger than the server"
     if listener == 0:
         return "a process of another pid namespace listens there"
     if listener not in (None, main) and _name(listener, root) == _NAME:  # else a pooler or proxy
-        return f"process {listener} listens there, and process {asked.said.pid} is a child of {main}"
+        return f"process {listener} listens there, and process {evidence.backend.pid} is a child of {main}"
     return None
 
 
-def _serves(said: _Said, root: Path) -> bool:
-    """Whether the title names our client's port ("Standard Unix Tools"); a title cut short names none."""
-    title = _read(said.pid, "cmdline", root)
+def _serves(backend: _Backend, root: Path) -> bool:
+    """Returns whether the process's title has our client's port ("Standard Unix Tools"), or is truncated
+    before it."""
+    title = _read(backend.pid, "cmdline", root)
     ports = [int(port) for port in _PORT.findall(title)]
-    if said.client_port is None:
+    if backend.client_port is None:
         return not ports or "[local]" in title
-    return said.client_port in ports or (not ports and "[local]" not in title)
+    return backend.client_port in ports or (not ports and "[local]" not in title)
 
 
 def _stranger(connection: Connection, main: int | None, machine: Machine) -> int | None:
-    """A process of the activity view that is no child of ``main`` whenever we look; None: there is none.
+    """Returns a process of the activity view that is never a child of ``main``, None if there is none.
 
-    Backends end between the two reads, but not the same ones each time.
+    Looks several times, since backends end between the two reads, but not the same ones each time.
     """
     left: set[int] | None = None
     for _ in range(_ROUNDS):
@@ -205,19 +209,21 @@ def _stranger(connection: Connection, main: int | None, machine: Machine) -> int
 
 
 # -- why not ----------------------------------------------------------------------------------------
-def _explained(asked: _Asked, *, local: bool) -> tuple[Literal["not here", "not permitted"], str, str]:
-    """Status, why the server's processes are not seen, and the cure."""
-    machine = asked.machine
+def _explain(evidence: _Evidence, *, local: bool) -> tuple[Literal["not here", "not permitted"], str, str]:
+    """Returns the status, why the server's processes are not visible, and the cure."""
+    machine = evidence.machine
     host = "this host" if machine.reached is None else machine.reached.host
-    if (pid := _contained(asked)) is not None:
-        why = f"the server runs on {host} in another pid namespace (a container; there {asked.said.pid} "
+    if (pid := _contained(evidence)) is not None:
+        why = (
+            f"the server runs on {host} in another pid namespace (a container; there {evidence.backend.pid} "
+        )
         return "not here", f"{why}is our process {pid})", _INSIDE
     hidden = _hidepid(machine.root)
-    if hidden is not None and _is_hidden(asked.said.pid, machine):
-        who = f"user {machine.uid}"
+    if hidden is not None and _is_hidden(evidence.backend.pid, machine):
+        user = f"user {machine.uid}"
         return (
             "not permitted",
-            f"/proc is mounted with {hidden}, which hides other users' processes from {who}",
+            f"/proc is mounted with {hidden}, which hides other users' processes from {user}",
             "run dbdyno as the server's user or as root with CAP_SYS_PTRACE, or mount -o remount,hidepid=0 "
             "/proc (gid=GROUP lets one group see them)",
         )
@@ -233,16 +239,16 @@ def _explained(asked: _Asked, *, local: bool) -> tuple[Literal["not here", "not 
     )
 
 
-def _contained(asked: _Asked) -> int | None:
-    """Our backend's process where it is seen under another number: its number inside is the last of NSpid
-    (proc_pid_status(5))."""
-    root = asked.machine.root
-    with asked.machine.ahead([root / "proc/*/status"]):
-        found = {pid: said_of(pid, root).get("NSpid", "").split() for pid in _all_processes(root)}
-    for pid, numbers in found.items():
-        if len(numbers) > 1 and int(numbers[-1]) == asked.said.pid and _name(pid, root) == _NAME:
-            said = asked.said._replace(pid=pid)
-            if asked.started_at(pid, said.age_s) and _serves(said, root):
+def _contained(evidence: _Evidence) -> int | None:
+    """Returns our backend's pid if it is visible under another number: the last number of NSpid is the pid
+    inside the container (proc_pid_status(5))."""
+    root = evidence.machine.root
+    with evidence.machine.ahead([root / "proc/*/status"]):
+        namespace_pids = {pid: status_of(pid, root).get("NSpid", "").split() for pid in _all_processes(root)}
+    for pid, numbers in namespace_pids.items():
+        if len(numbers) > 1 and int(numbers[-1]) == evidence.backend.pid and _name(pid, root) == _NAME:
+            backend = evidence.backend._replace(pid=pid)
+            if evidence.started_at(pid, backend.age_s) and _serves(backend, root):
                 return pid
     return None
 
@@ -252,29 +258,29 @@ def _all_processes(root: Path) -> Iterator[int]:
 
 
 def _sees_all(machine: Machine) -> bool:
-    """Whether who reads there is in the host's own pid namespace, and /proc is of it."""
-    us = machine.root / "proc/self"
+    """Returns whether the reader is in the host's initial pid namespace, and /proc belongs to it."""
+    own = machine.root / "proc/self"
     try:
-        ours = str((us / "ns/pid").readlink())
-        return ours == _INITIAL_PID_NAMESPACE and str(us.readlink()) == str(machine.pid)
+        namespace = str((own / "ns/pid").readlink())
+        return namespace == _INITIAL_PID_NAMESPACE and str(own.readlink()) == str(machine.pid)
     except OSError:
         return False
 
 
 def _hidepid(root: Path) -> str | None:
-    """How /proc hides processes ("hidepid=2"), in its mount's options (proc(5)); None: it does not."""
+    """Returns the option of /proc that hides processes ("hidepid=2", proc(5)), None if there is none."""
     for line in _read("self", "mountinfo", root).split("\n"):
         words = line.split()
         if words[4:5] == ["/proc"]:
-            found = re.search(r"hidepid=(?!0|off)\w+", words[-1])
-            if found:
-                return found[0]
+            match = re.search(r"hidepid=(?!0|off)\w+", words[-1])
+            if match:
+                return match[0]
     return None
 
 
 def _is_hidden(pid: int, machine: Machine) -> bool:
-    """Whether a process has that number though /proc does not show it to us. Of another host that cannot be
-    asked: it may have."""
+    """Returns whether the process exists although /proc does not show it. On another host that cannot be
+    asked: returns True."""
     if _name(pid, machine.root) is not None:
         return False
     if machine.reached is not None:
@@ -298,7 +304,8 @@ def _name(pid: int | None, root: Path) -> str | None:
 
 
 def _stat(pid: int, root: Path) -> list[str]:
-    """Fields of stat after the name (proc_pid_stat(5), from 3 on); none: it is gone, or hidden."""
+    """Returns the fields of stat after the name (proc_pid_stat(5), from 3 on), empty if it is gone or
+    hidden."""
     return _read(pid, "stat", root).rpartition(")")[2].split()
 
 
@@ -308,21 +315,21 @@ def _parent(pid: int, root: Path) -> int | None:
 
 
 def _start_s(pid: int, root: Path) -> float | None:
-    """Seconds since boot."""
+    """Returns the start in seconds since boot."""
     fields = _stat(pid, root)
     ticks = number(fields[19]) if len(fields) > 19 else None
     return None if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
 
 
-def said_of(pid: int, root: Path = _ROOT) -> dict[str, str]:
-    """proc_pid_status(5); empty: it is gone, or hidden."""
+def status_of(pid: int, root: Path = _ROOT) -> dict[str, str]:
+    """Returns the fields of proc_pid_status(5), empty if it is gone or hidden."""
     lines = _read(pid, "status", root).split("\n")
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
-# The server's processes on this host that no view of it shows.
+# Processes of the server that none of its views shows.
 
-_UNLISTED = ("logger", "stats collector")  # processes of the server that its activity view leaves out
+_UNLISTED = ("logger", "stats collector")  # not in the activity view
 _HELPERS = (
     *_UNLISTED,
     *("checkpointer", "background writer", "walwriter", "autovacuum launcher", "archiver", "walsummarizer"),
@@ -335,22 +342,23 @@ _CLIENT = re.compile(r"\[local\]|\(\d+\)")  # of a client's title: its host and 
 def unlisted(
     main_pid: int, known: Container[int], *, all_helpers: bool, machine: Machine = HERE
 ) -> list[tuple[int, str]]:
-    """(process, what it is) of the server's helpers that no view shows: the log collector and, in 14, the
-    statistics collector; with ``all_helpers`` all that stay, where the view hides from us what they are.
+    """Returns (pid, kind) of background processes that no view shows: the log collector and, in version 14,
+    the statistics collector. With ``all_helpers`` returns all permanent ones, for roles from which the view
+    hides them.
 
-    ``known``: sessions, which are not looked at. By their titles (PostgreSQL, "Standard Unix Tools"), which
-    any user may read.
+    Reads titles (PostgreSQL, "Standard Unix Tools"), which any user may read, but not those of the sessions
+    ``known``.
     """
     wanted, root = _HELPERS if all_helpers else _UNLISTED, machine.root
     files = {p: root / f"proc/{p}/cmdline" for p in children(main_pid, root) if p not in known}
     with machine.ahead(files.values()):
         titles = {pid: _read_file(file).strip("\0 ") for pid, file in files.items()}
-    found = {pid: _TITLE.match(title) for pid, title in titles.items() if not _CLIENT.search(title)}
-    return [(pid, title[1]) for pid, title in found.items() if title and title[1] in wanted]
+    titled = {pid: _TITLE.match(title) for pid, title in titles.items() if not _CLIENT.search(title)}
+    return [(pid, title[1]) for pid, title in titled.items() if title and title[1] in wanted]
 
 
 def unseen_tasks(seen: Presence, known: Container[int], *, all_helpers: bool) -> Iterator[tuple[int, str]]:
-    """(process, role) of those that the activity query leaves out: see :func:`unlisted`."""
+    """Yields (pid, role) of processes that the activity query leaves out: see :func:`unlisted`."""
     if seen.pid is not None:
         yield seen.pid, "dbdyno"
     if seen.main_pid is not None:
@@ -359,7 +367,7 @@ def unseen_tasks(seen: Presence, known: Container[int], *, all_helpers: bool) ->
 
 
 def children(pid: int, root: Path = _ROOT) -> list[int]:
-    """Empty where the kernel has no CONFIG_PROC_CHILDREN."""
+    """Returns the children of a process, empty if the kernel has no CONFIG_PROC_CHILDREN."""
     words = _read_file(root / f"proc/{pid}/task/{pid}/children").split()
     return [child for word in words if (child := number(word)) is not None]
 
@@ -372,6 +380,7 @@ def _read_file(path: Path) -> str:
 
 
 def run_ns(pid: int, machine: Machine = HERE) -> int | None:
-    """CPU time of the process's main thread (schedstat 1), exact when it sleeps; None: unreadable."""
-    found: int | None = machine.read_task(pid, pid)["run_ns"]
-    return found
+    """Returns the CPU time of the process's main thread (schedstat, field 1), exact while it sleeps. None
+    if unreadable."""
+    ns: int | None = machine.read_task(pid, pid)["run_ns"]
+    return ns

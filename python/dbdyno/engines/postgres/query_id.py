@@ -1,7 +1,7 @@
-"""Where a backend has the id of its statement, verified against the activity view before it is trusted.
+"""Locates the query id in a backend's memory, and verifies it against the activity view.
 
 PostgreSQL, src/include/utils/backend_status.h: ``MyBEEntry`` points at the backend's own ``PgBackendStatus``
-in shared memory, whose ``st_query_id`` is what the view shows. All 64-bit Linux builds lay it out alike
+in shared memory, whose ``st_query_id`` the view shows. The layout is the same in all 64-bit Linux builds
 (x86_64 and aarch64 have the same sizes and alignments).
 """
 
@@ -22,10 +22,10 @@ from dbdyno.model.engine.machine import Machine
 
 SYMBOL = "MyBEEntry"
 OFFSETS = {14: 424, 15: 424, 16: 424, 17: 424, 18: 424}
-"""Of ``st_query_id``, bytes, by major version."""
+"""Offset of ``st_query_id`` in bytes, by major version."""
 MACHINES = ("x86_64", "aarch64")
 _IDLE = ("Client", "ClientRead")
-"""The wait for the next statement."""
+"""The wait event of a backend that waits for the next statement."""
 
 
 def statement_spec(
@@ -35,13 +35,13 @@ def statement_spec(
     offsets: Mapping[int, int] = OFFSETS,
     machine: Machine = HERE,
 ) -> dict[str, Any]:
-    """``word.statement`` of ``_core.Watch`` (docs/core.md): where the id is, or why it is not read.
+    """Returns ``word.statement`` of ``_core.Watch`` (docs/core.md): where the id is, or why it is not read.
 
-    ``pid``: the process of ``connection``, which is asked for its own id and then read; it keeps that id
-    until its next statement.
+    ``pid`` is the process of ``connection``, which is asked for its own query id; its memory keeps that id
+    until the next statement.
     """
-    known, offset = words(major), offsets.get(major)
-    if known is None or offset is None or machine.architecture not in MACHINES:
+    wait_words, offset = words(major), offsets.get(major)
+    if wait_words is None or offset is None or machine.architecture not in MACHINES:
         return _refused(
             "not supported", f"where version {major} keeps it on {machine.architecture} is not known"
         )
@@ -52,23 +52,23 @@ def statement_spec(
         row = cursor.execute(sql.text("query_id").encode()).fetchone()
     except psycopg.Error as e:
         return _refused("lost", f"the server was not asked: {e}")
-    told = row[0] if row else None
-    if told is None:
+    shown = row[0] if row else None
+    if shown is None:
         return _refused("off", "the server computes no query ids: set compute_query_id = on")
     read, status, detail = machine.read_behind(pid, PROGRAM, SYMBOL, offset)
     if status != "ok":
         return _refused(status, detail)
-    if read != told:
-        why = f"the activity view has query id {told} for process {pid}, its memory {read}"
+    if read != shown:
+        why = f"the activity view has query id {shown} for process {pid}, its memory {read}"
         return _refused(
             "not supported", f"{why}: this build has another layout; samples have the ids of statements"
         )
-    idle = next(word for word, names in known.events.items() if names == _IDLE)
+    idle = next(word for word, names in wait_words.events.items() if names == _IDLE)
     return {"symbol": SYMBOL, "offset": offset, "idle": idle}
 
 
 def backend_word(connection: Connection, seen: Presence) -> dict[str, Any] | None:
-    """``word`` of ``_core.Watch`` for a server whose processes are seen."""
+    """Returns ``word`` of ``_core.Watch`` for a server whose processes are visible."""
     major = connection.info.server_version // 10_000
     return word_spec(major, statement_spec(connection, seen.pid, major, machine=seen.machine))
 

@@ -35,8 +35,8 @@ from dbdyno.engines.postgres.calibrate import Bench, calibrate
 from dbdyno.engines.postgres.checking import Checks
 from dbdyno.engines.postgres.conditions import Conditions
 from dbdyno.engines.postgres.embedded import Instance
-from dbdyno.engines.postgres.errors import doing, recognised
-from dbdyno.engines.postgres.facts import sight
+from dbdyno.engines.postgres.errors import doing, protocol_checked
+from dbdyno.engines.postgres.facts import visibility
 from dbdyno.engines.postgres.from_there import FromThere
 from dbdyno.engines.postgres.login_trace import LoginTraces
 from dbdyno.engines.postgres.planning import Plans
@@ -90,10 +90,10 @@ class PostgresServer:
         self._front, self.machine, self._from_there = Fronting(drive), machine, FromThere(machine)
         self.version: int = self._connection.info.server_version  # 180004
         self._database = self._connection.database
-        with doing("looking at the server"), recognised():
+        with doing("looking at the server"), protocol_checked():
             self._presence = presence.presence(self._connection, machine)
             self._identity = facts.identity(self._connection)
-            self._sight = sight(self._connection)
+            self._visibility = visibility(self._connection)
         self._target = connect.driver_target(self._connection)
         site = Site(dsn, instance, self._identity, lambda: self._connection, self.reconnect, machine)
         self._settings = Keeper(site)
@@ -127,18 +127,18 @@ class PostgresServer:
 
     def sources(self) -> Sequence[Source]:
         with suppress(psycopg.Error):  # else what was known last: a lost server has data sources, too
-            self._sight = sight(self._connection)
+            self._visibility = visibility(self._connection)
         known = facts.sources(
-            self.version, self._scripts.values(), self._sight, self._statements(), self._unprobed
+            self.version, self._scripts.values(), self._visibility, self._statements(), self._unprobed
         )
         return [*known, *self._presence.sources(), *self._front.sources()]
 
     def _statements(self) -> Source:  # libraries are looked at once: the list changes with a restart only
-        if not self._sight.statements_loaded and self._preloaded is None:
+        if not self._visibility.statements_loaded and self._preloaded is None:
             with suppress(psycopg.Error):
-                self._preloaded = enabling.preloaded(self._connection)
+                self._preloaded = enabling.preloaded_libraries(self._connection)
         return enabling.statements(
-            self._sight, self._database, self._preloaded, embedded=self._instance is not None
+            self._visibility, self._database, self._preloaded, embedded=self._instance is not None
         )
 
     def enable(self, statement: str) -> None:
@@ -314,7 +314,7 @@ class PostgresServer:
         self._added.update(observation.counted_to_begin(self._connection))
         known = {pid for _, pid, _ in numbered}
         here, target = self._presence.here, self._from_there.target(self._connection, self._target)
-        unseen = presence.unseen_tasks(self._presence, known, all_helpers=not self._sight.all_sessions)
+        unseen = presence.unseen_tasks(self._presence, known, all_helpers=not self._visibility.all_sessions)
         return {
             "engine": "postgres",
             "activity": {
@@ -382,8 +382,7 @@ class PostgresServer:
             objects.own_schema(self._connection)
             for statement in case.setup:
                 self._connection.execute(statement.encode())
-            may_set = partial(truth.may_set, self._connection, superuser=self._sight.superuser)
-            may_set = partial(truth.may_set, self._connection, superuser=self._sight.superuser)
+            may_set = partial(truth.may_set, self._connection, superuser=self._visibility.superuser)
             permitted = {n: v for n, v in case.settings.items() if may_set(n, v)}
         self._script_settings = {case.name: permitted}
 

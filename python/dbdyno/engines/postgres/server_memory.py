@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dbdyno.engines.postgres import sql
-from dbdyno.engines.postgres.presence import Presence, said_of
+from dbdyno.engines.postgres.presence import Presence, status_of
 from dbdyno.model.sources.source import Status
 
 SUMMARY_SINCE, NUMA_SINCE = (1, 4), (1, 6)
@@ -114,7 +114,9 @@ def _huge_pages_used(context: Context, seen: Presence) -> Figure:
         return Figure(key, int(context.huge_pages_status == "on"))
     if context.huge_pages == "off":
         return Figure(key, 0)
-    kb = said_of(seen.main_pid, seen.machine.root).get("HugetlbPages") if seen.main_pid is not None else None
+    kb = (
+        status_of(seen.main_pid, seen.machine.root).get("HugetlbPages") if seen.main_pid is not None else None
+    )
     return Figure(key, int(not kb.startswith("0 "))) if kb else Figure(key, None, "not supported")
 
 

@@ -178,7 +178,7 @@ def entries(
     """``sessions`` of the specification: one entry for all, or one for each that has its own objects.
     ``report``: as :func:`reporting` has it."""
     last = report or {"warm": [], "pause_ms": 0}
-    standard = connection.users("standard_conforming_strings") != "off"
+    standard = connection.user_value("standard_conforming_strings") != "off"
     inherited = _inherited(connection)
     if recipe.scripts:
         ways: dict[str, Any] = {"protocol": driver.protocol, "validation": driver.validation, **last}
