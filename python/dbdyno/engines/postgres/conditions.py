@@ -156,7 +156,7 @@ def _known(connection: Connection) -> _Known:
 
 def _short_jit(connection: Connection) -> tuple[int, int] | None:
     with suppress(psycopg.errors.DatabaseError):
-        text = statements.of_version(connection, "short_jit")
+        text = statements.for_version(connection, "short_jit")
         if text is not None and "null::float8" not in text:
             row = connection.execute(text.encode()).fetchone()
             return (int(row[0]), int(row[1])) if row else None

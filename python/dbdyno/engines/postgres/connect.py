@@ -36,7 +36,7 @@ from dbdyno.engines.postgres.errors import (
 from dbdyno.engines.postgres.own_settings import Before
 from dbdyno.engines.postgres.patience import STOPPING_S, Patience, Unanswered
 from dbdyno.engines.postgres.received import MOST_BYTES, Received, TooMuch, statement
-from dbdyno.engines.postgres.traced import DATABASE, Traced, held, note
+from dbdyno.engines.postgres.traced import DATABASE, Traced, remember, required_options
 from dbdyno.model.errors import Abandoned, TargetError, UsageError, requests
 
 PATIENCE_S = 30.0
@@ -264,12 +264,12 @@ def connect(dsn: str, database: bytes | None = None) -> Connection:
     opened = time.monotonic()
     with Doubt(*single_address(given)) as doubt:
         try:
-            connection = open_connection({**given, **held(given, database)}, database)
+            connection = open_connection({**given, **required_options(given, database)}, database)
         except UnicodeError:
             raise TargetError("a host or user name cannot be encoded", "check the DSN") from None
         except psycopg.Error as e:
             raise connect_error(e, str(password) if password else None, doubt.answer) from None
-    note(given, connection, database)
+    remember(given, connection, database)
     connection.prepare_threshold, connection.opened = None, opened
     connection.add_notify_handler(lambda _notify: None)  # else psycopg collects notifications without limit
     connection.cursor_factory = texts.Cursor

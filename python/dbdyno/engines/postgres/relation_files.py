@@ -19,7 +19,7 @@ from dbdyno.model.engine.machine import Machine
 from dbdyno.model.sources.source import Status
 
 DEFAULT_TABLESPACE, SHARED_TABLESPACE = 1663, 1664
-"""``pg_default`` and ``pg_global`` (catalog/pg_tablespace.dat)."""
+"""Oids of ``pg_default`` and ``pg_global`` (catalog/pg_tablespace.dat)."""
 FORKS = {"": 0, "fsm": 1, "vm": 2, "init": 3}
 _FILE = re.compile(r"(?:t\d+_)?(\d+)(?:_(fsm|vm|init))?(?:\.(\d+))?")
 

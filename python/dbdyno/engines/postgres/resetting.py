@@ -1,6 +1,6 @@
-"""A workload's data brought back: its tables are emptied and loaded as they were prepared.
+"""Restores a workload's data: truncates its tables and loads them again.
 
-They are not made anew: what the user added (rights, indexes, settings, views) stays.
+The tables are not created anew, so that changes of the user (privileges, indexes, settings, views) stay.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ and conrelid = any(%s::regclass[]) and confrelid = any(%s::regclass[])"""
 
 
 class Resets:
-    """:class:`dbdyno.model.plan.resetting.Resetting`."""
+    """Implements :class:`dbdyno.model.plan.resetting.Resetting`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -64,34 +64,34 @@ class Resets:
     def data_sets(
         self, workload: str, params: Mapping[str, object], texts: Sequence[str]
     ) -> Sequence[DataSet]:
-        known = loader.names()
-        if workload in known:
+        loadable = loader.names()
+        if workload in loadable:
             scripts = script_halves.scripts_of(workload, params)
             texts, names = [s.text for s in scripts], [workload]
         else:
-            names = [name for name in known if _names(name, texts)]
+            names = [name for name in loadable if _uses_tables(name, texts)]
         written = any(map(changes_rows, texts))
         with doing("looking at the tables"):
-            found = (self._data_set(name, params, on_demand=name == workload) for name in names)
-            return [s._replace(written=written) for s in found if s is not None]
+            sets = (self._data_set(name, params, on_demand=name == workload) for name in names)
+            return [s._replace(written=written) for s in sets if s is not None]
 
     def _data_set(self, name: str, params: Mapping[str, object], *, on_demand: bool) -> DataSet | None:
         connection, description = self._site.connection(), loader.description(name)
         schema = table_marks.schema_of(connection, description)
         names = [t.name for t in description.tables]
-        there = table_marks.existing(connection, schema, description)
-        if not there and not on_demand:
+        existing = table_marks.existing(connection, schema, description)
+        if not existing and not on_demand:
             return None
         stamp = table_marks.stamp_of(connection, schema, description)
         parameters = {k: v for k, v in params.items() if isinstance(v, int) and k in description.parameters}
         tables = tuple(f"{schema}.{n}" for n in names)
-        if not there or (stamp is not None and stamp == table_marks.unfinished(name)):
+        if not existing or (stamp is not None and stamp == table_marks.unfinished(name)):
             rows = sum(description.row_counts({**description.parameters, **parameters}).values())
             return DataSet(name, tables, rows, written=False)
         unfinished = table_marks.is_unfinished(name, stamp)
-        refused = _refusal(connection, name, description, schema, there, stamp)
-        made = {} if stamp is None else table_marks.size_of(table_marks.complete(stamp))[1] or {}
-        rows = sum(description.row_counts({**description.parameters, **made}).values())
+        refused = _refusal(connection, name, description, schema, existing, stamp)
+        parameters_made = {} if stamp is None else table_marks.size_of(table_marks.complete(stamp))[1] or {}
+        rows = sum(description.row_counts({**description.parameters, **parameters_made}).values())
         return DataSet(name, tables, rows, written=False, unfinished=unfinished, refused=refused)
 
     def begin(self, name: str, cache: Cache) -> Reloading:
@@ -107,8 +107,8 @@ class Resets:
     ) -> CacheWarming:
         with doing(f"reading the tables of {workload} into the caches"):
             if workload in objects.names():
-                made = objects.half_of(workload).with_params(params).objects.names(sessions, params)
-                tables = [_quoted(objects.SCHEMA, name) for name in made]
+                object_names = objects.half_of(workload).with_params(params).objects.names(sessions, params)
+                tables = [_quoted(objects.SCHEMA, name) for name in object_names]
             else:
                 described = [loader.description(s.name) for s in self.data_sets(workload, params, texts)]
                 connection = self._site.connection()
@@ -126,8 +126,8 @@ class Resets:
             return cache_drop.drop(self._site, _qualified(schema, described))
 
 
-def _names(name: str, texts: Sequence[str]) -> bool:
-    """Whether scripts use a table of that workload."""
+def _uses_tables(name: str, texts: Sequence[str]) -> bool:
+    """Returns whether scripts use a table of this workload."""
     described = loader.description(name)
     qualified = f"{objects.SCHEMA}." if described.own_schema else ""
     tables = "|".join(re.escape(qualified + t.name) for t in described.tables)
@@ -139,17 +139,17 @@ def _refusal(
     name: str,
     description: loader.Description,
     schema: str,
-    there: Sequence[str],
+    existing: Sequence[str],
     stamp: str | None,
 ) -> str:
-    """Why the rows of these tables are not to be replaced; empty: they may be."""
+    """Returns why the rows of these tables may not be replaced, empty if they may."""
     if stamp is None:
-        return f"{', '.join(there)}: not made by dbdyno workload prepare"
+        return f"{', '.join(existing)}: not made by dbdyno workload prepare"
     if not table_marks.complete(stamp).startswith(
         f"{objects.PREPARED} {name}, version {description.version}:"
     ):
         return f"the tables of {name} were made by another version of dbdyno: make them with --replace"
-    if missing := {t.name for t in description.tables} - set(there):
+    if missing := {t.name for t in description.tables} - set(existing):
         return f"{', '.join(sorted(missing))}: no longer there"
     if description.own_schema:
         try:
@@ -168,7 +168,7 @@ def _refusal(
 
 
 def _qualified(schema: str, description: loader.Description) -> list[str]:
-    """Each table as it stands in SQL."""
+    """Returns the name of each table in SQL."""
     return [_quoted(schema, t.name) for t in description.tables]
 
 
@@ -177,28 +177,29 @@ def _quoted(schema: str, table: str) -> str:
 
 
 class Reloading(Making):
-    """:class:`dbdyno.model.plan.table_making.Preparation`."""
+    """Implements :class:`dbdyno.model.plan.table_making.Preparation` for tables that exist."""
 
     def __init__(self, site: Site, workload: str, cache: Cache) -> None:
         self._site, self._cache = site, cache
         connection, described = site.connection(), loader.description(workload)
         schema = table_marks.schema_of(connection, described)
         stamp = table_marks.complete(table_marks.stamp_of(connection, schema, described) or "")
-        if not (chosen := table_marks.wish_of(stamp)):
+        if not (chosen := table_marks.options_of(stamp)):
             raise UsageError(
                 f"the tables of {workload} were not made by dbdyno workload prepare", "--reset never"
             )
         super().__init__(connection, workload, TableWish(**chosen))
 
-    def _already(self) -> bool:
+    def _is_done(self) -> bool:
         return False
 
     def _create(self) -> None:
-        """In one transaction, on a connection that ends with it: so the server counts that the tables were
-        emptied before it counts the rows that follow.
+        """Truncates the tables in one transaction, on a connection that then ends: so the server counts the
+        truncation before it counts the rows loaded next.
 
-        What is emptied is listed, locked, and looked at again under the lock: nobody adds a child or a
-        trigger after that. TRUNCATE takes no ONLY for a partitioned table: its partitions stand in its place.
+        Lists the tables, locks them, and checks them again under the lock, after which nobody can attach a
+        child or a trigger. TRUNCATE takes no ONLY for a partitioned table, so its partitions are truncated
+        instead.
         """
         listed = [t.name for t in self._description.tables]
         partitions = [f"{PARTITIONED}_{n}" for n, _ in enumerate(self._bounds(), 1)]
@@ -206,11 +207,11 @@ class Reloading(Making):
         with (
             connect.connect(self._site.dsn) as connection,
             connection.patient(),
-            self._held([self._named(n) for n in listed]),
+            self._explain_lock([self._sql_name(n) for n in listed]),
             connection.transaction(),
         ):
             connection.execute(f"set local lock_timeout = '{_LOCK_WAIT_S}s'".encode())
-            locked = ", ".join(f"only {self._named(n)}" for n in (*listed, *partitions))
+            locked = ", ".join(f"only {self._sql_name(n)}" for n in (*listed, *partitions))
             connection.execute(f"lock table {locked} in access exclusive mode".encode())
             self._check_still_own(connection)
             text = table_marks.unfinished(self._workload, self._stamp())
@@ -218,23 +219,23 @@ class Reloading(Making):
             self._drop_indexes(connection)
             for table in self._description.tables:
                 self._set_defaults(connection, table)
-            emptied = ", ".join(f"only {self._named(n)}" for n in filled)
+            emptied = ", ".join(f"only {self._sql_name(n)}" for n in filled)
             connection.execute(f"truncate {emptied} restart identity restrict".encode())
 
     def _check_still_own(self, connection: Connection) -> None:
-        """Raises :class:`TargetError` where the tables, now locked, are not as they were looked at before."""
+        """Raises :class:`TargetError` if the tables, now locked, have changed since the first check."""
         stamp = table_marks.stamp_of(connection, self._schema, self._description)
-        there = table_marks.existing(connection, self._schema, self._description)
-        why = _refusal(connection, self._workload, self._description, self._schema, there, stamp)
+        existing = table_marks.existing(connection, self._schema, self._description)
+        why = _refusal(connection, self._workload, self._description, self._schema, existing, stamp)
         if why:
             raise TargetError(why, "--reset never")
 
     def _drop_indexes(self, connection: Connection) -> None:
-        """Those that are made after loading, and no other."""
-        tables = [self._named(t.name) for t in self._description.tables]
-        alone = {t.name: self._alone(t.name) for t in self._description.tables}
+        """Drops the indexes and keys that are created after loading, and no others."""
+        tables = [self._sql_name(t.name) for t in self._description.tables]
+        alone = {t.name: self._only(t.name) for t in self._description.tables}
         for table, name in connection.execute(_FOREIGN_KEYS.encode(), [tables, tables]).fetchall():
-            if self._wish.foreign_keys:
+            if self._options.foreign_keys:
                 connection.execute(f"alter table {alone[table]} drop constraint {name}".encode())
         names = [f"{t.name}_pkey" for t in self._description.tables]
         names += [file.removesuffix(".sql") for t in self._description.tables for file in t.after]
@@ -247,22 +248,27 @@ class Reloading(Making):
             connection.execute(what.encode())
 
     @contextmanager
-    def _held(self, tables: list[str]) -> Iterator[None]:
+    def _explain_lock(self, tables: list[str]) -> Iterator[None]:
+        """Raises :class:`TargetError` naming the session that holds a lock, if locking the tables timed
+        out."""
         try:
             yield
         except psycopg.errors.LockNotAvailable:
             row = self._connection.execute(_HOLDERS.encode(), [tables]).fetchone()
-            who = "another session holds a lock on them"
+            holder = "another session holds a lock on them"
             if row is not None:
                 pid, what, user, state, table = row
-                who = f"process {pid} ({what}, user {user}, {state or 'no session'}) holds a lock on {table}"
+                holder = (
+                    f"process {pid} ({what}, user {user}, {state or 'no session'}) holds a lock on {table}"
+                )
             raise TargetError(
-                f"the tables of {self._workload} could not be emptied within {_LOCK_WAIT_S} s: {who}",
+                f"the tables of {self._workload} could not be emptied within {_LOCK_WAIT_S} s: {holder}",
                 "end its transaction, or --reset never",
             ) from None
 
     def _last_steps(self) -> list[dict[str, Any]]:
-        """Each measurement begins with nothing left to write, and the same in the caches."""
+        """Returns steps after which every measurement begins with nothing left to write, and with the same
+        state of the caches."""
         names = [t.name for t in self._description.tables]
         steps = [{"name": "analyzing", "statements": [[f"analyze {self._maintained(n)}"] for n in names]}]
         if self._may_checkpoint():
@@ -271,7 +277,7 @@ class Reloading(Making):
             steps.append(
                 {
                     "name": "warming the cache",
-                    "statements": [[warming.statement(self._connection, self._named(n))] for n in names],
+                    "statements": [[warming.statement(self._connection, self._sql_name(n))] for n in names],
                 }
             )
         return steps

@@ -1,4 +1,4 @@
-"""Scripts in pgbench's language before they run: read by the core, each statement parsed by the server."""
+"""Checks scripts in pgbench's language: the core reads them, and the server parses each statement."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from dbdyno.model.plan.plan import DriverSetup, PlannedScript, Variant
 
 _SHOWN = 100  # characters of a line in a message
 _MISSING = ("42P01", "42703", "42883", "42704", "3F000")
-"""Tables, columns, functions, types and schemas that are not there: an earlier statement may make them."""
+"""SQLSTATEs of missing tables, columns, functions, types and schemas. An earlier statement may create
+them."""
 _TYPES = ("42601", "42725", "42P18", "42883", "42804", "22P02")
-"""Errors of statements whose variables are parameters, which have no place or no type there."""
+"""SQLSTATEs that a statement may get because a variable in it cannot be a parameter, or has no type."""
 _MAKES = re.compile(r"\s*(create|alter|drop|do|call|set)\b|.*\binto\b", re.IGNORECASE | re.DOTALL)
 _PREPARE = "dbdyno workload prepare pgbench -s 10"
 _OPENS, _CLOSES = ("begin", "start"), ("commit", "end", "rollback", "abort", "prepare")
@@ -32,7 +33,7 @@ _PIPELINE_CURE = (
     "give the variable a type, as in :n::int, write its value, or take the statement out of the pipeline "
     "(without \\startpipeline the script can be sent with -M simple)"
 )
-"""A pipeline has no simple queries."""
+"""In a pipeline the simple query protocol cannot be used."""
 _PIPELINE = re.compile(r"^\s*\\startpipeline\b", re.MULTILINE)
 _COPY_CURE = "use INSERT ... SELECT, or COPY from or to a file or program of the server"
 _AS_ASKED = DriverSetup(allow_shell=True)
@@ -46,8 +47,10 @@ def check(
     given: Mapping[str, Any] = {},
     path: str | None = None,
 ) -> None:
-    """Raises :class:`ScriptError` with file, line and column of the first mistake. ``given``: variables and
-    their values. ``path``: the search_path of the sessions; None: the user's."""
+    """Raises :class:`ScriptError` with file, line and column of the first mistake.
+
+    ``given`` are variables with their values. ``path`` is the sessions' search_path, None for the user's.
+    """
     if driver.pipeline:
         raise UsageError(
             "pipeline: a script says itself which of its statements go in one",
@@ -61,8 +64,9 @@ def check(
 
 
 def search_path_of(connection: Connection, scripts: Sequence[PlannedScript]) -> str | None:
-    """Returns the search_path of sessions that run pgbench's own scripts and no others: the catalogue before
-    the schema of the tables, so that operators are the server's. None: the user's, for the user's scripts."""
+    """Returns the search_path of sessions that run only pgbench's own scripts: the catalogue before the
+    schema of the tables, so that operators are the server's. None for scripts of the user, which use the
+    user's search_path."""
     if not scripts or not all(s.builtin for s in scripts):
         return None
     schema = _schema_of_tables(connection)
@@ -70,21 +74,21 @@ def search_path_of(connection: Connection, scripts: Sequence[PlannedScript]) -> 
 
 
 def _schema_of_tables(connection: Connection) -> str | None:
-    """Returns the schema in which the user's search_path finds pgbench's tables; None: in no schema."""
+    """Returns the schema in which the user's search_path finds pgbench's tables, None if it finds none."""
     with connection.users_settings():
         row = connection.execute(
             "select pg_catalog.to_regclass('pgbench_branches')::pg_catalog.oid"
         ).fetchone()
-    found = connection.execute(
+    schema = connection.execute(
         "select n.nspname::text from pg_class as c join pg_namespace as n on n.oid = c.relnamespace "
         "where c.oid = %s::oid",
         [None if row is None else row[0]],
     ).fetchone()
-    return None if found is None else str(found[0])
+    return None if schema is None else str(schema[0])
 
 
 def needs_simple(scripts: Sequence[PlannedScript], given: Sequence[str]) -> str | None:
-    """What only the simple protocol can do of these scripts, and where; ``None``: nothing."""
+    """Returns what in these scripts requires the simple query protocol, and where. None if nothing does."""
     for script in scripts:
         with contextlib.suppress(ScriptError):
             commands(script, _AS_ASKED.model_copy(update={"protocol": "simple"}), given)
@@ -96,26 +100,29 @@ def needs_simple(scripts: Sequence[PlannedScript], given: Sequence[str]) -> str 
 
 
 def commands(script: PlannedScript, driver: DriverSetup, given: Sequence[str] = ()) -> list[_Command]:
-    """Those of a script, in its order. Raises :class:`ScriptError`."""
+    """Returns the commands of a script in order. Raises :class:`ScriptError`."""
     text = _core.read_script(script.name, script.text, driver.allow_shell, driver.protocol, list(given))
     read = json.loads(text)
     if (wrong := read["error"]) is not None:
         shown = "".join(f"\n    {line}" for line in wrong["shown"].split("\n"))
         where = f"{script.name}:{wrong['line']}:{wrong['column']}"
-        raise ScriptError(f"{where}: {wrong['message']}{shown}", _fitting(script, wrong["cure"]))
-    found: list[_Command] = read["commands"]
-    return found
+        raise ScriptError(f"{where}: {wrong['message']}{shown}", _cure_for_script(script, wrong["cure"]))
+    parsed: list[_Command] = read["commands"]
+    return parsed
 
 
-def _fitting(script: PlannedScript, cure: str) -> str:
-    """The cure, or another where it is the simple protocol, which a script with a pipeline cannot have."""
+def _cure_for_script(script: PlannedScript, cure: str) -> str:
+    """Returns the cure. Replaces one that suggests the simple protocol, if the script has a pipeline,
+    which that lacks."""
     return _PIPELINE_CURE if "-M simple" in (cure or "") and _PIPELINE.search(script.text) else cure
 
 
 def scale_of(connection: Connection, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
-    """The number of pgbench's branches, where its own scripts run on them; and in words how it is known.
+    """Returns the number of pgbench's branches, if its own scripts run on them, and a sentence on how it is
+    known.
 
-    Raises :class:`UsageError` where they are not there."""
+    Raises :class:`UsageError` if the tables do not exist.
+    """
     if not any(s.builtin for s in scripts):
         return None
     schema = _schema_of_tables(connection)
@@ -131,8 +138,8 @@ def scale_of(connection: Connection, scripts: Sequence[PlannedScript]) -> tuple[
 def server_needs_simple(
     connection: Connection, scripts: Sequence[PlannedScript], variant: Variant
 ) -> str | None:
-    """What the server takes of these scripts as simple queries alone, and where; ``None``: nothing, or the
-    scripts have another mistake, which :func:`check` raises."""
+    """Returns what in these scripts the server accepts only as simple queries, and where. None if nothing,
+    or if the scripts have another mistake, which :func:`check` raises."""
     simple = variant.driver.model_copy(update={"protocol": "simple"})
     path = search_path_of(connection, scripts)
     with contextlib.suppress(ScriptError):
@@ -146,13 +153,13 @@ def server_needs_simple(
 
 
 class _NoParameterError(ScriptError):
-    """A variable stands where the server takes no parameter: only simple queries can have it there."""
+    """A variable stands where the server accepts no parameter. Only simple queries can have it there."""
 
 
 def _check_one(
     connection: Connection, script: PlannedScript, driver: DriverSetup, given: Mapping[str, Any]
 ) -> None:
-    made = False
+    may_create = False
     opened: _Command | None = None
     branches = False
     for command in commands(script, driver, list(given)):
@@ -170,8 +177,8 @@ def _check_one(
         except UnicodeEncodeError as e:
             raise _error(script, command, e.start, texts.refusal(connection, e), texts.CURE) from None
         if command["statements"] == 1 and not (command["variables"] and driver.protocol == "simple"):
-            _parse(connection, script, command, given, made=made)
-        made = made or bool(_MAKES.match(sql))
+            _parse(connection, script, command, given, made=may_create)
+        may_create = may_create or bool(_MAKES.match(sql))
         first = words[0].rstrip(";") if words else ""
         if first in _OPENS and command["statements"] == 1:
             opened = command
@@ -185,7 +192,8 @@ def _check_one(
 def _parse(
     connection: Connection, script: PlannedScript, command: _Command, given: Mapping[str, Any], *, made: bool
 ) -> None:
-    """Nothing is executed. ``made``: earlier statements may make what is missing."""
+    """Raises :class:`ScriptError` if the server cannot parse the statement. Executes nothing. ``made``:
+    earlier statements may create missing objects."""
     result = _prepared(connection, command["sql"])
     if result.status == pq.ExecStatus.COMMAND_OK:
         extra = connection.pgconn.describe_prepared(b"").nparams - len(command["variables"])
@@ -229,12 +237,12 @@ def _no_parameter(script: PlannedScript, command: _Command, at: int, why: str) -
 
 
 def _takes_values(connection: Connection, command: _Command, given: Mapping[str, Any], state: str) -> bool:
-    """Whether the statement is right with values in place of its variables, as simple queries have them: the
-    given ones, else a number or, where a name may be missing, a name."""
-    for usual in ("1", "x"):
-        values = [str(given.get(name, usual)) for name in command["variables"]]
-        found = _state(_prepared(connection, _with_values(command["sql"], values)))
-        if not found or (usual == "x" and state == _SYNTAX and found in _MISSING):
+    """Returns whether the statement is correct with values in place of its variables, as simple queries
+    send them: the given values, else a number, or a name where a name may be missing."""
+    for default in ("1", "x"):
+        values = [str(given.get(name, default)) for name in command["variables"]]
+        state_now = _state(_prepared(connection, _with_values(command["sql"], values)))
+        if not state_now or (default == "x" and state == _SYNTAX and state_now in _MISSING):
             return True
     return False
 
@@ -255,7 +263,8 @@ def _cure(state: str) -> str:
 
 
 def _error(script: PlannedScript, command: _Command, at: int, message: str, cure: str) -> ScriptError:
-    """``at``: characters into the statement as it was sent, with ``$1`` for the first variable."""
+    """Returns the error. ``at`` counts characters of the statement as sent, with ``$1`` for the first
+    variable."""
     offset = len(script.text.encode()[: command["start"]].decode(errors="ignore")) + _as_written(command, at)
     text = script.text
     start = text.rfind("\n", 0, offset) + 1
@@ -265,12 +274,12 @@ def _error(script: PlannedScript, command: _Command, at: int, message: str, cure
     indent = "".join("\t" if c == "\t" else " " for c in line[cut:column])
     where = f"{script.name}:{text.count(chr(10), 0, offset) + 1}:{column + 1}"
     return ScriptError(
-        f"{where}: {message}\n    {line[cut : cut + _SHOWN]}\n    {indent}^", _fitting(script, cure)
+        f"{where}: {message}\n    {line[cut : cut + _SHOWN]}\n    {indent}^", _cure_for_script(script, cure)
     )
 
 
 def _as_written(command: _Command, at: int) -> int:
-    """The place in the script's own text, where a variable is ``:name``."""
+    """Returns the position in the script's own text, which has ``:name`` for a variable."""
     sent, moved = 0, 0
     for number, name in enumerate(command["variables"], 1):
         sent = command["sql"].find(f"${number}", sent)

@@ -1,4 +1,4 @@
-"""This engine's half of a workload made of scripts: ``workloads/NAME/half.toml`` with ``[[scripts]]``."""
+"""The PostgreSQL part of a workload made of scripts: ``workloads/NAME/half.toml`` with ``[[scripts]]``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbdyno.model.plan.plan import PlannedScript
 
 FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
 MODE = "mode"
-"""The parameter that chooses scripts by their modes."""
+"""Name of the parameter that selects scripts by their modes."""
 
 
 class _Data(BaseModel):
@@ -23,7 +23,8 @@ class _Data(BaseModel):
 
 
 class HalfScript(_Data):
-    """``modes``: values of the parameter ``mode`` with which it belongs to the mix; empty: with all."""
+    """A script of the mix. ``modes`` are the values of the parameter ``mode`` with which it is used; empty
+    means all."""
 
     file: str
     weight: int = Field(default=1, ge=0)
@@ -31,9 +32,12 @@ class HalfScript(_Data):
 
 
 class ScriptHalf(_Data):
-    """``half.toml``; unknown keys are errors. ``load``: the file that describes its tables (docs/loader.md);
-    ``checks``: files of one query each, whose row is (name, expected, found); ``counts``: a file with a query
-    of how often each script that changes rows has been committed: (script, count)."""
+    """Contents of ``half.toml``. Unknown keys are errors.
+
+    ``load`` is the file that describes its tables (docs/loader.md). ``checks`` are files of one query each,
+    with columns name, expected, actual value. ``counts`` is a file with a query of commits by script that
+    changes rows: (script, count).
+    """
 
     version: int
     scripts: tuple[HalfScript, ...]
@@ -45,14 +49,15 @@ class ScriptHalf(_Data):
 
 @cache
 def script_half(name: str) -> ScriptHalf | None:
-    """``None``: the workload is not made of scripts, or this engine does not know it."""
+    """Returns the PostgreSQL part of a workload. None if it is not made of scripts, or unknown."""
     file = FOLDER / name / "half.toml"
     data = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return ScriptHalf.model_validate(data) if "scripts" in data else None
 
 
 def scripts_of(name: str, params: Mapping[str, Any]) -> tuple[PlannedScript, ...]:
-    """The mix of a workload with these parameters. Raises :class:`UsageError` where none is left."""
+    """Returns the mix of a workload with these parameters. Raises :class:`UsageError` if no script is
+    selected."""
     half, mode = script_half(name), params.get(MODE)
     chosen = [s for s in half.scripts if not s.modes or mode in s.modes] if half else []
     if not chosen:
@@ -66,5 +71,5 @@ def scripts_of(name: str, params: Mapping[str, Any]) -> tuple[PlannedScript, ...
 
 
 def text_of(name: str, file: str) -> str:
-    """A file of the workload's folder."""
+    """Returns the text of a file in the workload's folder."""
     return (FOLDER / name / file).read_text(encoding="utf-8")

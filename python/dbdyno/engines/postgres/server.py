@@ -1,4 +1,4 @@
-"""A PostgreSQL server under load: :class:`dbdyno.model.engine.protocols.Server` over a control connection."""
+"""A PostgreSQL server as :class:`dbdyno.model.engine.protocols.Server`, over a control connection."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _Key = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 class PostgresServer:
-    """See the module. ``instance``: the embedded server, ended by :meth:`close` where it is ours."""
+    """A server under load. ``instance`` is the embedded server; :meth:`close` ends it if dbdyno owns it."""
 
     def __init__(
         self,
@@ -99,13 +99,13 @@ class PostgresServer:
         self._settings = Keeper(site)
         self._statement_reader, self._storage_reads = statements.Statements(), StorageReads(machine.root)
         self._preloaded: enabling.Preloaded | None = None
-        self._run: str | None = None  # has claimed this server
+        self._run: str | None = None  # the run that has claimed this server
         self._recipes: dict[_Key, Recipe] = {}
         self._scripts: dict[tuple[str, str], Recipe] = {}  # by workload and variant
-        self._script_settings: dict[str, dict[str, str]] = {}  # by script: of the loads of known truth
-        self._probes: dict[str, int] = {}  # what the server counts of each session's probes
-        self._single = False  # each session is one transaction, which ends after the window
-        self._warm = 0  # calls before the barrier that have not been reported there
+        self._script_settings: dict[str, dict[str, str]] = {}  # by script, for loads of known truth
+        self._probes: dict[str, int] = {}  # what the server counts of one session's probes, by counter
+        self._single = False  # whether each session is one transaction, which ends after the window
+        self._warm = 0  # calls before the barrier that are reported after it
         self._added = Counter(dict.fromkeys(OWN, 0))  # by samplers and probes
         self._own_reads = counters.OwnReads()
         self._unprobed: str | None = None  # why the sessions of the latest load are not probed
@@ -126,14 +126,14 @@ class PostgresServer:
             return facts.facts(self._connection, self._presence, embedded=self._instance is not None)
 
     def sources(self) -> Sequence[Source]:
-        with suppress(psycopg.Error):  # else what was known last: a lost server has data sources, too
+        with suppress(psycopg.Error):  # keep the last state: a lost server has data sources, too
             self._visibility = visibility(self._connection)
         known = facts.sources(
             self.version, self._scripts.values(), self._visibility, self._statements(), self._unprobed
         )
         return [*known, *self._presence.sources(), *self._front.sources()]
 
-    def _statements(self) -> Source:  # libraries are looked at once: the list changes with a restart only
+    def _statements(self) -> Source:  # reads the libraries once: they change only with a restart
         if not self._visibility.statements_loaded and self._preloaded is None:
             with suppress(psycopg.Error):
                 self._preloaded = enabling.preloaded_libraries(self._connection)
@@ -155,7 +155,8 @@ class PostgresServer:
         self._run = run
 
     def reconnect(self) -> None:
-        """See the protocol. A restarted server is the same one; a claim is taken anew."""
+        """Connects again, for example after a restart. Checks that it is the same server, and claims it
+        again."""
         self._connection.close()
         connection = connect.connect(self._dsn)
         try:
@@ -202,16 +203,16 @@ class PostgresServer:
         if any(name == workload.name for name, _ in self._scripts):
             return
         with doing(f"preparing {workload.name}"):
-            made = recipe_of(self._connection, workload.name, params, sessions)
-        self._recipes[_key(workload, params)] = made
+            recipe = recipe_of(self._connection, workload.name, params, sessions)
+        self._recipes[_key(workload, params)] = recipe
 
     def script(self, scripts: Sequence[PlannedScript], variant: Variant = PLAIN, name: str = "") -> Workload:
         workload = workload_of(scripts, name)
         settings = self._script_settings.get(workload.name, {})
         with doing("checking the script"):
-            made = sessions.own_recipe(self._connection, workload.name, scripts, variant, settings)
-        self._scripts[workload.name, variant.name] = made
-        return sessions.sized(workload, made)
+            recipe = sessions.own_recipe(self._connection, workload.name, scripts, variant, settings)
+        self._scripts[workload.name, variant.name] = recipe
+        return sessions.sized(workload, recipe)
 
     def needs_simple(self, scripts: Sequence[PlannedScript], variant: Variant) -> str | None:
         with doing("checking the script"):
@@ -269,7 +270,8 @@ class PostgresServer:
         return self._front.drive("postgres", spec)
 
     def _probe(self, recipe: Recipe, count: int) -> tuple[dict[str, Any] | None, Mapping[str, Any] | None]:
-        """How sessions are probed, and how they report what is before the barrier where no probe does it."""
+        """Returns how sessions are probed, and how they report activity before the barrier if no probe
+        does."""
         self._unprobed = self._front.unprobed()
         if self._unprobed is None and self.version >= sessions.OWN_PROBE_SINCE:
             self._unprobed = facts.probe_refusal(self._connection, count, here=self._presence.local)
@@ -277,8 +279,8 @@ class PostgresServer:
         self._probes = sessions.counted_of_probes(probe)
         self._single = not self._front.shared and sessions.in_one_transaction(recipe, self.version)
         flushed = probe is not None and bool(probe["flush"])
-        own = self._front.pool is None and not flushed  # a pool's connections are no session's
-        report = sessions.reporting(recipe, self.version, count) if own else None
+        reports_itself = self._front.pool is None and not flushed  # a pool's connections are no session's
+        report = sessions.reporting(recipe, self.version, count) if reports_itself else None
         reported = recipe.half is None or flushed or report is not None
         self._warm = 0 if reported else count * sessions.WARM_CALLS
         return probe, report
@@ -313,7 +315,7 @@ class PostgresServer:
     def _watch_half(self, query: str, numbered: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
         self._added.update(observation.counted_to_begin(self._connection))
         known = {pid for _, pid, _ in numbered}
-        here, target = self._presence.here, self._from_there.target(self._connection, self._target)
+        visible, target = self._presence.here, self._from_there.target(self._connection, self._target)
         unseen = presence.unseen_tasks(self._presence, known, all_helpers=not self._visibility.all_sessions)
         return {
             "engine": "postgres",
@@ -324,20 +326,20 @@ class PostgresServer:
                 "blocking": observation.blocking_spec(self._connection),
             },
             "sessions": [list(task) for task in numbered],
-            "os": here,
-            "unseen": self._presence.status if not here else "not here",
+            "os": visible,
+            "unseen": self._presence.status if not visible else "not here",
             "main_pid": self._presence.main_pid,
-            "word": backend_word(self._connection, self._presence) if here else None,
+            "word": backend_word(self._connection, self._presence) if visible else None,
             "tasks": [{"pid": pid, "tid": pid, "role": role} for pid, role in unseen],
         }
 
     def backends(self) -> pl.DataFrame:
         with doing("asking who is connected"):
-            found = sessions.backends(self._connection, _core.now_ns)
-        for row in found:
+            processes = sessions.backends(self._connection, _core.now_ns)
+        for row in processes:
             if row["application"] == observation.OBSERVER or row["pid"] == self._connection.info.backend_pid:
                 row["kind"] = OWN_CONNECTION
-        return rows("backends", found)
+        return rows("backends", processes)
 
     def end_left(self, pids: Sequence[int]) -> int:
         with doing("ending sessions of a lost driver"):

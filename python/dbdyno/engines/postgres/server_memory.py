@@ -1,4 +1,4 @@
-"""The server's own memory: shared buffers in use, shared memory, huge pages, NUMA nodes."""
+"""The server's own memory: use of shared buffers, shared memory, huge pages, NUMA nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dbdyno.engines.postgres.presence import Presence, status_of
 from dbdyno.model.sources.source import Status
 
 SUMMARY_SINCE, NUMA_SINCE = (1, 4), (1, 6)
-"""Versions of the extension pg_buffercache."""
+"""Versions of the extension pg_buffercache that have a summary, and NUMA nodes."""
 _HUGE_PAGES = {"off": 0, "try": 1, "on": 2}
 _USE = ("used", "dirty", "pinned")
 _ALLOCATED = "select sum(allocated_size)::bigint from pg_catalog.pg_shmem_allocations"
@@ -21,11 +21,12 @@ _NUMA = "select pg_catalog.pg_numa_available()"
 _NODE = re.compile(r"\bN(\d+)=(\d+)")
 _PAGE_KB = re.compile(r"\bkernelpagesize_kB=(\d+)")
 _SHARED = ("/dev/zero", "/SYSV", "/dev/shm/", "/anon_hugepage")
-"""Mappings of shared memory: anonymous, System V, POSIX, huge pages (shared_memory_type, huge_pages)."""
+"""Names of shared-memory mappings: anonymous, System V, POSIX, huge pages (shared_memory_type,
+huge_pages)."""
 
 Rows = list[tuple[Any, ...]]
 Ask = Callable[[str, int], Rows | None]
-"""A statement and its limit in ns; None: it took longer."""
+"""Executes a statement with a time limit in ns. Returns None if it took longer."""
 
 
 class Context(NamedTuple):
@@ -42,7 +43,7 @@ class Context(NamedTuple):
     database_name: str
     role: str
     superuser: bool
-    installed: bool  # the extension, on the server's host
+    installed: bool  # whether the extension is on the server's host
     schema: str | None  # of the extension
     version: str | None
     permitted: bool
@@ -50,7 +51,7 @@ class Context(NamedTuple):
 
     @property
     def since(self) -> tuple[int, ...]:
-        """Version of the extension that may be called; nothing: none."""
+        """Version of the extension that may be called, empty if none."""
         return tuple(int(n) for n in (self.version or "").split(".")) if self.permitted else ()
 
 
@@ -70,8 +71,8 @@ def server_figures(
     *,
     on_demand: bool,
 ) -> Iterator[Figure]:
-    """Rows of the table ``memory``. ``listed``: buffers as they were listed, or why they were not. Nodes on
-    demand alone: the server touches every page for them."""
+    """Yields rows of the table ``memory``. ``listed`` are sums over all buffers, or a status if these were
+    not read. NUMA nodes only on demand, since the server touches every page to find them."""
     yield Figure("cache_bytes", context.buffers * context.block_bytes)
     yield from _in_use(context, listed, ask, left_ns)
     yield _shared_memory(context, ask, left_ns)
@@ -82,22 +83,22 @@ def server_figures(
 
 
 def _in_use(context: Context, listed: Mapping[str, int] | Status, ask: Ask, left_ns: int) -> Iterator[Figure]:
-    """By a summary, which is cheap, where there is one."""
+    """Yields used, dirty and pinned bytes: from the summary, which is cheap, if the extension has it."""
     status: Status = "ok"
     if context.since >= SUMMARY_SINCE:
         rows = ask(sql.fill("cache_summary", schema=context.schema), left_ns)
-        found = dict(zip(_USE, rows[0], strict=True)) if rows else {}
+        sums = dict(zip(_USE, rows[0], strict=True)) if rows else {}
         status = "ok" if rows else "lost"
     elif isinstance(listed, str):
-        found, status = {}, listed
+        sums, status = {}, listed
     else:
-        found = dict(listed)
+        sums = dict(listed)
     for name in _USE:
-        yield Figure(f"{name}_bytes", found[name] * context.block_bytes if name in found else None, status)
+        yield Figure(f"{name}_bytes", sums[name] * context.block_bytes if name in sums else None, status)
 
 
 def _shared_memory(context: Context, ask: Ask, left_ns: int) -> Figure:
-    """Version 14 has no setting that shows it, but a view of what it is used for."""
+    """Returns the size of shared memory. Version 14 has no setting for it, but a view of allocations."""
     key = "shared_memory_bytes"
     if context.shared_memory_bytes is not None:
         return Figure(key, context.shared_memory_bytes)
@@ -108,7 +109,7 @@ def _shared_memory(context: Context, ask: Ask, left_ns: int) -> Figure:
 
 
 def _huge_pages_used(context: Context, seen: Presence) -> Figure:
-    """As the server says (17 and later), else whether its main process has some."""
+    """Returns whether huge pages are used: as the server reports (17 and later), else by its main process."""
     key = "huge_pages_used"
     if context.huge_pages_status in ("on", "off"):
         return Figure(key, int(context.huge_pages_status == "on"))
@@ -123,15 +124,15 @@ def _huge_pages_used(context: Context, seen: Presence) -> Figure:
 def _by_node(context: Context, ask: Ask, seen: Presence, left_ns: int) -> Iterator[Figure]:
     if context.version_num < 180_000:
         if seen.main_pid is not None and (text := _numa_maps(seen.main_pid, seen.machine.root)) is not None:
-            of_nodes = shared_by_node(text).items()
-            yield from (Figure("shared_memory_bytes", value, node=node) for node, value in of_nodes)
+            by_node = shared_by_node(text).items()
+            yield from (Figure("shared_memory_bytes", value, node=node) for node, value in by_node)
         return
     if not (ask(_NUMA + sql.OWN, left_ns) or [(False,)])[0][0]:
         return
-    asked = {"shared_memory_bytes": "cache_numa"} if context.may_see_memory else {}
+    statements = {"shared_memory_bytes": "cache_numa"} if context.may_see_memory else {}
     if context.since >= NUMA_SINCE:
-        asked["cache_bytes"] = "cache_numa_buffers"
-    for key, name in asked.items():
+        statements["cache_bytes"] = "cache_numa_buffers"
+    for key, name in statements.items():
         rows = ask(sql.fill(name, schema=context.schema, block_bytes=context.block_bytes), left_ns)
         yield from (Figure(key, value, node=node) for node, value in rows or ())
 
@@ -144,12 +145,15 @@ def _numa_maps(pid: int, root: Path) -> str | None:
 
 
 def shared_by_node(numa_maps: str) -> dict[int, int]:
-    """Bytes of shared memory by node, of lines such as ``7f... default file=/dev/zero\\040(deleted) dirty=66
-    N0=40 N1=26 kernelpagesize_kB=4`` (numa_maps in proc(5)): pages that this process has touched."""
-    found: Counter[int] = Counter()
+    """Returns the bytes of shared memory by NUMA node, of pages that the process has touched.
+
+    Lines of numa_maps (proc(5)) have the form ``7f... default file=/dev/zero\\040(deleted) dirty=66 N0=40
+    N1=26 kernelpagesize_kB=4``.
+    """
+    by_node: Counter[int] = Counter()
     for line in numa_maps.split("\n"):
         if any(f"file={name}" in line for name in _SHARED):
             page = _PAGE_KB.search(line)
             for node, pages in _NODE.findall(line):
-                found[int(node)] += int(pages) * int(page[1] if page else 4) * 1024
-    return dict(found)
+                by_node[int(node)] += int(pages) * int(page[1] if page else 4) * 1024
+    return dict(by_node)

@@ -1,5 +1,5 @@
-"""What each session does, as ``_core.Load`` takes it (docs/core.md); who is connected; for how many
-the server has room, and the lock that gives it to one run."""
+"""The sessions of a load in the form that ``_core.Load`` takes (docs/core.md); connected sessions; the
+server's capacity; and the lock by which one run holds the server."""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ from dbdyno.model.plan.data_size import SIZE
 from dbdyno.model.plan.parameter import Parameter, Rows
 from dbdyno.model.plan.plan import Cell, DriverSetup, PlannedScript, Variant, Workload
 
-LONGEST_PIPELINE_BYTES = 64 * 1024  # docs/core.md: more might not fit into the sockets' buffers
+LONGEST_PIPELINE_BYTES = 64 * 1024  # docs/core.md: a longer one may not fit into the sockets' buffers
 _FRAME_BYTES = 64  # of a statement's messages besides text and values
 
 _CHANGES_BRANCHES = "tpcb-like"
-"""Each of its calls changes the row of a branch."""
+"""Script whose calls each update the row of a branch."""
 Statement = Mapping[str, Any]  # of docs/core.md: {"sql": ..., "params": [...]}
 
 
 def as_sent(call: Sequence[Statement], driver: DriverSetup, *, standard_strings: bool) -> list[Statement]:
-    """The statements of a call as the driver is to send them."""
-    sent = list(call)
+    """Returns the statements of a call in the form that the driver sends."""
+    statements = list(call)
     if driver.validation:
         validation: Statement = {"sql": driver.validation, "params": []}
-        sent = [s for statement in sent for s in (validation, statement)]
+        statements = [s for statement in statements for s in (validation, statement)]
     if driver.protocol == "simple":
-        sent = [{"sql": _with_values(s, standard_strings=standard_strings), "params": []} for s in sent]
-    if driver.pipeline and len(sent) > 1:
-        _check_length(sent, prepared=driver.protocol == "prepared")
-    return sent
+        statements = [
+            {"sql": _with_values(s, standard_strings=standard_strings), "params": []} for s in statements
+        ]
+    if driver.pipeline and len(statements) > 1:
+        _check_length(statements, prepared=driver.protocol == "prepared")
+    return statements
 
 
 def check_driver(connection: Connection, driver: DriverSetup) -> None:
-    """Lets the server parse the validation. Raises :class:`UsageError` where it cannot be one."""
+    """Has the server parse the validation query. Raises :class:`UsageError` if it is wrong."""
     if not driver.validation:
         return
     script = PlannedScript(name="validation", text=driver.validation)
@@ -70,8 +72,8 @@ def _check_length(call: Sequence[Statement], *, prepared: bool) -> None:
 
 
 def _with_values(statement: Statement, *, standard_strings: bool) -> str:
-    """Its text with a literal for each ``$n``. As the parameter had, the literal has no type of its own: the
-    server reads both as what the place wants. A ``$n`` in a string, name or comment is none."""
+    """Returns its text with a literal for each ``$n`` outside of strings, names and comments. A literal
+    has no type of its own, like the parameter: the server infers both from the context."""
     text, params = statement["sql"], statement["params"]
     if not params:
         return str(text)
@@ -86,14 +88,14 @@ def _with_values(statement: Statement, *, standard_strings: bool) -> str:
 
 
 def literal(value: str) -> str:
-    """An SQL string, safe under any standard_conforming_strings."""
+    """Returns an SQL string literal that is safe with standard_conforming_strings on or off."""
     if "\\" in value:
         return " E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
     return "'" + value.replace("'", "''") + "'"
 
 
 GRACE_MS = 30_000
-OWN_PROBE_SINCE = 180000  # pg_stat_get_backend_io: per backend, whatever it does
+OWN_PROBE_SINCE = 180000  # pg_stat_get_backend_io counts by backend
 _NO_TIMEOUTS = (
     "statement_timeout",
     "idle_in_transaction_session_timeout",
@@ -102,7 +104,8 @@ _NO_TIMEOUTS = (
 )
 _PLAIN = DriverSetup()
 _OWN_NAMES = {"search_path": SEARCH_PATH}
-"""Of sessions whose statements name dbdyno's schema: no schema of others has a say in what runs."""
+"""Settings of sessions whose statements qualify dbdyno's schema: no other schema may provide code for
+them."""
 COLUMNS = (
     {"name": "lio", "kind": "counter", "unit": "blocks"},
     {"name": "blocks_read", "kind": "counter", "unit": "blocks"},
@@ -115,20 +118,20 @@ OF_BACKENDS = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a workload's sessions do, apart from their number and size."""
+    """What the sessions of a workload do, independent of their number and of the size of a call."""
 
     name: str
     read_only: bool
     settings: Mapping[str, str]
     scripts: tuple[PlannedScript, ...] = ()
-    half: Half | None = None  # of a workload that comes with dbdyno
+    half: Half | None = None  # of a built-in workload
     params: tuple[tuple[str, Any], ...] = ()
     blocks: int = 0
     own: bool = False  # each session has its own objects
-    varied: frozenset[str] = frozenset()  # settings of the server's that a session must not cover
+    varied: frozenset[str] = frozenset()  # server settings of a variant, which a session must not override
 
     def call(self, session: int, size: int) -> list[dict[str, Any]]:
-        """Statements of a call, with their parameters."""
+        """Returns the statements of a call, with their parameters."""
         assert self.half is not None
         params = dict(self.params)
         text = objects.statement_of(self.name, self.half.call, self.object_name(session), self.blocks, params)
@@ -143,20 +146,23 @@ class Recipe:
 
 
 def in_one_transaction(recipe: Recipe, version: int) -> bool:
-    """Before 18 a session's exact counts are to be had only inside a transaction: of what only reads."""
+    """Returns whether a session is one transaction. Before version 18 only the counts within a transaction
+    are exact, so this is done for sessions that only read."""
     return version < OWN_PROBE_SINCE and recipe.read_only and recipe.half is not None
 
 
 MOST_PAUSED = 40
-"""So many sessions pause before they report at most: at least four pause at a time, for half a second."""
+"""Most sessions that pause before they report. At least four pause at a time, for half a second."""
 
 
 def reporting(recipe: Recipe, version: int, count: int) -> dict[str, Any] | None:
-    """Keys of the specification by which sessions report what setting them up took to the server's counters:
-    transactions, blocks, calls before the barrier. Else it is reported with the first calls of the window.
+    """Returns the keys of the specification by which sessions report their activity before the barrier to the
+    server's counters: transactions, blocks, calls. Otherwise it is reported with the first calls of the
+    window.
 
-    14 cannot be asked for it: it reports with a statement half a second after the last report. None: each
-    session is one transaction, which is reported at its end; or too many sessions would have to pause.
+    Version 14 cannot be asked to report; it does so with a statement half a second after the last report.
+    None if each session is one transaction, which is reported at its end, or too many sessions would have to
+    pause.
     """
     if in_one_transaction(recipe, version):
         return None
@@ -175,14 +181,14 @@ def entries(
     driver: DriverSetup = _PLAIN,
     report: Mapping[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """``sessions`` of the specification: one entry for all, or one for each that has its own objects.
-    ``report``: as :func:`reporting` has it."""
-    last = report or {"warm": [], "pause_ms": 0}
+    """Returns ``sessions`` of the specification: one entry for all, or one per session if each has its own
+    objects. ``report`` is that of :func:`reporting`."""
+    warm_up = report or {"warm": [], "pause_ms": 0}
     standard = connection.user_value("standard_conforming_strings") != "off"
     inherited = _inherited(connection)
     if recipe.scripts:
-        ways: dict[str, Any] = {"protocol": driver.protocol, "validation": driver.validation, **last}
-        return [{"count": sessions, "setup": setup(connection, recipe, inherited, None), **ways}]
+        options: dict[str, Any] = {"protocol": driver.protocol, "validation": driver.validation, **warm_up}
+        return [{"count": sessions, "setup": setup(connection, recipe, inherited, None), **options}]
     groups = [(n, 1) for n in range(sessions)] if recipe.own else [(0, sessions)]
     relations = _relations(connection, recipe, [n for n, _ in groups])
     return [
@@ -192,7 +198,7 @@ def entries(
             "call": as_sent(recipe.call(session, size), driver, standard_strings=standard),
             "protocol": driver.protocol,
             "pipeline": driver.pipeline,
-            **last,
+            **warm_up,
             "warm_calls": WARM_CALLS if recipe.half is not None else 0,
         }
         for session, count in groups
@@ -200,9 +206,10 @@ def entries(
 
 
 def _inherited(connection: Connection) -> dict[str, str]:
-    """What the connection itself asked for (options, PGOPTIONS, PGTZ, ...): the sessions get the same."""
-    asked = connection.execute(sql.text("session_settings").encode()).fetchall()
-    return {**dict(asked), **dict(own_settings.of_client(connection.before))}
+    """Returns the settings that the control connection itself requested (options, PGOPTIONS, PGTZ, ...),
+    so that the sessions get them too."""
+    rows = connection.execute(sql.text("session_settings").encode()).fetchall()
+    return {**dict(rows), **dict(own_settings.of_client(connection.before))}
 
 
 def own_recipe(
@@ -212,7 +219,8 @@ def own_recipe(
     variant: Variant,
     settings: Mapping[str, str],
 ) -> Recipe:
-    """A recipe of scripts that a user chose, checked. Raises :class:`dbdyno.model.errors.ScriptError`."""
+    """Returns the recipe of a user's scripts, after checking them. Raises
+    :class:`dbdyno.model.errors.ScriptError`."""
     scale = script_check.scale_of(connection, mix)
     path = script_check.search_path_of(connection, mix)
     script_check.check(connection, mix, variant.driver, variant.params, path)
@@ -222,7 +230,7 @@ def own_recipe(
 
 
 def sized(workload: Workload, recipe: Recipe) -> Workload:
-    """With the scale that pgbench's tables have, where its own scripts run on them."""
+    """Returns the workload with the scale of pgbench's tables, if pgbench's own scripts run on them."""
     scale = dict(recipe.params).get(SIZE)
     if not isinstance(scale, int) or not any(s.builtin for s in recipe.scripts):
         return workload
@@ -238,8 +246,8 @@ def sized(workload: Workload, recipe: Recipe) -> Workload:
 
 
 def recipe_of(connection: Connection, name: str, params: Mapping[str, Any], sessions: int) -> Recipe:
-    """The recipe of a workload that comes with dbdyno, its objects made. Of one of scripts the parameters
-    are their variables, and its tables are there already."""
+    """Returns the recipe of a built-in workload, after creating its objects. In a workload of scripts the
+    parameters are variables of the scripts, and the tables exist already."""
     given = tuple(sorted(params.items()))
     if (scripted := script_halves.script_half(name)) is not None:
         mix = script_halves.scripts_of(name, params)
@@ -260,29 +268,29 @@ def recipe_of(connection: Connection, name: str, params: Mapping[str, Any], sess
 
 
 def load_spec(recipe: Recipe, cell: Cell) -> dict[str, Any]:
-    """Keys of the specification that follow from the cell; those of scripts where calls are of scripts."""
-    ways = {"threads": cell.driver.threads, "grace_ms": GRACE_MS, **paced.spec(cell)}
+    """Returns the keys of the specification that depend on the cell, and those of its scripts."""
+    spec = {"threads": cell.driver.threads, "grace_ms": GRACE_MS, **paced.spec(cell)}
     if not recipe.scripts:
-        return ways
+        return spec
     files = [s.model_dump(include={"name", "text", "weight"}) for s in recipe.scripts]
     variables = {name: str(value) for name, value in recipe.params}
     driver = cell.driver.model_dump(include={"max_tries", "reconnect", "allow_shell"})
-    return ways | {"scripts": {"files": files, "variables": variables, "seed": cell.seed, **driver}}
+    return spec | {"scripts": {"files": files, "variables": variables, "seed": cell.seed, **driver}}
 
 
 def setup(
     connection: Connection, recipe: Recipe, inherited: Mapping[str, str], relations: str | None
 ) -> list[str]:
-    """Simple queries that make a session: settings, and for 14 to 17 the one transaction."""
+    """Returns simple queries that set up a session: settings, and for 14 to 17 the one transaction."""
     settings = {**inherited, **recipe.settings}
     if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
-        settings["client_encoding"] = "SQL_ASCII"  # else each row with a byte above 127 would be checked
+        settings["client_encoding"] = "SQL_ASCII"  # else the server verifies each row with a byte above 127
     if recipe.half is not None:
         settings |= dict.fromkeys(_NO_TIMEOUTS, "0")
     settings = {name: value for name, value in settings.items() if name.lower() not in recipe.varied}
     if relations is not None:
         settings["dbdyno.relations"] = relations
-    # Not SET: that takes the text of a list such as search_path for one name.
+    # Not SET, which reads the text of a list such as search_path as one name.
     quoted = [
         f"SELECT pg_catalog.set_config({literal(name)}, {literal(value)}, false)"
         for name, value in settings.items()
@@ -293,20 +301,21 @@ def setup(
 
 
 def shared(connection: Connection, recipe: Recipe) -> list[str]:
-    """The part of :func:`setup` that makes a connection that serves all sessions in turn: no transaction."""
+    """Returns the part of :func:`setup` for a connection that serves all sessions in turn: it begins no
+    transaction."""
     inherited = _inherited(connection)
     return [s for s in setup(connection, recipe, inherited, None) if not s.startswith("BEGIN")]
 
 
 WARM_CALLS = 1
-"""Of a session of a built-in workload, before the barrier."""
+"""Calls of a session of a built-in workload before the barrier."""
 
 
 def counted_of_probes(probe: Mapping[str, Any] | None) -> dict[str, int]:
     """Returns what the server counts of one session's probes after the barrier, by counter.
 
-    After the last call the session is read twice, flushed before each read where it can be. Of the reads
-    before the barrier the transactions but the first count, too: they are reported late.
+    After the last call the session is read twice, each time flushed before if that is possible. The
+    transactions of reads before the barrier, except the first, count too, because they are reported late.
     """
     if probe is None:
         return {}
@@ -314,7 +323,7 @@ def counted_of_probes(probe: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def probe(recipe: Recipe, version: int) -> dict[str, Any] | None:
-    """How a session's own counters are read; None: they cannot be."""
+    """Returns how a session's own counters are read, None if they cannot be."""
     if version >= OWN_PROBE_SINCE:
         flush, read, columns = [sql.text("probe_flush_18")], sql.text("probe_18"), [*COLUMNS, *OF_BACKENDS]
     elif in_one_transaction(recipe, version) and _has_tables(recipe):
@@ -338,15 +347,15 @@ def _has_tables(recipe: Recipe) -> bool:
 
 
 def backends(connection: Connection, now_ns: Callable[[], int]) -> list[dict[str, Any]]:
-    """All processes of the server, our own connections too. Raises :class:`psycopg.Error`."""
+    """Returns all processes of the server, including our own connections. Raises :class:`psycopg.Error`."""
     at_ns = now_ns()
     with connection.cursor(row_factory=dict_row) as cursor:
-        found = cursor.execute(sql.text("backends").encode()).fetchall()
-    return [{"at_ns": at_ns, **row} for row in found]
+        processes = cursor.execute(sql.text("backends").encode()).fetchall()
+    return [{"at_ns": at_ns, **row} for row in processes]
 
 
 def end_left(connection: Connection, pids: Sequence[int]) -> int:
-    """Ends sessions of dbdyno's drivers by their processes; how many."""
+    """Ends the sessions of a lost driver, given by their pids. Returns their number."""
     text = sql.text("end_left").encode()
     ((ended,),) = connection.execute(text, [list(pids), APPLICATION]).fetchall()
     return int(ended)
@@ -357,25 +366,25 @@ _PATIENCE_S = 2.0  # a run that has just ended may still be closing, on a busy m
 
 
 def capacity(connection: Connection) -> Capacity:
-    """The tightest of three limits: the server's, the role's, the database's."""
+    """Returns the tightest of three limits: the server's, the role's, the database's."""
     with connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(sql.text("capacity").encode()).fetchone() or {}
-    kept = 0 if row["superuser"] else row["superuser_reserved"]
+    reserved = 0 if row["superuser"] else row["superuser_reserved"]
     if not (row["superuser"] or row["may_use_reserved"]):
-        kept += row["reserved"]
-    words = f"max_connections = {row['maximum']}, reserved for others {kept}, in use {row['in_use']}"
-    found = [Capacity(row["maximum"], kept, row["in_use"], words)]
+        reserved += row["reserved"]
+    words = f"max_connections = {row['maximum']}, reserved for others {reserved}, in use {row['in_use']}"
+    limits = [Capacity(row["maximum"], reserved, row["in_use"], words)]
     if not row["superuser"]:
         for what in ("role", "database"):
             limit, in_use = row[f"{what}_limit"], row[f"{what}_in_use"]
             if limit >= 0:
                 detail = f"connection limit of the {what} = {limit}, in use {in_use} ({words})"
-                found.append(Capacity(limit, 0, in_use, detail))
-    return min(found, key=lambda c: c.free)
+                limits.append(Capacity(limit, 0, in_use, detail))
+    return min(limits, key=lambda c: c.free)
 
 
 def claim(connection: Connection, run: str) -> None:
-    """Takes the lock, for as long as the connection lives. Raises :class:`ServerBusy` saying who holds it."""
+    """Takes the lock, as long as the connection lives. Raises :class:`ServerBusy` naming its holders."""
     connection.execute("select pg_catalog.set_config('application_name', %s, false)", [f"dbdyno run {run}"])
     deadline = time.monotonic() + _PATIENCE_S
     while not (_lock(connection) and not _holders(connection)):

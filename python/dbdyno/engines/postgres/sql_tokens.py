@@ -1,7 +1,8 @@
-"""The parts of an SQL statement, as far as is needed to find its parameters.
+"""Splits an SQL statement into tokens, as far as needed to find its parameters.
 
-PostgreSQL, "Lexical Structure" (4.1) and scan.l. Knows quoted strings and names, E strings, strings that go
-on in the next line, dollar quotes, nested comments, parentheses and brackets."""
+PostgreSQL, "Lexical Structure" (4.1) and scan.l. Supports quoted strings and names, E strings, strings that
+continue on the next line, dollar quotes, nested comments, parentheses and brackets.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +34,13 @@ _QUOTE = re.compile(r"'")
 _ESCAPED = re.compile(r"\\.|'", re.DOTALL)
 _NAME = re.compile(r'"')
 _CONTINUED = re.compile(r"[ \t\f\v]*+(?:--[^\n\r]*+)?+[\n\r](?:[ \t\n\r\f\v]++|--[^\n\r]*+[\n\r])*+'")
-"""Possessive: white space that no quote follows would be parted in all ways."""
+"""Possessive quantifiers: otherwise white space without a following quote would be split in all ways."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """``kind``: a group of the pattern above; ``start`` and ``end`` in characters of the script."""
+    """A token. ``kind`` is a group of the pattern above; ``start`` and ``end`` count characters of the
+    script."""
 
     kind: str
     start: int
@@ -46,11 +48,12 @@ class Token:
 
 
 class Unterminated(ValueError):
-    """A quote or comment has no end; ``args`` = (what, its start)."""
+    """A quote or comment without an end. ``args`` = (what, its start)."""
 
 
 def tokens(text: str, *, standard_strings: bool = True) -> Iterator[Token]:
-    """All of ``text``, without a gap. ``standard_strings``: standard_conforming_strings is on.
+    """Yields the tokens of ``text``, without gaps. ``standard_strings``: whether standard_conforming_strings
+    is on.
 
     Raises :class:`Unterminated`.
     """
@@ -74,7 +77,7 @@ def tokens(text: str, *, standard_strings: bool = True) -> Iterator[Token]:
 
 
 def _block_end(text: str, start: int) -> int:
-    """Comments nest."""
+    """Returns the end of a comment, which may contain nested ones."""
     depth = 0
     for match in _BLOCK.finditer(text, start):
         depth += 1 if match[0] == "/*" else -1
@@ -91,7 +94,7 @@ def _string_end(text: str, start: int, inside: int, pattern: re.Pattern[str]) ->
 
 
 def _quoted_end(text: str, start: int, inside: int, pattern: re.Pattern[str], what: str) -> int:
-    """The end of a quote whose inside begins at ``inside``; a doubled quote does not end it."""
+    """Returns the end of a quote whose content begins at ``inside``. A doubled quote does not end it."""
     at = inside
     while (match := pattern.search(text, at)) is not None:
         at = match.end()

@@ -1,4 +1,4 @@
-"""Counters and texts of single statements, from the extension pg_stat_statements (1.9 to 1.12)."""
+"""Counters and texts of statements, from the extension pg_stat_statements (1.9 to 1.12)."""
 
 from __future__ import annotations
 
@@ -29,104 +29,108 @@ NAMES: Mapping[tuple[int, ...], Mapping[str, str]] = {
     (1, 10): {**_OLD_IO, "jit_ms": _JIT_MS},
     OLDEST_STATEMENTS: {**_OLD_IO, "jit_ms": "null::float8"},
 }
-"""What versions of the extension call otherwise, the latest first."""
+"""Column names by version of the extension, the latest first."""
 _READS, _TEXTS = "statement_reads", "statement_texts"
 _ROOM, _SHORT = 16_000_000, 4_000
-"""Bytes of texts that are asked for at once, and characters of those beyond."""
+"""Bytes of texts requested at once, and the length in characters to which further texts are cut."""
 _UNREADABLE = (psycopg.errors.CharacterNotInRepertoire, psycopg.errors.UntranslatableCharacter)
 _PASSWORD = re.compile(r"(\bpassword\s*+(?:=\s*+)?)(?:e|u&)?'(?:[^']|'')*'?", re.IGNORECASE)
 _CONNECTION = re.compile(r"(\bpassword\s*=\s*|://[^:/@\s']*:)[^\s'@]+", re.IGNORECASE)
 
 
 class Statements:
-    """One run's: each text is asked for once."""
+    """Reads the statements of one run. Requests each text only once."""
 
     def __init__(self) -> None:
-        self._known: set[int] = set()  # their texts were asked for
-        self.own: set[int] = set()  # dbdyno's
+        self._known: set[int] = set()  # ids whose texts were requested
+        self.own: set[int] = set()  # ids of dbdyno's statements
         self._own_known = False
 
     def find_own(self, connection: Connection) -> None:
-        """Notes once which of the counted statements are dbdyno's: also those whose texts a store has, which
-        nobody asks for. Raises :class:`psycopg.Error` where the connection is lost."""
+        """Notes once which counted statements are dbdyno's, including those whose texts the store already
+        has. Raises :class:`psycopg.Error` if the connection is lost."""
         if self._own_known:
             return
-        schema, version = _place(connection)
+        schema, version = _extension(connection)
         if version:
-            found = _asked(connection, sql.fill("own_statements", schema=schema, own=sql.OWN))
-            self.own |= set(found["query_id"]) if found.width else set()
+            ids = _frame(connection, sql.fill("own_statements", schema=schema, own=sql.OWN))
+            self.own |= set(ids["query_id"]) if ids.width else set()
         self._own_known = True
 
     def read(self, connection: Connection, phase: str, now_ns: Callable[[], int]) -> pl.DataFrame:
-        """Table ``statement_reads``; empty where nothing is counted or may be read.
+        """Returns the table ``statement_reads``, empty if nothing is counted or may be read.
 
-        Statements that are hidden from this role have no id: those of one role are one row.
-
-        Raises :class:`psycopg.Error` where the connection is lost.
+        Statements hidden from this role have no id; those of the same role and database form one row. Raises
+        :class:`psycopg.Error` if the connection is lost.
         """
         text = statement(connection)
         if text is None:
             return empty(_READS)
         before_ns = now_ns()
-        found = _asked(connection, text)
+        rows = _frame(connection, text)
         after_ns = now_ns()
         read = {"before_ns": before_ns, "after_ns": after_ns, "phase": phase, "status": "ok"}
-        return by_key(conform(_READS, found.with_columns(**{k: pl.lit(v) for k, v in read.items()})))
+        return by_key(conform(_READS, rows.with_columns(**{k: pl.lit(v) for k, v in read.items()})))
 
     def executed(
         self, connection: Connection, first: pl.DataFrame, last: pl.DataFrame
     ) -> dict[str, pl.DataFrame]:
-        """Between two reads, both tables; a text is asked for once in a run. Raises as :meth:`read`."""
-        found = active(first, last)
-        wanted = set(found["query_id"].drop_nulls()) - self._known
-        texts = self.texts(connection, wanted)
-        self._known |= wanted
+        """Returns both tables for the statements executed between two reads. Texts that were requested
+        before are left out. Raises as :meth:`read`."""
+        changed = active(first, last)
+        new_ids = set(changed["query_id"].drop_nulls()) - self._known
+        texts = self.texts(connection, new_ids)
+        self._known |= new_ids
         own = pl.col("query_id").is_in(list(self.own)).fill_null(value=False)
-        users = found.filter(~own)
+        users = changed.filter(~own)
         if users.height and "t0" not in users["phase"]:
-            users = pl.concat([first.head(1), users])  # when it was read, and what had been dropped by then
+            users = pl.concat(
+                [first.head(1), users]
+            )  # has the time of the first read, and evictions before it
         return {_READS: users, _TEXTS: texts.filter(~own)}
 
-    def texts(self, connection: Connection, wanted: Collection[int]) -> pl.DataFrame:
-        """Table ``statement_texts`` of these ids; which of them are dbdyno's is known afterwards."""
-        schema, version = _place(connection) if wanted else ("", ())
+    def texts(self, connection: Connection, ids: Collection[int]) -> pl.DataFrame:
+        """Returns the table ``statement_texts`` for these ids. Adds to ``own`` those that are dbdyno's."""
+        schema, version = _extension(connection) if ids else ("", ())
         if not version:
             return empty(_TEXTS)
         limits = {"room": _ROOM, "short": _SHORT, "own": sql.OWN}
-        found = _asked(connection, sql.fill(_TEXTS, schema=schema, **limits), [sorted(wanted)])
-        if found.is_empty():
+        rows = _frame(connection, sql.fill(_TEXTS, schema=schema, **limits), [sorted(ids)])
+        if rows.is_empty():
             return empty(_TEXTS)
-        self.own |= set(found.filter("own")["query_id"])
-        return conform(_TEXTS, found.drop("own").with_columns(pl.col("text").map_elements(safe, pl.String)))
+        self.own |= set(rows.filter("own")["query_id"])
+        return conform(
+            _TEXTS, rows.drop("own").with_columns(pl.col("text").map_elements(without_passwords, pl.String))
+        )
 
 
 class Texts(NamedTuple):
     """Whether the texts of all statements can be read."""
 
-    error: str = ""  # the server's, why they cannot
+    error: str = ""  # the server's error message if they cannot
     cure: tuple[Step, ...] = ()
 
 
 def readable(connection: Connection) -> Texts | None:
-    """None where statements are not counted, or not for this role.
+    """Returns whether the texts can be read. None if statements are not counted, or hidden from this role.
 
-    When any text is asked for, the server converts all of them into the encoding of this database, and fails
-    at one that it cannot convert (PostgreSQL, contrib/pg_stat_statements, pg_stat_statements_internal). Only
-    where there are some of another encoding is that tried: it reads the file of all texts.
+    When any text is read, the server converts all texts into this database's encoding, and fails at one that
+    it cannot convert (PostgreSQL, contrib/pg_stat_statements, pg_stat_statements_internal). This is tried
+    only if there are statements of databases with another encoding, since it reads the file of all texts.
 
-    Raises :class:`psycopg.Error` where the connection is lost.
+    Raises :class:`psycopg.Error` if the connection is lost.
     """
-    schema, version = _place(connection)
+    schema, version = _extension(connection)
     if not version:
         return None
-    found: Sequence[tuple[int]] = ()
+    databases: Sequence[tuple[int]] = ()
     try:
-        found = connection.execute(sql.fill("foreign_encodings", schema=schema).encode()).fetchall()
-        if found:
+        databases = connection.execute(sql.fill("foreign_encodings", schema=schema).encode()).fetchall()
+        if databases:
             connection.execute(f"select pg_catalog.count(*) from {schema}.pg_stat_statements(true)".encode())
     except _UNREADABLE as e:
         reset = f"SELECT {schema}.pg_stat_statements_reset(0, {{}}, 0);"
-        return Texts(str(e.diag.message_primary), tuple(Step(reset.format(oid)) for (oid,) in found))
+        return Texts(str(e.diag.message_primary), tuple(Step(reset.format(oid)) for (oid,) in databases))
     except psycopg.Error as e:
         if connection.closed or e.sqlstate is None:
             raise
@@ -135,32 +139,35 @@ def readable(connection: Connection) -> Texts | None:
 
 
 def statement(connection: Connection, more: str = "") -> str | None:
-    """That reads all counters, with ``more`` columns; None where nothing is counted or may be read."""
-    return of_version(connection, "statements", more=more)
+    """Returns the statement that reads all counters, with ``more`` columns. None if nothing is counted or
+    may be read."""
+    return for_version(connection, "statements", more=more)
 
 
-def of_version(connection: Connection, file: str, **values: str) -> str | None:
-    """The statement in ``FILE.sql`` as this version of the extension needs it; None as above."""
-    schema, version = _place(connection)
+def for_version(connection: Connection, file: str, **values: str) -> str | None:
+    """Returns the statement in ``FILE.sql`` for this version of the extension. None as in
+    :func:`statement`."""
+    schema, version = _extension(connection)
     names = next((names for since, names in NAMES.items() if version >= since), None)
     return None if names is None else sql.fill(file, schema=schema, **names, **values)
 
 
-def safe(text: str) -> str:
-    """Without passwords: statements that define roles and subscriptions are kept with all their constants."""
+def without_passwords(text: str) -> str:
+    """Returns the text without passwords: statements that define roles and subscriptions keep their
+    constants."""
     kept = _PASSWORD.sub(r"\1'...'", text)
     return _CONNECTION.sub(r"\1...", kept) if "subscription" in kept.lower() else kept
 
 
-def _place(connection: Connection) -> tuple[str, tuple[int, ...]]:
-    """Schema and version of the extension in this database; no version where it cannot be read."""
+def _extension(connection: Connection) -> tuple[str, tuple[int, ...]]:
+    """Returns schema and version of the extension in this database, no version if it cannot be read."""
     cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
     row = cursor.execute(sql.text("extension").encode(), [STATEMENTS]).fetchone()
     return (row[0], version_of(row[1])) if row else ("", ())
 
 
-def _asked(connection: Connection, text: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
-    """The rows; none where the server cannot give them."""
+def _frame(connection: Connection, text: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
+    """Returns the rows, none if the server reports an error."""
     try:
         cursor = psycopg.RawCursor(connection, row_factory=tuple_row)
         cursor.execute(text.encode(), parameters)
@@ -173,7 +180,7 @@ def _asked(connection: Connection, text: str, parameters: Sequence[Any] = ()) ->
 
 
 def by_key(read: pl.DataFrame) -> pl.DataFrame:
-    """Statements without an id in sum, a row a role and database."""
+    """Sums the statements without an id, by role and database."""
     hidden = read.filter(pl.col("query_id").is_null())
     if hidden.is_empty():
         return read
@@ -181,10 +188,10 @@ def by_key(read: pl.DataFrame) -> pl.DataFrame:
     sums = [c for c in read.columns if c not in key and read.schema[c] == pl.Int64 and c != "evictions"]
     kept = [c for c in read.columns if c not in (*key, *sums)]
     ends = ("before_ns", "after_ns")
-    made = hidden.group_by(key, maintain_order=True).agg(
+    sums_by_key = hidden.group_by(key, maintain_order=True).agg(
         *(pl.col(c).first() if c in ends else sum_of_known(c) for c in sums),
         *(pl.col(c).first() for c in kept),
     )
     times = [c for c in kept if read.schema[c] == pl.Float64 and c != "reset_s"]
-    made = made.with_columns(pl.lit(None, pl.Float64).alias(c) for c in times)
-    return pl.concat([read.drop_nulls("query_id"), made.select(read.columns)])
+    sums_by_key = sums_by_key.with_columns(pl.lit(None, pl.Float64).alias(c) for c in times)
+    return pl.concat([read.drop_nulls("query_id"), sums_by_key.select(read.columns)])

@@ -1,8 +1,8 @@
-"""Reads of the server's processes as the kernel counts them: bytes that a device had to deliver, and calls.
+"""Reads of the server's processes as the kernel counts them: bytes read from storage, and read calls.
 
-``/proc/PID/io`` (proc_pid_io(5)): ``read_bytes`` grows where a process makes a block device or a network
-file system read, with the page cache or past it; what the page cache has does not count. ``syscr`` counts
-read(2), pread(2) and the like, not recv(2). The server's user and root may read it.
+``/proc/PID/io`` (proc_pid_io(5)): ``read_bytes`` counts bytes that a block device or network file system had
+to deliver, for buffered and for direct I/O, but not hits in the page cache. ``syscr`` counts read(2),
+pread(2) and the like, not recv(2). Only the server's user and root may read it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Io(NamedTuple):
 
 
 class StorageReads:
-    """Sums over all processes of a server. They only grow: of one that has ended the last figures stay."""
+    """Sums over all processes of a server. They never decrease: last values of ended processes are kept."""
 
     def __init__(self, root: Path = HERE.root) -> None:
         self._root = root
@@ -34,7 +34,7 @@ class StorageReads:
         self._ended = dict.fromkeys(_FIELDS, 0)
 
     def rows(self, presence: Presence, phase: str, now_ns: Callable[[], int]) -> list[dict[str, Any]]:
-        """Rows of the table ``counters``, at the ends of a window alone."""
+        """Returns rows of the table ``counters``, only at the ends of a window."""
         if phase in WHOLE:
             return []
         before_ns = now_ns()
@@ -56,7 +56,7 @@ class StorageReads:
         return self._ended[name] + sum(int(getattr(io, field)) for io in self._last.values())
 
     def _read(self, main_pid: int) -> str:
-        """The status of this read."""
+        """Reads all processes. Returns the status."""
         now: dict[int, _Io] = {}
         pids = [main_pid, *children(main_pid, self._root)]
         with machine_of(self._root).ahead(self._root / f"proc/{pid}/io" for pid in pids):
@@ -66,16 +66,17 @@ class StorageReads:
                 except PermissionError:
                     return "not permitted"
                 except (OSError, ValueError):
-                    continue  # it has just ended, or the kernel has no CONFIG_TASK_IO_ACCOUNTING
+                    continue  # it has ended, or the kernel has no CONFIG_TASK_IO_ACCOUNTING
         if main_pid not in now:
             return "not supported"
         if main_pid == self._main:
-            self._keep(now)
+            self._add_ended(now)
         self._main, self._last = main_pid, now
         return "ok"
 
-    def _keep(self, now: dict[int, _Io]) -> None:
-        """Figures of processes that have ended, also where their number is another's now, whose are lower."""
+    def _add_ended(self, now: dict[int, _Io]) -> None:
+        """Adds up the last values of processes that have ended. If a pid was reused, the new values are
+        lower."""
         for pid, io in self._last.items():
             later = now.get(pid)
             if later is None or later.syscr < io.syscr:
@@ -84,5 +85,5 @@ class StorageReads:
 
     def _io(self, pid: int) -> _Io:
         lines = (self._root / f"proc/{pid}/io").read_text().splitlines()
-        found = {name: int(value) for name, _, value in (line.partition(":") for line in lines)}
-        return _Io(*(found.get(field, 0) for field in _Io._fields))
+        fields = {name: int(value) for name, _, value in (line.partition(":") for line in lines)}
+        return _Io(*(fields.get(field, 0) for field in _Io._fields))

@@ -1,7 +1,7 @@
-"""Tables of a workload, made once: created, loaded in parallel, indexed, vacuumed; and removed again.
+"""Tables of a workload: created, loaded in parallel, indexed, vacuumed, and removed.
 
-They stand where unqualified names lead to: in the first schema of search_path, as pgbench's own do,
-or in our schema. :mod:`dbdyno.engines.postgres.table_marks` says which are ours.
+They are in the first schema of search_path, as pgbench's own are, or in dbdyno's schema.
+:mod:`dbdyno.engines.postgres.table_marks` knows which are dbdyno's.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from dbdyno.model.plan.table_making import PreparedTable, TableWish
 _FOLDER = resources.files("dbdyno.engines.postgres") / "workloads"
 _MOST_WORKERS = 8
 _BIGINT_SINCE = 20_000
-"""From this scale on numbers of accounts need 8 bytes."""
+"""From this scale on, account numbers need 8 bytes."""
 _PARENTS_LOGGED_SINCE = 180_000
 _DEFAULTS = ("smallint", "integer", "bigint", "text")
-"""Types whose constants stand in SQL as they stand in the description."""
+"""Types whose constants have the same form in SQL and in the description."""
 PARTITIONED = "pgbench_accounts"
 _MAINTAINS_CHILDREN_SINCE = 180_000
 _FEW = 2
-"""Connections up to which one of them freezes a whole table, and each sorts the keys of an index alone."""
+"""With up to so many connections, each freezes whole tables and sorts the keys of an index alone."""
 _SORT_BYTES_PER_ROW = 80
-"""An index entry, its place in the sort, and room for the array of places to grow."""
+"""Bytes of an index entry and of its slot in the sort, with room for the array of slots to grow."""
 _MOST_SORT_MB = 512
 _OPTIONS = {
     "fillfactor": "fillfactor",
@@ -46,12 +46,12 @@ _OPTIONS = {
     "tablespace": "tablespace",
     "index_tablespace": "index_tablespace",
 }
-"""Options, and what stands in the SQL files of workloads that have them."""
+"""Options, and the placeholders for them in the SQL files of workloads."""
 _NOT_OF_CONTENT = ("workers", "vacuum", "replace", "on_demand")
 
 
 class Tables:
-    """:class:`dbdyno.model.plan.table_making.Preparing`."""
+    """Implements :class:`dbdyno.model.plan.table_making.Preparing`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -59,18 +59,18 @@ class Tables:
     def preparable(self) -> Mapping[str, str]:
         return {name: ", ".join(t.name for t in loader.description(name).tables) for name in loader.names()}
 
-    def begin(self, workload: str, wish: TableWish) -> Making:
+    def begin(self, workload: str, options: TableWish) -> Making:
         with doing(f"preparing {workload}"):
-            return Making(self._site.connection(), workload, wish)
+            return Making(self._site.connection(), workload, options)
 
     def drop(self, workload: str) -> Sequence[str]:
         connection, description = self._site.connection(), loader.description(workload)
         with doing(f"removing the tables of {workload}"), connection.patient():
             schema = table_marks.schema_of(connection, description)
-            there = table_marks.existing(connection, schema, description)
-            if there and table_marks.stamp_of(connection, schema, description) is None:
+            existing = table_marks.existing(connection, schema, description)
+            if existing and table_marks.stamp_of(connection, schema, description) is None:
                 raise UsageError(
-                    f"{', '.join(there)} in schema {schema}: not made by dbdyno workload prepare",
+                    f"{', '.join(existing)} in schema {schema}: not made by dbdyno workload prepare",
                     "remove them yourself if they are not needed",
                 )
             table_marks.check_own(connection, schema, description)
@@ -78,10 +78,11 @@ class Tables:
 
 
 class Making:
-    """:class:`dbdyno.model.plan.table_making.Preparation`."""
+    """Implements :class:`dbdyno.model.plan.table_making.Preparation`: creates and loads the tables of a
+    workload."""
 
-    def __init__(self, connection: Connection, workload: str, wish: TableWish) -> None:
-        self._connection, self._workload, self._wish = connection, workload, wish
+    def __init__(self, connection: Connection, workload: str, options: TableWish) -> None:
+        self._connection, self._workload, self._options = connection, workload, options
         self._description = loader.description(workload)
         parameters = self._sizes()
         self._counts, self._parameters = self._description.row_counts(parameters), parameters
@@ -89,56 +90,58 @@ class Making:
         if self._description.own_schema:
             objects.own_schema(connection)
         self._schema = table_marks.schema_of(connection, self._description)
-        self._words = _words(connection, self._schema, wish)
-        self.workers = wish.workers or _workers()
+        self._placeholders = _placeholder_values(connection, self._schema, options)
+        self.workers = options.workers or _workers()
         self.rows = 0
         self._loader: _core.Loader | None = None
         self._steps: list[str] = []
         self._defaults: dict[str, list[str]] = {}  # columns by table
-        if not self._already():
+        if not self._is_done():
             self._create()
             self._load()
 
-    def _already(self) -> bool:
-        """Whether they are there, made with the same wish. Raises :class:`UsageError` for others."""
-        there = table_marks.existing(self._connection, self._schema, self._description)
+    def _is_done(self) -> bool:
+        """Returns whether the tables exist, created with the same options. Raises :class:`UsageError` if
+        others exist."""
+        existing = table_marks.existing(self._connection, self._schema, self._description)
         stamp = table_marks.stamp_of(self._connection, self._schema, self._description)
-        if there and (stamp is not None or self._wish.replace):
+        if existing and (stamp is not None or self._options.replace):
             table_marks.check_own(self._connection, self._schema, self._description)
-        if not there or self._wish.replace or table_marks.is_unfinished(self._workload, stamp):
+        if not existing or self._options.replace or table_marks.is_unfinished(self._workload, stamp):
             return False
         if stamp == self._stamp():
             return True
-        if self._wish.on_demand and stamp is not None:
+        if self._options.on_demand and stamp is not None:
             return table_marks.size_of(stamp) == table_marks.size_of(self._stamp())
         raise UsageError(
-            f"{', '.join(there)} already exist in schema {self._schema}"
+            f"{', '.join(existing)} already exist in schema {self._schema}"
             + (", made with other options" if stamp else ""),
             "--replace drops them and makes new ones; or choose another schema or database with --dsn "
             "(options=-csearch_path=SCHEMA)",
         )
 
     def _sizes(self) -> dict[str, int]:
-        """The parameters of the tables. Raises :class:`UsageError` for one that they have not."""
-        known, given = self._description.parameters, self._wish.parameters
-        for name in given if not self._wish.on_demand else ():
+        """Returns the parameters of the tables. Raises :class:`UsageError` for an unknown one."""
+        known, given = self._description.parameters, self._options.parameters
+        for name in given if not self._options.on_demand else ():
             if name not in known:
                 option = f"--{name}"
                 raise UsageError(
                     f"{option}: the tables of {self._workload} have no such option", f"leave out {option}"
                 )
         chosen = {name: int(value) for name, value in given.items() if name in known}
-        return {**known, **chosen, "scale": self._wish.scale}
+        return {**known, **chosen, "scale": self._options.scale}
 
     def _stamp(self) -> str:
-        chosen = {k: v for k, v in asdict(self._wish).items() if k not in _NOT_OF_CONTENT}
+        chosen = {k: v for k, v in asdict(self._options).items() if k not in _NOT_OF_CONTENT}
         chosen["parameters"] = self._parameters
         return (
             f"{objects.PREPARED} {self._workload}, version {self._description.version}: {json.dumps(chosen)}"
         )
 
     def _create(self) -> None:
-        """In one transaction with the removal of what is replaced: an error leaves all as it was."""
+        """Creates the tables and removes those they replace, in one transaction, so that an error changes
+        nothing."""
         connection, description = self._connection, self._description
         self._check_right()
         ownership.check_place(connection, self._schema)
@@ -153,8 +156,8 @@ class Making:
             table_marks.mark(connection, self._schema, description, table_marks.unfinished(self._workload))
 
     def _set_defaults(self, connection: Connection, table: loader.Table) -> None:
-        """Columns that are constant get a default until the load is over: COPY fills it in for less than it
-        takes to read a value. One column is sent at least. Partitions have the defaults of their table."""
+        """Gives constant columns a default until loading is over: COPY fills in a default faster than it
+        reads a value. At least one column is sent. Partitions inherit the defaults."""
         constants = [
             c
             for c in table.columns
@@ -162,39 +165,40 @@ class Making:
         ]
         if not self._counts[table.name] or len(constants) == len(table.columns):
             return
-        found = connection.execute(
+        rows = connection.execute(
             "select attname from pg_catalog.pg_attribute where attrelid = %s::regclass and attnum > 0 "
             "and not atthasdef and attidentity = ''",
-            [self._named(table.name)],
+            [self._sql_name(table.name)],
         ).fetchall()
-        free = {str(row[0]) for row in found}
+        free = {str(row[0]) for row in rows}
         for column in constants:
             if column.name in free:
                 self._defaults.setdefault(table.name, []).append(column.name)
                 default = pgsql.SQL("alter table {} alter {} set default {}").format(
-                    pgsql.SQL(self._alone(table.name)),  # quoted already
+                    pgsql.SQL(self._only(table.name)),  # quoted already
                     pgsql.Identifier(column.name),
                     str(column.value) if column.type == "text" else column.value,
                 )
                 connection.execute(default)
 
     def _after(self, table: loader.Table) -> list[list[str]]:
-        """What follows when a table is filled: the first entry, then the others beside each other."""
+        """Returns statements to execute when a table is loaded: the first list, then the others in
+        parallel."""
         first = [
-            f"alter table {self._alone(table.name)} alter {_quoted(name)} drop default"
+            f"alter table {self._only(table.name)} alter {_quoted(name)} drop default"
             for name in self._defaults.get(table.name, ())
         ]
-        if self._wish.vacuum:
+        if self._options.vacuum:
             first.append(f"vacuum analyze {self._maintained(table.name)}")
         return [first, *([self._text(f)] for f in table.after)]
 
     def _check_options(self) -> None:
-        """Raises :class:`UsageError` for one that this workload's tables have not."""
-        wish, plain = self._wish, TableWish()
+        """Raises :class:`UsageError` for an option that this workload's tables do not have."""
+        options, defaults = self._options, TableWish()
         files = {f for table in self._description.tables for f in (table.ddl, *table.after)}
         texts = "".join((_FOLDER / self._workload / f).read_text(encoding="utf-8") for f in files)
         for name, word in _OPTIONS.items():
-            if getattr(wish, name) != getattr(plain, name) and f"${{{word}}}" not in texts:
+            if getattr(options, name) != getattr(defaults, name) and f"${{{word}}}" not in texts:
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(
                     f"{option}: the tables of {self._workload} have no such option", f"leave out {option}"
@@ -213,21 +217,23 @@ class Making:
             )
 
     def _bounds(self) -> list[tuple[str, int, int]]:
-        """Each partition of the accounts: its bounds, first and last row; by hash: no rows."""
-        count, rows = self._wish.partitions, self._counts.get(PARTITIONED, 0)
-        if self._wish.partition_method == "hash":
+        """Returns bounds, first and last row of each partition of the accounts. With hash partitions no
+        rows."""
+        count, rows = self._options.partitions, self._counts.get(PARTITIONED, 0)
+        if self._options.partition_method == "hash":
             return [(f"for values with (modulus {count}, remainder {n})", 1, 0) for n in range(count)]
         size = -(-rows // count) if count else 0
-        found = []
+        partitions = []
         for n in range(count):
             low = "minvalue" if n == 0 else str(n * size + 1)
             high = "maxvalue" if n == count - 1 else str((n + 1) * size + 1)
             bounds = f"for values from ({low}) to ({high})"
-            found.append((bounds, n * size + 1, min(rows, (n + 1) * size)))
-        return found
+            partitions.append((bounds, n * size + 1, min(rows, (n + 1) * size)))
+        return partitions
 
     def _load(self) -> None:
-        """Each table is vacuumed and gets its keys as soon as it is filled, while others are being filled."""
+        """Starts loading. Each table is vacuumed and gets its keys as soon as it is loaded, while others
+        are loading."""
         fills = self._fills()
         filled = {str(f["name"]) for f in fills}
         after = {t.name: self._after(t) for t in self._description.tables}
@@ -236,7 +242,7 @@ class Making:
             {"name": "loading", "tables": fills, "after": {n: after[n] for n in filled}},
             {"name": "creating primary keys", "statements": empty},
         ]
-        if self._wish.foreign_keys:
+        if self._options.foreign_keys:
             keys = [s.strip() for s in self._text("foreign_keys.sql").split(";")]
             steps.append({"name": "creating foreign keys", "statements": [keys]})
         steps += self._last_steps()
@@ -244,7 +250,7 @@ class Making:
         spec = {
             "target": driver_target(self._connection),
             "workers": self.workers,
-            "seed": self._wish.seed,
+            "seed": self._options.seed,
             "setup": self._session(),
             "steps": steps,
         }
@@ -255,8 +261,11 @@ class Making:
         return []
 
     def _session(self) -> list[str]:
-        """Keys are sorted in memory where they fit. Parallel workers write theirs to files first, which costs
-        a third more CPU time: with few connections no CPU is free for it."""
+        """Returns settings of the loading sessions. Keys are sorted in memory if they fit.
+
+        Parallel workers would write keys to files first, which costs a third more CPU time; with few
+        connections no CPU is free for that.
+        """
         row = self._connection.execute(
             "select setting::bigint / 1024 from pg_catalog.pg_settings where name = 'maintenance_work_mem'"
         ).fetchone()
@@ -270,19 +279,23 @@ class Making:
         return [own, "set synchronous_commit = off", *sorts]
 
     def _fills(self) -> list[dict[str, Any]]:
-        """Partitions by range are frozen, each by one connection. So is any table where connections are few:
-        one writes frozen rows as fast as two write others that have to be vacuumed."""
+        """Returns what to load, the largest part first. A range partition is loaded by one connection, and
+        frozen.
+
+        So is any table if there are few connections: one connection writes frozen rows as fast as two write
+        rows that need a vacuum afterwards.
+        """
         fills = []
         for described in self._description.tables:
-            table = _with_bigints(described) if self._words["aid"] == "bigint" else described
-            spec = table.core(self._named(table.name), (1, self._counts[table.name]), self._parameters)
+            table = _with_bigints(described) if self._placeholders["aid"] == "bigint" else described
+            spec = table.core(self._sql_name(table.name), (1, self._counts[table.name]), self._parameters)
             for column in spec["columns"]:
                 column["sent"] = column["name"] not in self._defaults.get(table.name, ())
             parts = self._bounds() if table.name == PARTITIONED else []
-            if parts and self._wish.partition_method == "range":
+            if parts and self._options.partition_method == "range":
                 for number, (_, first, last) in enumerate(parts, 1):
                     part = {
-                        "sql": self._named(f"{table.name}_{number}"),
+                        "sql": self._sql_name(f"{table.name}_{number}"),
                         "rows": (first, last),
                         "freeze": True,
                     }
@@ -293,24 +306,26 @@ class Making:
 
     def _text(self, file: str, **more: str) -> str:
         text = (_FOLDER / self._workload / file).read_text(encoding="utf-8").strip()
-        for name, value in {**self._words, **more}.items():
+        for name, value in {**self._placeholders, **more}.items():
             text = text.replace(f"${{{name}}}", value)
         return text
 
-    def _named(self, table: str) -> str:
-        return f"{self._words['schema']}.{_quoted(table)}"
+    def _sql_name(self, table: str) -> str:
+        return f"{self._placeholders['schema']}.{_quoted(table)}"
 
     def _partitioned(self, table: str) -> bool:
-        return bool(self._wish.partitions) and table == PARTITIONED
+        return bool(self._options.partitions) and table == PARTITIONED
 
-    def _alone(self, table: str) -> str:
-        """The table in a statement that changes it: without children, but with its own partitions."""
-        return self._named(table) if self._partitioned(table) else f"only {self._named(table)}"
+    def _only(self, table: str) -> str:
+        """Returns the table for statements that change it: without inheritance children, but with its
+        partitions."""
+        return self._sql_name(table) if self._partitioned(table) else f"only {self._sql_name(table)}"
 
     def _maintained(self, table: str) -> str:
-        """The table for VACUUM and ANALYZE: from version 18 on they go down to children and have ONLY."""
+        """Returns the table for VACUUM and ANALYZE, which from version 18 on recurse to children and take
+        ONLY."""
         recurses = self._connection.info.server_version >= _MAINTAINS_CHILDREN_SINCE
-        return self._alone(table) if recurses else self._named(table)
+        return self._only(table) if recurses else self._sql_name(table)
 
     # -- as it goes on --------------------------------------------------------------------------
     def wait(self, timeout_s: float) -> bool:
@@ -340,12 +355,12 @@ class Making:
             ]
 
     def _prepared(self, name: str, rows: int, sent: int, checksum: int) -> PreparedTable:
-        """A partitioned table has no size of its own."""
+        """Returns the size of a loaded table, summed over its partitions."""
         row = self._connection.execute(
             "select coalesce((select pg_catalog.sum(pg_catalog.pg_total_relation_size(relid)) "
             "from pg_catalog.pg_partition_tree(%s::regclass)), "
             "pg_catalog.pg_total_relation_size(%s::regclass))",
-            [self._named(name)] * 2,
+            [self._sql_name(name)] * 2,
         ).fetchone()
         return PreparedTable(name, rows, sent, int(row[0]) if row else 0, checksum)
 
@@ -363,7 +378,7 @@ def _with_bigints(table: loader.Table) -> loader.Table:
 
 
 def _workers() -> int:
-    """CPUs of this machine: those of the server, where it is here."""
+    """Returns the number of CPUs of this machine, which are the server's if it is on this host."""
     return max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0))))
 
 
@@ -371,22 +386,22 @@ def _quoted(name: str) -> str:
     return pgsql.Identifier(name).as_string()
 
 
-def _words(connection: Connection, schema: str, wish: TableWish) -> dict[str, str]:
-    """What stands in the SQL files by name."""
+def _placeholder_values(connection: Connection, schema: str, options: TableWish) -> dict[str, str]:
+    """Returns values for the placeholders in SQL files."""
 
-    fill = f"with (fillfactor = {wish.fillfactor})"
-    unlogged = "unlogged" if wish.unlogged else ""
-    parent_logged = wish.partitions and connection.info.server_version >= _PARENTS_LOGGED_SINCE
+    fill = f"with (fillfactor = {options.fillfactor})"
+    unlogged = "unlogged" if options.unlogged else ""
+    parent_logged = options.partitions and connection.info.server_version >= _PARENTS_LOGGED_SINCE
     return {
         "schema": _quoted(schema),
-        "only_accounts": "" if wish.partitions else "only",
-        "aid": "bigint" if wish.scale >= _BIGINT_SINCE else "int",
-        "fillfactor": str(wish.fillfactor),
+        "only_accounts": "" if options.partitions else "only",
+        "aid": "bigint" if options.scale >= _BIGINT_SINCE else "int",
+        "fillfactor": str(options.fillfactor),
         "unlogged": unlogged,
         "unlogged_parent": "" if parent_logged else unlogged,
-        "storage": f"partition by {wish.partition_method} (aid)" if wish.partitions else fill,
-        "tablespace": f"tablespace {_quoted(wish.tablespace)}" if wish.tablespace else "",
+        "storage": f"partition by {options.partition_method} (aid)" if options.partitions else fill,
+        "tablespace": f"tablespace {_quoted(options.tablespace)}" if options.tablespace else "",
         "index_tablespace": (
-            f"using index tablespace {_quoted(wish.index_tablespace)}" if wish.index_tablespace else ""
+            f"using index tablespace {_quoted(options.index_tablespace)}" if options.index_tablespace else ""
         ),
     }

@@ -1,5 +1,5 @@
-"""Which tables of a workload are there, and the comment on the first of them: that they are ours and how they
-were made, or that they are unfinished."""
+"""The comment on the first table of a workload: it marks the tables as dbdyno's, records how they were
+created, or that they are unfinished."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.table_making import TableWish
 
 _AGAIN = "; loading again: "
-_MOST_PARTITIONS = 99_999  # whose tables ownership_relations.sql knows by their names
+_MOST_PARTITIONS = 99_999  # as many as ownership_relations.sql recognises by name
 
 
 def schema_of(connection: Connection, description: loader.Description) -> str:
+    """Returns the schema of the tables. Raises :class:`UsageError` if the search_path leads to none."""
     if description.own_schema:
         return objects.SCHEMA
     with connection.users_settings():
@@ -32,20 +33,20 @@ def schema_of(connection: Connection, description: loader.Description) -> str:
 
 
 def existing(connection: Connection, schema: str, description: loader.Description) -> list[str]:
-    """Which of the tables exist."""
+    """Returns the names of those tables that exist."""
     names = [table.name for table in description.tables]
-    found = connection.execute(
+    rows = connection.execute(
         "select c.relname from pg_catalog.pg_class c "
         "join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
         "where n.nspname = %s and c.relname = any(%s) order by 1",
         [schema, names],
     ).fetchall()
-    return [str(row[0]) for row in found]
+    return [str(row[0]) for row in rows]
 
 
 def check_own(connection: Connection, schema: str, description: loader.Description) -> None:
-    """Raises :class:`TargetError` where one of the tables, or our schema, is not dbdyno's own, whatever its
-    comment says."""
+    """Raises :class:`TargetError` if one of the tables, or our schema, is not dbdyno's own, whatever its
+    comment is."""
     names = [table.name for table in description.tables]
     if description.own_schema:
         objects.check(connection, names)
@@ -55,7 +56,7 @@ def check_own(connection: Connection, schema: str, description: loader.Descripti
 
 
 def stamp_of(connection: Connection, schema: str, description: loader.Description) -> str | None:
-    """What the comment says; None: none of dbdyno's. It proves nothing: see :func:`check_own`."""
+    """Returns the comment, None if it is not dbdyno's. It proves nothing: see :func:`check_own`."""
     row = connection.execute(
         "select pg_catalog.obj_description(c.oid, 'pg_class') from pg_catalog.pg_class c "
         "join pg_catalog.pg_namespace n on n.oid = c.relnamespace where n.nspname = %s and c.relname = %s",
@@ -65,15 +66,16 @@ def stamp_of(connection: Connection, schema: str, description: loader.Descriptio
 
 
 def size_of(stamp: str) -> tuple[str, Any]:
-    """Workload and version, and the parameters, of a stamp."""
-    return stamp.partition(": ")[0], wish_of(stamp).get("parameters")
+    """Returns workload and version, and the parameters, of a stamp."""
+    return stamp.partition(": ")[0], options_of(stamp).get("parameters")
 
 
-def wish_of(stamp: str) -> dict[str, Any]:
-    """How the tables were asked for: fields of ``TableWish``; empty: the stamp is none, or was edited."""
+def options_of(stamp: str) -> dict[str, Any]:
+    """Returns the options by which the tables were created, as fields of ``TableWish``. Empty if the stamp
+    has none, or was edited."""
     text = stamp.partition(": ")[2]
     try:
-        chosen = _wish().validate_json(text, strict=True)
+        chosen = _options_adapter().validate_json(text, strict=True)
     except ValueError:  # pydantic's, too
         return {}
     if not 0 <= chosen.partitions <= _MOST_PARTITIONS or chosen.scale < 1:
@@ -82,18 +84,19 @@ def wish_of(stamp: str) -> dict[str, Any]:
 
 
 @cache
-def _wish() -> TypeAdapter[TableWish]:
+def _options_adapter() -> TypeAdapter[TableWish]:
     return TypeAdapter(TableWish)
 
 
 def partitions_of(stamp: str | None) -> int | None:
-    """How many partitions the tables of this stamp were made with; None: not known."""
-    chosen = {} if stamp is None else wish_of(complete(stamp))
+    """Returns the number of partitions with which tables of this stamp were created, None if unknown."""
+    chosen = {} if stamp is None else options_of(complete(stamp))
     return int(chosen["partitions"]) if chosen else None
 
 
 def unfinished(workload: str, stamp: str = "") -> str:
-    """``stamp``: of tables that were complete, and are loaded again as it says."""
+    """Returns the comment on unfinished tables. ``stamp`` is the former comment of tables that are loaded
+    again."""
     return f"{objects.PREPARED} {workload}: unfinished{_AGAIN}{stamp}".removesuffix(_AGAIN)
 
 
@@ -102,19 +105,22 @@ def is_unfinished(workload: str, stamp: str | None) -> bool:
 
 
 def complete(stamp: str) -> str:
-    """What the comment said before the tables were loaded again."""
+    """Returns the comment that the tables had before they were loaded again."""
     return stamp.rpartition(_AGAIN)[2]
 
 
 def mark(connection: Connection, schema: str, description: loader.Description, stamp: str) -> None:
+    """Sets the comment."""
     table = pgsql.Identifier(schema, description.tables[0].name)
     connection.execute(pgsql.SQL("comment on table {} is {}").format(table, stamp))
 
 
 def drop(connection: Connection, schema: str, description: loader.Description) -> list[str]:
-    """Removes those that exist, all at once, since they may refer to each other; what else refers to them
-    keeps them there. They are looked at again under the lock: a partition that was being attached meanwhile
-    would go with its table. Raises :class:`TargetError` where they are not dbdyno's own.
+    """Drops the existing tables, all at once, since they may refer to each other. They stay if other objects
+    depend on them.
+
+    They are checked again under a lock, since a partition attached meanwhile would be dropped with its table.
+    Raises :class:`TargetError` if they are not dbdyno's own. Returns their names.
     """
     with connection.transaction():
         names = existing(connection, schema, description)

@@ -1,8 +1,8 @@
-"""Texts of a control connection: the bytes that are sent, and how those that come are read.
+"""Encodings of a control connection: the bytes it sends, and how it reads those it receives.
 
-Its client_encoding is the database's own, so that the server converts nothing: it refuses a row where a text
-is in another encoding, such as names that all databases share and statements of others. SQL_ASCII takes and
-gives any bytes: they are taken for UTF-8.
+Its client_encoding is the database's, so that the server converts nothing: it would refuse a row with a text
+in another encoding, such as shared names and statements of other databases. SQL_ASCII allows any bytes, which
+are read as UTF-8.
 """
 
 from __future__ import annotations
@@ -20,33 +20,35 @@ from psycopg.adapt import Loader
 
 from dbdyno.model.errors import UsageError
 
-TYPES = (0, "text", "name", "varchar", "bpchar", '"char"')  # 0: types of which psycopg knows nothing
-UNKNOWN = ("EUC_TW", "MULE_INTERNAL")  # to Python
+TYPES = (0, "text", "name", "varchar", "bpchar", '"char"')  # 0: types unknown to psycopg
+UNKNOWN = ("EUC_TW", "MULE_INTERNAL")  # encodings that Python lacks
 _UTF_8 = "utf-8"
-_AROUND = 30  # characters before and behind one that is named
+_AROUND = 30  # characters shown before and behind a wrong one
 _SINGLE_BYTE = ("iso8859", "koi8", "cp125", "cp866", "cp874")
 
 
 def encoding_of(connection: psycopg.Connection[Any]) -> str:
-    """The codec of texts that are sent."""
+    """Returns the codec for texts that are sent."""
     encoding = connection.info.encoding
     return _UTF_8 if encoding == "ascii" else encoding
 
 
 def encoded(connection: psycopg.Connection[Any], text: str) -> bytes:
-    """Raises :class:`UsageError` for a character that the database's encoding lacks."""
-    with _in_encoding(connection):
+    """Returns the bytes of a text. Raises :class:`UsageError` for a character that the database's encoding
+    lacks."""
+    with _encoding_checked(connection):
         return text.encode(encoding_of(connection))
 
 
 def own_name(connection: psycopg.Connection[Any]) -> str:
-    """The name of the connection's database, so that it leaves in the bytes that the server knows it by."""
+    """Returns the name of the connection's database, decoded so that encoding it gives the server's bytes
+    again."""
     return connection.pgconn.db.decode(encoding_of(connection), "replace")
 
 
 def database_name(raw: bytes, encoding: str) -> str:
-    """A name as another database knows it: names are kept as bytes, in the encoding of whoever gave them.
-    ``encoding``: that database's, as the server names it.
+    """Returns a name that any database shows: names are bytes in the encoding of the client that chose them.
+    ``encoding`` is that of the named database, as the server calls it.
 
     >>> database_name(b"db\\xe9", "LATIN1")
     'dbé'
@@ -61,7 +63,7 @@ def database_name(raw: bytes, encoding: str) -> str:
 
 
 @contextmanager
-def _in_encoding(connection: psycopg.Connection[Any]) -> Generator[None]:
+def _encoding_checked(connection: psycopg.Connection[Any]) -> Generator[None]:
     try:
         yield
     except UnicodeEncodeError as e:
@@ -73,24 +75,25 @@ CURE = "leave it out, or connect to a database with the encoding UTF8"
 
 
 def refusal(connection: psycopg.Connection[Any], error: UnicodeEncodeError) -> str:
-    """The character that the encoding lacks."""
+    """Returns a message with the character that the encoding lacks."""
     encoding = connection.info.parameter_status("server_encoding")
     return f"the database's encoding {encoding} has no character {error.object[error.start]!r}"
 
 
 def error_line(error: UnicodeEncodeError) -> str:
-    """Part of the line with the character."""
+    """Returns the part of the line around the character."""
     begin = error.object.rfind("\n", 0, error.start) + 1
     return error.object[max(begin, error.start - _AROUND) :].partition("\n")[0][: 2 * _AROUND]
 
 
-class _Sending:
-    """Of cursors: statements come as UTF-8 or text, and leave in the connection's encoding."""
+class _EncodingCursor:
+    """A mixin for cursors: accepts statements as UTF-8 or str, and sends them in the connection's
+    encoding."""
 
     def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
         connection = self.connection  # type: ignore[attr-defined]
         encoding = encoding_of(connection)
-        with _in_encoding(connection):
+        with _encoding_checked(connection):
             if isinstance(query, pgsql.Composable) and connection.info.encoding != encoding:
                 query = query.as_string()
             elif isinstance(query, bytes) and encoding != _UTF_8:
@@ -100,17 +103,17 @@ class _Sending:
             return super().execute(query, params, **more)  # type: ignore[misc]
 
 
-class Cursor(_Sending, psycopg.Cursor[Any]):
-    """Of a control connection."""
+class Cursor(_EncodingCursor, psycopg.Cursor[Any]):
+    """The cursor of a control connection."""
 
 
-class RawCursor(_Sending, psycopg.RawCursor[Any]):
-    """The same with ``$1``, ``$2`` ... for parameters."""
+class RawCursor(_EncodingCursor, psycopg.RawCursor[Any]):
+    """A cursor with ``$1``, ``$2`` ... for parameters."""
 
 
 class Text(Loader):
-    """What is no text in its encoding gets replacement characters. In a database with one byte a character,
-    what is UTF-8 was written by another database: hardly any text is both."""
+    """Decodes texts, with replacement characters for what is not valid. In a database with a single-byte
+    encoding, valid UTF-8 was written by another database: hardly any text is valid in both."""
 
     def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
         super().__init__(oid, context)

@@ -1,7 +1,7 @@
-"""What it costs the server to read the clock: its own program pg_test_timing, run for a second.
+"""Measures the cost of reading the clock on the server's machine, by PostgreSQL's pg_test_timing.
 
-PostgreSQL, "pg_test_timing": to 18 microseconds and "Per loop time", from 19 on "Average loop time", once for
-each clock source. It is run beside the server, as the server's user, so it is that machine's figure.
+PostgreSQL, "pg_test_timing": up to 18 in microseconds as "Per loop time", from 19 on "Average loop time" for
+each clock source. Runs on the server's host as the server's user, for a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dbdyno.engines.postgres.embedded.cluster import clean_environment
 
 _PROGRAM = "pg_test_timing"
 _SECONDS = 1
-_PATIENCE_S = 20  # from 19 on it tries up to three clock sources
+_PATIENCE_S = 20  # from 19 on it measures up to three clock sources
 _CLOCK_SOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 _LOOP = re.compile(r"^(?:Per|Average) loop time including overhead:\s*([\d.]+)\s*ns", re.MULTILINE)
 _SOURCE = re.compile(r"^(?:System clock|Fast clock|Clock) source:\s*(.+?)\s*$", re.MULTILINE)
@@ -26,7 +26,7 @@ _BACKWARDS = re.compile(r"time (?:warp|going backward)|clock (?:is )?going backw
 
 
 def loop_times(text: str) -> list[tuple[str, float]]:
-    """(clock source, nanoseconds a loop) for each that ``pg_test_timing`` tried; source "" before 19."""
+    """Returns (clock source, nanoseconds per loop) for each source in the output; source "" before 19."""
     sources = [(m.start(), m[1]) for m in _SOURCE.finditer(text)]
     return [
         (next((name for at, name in reversed(sources) if at < m.start()), ""), float(m[1]))
@@ -35,7 +35,8 @@ def loop_times(text: str) -> list[tuple[str, float]]:
 
 
 def timing_overhead(bin_dir: Path, owner: Path | None = None) -> tuple[float | None, str]:
-    """(nanoseconds a loop, in words); None: why it is unknown. ``owner``: it runs as whose this is."""
+    """Returns (nanoseconds per loop, description). None, and the reason, if it cannot be measured. As
+    root, runs as the owner of ``owner``."""
     program = bin_dir / _PROGRAM
     try:
         done = subprocess.run(
@@ -52,15 +53,16 @@ def timing_overhead(bin_dir: Path, owner: Path | None = None) -> tuple[float | N
         return None, f"{program} does not run: {e}"
     if _BACKWARDS.search(done.stdout + done.stderr):
         return None, "the clock goes backwards: no figure of timing can be trusted on this machine"
-    found = loop_times(done.stdout)
-    if not found:
+    loops = loop_times(done.stdout)
+    if not loops:
         return None, f"{program} gives no figure (exit {done.returncode}): {done.stderr.strip()[:200]}"
-    words = ", ".join(f"{ns:g} ns a loop{f' ({source})' if source else ''}" for source, ns in found)
-    return found[0][1], words
+    words = ", ".join(f"{ns:g} ns a loop{f' ({source})' if source else ''}" for source, ns in loops)
+    return loops[0][1], words
 
 
 def _as_owner(path: Path | None) -> dict[str, object]:
-    """We do not run a server's programs as root."""
+    """Returns arguments that make subprocess run as the owner of ``path``: never runs the server's
+    programs as root."""
     if path is None or os.geteuid() != 0:
         return {}
     stat = path.stat()
@@ -68,15 +70,16 @@ def _as_owner(path: Path | None) -> dict[str, object]:
 
 
 def clock_facts(connection: Connection, main_pid: int | None, bin_dir: Path | None) -> dict[str, str]:
-    """Facts of a server on this host (``main_pid``). ``bin_dir``: where its programs are, if known."""
-    facts = _server_side(connection)
+    """Returns facts on the clock of a server on this host (``main_pid``). ``bin_dir`` has its programs, if
+    known."""
+    facts = _server_clock(connection)
     if main_pid is None:
         return facts
     process = Path(f"/proc/{main_pid}")
     if (source := _read(_CLOCK_SOURCE)) is not None:
         facts["clock source"] = source
     major = connection.info.server_version // 10000
-    places = [p for p in _places(process, major, bin_dir) if (p / _PROGRAM).is_file()]
+    places = [p for p in _program_directories(process, major, bin_dir) if (p / _PROGRAM).is_file()]
     if not places:
         facts[_PROGRAM] = f"unknown: no program {_PROGRAM} of PostgreSQL {major} was found"
         return facts
@@ -84,31 +87,31 @@ def clock_facts(connection: Connection, main_pid: int | None, bin_dir: Path | No
     return facts
 
 
-def _server_side(connection: Connection) -> dict[str, str]:
-    """From 19 on the server chooses its clock source itself."""
+def _server_clock(connection: Connection) -> dict[str, str]:
+    """Returns the server's clock source, which it chooses itself from 19 on."""
     row = connection.execute("select pg_catalog.current_setting('timing_clock_source', true)").fetchone()
     return {"timing_clock_source": str(row[0])} if row and row[0] else {}
 
 
-def _places(process: Path, major: int, bin_dir: Path | None) -> Iterator[Path]:
-    """The server's own programs first; else those of its major version."""
+def _program_directories(process: Path, major: int, bin_dir: Path | None) -> Iterator[Path]:
+    """Yields directories of programs: the server's own first, then those of its major version."""
     if bin_dir is not None:
         yield bin_dir
     with suppress(OSError):  # another user's process
         yield (process / "exe").readlink().parent
     yield Path(f"/usr/lib/postgresql/{major}/bin")
     yield Path(f"/usr/pgsql-{major}/bin")
-    yield from _of_pg_config(major)
+    yield from _pg_config_directory(major)
 
 
-def _of_pg_config(major: int) -> Iterable[Path]:
+def _pg_config_directory(major: int) -> Iterable[Path]:
     try:
         done = subprocess.run(["pg_config"], capture_output=True, text=True, check=True, timeout=5)
     except (OSError, subprocess.SubprocessError):
         return ()
-    said = dict(line.split(" = ", 1) for line in done.stdout.splitlines() if " = " in line)
-    same = re.match(rf"PostgreSQL {major}\D", said.get("VERSION", "") + " ")
-    return (Path(said["BINDIR"]),) if same and "BINDIR" in said else ()
+    config = dict(line.split(" = ", 1) for line in done.stdout.splitlines() if " = " in line)
+    same = re.match(rf"PostgreSQL {major}\D", config.get("VERSION", "") + " ")
+    return (Path(config["BINDIR"]),) if same and "BINDIR" in config else ()
 
 
 def _read(path: Path) -> str | None:

@@ -1,7 +1,7 @@
-"""How a server authenticated a connection of libpq: read from libpq's own trace of the start-up.
+"""Determines how a server authenticated a connection, from libpq's own trace of the start-up.
 
 PostgreSQL 18, "libpq - C Library", 32.12 (PQtrace), 32.1.2 (require_auth). Later connections to the same
-place are held to what the first one met, so that nothing between can ask them for more.
+server must use the same method, so that no one in between can request more from them.
 """
 
 from __future__ import annotations
@@ -31,54 +31,56 @@ _LINE = re.compile(r"^([BF])\t\d+\t(\w+)(?:\t (.*))?$", re.MULTILINE)
 
 
 DATABASE: ContextVar[bytes | None] = ContextVar("DATABASE", default=None)
-"""The database to connect to, in place of that of the options: these are text, and a name may be no UTF-8."""
+"""Database to connect to, instead of that of the options, which are text: a name may be invalid UTF-8."""
 
 
 @dataclass(frozen=True)
 class Authentication:
-    """``method``: a name of libpq's ``require_auth``; ``bound``: with channel binding."""
+    """An authentication. ``method`` is a name of libpq's ``require_auth``; ``bound`` means channel
+    binding."""
 
     method: str
     bound: bool
 
 
 class Traced(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that knows how it was authenticated; None: libpq does not say (before version 18)."""
+    """A connection with its authentication method, None if libpq does not report it (before version 18)."""
 
     authentication: Authentication | None = None
     asked: Mapping[str, str] = {}
-    """:meth:`options`, without what holds it to an earlier connection."""
+    """:meth:`options` without those that :func:`held` added."""
 
     def options(self) -> dict[str, str]:
-        """libpq's options with a value: the DSN's, the environment's, a service file's, defaults."""
+        """Returns libpq's options that have a value, from DSN, environment, service file and defaults."""
         return {o.keyword.decode(): o.val.decode(errors="replace") for o in self.pgconn.info if o.val}
 
     @classmethod
     def _connect_gen(cls, conninfo: str = "", **_: Any) -> Generator[Any, Any, Traced]:
-        """As psycopg's own, with a trace: all ways to connect come through here."""
+        """Connects as psycopg does, with a trace. All ways to connect call this method."""
         pgconn = pq.PGconn.connect_start(conninfo.encode() + _database())
         trace, received = _Trace(pgconn), Received(MOST_BYTES_TO_START)
         try:
-            while (status := _polled(pgconn, received)) != pq.PollingStatus.OK:
+            while (status := _poll(pgconn, received)) != pq.PollingStatus.OK:
                 while not (yield pgconn.socket, _WANTED[status]):
                     pass
         except psycopg.OperationalError as e:
             if (state := refusal(trace.end())) is None:
                 raise
-            raise _refused(state)(str(e)) from None
+            raise _error_class(state)(str(e)) from None
         except BaseException:
             trace.end()
             raise
-        met = trace.end()
+        trace_text = trace.end()
         pgconn.nonblocking = 1
-        made = cls(pgconn)
-        made.authentication = None if met is None else read(met)
-        return made
+        connection = cls(pgconn)
+        connection.authentication = None if trace_text is None else read(trace_text)
+        return connection
 
 
 @functools.cache
-def _refused(state: str) -> type[psycopg.OperationalError]:
-    """A class for each SQLSTATE: of several hosts psycopg raises the last one's class anew."""
+def _error_class(state: str) -> type[psycopg.OperationalError]:
+    """Returns an exception class per SQLSTATE: for several hosts psycopg raises the class of the last one
+    anew."""
     return type("Refused", (psycopg.OperationalError,), {"sqlstate": state})
 
 
@@ -88,8 +90,8 @@ def _database() -> bytes:
     return b" dbname='%s'" % name.replace(b"\\", b"\\\\").replace(b"'", b"\\'")
 
 
-def _polled(pgconn: pq.abc.PGconn, received: Received) -> pq.PollingStatus:
-    """Raises :class:`psycopg.OperationalError`."""
+def _poll(pgconn: pq.abc.PGconn, received: Received) -> pq.PollingStatus:
+    """Returns the state of connecting. Raises :class:`psycopg.OperationalError`."""
     if pgconn.status == pq.ConnStatus.BAD:
         status = pq.PollingStatus.FAILED
     else:
@@ -110,7 +112,7 @@ def _polled(pgconn: pq.abc.PGconn, received: Received) -> pq.PollingStatus:
 
 
 def _socket(pgconn: pq.abc.PGconn) -> int:
-    """-1 while there is none."""
+    """Returns the descriptor, -1 while there is none."""
     try:
         return pgconn.socket
     except psycopg.OperationalError:
@@ -119,8 +121,8 @@ def _socket(pgconn: pq.abc.PGconn) -> int:
 
 @functools.cache
 def _connect_poll() -> Callable[[pq.abc.PGconn], int]:
-    """PQconnectPoll without Python's lock: SCRAM may compute for minutes, and psycopg's compiled
-    ``connect_poll`` would keep every other thread, and the handlers of signals, from running meanwhile."""
+    """Returns PQconnectPoll that releases Python's lock: SCRAM may compute for minutes, and psycopg's
+    compiled ``connect_poll`` would block all other threads and signal handlers meanwhile."""
     maps = Path("/proc/self/maps").read_text(errors="replace").split("\n")
     loaded = {line.split(maxsplit=5)[5] for line in maps if re.search(r"/libpq[-.][^/]*$", line)}
     if len(loaded) != 1:
@@ -131,7 +133,7 @@ def _connect_poll() -> Callable[[pq.abc.PGconn], int]:
 
 
 class _Trace:
-    """It may hold a password, so it is kept in memory alone, and not for long."""
+    """libpq's trace. It may contain a password, so it is kept in memory only, and as short as possible."""
 
     def __init__(self, pgconn: pq.abc.PGconn) -> None:
         self._pgconn, self._file = pgconn, None
@@ -141,7 +143,7 @@ class _Trace:
             pgconn.set_trace_flags(pq.Trace.SUPPRESS_TIMESTAMPS | pq.Trace.REGRESS_MODE)
 
     def end(self) -> str | None:
-        """Returns the text, once; None: libpq writes none."""
+        """Ends the trace and returns its text, None if libpq writes none."""
         if self._file is None:
             return None
         self._pgconn.untrace()
@@ -151,7 +153,8 @@ class _Trace:
 
 
 def read(trace: str) -> Authentication:
-    """What happened in the last attempt: libpq may make several, at other hosts or without TLS."""
+    """Returns the authentication of the last attempt: libpq may make several, to other hosts or without
+    TLS."""
     method, bound = "none", False
     for _, message, rest in _LINE.findall(trace):
         if message == "StartupMessage":
@@ -168,21 +171,21 @@ def read(trace: str) -> Authentication:
 
 
 def refusal(trace: str | None) -> str | None:
-    """The SQLSTATE of the server's last ErrorResponse; None: it sent none. Its words are in the language of
-    lc_messages."""
+    """Returns the SQLSTATE of the server's last ErrorResponse, None if it sent none. Its message depends
+    on lc_messages."""
     states = _STATE.findall(trace or "")
     return states[-1] if states else None
 
 
 # -- later connections ------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class _Met:
+class _FirstConnection:
     authentication: Authentication | None
     encrypted: bool
     asked: Mapping[str, str]
 
 
-_first: dict[object, _Met] = {}
+_first_connections: dict[object, _FirstConnection] = {}
 
 
 def _key(given: Mapping[str, Any], database: bytes | None) -> object:
@@ -190,24 +193,25 @@ def _key(given: Mapping[str, Any], database: bytes | None) -> object:
     return (tuple(sorted((k, str(v)) for k, v in given.items())), database, tuple(environment))
 
 
-def note(given: Mapping[str, Any], connection: Traced, database: bytes | None = None) -> None:
-    """What the first connection by these options met, later ones are held to."""
-    met = _first.setdefault(
+def remember(given: Mapping[str, Any], connection: Traced, database: bytes | None = None) -> None:
+    """Records how the first connection by these options was made; :func:`held` requires the same of later
+    ones."""
+    first = _first_connections.setdefault(
         _key(given, database),
-        _Met(connection.authentication, bool(connection.pgconn.ssl_in_use), connection.options()),
+        _FirstConnection(connection.authentication, bool(connection.pgconn.ssl_in_use), connection.options()),
     )
-    connection.asked = met.asked
+    connection.asked = first.asked
 
 
-def held(given: Mapping[str, Any], database: bytes | None = None) -> dict[str, str]:
-    """Options that hold the next connection to what the first one met."""
-    met = _first.get(_key(given, database))
-    if met is None:
+def required_options(given: Mapping[str, Any], database: bytes | None = None) -> dict[str, str]:
+    """Returns options that make the next connection as strict as the first one was."""
+    first = _first_connections.get(_key(given, database))
+    if first is None:
         return {}
-    weak = met.asked.get("sslmode") in ("allow", "prefer")
-    options = {"sslmode": "require"} if met.encrypted and weak else {}
-    if met.authentication is not None and pq.version() >= _REQUIRES:
-        options["require_auth"] = met.authentication.method
-        if met.authentication.bound:
+    weak = first.asked.get("sslmode") in ("allow", "prefer")
+    options = {"sslmode": "require"} if first.encrypted and weak else {}
+    if first.authentication is not None and pq.version() >= _REQUIRES:
+        options["require_auth"] = first.authentication.method
+        if first.authentication.bound:
             options["channel_binding"] = "require"
     return options

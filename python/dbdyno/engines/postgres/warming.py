@@ -1,4 +1,4 @@
-"""Tables read into the server's cache and so into the page cache; and how large the server's cache is."""
+"""Reads tables into the server's cache and thus into the page cache; the size of the server's cache."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _CACHE = "shared_buffers"
 
 
 def statement(connection: Connection, table: str) -> str:
-    """By the server's own function where it is installed, with indexes; else the table is read.
+    """Returns a statement that reads a table: by pg_prewarm with its indexes if that is installed, else by a
+    scan.
 
-    ``table``: as it stands in SQL. All arguments of the function are given, with its own types: whoever may
-    create functions in its schema could else make one that fits better.
+    ``table`` is a name in SQL. All arguments of the function are passed with their own types: otherwise
+    whoever may create functions in its schema could add an overload that matches better.
     """
     row = connection.execute(_SCHEMA.encode()).fetchone()
     if row is None:
@@ -48,10 +49,12 @@ def statement(connection: Connection, table: str) -> str:
 
 
 def warm(site: Site, tables: Sequence[str]) -> CacheWarming:
-    """In a server of our own the extension is made, where its programs have it."""
+    """Reads the tables. In an embedded server creates the extension if its programs include it."""
     connection = site.connection()
     if site.instance is not None and connection.execute(_TO_BE_MADE.encode()).fetchone():
-        connection.execute("create extension pg_prewarm schema public")  # not in ours, by "$user"
+        connection.execute(
+            "create extension pg_prewarm schema public"
+        )  # "$user" would lead to dbdyno's schema
     short = "" if connection.execute(_SCHEMA.encode()).fetchone() else _MISSING
     with connection.patient():
         for table in tables:
@@ -60,7 +63,8 @@ def warm(site: Site, tables: Sequence[str]) -> CacheWarming:
 
 
 def cache_bytes(connection: Connection, settings: Mapping[str, str]) -> int | None:
-    """Raises :class:`UsageError` for a size that cannot be."""
+    """Returns the size of the cache that the settings ask for, None if they do not. Raises
+    :class:`UsageError` for an invalid size."""
     asked = next((v for name, v in settings.items() if name.lower() == _CACHE), None)
     if asked is None:
         return None

@@ -21,7 +21,7 @@ from polars.exceptions import PolarsError
 
 from dbdyno import __version__
 from dbdyno.engines.postgres.sql import is_own
-from dbdyno.engines.postgres.statements import safe
+from dbdyno.engines.postgres.statements import without_passwords
 from dbdyno.model.engine.snapshot import TABLES, TEXTS, Snapshot, SnapshotInfo
 from dbdyno.model.errors import UsageError
 from dbdyno.model.schema.tables import POLARS
@@ -251,7 +251,7 @@ class _Server:
         return {i: text for i, text in found.items() if i is not None and text}
 
     def _texts(self) -> pl.DataFrame:
-        rows = [(i, safe(text)) for i, text in self._text_by_id().items() if i not in self._own]
+        rows = [(i, without_passwords(text)) for i, text in self._text_by_id().items() if i not in self._own]
         return pl.DataFrame(rows, schema={c.name: POLARS[c.type] for c in TEXTS}, orient="row")
 
     def _info(self, sample: _Row) -> SnapshotInfo:

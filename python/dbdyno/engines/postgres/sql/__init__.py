@@ -1,4 +1,4 @@
-"""SQL of the control connection: one statement a file."""
+"""SQL statements of the control connection, one per file."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from importlib import resources
 from string import Template
 
 OWN = "/* dbdyno */"
-"""How each of them ends: by that dbdyno knows its own among the server's statements (a comment in front is
-not always part of the text that the server keeps)."""
+"""End of each statement, by which dbdyno recognises its own among the server's statements. Not at the
+beginning, since the server does not always keep a leading comment."""
 
 
 def is_own(statement: str) -> bool:
-    """Whether a statement, as the server's counters keep it, is dbdyno's."""
+    """Returns whether a statement is dbdyno's, given its text in pg_stat_statements."""
     return statement.rstrip(" \n;").endswith(OWN)
 
 
 @cache
 def text(name: str) -> str:
-    """The statement in ``NAME.sql``; raises :class:`FileNotFoundError`."""
+    """Returns the statement in ``NAME.sql``. Raises :class:`FileNotFoundError`."""
     file = resources.files(__name__).joinpath(f"{name}.sql")
     return f"{file.read_text(encoding='utf-8')}{OWN}"
 
 
 def fill(name: str, **values: object) -> str:
-    """The statement in ``NAME.sql`` with ``${value}`` put in: only for names and numbers of our own."""
+    """Returns the statement in ``NAME.sql`` with values for ``${value}``. Only for trusted names and
+    numbers."""
     return Template(text(name)).substitute(values)
 
 
 def dollar_quoted(body: str) -> str:
-    """The body of a function as SQL writes it, between tags that do not occur in it, whatever names it holds.
+    """Returns the body of a function as an SQL string, quoted by a tag that does not occur in it.
 
     >>> dollar_quoted("raise log '$body$'")
     "$body_$raise log '$body$'$body_$"

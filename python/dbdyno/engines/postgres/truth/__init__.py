@@ -1,4 +1,4 @@
-"""Loads whose truth is known in advance, as data (``truth.toml``)."""
+"""Loads whose true figures are known in advance (``truth.toml``)."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ _TRIES, _PAUSE_S = 100, 0.015
 
 @cache
 def cases() -> tuple[TruthCase, ...]:
-    """In the order of running. Raises :class:`pydantic.ValidationError`."""
+    """Returns the cases in the order of running. Raises :class:`pydantic.ValidationError`."""
     text = resources.files(__name__).joinpath("truth.toml").read_text(encoding="utf-8")
     return tuple(TruthCase.model_validate(c) for c in tomllib.loads(text)["case"])
 
 
 def brief_session(dsn: str, case: TruthCase) -> int | None:
-    """CPU time (ns) of a session that was connected for one call; see the protocol."""
+    """Returns the CPU time (ns) of a session that was connected for one call. None if it did not come to
+    rest."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(case.sql.encode())
         pid = connection.info.backend_pid
         for _ in range(_TRIES):
             before = _core.read_task(pid, pid)
-            time.sleep(
-                _PAUSE_S
-            )  # longer than a tick: figures that stand still are not those of a running task
+            time.sleep(_PAUSE_S)  # longer than a tick, so that a running task's figures change meanwhile
             after = _core.read_task(pid, pid)
             if after["state"] == "S" and after["slices"] == before["slices"]:
                 used_ns: int | None = after["run_ns"]
@@ -41,8 +40,8 @@ def brief_session(dsn: str, case: TruthCase) -> int | None:
 
 
 def may_set(connection: Connection, name: str, value: str, *, superuser: bool) -> bool:
-    """Whether a session may have this setting."""
-    if not superuser and not _is_ours_to_set(connection, name):
+    """Returns whether a session of this role may have this setting."""
+    if not superuser and not _is_user_setting(connection, name):
         return False
     try:
         with connection.transaction(force_rollback=True):
@@ -52,8 +51,8 @@ def may_set(connection: Connection, name: str, value: str, *, superuser: bool) -
     return True
 
 
-def _is_ours_to_set(connection: Connection, name: str) -> bool:
-    """Asked before it is tried, which would leave an error in the server's log."""
+def _is_user_setting(connection: Connection, name: str) -> bool:
+    """Checks the context of the setting, since trying would leave an error in the server's log."""
     query = "select context = 'user' from pg_catalog.pg_settings where name = %s"
     row = connection.execute(query, (name,)).fetchone()
     return row is not None and bool(row[0])

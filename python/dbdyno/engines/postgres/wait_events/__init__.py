@@ -1,8 +1,8 @@
-"""What the wait event word of a backend means: class in the top byte, id in the low 16 bits.
+"""Decodes the wait event word of a backend: class in the top byte, id in the low 16 bits.
 
-PostgreSQL, src/include/utils/wait_event.h: every process stores the word at ``*my_wait_event_info``. The
-names by version are in ``14.toml`` ... ``18.toml``, made from the sources by ``tools/wait_event_names.py``.
-Events and lock tranches that an extension defines get their ids at run time and have no name here.
+PostgreSQL, src/include/utils/wait_event.h: every process stores the word at ``*my_wait_event_info``. Names by
+version are in ``14.toml`` ... ``18.toml``, generated from the sources by ``tools/wait_event_names.py``.
+Events and lock tranches of extensions get their ids at run time and have no name here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Words(NamedTuple):
 
 @cache
 def words(major: int) -> Words | None:
-    """Words of one version; None: a version whose names are not known here."""
+    """Returns the words of a version, None if its names are unknown."""
     if not resources.files(__name__).joinpath(f"{major}.toml").is_file():
         return None
     data = tomllib.loads(_text(f"{major}.toml"))
@@ -45,20 +45,20 @@ def words(major: int) -> Words | None:
 
 @cache
 def families() -> WaitFamilies:
-    """Families of the events of all versions."""
+    """Returns the families of the events of all versions."""
     return WaitFamilies.model_validate(tomllib.loads(_text("families.toml")))
 
 
 @cache
 def advice() -> WaitAdvice:
-    """Advice for events in which sessions wait for each other."""
+    """Returns advice for events in which sessions wait for each other."""
     return WaitAdvice.model_validate(tomllib.loads(_text("advice.toml")))
 
 
 def word_spec(major: int, statement: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-    """``word`` of ``_core.Watch`` (docs/core.md); None where the words of this version are not known.
+    """Returns ``word`` of ``_core.Watch`` (docs/core.md), None if the words of this version are unknown.
 
-    ``statement``: where the id of a backend's statement is.
+    ``statement`` is where the query id of a backend is.
     """
     known = words(major)
     if known is None:
