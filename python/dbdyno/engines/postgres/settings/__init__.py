@@ -1,7 +1,8 @@
-"""Settings of a server as a variant asks for them: checked, put in force, put back.
+"""Settings of a variant: checked, put in force, and put back.
 
-Who keeps the settings of an open server: its own file where it is ours, else ALTER SYSTEM, with the
-entries before in the journal, and the reload."""
+In an embedded server dbdyno writes its settings file. In other servers it uses ALTER SYSTEM, with the former
+entries in the journal, and a reload.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +23,13 @@ from dbdyno.model.engine.protocols import Configured, Journal, Undo
 from dbdyno.model.errors import DbdynoError, TargetError, UsageError
 
 _PATIENCE_S = 10.0
-_DOUBT_S = 1.0  # then the files are asked whether they can be read at all
+_DOUBT_S = 1.0  # after this time, look for errors in the files
 _POLL_S = 0.01
 
 
 def reload(site: Site) -> None:
-    """The server has read its files again. Raises :class:`TargetError` where they hold an error."""
+    """Makes the server read its files again, and waits for it. Raises :class:`TargetError` if they have an
+    error."""
     row = site.connection().execute("select pg_catalog.clock_timestamp()").fetchone()
     site.connection().execute("select pg_catalog.pg_reload_conf()")
     begin = time.monotonic()
@@ -47,32 +49,34 @@ def _file_errors(site: Site) -> list[str]:
 
 
 def _loaded_since(site: Site, row: tuple[Any, ...] | None) -> bool:
-    """Asked in a new session, which begins with what the server's main process has read."""
+    """Returns whether the files were read since then. Asks in a new session, which starts with the
+    settings of the server's main process."""
     with connect.connect(site.dsn) as fresh:
-        found = fresh.execute("select pg_catalog.pg_conf_load_time() >= %s", row).fetchone()
-    return bool(found and found[0])
+        row_now = fresh.execute("select pg_catalog.pg_conf_load_time() >= %s", row).fetchone()
+    return bool(row_now and row_now[0])
 
 
-def in_force(site: Site) -> dict[str, Guc]:
-    """What a new session begins with."""
+def current_settings(site: Site) -> dict[str, Guc]:
+    """Returns the settings that a new session starts with."""
     with connect.connect(site.dsn) as fresh:
         return values.read(fresh)
 
 
-def verified(site: Site, asked: Sequence[Asked]) -> Mapping[str, str]:
-    """What is in force for each, as the server shows it. Raises :class:`TargetError` where it is another."""
-    now = in_force(site)
+def verify_in_force(site: Site, asked: Sequence[Asked]) -> Mapping[str, str]:
+    """Returns the value in force of each setting, as the server shows it. Raises :class:`TargetError` if
+    one is not in force."""
+    now = current_settings(site)
     for a in asked:
         if not a.is_in_force(now):
-            found = now.get(a.name.lower())
+            guc = now.get(a.name.lower())
             raise TargetError(
-                f"setting {a.name} = {a.value} is not in force: {_instead(site, found)}",
+                f"setting {a.name} = {a.value} is not in force: {_explain_other_value(site, guc)}",
                 "see the server's log",
             )
     return {a.name: now[a.name.lower()].in_words for a in asked}
 
 
-def _instead(site: Site, found: Guc | None) -> str:
+def _explain_other_value(site: Site, found: Guc | None) -> str:
     if found is None:
         return "the server does not know it"
     if found.pending_restart:
@@ -82,34 +86,35 @@ def _instead(site: Site, found: Guc | None) -> str:
     return f"it is {found.in_words} ({why}{where})"
 
 
-class Altered:
-    """Through ``postgresql.auto.conf``. What is in force already is left alone."""
+class AlteredSystem:
+    """Changes settings by ALTER SYSTEM (``postgresql.auto.conf``). Leaves those alone that are in force
+    already."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._now: dict[str, str] = {}  # what this object has set
-        self._before: dict[str, str | None] = {}  # the entry of each of these before
-        self.names: frozenset[str] = frozenset()  # that were asked for, in lower case
+        self._before: dict[str, str | None] = {}  # their former entries
+        self.names: frozenset[str] = frozenset()  # settings in force by configure(), in lower case
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
         self.names = frozenset()
         if not settings and not self._before:
             return Configured({}, restarted=False)
         asked = check(self._site, settings)
-        now = in_force(self._site)
+        now = current_settings(self._site)
         wanted = {a.name: a.value for a in asked if a.name in self._now or not a.is_in_force(now)}
         back = [name for name in self._now if name not in wanted]
         changed = {name: value for name, value in wanted.items() if self._now.get(name) != value}
         try:
             self._note(list(changed), journal)
             self._alter(changed, back)
-            found = verified(self._site, asked)
+            values_in_force = verify_in_force(self._site, asked)
         except BaseException:
             self._give_up(journal)
             raise
         self._forget(back, journal)
         self.names = frozenset(a.name.lower() for a in asked)
-        return Configured(found, restarted=False)
+        return Configured(values_in_force, restarted=False)
 
     def _note(self, names: list[str], journal: Journal) -> None:
         new = [name for name in names if name not in self._before]
@@ -129,7 +134,7 @@ class Altered:
             reload(self._site)
 
     def _give_up(self, journal: Journal) -> None:
-        """As it was found, if that can be done; else the journal still says what to put back."""
+        """Restores the former entries. If that fails, the journal still has them."""
         with suppress(psycopg.Error, DbdynoError):
             for name, entry in self._before.items():
                 self._site.connection().execute(statement(name, entry))
@@ -144,7 +149,7 @@ class Altered:
 
 
 def entries_of(site: Site) -> dict[str, str]:
-    """What ``postgresql.auto.conf`` says: names in lower case."""
+    """Returns the entries of ``postgresql.auto.conf``, with names in lower case."""
     rows = site.connection().execute(sql.text("auto_entries").encode()).fetchall()
     return {name.lower(): value for name, value in rows}
 
@@ -171,8 +176,8 @@ def _entry_undo(site: Site, name: str, entry: str | None) -> Undo:
 
 
 def _entry_back(site: Site, name: str, entry: str | None) -> str:
-    """As it was before, in words. Idempotent. It is reloaded in any case: the run may have been killed
-    between the change of the file and that."""
+    """Restores an entry. Returns a description. May be repeated. Reloads in any case, since the run may
+    have been killed between changing the file and the reload."""
     same = entries_of(site).get(name.lower()) == entry
     if not same:
         site.connection().execute(statement(name, entry))
@@ -184,14 +189,15 @@ def _entry_back(site: Site, name: str, entry: str | None) -> str:
     return f"setting {name}: back to {entry!r} in postgresql.auto.conf"
 
 
-class Written:
-    """A server that ends with its owner needs no journal: the next start writes the file anew."""
+class WrittenFile:
+    """Changes settings in the file of an embedded server. If the server ends with its owner, no journal is
+    needed, since the next start writes the file anew."""
 
     def __init__(self, site: Site, instance: Instance) -> None:
         self._site, self._instance = site, instance
         self._now: dict[str, str] = {}
-        self._looked = False  # at what a run before us may have left
-        self._before: dict[str, str | None] = {}  # of those read at start only: what they were without us
+        self._looked = False  # whether settings of a killed run were looked for
+        self._before: dict[str, str | None] = {}  # former values of settings that need a restart
 
     @property
     def names(self) -> frozenset[str]:
@@ -210,42 +216,43 @@ class Written:
                 journal.note(_file_undo(self._site, self._instance))
             if wanted != self._now:
                 self._write(wanted, restart=restart)
-            found = verified(self._site, asked)
+            values_in_force = verify_in_force(self._site, asked)
         except BaseException:
             self._give_up(restart=restart)
             raise
         if stays and not wanted:
             journal.forget(_file_key(self._instance))
-        return Configured(found, restart)
+        return Configured(values_in_force, restart)
 
     def _begin(self) -> None:
-        """A server that stays may still have the settings of a run that was killed."""
+        """Removes settings of a killed run, which a server that was started to stay may still have."""
         if not self._looked and not self._instance.is_as_started():
             _file_back(self._site, self._instance)
         self._looked = True
 
     def _needs_restart(self, asked: list[Asked]) -> bool:
-        """Whether one that is read at start is not what it shall be: as asked, or as it was."""
-        now = in_force(self._site)
+        """Returns whether a setting that needs a restart does not have the value asked for, or its former
+        one."""
+        now = current_settings(self._site)
         needed = False
         for a in asked:
             if a.guc is None or a.at_start:
-                found = now.get(a.name.lower())
-                self._before.setdefault(a.name, None if found is None else found.reset_val)
+                guc = now.get(a.name.lower())
+                self._before.setdefault(a.name, None if guc is None else guc.reset_val)
                 needed |= not a.is_in_force(now)
         for name in self._now.keys() - {a.name for a in asked}:
             if name in self._before:
-                found = now.get(name.lower())
-                needed |= (None if found is None else found.reset_val) != self._before[name]
+                guc = now.get(name.lower())
+                needed |= (None if guc is None else guc.reset_val) != self._before[name]
         return needed
 
     def _write(self, wanted: Mapping[str, str], *, restart: bool) -> None:
         self._now = dict(wanted)
         if restart:
-            checkpoint(self._site)  # else the shutdown might take longer than it may
+            checkpoint(self._site)  # else the shutdown might exceed its time limit
         try:
             self._instance.reconfigure(wanted, restart=restart)
-        except UsageError:  # it did not start; without them it did
+        except UsageError:  # it did not start with these settings, and runs without them
             self._site.reconnect()
             self._now = {}
             raise
@@ -255,7 +262,7 @@ class Written:
             reload(self._site)
 
     def _give_up(self, *, restart: bool) -> None:
-        """As it was found, if that can be done; its next start does it in any case."""
+        """Removes the settings, if that is possible. The next start does so in any case."""
         if self._now:
             with suppress(psycopg.Error, DbdynoError):
                 self._write({}, restart=restart)
@@ -284,7 +291,8 @@ def _file_undo(site: Site, instance: Instance) -> Undo:
 
 
 def _file_back(site: Site, instance: Instance) -> str:
-    """The file as at its start; what is read at start alone is put back by a restart, if nobody is there."""
+    """Restores the file of its start. Restarts the server for settings that need that, unless others are
+    connected."""
     words = f"settings of the embedded server in {instance.data}"
     if not instance.stays:
         return f"{words}: it has ended since, and they are written anew at each start (dbdyno server start)"
@@ -305,37 +313,38 @@ def _file_back(site: Site, instance: Instance) -> str:
 
 
 class Keeper:
-    """See :class:`dbdyno.model.engine.protocols.Server`: check_settings, configure, put_back.
+    """Implements check_settings, configure and put_back of :class:`dbdyno.model.engine.protocols.Server`.
 
-    Call it on the thread that opened the server: an embedded one that is restarted lives as long as that.
+    Call it on the thread that opened the server: a restarted embedded server lives as long as that thread.
     """
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._way = Altered(site) if site.instance is None else Written(site, site.instance)
+        self._method = AlteredSystem(site) if site.instance is None else WrittenFile(site, site.instance)
 
     @property
     def names(self) -> frozenset[str]:
         """Names of the settings in force by :meth:`configure`, in lower case."""
-        return self._way.names
+        return self._method.names
 
     def check(self, settings: Mapping[str, str]) -> Sequence[str]:
-        """Names of those that need a restart."""
-        found = check(self._site, settings)
-        return [a.name for a in found if self._site.instance is not None and (a.at_start or a.guc is None)]
+        """Returns the names of those that need a restart."""
+        asked = check(self._site, settings)
+        return [a.name for a in asked if self._site.instance is not None and (a.at_start or a.guc is None)]
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
-        return self._way.configure(settings, journal)
+        return self._method.configure(settings, journal)
 
     def put_back(self, undo: Undo) -> str | None:
-        """None: not this server's. Raises :class:`psycopg.Error` and the product's errors."""
+        """Restores a setting. Returns a description, None if it is not this server's. Raises
+        :class:`psycopg.Error` and the product's errors."""
         site, data = self._site, undo.data
         if data.get("system") is None or data["system"] != site.identity.system:
             return None
         if (home := data.get("embedded")) is not None:
             ours = site.instance is not None and str(site.instance.data) == home
             return _file_back(site, site.instance) if ours and site.instance else None
-        here = site.directory()
-        if None not in (here, data.get("directory")) and here != data["directory"]:
+        directory = site.directory()
+        if None not in (directory, data.get("directory")) and directory != data["directory"]:
             return None  # a copy of that server
         return _entry_back(site, str(data["name"]), data.get("entry"))

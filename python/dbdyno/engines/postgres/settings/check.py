@@ -1,4 +1,5 @@
-"""Whether settings can be put in force, found out without a trace: the server itself judges each value."""
+"""Checks whether settings can be put in force, without changing anything: the server itself judges each
+value."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from dbdyno.model.units import counted, format_size
 
 _OWN_CONNECTIONS = 3  # control, activity, calibration
 _HUGE = ("huge_pages", "shared_buffers")
-_SETTABLE = ("user", "superuser")  # of the contexts: in any session, so in a trial, too
-_NOT_TRIED = ("log_timezone", "primary_slot_name")  # a line's end behind their value is no white space
+_SETTABLE = ("user", "superuser")  # contexts of settings that can be set in a session, and so in a trial
+_NOT_TRIED = ("log_timezone", "primary_slot_name")  # do not ignore a line's end behind the value
 _GRANT_SINCE = 150000  # GRANT ALTER SYSTEM ON PARAMETER
 _FIXED = dict.fromkeys(
     ("data_directory", "config_file", "hba_file", "ident_file", "external_pid_file", "cluster_name"),
@@ -34,8 +35,8 @@ _FIXED |= dict.fromkeys(
     "it may hold a secret, and what a variant sets is recorded with the run",
 )
 _FIXED["allow_alter_system"] = "what is set could not be put back"
-# Sources that win over a file, in words (PostgreSQL, "pg_settings", column source).
-_STRONGER = {
+# Sources that override a file, with explanations (PostgreSQL, "pg_settings", column source).
+_OVERRIDING = {
     "command line": "it stands on the server's command line",
     "database": "ALTER DATABASE ... SET wins for this database",
     "user": "ALTER ROLE ... SET wins for this role",
@@ -48,26 +49,27 @@ _STRONGER = {
 class Asked:
     """A setting that can be put in force."""
 
-    name: str  # as the server writes it
+    name: str  # as the server spells it
     value: str
-    guc: Guc | None  # None: a library that is yet to be loaded brings it
-    expected: str | None = None  # what the server made of the value in a trial
+    guc: Guc | None  # None for a setting of a library that is not yet loaded
+    expected: str | None = None  # the server's form of the value, from a trial
 
     @property
     def at_start(self) -> bool:
         return self.guc is not None and self.guc.context == "postmaster"
 
     def is_in_force(self, now: Mapping[str, Guc]) -> bool:
-        found = now.get(self.name.lower())
-        if found is None:
+        guc = now.get(self.name.lower())
+        if guc is None:
             return False
-        if self.expected is not None and found.reset_val == self.expected:
+        if self.expected is not None and guc.reset_val == self.expected:
             return True
-        return values.same(found, self.value, found.reset_val)
+        return values.same(guc, self.value, guc.reset_val)
 
 
 def check(site: Site, settings: Mapping[str, str]) -> list[Asked]:
-    """Changes nothing. Raises :class:`UsageError` and :class:`NotPrivileged`, with the cure."""
+    """Returns the settings if they can be put in force. Raises :class:`UsageError` and
+    :class:`NotPrivileged`, with the cure."""
     if not settings:
         return []
     if len({name.lower() for name in settings}) < len(settings):
@@ -79,7 +81,7 @@ def check(site: Site, settings: Mapping[str, str]) -> list[Asked]:
         trial.execute(sql.text("quiet").encode())
         _load_libraries(trial, settings)
         known = values.read(trial)
-        asked = [_look(known, settings, name, value) for name, value in settings.items()]
+        asked = [_check_name(known, settings, name, value) for name, value in settings.items()]
         _check_rights(site, trial, asked)
         asked = [_try(trial, a) for a in asked]
     wanting = [a for a in asked if not a.is_in_force(known)]
@@ -90,10 +92,10 @@ def check(site: Site, settings: Mapping[str, str]) -> list[Asked]:
     return asked
 
 
-def _look(known: Mapping[str, Guc], settings: Mapping[str, str], name: str, value: str) -> Asked:
+def _check_name(known: Mapping[str, Guc], settings: Mapping[str, str], name: str, value: str) -> Asked:
     guc = known.get(name.lower())
     if guc is None:
-        return _unseen(known, settings, name, value)
+        return _check_library_setting(known, settings, name, value)
     if guc.context == "internal":
         raise UsageError(
             f"setting {name} cannot be changed: the server was built or made with {guc.shown}",
@@ -105,15 +107,18 @@ def _look(known: Mapping[str, Guc], settings: Mapping[str, str], name: str, valu
     return Asked(guc.name, value, guc)
 
 
-def _unseen(known: Mapping[str, Guc], settings: Mapping[str, str], name: str, value: str) -> Asked:
-    """One of a library that the same variant loads is taken on trust: it is looked at when it is there."""
-    brought = {
+def _check_library_setting(
+    known: Mapping[str, Guc], settings: Mapping[str, str], name: str, value: str
+) -> Asked:
+    """Accepts a setting of a library that the same variant loads; it is verified once the library is
+    loaded."""
+    loaded = {
         element.rsplit("/", 1)[-1].removesuffix(".so")
         for list_name in PRELOADING
         for element in values.elements(list_name, settings.get(list_name, ""))
     }
     prefix = name.partition(".")[0]
-    if "." in name and prefix in brought:
+    if "." in name and prefix in loaded:
         return Asked(name, value, None)
     if "." in name:
         raise UsageError(
@@ -125,7 +130,7 @@ def _unseen(known: Mapping[str, Guc], settings: Mapping[str, str], name: str, va
 
 
 def _load_libraries(trial: Connection, settings: Mapping[str, str]) -> None:
-    """Each library is loaded into the trial's session alone: is it there, and what settings does it bring?"""
+    """Loads each library into the trial's session, to check that it exists and to learn its settings."""
     for list_name in PRELOADING:
         for library in values.elements(list_name, settings.get(list_name, "")):
             plain = list_name.startswith("local") and "/" not in library
@@ -140,11 +145,11 @@ def _load_libraries(trial: Connection, settings: Mapping[str, str]) -> None:
             except psycopg.Error:
                 if trial.closed:
                     raise
-                continue  # it is there, but wants to be loaded at the start, or by a superuser
+                continue  # it exists, but must be loaded at the start, or by a superuser
 
 
 def _check_rights(site: Site, trial: Connection, asked: Sequence[Asked]) -> None:
-    """Raises :class:`NotPrivileged` with every statement that is missing."""
+    """Raises :class:`NotPrivileged` with every statement that would grant a missing right."""
     role = site.role()
     missing = [
         f"GRANT ALTER SYSTEM ON PARAMETER {a.name} TO {role}" for a in asked if not _may_alter(trial, a.name)
@@ -164,18 +169,18 @@ def _check_rights(site: Site, trial: Connection, asked: Sequence[Asked]) -> None
 
 
 def _may_alter(trial: Connection, name: str) -> bool:
-    """Asked, not tried."""
+    """Returns whether this role may alter the setting. Asks, since trying would change it."""
     if trial.info.server_version < _GRANT_SINCE:
-        found = trial.execute("select rolsuper from pg_catalog.pg_roles where rolname = current_user")
+        cursor = trial.execute("select rolsuper from pg_catalog.pg_roles where rolname = current_user")
     else:
-        found = trial.execute(sql.text("may_alter_system").encode(), (name,))
-    row = found.fetchone()
+        cursor = trial.execute(sql.text("may_alter_system").encode(), (name,))
+    row = cursor.fetchone()
     return row is not None and bool(row[0])
 
 
 def _try(trial: Connection, asked: Asked) -> Asked:
-    """The server's own verdict. A setting for sessions is set in a transaction that is rolled back;
-    a timeout is not, for it could end that very transaction."""
+    """Lets the server judge the value. Sets a session's setting in a transaction that is rolled back,
+    except timeouts, which could end that transaction."""
     expected = None
     if asked.guc is not None and asked.guc.context in _SETTABLE and not asked.name.endswith("_timeout"):
         try:
@@ -183,7 +188,7 @@ def _try(trial: Connection, asked: Asked) -> Asked:
                 trial.execute("select pg_catalog.set_config(%s, %s, true)", (asked.name, asked.value))
                 expected = _setting(trial, asked.name)
         except psycopg.errors.InsufficientPrivilege:
-            pass  # for the session; ALTER SYSTEM is a right of its own, looked at already
+            pass  # not in a session; ALTER SYSTEM is a separate right, which was checked
         except psycopg.Error as e:
             raise _refused(trial, asked, e) from None
     try:
@@ -195,26 +200,26 @@ def _try(trial: Connection, asked: Asked) -> Asked:
 
 
 def _alter_nothing(trial: Connection, asked: Asked) -> None:
-    """ALTER SYSTEM looks at right, name and value, and only then refuses a value of two lines.
-
-    So nothing is ever written. Raises :class:`psycopg.Error` in any case.
-    """
+    """Runs ALTER SYSTEM with a value that is always refused, so that nothing is written. The server checks
+    right, name and value first, and only then refuses a value of two lines. Raises :class:`psycopg.Error`
+    in any case."""
     trial.execute(statement(asked.name, f"{asked.value}\n", whole=True))
 
 
 def _is_verdict(asked: Asked, error: psycopg.Error, *, tried: bool) -> bool:
-    """Whether the value (or the name) was refused, and not the end of line that was put behind it."""
+    """Returns whether the error is about the value (or the name), not about the appended line's end."""
     if asked.guc is None:
         return False
     if error.diag.source_function == "AlterSystemSetConfigFile":
         return error.sqlstate != "22023"  # invalid_parameter_value: more than one line
     if tried or asked.name in _NOT_TRIED:
         return False
-    return asked.guc.vartype in ("integer", "real", "string")  # enum and bool bear no white space
+    return asked.guc.vartype in ("integer", "real", "string")  # enum and bool allow no white space
 
 
 def statement(name: str, value: str | None, *, whole: bool = False) -> pgsql.Composed:
-    """ALTER SYSTEM for a value as a file has it; None: takes the entry out. ``whole``: a list is not cut."""
+    """Returns ALTER SYSTEM for a value as in a file; None removes the entry. ``whole``: does not split a
+    list."""
     full = pgsql.Identifier(*name.split("."))
     if value is None:
         return pgsql.SQL("alter system reset {}").format(full)
@@ -237,21 +242,21 @@ def _refused(trial: Connection, asked: Asked, error: psycopg.Error) -> Exception
 
 
 def _check_not_hidden(site: Site, wanting: Sequence[Asked]) -> None:
-    """Whether something stronger than the file that we write holds a setting."""
+    """Raises :class:`UsageError` if a source that overrides our file sets a setting."""
     now = values.read(site.connection())
     for a in wanting:
-        if (found := now.get(a.name.lower())) is not None and (why := hidden_by(site, found)):
+        if (guc := now.get(a.name.lower())) is not None and (why := hidden_by(site, guc)):
             raise UsageError(
-                f"setting {a.name} would stay {found.in_words}: {why}",
+                f"setting {a.name} would stay {guc.in_words}: {why}",
                 "take that away first, or measure as another role or database",
             )
 
 
-def hidden_by(site: Site, found: Guc) -> str | None:
-    """Why a file of ours would change nothing, in words."""
-    if site.instance is not None and (found.sourcefile or "").endswith("/postgresql.auto.conf"):
-        return f"ALTER SYSTEM SET {found.name} was said there; ALTER SYSTEM RESET {found.name} takes it back"
-    return _STRONGER.get(found.source)
+def hidden_by(site: Site, guc: Guc) -> str | None:
+    """Returns why our file would not change the setting, None if it would."""
+    if site.instance is not None and (guc.sourcefile or "").endswith("/postgresql.auto.conf"):
+        return f"ALTER SYSTEM SET {guc.name} was said there; ALTER SYSTEM RESET {guc.name} takes it back"
+    return _OVERRIDING.get(guc.source)
 
 
 def _check_connections(site: Site, asked: Sequence[Asked]) -> None:
@@ -268,7 +273,8 @@ def _check_connections(site: Site, asked: Sequence[Asked]) -> None:
 
 
 def _check_huge_pages(site: Site, asked: Sequence[Asked], known: Mapping[str, Guc]) -> None:
-    """Asked of a server of our own alone: another one on this host may be in a container."""
+    """Checks that the kernel has enough free huge pages. Only for an embedded server: another one on this
+    host may be in a container."""
     wanted = {a.name: values.canonical(a.guc, a.value) for a in asked if a.guc and a.name in _HUGE}
     if site.instance is None or wanted.get("huge_pages") != "on":
         return
@@ -287,25 +293,26 @@ def _check_huge_pages(site: Site, asked: Sequence[Asked], known: Mapping[str, Gu
 
 
 def _huge_pages(meminfo: str) -> tuple[int, int]:
-    """Free pages, and the bytes of one (proc_meminfo(5)); 0: the kernel has none."""
+    """Returns the number of free huge pages, and the bytes of one (proc_meminfo(5)), 0 if the kernel has
+    none."""
     lines = (line.split() for line in meminfo.splitlines())
-    found = {words[0]: int(words[1]) for words in lines if words and words[0].startswith("Huge")}
-    return found.get("HugePages_Free:", 0), found.get("Hugepagesize:", 0) * 1024
+    figures = {words[0]: int(words[1]) for words in lines if words and words[0].startswith("Huge")}
+    return figures.get("HugePages_Free:", 0), figures.get("Hugepagesize:", 0) * 1024
 
 
 def _check_restart(site: Site, wanting: Sequence[Asked]) -> None:
     if not wanting:
         return
-    said = ", ".join(f"{a.name} = {a.value}" for a in wanting)
+    settings = ", ".join(f"{a.name} = {a.value}" for a in wanting)
     if site.instance is None:
         alter = "; ".join(statement(a.name, a.value).as_string(None) for a in wanting)
         raise NotAvailable(
-            f"{said} needs a restart, and dbdyno restarts only servers that it started itself",
+            f"{settings} needs a restart, and dbdyno restarts only servers that it started itself",
             f"say {alter}; restart the server, and run twice: dbdyno compare RUN RUN. "
             "Or leave out --dsn: the embedded server may be restarted",
         )
     if site.instance.stays and (others := site.strangers()):
         raise ServerBusy(
-            f"{said} needs a restart, but others are connected to this server: {'; '.join(others)}",
+            f"{settings} needs a restart, but others are connected to this server: {'; '.join(others)}",
             "let them disconnect first",
         )

@@ -18,7 +18,7 @@ from dbdyno.kernel.machine import HERE
 from dbdyno.model.engine.machine import Machine
 from dbdyno.model.errors import UsageError
 
-# Lists whose elements the server quotes one by one, as pg_dump knows them (variable_is_guc_list_quote).
+# Lists whose elements the server quotes individually (variable_is_guc_list_quote in pg_dump).
 _PATHS = ("local_preload_libraries", "session_preload_libraries", "shared_preload_libraries")
 PRELOADING = _PATHS
 _QUOTED_LISTS = (*_PATHS, "search_path", "temp_tablespaces", "unix_socket_directories")
@@ -33,7 +33,8 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class Guc(NamedTuple):
-    """A row of ``gucs.sql``: ``setting``, ``reset_val``, ``boot_val`` in ``unit``, ``shown`` as SHOW says."""
+    """A row of ``gucs.sql``. ``setting``, ``reset_val`` and ``boot_val`` are in ``unit``, ``shown`` is
+    that of SHOW."""
 
     name: str
     setting: str | None
@@ -53,70 +54,70 @@ class Guc(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """What a session begins with, with its unit."""
+        """Value of a new session, with its unit."""
         if self.setting == self.reset_val:
             return self.shown or ""
-        count, name = _parted(self.unit or "")
+        count, name = _split_unit(self.unit or "")
         return f"{self.reset_val}{f' x {self.unit}' if count > 1 else name}"
 
 
 def read(connection: Connection) -> dict[str, Guc]:
-    """By name in lower case."""
+    """Returns all settings, by name in lower case."""
     with connection.cursor(row_factory=class_row(Guc)) as cursor:
-        found = cursor.execute(sql.text("gucs").encode()).fetchall()
-    return {row.name.lower(): row._replace(source=_source(connection, row)) for row in found}
+        rows = cursor.execute(sql.text("gucs").encode()).fetchall()
+    return {row.name.lower(): row._replace(source=_source(connection, row)) for row in rows}
 
 
 def _source(connection: Connection, guc: Guc) -> str:
-    """Where the value comes from that the connection would have without a setting of its own."""
+    """Returns the source of the value that the connection would have without settings of its own."""
     before = connection.before.get(guc.name)
     return before.source if before is not None and guc.source == "session" else guc.source
 
 
 def canonical(guc: Guc, value: str) -> str | float:
-    """``value`` as the server keeps it, numbers in the setting's unit. Raises :class:`UsageError`."""
-    made: str | float = _MAKERS.get(guc.vartype, _text)(guc, value)
-    if isinstance(made, float):
-        _check_range(guc, value, made)
-    return made
+    """Returns ``value`` in the server's form, numbers in the setting's unit. Raises :class:`UsageError`."""
+    parsed: str | float = _PARSERS.get(guc.vartype, _text)(guc, value)
+    if isinstance(parsed, float):
+        _check_range(guc, value, parsed)
+    return parsed
 
 
 def same(guc: Guc, value: str, kept: str | None) -> bool:
-    """Whether ``value`` is what the server keeps as ``kept``."""
+    """Returns whether ``value`` means the server's value ``kept``."""
     if kept is None:
         return False
-    made = canonical(guc, value)
-    if isinstance(made, float):
-        return math.isclose(made, float(kept), rel_tol=1e-9, abs_tol=1e-12)
+    parsed = canonical(guc, value)
+    if isinstance(parsed, float):
+        return math.isclose(parsed, float(kept), rel_tol=1e-9, abs_tol=1e-12)
     if guc.name in _QUOTED_LISTS:
         return elements(guc.name, value) == elements(guc.name, kept)
-    return made == kept
+    return parsed == kept
 
 
 def elements(name: str, value: str) -> list[str]:
-    """``value`` cut as the server cuts it: one piece, unless it quotes the elements of that list."""
+    """Splits ``value`` as the server does: into one piece, unless it quotes the elements of that list."""
     if name not in _QUOTED_LISTS:
         return [value]
-    found, at = [], 0
+    pieces, at = [], 0
     while at < len(value):
         match = _ELEMENT.match(value, at)
         if match is None:
             raise UsageError(f"setting {name}: {value!r} is not a list", "separate the elements by commas")
         quoted, plain = match[1], match[2]
         if quoted is not None:
-            found.append(quoted.replace('""', '"'))
+            pieces.append(quoted.replace('""', '"'))
         else:
-            found.append(plain if name in _PATHS else plain.lower())
+            pieces.append(plain if name in _PATHS else plain.lower())
         at = match.end()
-    return found
+    return pieces
 
 
 def _switch(guc: Guc, value: str) -> str:
-    """Unique prefixes count (bool.c)."""
+    """Returns on or off. Unique prefixes are allowed (bool.c)."""
     word = value.strip().lower()
-    for said, words in (("on", _TRUE), ("off", _FALSE)):
+    for canonical, words in (("on", _TRUE), ("off", _FALSE)):
         if word and any(w.startswith(word) for w in words) and word != "o":
-            return said
+            return canonical
     raise _refused(guc, value, "it is on or off")
 
 
@@ -135,11 +136,11 @@ def _whole(guc: Guc, value: str) -> float:
 
 
 def _number(guc: Guc, value: str) -> float:
-    found = _NUMBER.match(value)
-    if found is None:
-        raise _refused(guc, value, "it is a number" + _of_unit(guc))
-    digits, unit = found[1], found[2]
-    if guc.vartype == "integer" and _OCTAL.fullmatch(digits):  # as C reads it (strtol)
+    match = _NUMBER.match(value)
+    if match is None:
+        raise _refused(guc, value, "it is a number" + _unit_cure(guc))
+    digits, unit = match[1], match[2]
+    if guc.vartype == "integer" and _OCTAL.fullmatch(digits):  # as strtol() reads it
         number = float(int(digits, 8))
     else:
         number = float(int(digits, 16)) if "x" in digits.lower() else float(digits)
@@ -150,29 +151,29 @@ def _number(guc: Guc, value: str) -> float:
 
 
 def _scale(guc: Guc, value: str, unit: str) -> tuple[int, int]:
-    """A unit and the setting's own one ("8kB"), both in bytes or both in microseconds."""
-    count, name = _parted(guc.unit or "")
+    """Returns a unit and the setting's own one ("8kB"), both in bytes or both in microseconds."""
+    count, name = _split_unit(guc.unit or "")
     for table in (_BYTES, _US):
         if name in table and unit in table:
             return table[unit], count * table[name]
-    raise _refused(guc, value, "it is a number" + _of_unit(guc))
+    raise _refused(guc, value, "it is a number" + _unit_cure(guc))
 
 
-def _parted(unit: str) -> tuple[int, str]:
+def _split_unit(unit: str) -> tuple[int, str]:
     digits = "".join(c for c in unit if c.isdigit())
     return int(digits or 1), unit[len(digits) :]
 
 
-def _of_unit(guc: Guc) -> str:
+def _unit_cure(guc: Guc) -> str:
     if guc.unit is None:
         return " without a unit"
-    table = _BYTES if _parted(guc.unit)[1] in _BYTES else _US
+    table = _BYTES if _split_unit(guc.unit)[1] in _BYTES else _US
     return f", alone in units of {guc.unit}, or with one of {', '.join(table)}"
 
 
-def _check_range(guc: Guc, value: str, made: float) -> None:
+def _check_range(guc: Guc, value: str, parsed: float) -> None:
     least, most = (float(v) if v else None for v in (guc.min_val, guc.max_val))
-    if (least is not None and made < least) or (most is not None and made > most):
+    if (least is not None and parsed < least) or (most is not None and parsed > most):
         unit = f" (in units of {guc.unit})" if guc.unit else ""
         raise _refused(guc, value, f"{guc.min_val} to {guc.max_val}{unit}")
 
@@ -185,34 +186,36 @@ def _refused(guc: Guc, value: str, cure: str) -> UsageError:
     return UsageError(f"setting {guc.name} cannot be {value!r}", cure)
 
 
-_MAKERS: dict[str, Any] = {"bool": _switch, "enum": _choice, "integer": _whole, "real": _number}
+_PARSERS: dict[str, Any] = {"bool": _switch, "enum": _choice, "integer": _whole, "real": _number}
 
 
 @dataclass(frozen=True)
 class Site:
-    """``connection``: the control connection of the moment; ``reconnect``: makes a new one."""
+    """The server whose settings are changed. ``connection`` returns the current control connection;
+    ``reconnect`` makes a new one."""
 
     dsn: str
     instance: Instance | None  # the embedded server
     identity: Identity
     connection: Callable[[], Connection]
     reconnect: Callable[[], None]
-    machine: Machine = HERE  # that the server is on
+    machine: Machine = HERE  # the server's host
 
     def directory(self) -> str | None:
-        """Where the server's data lies; None: this role may not know. Copies of a cluster have its number."""
-        row = self.connection().execute(
+        """Returns the data directory, None if hidden from this role. It tells copies of a cluster apart,
+        which have the same system identifier."""
+        cursor = self.connection().execute(
             "select setting from pg_catalog.pg_settings where name = 'data_directory'"
         )
-        found = row.fetchone()
-        return None if found is None else str(found[0])
+        row = cursor.fetchone()
+        return None if row is None else str(row[0])
 
     def role(self) -> str:
-        """Quoted as SQL needs it."""
+        """Returns the current role, quoted for SQL."""
         row = self.connection().execute("select pg_catalog.quote_ident(current_user)").fetchone()
         return str((row or ("?",))[0])
 
     def strangers(self) -> list[str]:
-        """Who else is connected, in words."""
+        """Returns descriptions of other connected sessions."""
         rows = self.connection().execute(sql.text("strangers").encode()).fetchall()
         return [f"{application} (process {pid}, user {user})" for pid, application, user in rows]

@@ -1,4 +1,4 @@
-"""Snapshots: what is read (``sources.toml``), how (``taking``), and the tables made of it (``frames``)."""
+"""Snapshots: their data (``sources.toml``), how it is read (``taking``), and the tables (``frames``)."""
 
 from dbdyno.engines.postgres.snapshots.taking import Snapshots
 

@@ -1,4 +1,4 @@
-"""From rows of the server to the tables of a snapshot."""
+"""Builds the tables of a snapshot from rows of the server."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _RESETS = {
 }
 
 
-def shaped(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """Exactly the columns of the table; what ``frame`` lacks is NULL."""
+def conform_to(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Returns the columns of the table, NULL if ``frame`` lacks them."""
     if not frame.width:
         return pl.DataFrame(schema={c.name: _POLARS[c.type] for c in TABLES[table].columns})
     return frame.select(
@@ -33,61 +33,66 @@ def shaped(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def tables(read: Mapping[str, Mapping[str, pl.DataFrame]], major: int, own: Collection[int]) -> Tables:
-    """All tables of the schema, from the frames of each statement by database; what was not read is empty."""
-    made = {name: joined(name, read.get(name, {}).values()) for name in TABLES}
+    """Returns all tables of the schema, from the frames by statement and database. Tables that were not
+    read are empty."""
+    result = {name: merge(name, read.get(name, {}).values()) for name in TABLES}
     sizes = read.get("sizes", {})
-    for name, sized in (("relations", with_sizes), ("indexes", with_index_sizes)):
+    for name, add in (("relations", add_sizes), ("indexes", add_index_sizes)):
         frames = read.get(name, {}).items()
-        made[name] = joined(name, (sized(f, sizes[db]) if db in sizes else f for db, f in frames))
+        result[name] = merge(name, (add(f, sizes[db]) if db in sizes else f for db, f in frames))
     for frame in read.get("database_sizes", {}).values():
-        whole = made["databases"].drop("size_bytes")
-        known = whole.join(frame.rename({"oid": "database_id"}), on="database_id", how="left")
-        made["databases"] = shaped("databases", known)
-    counted, wide = (next(iter(read.get(n, {}).values()), pl.DataFrame()) for n in ("statements", "server"))
-    if counted.height:
-        made["statements"] = statements(counted, own)
-    made["server"] = figures(wide, major)
-    made["resets"] = resets(made, wide, counted)
-    return made
+        whole = result["databases"].drop("size_bytes")
+        sized = whole.join(frame.rename({"oid": "database_id"}), on="database_id", how="left")
+        result["databases"] = conform_to("databases", sized)
+    statement_rows, server_row = (
+        next(iter(read.get(n, {}).values()), pl.DataFrame()) for n in ("statements", "server")
+    )
+    if statement_rows.height:
+        result["statements"] = statements(statement_rows, own)
+    result["server"] = figure_rows(server_row, major)
+    result["resets"] = resets(result, server_row, statement_rows)
+    return result
 
 
-def joined(table: str, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """One table of several databases; what they share is in it once."""
-    parts = [shaped(table, frame) for frame in frames]
-    whole = pl.concat(parts) if parts else shaped(table, pl.DataFrame())
+def merge(table: str, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Returns one table for several databases. Shared objects occur once."""
+    parts = [conform_to(table, frame) for frame in frames]
+    whole = pl.concat(parts) if parts else conform_to(table, pl.DataFrame())
     return whole.unique([c.name for c in TABLES[table].key], keep="first", maintain_order=True)
 
 
-def with_sizes(relations: pl.DataFrame, sizes: pl.DataFrame) -> pl.DataFrame:
-    """Columns of the table ``relations`` from those of single files. What could not be looked at counts as
-    large as the catalogue says."""
-    known = pl.coalesce("bytes", "known")
-    owned = sizes.group_by(relation_id="owner").agg(
-        *(known.filter(pl.col("kind") == kind).sum().alias(name) for kind, name in _SIZES.items()),
+def add_sizes(relations: pl.DataFrame, sizes: pl.DataFrame) -> pl.DataFrame:
+    """Adds sizes of relations, summed over their files. A file that could not be read counts with the size
+    in the catalogue."""
+    size = pl.coalesce("bytes", "known")
+    by_relation = sizes.group_by(relation_id="owner").agg(
+        *(size.filter(pl.col("kind") == kind).sum().alias(name) for kind, name in _SIZES.items()),
         sized=pl.col("bytes").is_not_null().all(),
     )
-    return _keyed(relations, "relation_id").join(owned, on="relation_id", how="left", maintain_order="left")
+    return _with_key_type(relations, "relation_id").join(
+        by_relation, on="relation_id", how="left", maintain_order="left"
+    )
 
 
-def with_index_sizes(indexes: pl.DataFrame, sizes: pl.DataFrame) -> pl.DataFrame:
+def add_index_sizes(indexes: pl.DataFrame, sizes: pl.DataFrame) -> pl.DataFrame:
     own = sizes.select(index_id="oid", size_bytes=pl.coalesce("bytes", "known"))
-    return _keyed(indexes, "index_id").join(own, on="index_id", how="left", maintain_order="left")
+    return _with_key_type(indexes, "index_id").join(own, on="index_id", how="left", maintain_order="left")
 
 
-def _keyed(frame: pl.DataFrame, key: str) -> pl.DataFrame:
-    """A frame without rows knows no types."""
+def _with_key_type(frame: pl.DataFrame, key: str) -> pl.DataFrame:
+    """Casts the key, since a frame without rows has no types."""
     return frame.with_columns(pl.col(key).cast(pl.Int64))
 
 
-def statements(found: pl.DataFrame, own: Iterable[int]) -> pl.DataFrame:
-    """Without dbdyno's own; those hidden from the role in sum."""
-    read = shaped("statements", found)
+def statements(frame: pl.DataFrame, own: Iterable[int]) -> pl.DataFrame:
+    """Returns the statements without dbdyno's own. Those hidden from the role are summed."""
+    read = conform_to("statements", frame)
     users = read.filter(~pl.col("query_id").is_in(list(own)).fill_null(value=False))
     return by_key(users)
 
 
-def figures(wide: pl.DataFrame, major: int) -> pl.DataFrame:
-    """The table ``server`` from one row of all of its figures."""
+def figure_rows(wide: pl.DataFrame, major: int) -> pl.DataFrame:
+    """Returns the table ``server`` from a row with all its figures."""
     values = wide.row(0, named=True) if wide.height else {}
     records = [
         {
@@ -99,12 +104,12 @@ def figures(wide: pl.DataFrame, major: int) -> pl.DataFrame:
         for name, origin in all_tables()["server"].figures.items()
         if origin.expression(major) is not None
     ]
-    return shaped("server", pl.DataFrame(records, infer_schema_length=None))
+    return conform_to("server", pl.DataFrame(records, infer_schema_length=None))
 
 
 def resets(tables: Mapping[str, pl.DataFrame], wide: pl.DataFrame, counted: pl.DataFrame) -> pl.DataFrame:
-    """The table ``resets``; ``counted``: statements as they were read."""
-    return shaped("resets", pl.DataFrame(list(_resets(tables, wide, counted)), infer_schema_length=None))
+    """Returns the table ``resets``. ``counted`` are the statements as read."""
+    return conform_to("resets", pl.DataFrame(list(_resets(tables, wide, counted)), infer_schema_length=None))
 
 
 def _resets(

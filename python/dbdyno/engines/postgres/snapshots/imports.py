@@ -1,8 +1,8 @@
-"""Snapshots from exports of other programs: pg_profile's ``export_data()``, by ``\\copy`` as CSV or text.
+"""Reads snapshots from pg_profile's ``export_data()``, written by ``\\copy`` as CSV or text.
 
-Its first row names the extension, its second the tables; each other row is one of a table, as JSON. Tables of
-samples hold what was counted since the sample before, of the objects that were among the largest: snapshots
-hold their sums from the first sample on. See pg_profile's doc/pg_profile.md, "Exporting and importing data".
+The first row names the extension, the second the tables; each other row is a row of a table, as JSON. Tables
+of samples have the counts since the previous sample, only of the largest objects; snapshots have sums since
+the first sample. See pg_profile's doc/pg_profile.md, "Exporting and importing data".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dbdyno.model.schema.tables import POLARS
 from dbdyno.model.text.visible import shortened
 
 NOT_READ = {"pgstatspack": "pgstatspack has no export, and no format of its dumped tables is documented"}
-"""What cannot be imported, and why."""
+"""Programs whose exports cannot be read, and why."""
 _EXPORT = r"in psql: \copy (select * from export_data()) to 'export.csv' csv"
 _MS_NS = 1_000_000
 _Row = Mapping[str, Any]
@@ -36,8 +36,8 @@ _SETTINGS = ("sample_settings", "v_sample_settings")
 
 
 class _Origin(NamedTuple):
-    """Where a table of a snapshot comes from: the table of samples, its key, counters and gauges (ours ->
-    theirs; times in ms are scaled)."""
+    """Source of a table: the table of samples, its key, counters and gauges (our column -> theirs; ms
+    become ns)."""
 
     table: str
     key: Mapping[str, str]
@@ -110,19 +110,19 @@ _ORIGINS = {
 
 
 def pg_profile(content: str) -> Sequence[Snapshot]:
-    """A snapshot of each server and sample, oldest first. Raises :class:`UsageError` where it is no such
+    """Returns a snapshot per server and sample, oldest first. Raises :class:`UsageError` if it is no such
     export."""
     tables = _tables(content)
     try:
         servers = {row["server_id"]: row for row in tables.get("servers", ())}
-        made = [s for number, row in servers.items() for s in _Server(tables, number, row).snapshots()]
+        snapshots = [s for number, row in servers.items() for s in _Server(tables, number, row).snapshots()]
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, PolarsError) as e:
         raise UsageError(
             f"this export of pg_profile is damaged: {type(e).__name__}: {shortened(str(e), 200)}", _EXPORT
         ) from e
-    if not made:
+    if not snapshots:
         raise UsageError("this export has no samples", "export_data() of a server that has samples")
-    return sorted(made, key=lambda s: s.info.taken)
+    return sorted(snapshots, key=lambda s: s.info.taken)
 
 
 def _tables(content: str) -> Mapping[str, Sequence[_Row]]:
@@ -137,15 +137,15 @@ def _tables(content: str) -> Mapping[str, Sequence[_Row]]:
             f"this is no export of pg_profile: {shortened(str(e), 200) or 'its first lines are missing'}",
             _EXPORT,
         ) from e
-    found: dict[str, list[_Row]] = defaultdict(list)
+    rows_by_table: dict[str, list[_Row]] = defaultdict(list)
     for n, data in rows:
         if n in sections:
-            found[sections[n]].append(data)
-    return found
+            rows_by_table[sections[n]].append(data)
+    return rows_by_table
 
 
 def _lines(content: str) -> Iterator[tuple[str, str]]:
-    """CSV, with or without a header; or the text format of COPY."""
+    """Yields (section, JSON) from CSV with or without a header, or from the text format of COPY."""
     lines = io.StringIO(content, newline="\n")  # queries may hold other separators of lines
     if "\t" in content.partition("\n")[0].split("{")[0]:
         for line in lines:
@@ -163,7 +163,7 @@ def _lines(content: str) -> Iterator[tuple[str, str]]:
 
 
 class _Server:
-    """A server of an export."""
+    """A server in an export."""
 
     def __init__(self, tables: Mapping[str, Sequence[_Row]], number: int, server: _Row) -> None:
         self._tables, self._number, self._server = tables, number, server
@@ -172,8 +172,8 @@ class _Server:
         self._relations = {(r["datid"], r["relid"]): r for r in self._rows("tables_list")}
         self._indexes = {(r["datid"], r["indexrelid"]): r for r in self._rows("indexes_list")}
         self._own = self._own_statements()
-        self._settings = {r["name"]: r.get("reset_val") or r.get("setting")
-                          for n in _SETTINGS for r in self._rows(n)}  # fmt: skip
+        settings = (r for n in _SETTINGS for r in self._rows(n))
+        self._settings = {r["name"]: r.get("reset_val") or r.get("setting") for r in settings}
 
     def _rows(self, table: str) -> Sequence[_Row]:
         return [r for r in self._tables.get(table, ()) if r["server_id"] == self._number]
@@ -186,35 +186,35 @@ class _Server:
             for name, origin in _ORIGINS.items():
                 for row in by_sample[name].get(sample["sample_id"], ()):
                     self._add(sums[name], name, origin, row)
-            made = {name: _frame(name, list(rows.values())) for name, rows in sums.items()}
-            yield Snapshot(self._info(sample), {n: made.get(n, _frame(n, [])) for n in TABLES}, texts)
+            frames = {name: _frame(name, list(rows.values())) for name, rows in sums.items()}
+            yield Snapshot(self._info(sample), {n: frames.get(n, _frame(n, [])) for n in TABLES}, texts)
 
     def _by_sample(self, table: str) -> Mapping[int, Sequence[_Row]]:
-        found: dict[int, list[_Row]] = defaultdict(list)
+        rows_by_sample: dict[int, list[_Row]] = defaultdict(list)
         for row in self._rows(table):
-            found[row["sample_id"]].append(row)
-        return found
+            rows_by_sample[row["sample_id"]].append(row)
+        return rows_by_sample
 
     def _add(
         self, sums: dict[tuple[Any, ...], dict[str, Any]], name: str, origin: _Origin, row: _Row
     ) -> None:
-        """What was counted in a sample, onto what was counted before."""
+        """Adds the counts of a sample to the sums."""
         key = {ours: row.get(theirs) for ours, theirs in origin.key.items()}
         attributes = self._attributes(name, key, row)
         if attributes is None:
             return
-        kept = sums.setdefault(tuple(key.values()), {**key, **attributes})
+        sum_row = sums.setdefault(tuple(key.values()), {**key, **attributes})
         for ours, theirs in origin.counters.items():
             values = [row[n] for n in theirs if row.get(n) is not None]
             if values:
                 more = (
                     round(sum(map(float, values)) * _MS_NS) if ours.endswith("_ns") else sum(map(int, values))
                 )
-                kept[ours] = (kept.get(ours) or 0) + more
-        kept |= {ours: row[n] for ours, n in origin.gauges.items() if row.get(n) is not None}
+                sum_row[ours] = (sum_row.get(ours) or 0) + more
+        sum_row |= {ours: row[n] for ours, n in origin.gauges.items() if row.get(n) is not None}
 
     def _attributes(self, name: str, key: _Row, row: _Row) -> dict[str, Any] | None:
-        """``None``: it is no row of a snapshot."""
+        """Returns further columns of the row, None if snapshots leave it out."""
         if name == "statements":
             if key["query_id"] in self._own:
                 return None
@@ -227,28 +227,38 @@ class _Server:
             return {"database": row["datname"]}
         database = {"database": self._databases.get(row["datid"])}
         if name == "relations":
-            found = self._relations.get((row["datid"], row["relid"]))
-            if found is None or found["relkind"] == "t":
+            relation = self._relations.get((row["datid"], row["relid"]))
+            if relation is None or relation["relkind"] == "t":
                 return None
-            kind = "materialized view" if found["relkind"] == "m" else "table"
-            return {**database, "schema": found["schemaname"], "relation": found["relname"], "kind": kind,
-                    "sized": True}  # fmt: skip
+            kind = "materialized view" if relation["relkind"] == "m" else "table"
+            return {
+                **database,
+                "schema": relation["schemaname"],
+                "relation": relation["relname"],
+                "kind": kind,
+                "sized": True,
+            }
         index = self._indexes.get((row["datid"], row["indexrelid"]))
         if index is None:
             return None
         table = self._relations.get((row["datid"], index["relid"]), {})
-        return {**database, "schema": index["schemaname"], "index": index["indexrelname"],
-                "relation_id": index["relid"], "relation": table.get("relname"),
-                "is_unique": row.get("indisunique")}  # fmt: skip
+        return {
+            **database,
+            "schema": index["schemaname"],
+            "index": index["indexrelname"],
+            "relation_id": index["relid"],
+            "relation": table.get("relname"),
+            "is_unique": row.get("indisunique"),
+        }
 
     def _own_statements(self) -> set[int]:
-        """Ids of dbdyno's own statements, which snapshots leave out."""
+        """Returns the ids of dbdyno's own statements, which snapshots leave out."""
         return {i for i, text in self._text_by_id().items() if is_own(text)}
 
     def _text_by_id(self) -> Mapping[int, str]:
         by_md5 = {r["queryid_md5"]: r["query"] for r in self._rows("stmt_list")}
-        found = {r["queryid"]: by_md5.get(r["queryid_md5"]) for r in self._rows("sample_statements")}
-        return {i: text for i, text in found.items() if i is not None and text}
+        texts = {r["queryid"]: by_md5.get(r["queryid_md5"]) for r in self._rows("sample_statements")}
+        return {i: text for i, text in texts.items() if i is not None and text}
 
     def _texts(self) -> pl.DataFrame:
         rows = [(i, without_passwords(text)) for i, text in self._text_by_id().items() if i not in self._own]
@@ -288,4 +298,4 @@ def _frame(name: str, rows: Sequence[_Row]) -> pl.DataFrame:
 
 
 READERS = {"pg_profile": pg_profile}
-"""By the name of the program."""
+"""Readers by the name of the program."""

@@ -1,4 +1,4 @@
-"""Where the columns of a snapshot come from, as data (``sources.toml``): expressions of SQL by version."""
+"""Sources of a snapshot's columns (``sources.toml``): SQL expressions by version."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _FACTORS = {"ms": "1e6", "s": "1e9"}  # to ns
 
 
 class Origin(BaseModel):
-    """The source of one column; unknown keys are errors."""
+    """The source of a column. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     by_version: Mapping[int, str]
     unit: Literal["ms", "s", "time"] | None = None
-    setting: str | None = None  # while it is off, nothing is counted
-    by_row: bool = False  # the statement knows which rows that is
-    read_in: str | None = Field(None, alias="in")  # another statement gives it
+    setting: str | None = None  # counts only while this setting is on
+    by_row: bool = False  # the statement decides by row whether it is counted
+    read_in: str | None = Field(None, alias="in")  # the statement that reads it, if not the table's own
     kept_as: str | None = Field(None, alias="as")  # unit of a figure of the server
 
     @model_validator(mode="before")
@@ -42,12 +42,12 @@ class Origin(BaseModel):
         }
 
     def expression(self, major: int) -> str | None:
-        """Its source in this version; None: it has none."""
+        """Returns the expression for this version, None if it has none."""
         known = [since for since in self.by_version if since <= major]
         return (self.by_version[max(known)] or None) if known else None
 
     def select(self, name: str, kind: Type, major: int, off: Collection[str]) -> str:
-        """The column in a statement; NULL where it is not counted."""
+        """Returns the column of a statement, NULL if it is not counted."""
         expression = self.expression(major)
         if expression is None or (self.setting in off and not self.by_row):
             return f'null::{_TYPES[kind]} as "{name}"'
@@ -59,6 +59,8 @@ class Origin(BaseModel):
 
 
 class TableOrigin(BaseModel):
+    """The sources of a table."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sql: Mapping[int, str] = {}  # statement by version
@@ -67,7 +69,7 @@ class TableOrigin(BaseModel):
     figures: Mapping[str, Origin] = {}
 
     def statement(self, table: str, major: int, off: Collection[str]) -> str | None:
-        """None: this version has no such table."""
+        """Returns the statement for this version, None if it has no such table."""
         known = [since for since in self.sql if since <= major]
         if not known:
             return None
@@ -86,21 +88,21 @@ class TableOrigin(BaseModel):
 
 
 def view_of(expression: str | None) -> str | None:
-    """The view whose reset is that of a figure; None: it is never reset."""
+    """Returns the view whose reset also resets the figure, None if it is never reset."""
     view = (expression or "").split(".")[0]
     return view if view and view != "here" else None
 
 
 @cache
 def all_tables() -> Mapping[str, TableOrigin]:
-    """Everything in the data file. Raises :class:`pydantic.ValidationError`."""
+    """Returns all tables of the data file. Raises :class:`pydantic.ValidationError`."""
     text = resources.files(__package__).joinpath("sources.toml").read_text(encoding="utf-8")
-    made = {name: TableOrigin.model_validate(t) for name, t in tomllib.loads(text).items()}
-    return {name: _with_setting(name, origin) for name, origin in made.items()}
+    tables = {name: TableOrigin.model_validate(t) for name, t in tomllib.loads(text).items()}
+    return {name: _with_setting(name, origin) for name, origin in tables.items()}
 
 
 def _with_setting(table: str, origin: TableOrigin) -> TableOrigin:
-    """The table's setting at each of its counters."""
+    """Adds the table's setting to each of its counters."""
     counters = {c.name for c in TABLES[table].counters}
     columns = {
         name: column.model_copy(update={"setting": origin.setting})
@@ -112,14 +114,14 @@ def _with_setting(table: str, origin: TableOrigin) -> TableOrigin:
 
 
 class Gap(NamedTuple):
-    """What a server does not count, with the cure."""
+    """A figure that a server does not count, with the cure."""
 
     place: str  # table, or table.column
     why: str
 
 
 def gaps(major: int, off: Collection[str]) -> Iterator[Gap]:
-    """What versions and settings leave out."""
+    """Yields the figures that the version or settings leave out."""
     for table, origin in all_tables().items():
         if origin.sql and min(origin.sql) > major:
             yield Gap(table, f"PostgreSQL {major} has none: since version {min(origin.sql)}")
