@@ -227,15 +227,15 @@ def _explain(evidence: _Evidence, *, local: bool) -> tuple[Literal["not here", "
             "run dbdyno as the server's user or as root with CAP_SYS_PTRACE, or mount -o remount,hidepid=0 "
             "/proc (gid=GROUP lets one group see them)",
         )
-    there = _THERE if machine.reached is None else _OVER
+    cure = _THERE if machine.reached is None else _OVER
     if hidden is None and _sees_all(machine):
-        return "not here", "the server is on another host", there
+        return "not here", "the server is on another host", cure
     if local and machine.reached is None:
         return "not here", "the server is in another pid namespace (a container)", _INSIDE
     return (
         "not here",
         "the server is on another host, or in another pid namespace (a container)",
-        f"{there}, in its pid namespace",
+        f"{cure}, in its pid namespace",
     )
 
 

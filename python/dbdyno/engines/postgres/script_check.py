@@ -177,7 +177,7 @@ def _check_one(
         except UnicodeEncodeError as e:
             raise _error(script, command, e.start, texts.refusal(connection, e), texts.CURE) from None
         if command["statements"] == 1 and not (command["variables"] and driver.protocol == "simple"):
-            _parse(connection, script, command, given, made=may_create)
+            _parse(connection, script, command, given, may_create=may_create)
         may_create = may_create or bool(_MAKES.match(sql))
         first = words[0].rstrip(";") if words else ""
         if first in _OPENS and command["statements"] == 1:
@@ -190,7 +190,12 @@ def _check_one(
 
 
 def _parse(
-    connection: Connection, script: PlannedScript, command: _Command, given: Mapping[str, Any], *, made: bool
+    connection: Connection,
+    script: PlannedScript,
+    command: _Command,
+    given: Mapping[str, Any],
+    *,
+    may_create: bool,
 ) -> None:
     """Raises :class:`ScriptError` if the server cannot parse the statement. Executes nothing. ``made``:
     earlier statements may create missing objects."""
@@ -205,7 +210,7 @@ def _parse(
         return
     field = pq.DiagnosticField
     state = _state(result)
-    if made and state in _MISSING:
+    if may_create and state in _MISSING:
         return
     position = result.error_field(field.STATEMENT_POSITION)
     at = int(position) - 1 if position else 0

@@ -76,14 +76,14 @@ def verify_in_force(site: Site, asked: Sequence[Asked]) -> Mapping[str, str]:
     return {a.name: now[a.name.lower()].in_words for a in asked}
 
 
-def _explain_other_value(site: Site, found: Guc | None) -> str:
-    if found is None:
+def _explain_other_value(site: Site, guc: Guc | None) -> str:
+    if guc is None:
         return "the server does not know it"
-    if found.pending_restart:
-        return f"it is {found.in_words} until a restart"
-    why = hidden_by(site, found) or f"by source {found.source}"
-    where = f", {found.sourcefile} line {found.sourceline}" if found.sourcefile else ""
-    return f"it is {found.in_words} ({why}{where})"
+    if guc.pending_restart:
+        return f"it is {guc.in_words} until a restart"
+    why = hidden_by(site, guc) or f"by source {guc.source}"
+    where = f", {guc.sourcefile} line {guc.sourceline}" if guc.sourcefile else ""
+    return f"it is {guc.in_words} ({why}{where})"
 
 
 class AlteredSystem:

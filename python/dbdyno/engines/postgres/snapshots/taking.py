@@ -82,11 +82,11 @@ class _Progress:
     asked: datetime = field(init=False)  # when the context was read
     counted: datetime = field(init=False)  # when the counters were read
 
-    def count(self, database: str, before: int, made: int) -> None:
+    def count(self, database: str, before: int, total: int) -> None:
         """Adds dbdyno's transactions in a database: ``made`` in total, ``before`` of them before it was
         read."""
         self.before[database] = self.before.get(database, 0) + before
-        self.after[database] = self.after.get(database, 0) + made - before
+        self.after[database] = self.after.get(database, 0) + total - before
 
     def first(self, name: str) -> pl.DataFrame:
         return next(iter(self.read.get(name, {}).values()), pl.DataFrame())

@@ -1,11 +1,11 @@
--- One sample: who is there and what each waits for. Without its own backend and dbdyno's control connection.
--- A role that may not see others gets no backend_type, and NULL for all that they do: their state is 'hidden';
--- whoever has a database is taken for a client.
+-- One sample: all sessions and their wait events, without its own backend and dbdyno's control connection. A role
+-- that may not see others gets NULL for their backend_type and activity: their state is 'hidden', and those with a
+-- database count as clients.
 select pid,
        case
            when backend_type = 'client backend' then null
            when backend_type is not null then lower(backend_type)
-           when coalesce(leader_pid, pid) <> pid then 'parallel worker'  -- that ends: it has no type any more
+           when coalesce(leader_pid, pid) <> pid then 'parallel worker'  -- one that is ending has no type
            when datid is null then 'unknown'
        end as helper,
        case when backend_type is null and coalesce(leader_pid, pid) = pid then 'hidden' else state end as state,

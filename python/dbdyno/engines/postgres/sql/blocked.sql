@@ -1,7 +1,7 @@
--- Who waits for a lock, and whom for: a row a waiter and blocker. One read of the lock table for all waiters,
--- where pg_blocking_pids() locks all of its partitions for each. A waiter waits for those that hold the lock in
--- a conflicting mode; where nobody does, for the first that waits for it in one. Names of this database's
--- tables and of roles are looked up unless a catalogue is locked, for which this query would wait itself.
+-- Sessions that wait for a lock, and the sessions they wait for: one row per waiter and blocker. Reads the lock
+-- table once for all waiters; pg_blocking_pids() would lock all its partitions for each. A waiter waits for the
+-- holders of the lock in a conflicting mode, or if there are none, for the first waiter in one. Names of tables of
+-- this database and of roles are looked up unless a catalogue is locked, as this query would wait for that.
 with locks as materialized (
     select locktype, database, relation, page, tuple, virtualxid, transactionid, classid, objid, objsubid,
            virtualtransaction, pid, mode, granted, waitstart

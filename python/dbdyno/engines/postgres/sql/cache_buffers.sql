@@ -1,5 +1,5 @@
--- Buffers by relation and fork, with the numbers of its blocks, eight bytes each. It takes no lock that sessions
--- wait for but that of one buffer's header at a time.
+-- Buffers by relation and fork, with their block numbers, eight bytes each. Sessions do not wait for it: it locks
+-- only one buffer header at a time.
 select coalesce(b.reldatabase, 0)::bigint as database,
        b.reltablespace::bigint as tablespace,
        b.relfilenode::bigint as filenode,

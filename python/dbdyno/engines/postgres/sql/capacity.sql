@@ -1,4 +1,4 @@
--- Room for connections. Rows of others have no backend_type for roles without pg_read_all_stats; their
+-- Limits on connections. Without pg_read_all_stats, backend_type of other users' sessions is NULL, but their
 -- database is visible.
 with backend as (
     select datid, usesysid

@@ -1,4 +1,4 @@
--- Relations only, the same in all versions: 18 also has rows for WAL. Until 17 a write is one block.
+-- Only I/O of relations, as in all versions: 18 also has rows for WAL. Up to 17 each write is one block.
 select sum(hits) as io_hits,
        sum(reads) as read_requests,
        sum(writes) as io_writes,

@@ -1,5 +1,5 @@
--- Where an extension's objects are in this database, and its version. Nothing where its library is not loaded or
--- this role may not call its functions, for a refusal would be an error in the server's log.
+-- Schema and version of an extension in this database. No row if its library is not loaded or this role may not
+-- call its functions, since a refusal would be an error in the server's log.
 select pg_catalog.quote_ident(n.nspname), e.extversion
 from pg_catalog.pg_extension as e join pg_catalog.pg_namespace as n on n.oid = e.extnamespace
 where e.extname = $1::name

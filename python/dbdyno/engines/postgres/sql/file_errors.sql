@@ -1,4 +1,4 @@
--- Why the configuration files are not read at all: what cannot be parsed, and names that nobody knows.
+-- Errors for which the configuration files are not applied: lines that cannot be parsed, and unknown names.
 select pg_catalog.format('%s, line %s: %s', f.sourcefile, f.sourceline, f.error)
 from pg_catalog.pg_file_settings as f
 where f.error is not null

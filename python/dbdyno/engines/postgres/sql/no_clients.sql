@@ -1,4 +1,4 @@
--- Which of these processes are there, but are no clients.
+-- Those of these processes that exist but are no clients.
 select pid, lower(backend_type) as kind
 from pg_catalog.pg_stat_get_activity(null)
 where pid = any ($1::int[]) and backend_type <> 'client backend'

@@ -1,5 +1,5 @@
--- The connection's own settings. Nothing in here is looked up by the search_path of that moment, and the transaction is one
--- that a standby takes.
+-- The connection's own settings. Every name here is qualified, so that the present search_path does not matter, and
+-- a standby accepts the transaction.
 set transaction isolation level read committed;
 select s.name, s.setting, s.source, case when ${answers} then pg_catalog.set_config(s.name, w.value, false) end
 from (values ${wanted}) as w (name, value)

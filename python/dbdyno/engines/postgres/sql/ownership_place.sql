@@ -1,4 +1,4 @@
--- The owner of a schema, where the current role is a superuser and the owner is none.
+-- The owner of a schema, if the current role is a superuser and the owner is not.
 select o.rolname::text
 from pg_namespace as n
      join pg_database as d on d.datname = current_database()

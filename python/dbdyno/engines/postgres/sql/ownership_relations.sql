@@ -1,8 +1,10 @@
--- What about these relations of a schema, and the partitions that the loader makes of them, is not as dbdyno makes it.
+-- Differences of these relations of a schema, and of the partitions that the loader makes of them, from relations
+-- that dbdyno makes.
 -- Trusted are the role that logged in (a database may be set to begin with another role) and superusers;
--- pg_database_owner (oid 6171) is whoever owns this database.
--- scope: kind; owner; code (runs with the rights of whoever uses the table); link (another object that goes or changes
--- with it); rows (others see it when the rows are replaced). trusted: whether those who could bring it about are.
+-- pg_database_owner (oid 6171) is the owner of this database.
+-- scope: kind; owner; code (runs with the rights of whoever uses the table); link (another object that is dropped
+-- or changed with it); rows (others see it when the rows are replaced). trusted: whether those who can cause it are
+-- trusted.
 with recursive trusted (id) as (
     select oid from pg_roles where rolsuper or rolname = session_user
     union all
@@ -26,7 +28,7 @@ tables as (
           and substr(p.relname::text, length(n.name) + 2)::bigint <= coalesce(
               %(partitions)s::bigint, (select count(*) from pg_inherits as a where a.inhparent = n.oid))
 ),
--- Statements without ONLY go down to children of whatever name and depth: their code is the table's.
+-- Statements without ONLY also run on all children, so code of these runs too.
 below (name, id) as (
     select name, oid from named
     union
@@ -39,7 +41,7 @@ reached (oid, name, relowner, relkind, child, whose) as (
     from below as b join pg_class as c on c.oid = b.id
     where c.oid not in (select oid from tables)
 ),
--- Expressions and types: stored with the table, evaluated by whoever reads or changes rows.
+-- Expressions and types: stored with the table, evaluated with the rights of whoever reads or changes rows.
 parts (id, name, relowner, class, object, what, written) as (
     select t.oid, t.name, t.relowner, 'pg_attrdef'::regclass::oid, d.oid, 'a default' || t.whose, true
     from reached as t join pg_attrdef as d on d.adrelid = t.oid
@@ -85,7 +87,7 @@ differences (name, scope, what, trusted) as (
     select name, 'owner', 'belongs to ' || quote_ident(pg_get_userbyid(relowner)), false
     from tables where relowner not in (select id from trusted)
     union all
-    -- Its owner may drop a table in it, and make another one between two of our statements.
+    -- Its owner may replace a table between two of our statements.
     select t.name, 'owner',
            'is in schema ' || quote_ident(n.nspname) || ' of '
            || quote_ident(pg_get_userbyid(case when n.nspowner = 6171 then d.datdba else n.nspowner end))
@@ -98,18 +100,18 @@ differences (name, scope, what, trusted) as (
     union all
     select name, 'code', 'has row security', relowner in (select id from trusted) from tables where relrowsecurity
     union all
-    -- Its owner may make a trigger at any time, as the owner of the table may.
+    -- Its owner may create a trigger at any time, as the owner of the table may.
     select r.name, 'code', 'has the child ' || r.child || ' of ' || quote_ident(pg_get_userbyid(r.relowner)), false
     from reached as r join named as n on n.name = r.name
     where r.child is not null and n.relowner in (select id from trusted) and r.relowner not in (select id from trusted)
     union all
-    -- The owner of the server chooses as whom it is connected to, and what is read there.
+    -- The owner of the foreign server chooses the user it connects as, and the table that is read.
     select r.name, 'code', 'has the foreign table ' || coalesce(r.child, r.name), r.relowner in (select id from trusted)
            and exists (select from pg_foreign_table as f join pg_foreign_server as v on v.oid = f.ftserver
                        where f.ftrelid = r.oid and v.srvowner in (select id from trusted))
     from reached as r where r.relkind = 'f'
     union all
-    -- Whoever has the privilege TRIGGER on a table may make one, with a condition that is evaluated.
+    -- Whoever has the privilege TRIGGER on a table may create one, whose condition is evaluated.
     select p.name, 'code', 'has ' || p.what,
            p.relowner in (select id from trusted) and not exists (select from pg_trigger as g where g.oid = p.object and g.tgqual is not null)
     from parts as p

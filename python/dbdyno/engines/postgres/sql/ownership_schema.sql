@@ -1,5 +1,5 @@
--- A schema that dbdyno uses: its comment, and whom it and the functions in it belong to, as far as that is neither the
--- current role nor a superuser. No row: there is no such schema.
+-- A schema that dbdyno uses: its comment, and the owners of it and of the functions in it, unless these are the
+-- current role or a superuser. No row if the schema does not exist.
 with trusted (id) as (
     select oid from pg_roles where rolsuper or rolname = session_user
 ),

@@ -1,4 +1,4 @@
--- Server connections of a pooler, known by their application_name; the oldest first.
+-- Server connections of a pooler, identified by their application_name; the oldest first.
 select pid
 from pg_catalog.pg_stat_get_activity(null)
 where application_name = %s

@@ -1,2 +1,2 @@
--- Makes this session's counts reported when it ends, as half a second has passed since it last reported.
+-- Makes the server count this session's activity when this statement ends, half a second after its last report.
 select from pg_catalog.pg_database limit 1

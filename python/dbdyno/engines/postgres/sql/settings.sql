@@ -1,5 +1,5 @@
--- Settings that decide on performance, and all that are not at their default. None that may hold a secret. Of what this
--- connection has set for itself: what others begin with.
+-- Settings that affect performance, and all that are not at their default, except those that may hold a secret. For
+-- settings that this connection has changed, the value of other sessions.
 select name, case when source = 'session' then reset_val || coalesce(unit, '')
                  else pg_catalog.current_setting(name, true) end
 from pg_catalog.pg_settings

@@ -1,4 +1,4 @@
--- What a snapshot says of the server, and what decides how the rest is read. Times in seconds since 1970.
+-- Facts on the server for a snapshot, some of which decide how the rest is read. Times in seconds since 1970.
 select extract(epoch from pg_catalog.clock_timestamp())::float8 as now_s,
        extract(epoch from pg_catalog.pg_postmaster_start_time())::float8 as started_s,
        pg_catalog.pg_is_in_recovery() as standby,
@@ -9,7 +9,7 @@ select extract(epoch from pg_catalog.clock_timestamp())::float8 as now_s,
        pg_catalog.pg_has_role(current_user, 'pg_read_all_stats', 'usage') as all_stats,
        pg_catalog.pg_has_role(current_user, 'pg_read_all_settings', 'usage') as all_settings,
        array(select name::text from pg_catalog.pg_settings where vartype = 'bool' and setting = 'off') as off,
-       -- a refusal would be an error in the server's log: what is not granted is not asked for
+       -- asks only for what is granted, since a refusal would be an error in the server's log
        array(select relname::text from pg_catalog.pg_class
              where relnamespace = 'pg_catalog'::pg_catalog.regnamespace and relkind in ('r', 'v')
                    and not pg_catalog.has_table_privilege(oid, 'select')
@@ -17,7 +17,7 @@ select extract(epoch from pg_catalog.clock_timestamp())::float8 as now_s,
              select proname::text from pg_catalog.pg_proc
              where pronamespace = 'pg_catalog'::pg_catalog.regnamespace and proname like 'pg\_%'
                    and not pg_catalog.has_function_privilege(oid, 'execute')) as refused,
-       -- bytes, for they are in the encoding of whoever gave the name; and the database's own encoding
+       -- as bytes, since a name is in the encoding of the client that chose it; and the database's encoding
        array(select pg_catalog.encode(pg_catalog.namesend(datname), 'hex') || ' ' || pg_catalog.pg_encoding_to_char(encoding)
              from pg_catalog.pg_database
              where datallowconn and not datistemplate and pg_catalog.has_database_privilege(oid, 'connect')

@@ -1,4 +1,4 @@
--- Sizes of databases: looks at every file, so for ${seconds} s only.
+-- Sizes of databases. Reads the size of every file, for at most ${seconds} s.
 select oid::int8,
        case
            when pg_catalog.clock_timestamp() < (select pg_catalog.clock_timestamp()) + interval '${seconds} s'

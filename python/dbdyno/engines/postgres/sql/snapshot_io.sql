@@ -1,4 +1,4 @@
--- Times of WAL (version 18) are counted by a setting of their own.
+-- Version 18 times WAL only if a setting of its own is on.
 select ${columns}
 from pg_catalog.pg_stat_io
      cross join lateral (

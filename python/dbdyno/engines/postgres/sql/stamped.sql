@@ -1,4 +1,4 @@
--- Tables and functions in our schema, with their stamps, as far as they belong to the current role or a superuser.
+-- Tables and functions in dbdyno's schema with their stamps, if owned by the current role or a superuser.
 select o.kind, o.name, o.stamp
 from (
     select 'table' as kind, c.relname::text as name, obj_description(c.oid, 'pg_class') as stamp, c.relowner as owner
