@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs tests that failed beside others once more, by themselves: `tools/again_alone.py PYTEST_STATUS`.
+"""Runs failed tests once more, without other tests beside them: `tools/again_alone.py PYTEST_STATUS`.
 
-A machine that is busy with something else must not decide whether the check passes; a test that needs this is
-still one to mend, so it is named at the end. More than a few failures are no accident, and stay failures.
+The result must not depend on other load on the machine. Tests that pass only alone should still be fixed, so
+they are listed at the end. If more than a few tests fail, other load is no explanation, and they stay
+failures.
 """
 
 import json
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 
 FEW = 3
-FAILED = 1  # pytest's exit status; others are no failures of tests
+FAILED = 1  # pytest's exit status for failed tests
 
 
 def main(status: int) -> int:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Compares the locked dependencies with published advisories: pip-audit (PyPI's) and cargo-audit (RustSec's).
+"""Compares the locked dependencies with published advisories, by pip-audit (PyPI) and cargo-audit (RustSec).
 
-Exit code 0: none applies; 1: one does; 2: something could not be checked, which is said. Needs the network.
+Exit code 0: none applies; 1: at least one does; 2: something could not be checked, and a message names it.
+Needs the network.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ TOOLS = ROOT / "target" / "audit"  # pip-audit is no dependency of the product o
 
 
 def main() -> int:
-    found = [python("runtime.lock"), python("dev.lock"), rust()]
-    return 1 if 1 in found else max(found)
+    statuses = [python("runtime.lock"), python("dev.lock"), rust()]
+    return 1 if 1 in statuses else max(statuses)
 
 
 def python(lock: str) -> int:
@@ -29,10 +30,8 @@ def python(lock: str) -> int:
         return _unchecked(lock, "pip-audit cannot be installed: no package index is reachable")
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        done = _run(
-            [program, "--requirement", ROOT / "requirements" / lock, "--require-hashes", "--disable-pip",
-             "--progress-spinner", "off", "--format", "json", "--output", answer],
-        )  # fmt: skip
+        options = "--require-hashes --disable-pip --progress-spinner off --format json".split()
+        done = _run([program, "--requirement", ROOT / "requirements" / lock, *options, "--output", answer])
         try:
             packages = json.loads(answer.read_text())["dependencies"]
         except (OSError, ValueError, KeyError):

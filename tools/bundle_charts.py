@@ -1,6 +1,7 @@
-"""Bundles the charts' code for reports (Vega, Vega-Lite, vega-embed) from vl-convert's own copies.
+"""Bundles the JavaScript for charts in reports (Vega, Vega-Lite, vega-embed) from vl-convert's copies.
 
-``python tools/bundle_charts.py`` writes it into the package, where a wheel takes it up. `make build` runs it.
+``python tools/bundle_charts.py`` writes the bundle into the package, where wheels include it. `make build`
+runs it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ PATH = Path(__file__).parent.parent / "python" / "dbdyno" / "present" / "assets"
 
 
 def main() -> None:
-    made_by = f"vl-convert {version('vl-convert-python')}"
-    head = f"/* Vega, Vega-Lite, vega-embed (BSD 3-Clause), bundled by {made_by} */\n"
+    bundler = f"vl-convert {version('vl-convert-python')}"
+    head = f"/* Vega, Vega-Lite, vega-embed (BSD 3-Clause), bundled by {bundler} */\n"
     if PATH.is_file() and PATH.read_text("utf-8").startswith(head):
         return
     import vl_convert
 
-    made = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    bundle = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     temporary = PATH.with_name(f".{PATH.name}-{os.getpid()}")
-    temporary.write_text(head + made.replace("</script", "<\\/script").replace("<!--", "<\\!--"), "utf-8")
+    temporary.write_text(head + bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--"), "utf-8")
     temporary.replace(PATH)
 
 

@@ -1,4 +1,4 @@
-"""Writes the table of checks in docs/doctor.md from the registries; run it after a check was changed."""
+"""Writes the table of checks in docs/doctor.md from the registries. Run it after changing a check."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _cures(entry: Entry) -> Iterator[str]:
 
 
 def render(text: str) -> str:
-    """The page with the table of now between the marks."""
+    """Returns the page with the present table between the marks."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}{table()}{END}{rest.partition(END)[2]}"
 

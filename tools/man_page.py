@@ -1,6 +1,6 @@
 """Writes the manual page from the program's own help: ``PYTHONPATH=python python tools/man_page.py``.
 
-`make wheel` runs it; the page goes into the wheel, and with it to ``share/man/man1``.
+`make wheel` runs it; wheels include the page and install it into ``share/man/man1``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ PATH = Path(__file__).parent.parent / "packaging" / "data" / "share" / "man" / "
 _ROFF = str.maketrans(
     {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti", "…": "...", "\b": ""}
 )
-_WIDTH = 200  # no line of the help is folded before the page is laid out
+_WIDTH = 200  # so wide that click does not wrap lines
 
 
 def page() -> str:
-    """The whole page, in man(7)."""
+    """Returns the page in the format of man(7)."""
     context = click.Context(app, info_name="dbdyno", terminal_width=_WIDTH, **app.context_settings)
     lines = [
         f'.TH DBDYNO 1 "" "dbdyno {__version__}" "User Commands"',
@@ -41,8 +41,8 @@ def page() -> str:
         lines += [f".SS {_roff(below.command_path)}", *_usage(command, below)]
         lines += [*_text(command.help or ""), *_options(command, below)]
     lines += [".SH SEE ALSO", ".BR psql (1),", ".BR pgbench (1)"]
-    begun = [".SH DESCRIPTION", *(line for line in lines if line.startswith(".SS "))]
-    kept = [line for before, line in pairwise(["", *lines]) if line != ".PP" or before not in begun]
+    headings = [".SH DESCRIPTION", *(line for line in lines if line.startswith(".SS "))]
+    kept = [line for before, line in pairwise(["", *lines]) if line != ".PP" or before not in headings]
     return "\n".join(kept) + "\n"
 
 
@@ -63,7 +63,8 @@ def _usage(command: click.Command, context: click.Context) -> list[str]:
 
 
 def _text(help_text: str) -> Iterator[str]:
-    """Paragraphs; one that click leaves as it is (after a line with a backspace) is not filled."""
+    """Yields paragraphs. Does not fill those that click keeps unwrapped (marked by a line with a
+    backspace)."""
     for paragraph in help_text.strip().split("\n\n"):
         as_it_is = paragraph.startswith("\b\n")
         lines = paragraph.removeprefix("\b\n").splitlines()
@@ -79,8 +80,10 @@ def _text(help_text: str) -> Iterator[str]:
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
-        known = parameter.name == "help" and context.parent is not None  # it is the same for all
-        if isinstance(parameter, click.Option) and record is not None and not known:
+        is_repeated = (
+            parameter.name == "help" and context.parent is not None
+        )  # --help is the same for all commands
+        if isinstance(parameter, click.Option) and record is not None and not is_repeated:
             yield ".TP"
             yield f"\\fB{_roff(record[0])}\\fR"
             yield from _filled(record[1])
@@ -91,7 +94,7 @@ def _filled(text: str) -> list[str]:
 
 
 def _roff(text: str) -> str:
-    """No character of the text is a request of roff."""
+    """Escapes a text, so that none of its characters is a request of roff."""
     escaped = text.translate(_ROFF).rstrip()
     return "\\&" + escaped if escaped.startswith((".", "'")) else escaped
 

@@ -50,19 +50,19 @@ def main() -> int:
     arguments.add_argument("--keep", type=Path, help="directory for both images")
     arguments.add_argument("--image", type=Path, help="write this checkout's image alone")
     arguments.add_argument("--golden", action="store_true", help="write tests/golden/screens anew")
-    asked = arguments.parse_args()
-    if asked.golden:
+    options = arguments.parse_args()
+    if options.golden:
         shutil.rmtree(SCREENS, ignore_errors=True)
         write_image(SCREENS, CORPUS, screens=True)
         return 0
-    if asked.image:
-        write_image(asked.image.resolve(), CORPUS)
+    if options.image:
+        write_image(options.image.resolve(), CORPUS)
         return 0
-    if not asked.old:
+    if not options.old:
         arguments.error("OLD or --image or --golden is missing")
     with tempfile.TemporaryDirectory() as temporary:
-        kept = (asked.keep or Path(temporary)).resolve()
-        checkouts = {"old": asked.old.resolve(), "new": asked.new.resolve()}
+        kept = (options.keep or Path(temporary)).resolve()
+        checkouts = {"old": options.old.resolve(), "new": options.new.resolve()}
         with ThreadPoolExecutor(2) as both:
             list(both.map(lambda side: image_of(checkouts[side], kept / side), checkouts))
         differing = differences(kept / "old", kept / "new")
@@ -86,7 +86,7 @@ def image_of(checkout: Path, into: Path) -> None:
 
 
 def differences(old: Path, new: Path) -> dict[str, list[str]]:
-    """Unified differences by file, cut to what can be read; a line for a file that only one side has."""
+    """Returns unified differences by file, shortened; a single line for a file that only one side has."""
     files = [f.relative_to(side) for side in (old, new) for f in side.rglob("*") if f.is_file()]
     names = sorted(set(map(str, files)))
     differing = {}
@@ -105,17 +105,18 @@ def _difference(old: str, new: str) -> list[str]:
 
 
 def write_image(into: Path, corpus: Path, *, screens: bool = False) -> None:
-    """Writes all that the program of this process shows of the corpus, a file for each view of each run.
+    """Writes everything that this checkout's program shows of the corpus, a file per view and run.
 
-    Refusals are views, too. ``screens``: texts at 80 columns alone. Raises :class:`RuntimeError` where a
-    command ends with an internal error."""
+    Refusals are views, too. ``screens`` writes only texts at 80 columns. Raises :class:`RuntimeError` if a
+    command ends with an internal error.
+    """
     for part in parts(corpus):
         write_part(part, into, corpus, screens=screens)
 
 
 def parts(corpus: Path) -> list[str]:
-    """Returns what of an image can be written by itself: the stored runs, the commands of cases.toml
-    (``cases``), and all texts of ``--help`` (``help``)."""
+    """Returns the parts of an image that can be written separately: the stored runs, the commands of
+    cases.toml (``cases``), and all texts of ``--help`` (``help``)."""
     with tarfile.open(corpus / "runs.tar.xz") as archive:
         plans = [Path(name) for name in archive.getnames() if Path(name).name == "plan.json"]
     return [*sorted(plan.parts[0] for plan in plans if len(plan.parts) == 2), "cases", "help"]
@@ -128,15 +129,19 @@ def write_part(part: str, into: Path, corpus: Path, *, screens: bool) -> None:
 
 
 class Image:
-    """The views of a corpus in a directory of files."""
+    """Writes the views of a corpus into a directory."""
 
     def __init__(self, into: Path, corpus: Path, work: Path, *, screens: bool) -> None:
         self._into, self._work, self._corpus, self._screens = into, work, corpus, screens
         with tarfile.open(corpus / "runs.tar.xz") as archive:
             archive.extractall(work / "store", filter="data")
         self._env = {k: v for k, v in os.environ.items() if not k.startswith(("DBDYNO_", "PG", "XDG_"))} | {
-            "HOME": str(work), "DBDYNO_CONFIG": "", "NO_COLOR": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8",
-        }  # fmt: skip
+            "HOME": str(work),
+            "DBDYNO_CONFIG": "",
+            "NO_COLOR": "1",
+            "TZ": "UTC",
+            "LC_ALL": "C.UTF-8",
+        }
 
     def write(self, part: str) -> None:
         if part == "help":
@@ -149,7 +154,7 @@ class Image:
             self._run(part)
 
     def _views(self) -> list[str]:
-        """Options of ``show`` that select what is shown and take no value."""
+        """Returns the options of ``show`` that select views and take no value."""
         text = self._output("show", "--help")
         names = re.findall(r"^  --([a-z-]+)  +[A-Z]", text, re.MULTILINE)
         return [name for name in names if name not in ("json", "help")]
@@ -172,7 +177,7 @@ class Image:
             self._report(f"{kind}/report.{medium}", "report", run, stored)
 
     def _case(self, name: str, words: Sequence[str]) -> None:
-        """A command of cases.toml; ``{store}`` and ``{corpus}`` stand for paths."""
+        """Runs a command of cases.toml. ``{store}`` and ``{corpus}`` stand for paths."""
         whole = [w.format(store=self._work / "store", corpus=self._corpus) for w in words]
         self._texts(f"{name}/text-{{}}.txt", *whole)
         if self._screens:
@@ -182,7 +187,7 @@ class Image:
             self._report(f"{name}/report.{medium}", *whole)
 
     def _texts(self, name: str, *words: str) -> None:
-        """Saves the text of a command under ``name``, whose braces stand for the width."""
+        """Saves the output of a command under ``name``, in which braces stand for the width."""
         for width in WIDTHS[:1] if self._screens else WIDTHS:
             self._save(name.format(width), self._output(*words, width=width))
 
@@ -221,7 +226,7 @@ class Image:
 
 
 _PROGRESS = re.compile(r"^Deriving run \S+: \d+ of \d+\n", re.MULTILINE)
-"""What is written where deriving takes longer than two seconds."""
+"""Output that appears only if deriving takes longer than two seconds."""
 
 
 def _rows(table: Path) -> str:
@@ -233,7 +238,7 @@ def _rows(table: Path) -> str:
 
 
 def _members(workbook: Path) -> Iterator[tuple[str, str]]:
-    """XML parts of a workbook, a tag a line, without the time at which it was written."""
+    """Yields the XML parts of a workbook, one tag per line, without the part that has the time of writing."""
     with zipfile.ZipFile(workbook) as parts:
         for name in sorted(parts.namelist()):
             if name != "docProps/core.xml":

@@ -17,7 +17,7 @@ not in `dbdyno sql`."""
 
 
 def render() -> str:
-    """The text of docs/schema.md."""
+    """Returns the text of docs/schema.md."""
     parts = [f"# Tables, schema version {tables.SCHEMA_VERSION}\n", inspect.getdoc(tables) or ""]
     parts.append("\nMade from `python/dbdyno/model/schema/tables.py` by `python tools/schema_doc.py`.")
     snapshots = {f"snapshot_{n}": t.columns for n, t in snapshot_tables.TABLES.items()}

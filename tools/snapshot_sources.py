@@ -12,7 +12,7 @@ from dbdyno.model.engine.snapshot import TABLES
 
 PATH = Path(__file__).parent.parent / "docs" / "snapshots.md"
 MARK = "<!-- made by python tools/snapshot_sources.py -->\n"
-_ALIASES = {  # of the statements, as the manual calls them
+_ALIASES = {  # names in the statements -> names in PostgreSQL's manual
     "here.lsn": "pg_current_wal_lsn()",
     "wal_io.": "pg_stat_io (object wal).",
     "progress.": "pg_stat_progress_*.",
@@ -26,18 +26,18 @@ _EXTENSIONS = {
     (1, 9): 14,
     (1, 10): 15,
     (1, 11): 17,
-}  # of counters of statements, and the version they came with
+}  # version of pg_stat_statements -> version of PostgreSQL that introduced it
 _SELECTED = re.compile(r"^(?:select|\s{3,})\s*(.+?),?$")
 
 
 def render(page: str) -> str:
-    """The page with every column of every table after the mark."""
+    """Returns the page with every column of every table after the mark."""
     tables = (line for name in TABLES for line in _table(name))
     return "\n".join([page.split(MARK)[0] + MARK, *tables])
 
 
 def _table(name: str) -> Iterator[str]:
-    origins = dict(_of_statements()) if name == "statements" else {}
+    origins = dict(_statement_columns()) if name == "statements" else {}
     origins |= (
         {n: _versions(o) for n, o in all_tables()[name].columns.items()} if name in all_tables() else {}
     )
@@ -66,24 +66,24 @@ def _sources(by_version: Mapping[int, str]) -> str:
     )
 
 
-def _of_statements() -> Iterator[tuple[str, str]]:
-    """From the statement that reads them, and what versions of the extension call otherwise."""
+def _statement_columns() -> Iterator[tuple[str, str]]:
+    """Yields (column, source) from the statement that reads them, with names by version of the extension."""
     for line in sql.text("statements").splitlines():
-        if (found := _SELECTED.match(line)) is None or line.startswith(("from", "where")):
+        if (match := _SELECTED.match(line)) is None or line.startswith(("from", "where")):
             continue
-        name = found[1].rsplit(" as ", 1)[-1].strip('"').removeprefix("s.").removesuffix("${more}")
-        yield name, _by_extension(found[1].rsplit(" as ", 1)[0])
+        name = match[1].rsplit(" as ", 1)[-1].strip('"').removeprefix("s.").removesuffix("${more}")
+        yield name, _by_extension(match[1].rsplit(" as ", 1)[0])
 
 
 def _by_extension(text: str) -> str:
-    made: dict[str, int] = {}
+    since: dict[str, int] = {}
     for extension in sorted(statements.NAMES):
         filled = text
         for key, value in statements.NAMES[extension].items():
             filled = filled.replace(f"${{{key}}}", value)
         if "null::" not in filled:
-            made.setdefault(filled, _EXTENSIONS[extension])
-    return _sources({version: text for text, version in made.items()})
+            since.setdefault(filled, _EXTENSIONS[extension])
+    return _sources({version: text for text, version in since.items()})
 
 
 def _plain(text: str) -> str:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the test files of one room, a line each: `tools/tests_of_room.py conclude`.
+"""Prints the test files of one room, one per line: `tools/tests_of_room.py conclude`.
 
-A room is a folder of python/dbdyno. A file of tests/unit or tests/laws belongs to the last room, on the way
-of the data, that it imports from, and to the rooms that have its name or a module of its name. The way goes
-from the lowest layer in pyproject.toml to the highest, and along each layer.
+A room is a folder of python/dbdyno. A file of tests/unit or tests/laws belongs to the highest room that it
+imports from, in the order of the layers in pyproject.toml, and to the rooms that have its name or a module of
+its name.
 """
 
 import ast
@@ -25,14 +25,14 @@ def rooms() -> list[str]:
 
 @cache
 def imported_rooms(source: str) -> set[str]:
-    """Rooms from which a module imports directly, within functions too."""
+    """Returns the rooms from which a module imports directly, also within functions."""
     return {parts[1] for name in _imported(ast.parse(source)) if len(parts := name.split(".")) > 1} & set(
         rooms()
     )
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
-    """Names below dbdyno, with dots."""
+    """Yields the imported names below dbdyno, with dots."""
     for node in ast.walk(tree):
         names = []
         if isinstance(node, ast.Import):
@@ -55,7 +55,7 @@ def _ends_in(test: Path, room: str) -> bool:
 
 @cache
 def way() -> list[str]:
-    """All rooms in the order in which data go through them."""
+    """Returns all rooms in the order in which data flows through them."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     layers = reversed(settings["contracts"][0]["layers"])
     return [room.removeprefix("dbdyno.") for layer in layers for room in layer.split(" | ")]

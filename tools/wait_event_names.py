@@ -18,7 +18,8 @@ _ELSEWHERE = ("LWLock", "Lock")  # wait_event_names.txt has them for the documen
 
 
 def main(tree: Path) -> str:
-    """The text of the data file. Raises :class:`OSError` where ``tree`` is no source tree of PostgreSQL."""
+    """Returns the text of the data file. Raises :class:`OSError` if ``tree`` is no source tree of
+    PostgreSQL."""
     version = _one(r"AC_INIT\(\[PostgreSQL\], \[([0-9.]+)\]", _text(tree, "configure.ac"))
     codes = classes(tree)
     names = (listed(tree) if (tree / _ACTIVITY / "wait_event_names.txt").exists() else enumerated(tree)) | {
@@ -46,7 +47,7 @@ def main(tree: Path) -> str:
 
 
 def classes(tree: Path) -> dict[str, int]:
-    """Top byte of each class, by the name that the activity view shows."""
+    """Returns the top byte of each class, by its name in the activity view."""
     include = tree / "src/include/utils"
     header = "".join(
         p.read_text() for p in (include / "wait_classes.h", include / "wait_event.h") if p.exists()
@@ -61,7 +62,7 @@ def classes(tree: Path) -> dict[str, int]:
 
 
 def enumerated(tree: Path) -> dict[str, list[str]]:
-    """14 to 16: enums that begin at their class, and a switch with the names."""
+    """Returns the events by class of versions 14 to 16: an enum per class, and a switch with the names."""
     switch = re.findall(
         r'case (WAIT_EVENT_\w+):\s+event_name = "(\w+)"', _text(tree, f"{_ACTIVITY}/wait_event.c")
     )
@@ -73,26 +74,27 @@ def enumerated(tree: Path) -> dict[str, list[str]]:
 
 
 def listed(tree: Path) -> dict[str, list[str]]:
-    """17 and later: a list, sorted as generate-wait_event_types.pl does; additions of minor versions last."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """Returns the events by class of versions from 17 on: a list, sorted as in
+    generate-wait_event_types.pl, with additions of minor versions last."""
+    events: dict[str, list[str]] = defaultdict(list)
     later: dict[str, list[str]] = defaultdict(list)
-    section, into = "", found
+    section, into = "", events
     for line in (tree / _ACTIVITY / "wait_event_names.txt").read_text().splitlines():
         if line.startswith("Section: ClassName - WaitEvent"):
-            section, into = line.removeprefix("Section: ClassName - WaitEvent"), found
+            section, into = line.removeprefix("Section: ClassName - WaitEvent"), events
         elif line.startswith("ABI_compatibility:"):
             into = later
         elif line and not line.startswith("#"):
             into[section].append(line.split("\t")[0])
     return {
-        name: [_camel(event) for event in (*sorted(found[name], key=str.upper), *later[name])]
-        for name in found
+        name: [_camel(event) for event in (*sorted(events[name], key=str.upper), *later[name])]
+        for name in events
         if name not in _ELSEWHERE
     }
 
 
 def lwlocks(tree: Path) -> list[str]:
-    """Single locks by their number, then the builtin tranches in the order of their enum."""
+    """Returns the individual locks by number, then the builtin tranches in the order of their enum."""
     old = tree / "src/backend/storage/lmgr/lwlocknames.txt"
     if old.exists():
         single = re.findall(r"^(\w+)Lock\s+(\d+)$", old.read_text(), re.MULTILINE)
@@ -121,14 +123,14 @@ def _body(source: str, array: str) -> str:
 
 
 def _one(pattern: str, text: str) -> str:
-    found = re.search(pattern, text, re.DOTALL)
-    if found is None:
+    match = re.search(pattern, text, re.DOTALL)
+    if match is None:
         raise ValueError(f"not found: {pattern}")
-    return found[1]
+    return match[1]
 
 
 def _text(tree: Path, path: str) -> str:
-    """A source file without its comments."""
+    """Returns a source file without its comments."""
     return re.sub(r"/\*.*?\*/", "", (tree / path).read_text(), flags=re.DOTALL)
 
 
