@@ -1,9 +1,9 @@
-"""Speed, as ratios: each benchmark pairs and alternates with its peer in one run and prints the spread.
+"""Benchmarks of speed, as ratios: each runs paired with a peer, alternating, and prints the range.
 
-``python -m benchmarks [NAME ...] [--pairs N]``. Nothing here asserts: machines differ and are noisy.
+``python -m benchmarks [NAME ...] [--pairs N]``. Nothing is asserted, since machines differ and are noisy.
 """
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "tests" / "entry_points"))  # of engines that only tests use
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "entry_points"))  # engines that only tests use

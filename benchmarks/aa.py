@@ -1,4 +1,4 @@
-"""A/A: variants that do not differ. How often a comparison says that they do: at most in 5 % of runs."""
+"""A/A tests: how often comparisons of equal variants find a difference; wanted in at most 5 % of runs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ _UNTIL = (
     ("the same", World(between=0.02, within=0.002), 0.01),
 )
 SIZES = ((2, 2), (3, 3), (4, 4), (6, 6), (10, 10), (5, 20))
-"""Of two files."""
+"""Sample sizes of two files."""
 VARIANTS = "abcdef"
 _METRICS = ("calls_per_s", "response_mean_ns", "response_p95_ns", "cpu_per_call_ns")
 
 
 def main(count: int, seconds: float) -> None:
-    """Simulated, then ``count`` blocks of six equal variants on the embedded server, ``seconds`` a window."""
+    """Compares simulated variants, then ``count`` blocks of six equal variants on the embedded server,
+    with windows of ``seconds``."""
     simulated()
     of_files()
     real(count, seconds)
@@ -51,10 +52,10 @@ def main(count: int, seconds: float) -> None:
 def simulated() -> None:
     for what, world in _WORLDS.items():
         same = outcome(world, RUNS)
-        there = outcome(World(**(vars(world) | {"effect": 1.05})), RUNS, seed=2)
+        changed = outcome(World(**(vars(world) | {"effect": 1.05})), RUNS, seed=2)
         print(
             f"{what}: {same.false_runs:.2%} of {RUNS} runs with a false difference (wanted <= 5 %); "
-            f"intervals that hold the truth {same.covered:.2%}, with an effect of 5 % {there.covered:.2%}",
+            f"intervals that hold the truth {same.covered:.2%}, with an effect of 5 % {changed.covered:.2%}",
             flush=True,
         )
     for what, world, target in _UNTIL:
@@ -67,11 +68,13 @@ def simulated() -> None:
 
 
 def of_files() -> None:
-    """Equal samples of several populations and sizes."""
+    """Compares equal samples from several populations, of several sizes."""
     for what, population in POPULATIONS.items():
         shares = [samples(population, sizes, RUNS) for sizes in SIZES]
-        told = ", ".join(f"{n}+{m} {a:.1%} / {b:.1%}" for (n, m), (a, b) in zip(SIZES, shares, strict=True))
-        print(f"files, {what}: false differences by means / by ranks: {told}", flush=True)
+        shares_by_size = ", ".join(
+            f"{n}+{m} {a:.1%} / {b:.1%}" for (n, m), (a, b) in zip(SIZES, shares, strict=True)
+        )
+        print(f"files, {what}: false differences by means / by ranks: {shares_by_size}", flush=True)
 
 
 def real(count: int, seconds: float) -> None:
@@ -90,7 +93,7 @@ def real(count: int, seconds: float) -> None:
             str(place / "runs"),
         ]
         subprocess.run([*command, "--output", str(place / "aa.html")], check=True, stdout=subprocess.DEVNULL)
-        _tell(results_of(RunStore(place / "runs").open("last")))
+        _print_differences(results_of(RunStore(place / "runs").open("last")))
 
 
 def _recipe(repeats: int, seconds: float) -> str:
@@ -99,19 +102,17 @@ def _recipe(repeats: int, seconds: float) -> str:
     return head + "".join(f"\n[variants.{v}]\n" for v in VARIANTS)
 
 
-def _tell(results: Results) -> None:
-    made = compare_variants(results)
-    claims = [c for t in made.metrics for c in t.claims]
+def _print_differences(results: Results) -> None:
+    comparison = compare_variants(results)
+    claims = [c for t in comparison.metrics for c in t.claims]
     false = [c for c in claims if c.verdict in DIFFERENT]
-    print(
-        f"real, {results.plan.experiment.repeats} blocks: {len(false)} of {len(claims)} claims differ "
-        f"(Holm a table, {len(made.metrics)} tables; wanted 0 in 95 % of tables)"
-    )
+    print(f"real, {results.plan.experiment.repeats} blocks: {len(false)} of {len(claims)} claims differ "
+          f"(Holm a table, {len(comparison.metrics)} tables; wanted 0 in 95 % of tables)")  # fmt: skip
     for c in false:
         e = c.effect
         print(f"  {c.variant} of {c.baseline} at {c.sessions}: {e.ratio:.4f} [{e.low:.4f}, {e.high:.4f}]")
     for metric in _METRICS:
-        ps = list(_ps(results, metric))
+        ps = list(_p_values(results, metric))
         if ps:
             low = sum(p < 0.05 for p in ps)
             print(
@@ -120,8 +121,8 @@ def _tell(results: Results) -> None:
             )
 
 
-def _ps(results: Results, metric: str) -> Iterator[float]:
-    """Of every pair of variants at every rung."""
+def _p_values(results: Results, metric: str) -> Iterator[float]:
+    """Yields the p-value of every pair of variants at every rung."""
     cells = cells_of(results.tables)
     for workload in cells.workloads():
         for sessions, rate in cells.rungs(workload):

@@ -1,7 +1,7 @@
-"""Simulated runs whose truth is known: how often a comparison sees a difference where there is none.
+"""Simulated runs with known truth: how often a comparison finds a difference where there is none.
 
-A cell's rate is drift of the block (the same for all variants of it) times what differs from repeat to
-repeat, times the mean of a window whose seconds resemble their neighbours (first-order autoregression).
+A cell's rate is the product of the block's drift (the same for all its variants), a factor of the repeat, and
+the mean of a window whose seconds resemble their neighbours (first-order autoregression).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class World:
 
 
 def claims(world: World, chance: np.random.Generator) -> tuple[Contrast, ...]:
-    """Of one simulated run."""
+    """Returns the comparisons of one simulated run."""
     matches = [
         Match("simulated", n + 1, "v0", _groups(world, chance), world.paired) for n in range(world.rungs)
     ]
@@ -69,10 +69,10 @@ def _cell(world: World, level: float, chance: np.random.Generator) -> CellFigure
         noise[n] = world.neighbours * noise[n - 1] + np.sqrt(1 - world.neighbours**2) * noise[n]
     level *= world.modes if chance.random() < 0.5 else 1.0
     bins = RATE * level * (1 + chance.normal(0, world.between)) * (1 + noise)
-    found = correlated(bins.tolist())
+    correlation = correlated(bins.tolist())
     rates: dict[str, float | None] = {"calls_per_s": float(bins.mean())}
-    if found is not None:
-        rates |= {"calls_per_s_se": found.std_err, "effective_bins": found.effective}
+    if correlation is not None:
+        rates |= {"calls_per_s_se": correlation.std_err, "effective_bins": correlation.effective}
     return CellFigures("", rates)
 
 
@@ -108,13 +108,13 @@ POPULATIONS: dict[str, tuple[Draw, Draw]] = {
 def samples(
     population: tuple[Draw, Draw], sizes: tuple[int, int], times: int, seed: int = 1
 ) -> tuple[float, float]:
-    """Shares of comparisons of equal samples in which the means, and in which the ranks, differ."""
+    """Returns the shares of comparisons of equal samples in which the means differ, and the ranks."""
     chance = np.random.default_rng(seed)
     false = np.zeros(2)
     for _ in range(times):
         sides = (draw(chance, n).tolist() for draw, n in zip(population, sizes, strict=True))
-        made = compare_samples(*sides)
-        false += [made.verdict in DIFFERENT, made.rank_verdict in DIFFERENT]
+        comparison = compare_samples(*sides)
+        false += [comparison.verdict in DIFFERENT, comparison.rank_verdict in DIFFERENT]
     means, ranks = false / times
     return float(means), float(ranks)
 
@@ -131,25 +131,26 @@ class Outcome:
 
 
 def outcome(world: World, runs: int, seed: int = 1) -> Outcome:
-    """``false_runs`` is an error only where ``world.effect`` is 1."""
+    """Compares simulated runs. ``false_runs`` is an error only if ``world.effect`` is 1."""
     chance = np.random.default_rng(seed)
     return _counted([claims(world, chance) for _ in range(runs)], world.effect)
 
 
-def _counted(made: Sequence[Sequence[Contrast]], effect: float) -> Outcome:
-    every = [c for run in made for c in run]
+def _counted(runs: Sequence[Sequence[Contrast]], effect: float) -> Outcome:
+    every = [c for run in runs for c in run]
     against = [c.effect for c in every if not c.neighbours]
     held = [e.low is None or e.high is None or e.low <= effect <= e.high for e in against]  # unbounded: all
     return Outcome(
-        runs=len(made),
-        false_runs=float(np.mean([any(c.verdict in DIFFERENT for c in run) for run in made])),
+        runs=len(runs),
+        false_runs=float(np.mean([any(c.verdict in DIFFERENT for c in run) for run in runs])),
         covered=float(np.mean(held)),
         decided=float(np.mean([c.verdict != "undecided" for c in every])),
     )
 
 
 def stopped(world: World, runs: int, target: float, most: int = 40, seed: int = 1) -> tuple[Outcome, float]:
-    """Runs of two variants that stop as ``--until`` does, and their mean number of repeats."""
+    """Simulates runs of two variants that stop as by ``--until``. Returns their outcome and mean number of
+    repeats."""
     chance = np.random.default_rng(seed)
     ended = [next(_until(world, target, most, chance)) for _ in range(runs)]
     return _counted([c for c, _ in ended], world.effect), float(np.mean([n for _, n in ended]))
@@ -163,8 +164,8 @@ def _until(
     for n in range(LEAST_REPEATS, most + 1):
         first = {v: {r: c for r, c in cells.items() if r <= n} for v, cells in whole.items()}
         match = Match("simulated", 1, "v0", first, paired=True)
-        made = metric_table(metric, [match], 0.02, "work", ALPHA_STOPPED).claims
-        e = made[0].effect
+        contrasts = metric_table(metric, [match], 0.02, "work", ALPHA_STOPPED).claims
+        e = contrasts[0].effect
         tight = e.low is not None and e.high is not None and (e.high - e.low) / 2 <= target * (e.ratio or 1)
         if tight or n == most:
-            yield made, n
+            yield contrasts, n

@@ -1,8 +1,9 @@
-"""What is claimed of a ladder after the choice of model, against the truth that made it: how often intervals
-hold it, and how many knees and peaks are claimed where there is none.
+"""Compares claims on a ladder, after the choice of model, with the true law: how often intervals contain it,
+and how many knees and peaks are claimed where there are none.
 
-All conditions are met in turn, a few ladders each time, and what was counted is appended to a file: a run
-that was cut short is an even part of the whole, and the next one with the same file goes on from there."""
+All conditions take turns, a few ladders each time, and counts are appended to a file. So an interrupted run
+covers all conditions evenly, and the next run with the same file continues it.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class Condition(NamedTuple):
 
 
 def conditions() -> list[Condition]:
-    """Numbers of rungs change fastest, then spacing and noise."""
+    """Returns all conditions. The number of rungs changes fastest, then spacing and noise."""
     kinds = product((1, 3), (True, False), (0.01, 0.03, 0.1), ("dense", "doubling"), RUNGS)
     return [Condition(*k[::-1]) for k in kinds]
 
@@ -75,54 +76,57 @@ def ladders(
     count: int,
     chance: np.random.Generator,
 ) -> list[Points]:
-    """``count`` ladders of ``law`` at ``loads``, with the noise and the climbs of ``c``."""
-    exact, made = MODELS[law].curve(loads, np.array(p)), []
+    """Returns ``count`` ladders of ``law`` at ``loads``, with the noise and the climbs of ``c``."""
+    exact, simulated = MODELS[law].curve(loads, np.array(p)), []
     for _ in range(count):
         drift = 1 + (chance.normal(0, DRIFT, (c.climbs, 1)) if c.climbs > 1 else 0.0)
         size = exact if c.proportional else exact.max()
         x = exact * drift + c.noise * size * chance.normal(size=(c.climbs, len(loads)))
         repeat = np.tile(np.arange(1.0, c.climbs + 1), len(loads))
-        made.append(Points(np.repeat(loads, c.climbs), np.maximum(x, exact.min() / 1000).T.ravel(), repeat))
-    return made
+        simulated.append(
+            Points(np.repeat(loads, c.climbs), np.maximum(x, exact.min() / 1000).T.ravel(), repeat)
+        )
+    return simulated
 
 
 def true_figures(law: str) -> dict[str, float]:
     p, model = np.array(TRUTHS[law]), MODELS[law]
-    found = {"rate": float(p[0])}
+    figures = {"rate": float(p[0])}
     if law in KNEED:
-        found["knee"] = float(p[1])
+        figures["knee"] = float(p[1])
     if law in PEAKED and model.peak is not None and model.top is not None:
-        found |= {"peak": float(model.peak.of(p)), "peak throughput": float(model.top.of(p))}
-    return found
+        figures |= {"peak": float(model.peak.of(p)), "peak throughput": float(model.top.of(p))}
+    return figures
 
 
 def piece(law: str, c: Condition, seed: int, count: int) -> Counter[tuple[str, str]]:
-    """Of each figure how often it was claimed, and held where there is such a thing."""
-    loads, told = c.loads, Counter[tuple[str, str]]()
+    """Counts how often each figure is claimed, and how often its interval contains the true one, if that
+    exists."""
+    loads, counts = c.loads, Counter[tuple[str, str]]()
     chance = np.random.default_rng((seed, *map(ord, str((law, c)))))
     truth, exact = true_figures(law), MODELS[law].curve(loads, np.array(TRUTHS[law]))
-    for made in averaged_all(ladders(law, TRUTHS[law], loads, c, count, chance)):
+    for average in averaged_all(ladders(law, TRUTHS[law], loads, c, count, chance)):
         for name in ("rate", "knee", "peak", "peak throughput"):
-            f = made.figures[name]
+            f = average.figures[name]
             if f.claimed and f.low is not None and f.high is not None:
-                told[name, "claimed"] += 1
-                told[name, "held"] += bool(name in truth and f.low <= truth[name] <= f.high)
-        _, low, high = made.throughput(loads)
-        told["throughput", "claimed"] += len(loads)
-        told["throughput", "held"] += int(((low <= exact) & (exact <= high)).sum())
-    return told
+                counts[name, "claimed"] += 1
+                counts[name, "held"] += bool(name in truth and f.low <= truth[name] <= f.high)
+        _, low, high = average.throughput(loads)
+        counts["throughput", "claimed"] += len(loads)
+        counts["throughput", "held"] += int(((low <= exact) & (exact <= high)).sum())
+    return counts
 
 
 def counted(task: tuple[str, Condition, int]) -> dict[str, Any]:
     law, c, seed = task
-    told = {" ".join(key): n for key, n in piece(law, c, seed, BATCH).items()}
-    return {"law": law, "condition": c, "seed": seed, "ladders": BATCH, "told": told}
+    counts = {" ".join(key): n for key, n in piece(law, c, seed, BATCH).items()}
+    return {"law": law, "condition": c, "seed": seed, "ladders": BATCH, "told": counts}
 
 
-def share(told: Counter[str], name: str, ladders: int, *, true: bool) -> str:
-    """How many are held of those claimed, with the standard error by ladders; of a figure that the law has
-    not, how many are claimed."""
-    claimed, held = told[f"{name} claimed"], told[f"{name} held"]
+def share(counts: Counter[str], name: str, ladders: int, *, true: bool) -> str:
+    """Returns the share of claims that contain the truth, with the standard error by ladders; for a figure
+    that the law lacks, the share of ladders with a claim."""
+    claimed, held = counts[f"{name} claimed"], counts[f"{name} held"]
     if not true:
         return f"false: {claimed / ladders:.1%}" if name != "peak throughput" else ""
     if not claimed:
@@ -134,31 +138,31 @@ def share(told: Counter[str], name: str, ladders: int, *, true: bool) -> str:
 
 
 def table(records: Sequence[dict[str, Any]], by: str) -> Iterator[str]:
-    """Pooled over all else than the law and the ``by``th part of the condition."""
+    """Pools the counts by law and by the ``by``th part of the condition."""
     pooled: dict[tuple[str, Any], Counter[str]] = {}
     for r in records:
         key = (r["law"], r["condition"][Condition._fields.index(by)])
         pooled.setdefault(key, Counter()).update(r["told"] | {"ladders": r["ladders"]})
     yield f"| truth | {by} | ladders | {' | '.join(FIGURES)} |"
     yield "|---|---|---|" + "---|" * len(FIGURES)
-    for (law, value), told in sorted(pooled.items(), key=lambda i: (list(TRUTHS).index(i[0][0]), i[0][1])):
-        truth, n = true_figures(law) | {"throughput": 0.0}, told["ladders"]
-        cells = [share(told, name, n, true=name in truth) for name in FIGURES]
+    for (law, value), counts in sorted(pooled.items(), key=lambda i: (list(TRUTHS).index(i[0][0]), i[0][1])):
+        truth, n = true_figures(law) | {"throughput": 0.0}, counts["ladders"]
+        cells = [share(counts, name, n, true=name in truth) for name in FIGURES]
         yield f"| {law} | {value} | {n:,} | {' | '.join(cells)} |"
 
 
 def power(count: int) -> float:
-    """Share of ladders of 14 dense rungs at 1 % noise that give a knee at 8 within 0.5."""
+    """Returns the share of ladders of 14 dense rungs at 1 % noise that give a knee at 8 within 0.5."""
     c = Condition(14, "dense", 0.01, True, 1)
     chance = np.random.default_rng((1, c.rungs, c.climbs))
-    made = averaged_all(ladders("one-knee", (900.0, 8.0, 0.3), POWER, c, count, chance))
+    averages = averaged_all(ladders("one-knee", (900.0, 8.0, 0.3), POWER, c, count, chance))
     return float(
-        np.mean([m.figures["knee"].claimed and abs(m.figures["knee"].value - 8) <= 0.5 for m in made])
+        np.mean([m.figures["knee"].claimed and abs(m.figures["knee"].value - 8) <= 0.5 for m in averages])
     )
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """What was counted so far, less a line that was cut short."""
+    """Returns the counts so far, without a line that was interrupted."""
     records = []
     for line in path.read_text().splitlines() if path.exists() else ():
         with suppress(json.JSONDecodeError):
@@ -167,7 +171,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def main(count: int = LADDERS, path: Path | None = None) -> None:
-    """``count`` ladders of each law under each condition, those in the file ``path`` among them."""
+    """Simulates ``count`` ladders of each law under each condition, including those in the file ``path``."""
     path = path or Path("claims.jsonl")
     records = read(path)
     done = {(r["law"], Condition(*r["condition"]), r["seed"]) for r in records}

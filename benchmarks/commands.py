@@ -1,6 +1,6 @@
-"""CPU of commands that only look, start-up is most of it, and of ``analyze`` with 16 and 200 rungs. They
-run in turn, so that drift of the machine cancels, and with byte code, as an installed program has it.
-"""
+"""CPU of read-only commands, mostly of their start-up, and of ``analyze`` with 16 and 200 rungs. Commands
+take turns, so that drift of the machine cancels out, and use compiled byte code, as an installed program
+does."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def main(count: int, _seconds: float) -> None:
         environment |= {"PYTHONPYCACHEPREFIX": f"{store}/bytecode", "PYTHONDONTWRITEBYTECODE": ""}
         commands = [*COMMANDS, *(("analyze", _ladder(store, name)) for name in RUNGS)]
         _cpu_s(("run", "cpu", *_FAKE, "--measure", "2s", "--settle", "100ms"), environment)
-        found: dict[tuple[str, ...], list[float]] = {words: [] for words in commands}
+        seconds_by_command: dict[tuple[str, ...], list[float]] = {words: [] for words in commands}
         for turn in range(count + 1):
             for words in commands:
                 used = _cpu_s(words, environment)
-                found[words] += [used] if turn else []  # the first writes the byte code
-    for words, seconds in found.items():
+                seconds_by_command[words] += [used] if turn else []  # the first writes the byte code
+    for words, seconds in seconds_by_command.items():
         print(
             f"dbdyno {' '.join(Path(w).name for w in words):14} {statistics.median(seconds):.3f} s of CPU "
             f"[{min(seconds):.3f} .. {max(seconds):.3f}], user and system, {count} times",
@@ -46,7 +46,7 @@ def main(count: int, _seconds: float) -> None:
 
 
 def _ladder(directory: str, name: str) -> str:
-    """A file by the Universal Scalability Law with 1 % noise."""
+    """Writes a file by the Universal Scalability Law with 1 % noise."""
     draw = random.Random(3)
     points = [(n, 955 * n / (1 + 0.03 * (n - 1) + 0.0008 * n * (n - 1))) for n in RUNGS[name]]
     path = Path(directory, f"{name}.csv")

@@ -1,4 +1,4 @@
-"""What the benchmarks share: a server with pgbench's tables, pairs, medians with their spread."""
+"""Shared by benchmarks: a server with pgbench's tables, paired runs, medians with their range."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from dbdyno.engines.postgres.embedded.programs import find_programs
 
 ROOT = Path(__file__).parent.parent
 SQL = "select abalance from pgbench_accounts where aid = 1"
-"""The same constant statement on both sides: neither spends time on random numbers."""
+"""The same constant statement on both sides, so that neither spends time on random numbers."""
 POINT_SELECT = ROOT / "target" / "release" / "examples" / "point_select"
 
 
 @dataclass(frozen=True)
 class Bench:
+    """A running server with pgbench's tables."""
+
     socket: str
     user: str
     pgbench_program: Path
     script: Path
 
     def pgbench(self, sessions: int, *words: str) -> list[str]:
-        """A pgbench command with the same prepared statement."""
+        """Returns a pgbench command that executes the same prepared statement."""
         return [
             str(self.pgbench_program), "-n", "-M", "prepared", "-f", str(self.script), "-h", self.socket,
             "-U", self.user, "-c", str(sessions), "-j", str(min(2, sessions)), *words, "postgres",
         ]  # fmt: skip
 
     def point_select(self, sessions: int, *words: str) -> list[str]:
-        """The driver's hot path alone."""
+        """Returns a command that runs only the driver's hot path."""
         return [
             str(POINT_SELECT),
             f"host={self.socket}",
@@ -51,7 +53,7 @@ class Bench:
 
 @contextmanager
 def server(sessions: int = 120) -> Iterator[Bench]:
-    """The embedded PostgreSQL with pgbench's tables, scale 10; the driver's example is built first."""
+    """Starts the embedded PostgreSQL with pgbench's tables at scale 10. Builds the driver's example first."""
     subprocess.run(
         ["cargo", "build", "--release", "--quiet", "-p", "dyno-engine-postgres", "--example", "point_select"],
         cwd=ROOT,
@@ -94,23 +96,23 @@ T = TypeVar("T")
 
 
 def pairs(count: int, ours: Callable[[], T], theirs: Callable[[], T]) -> list[tuple[T, T]]:
-    """``count`` pairs, alternating which side goes first."""
-    made = []
+    """Returns ``count`` pairs; the sides alternate in going first."""
+    measured = []
     for i in range(count):
         if i % 2:
             b, a = theirs(), ours()
         else:
             a, b = ours(), theirs()
-        made.append((a, b))
-    return made
+        measured.append((a, b))
+    return measured
 
 
-def tell(what: str, made: list[tuple[float, float]], unit: str, wanted: str) -> None:
-    """Medians of both sides, and the median ratio with its smallest and largest."""
-    ratios = sorted(a / b for a, b in made)
-    ours, theirs = (statistics.median(side) for side in zip(*made, strict=True))
+def print_ratio(what: str, measured: list[tuple[float, float]], unit: str, wanted: str) -> None:
+    """Prints the medians of both sides, and the median, smallest and largest ratio."""
+    ratios = sorted(a / b for a, b in measured)
+    ours, theirs = (statistics.median(side) for side in zip(*measured, strict=True))
     print(
         f"{what}: {ours:,.4g} against {theirs:,.4g} {unit}; ratio {statistics.median(ratios):.3f} "
-        f"[{ratios[0]:.3f} .. {ratios[-1]:.3f}] over {len(made)} pairs (wanted {wanted})",
+        f"[{ratios[0]:.3f} .. {ratios[-1]:.3f}] over {len(measured)} pairs (wanted {wanted})",
         flush=True,
     )

@@ -1,5 +1,5 @@
-"""Random ladders, most of them ugly, through all that is said of a ladder: no exception, no figure out of its
-range, no interval that does not hold its figure."""
+"""Random ladders, mostly odd ones, through the whole analysis: no exception, no figure out of range, no
+interval without its estimate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Law = Callable[[float], float]
 
 
 def ladder(seed: int) -> Ladder:
-    """A ladder of a random kind: the same for the same seed."""
+    """Returns the random ladder of a seed."""
     chance = random.Random(seed)
     many = chance.choice([3, 4, 5, 6, 7, 8, 9, 12, 20])
     loads = sorted({float(chance.choice(LOADS)) for _ in range(many)})
@@ -74,39 +74,39 @@ def _law(chance: random.Random, loads: list[float]) -> Law:
     return chance.choice(laws)
 
 
-def problems(made: Scaling) -> Iterator[str]:
-    """What is wrong with what is said."""
-    loads = made.ladder.points["load"]
-    for what, e in _estimates(made):
+def problems(scaling: Scaling) -> Iterator[str]:
+    """Yields the faults of an analysis."""
+    loads = scaling.ladder.points["load"]
+    for what, e in _estimates(scaling):
         known = [v for v in (e.low, e.value, e.high) if v is not None]
         if not all(map(math.isfinite, known)):
             yield f"{what}: not finite: {e}"
         elif any(a > b + 1e-9 * max(abs(a), abs(b)) for a, b in pairwise(known)):
             yield f"{what}: the interval does not hold the figure: {e}"
-    for a in made.answers:
+    for a in scaling.answers:
         if NOT_A_NUMBER.search(_PARAMETER.sub("", a.text)):
             yield f"{a.id}: {a.text}"
         if a.id in ("scales-to", "knee") and a.value and not min(loads) <= a.value.value <= max(loads):
             yield f"{a.id}: outside the measured loads: {a.value}"
-    json.dumps(present.scaling_json([made]), allow_nan=False, default=str)
-    if present.printed(present.scaling([made])) is None:
+    json.dumps(present.scaling_json([scaling]), allow_nan=False, default=str)
+    if present.printed(present.scaling([scaling])) is None:
         yield "no text"
 
 
-def _estimates(made: Scaling) -> Iterator[tuple[str, Estimate]]:
-    for a in made.answers:
+def _estimates(scaling: Scaling) -> Iterator[tuple[str, Estimate]]:
+    for a in scaling.answers:
         if a.value is not None:
             yield a.id, a.value
-    for f in made.fits:
+    for f in scaling.fits:
         figures = (*f.parameters, *f.knees, *(e for e in (f.peak, f.peak_throughput) if e is not None))
         yield from ((f"{f.model}: {e.name}", e) for e in figures)
 
 
 def check(seed: int, model: str | None = None) -> list[str]:
-    """What is wrong with what is said of the ladder of ``seed``; empty: nothing."""
+    """Returns the faults of the analysis of the ladder of ``seed``, empty if there are none."""
     try:
         return list(problems(scaled(ladder(seed), model=model)))
-    except Exception:  # of whatever kind: that is what is sought
+    except Exception:  # any exception is a fault
         return [f"exception: {traceback.format_exc(limit=-3)}"]
 
 

@@ -1,4 +1,4 @@
-"""Throughput and the client's CPU for each transaction, against pgbench: whole processes, same statement."""
+"""Throughput and client CPU per transaction, against pgbench: whole processes, the same statement."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ import re
 import subprocess
 from collections.abc import Callable
 
-from benchmarks.common import Bench, pairs, server, tell
+from benchmarks.common import Bench, pairs, print_ratio, server
 
 _TRANSACTIONS = re.compile(r"number of transactions actually processed: (\d+)")
 _TPS = re.compile(r"tps = ([0-9.]+)")
 
 
 def throughput(count: int, seconds: float) -> None:
-    """Calls a second at 1, 2, 8 and 50 sessions."""
+    """Measures calls per second at 1, 2, 8 and 50 sessions."""
     with server() as bench:
         for sessions in (1, 2, 8, 50):
-            made = pairs(count, *_sides(bench, sessions, seconds, "rate"))
-            tell(f"throughput, {sessions} sessions, against pgbench", made, "calls/s", ">= 1.05")
+            measured = pairs(count, *_sides(bench, sessions, seconds, "rate"))
+            print_ratio(f"throughput, {sessions} sessions, against pgbench", measured, "calls/s", ">= 1.05")
 
 
 def client_cpu(count: int, seconds: float) -> None:
-    """User and system CPU of the client process, start and end included, by its transactions."""
+    """Measures user and system CPU of the client process per transaction, including start and end."""
     with server() as bench:
         for sessions in (8, 50):
-            made = pairs(count, *_sides(bench, sessions, seconds, "cpu"))
+            measured = pairs(count, *_sides(bench, sessions, seconds, "cpu"))
             wanted = "<= 0.75" if sessions == 50 else "at 50 sessions <= 0.75"
-            tell(f"client CPU a transaction, {sessions} sessions, against pgbench", made, "us", wanted)
+            print_ratio(
+                f"client CPU a transaction, {sessions} sessions, against pgbench", measured, "us", wanted
+            )
 
 
 def _sides(
@@ -41,15 +43,15 @@ def _sides(
 
     def theirs() -> float:
         text, cpu_s = _process(bench.pgbench(sessions, "-T", f"{seconds:g}"))
-        found = _TPS.search(text), _TRANSACTIONS.search(text)
-        assert found[0] and found[1], text
-        return float(found[0][1]) if what == "rate" else cpu_s * 1e6 / float(found[1][1])
+        match = _TPS.search(text), _TRANSACTIONS.search(text)
+        assert match[0] and match[1], text
+        return float(match[0][1]) if what == "rate" else cpu_s * 1e6 / float(match[1][1])
 
     return ours, theirs
 
 
 def _process(command: list[str]) -> tuple[str, float]:
-    """Output and CPU seconds of a command (wait4)."""
+    """Returns output and CPU seconds of a command (wait4)."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout
     text = process.stdout.read()

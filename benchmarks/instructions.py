@@ -1,4 +1,4 @@
-"""User instructions of the client for each prepared point-select: callgrind, difference of two lengths."""
+"""User instructions of the client per prepared point-select, by callgrind: the difference of two lengths."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def _instructions(command: list[str]) -> int:
             check=True,
             capture_output=True,
         )
-        found = _TOTAL.findall(out.read_text())
-    return int(found[-1])
+        totals = _TOTAL.findall(out.read_text())
+    return int(totals[-1])

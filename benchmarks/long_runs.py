@@ -1,8 +1,8 @@
-"""The end of a long observation, and a look at one: CPU time and peak memory by the number of windows.
+"""CPU time and peak memory at the end of a long observation, and of looking at one, by the number of windows.
 
-A window of the fake server under 300 sessions is saved and derived (5 s, with as many samples as 55 s have at
-10 Hz); the run is as if it had followed again and again. What is measured is what is left when the last
-window has been saved: deriving it, and all conclusions; then the report, and looks at the stored run.
+Saves and derives one window of the fake server under 300 sessions (5 s, with as many samples as 55 s at 10
+Hz), and repeats it many times. Measures what remains when the last window has been saved: deriving it, and
+all conclusions; then the report, and views of the stored run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main(_count: int, _seconds: float) -> None:
 
 
 def _observed(directory: Path) -> Run:
-    """One window of the fake server."""
+    """Returns a run with one window of the fake server."""
     law = f"fake:cpus=2,foreign={SESSIONS},cpu=2ms,think=5ms,wait=IO/DataFileRead:3ms,maximum={SESSIONS + 50}"
     length = f"{SECONDS}s"
     experiment = conduct.observation_of(
@@ -71,7 +71,8 @@ def _observed(directory: Path) -> Run:
 
 
 def _repeated(directory: Path, first: Run, count: int) -> Run:
-    """Its window ``count`` times; all but the last are derived, and merged as they are while one observes."""
+    """Returns a run with the window ``count`` times. All but the last are derived and merged, as during
+    observation."""
     run = RunStore(directory).create(first.plan, workloads=first.info.workloads)
     run.write_environment(first.environment)
     (name,) = first.cells()
@@ -95,11 +96,11 @@ def _repeated(directory: Path, first: Run, count: int) -> Run:
             for t, frame in tables.items()
         }
         facts = {c.id: document["facts"]["cells"][name] for _, c in several}
-        told = {
+        further = {
             "facts": {"version": VERSION, "cells": facts},
             "seconds": {c.id: document["seconds"][name] for _, c in several},
         }
-        run.parts.write(several[0][1].id, moved, {"workloads": document["workloads"], **told})
+        run.parts.write(several[0][1].id, moved, {"workloads": document["workloads"], **further})
     run.write_cell(RawCell(raw.meta.model_copy(update={"cell": cells[-1]}), raw.tables))
     return run
 
@@ -112,12 +113,12 @@ def _moved(frame: pl.DataFrame, cell: str, number: int, later_ns: int) -> pl.Dat
 
 
 def _end(run: Run) -> str:
-    """What was derived is held by the process that derived it."""
+    """Derives the last window and concludes. The deriving process holds what it derived before."""
     making = Making(run).resume()
-    began, cpu = time.monotonic(), time.process_time()
+    start_s, cpu = time.monotonic(), time.process_time()
     conclude_made(making)
     run.finish("complete")
-    return f"{time.process_time() - cpu:.1f} s of CPU, {time.monotonic() - began:.1f} s"
+    return f"{time.process_time() - cpu:.1f} s of CPU, {time.monotonic() - start_s:.1f} s"
 
 
 def _report(run: Run) -> None:
@@ -143,7 +144,7 @@ def _measured(what: str, run: Run) -> str:
     if what == "end":
         return f"the end, with the last window: {_end(run)}, peak {f'{peak_mb():,.0f} MB'}"
     began = time.monotonic()
-    with Path(os.devnull).open("w") as nowhere:  # the summary is made, and not read
+    with Path(os.devnull).open("w") as nowhere:  # renders the summary without showing it
         out, sys.stdout = sys.stdout, nowhere
         STEPS[what](run)
         sys.stdout = out

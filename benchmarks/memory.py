@@ -1,4 +1,4 @@
-"""What the data source memory costs: milliseconds a read, and throughput of a load beside it."""
+"""Cost of the data source memory: milliseconds per read, and throughput of a load beside it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ _WINDOW_NS = 10 * 10**9
 
 
 def cost(_count: int, _seconds: float) -> None:
-    """Milliseconds by size of the server's cache, all of it in use, and by sessions that have touched it."""
+    """Measures milliseconds per read by the size of the server's cache, all in use, and by sessions that
+    have touched it."""
     for size, buffers, sessions in SIZES:
         with _instance(size, max(sessions) + 10) as dsn, open_server("postgres", Target(dsn=dsn)) as opened:
             _fill(dsn, buffers)
             for count in sessions:
                 with _touching(dsn, count):
-                    _tell(size, count, opened)
+                    _print_medians(size, count, opened)
 
 
 @contextlib.contextmanager
@@ -75,8 +76,9 @@ def _touching(dsn: str, count: int) -> Iterator[None]:
         yield
 
 
-def _tell(size: str, count: int, opened: Server) -> None:
-    """Medians: time, CPU of dbdyno, CPU of the server's process; and what there was no time for."""
+def _print_medians(size: str, count: int, opened: Server) -> None:
+    """Prints medians of time, CPU of dbdyno and CPU of the server's process, and figures for which time
+    was lacking."""
     reader = MemoryReader(opened)
     steps = {
         "machine and processes": lambda: reader.machine("start"),
@@ -84,17 +86,17 @@ def _tell(size: str, count: int, opened: Server) -> None:
         "the same without limit": lambda: reader.cache("start", 1000 * READ_NS),
     }
     for name, step in steps.items():
-        took = [_took(step) for _ in range(_READS)]
-        wall, here, there = (statistics.median(of) for of in zip(*took, strict=True))
+        took = [_milliseconds(step) for _ in range(_READS)]
+        wall, own_ms, server_ms = (statistics.median(of) for of in zip(*took, strict=True))
         lacks = opened.caching.state().detail if opened.caching and name != "machine and processes" else ""
         print(
-            f"shared_buffers {size}, {count} sessions, {name}: {wall:.0f} ms, CPU here {here:.0f} ms, of the "
-            f"server {there:.0f} ms{'; ' if lacks else ''}{lacks}",
+            f"shared_buffers {size}, {count} sessions, {name}: {wall:.0f} ms, CPU here {own_ms:.0f} ms, "
+            f"of the server {server_ms:.0f} ms{'; ' if lacks else ''}{lacks}",
             flush=True,
         )
 
 
-def _took(step: Callable[[], object]) -> tuple[float, float, float]:
+def _milliseconds(step: Callable[[], object]) -> tuple[float, float, float]:
     """Milliseconds."""
     servers = [int(p.parent.name) for p in Path("/proc").glob("[0-9]*/comm") if _is_server(p)]
     before, wall, here = _run_ms(servers), time.perf_counter(), time.thread_time()
@@ -113,7 +115,8 @@ def _run_ms(pids: list[int]) -> float:
 
 
 def main(count: int, seconds: float) -> None:
-    """Slices of one load beside reads at their default rate, or beside none, in turn; CPU of the reads."""
+    """Runs slices of one load with reads at their default rate, and without, in turn. Prints the reads'
+    CPU."""
     with server(120) as bench:
         for sessions in (8, 100):
             _beside(bench, sessions, count, seconds)
@@ -153,10 +156,10 @@ def _beside(bench: Bench, sessions: int, count: int, seconds: float) -> None:
         reading.join()
     half = students_quantile(len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     low, mean, high = (math.exp(statistics.fmean(logs) + d) for d in (-half, 0, half))
-    here, there = (100 * sum(of) / on_s for of in zip(*spent, strict=True))
+    own_pct, server_pct = (100 * sum(of) / on_s for of in zip(*spent, strict=True))
     print(
         f"memory beside pgbench -S -c {sessions}: throughput ratio {mean:.4f} [{low:.4f}, {high:.4f}] over "
         f"{len(logs)} pairs (wanted >= 0.99); {sum(s > 0.005 for s, _ in spent)} reads, CPU here "
-        f"{here:.2f} % and of the server {there:.2f} % of one CPU",
+        f"{own_pct:.2f} % and of the server {server_pct:.2f} % of one CPU",
         flush=True,
     )

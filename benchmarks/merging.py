@@ -1,6 +1,7 @@
-"""100 drivers with 1,000 sessions each: how long their tables take to become those of one load, their size.
+"""Time and size of merging the tables of 100 drivers with 1,000 sessions each into those of one load.
 
-The loads are made here: in practice this process also waits for the drivers."""
+The loads are prepared here; in practice this process also waits for the drivers.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ CALLS = 500
 """Of a session."""
 
 
-class _MadeLoad:
-    """Has ended, with tables as those of the core."""
+class _EndedLoad:
+    """A load that has ended, with tables like those of the core."""
 
     def __init__(self, tables: Mapping[str, Mapping[str, CoreColumn]]) -> None:
         self._tables = tables
@@ -55,9 +56,9 @@ class _MadeLoad:
 
 
 def main(_count: int, _seconds: float) -> None:
-    made = [_tables(seed) for seed in range(DRIVERS)]
-    size = sum(len(c[1]) for t in made[0].values() for c in t.values() if isinstance(c[1], bytes))
-    drivers = [Driver(f"host{n}", _maker(made[n])) for n in range(DRIVERS)]
+    tables_by_driver = [_tables(seed) for seed in range(DRIVERS)]
+    size = sum(len(c[1]) for t in tables_by_driver[0].values() for c in t.values() if isinstance(c[1], bytes))
+    drivers = [Driver(f"host{n}", _maker(tables_by_driver[n])) for n in range(DRIVERS)]
     took, peaks = [], []
     for _ in range(CELLS):
         load = SpreadLoad(drivers, "", {"sessions": DRIVERS * SESSIONS})
@@ -75,7 +76,7 @@ def main(_count: int, _seconds: float) -> None:
 
 def _maker(tables: Mapping[str, Mapping[str, CoreColumn]]) -> Any:
     def make(_engine: str, _spec: Mapping[str, Any]) -> Load:
-        return _MadeLoad(tables)
+        return _EndedLoad(tables)
 
     return make
 

@@ -1,4 +1,4 @@
-"""What observing costs: the same load with the observers on and off, in turn."""
+"""Cost of observing: the same load with observers on and off, in turn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from benchmarks.common import pairs, tell
+from benchmarks.common import pairs, print_ratio
 from dbdyno import drive, observe
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
@@ -20,14 +20,16 @@ STATEMENT = "select relname from pg_class where oid = 1259"
 def main(count: int, seconds: float) -> None:
     with open_server("postgres", Target(sessions=110)) as server:
         for sessions in (8, 100):
-            made = pairs(
+            run_load = pairs(
                 count, _rate(server, sessions, seconds, on=True), _rate(server, sessions, seconds, on=False)
             )
-            tell(f"throughput observed against not, {sessions} sessions", made, "calls/s", ">= 0.99")
+            print_ratio(
+                f"throughput observed against not, {sessions} sessions", run_load, "calls/s", ">= 0.99"
+            )
 
 
-def measured(server: Server, load: Load, cell: Cell, *, on: bool) -> dict[str, pl.DataFrame]:
-    """The tables of ``load`` run as ``cell``; ``on``: while it is observed."""
+def run_load(server: Server, load: Load, cell: Cell, *, on: bool) -> dict[str, pl.DataFrame]:
+    """Runs ``load`` as ``cell`` and returns its tables. ``on``: with observers."""
     interrupt = Interrupt()
     drive.connect(load, interrupt)
     watch = observe.open_watch(server, load, observe.How(enabled=on))
@@ -48,16 +50,10 @@ def _rate(server: Server, sessions: int, seconds: float, *, on: bool) -> Callabl
         assert server.scripts
         workload = server.scripts.script([PlannedScript(name="point select", text=STATEMENT)])
         cell = Cell(
-            id="b",
-            workload=workload.name,
-            variant="base",
-            sessions=sessions,
-            repeat=1,
-            params={},
-            settle_ns=NS_PER_S // 2,
-            measure_ns=int(seconds * NS_PER_S),
-        )
-        done = measured(server, server.load(workload, cell, None, False, None), cell, on=on)["sessions"]
+            id="b", workload=workload.name, variant="base", sessions=sessions, repeat=1, params={},
+            settle_ns=NS_PER_S // 2, measure_ns=int(seconds * NS_PER_S),
+        )  # fmt: skip
+        done = run_load(server, server.load(workload, cell, None, False, None), cell, on=on)["sessions"]
         return float(sum(done["calls"] / (done["last_end_ns"] - done["first_start_ns"]))) * NS_PER_S
 
     return rate

@@ -1,4 +1,5 @@
-"""What ``dbdyno observe`` costs somebody else's load: pgbench -S, observed or not in alternating slices."""
+"""Cost of ``dbdyno observe`` for another application's load: pgbench -S, observed or not in alternating
+slices."""
 
 from __future__ import annotations
 
@@ -32,20 +33,20 @@ _READY_S = 2.0  # after the first window's begin: connected, first reads over
 
 @dataclass
 class Load:
-    """pgbench that says its rate each second."""
+    """A pgbench that prints its rate each second."""
 
     process: subprocess.Popen[bytes]
 
     def rate(self, seconds: float) -> float:
-        """Mean transactions a second of whole seconds that begin from now on."""
+        """Returns the mean transactions per second over whole seconds that begin from now on."""
         assert self.process.stderr is not None
         self._drain()
-        until, found = time.monotonic() + seconds, []
+        until, rates = time.monotonic() + seconds, []
         self.process.stderr.readline()  # the second under way is partly before
         while time.monotonic() < until:
             if match := _TPS.search(self.process.stderr.readline()):
-                found.append(float(match[1]))
-        return statistics.fmean(found)
+                rates.append(float(match[1]))
+        return statistics.fmean(rates)
 
     def _drain(self) -> None:
         assert self.process.stderr is not None
@@ -69,7 +70,7 @@ def load(bench: Bench, sessions: int, *words: str) -> Iterator[Load]:
 
 @contextlib.contextmanager
 def idle(bench: Bench, sessions: int) -> Iterator[None]:
-    """Sessions that do nothing."""
+    """Keeps sessions open that do nothing."""
     with contextlib.ExitStack() as stack:
         for _ in range(sessions):
             stack.enter_context(psycopg.connect(host=bench.socket, user=bench.user, dbname="postgres"))
@@ -77,7 +78,8 @@ def idle(bench: Bench, sessions: int) -> Iterator[None]:
 
 
 class Observer:
-    """The program itself, on a terminal (live view) or in a pipe (lines); it can be stopped and continued."""
+    """The observing program, on a terminal (live view) or in a pipe (lines). It can be stopped and
+    continued."""
 
     def __init__(self, bench: Bench, store: Path, *words: str, live: bool = False) -> None:
         dsn = f"host={bench.socket} user={bench.user} dbname=postgres"
@@ -94,7 +96,7 @@ class Observer:
         time.sleep(_READY_S)
 
     def _read(self) -> None:
-        """So that no pipe is ever full."""
+        """Reads its output, so that the pipe never fills up."""
         with contextlib.suppress(OSError):
             while data := os.read(self._master, 65536):
                 self.output += data
@@ -106,11 +108,12 @@ class Observer:
         self._process.send_signal(signal.SIGCONT)
 
     def files(self) -> int:
-        """Descriptors that it has open."""
+        """Returns the number of its open descriptors."""
         return len(list(Path(f"/proc/{self._process.pid}/fd").iterdir()))
 
     def end(self) -> tuple[float, float, float]:
-        """CPU of the whole process, of its samplers, of the server's processes for them: % of one CPU."""
+        """Ends it. Returns CPU of the process, of its samplers, and of the server's processes for them, in
+        % of one CPU."""
         self._process.send_signal(signal.SIGINT)
         self._process.wait()
         time.sleep(0.2)
@@ -133,12 +136,13 @@ def main(count: int, seconds: float) -> None:
 def _pairs(
     bench: Bench, store: Path, count: int, seconds: float, sessions: int, witness: str, *, live: bool = False
 ) -> None:
-    """Slices of one load, with the observer at work or stopped in turn; its CPU from a run of its own."""
+    """Runs slices of one load, with the observer running or stopped in turn; its CPU is from a separate
+    run."""
     logs = []
     with load(bench, sessions) as running:
         observer = Observer(bench, store, "--waits", witness, live=live)
         time.sleep(30)
-        here, samplers, there = observer.end()
+        here, samplers, at_server = observer.end()
         observer = Observer(bench, store, "--waits", witness, "--window", "10s", live=live)
         for number in range(count * SLICES):
             rates = {}
@@ -153,13 +157,13 @@ def _pairs(
     print(
         f"observe --waits {witness}{', live view' if live else ''}, pgbench -S -c {sessions}: throughput "
         f"ratio {mean:.4f} [{low:.4f}, {high:.4f}] over {len(logs)} pairs (wanted >= 0.99); "
-        f"CPU here {here:.2f} (samplers {samplers:.2f}), at the server {there:.2f} % of one CPU",
+        f"CPU here {here:.2f} (samplers {samplers:.2f}), at the server {at_server:.2f} % of one CPU",
         flush=True,
     )
 
 
 def _many(bench: Bench, store: Path, sessions: int) -> None:
-    """Very many sessions, nearly all idle, and how far apart the samples are then."""
+    """Observes very many sessions, nearly all idle, and prints the interval between samples."""
     import polars as pl
 
     with load(bench, sessions, "-R", "500"):
@@ -167,7 +171,7 @@ def _many(bench: Bench, store: Path, sessions: int) -> None:
         observer = Observer(bench, store, "--waits", "sampled", "--window", "10s")
         time.sleep(25)
         files = observer.files()
-        here, samplers, there = observer.end()
+        here, samplers, at_server = observer.end()
     run = max(store.glob("*-observed-*"))
     cell = max(run.glob("cells/*"))
     taken = pl.read_parquet(cell / "sampler.parquet").filter(pl.col("status") == "ok")
@@ -178,7 +182,7 @@ def _many(bench: Bench, store: Path, sessions: int) -> None:
     )
     rows = pl.read_parquet(cell / "tasks.parquet").filter(pl.col("role") == "session")["pid"].n_unique()
     print(
-        f"{rows} sessions: CPU here {here:.2f} (samplers {samplers:.2f}), at the server {there:.2f} % of one "
-        f"CPU; {files} descriptors; ms between samples: {dict(sorted(gaps.iter_rows()))}",
+        f"{rows} sessions: CPU here {here:.2f} (samplers {samplers:.2f}), at the server {at_server:.2f} % "
+        f"of one CPU; {files} descriptors; ms between samples: {dict(sorted(gaps.iter_rows()))}",
         flush=True,
     )

@@ -1,4 +1,4 @@
-"""The paced hot path: what a rate costs in instructions, and how exactly calls begin when they are due."""
+"""The paced hot path: instructions per call at a rate, and the lag of calls behind their due times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ SESSIONS = 8
 
 
 def instructions(_pairs: int, _seconds: float) -> None:
-    """User instructions of a paced call, against the closed loop: callgrind, difference of two lengths."""
+    """Prints user instructions of a paced call, against the closed loop, by callgrind: difference of two
+    lengths."""
     if shutil.which("valgrind") is None:
         print("no valgrind here: install it (Debian: apt-get install valgrind)")
         return
@@ -32,7 +33,7 @@ def instructions(_pairs: int, _seconds: float) -> None:
 
 
 def accuracy(count: int, seconds: float) -> None:
-    """From due to begun, on a machine that does nothing else."""
+    """Prints the lag from due to start, on an otherwise idle machine."""
     with server() as bench:
         words = bench.point_select(SESSIONS, f"rate={ACCURACY}", f"seconds={max(1, round(seconds))}")
         for _ in range(count):
@@ -50,7 +51,7 @@ def _instructions(bench: Bench, *words: str) -> float:
 
 
 def _quantile(buckets: list[tuple[int, int]], q: float) -> float:
-    """The upper end of the bucket in which it lies."""
+    """Returns the upper end of the bucket with the quantile."""
     left = q * sum(count for _, count in buckets)
     for ns, count in buckets:
         left -= count

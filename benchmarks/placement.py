@@ -1,4 +1,5 @@
-"""Groups among sessions started together: how often told where there are none, found where some are."""
+"""Groups among sessions that start together: how often they are claimed without any, and found if there
+are some."""
 
 from __future__ import annotations
 
@@ -32,11 +33,12 @@ def main(runs: int = RUNS) -> None:
     chance = np.random.default_rng(1)
     print(f"told to have groups, of {runs} runs of one population each: all shapes, the worst shape")
     for name, draw in POPULATIONS.items():
-        told = [np.mean([groups(draw(chance, s)).found for _ in range(runs)]) for s in SHAPES]
-        worst = int(np.argmax(told))
+        shares = [np.mean([groups(draw(chance, s)).found for _ in range(runs)]) for s in SHAPES]
+        worst = int(np.argmax(shares))
         rounds, n = SHAPES[worst]
         print(
-            f"{name:26} {np.mean(told):6.1%} {told[worst]:6.1%} ({n} sessions, {rounds} rounds)", flush=True
+            f"{name:26} {np.mean(shares):6.1%} {shares[worst]:6.1%} ({n} sessions, {rounds} rounds)",
+            flush=True,
         )
     for settled in (True, False):
         whose = "the same sessions in all rounds" if settled else "other sessions in each round"
@@ -53,13 +55,13 @@ def main(runs: int = RUNS) -> None:
 
 
 def _power(chance: Any, rounds: int, n: int, slow: int, noise: float, *, settled: bool, runs: int) -> float:
-    found = 0
+    count = 0
     for _ in range(runs):
         order = np.argsort(chance.random((rounds, n)), axis=1)
         chosen = (order[:1] if settled else order) < slow
         times = np.exp(chance.normal(0, noise, (rounds, n))) * np.where(chosen, 1.5, 1)
-        found += groups(times).found
-    return found / runs
+        count += groups(times).found
+    return count / runs
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Deriving a run of 1,000 sessions anew: CPU time and memory at 1, 3 and 10 million samples.
+"""Deriving a run of 1,000 sessions again: CPU time and memory at 1, 3 and 10 million samples.
 
-A measurement of the fake server is stretched: its samples follow one another as often as are needed, in a
-window that is longer by so much, and what they saw is drawn anew for each row.
+Stretches a measurement of the fake server: the window gets longer, its samples are repeated as often as
+needed, and their labels and states are drawn anew for each row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RUNNABLE = 0.4
 
 
 def main(_count: int, _seconds: float) -> None:
-    found: list[dict[str, float]] = []
+    figures: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as directory:
         short = _short(Path(directory))
         for millions in (1, 3, 10):
@@ -50,14 +50,14 @@ def main(_count: int, _seconds: float) -> None:
             run = _stored(Path(directory) / str(millions), *short, times)
             command = [sys.executable, "-m", "benchmarks.rebuild", str(run.path)]
             done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-            found.append({"millions": millions, **json.loads(done.stdout)})
+            figures.append({"millions": millions, **json.loads(done.stdout)})
             print(
                 "{millions} million samples of {sessions} sessions: {cpu_s:.1f} s of CPU, {wall_s:.1f} s, "
-                "{peak_mb:,.0f} MB, {rows:,} rows of the ledger".format(sessions=SESSIONS, **found[-1]),
+                "{peak_mb:,.0f} MB, {rows:,} rows of the ledger".format(sessions=SESSIONS, **figures[-1]),
                 flush=True,
             )
     for figure in ("cpu_s", "peak_mb"):
-        growth = _exponent(found[1], found[2], figure)
+        growth = _exponent(figures[1], figures[2], figure)
         print(f"from 3 to 10 million {figure} grows with the number of samples to the power of {growth:.2f}")
 
 
@@ -69,12 +69,12 @@ def _short(directory: Path) -> tuple[Run, RawCell]:
     sys.path.insert(0, str(ROOT))
     from tests.fakery import climb
 
-    made = climb(
+    measured = climb(
         f"fake:cpus=2,cpu=2ms,maximum={SESSIONS + 20}", [SESSIONS], measure_ns=SHORT_S * 1_000_000_000
     )
-    run = RunStore(directory / "short").create(made.plan)
-    run.write_environment(made.environment)
-    return run, made.cells[0]
+    run = RunStore(directory / "short").create(measured.plan)
+    run.write_environment(measured.environment)
+    return run, measured.cells[0]
 
 
 def _stored(directory: Path, short: Run, cell: RawCell, times: int) -> Run:
@@ -86,7 +86,7 @@ def _stored(directory: Path, short: Run, cell: RawCell, times: int) -> Run:
 
 
 def stretched(cell: RawCell, times: int) -> RawCell:
-    """``cell`` with a window ``times`` as long, and as many samples more."""
+    """Returns ``cell`` with a window ``times`` as long, and as many times the samples."""
     t0 = cell.meta.t0_ns
     width = cell.meta.t1_ns - t0
     longer_ns = (times - 1) * width
@@ -95,8 +95,8 @@ def stretched(cell: RawCell, times: int) -> RawCell:
     first = tables["sampler"].select(pl.col("sample").max()).item() + 1
     inside = tables["sampler"].filter(pl.col("due_ns").is_between(t0, t0 + width, closed="left"))
     for name in ("samples", "sampler"):
-        mine = tables[name].join(inside.select("sample", "via"), on=["sample", "via"], how="semi")
-        tables[name] = pl.concat([_later(mine, n * width, n * first) for n in range(times)])
+        rows = tables[name].join(inside.select("sample", "via"), on=["sample", "via"], how="semi")
+        tables[name] = pl.concat([_later(rows, n * width, n * first) for n in range(times)])
     tables["samples"] = _drawn(tables["samples"])
     for name in ("tasks", "traced", "waits", "cgroup", "host", "counters", "progress"):
         tables[name] = tables[name].with_columns(
@@ -115,7 +115,7 @@ def _later(rows: pl.DataFrame, ns: int, number: int) -> pl.DataFrame:
 
 
 def _drawn(samples: pl.DataFrame) -> pl.DataFrame:
-    """With labels and task states by chance, each session's by weights of its own."""
+    """Draws random labels and task states, with weights per session."""
     random = np.random.default_rng(1)
     drawn = random.integers(0, len(LABELS), samples.height) * random.integers(0, 2, samples.height)
     drawn = (drawn + samples["pid"].to_numpy()) % len(LABELS)
@@ -138,7 +138,7 @@ def _measured(run: Run) -> dict[str, float]:
 
 
 def peak_mb() -> float:
-    """Of this program: ru_maxrss has that of the one before exec, too."""
+    """Returns the peak memory of this program; ru_maxrss would include that of the program before exec."""
     status = Path("/proc/self/status").read_text()
     (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) / 1024

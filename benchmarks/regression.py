@@ -1,4 +1,5 @@
-"""How often the 95 % intervals of CPU per unit of work, and of two machines, hold the truth: simulated."""
+"""How often the 95 % intervals of CPU per unit of work, and of comparisons of two machines, contain the
+truth, by simulation."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Noise = Callable[[np.random.Generator, Floats], Floats]
 
 
 def main(pairs: int = 0, seconds: float = 0) -> None:
-    """Prints coverage in per cent and the median width of the interval over the truth."""
+    """Prints coverage in per cent and the median width of the interval, relative to the truth."""
     del pairs, seconds
     for name, draw in _worlds():
         slope, background, width = _coverage(draw)
@@ -92,7 +93,7 @@ def _cpu(work: Floats) -> Floats:
 
 
 def _neighbours(chance: np.random.Generator, n: int, r: float) -> Floats:
-    """First-order autoregression of variance 1."""
+    """Returns a first-order autoregression of variance 1."""
     steps = chance.normal(0, np.sqrt(1 - r * r), n)
     steps[0] = chance.normal()
     for i in range(1, n):
@@ -123,10 +124,10 @@ def _machines(noise: float, repeats: int) -> str:
     for _ in range(times):
         a = _ladder(lambda n: 100 * min(n, 8), noise, repeats, chance)
         b = _ladder(lambda n: 50 * min(n, 32), noise, repeats, chance)
-        made = machines(a, b)
-        crossing = made.crossings[0] if len(made.crossings) == 1 else None
-        last = made.at_loads[-1].throughput.ratio
-        held += [_holds(made.one_session.ratio, 0.5), _holds(last, 2), _holds(crossing, 16)]
+        comparison = machines(a, b)
+        crossing = comparison.crossings[0] if len(comparison.crossings) == 1 else None
+        last = comparison.at_loads[-1].throughput.ratio
+        held += [_holds(comparison.one_session.ratio, 0.5), _holds(last, 2), _holds(crossing, 16)]
     one, many, crossing_held = 100 * held / times
     return f"one session {one:.1f} %  64 sessions {many:.1f} %  crossing {crossing_held:.1f} %"
 

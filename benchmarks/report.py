@@ -1,4 +1,4 @@
-"""The report of 50 rungs x 50 sessions: made-up but plausible tables, written as HTML."""
+"""The report of 50 rungs x 50 sessions, from generated tables, written as HTML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 def main(count: int, _seconds: float) -> None:
     sys.path.insert(0, str(ROOT / "tests" / "unit"))
-    from report_results import World, results  # type: ignore[import-not-found]  # made for the tests
+    from report_results import World, results  # type: ignore[import-not-found]  # of the tests
 
     large = results(World(rungs=range(26, 76), cpus=16))
     with tempfile.TemporaryDirectory() as directory:

@@ -1,5 +1,5 @@
-"""Simulated ladders whose truth is known: how often a 95 % interval holds it, and how often a knee is claimed
-where there is none."""
+"""Simulated ladders with known truth: how often a 95 % interval contains it, and how often a knee is
+claimed where there is none."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def worlds() -> dict[str, World]:
 
 
 def points(world: World, chance: np.random.Generator) -> Points:
-    """One simulated ladder."""
+    """Returns one simulated ladder."""
     loads = np.array(world.loads, dtype=float)
     x = MODELS[world.model].curve(loads, np.array(world.truth))
     size = x if world.relative else np.full_like(x, x.max())
@@ -85,18 +85,20 @@ def points(world: World, chance: np.random.Generator) -> Points:
 
 def true_figures(world: World) -> dict[str, float]:
     model, p = MODELS[world.model], np.array(world.truth)
-    found = dict(zip(model.names, world.truth, strict=True)) | {k.name: float(k.of(p)) for k in model.knees}
+    true_values = dict(zip(model.names, world.truth, strict=True)) | {
+        k.name: float(k.of(p)) for k in model.knees
+    }
     if model.peak is not None and model.top is not None and np.isfinite(model.peak.of(p)):
-        found |= {"peak": float(model.peak.of(p)), "peak throughput": float(model.top.of(p))}
-    return found
+        true_values |= {"peak": float(model.peak.of(p)), "peak throughput": float(model.top.of(p))}
+    return true_values
 
 
-def fitted(world: World, made: list[Points]) -> list[Fit]:
-    """As ``fit`` does it, but for all ladders at once and without scipy's last digits."""
-    n, counts = made[0].n, len(made)
+def fitted(world: World, ladders: list[Points]) -> list[Fit]:
+    """Fits all ladders at once, as ``fit`` does, but without scipy's last digits."""
+    n, counts = ladders[0].n, len(ladders)
     model = for_loads(MODELS[world.model], n)
-    sizes = [float(m.x.max()) for m in made]
-    x = np.stack([m.x / size for m, size in zip(made, sizes, strict=True)])
+    sizes = [float(m.x.max()) for m in ladders]
+    x = np.stack([m.x / size for m, size in zip(ladders, sizes, strict=True)])
     start = np.stack([starts(model, n, one) for one in x])
     p, rss = solve(model, n, np.repeat(x, start.shape[1], 0), start.reshape(-1, start.shape[2]))
     p, rss = p.reshape(start.shape), rss.reshape(counts, -1)
@@ -104,19 +106,20 @@ def fitted(world: World, made: list[Points]) -> list[Fit]:
 
 
 def figures_of(model: Model, p: np.ndarray) -> list[Derived]:
-    """All that has a profile of its own and a meaning at ``p``."""
+    """Returns all figures that have a profile of their own and a meaning at ``p``."""
     derived = [own_parameter(i, name) for i, name in enumerate(model.names)]
     derived += [replace(k, name="knee") for k in model.knees if k.model is not None]
     derived += [d for d in (model.peak, model.top) if d is not None and d.model is not None]
     return [d for d in derived if np.isfinite(d.of(p))]
 
 
-def by_profile(world: World, made: list[Points]) -> Counter[tuple[str, str]]:
-    """Whether the profile at the truth is within the limit, as the interval would say.
+def by_profile(world: World, ladders: list[Points]) -> Counter[tuple[str, str]]:
+    """Counts whether the profile at the truth is within the limit, which decides whether the interval
+    contains it.
 
-    That is one solution in place of the twenty that its edges need.
+    That takes one solution instead of the twenty for the interval's ends.
     """
-    fits, told, truth = fitted(world, made), Counter[tuple[str, str]](), np.array(world.truth)
+    fits, counts, truth = fitted(world, ladders), Counter[tuple[str, str]](), np.array(world.truth)
     limit = 1 + scipy.stats.f.ppf(0.95, 1, fits[0].degrees) / fits[0].degrees
     for d in figures_of(MODELS[world.model], truth):
         starts_of = [f.minima if d.turned is None else _finite(d.turned(f.minima)) for f in fits]
@@ -129,22 +132,22 @@ def by_profile(world: World, made: list[Points]) -> Counter[tuple[str, str]]:
         model = fits[0].model if d.model is None else d.model
         _, rss = solve(model, fits[0].n, np.stack([f.x for f in fits])[owner], start, hold)
         for i, f in enumerate(fits):
-            mine = rss[owner == i]
+            own_rss = rss[owner == i]
             # a peak that no minimum has: kappa is 0, and its interval is open
-            inside = not len(mine) or mine.min() <= limit * f.rss
-            told[d.name, "held" if inside else "missed"] += 1
-    return told
+            inside = not len(own_rss) or own_rss.min() <= limit * f.rss
+            counts[d.name, "held" if inside else "missed"] += 1
+    return counts
 
 
 def _finite(p: np.ndarray) -> np.ndarray:
     return np.asarray(p[np.isfinite(p).all(1) & (p[:, -1] < 1e11)])
 
 
-def by_repeats(world: World, made: list[Points], seed: int) -> Counter[tuple[str, str]]:
-    """The intervals themselves, the draws of all ladders solved at once."""
-    fits, told = fitted(world, made), Counter[tuple[str, str]]()
+def by_repeats(world: World, ladders: list[Points], seed: int) -> Counter[tuple[str, str]]:
+    """Counts coverage by the intervals themselves, with the draws of all ladders solved at once."""
+    fits, counts = fitted(world, ladders), Counter[tuple[str, str]]()
     loads = np.array(world.loads, dtype=float)
-    series = [m.series for m in made]
+    series = [m.series for m in ladders]
     x = [means(c, seed + i) / fits[i].size for i, c in enumerate(series) if c is not None]
     kept = 3 if fits[0].model.knees else 1
     minima = [np.concatenate([f.minima] * kept)[:kept] for f in fits]
@@ -156,13 +159,13 @@ def by_repeats(world: World, made: list[Points], seed: int) -> Counter[tuple[str
     drawn = p.reshape(len(best), kept, -1)[np.arange(len(best)), best].reshape(len(fits), len(x[0]), -1)
     truth = true_figures(world)
     for f, draws in zip(fits, drawn, strict=True):
-        told.update(_against(truth, figures(f, REPEATS, Drawn(draws, world.repeats))))
-    return told
+        counts.update(_against(truth, figures(f, REPEATS, Drawn(draws, world.repeats))))
+    return counts
 
 
-def _against(truth: dict[str, float], found: Figures) -> Iterator[tuple[str, str]]:
-    known = {f.name: f for f in found.parameters} | {k.name: k for k in found.knees}
-    known |= {f.name: f for f in (found.peak, found.top) if f is not None}
+def _against(truth: dict[str, float], estimates: Figures) -> Iterator[tuple[str, str]]:
+    known = {f.name: f for f in estimates.parameters} | {k.name: k for k in estimates.knees}
+    known |= {f.name: f for f in (estimates.peak, estimates.top) if f is not None}
     for name, value in truth.items():
         low, high = (None, None) if name not in known else known[name].interval
         missed = (low is not None and value < low) or (high is not None and value > high)
@@ -170,64 +173,67 @@ def _against(truth: dict[str, float], found: Figures) -> Iterator[tuple[str, str
 
 
 def piece(world: World, seed: int, count: int) -> Counter[tuple[str, str]]:
-    """How often each figure was held."""
+    """Counts how often the interval of each figure contains the truth."""
     chance = np.random.default_rng((seed, 7))
-    made = [points(world, chance) for _ in range(count)]
-    return by_profile(world, made) if world.repeats < LEAST else by_repeats(world, made, seed)
+    simulated = [points(world, chance) for _ in range(count)]
+    return by_profile(world, simulated) if world.repeats < LEAST else by_repeats(world, simulated, seed)
 
 
 def disagreements(world: World, ladders: int) -> int:
-    """Ladders of which an interval itself says something else than :func:`by_profile`."""
-    chance, found = np.random.default_rng(11), 0
+    """Returns the number of ladders for which an interval disagrees with :func:`by_profile`."""
+    chance, count = np.random.default_rng(11), 0
     for _ in range(ladders):
-        made = points(world, chance)
-        quick = by_profile(world, [made])
-        whole = figures(fit(for_loads(MODELS[world.model], made.n), made.n, made.x), PROFILE)
+        ladder = points(world, chance)
+        quick = by_profile(world, [ladder])
+        whole = figures(fit(for_loads(MODELS[world.model], ladder.n), ladder.n, ladder.x), PROFILE)
         asked = dict(_against(true_figures(world), whole))
-        found += any(quick[name, asked[name]] == 0 for name, _ in quick if name in asked)
-    return found
+        count += any(quick[name, asked[name]] == 0 for name, _ in quick if name in asked)
+    return count
 
 
 def coverage(world: World, ladders: int, workers: ProcessPoolExecutor) -> Counter[tuple[str, str]]:
-    told = Counter[tuple[str, str]]()
+    total = Counter[tuple[str, str]]()
     pieces = range(0, ladders, PIECE)
-    counts = [min(PIECE, ladders - p) for p in pieces]
-    for made in workers.map(piece, [world] * len(pieces), pieces, counts):
-        told.update(made)
-    return told
+    sizes = [min(PIECE, ladders - p) for p in pieces]
+    for counts in workers.map(piece, [world] * len(pieces), pieces, sizes):
+        total.update(counts)
+    return total
 
 
-def shown(name: str, told: Counter[tuple[str, str]]) -> str:
-    names = dict.fromkeys(key for key, _ in told)
-    shares = (f"{n} {told[n, 'held'] / (told[n, 'held'] + told[n, 'missed']):.1%}" for n in names)
+def shown(name: str, counts: Counter[tuple[str, str]]) -> str:
+    names = dict.fromkeys(key for key, _ in counts)
+    shares = (f"{n} {counts[n, 'held'] / (counts[n, 'held'] + counts[n, 'missed']):.1%}" for n in names)
     return f"| {name} | {', '.join(shares)} |"
 
 
 def straight(ladders: int, relative: bool, seed: int = 1) -> float:
-    """Share of straight lines on which a bend is claimed."""
+    """Returns the share of straight lines for which a bend is claimed."""
     chance = np.random.default_rng(seed)
     world = World("linear", (900.0,), noise=0.02, relative=relative)
-    made = (points(world, chance) for _ in range(ladders))
-    found = [straight_p(p.n, p.x, i) for i, p in enumerate(made)]
-    return float(np.mean([p is not None and p <= ALPHA for p in found]))
+    lines = (points(world, chance) for _ in range(ladders))
+    p_values = [straight_p(p.n, p.x, i) for i, p in enumerate(lines)]
+    return float(np.mean([p is not None and p <= ALPHA for p in p_values]))
 
 
 def claims(world: World, ladders: int, seed: int = 1) -> tuple[Counter[str], int, int]:
-    """By the whole analysis: how often each model is the best, and how many knees and peaks it claims."""
+    """Counts by the whole analysis how often each model is the best, and how many knees and peaks it
+    claims."""
     chance, best, knees, peaks = np.random.default_rng(seed), Counter[str](), 0, 0
     for _ in range(ladders):
-        made = points(world, chance)
-        frame = pl.DataFrame({"load": made.n, "repeat": made.repeat.astype(int), "throughput": made.x})
-        found = scale(Ladder("simulated", frame)).best
-        if found is not None:
-            best[found.model] += 1
-            knees += bool(found.knees)
-            peaks += found.peak is not None
+        simulated = points(world, chance)
+        frame = pl.DataFrame(
+            {"load": simulated.n, "repeat": simulated.repeat.astype(int), "throughput": simulated.x}
+        )
+        best_fit = scale(Ladder("simulated", frame)).best
+        if best_fit is not None:
+            best[best_fit.model] += 1
+            knees += bool(best_fit.knees)
+            peaks += best_fit.peak is not None
     return best, knees, peaks
 
 
 def main(ladders: int = LADDERS, only: str = "") -> None:
-    """``only``: worlds whose name has it."""
+    """Simulates all worlds, or those whose name contains ``only``."""
     print("| simulated | truth held by the 95 % interval of |\n|---|---|")
     with ProcessPoolExecutor(max(1, (os.cpu_count() or 1))) as workers:
         for name, world in worlds().items():

@@ -1,9 +1,10 @@
-"""Coverage of the whole analysis on ladders of eleven laws, most of which no fitted model has.
+"""Coverage of the whole analysis on ladders of eleven laws, most of which are none of the fitted models.
 
-Counts, under seven kinds of noise, how often bands hold the law inside the measured range and at 1.5 times
+Counts, under seven kinds of noise, how often bands contain the law within the measured range and at 1.5 times
 its end, how wide they are, and how many bends, steps, outliers and directions are claimed. ``python -m
-benchmarks laws``: ``--ladders`` of each law, in turn over all kinds of noise, with random numbers of rungs
-and repeats. With 14 it takes minutes."""
+benchmarks laws``: ``--ladders`` of each law, with all kinds of noise in turn, and random numbers of rungs and
+repeats. With 14 it takes minutes.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def _model(name: str, *p: float) -> Law:
 
 
 def mean_value_analysis(demands: Floats, think: float) -> Law:
-    """Throughput of a closed network of queueing stations by exact mean value analysis (Reiser and Lavenberg,
-    Journal of the ACM 27 (1980) 313), between whole numbers of customers by lines."""
+    """Returns the throughput of a closed network of queueing stations by exact mean value analysis (Reiser
+    and Lavenberg, Journal of the ACM 27 (1980) 313), interpolated between whole numbers of customers."""
 
     def law(n: Floats) -> Floats:
         d, queue, x = demands, np.zeros(len(demands)), [0.0]
@@ -56,33 +57,34 @@ def mean_value_analysis(demands: Floats, think: float) -> Law:
 
 
 def smt(cores: float, gain: float) -> Law:
-    """One thread a core, then two, then no more CPUs."""
+    """First one thread per core, then two, then no more CPUs."""
     return lambda n: RATE * (np.minimum(n, cores) + gain * np.clip(n - cores, 0, cores))
 
 
 def convoy(start: float, loss: float) -> Law:
-    """Growth without loss up to ``start``; from there on each further one lengthens what all wait for."""
+    """Grows without loss up to ``start``; each further session lengthens the wait of all."""
     return lambda n: RATE * np.minimum(n, start) / (1 + loss / start * np.maximum(n - start, 0))
 
 
 def cliff(sigma: float, at: float, factor: float) -> Law:
-    """Amdahl's law times ``factor`` from a load on: the working set no longer fits."""
+    """Amdahl's law, multiplied by ``factor`` from a load on: the working set no longer fits."""
     grown = _model("amdahl", sigma)
     return lambda n: grown(n) * np.where(n >= at, factor, 1.0)
 
 
 def retrograde(top: float, power: float) -> Law:
-    """Growth that turns to loss, steeper than the USL where ``power`` is above 2."""
+    """Growth that turns into loss, more steeply than the USL if ``power`` is above 2."""
     return lambda n: RATE * n / (1 + (n / top) ** power)
 
 
 def power(exponent: float) -> Law:
-    """Each doubling brings the same share."""
+    """Each doubling of the load multiplies throughput by the same factor."""
     return lambda n: RATE * n**exponent
 
 
 def _laws() -> dict[str, Callable[[np.random.Generator, float], Law]]:
-    """Makers of laws by name, each with parameters drawn for a ladder up to a load; bends lie within it."""
+    """Returns makers of laws by name. Each draws parameters for a ladder up to a load, with bends within
+    it."""
 
     def network(r: np.random.Generator, last: float) -> Law:
         demands = np.sort(r.uniform(0.2, 1.0, 3)) / RATE
@@ -120,7 +122,7 @@ REPEATS = (1, 3, 5)
 
 
 def errors(kind: str, repeats: int, loads: int, r: np.random.Generator) -> Floats:
-    """Factors on the law, (repeats, loads)."""
+    """Returns factors on the law, of shape (repeats, loads)."""
     z = r.normal(size=(repeats, loads))
     if kind.endswith("%"):
         return np.asarray(1 + float(kind[:-2]) / 100 * np.clip(z, -4, 4))
@@ -149,7 +151,7 @@ class Simulated:
 
 
 def simulated(law: str, number: int, seed: int = 1) -> Simulated:
-    """The ``number``-th ladder of a law; noise is of each kind in turn."""
+    """Returns the ``number``-th ladder of a law. The kinds of noise take turns."""
     r = np.random.default_rng((seed, number, *map(ord, law)))
     noise, rungs, repeats = NOISES[number % 7], int(r.choice(RUNGS)), int(r.choice(REPEATS))
     last = float(r.choice([32, 64, 96])) if rungs < 64 else 64.0 * float(r.integers(1, 3))
@@ -174,11 +176,11 @@ def simulated(law: str, number: int, seed: int = 1) -> Simulated:
 # -- the analysis of one ladder against its law --
 
 
-def inside(of: Simulated, made: Scaling) -> tuple[int, int, float]:
-    """Places in the measured range (the rungs, and half-way between them): how many, of these held, and the
-    sum of the bands' relative widths."""
+def inside(of: Simulated, scaling: Scaling) -> tuple[int, int, float]:
+    """Returns the number of places in the measured range (rungs and the middles between them), how many
+    bands contain the law there, and the sum of the bands' relative widths."""
     places = np.concatenate([of.loads, np.sqrt(of.loads[1:] * of.loads[:-1])])
-    curve = made.curve.sort("load")
+    curve = scaling.curve.sort("load")
     low, high = (np.interp(places, curve["load"], curve[c]) for c in ("low", "high"))
     truth = of.truth(places)
     held, width = int(((low <= truth) & (truth <= high)).sum()), float(((high - low) / truth).sum())
@@ -188,38 +190,38 @@ def inside(of: Simulated, made: Scaling) -> tuple[int, int, float]:
 def judged(of: Simulated) -> Counter[str]:
     """Counts the claims about a ladder, and those that its law confirms."""
     counts = Counter[str]({"ladders": 1})
-    made = scaled(of.ladder)
-    ids = {a.id: a for a in made.answers}
+    scaling = scaled(of.ladder)
+    ids = {a.id: a for a in scaling.answers}
     counts["outlier"] += "outlier" in ids
     counts["step"] += "throughput-step" in ids
     counts["veto"] += "model-veto" in ids
-    counts["bend"] += bool(made.best and made.best.knees)
+    counts["bend"] += bool(scaling.best and scaling.best.knees)
     change = ids.get("one-more-session")
     if change is not None and change.value is not None and change.case in ("more", "less"):
         counts["direction"] += 1
         counts["wrong direction"] += _wrong(of, change.case)
-    if made.best is None:
+    if scaling.best is None:
         return counts
-    places, held, width = inside(of, made)
+    places, held, width = inside(of, scaling)
     counts.update({"places": places, "held": held, "modelled": 1})
     counts["width"] += width / places  # type: ignore[assignment]
-    _beyond(of, made, counts)
+    _beyond(of, scaling, counts)
     return counts
 
 
 def _wrong(of: Simulated, case: str) -> bool:
-    """Whether the law goes the other way, or nowhere, at the top of the range."""
+    """Returns whether the law has another direction at the top of the range."""
     last = of.loads[-1]
     before, after = of.truth(np.array([last / 1.5, last]))
     return bool(after <= before * (1 + 1e-9)) if case == "more" else bool(after >= of.truth(of.loads).max())
 
 
-def _beyond(of: Simulated, made: Scaling, counts: Counter[str]) -> None:
+def _beyond(of: Simulated, scaling: Scaling, counts: Counter[str]) -> None:
     load = FARTHER * of.loads[-1]
     alone = (of.ladder.points["throughput"] / of.ladder.points["load"]).to_numpy()
     for n in (load, 3 * of.loads[-1]):
         try:
-            answer = asked(made, [n]).answers[0]
+            answer = asked(scaling, [n]).answers[0]
         except UsageError:
             continue
         value = answer.value
@@ -235,7 +237,7 @@ def _beyond(of: Simulated, made: Scaling, counts: Counter[str]) -> None:
             counts["predicted"] += 1
             counts["foretold"] += value.low <= truth <= value.high
             counts["span"] += (value.high - value.low) / truth  # type: ignore[assignment]
-    response = asked(made, response_s=[1.0]).answers[0]
+    response = asked(scaling, response_s=[1.0]).answers[0]
     counts["no load of 1 s"] += response.case == "never"
 
 
@@ -245,7 +247,7 @@ def counted(task: tuple[str, int, int]) -> tuple[str, str, int, int, Counter[str
 
 
 def table(records: Sequence[tuple[Any, ...]], by: int, what: str) -> Iterator[str]:
-    """``by``: place of the column in the records."""
+    """Yields rows by column number ``by`` of the records."""
     pooled: dict[Any, Counter[str]] = defaultdict(Counter)
     for r in records:
         pooled[r[by]].update(r[-1])
@@ -276,7 +278,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def main(count: int = LADDERS, seed: int = 2) -> None:
-    """``count`` ladders of each law."""
+    """Analyses ``count`` ladders of each law."""
     tasks = [(law, number, seed) for number in range(count) for law in LAWS]
     with ProcessPoolExecutor(os.cpu_count() or 1) as workers:
         records = list(workers.map(counted, tasks, chunksize=4))

@@ -1,4 +1,4 @@
-"""Scripts against pgbench: the same text, prepared, whole processes, paired alternately."""
+"""Scripts against pgbench: the same text, prepared, whole processes, paired and alternating."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.common import POINT_SELECT, ROOT, Bench, pairs, server, tell
+from benchmarks.common import POINT_SELECT, ROOT, Bench, pairs, print_ratio, server
 from benchmarks.hot_path import _TPS, _TRANSACTIONS, _process
 from benchmarks.instructions import LENGTHS, _per_call
 
@@ -27,17 +27,19 @@ SCALE = "10"
 
 
 def main(count: int, seconds: float) -> None:
-    """Throughput (at least pgbench's) and client CPU (at most 0.6 of it) of a transaction."""
+    """Measures throughput (wanted at least pgbench's) and client CPU (at most 0.6 of it) per transaction."""
     with server() as bench:
         for name in SCRIPTS:
             for sessions in SESSIONS:
                 for what, unit, wanted in (("rate", "calls/s", ">= 1.0"), ("cpu", "us", "<= 0.6")):
-                    made = pairs(count, *_sides(bench, name, sessions, seconds, what))
-                    tell(f"{name}, {what}, {sessions} sessions, against pgbench", made, unit, wanted)
+                    measured = pairs(count, *_sides(bench, name, sessions, seconds, what))
+                    print_ratio(
+                        f"{name}, {what}, {sessions} sessions, against pgbench", measured, unit, wanted
+                    )
 
 
 def instructions(_pairs: int, _seconds: float) -> None:
-    """User instructions of a transaction: callgrind, difference of two lengths."""
+    """Prints user instructions per transaction, by callgrind: difference of two lengths."""
     if shutil.which("valgrind") is None:
         print("no valgrind here: install it (Debian: apt-get install valgrind)")
         return
@@ -53,7 +55,7 @@ def instructions(_pairs: int, _seconds: float) -> None:
 
 
 def expressions(_pairs: int, _seconds: float) -> None:
-    """Nanoseconds of a `\\set`: the fastest and, in parentheses, the median of many short rounds."""
+    """Prints nanoseconds per `\\set`: the fastest and, in parentheses, the median of many short rounds."""
     words = ["cargo", "run", "--release", "--quiet", "-p", "dyno-script", "--example", "expressions", "--"]
     subprocess.run([*words, *EXPRESSIONS], cwd=ROOT, check=True)
 
@@ -61,9 +63,9 @@ def expressions(_pairs: int, _seconds: float) -> None:
 def _text(name: str) -> str:
     from dbdyno import _core
 
-    found = _core.builtin_script(name)
-    assert found
-    return found[1]
+    script = _core.builtin_script(name)
+    assert script
+    return script[1]
 
 
 def _ours(bench: Bench, name: str, sessions: int, *words: str) -> list[str]:
@@ -100,8 +102,8 @@ def _sides(
 
     def theirs() -> float:
         text, cpu_s = _process(_theirs(bench, name, sessions, "-T", f"{seconds:g}"))
-        found = _TPS.search(text), _TRANSACTIONS.search(text)
-        assert found[0] and found[1], text
-        return float(found[0][1]) if what == "rate" else cpu_s * 1e6 / float(found[1][1])
+        match = _TPS.search(text), _TRANSACTIONS.search(text)
+        assert match[0] and match[1], text
+        return float(match[0][1]) if what == "rate" else cpu_s * 1e6 / float(match[1][1])
 
     return ours, theirs

@@ -1,5 +1,5 @@
-"""The report between two snapshots of 10,000 tables, 20,000 indexes and 5,000 statements, from the store to
-each medium: made-up counters, of which all grow."""
+"""The report between two snapshots of 10,000 tables, 20,000 indexes and 5,000 statements, all of whose
+counters grow: from the store to each medium."""
 
 from __future__ import annotations
 

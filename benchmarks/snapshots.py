@@ -1,7 +1,8 @@
-"""The store of snapshots: size on disk, and seconds to take in, to list and to read, of 30 days at 10 minutes
-of 1,000 tables, 2,000 indexes and 5,000 statements, where an eighth of them is active between two, or all.
+"""The store of snapshots: size on disk, and seconds to add, list and read them, for 30 days at intervals of
+10 minutes with 1,000 tables, 2,000 indexes and 5,000 statements, of which an eighth or all change between two
+snapshots.
 
-``python -m benchmarks.snapshots [SNAPSHOTS]`` makes fewer of them.
+``python -m benchmarks.snapshots [SNAPSHOTS]`` uses fewer snapshots.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def main(snapshots: int = SNAPSHOTS) -> None:
 
 
 def _measure(words: str, directory: Path, snapshots: int, share: float) -> None:
-    made, store, used = Made(share), SnapshotStore(directory), 0.0
+    server, store, used = GrowingServer(share), SnapshotStore(directory), 0.0
     for number in range(snapshots):
-        snapshot = made.next(number)
+        snapshot = server.next(number)
         before = _cpu_s()
         store.add(snapshot)
         used += _cpu_s() - before
@@ -58,7 +59,7 @@ def _measure(words: str, directory: Path, snapshots: int, share: float) -> None:
     )
 
 
-class Made:
+class GrowingServer:
     """A server whose counters grow: between two snapshots those of ``share`` of its statements, and of a
     third of its tables and indexes."""
 
@@ -91,7 +92,7 @@ class Made:
 
     def _first(self, table: str) -> pl.DataFrame:
         rows, form = ROWS.get(table, 0), TABLES[table]
-        found = {}
+        columns = {}
         for c in form.columns:
             values = pl.Series(np.zeros(rows))
             if c.type == "str":
@@ -100,12 +101,12 @@ class Made:
                 values = pl.Series(np.arange(rows) + 16384)
             elif c.type == "i64":
                 values = pl.Series(self._draw.lognormal(12, 4, rows))
-            found[c.name] = values.cast(POLARS[c.type], strict=False)
+            columns[c.name] = values.cast(POLARS[c.type], strict=False)
         if table == "statements":
-            found["user"] = pl.Series(["app", "batch", "web", "admin"] * (rows // 4))
-            found["database"] = pl.Series(["app", "billing", "stock", "web"] * (rows // 4))
-            found["query_id"] = pl.Series(_ids())
-        return pl.DataFrame(found)
+            columns["user"] = pl.Series(["app", "batch", "web", "admin"] * (rows // 4))
+            columns["database"] = pl.Series(["app", "billing", "stock", "web"] * (rows // 4))
+            columns["query_id"] = pl.Series(_ids())
+        return pl.DataFrame(columns)
 
     def _grown(self, table: str) -> pl.DataFrame:
         frame, form = self._tables[table], TABLES[table]

@@ -1,4 +1,5 @@
-"""From nothing running to the first call: a new data directory from the cached template, then a kept one."""
+"""Time from no server to the first call: with a new data directory from the cached template, then with an
+existing one."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dbdyno.engines.postgres.embedded import StartOptions, instance_of, open_ins
 
 
 def main(count: int, _seconds: float) -> None:
-    open_instance(None, StartOptions(sessions=10)).close()  # the template is there
+    open_instance(None, StartOptions(sessions=10)).close()  # creates the template
     for fresh, what in ((True, "new data directory from the template"), (False, "kept data directory")):
         times = sorted(_start(fresh) for _ in range(count))
         print(

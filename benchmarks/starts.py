@@ -1,4 +1,4 @@
-"""What starting a command costs: against a bare posix_spawn loop in C (starts.c), and against hyperfine."""
+"""Cost of starting a command, against a bare posix_spawn loop in C (starts.c), and against hyperfine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
-from benchmarks.common import pairs, tell
-from benchmarks.observation import measured
+from benchmarks.common import pairs, print_ratio
+from benchmarks.observation import run_load
 from dbdyno.engines import open_server
 from dbdyno.model.engine.protocols import Server, Target
 from dbdyno.model.plan.jobs import PlannedJob
@@ -32,18 +32,19 @@ Figures = Mapping[str, float]
 
 
 def main(count: int, seconds: float) -> None:
-    """Latency and CPU of a start, as fast as they go and at 200 a second, observers on and off."""
+    """Measures latency and CPU of a start, as fast as possible and at 200 per second, with observers on
+    and off."""
     bare = _built()
     program = shutil.which("true") or "true"
     with open_server("command", Target(sessions=2)) as server:
         for rate in (0, RATE):
             for on in (True, False):
-                made = _figures(count, server, bare, [program], rate, seconds, on)
-                _compare(f"{rate or 'all possible'} starts/s, {'' if on else 'not '}observed", made)
+                figures = _figures(count, server, bare, [program], rate, seconds, on)
+                _compare(f"{rate or 'all possible'} starts/s, {'' if on else 'not '}observed", figures)
 
 
 def hyperfine(count: int, seconds: float) -> None:
-    """Mean and standard deviation of a command's time at equal numbers of runs, by either tool."""
+    """Measures mean and standard deviation of a command's time at equal numbers of runs, by either tool."""
     if shutil.which(HYPERFINE) is None:
         print("no hyperfine here: cargo install hyperfine, or HYPERFINE=PATH")
         return
@@ -61,15 +62,21 @@ def hyperfine(count: int, seconds: float) -> None:
                 return _by_hyperfine(argv, runs[-1])
 
             ours()  # the first pair may begin with hyperfine: it needs a number of runs
-            made = pairs(count, ours, theirs)
-            for what, figure in (
-                ("mean", statistics.fmean),
-                ("standard deviation", statistics.stdev),
-                ("least", min),
-                ("median", statistics.median),
-            ):
-                of = [(figure(a), figure(b)) for a, b in made]
-                tell(f"{' '.join(words)}, {what} of {runs[-1]} runs, against hyperfine -N", of, "us", "<= 1")
+            durations = pairs(count, ours, theirs)
+            summaries: dict[str, Callable[[list[float]], float]] = {
+                "mean": statistics.fmean,
+                "standard deviation": statistics.stdev,
+                "least": min,
+                "median": statistics.median,
+            }
+            for what, figure in summaries.items():
+                values = [(figure(a), figure(b)) for a, b in durations]
+                print_ratio(
+                    f"{' '.join(words)}, {what} of {runs[-1]} runs, against hyperfine -N",
+                    values,
+                    "us",
+                    "<= 1",
+                )
 
 
 def _figures(
@@ -96,24 +103,24 @@ def _figures(
     return pairs(count, ours, theirs)
 
 
-def _compare(what: str, made: Sequence[tuple[Figures, Figures]]) -> None:
-    for name, wanted in (
-        ("mean_us", "2,000"),
-        ("p50_us", "2,000"),
-        ("p99_us", "2,000"),
-        ("cpu_us", "1,000"),
-        ("command_cpu_us", "0"),
-    ):
-        more = sorted(a[name] - b[name] for a, b in made)
-        ours, theirs = (statistics.median(side[i][name] for side in made) for i in (0, 1))
+def _compare(what: str, figures: Sequence[tuple[Figures, Figures]]) -> None:
+    limits = {
+        "mean_us": "2,000",
+        "p50_us": "2,000",
+        "p99_us": "2,000",
+        "cpu_us": "1,000",
+        "command_cpu_us": "0",
+    }
+    for name, wanted in limits.items():
+        more = sorted(a[name] - b[name] for a, b in figures)
+        ours, theirs = (statistics.median(side[i][name] for side in figures) for i in (0, 1))
         print(
             f"{what}, {name}: {ours:,.0f} against {theirs:,.0f}; {statistics.median(more):+,.0f} "
-            f"[{more[0]:+,.0f} .. {more[-1]:+,.0f}] over {len(made)} pairs (wanted <= {wanted})",
+            f"[{more[0]:+,.0f} .. {more[-1]:+,.0f}] over {len(figures)} pairs (wanted <= {wanted})",
             flush=True,
         )
-    print(
-        f"  starts: {[round(a['starts']) for a, _ in made]} against {[round(b['starts']) for _, b in made]}"
-    )
+    starts = ([round(side[i]["starts"]) for side in figures] for i in (0, 1))
+    print("  starts: {} against {}".format(*starts))
 
 
 def _built() -> Path:
@@ -124,7 +131,7 @@ def _built() -> Path:
 
 
 def _by_hyperfine(argv: list[str], runs: int) -> list[float]:
-    """Microseconds of each run, started without a shell."""
+    """Returns the microseconds of each run, started without a shell."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         words = [HYPERFINE, "-N", "--style=none", "-r", str(runs), "--export-json", file.name, " ".join(argv)]
         subprocess.run(words, check=True, capture_output=True)
@@ -133,27 +140,22 @@ def _by_hyperfine(argv: list[str], runs: int) -> list[float]:
 
 
 def _executions(server: Server, argv: list[str], rate: int, seconds: float, *, on: bool) -> pl.DataFrame:
-    """The measured executions of one session; at ``rate`` a second, 0: one after another."""
+    """Returns the measured executions of one session, at ``rate`` per second; 0 means one after another."""
     assert server.commands
     variant = Variant(name="base", jobs=(PlannedJob(name="job", argv=tuple(argv), shown=" ".join(argv)),))
     workload = server.commands.jobs(variant.jobs, variant, "job", 0)
     cell = Cell(
-        id="b",
-        workload=workload.name,
-        variant="base",
-        sessions=1,
-        repeat=1,
-        params={},
-        settle_ns=NS_PER_S // 5,
-        measure_ns=int(seconds * NS_PER_S),
+        id="b", workload=workload.name, variant="base", sessions=1, repeat=1, params={},
+        settle_ns=NS_PER_S // 5, measure_ns=int(seconds * NS_PER_S),
         pacing=Pacing(rate_per_s=rate, arrivals="constant") if rate else None,
-    )
+    )  # fmt: skip
     load = server.load(workload, cell, None, False, None)
-    return measured(server, load, cell, on=on)["executions"].filter(pl.col("measured"))
+    return run_load(server, load, cell, on=on)["executions"].filter(pl.col("measured"))
 
 
 def _own_cpu_us(server: Server) -> float:
-    """CPU of this process, ended threads included, and of the launcher; without that of commands."""
+    """Returns the CPU of this process, including ended threads, and of the launcher, without that of
+    commands."""
     tasks = Path(f"/proc/{server.facts().main_pid}/task").iterdir()
     launcher = sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
     return time.process_time_ns() / 1e3 + launcher / 1e3

@@ -25,7 +25,8 @@ SEED = 7
 
 
 def in_time(series: int) -> None:
-    """Series of ``n`` seconds with noise of 3 % whose neighbours are correlated by rho; steps anywhere."""
+    """Tests series of ``n`` seconds with noise of 3 % and correlation rho between neighbours; steps
+    anywhere."""
     print(
         f"Steps in time, noise {NOISE:.0%}, {series} series: false alarms; found, held by the interval, width"
     )
@@ -33,27 +34,29 @@ def in_time(series: int) -> None:
         for rho in (0.0, 0.3, 0.5, 0.7):
             random = np.random.default_rng(SEED)
             rows = NOISE * steps.correlated_noise(random, series, n, rho)
-            alarms = np.mean([_found(1 + row) is not None for row in rows])
-            told = [_power(1 + rows, shift, random) for shift in (-0.1, -0.2, 0.3)]
-            print(f"  n={n:3} rho={rho}: {alarms:.1%}; {'; '.join(told)}", flush=True)
+            alarms = np.mean([_significant_step(1 + row) is not None for row in rows])
+            results = [_power(1 + rows, shift, random) for shift in (-0.1, -0.2, 0.3)]
+            print(f"  n={n:3} rho={rho}: {alarms:.1%}; {'; '.join(results)}", flush=True)
 
 
-def _found(values: Floats) -> steps.Stretch | None:
-    found = steps.change(values.tolist())
-    return found if found is not None and found.p < steps.LEVEL else None
+def _significant_step(values: Floats) -> steps.Stretch | None:
+    step = steps.change(values.tolist())
+    return step if step is not None and step.p < steps.LEVEL else None
 
 
 def _power(rows: Floats, shift: float, random: np.random.Generator) -> str:
-    found, held, width = 0, 0, 0
+    count, covered, width = 0, 0, 0
     for row in rows:
         at = int(random.integers(steps.SIDE, len(row) - steps.SIDE + 1))
         values = row.copy()
         values[at:] *= 1 + shift
-        if (step := _found(values)) is not None:
-            found += 1
-            held += step.start95[0] <= at <= step.start95[1]
+        if (step := _significant_step(values)) is not None:
+            count += 1
+            covered += step.start95[0] <= at <= step.start95[1]
             width += step.start95[1] - step.start95[0] + 1
-    return f"{shift:+.0%} {found / len(rows):.0%}, {held / max(found, 1):.1%}, {width / max(found, 1):.1f} s"
+    return (
+        f"{shift:+.0%} {count / len(rows):.0%}, {covered / max(count, 1):.1%}, {width / max(count, 1):.1f} s"
+    )
 
 
 CURVES: dict[str, Callable[[Floats], Floats]] = {
@@ -70,7 +73,7 @@ ALONG = {"7 loads": LADDER7, "12 loads": (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 
 
 
 def along_ladder(series: int) -> None:
-    """False alarms on smooth curves; and a plateau that falls by 40 % at some load."""
+    """Counts false alarms on smooth curves, and tests plateaus that fall by 40 % at some load."""
     print("Steps along a ladder, noise of 1, 3 and 10 %: false alarms; found, and where it is")
     for name, loads in ALONG.items():
         n, random = np.array(loads, dtype=float), np.random.default_rng(SEED)
@@ -80,23 +83,23 @@ def along_ladder(series: int) -> None:
                 for e in (0.01, 0.03, 0.10)
             ]
             print(f"  {name}, {title}: {', '.join(f'{s:.1%}' for s in shares)}", flush=True)
-        told = [_fall_found(n, e, series, random) for e in (0.01, 0.03, 0.10)]
-        print(f"  {name}, falls by 40 %: {'; '.join(told)}", flush=True)
+        results = [_fall_results(n, e, series, random) for e in (0.01, 0.03, 0.10)]
+        print(f"  {name}, falls by 40 %: {'; '.join(results)}", flush=True)
 
 
 def _noisy(x: Floats, noise: float, random: np.random.Generator) -> list[float]:
     return [float(v) for v in x * np.exp(noise * random.normal(size=len(x)))]
 
 
-def _fall_found(n: Floats, noise: float, series: int, random: np.random.Generator) -> str:
-    found, held = 0, 0
+def _fall_results(n: Floats, noise: float, series: int, random: np.random.Generator) -> str:
+    count, covered = 0, 0
     for _ in range(series):
         at = int(random.integers(3, len(n)))
         x = np.minimum(n, 8.0) * np.where(np.arange(len(n)) >= at, 0.6, 1.0)
         if (step := cliff(n.tolist(), _noisy(x, noise, random))) is not None:
-            found += 1
-            held += step.low <= n[at - 1] and n[at] <= step.high
-    return f"{found / series:.0%}, {held / max(found, 1):.1%}"
+            count += 1
+            covered += step.low <= n[at - 1] and n[at] <= step.high
+    return f"{count / series:.0%}, {covered / max(count, 1):.1%}"
 
 
 LADDERS = {
@@ -107,7 +110,8 @@ LADDERS = {
 
 
 def smt_yield(series: int) -> None:
-    """Eight cores of two threads with a yield of 1.3, without and with contention (sigma 1 %), one climb."""
+    """Tests eight cores of two threads with a yield of 1.3, without and with contention (sigma 1 %), one
+    climb."""
     print(
         "SMT yield, one climb, noise in proportion: coverage of the tied fit; of the ratio of the two rungs"
     )
@@ -129,13 +133,13 @@ def _coverage(n: Floats, sigma: float, noise: float, series: int) -> tuple[str, 
     by_fit, by_rungs = [], []
     for _ in range(series):
         x = truth * np.exp(noise * random.normal(size=len(n)))
-        found = tied(n.tolist(), x.tolist(), 8, 2, 16)
-        if found is None or found.yield95 is None or found.noise is None:
+        fit = tied(n.tolist(), x.tolist(), 8, 2, 16)
+        if fit is None or fit.yield95 is None or fit.noise is None:
             continue
-        by_fit.append(found.yield95[0] <= high / low <= found.yield95[1])
+        by_fit.append(fit.yield95[0] <= high / low <= fit.yield95[1])
         if {8.0, 16.0} <= set(n):
             value = float(x[n == 16][0] / x[n == 8][0])
-            ends = positive_interval(value, found.noise * 2**0.5 * value, found.degrees)
+            ends = positive_interval(value, fit.noise * 2**0.5 * value, fit.degrees)
             by_rungs.append(ends is not None and ends[0] <= high / low <= ends[1])
     return f"{np.mean(by_fit):.1%}", f"{np.mean(by_rungs):.1%}" if by_rungs else "not measured"
 

@@ -1,6 +1,9 @@
-"""Times of prepared tables. ``tables``: ``pgbench -i`` and ``dbdyno workload prepare pgbench``, in pairs.
-``order-tables``: order entry with 10^6 orders, and plain COPY of the same rows from files over as many
-connections; and what an order costs where there are 10^5 to 10^7."""
+"""Times of preparing tables.
+
+``tables`` compares ``pgbench -i`` with ``dbdyno workload prepare pgbench``, in pairs. ``order-tables``
+prepares order entry with 10^6 orders, and COPYs the same rows from files over as many connections; then
+measures the cost per order with 10^5 to 10^7 orders.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,8 @@ def main(pairs: int, _seconds: float) -> None:
 
 
 def against_pgbench(dsn: str, postmaster: int, programs: Path, pairs: int) -> None:
-    """Each command begins without tables. CPU time: of the program and of all processes of the server."""
+    """Compares both programs. Each starts without tables. CPU time is that of the program and of all
+    processes of the server."""
     pgbench = [str(programs / "pgbench"), "-i", "-q", "-s", str(SCALE)]
     drop = [PROGRAM, "workload", "drop", "pgbench", "--dsn", dsn]
     ways = {
@@ -95,18 +99,19 @@ def _cost_of_an_order(dsn: str, data: Path, scale: int) -> None:
     if free < 2 * count * BYTES_PER_ORDER:
         print(f"{count:,} orders: not tried, {free / 1e9:.0f} GB are free", flush=True)
         return
-    made = json.loads(_timed([PROGRAM, *_ORDERS, "--scale", str(scale), "--dsn", dsn])[1])
-    parts = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in made["steps"].items())
-    size = sum(table["size_bytes"] for table in made["tables"]) / 1e9
-    each = made["seconds"] / count * 1e6
+    document = json.loads(_timed([PROGRAM, *_ORDERS, "--scale", str(scale), "--dsn", dsn])[1])
+    parts = ", ".join(f"{step} {seconds:.1f} s" for step, seconds in document["steps"].items())
+    size = sum(table["size_bytes"] for table in document["tables"]) / 1e9
+    each = document["seconds"] / count * 1e6
     print(
-        f"{count:,} orders: {made['seconds']:.1f} s, {each:.2f} us each, {size:.2f} GB ({parts})", flush=True
+        f"{count:,} orders: {document['seconds']:.1f} s, {each:.2f} us each, {size:.2f} GB ({parts})",
+        flush=True,
     )
     _drop(dsn)
 
 
 class Plain:
-    """COPY by psql from files in text format: each table in as many files as there are connections."""
+    """COPY by psql from files in text format; each table has as many files as there are connections."""
 
     def __init__(self, dsn: str, files: Path) -> None:
         self._psql = [str(find_programs(None).bin_dir / "psql"), "-XqAt", "-v", "ON_ERROR_STOP=1", dsn]
@@ -114,7 +119,7 @@ class Plain:
         self._tables = description("order-entry").tables
 
     def write(self) -> None:
-        """The rows that are there, as files."""
+        """Writes the rows of the existing tables into files."""
         for table, part in self._parts():
             column = f"{table.columns[0].name} % {CONNECTIONS} = {part}"
             query = f"copy (select * from dbdyno.{table.name} where {column}) to stdout"
@@ -122,7 +127,7 @@ class Plain:
                 subprocess.run([*self._psql, "-c", query], check=True, stdout=out)
 
     def load(self) -> float:
-        """Seconds from nothing to tables with their indexes. They are not vacuumed."""
+        """Returns the seconds from no tables to tables with indexes, without a vacuum."""
         before = time.monotonic()
         self._run(self._text(table.ddl) for table in self._tables)
         copies = [f"\\copy dbdyno.{t.name} from {self._file(t, part)}" for t, part in self._parts()]
@@ -156,7 +161,7 @@ class Plain:
 
 @contextmanager
 def _server() -> Iterator[tuple[str, Path]]:
-    """Its DSN, and its directory."""
+    """Yields its DSN and its directory."""
     instance = open_instance(None, StartOptions(sessions=20))
     try:
         yield str(instance.facts()["dsn"]), instance.data
@@ -169,7 +174,7 @@ def _postmaster(data: Path) -> int:
 
 
 def _cpu_s(postmaster: int) -> float:
-    """CPU time of the server up to now, and of programs that have ended. A backend ends after its client."""
+    """Returns the CPU time so far of the server and of ended programs. A backend ends after its client."""
     time.sleep(0.5)
     ours = os.times()
     ticks = 0

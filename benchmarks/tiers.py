@@ -1,6 +1,6 @@
-"""The sampled tier against the exact one on the same windows, and what simpler formulas would have said.
+"""The sampled tier against the exact one on the same windows, and the results of simpler formulas.
 
-``tiers``: how often each account of the sampled ledger has the traced figure inside its own 95 % interval.
+``tiers``: how often the 95 % interval of an account of the sampled ledger contains the traced figure.
 ``naive``: CPU as "active without wait event" and waiting as "elapsed less CPU", beside the ledger.
 """
 
@@ -63,11 +63,11 @@ LOADS = (
 
 
 def main(count: int, seconds: float) -> None:
-    """``count`` windows of ``seconds`` for each load."""
+    """Measures ``count`` windows of ``seconds`` for each load."""
     with open_server("postgres", Target(sessions=30)) as server:
-        made = [row for load in LOADS for row in _load(server, load, count, seconds)]
-    told = pl.DataFrame(made)
-    if told.is_empty():
+        records = [row for load in LOADS for row in _load(server, load, count, seconds)]
+    frame = pl.DataFrame(records)
+    if frame.is_empty():
         print("the scheduler trace is not permitted here: nothing to compare with")
         return
     for keys in (["load"], ["account"], []):
@@ -77,13 +77,13 @@ def main(count: int, seconds: float) -> None:
             (100 * pl.col("error").abs().mean()).round(2).alias("mean error, % of W"),
             (100 * pl.col("half").mean()).round(2).alias("mean half width, % of W"),
         )
-        part = told.group_by(keys, maintain_order=True).agg(*figures) if keys else told.select(*figures)
+        part = frame.group_by(keys, maintain_order=True).agg(*figures) if keys else frame.select(*figures)
         with pl.Config(tbl_rows=-1, fmt_str_lengths=60, tbl_hide_dataframe_shape=True):
             print(part)
 
 
 def naive(_count: int, seconds: float) -> None:
-    """One window of each load: CPU and waiting, seconds per second."""
+    """Prints CPU and waiting in seconds per second, for one window of each load."""
     chosen = (
         Load("one CPU loop per CPU", _SPIN, 2),
         Load("four CPU loops per CPU", _SPIN, 8),
@@ -122,15 +122,15 @@ def _load(server: Server, load: Load, count: int, seconds: float) -> Iterator[di
 
 
 def _compare(load: Load, exact: pl.DataFrame, sampled: pl.DataFrame) -> Iterator[dict[str, object]]:
-    """Accounts of rung and sessions that sleep or wait in the run queue."""
+    """Yields the accounts of the rung and of its sessions that are sleep or run queue."""
     keys = ["scope", "session", "who", "account", "detail"]
     chosen = pl.col("account").is_in(["sleep", "client", "label.runq"]) & (pl.col("scope") != "helper")
     left, right = (book.filter(chosen).select(*keys, "aas", "low", "high") for book in (exact, sampled))
     both = left.join(right, on=keys, how="full", coalesce=True, nulls_equal=True, suffix="_sampled")
     for row in both.iter_rows(named=True):
         wall = load.sessions if "rung" in (row["scope"], row["who"]) else 1
-        truth, said = row["aas"] or 0.0, row["aas_sampled"] or 0.0
-        if max(truth, said) < _SMALL * wall:
+        truth, sampled_aas = row["aas"] or 0.0, row["aas_sampled"] or 0.0
+        if max(truth, sampled_aas) < _SMALL * wall:
             continue
         low, high = row["low_sampled"] or 0.0, row["high_sampled"]
         whole = "of the rung" if wall > 1 else "of a session"
@@ -138,7 +138,7 @@ def _compare(load: Load, exact: pl.DataFrame, sampled: pl.DataFrame) -> Iterator
             "load": load.name,
             "account": f"{row['account']} {whole}",
             "inside": high is not None and low - 1e-9 <= truth <= high + 1e-9,
-            "error": (said - truth) / wall,
+            "error": (sampled_aas - truth) / wall,
             "half": ((high or 0.0) - low) / 2 / wall,
         }
 

@@ -1,8 +1,8 @@
-"""What the scheduler trace costs under the worst load there is: the shortest statements, the most switches.
+"""Cost of the scheduler trace under the worst load: the shortest statements, the most context switches.
 
-One pgbench runs all the time; the trace is attached and detached in turn, in slices of some seconds, so that
-both sides of a pair see the same placement and the same neighbours. Beside throughput stands the CPU time of
-pgbench and its backends for each transaction: on a machine that has other things to do it says more.
+One pgbench runs all the time. The trace is attached and detached in turn, for slices of some seconds, so that
+both sides of a pair have the same placement and the same neighbours. CPU time of pgbench and its backends per
+transaction is more reliable than throughput on a machine with other load.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ PROFILES: tuple[tuple[str, dict[str, Any], str], ...] = tuple(
 
 
 def main(count: int, seconds: float) -> None:
-    """``count`` pairs of slices of about ``seconds`` for each kind."""
+    """Measures ``count`` pairs of slices of about ``seconds`` for each kind."""
     _paired(KINDS, count, seconds, _own_time)
 
 
 def profile(count: int, seconds: float) -> None:
-    """The same of the CPU profile: sampling and unwinding; its functions are named after the measurement."""
+    """Measures the CPU profile in the same way: sampling and unwinding. Functions are resolved after the
+    measurement."""
     _paired((*PROFILES, KINDS[-1]), count, seconds, _own_samples)
 
 
 def _own_samples(_load: Load, spec: dict[str, Any]) -> None:
-    """CPU time of the thread that takes in and unwinds samples: noise of the machine hardly changes it."""
+    """Prints the CPU time of the thread that reads and unwinds samples, which other load hardly affects."""
     for what, more, _ in PROFILES:
         watch = _core.Watch(json.dumps(spec | more))
         now = _core.now_ns()
@@ -76,7 +77,7 @@ def _own_samples(_load: Load, spec: dict[str, Any]) -> None:
 
 
 def _thread_ns(name: str) -> int:
-    """CPU time of the thread of this process with this name."""
+    """Returns the CPU time of this process's thread of this name."""
     tasks = [t for t in Path("/proc/self/task").iterdir() if _read(t / "comm").strip() == name]
     return sum(int((_read(t / "schedstat") or "0").split()[0]) for t in tasks)
 
@@ -98,36 +99,36 @@ def _paired(
         load.whole_seconds(_core.now_ns(), 3)  # pgbench's own first connection is gone by then
         spec = _spec(bench)
         for what, more, wanted in kinds:
-            made = [_pair(load, spec | more, spec | {"trace": "off"}, slices, i) for i in range(count)]
-            _tell(what, made, wanted)
+            measured = [_pair(load, spec | more, spec | {"trace": "off"}, slices, i) for i in range(count)]
+            _print_ratios(what, measured, wanted)
         last(load, spec)
 
 
 class Load:
-    """A running pgbench: transactions in each second, with the instant at which it told them."""
+    """A running pgbench: transactions in each second, with the time at which it printed them."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.pid = process.pid
-        self._told: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+        self._rates: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stderr is not None
         for line in process.stderr:
-            if found := _PROGRESS.match(line):
-                self._told.put((_core.now_ns(), float(found[1])))
+            if match := _PROGRESS.match(line):
+                self._rates.put((_core.now_ns(), float(match[1])))
 
     def whole_seconds(
         self, since_ns: int, count: int, before: Callable[[], None] = lambda: None
     ) -> list[float]:
-        """Transactions a second in ``count`` seconds that began after ``since_ns``.
+        """Returns transactions per second in ``count`` seconds that began after ``since_ns``.
 
-        ``before`` is called at the beginning of the first.
+        ``before`` is called at the beginning of the first one.
         """
-        while self._told.get(timeout=30)[0] < since_ns:
+        while self._rates.get(timeout=30)[0] < since_ns:
             pass
         before()
-        return [self._told.get(timeout=30)[1] for _ in range(count)]
+        return [self._rates.get(timeout=30)[1] for _ in range(count)]
 
 
 @contextlib.contextmanager
@@ -173,7 +174,7 @@ class Slice(NamedTuple):
 def _pair(
     load: Load, on: dict[str, Any], off: dict[str, Any], slices: int, number: int
 ) -> tuple[Slice, Slice]:
-    """With and without."""
+    """Returns a slice with and one without."""
     order = (on, off) if number % 2 else (off, on)
     rates = {id(spec): _slice(load, spec, slices) for spec in order}
     return rates[id(on)], rates[id(off)]
@@ -198,7 +199,8 @@ def _slice(load: Load, spec: dict[str, Any], slices: int) -> Slice:
 
 
 def _own_time(load: Load, spec: dict[str, Any], seconds: int = 5) -> None:
-    """The kernel's own count of the programs' time (kernel.bpf_stats_enabled; it costs a little itself)."""
+    """Prints the kernel's own count of the programs' time (kernel.bpf_stats_enabled, which itself costs a
+    little)."""
     watch = _core.Watch(json.dumps(spec))
     now = _core.now_ns()
     watch.start(now, now + 2 * seconds * 10**9)
@@ -225,14 +227,14 @@ def _own_time(load: Load, spec: dict[str, Any], seconds: int = 5) -> None:
 
 
 def _programs() -> dict[str, tuple[int, int]]:
-    """Runs and nanoseconds of each BPF program that this process has loaded, by file descriptor."""
-    found = {}
+    """Returns runs and nanoseconds of each BPF program that this process has loaded, by file descriptor."""
+    programs = {}
     for file in Path("/proc/self/fdinfo").iterdir():
         with contextlib.suppress(OSError):
-            told = dict(line.split(":", 1) for line in file.read_text().splitlines() if ":" in line)
-            if "run_cnt" in told:
-                found[file.name] = (int(told["run_cnt"]), int(told["run_time_ns"]))
-    return found
+            info = dict(line.split(":", 1) for line in file.read_text().splitlines() if ":" in line)
+            if "run_cnt" in info:
+                programs[file.name] = (int(info["run_cnt"]), int(info["run_time_ns"]))
+    return programs
 
 
 def _tasks(load: Load, spec: dict[str, Any]) -> list[tuple[int, int]]:
@@ -244,22 +246,22 @@ def _cpu_ns(tasks: list[tuple[int, int]]) -> int:
     return sum(int(_core.read_task(pid, tid)["run_ns"]) for pid, tid in tasks)
 
 
-def _tell(what: str, made: list[tuple[Slice, Slice]], wanted: str) -> None:
-    """Ratios with and without, each with its 95 % interval."""
-    per_s = _ratio([(on.per_s, off.per_s) for on, off in made])
-    cpu = _ratio([(off.cpu_us, on.cpu_us) for on, off in made])
-    on, off = (statistics.median(x.cpu_us for x in side) for side in zip(*made, strict=True))
-    median = statistics.median(x.per_s for _, x in made)
+def _print_ratios(what: str, measured: list[tuple[Slice, Slice]], wanted: str) -> None:
+    """Prints ratios with and without, each with its 95 % interval."""
+    per_s = _ratio([(on.per_s, off.per_s) for on, off in measured])
+    cpu = _ratio([(off.cpu_us, on.cpu_us) for on, off in measured])
+    on, off = (statistics.median(x.cpu_us for x in side) for side in zip(*measured, strict=True))
+    median = statistics.median(x.per_s for _, x in measured)
     print(
         f"{what}: throughput ratio {per_s}, transactions per CPU second {cpu} ({on:.2f} against {off:.2f} us "
-        f"each); {len(made)} pairs, {median:,.0f} transactions/s without, load {os.getloadavg()[0]:.1f} "
+        f"each); {len(measured)} pairs, {median:,.0f} transactions/s without, load {os.getloadavg()[0]:.1f} "
         f"(wanted {wanted})",
         flush=True,
     )
 
 
 def _ratio(pairs: list[tuple[float, float]]) -> str:
-    """Mean of the logarithms of the pairs' ratios, normal."""
+    """Returns the mean of the logarithms of the pairs' ratios, with a normal interval."""
     logs = [math.log(a / b) for a, b in pairs]
     middle = statistics.fmean(logs)
     error = 1.96 * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf

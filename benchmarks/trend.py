@@ -2,9 +2,9 @@
 
     python benchmarks/trend.py [series per case]
 
-Series of runs with normal noise of 2 %: without a change (also where runs resemble their neighbours, with
-outliers of 30 %, noise of long tails, a machine of two modes), and with a change of level after half of the
-runs, or before the last four.
+Series of runs with normal noise of 2 %. Without a change: also with correlated neighbours, with outliers of
+30 %, with long-tailed noise, with a machine of two modes. With a change of level: after half of the runs, or
+before the last four.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def normal(random: np.random.Generator, n: int) -> Floats:
 
 
 def with_outliers(random: np.random.Generator, n: int) -> Floats:
-    """One in ten runs is off by 30 %, one at least."""
-    made = normal(random, n)
-    made[random.choice(n, max(1, n // 10), replace=False)] -= 0.3
-    return made
+    """Returns noise in which one in ten runs, at least one, is off by 30 %."""
+    noise = normal(random, n)
+    noise[random.choice(n, max(1, n // 10), replace=False)] -= 0.3
+    return noise
 
 
 def long_tails(random: np.random.Generator, n: int) -> Floats:
@@ -43,7 +43,7 @@ def two_modes(random: np.random.Generator, n: int) -> Floats:
 
 
 def resembling(rho: float) -> Callable[[np.random.Generator, int], Floats]:
-    """Noise whose neighbours are correlated by ``rho`` (autoregressive, order 1)."""
+    """Returns noise whose neighbours are correlated by ``rho`` (autoregressive, order 1)."""
 
     def noise(random: np.random.Generator, n: int) -> Floats:
         return np.asarray(NOISE * correlated_noise(random, 1, n, rho)[0])
@@ -58,17 +58,18 @@ def false_alarms(noise: Callable[[np.random.Generator, int], Floats], n: int, se
 
 
 def power(n: int, at: int, shift: float, series: int, rho: float = 0.0) -> tuple[float, float, float]:
-    """Shares: found; of these, with an interval that holds the change; mean width of the interval in runs."""
+    """Returns shares of changes found, of these the share whose interval contains the change, and the
+    interval's mean width in runs."""
     random = np.random.default_rng(n)
-    found, held, width = 0, 0, 0
+    count, covered, width = 0, 0, 0
     for _ in range(series):
         logs = resembling(rho)(random, n)
         logs[at:] += np.log1p(shift)
         if some := changes(np.exp(logs)):
-            found += 1
-            held += any(c.low <= at <= c.high for c in some)
+            count += 1
+            covered += any(c.low <= at <= c.high for c in some)
             width += some[0].high - some[0].low + 1
-    return found / series, held / max(found, 1), width / max(found, 1)
+    return count / series, covered / max(count, 1), width / max(count, 1)
 
 
 def main() -> None:
@@ -81,9 +82,9 @@ def main() -> None:
     for n in (6, 10, 20, 50, 100):
         for at in {n // 2, max(3, n - 4)}:
             for shift, rho in product((-0.05, -0.10), (0.0, 0.3)):
-                found, held, width = power(n, at, shift, series, rho)
-                told = f"{found:.0%} found, {held:.0%} held, {width:.1f} runs"
-                print(f"  n={n:3} {shift:+.0%} from {at:2} on, rho {rho:g}: {told}", flush=True)
+                detected, covered, width = power(n, at, shift, series, rho)
+                result = f"{detected:.0%} found, {covered:.0%} held, {width:.1f} runs"
+                print(f"  n={n:3} {shift:+.0%} from {at:2} on, rho {rho:g}: {result}", flush=True)
 
 
 if __name__ == "__main__":
