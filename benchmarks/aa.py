@@ -106,8 +106,10 @@ def _print_differences(results: Results) -> None:
     comparison = compare_variants(results)
     claims = [c for t in comparison.metrics for c in t.claims]
     false = [c for c in claims if c.verdict in DIFFERENT]
-    print(f"real, {results.plan.experiment.repeats} blocks: {len(false)} of {len(claims)} claims differ "
-          f"(Holm a table, {len(comparison.metrics)} tables; wanted 0 in 95 % of tables)")  # fmt: skip
+    print(
+        f"real, {results.plan.experiment.repeats} blocks: {len(false)} of {len(claims)} claims differ "
+        f"(Holm a table, {len(comparison.metrics)} tables; wanted 0 in 95 % of tables)"
+    )
     for c in false:
         e = c.effect
         print(f"  {c.variant} of {c.baseline} at {c.sessions}: {e.ratio:.4f} [{e.low:.4f}, {e.high:.4f}]")

@@ -33,9 +33,23 @@ class Bench:
     def pgbench(self, sessions: int, *words: str) -> list[str]:
         """Returns a pgbench command that executes the same prepared statement."""
         return [
-            str(self.pgbench_program), "-n", "-M", "prepared", "-f", str(self.script), "-h", self.socket,
-            "-U", self.user, "-c", str(sessions), "-j", str(min(2, sessions)), *words, "postgres",
-        ]  # fmt: skip
+            str(self.pgbench_program),
+            "-n",
+            "-M",
+            "prepared",
+            "-f",
+            str(self.script),
+            "-h",
+            self.socket,
+            "-U",
+            self.user,
+            "-c",
+            str(sessions),
+            "-j",
+            str(min(2, sessions)),
+            *words,
+            "postgres",
+        ]
 
     def point_select(self, sessions: int, *words: str) -> list[str]:
         """Returns a command that runs only the driver's hot path."""

@@ -50,9 +50,15 @@ def _rate(server: Server, sessions: int, seconds: float, *, on: bool) -> Callabl
         assert server.scripts
         workload = server.scripts.script([PlannedScript(name="point select", text=STATEMENT)])
         cell = Cell(
-            id="b", workload=workload.name, variant="base", sessions=sessions, repeat=1, params={},
-            settle_ns=NS_PER_S // 2, measure_ns=int(seconds * NS_PER_S),
-        )  # fmt: skip
+            id="b",
+            workload=workload.name,
+            variant="base",
+            sessions=sessions,
+            repeat=1,
+            params={},
+            settle_ns=NS_PER_S // 2,
+            measure_ns=int(seconds * NS_PER_S),
+        )
         done = run_load(server, server.load(workload, cell, None, False, None), cell, on=on)["sessions"]
         return float(sum(done["calls"] / (done["last_end_ns"] - done["first_start_ns"]))) * NS_PER_S
 

@@ -57,9 +57,26 @@ class Load:
 @contextlib.contextmanager
 def load(bench: Bench, sessions: int, *words: str) -> Iterator[Load]:
     command = [
-        str(bench.pgbench_program), "-n", "-M", "prepared", "-S", "-P", "1", "-T", "36000", "-j", "2",
-        "-c", str(sessions), "-h", bench.socket, "-U", bench.user, *words, "postgres",
-    ]  # fmt: skip
+        str(bench.pgbench_program),
+        "-n",
+        "-M",
+        "prepared",
+        "-S",
+        "-P",
+        "1",
+        "-T",
+        "36000",
+        "-j",
+        "2",
+        "-c",
+        str(sessions),
+        "-h",
+        bench.socket,
+        "-U",
+        bench.user,
+        *words,
+        "postgres",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, bufsize=0)
     try:
         yield Load(process)

@@ -86,10 +86,25 @@ def _theirs(bench: Bench, name: str, sessions: int, *words: str) -> list[str]:
     script = Path(tempfile.gettempdir()) / f"dbdyno-{name}.sql"
     script.write_text(_text(name))
     return [
-        str(bench.pgbench_program), "-n", "-M", "prepared", "-f", str(script), "-D", f"scale={SCALE}",
-        "-h", bench.socket,
-        "-U", bench.user, "-c", str(sessions), "-j", str(min(2, sessions)), *words, "postgres",
-    ]  # fmt: skip
+        str(bench.pgbench_program),
+        "-n",
+        "-M",
+        "prepared",
+        "-f",
+        str(script),
+        "-D",
+        f"scale={SCALE}",
+        "-h",
+        bench.socket,
+        "-U",
+        bench.user,
+        "-c",
+        str(sessions),
+        "-j",
+        str(min(2, sessions)),
+        *words,
+        "postgres",
+    ]
 
 
 def _sides(

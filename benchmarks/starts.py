@@ -145,10 +145,16 @@ def _executions(server: Server, argv: list[str], rate: int, seconds: float, *, o
     variant = Variant(name="base", jobs=(PlannedJob(name="job", argv=tuple(argv), shown=" ".join(argv)),))
     workload = server.commands.jobs(variant.jobs, variant, "job", 0)
     cell = Cell(
-        id="b", workload=workload.name, variant="base", sessions=1, repeat=1, params={},
-        settle_ns=NS_PER_S // 5, measure_ns=int(seconds * NS_PER_S),
+        id="b",
+        workload=workload.name,
+        variant="base",
+        sessions=1,
+        repeat=1,
+        params={},
+        settle_ns=NS_PER_S // 5,
+        measure_ns=int(seconds * NS_PER_S),
         pacing=Pacing(rate_per_s=rate, arrivals="constant") if rate else None,
-    )  # fmt: skip
+    )
     load = server.load(workload, cell, None, False, None)
     return run_load(server, load, cell, on=on)["executions"].filter(pl.col("measured"))
 

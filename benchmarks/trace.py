@@ -134,9 +134,25 @@ class Load:
 @contextlib.contextmanager
 def _load(bench: Bench, seconds: int) -> Iterator[Load]:
     command = [
-        str(bench.pgbench_program), "-n", "-S", "-M", "prepared", "-P", "1", "-T", str(seconds),
-        "-h", bench.socket, "-U", bench.user, "-c", str(SESSIONS), "-j", "2", "postgres",
-    ]  # fmt: skip
+        str(bench.pgbench_program),
+        "-n",
+        "-S",
+        "-M",
+        "prepared",
+        "-P",
+        "1",
+        "-T",
+        str(seconds),
+        "-h",
+        bench.socket,
+        "-U",
+        bench.user,
+        "-c",
+        str(SESSIONS),
+        "-j",
+        "2",
+        "postgres",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         yield Load(process)

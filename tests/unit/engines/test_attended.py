@@ -1,4 +1,4 @@
-"""Work on a thread that can be left behind."""
+"""Work on a thread that can be abandoned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_work_that_nobody_waits_for_is_known_until_it_ends():
         errors.request()
         return over.wait(60)
 
-    eventually(lambda: not left_behind(), 60)  # work of tests before this one
+    eventually(lambda: not left_behind(), 60)  # until work of earlier tests has ended
     with pytest.raises(errors.Abandoned):
         Attended(work, lambda _: None).result()
     assert left_behind()

@@ -1,4 +1,4 @@
-"""Commits of scripts against their calls."""
+"""Commits by script, compared with calls."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def test_commits_are_counted_against_calls_and_unknown_ones_widen() -> None:
         ),
         "sessions": pl.DataFrame({"end_reason": ["deadline", "lost"]}),
     }
-    found = counted({"a": 10, "b": 3, "c": 0}, {"a": 20, "b": 3, "c": 0}, tables)
-    assert [(c.low, c.high, c.found, c.holds) for c in found] == [
+    checks = counted({"a": 10, "b": 3, "c": 0}, {"a": 20, "b": 3, "c": 0}, tables)
+    assert [(c.low, c.high, c.found, c.holds) for c in checks] == [
         (8, 11, 10, True),
         (1, 2, 0, False),
         (0, 1, 0, True),

@@ -1,4 +1,4 @@
-"""Programs that cannot be started are refused before anything is measured, with the cure."""
+"""Programs that cannot be started are refused with a cure before anything is measured."""
 
 from __future__ import annotations
 

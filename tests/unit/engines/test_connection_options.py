@@ -1,4 +1,4 @@
-"""libpq's options: none is forgotten, and none that the driver cannot honour is dropped without a word."""
+"""libpq's options: all are known, and those that the driver does not support are refused."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dbdyno.model.errors import UsageError
 
 
 def test_every_option_of_libpq_is_thought_of() -> None:
-    """One that a new libpq brings fails here: carry it, or say why not."""
-    there = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
-    assert there - set(OPTIONS) == set()
+    """Fails for an option of a new libpq: support it, or give a cure."""
+    names = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    assert names - set(OPTIONS) == set()
 
 
 def test_an_option_that_nobody_thought_of_is_refused() -> None:
@@ -30,7 +30,7 @@ def test_an_option_that_nobody_thought_of_is_refused() -> None:
 @pytest.mark.parametrize("name", [n for n, kind in OPTIONS.items() if kind not in (CARRIED, HARMLESS)])
 def test_what_cannot_be_honoured_is_refused_by_name(name: str) -> None:
     if name == "sslpassword":
-        return  # where the key needs it: below
+        return  # refused only if the key needs it: tested below
     with pytest.raises(UsageError, match=name) as caught:
         connection_options._check({"host": "h", name: "require"})
     assert caught.value.cure == OPTIONS[name]
@@ -101,10 +101,10 @@ def test_a_root_certificate_that_is_there_is_used_in_every_mode(mode: str, tmp_p
 def test_lists_of_revoked_certificates_are_found_as_libpq_does(tmp_path: Path) -> None:
     for name in ("root.crl", "0a1b2c3d.r0", "0a1b2c3d.r12", "0a1b2c3d.0", "readme"):
         (tmp_path / name).touch()
-    found = connection_options._revoked({}, tmp_path)
-    assert list(found) == [str(tmp_path / "root.crl")]
-    found = connection_options._revoked({"sslcrldir": str(tmp_path)}, tmp_path)
-    assert list(found) == [str(tmp_path / name) for name in ("0a1b2c3d.r0", "0a1b2c3d.r12")]
+    files = connection_options._revoked({}, tmp_path)
+    assert list(files) == [str(tmp_path / "root.crl")]
+    files = connection_options._revoked({"sslcrldir": str(tmp_path)}, tmp_path)
+    assert list(files) == [str(tmp_path / name) for name in ("0a1b2c3d.r0", "0a1b2c3d.r12")]
     assert list(connection_options._revoked({"sslcrl": str(tmp_path / "none")}, tmp_path)) == []
 
 
@@ -120,22 +120,33 @@ SET = 'B\t22\tParameterStatus\t "TimeZone" "UTC"\n'
         (START + SASL.format("SCRAM-SHA-256") + SET, Authentication("scram-sha-256", bound=False)),
         (START + SASL.format("SCRAM-SHA-256-PLUS") + SET, Authentication("scram-sha-256", bound=True)),
         (START + SASL.format("OAUTHBEARER") + SET, Authentication("oauth", bound=False)),
-        (START + "B\t12\tAuthenticationMD5Password\nmismatched message length\n" + SET,
-         Authentication("md5", bound=False)),
-        # a first attempt that failed, under TLS; and a server that plays with its texts afterwards
-        (START + SASL.format("SCRAM-SHA-256-PLUS") + "B\t9\tErrorResponse\n" + START
-         + "B\t8\tAuthenticationCleartextPassword\n" + SET, Authentication("password", bound=False)),
-        (START + SASL.format("SCRAM-SHA-256") + SET + "B\t8\tAuthenticationCleartextPassword\n",
-         Authentication("scram-sha-256", bound=False)),
+        (
+            START + "B\t12\tAuthenticationMD5Password\nmismatched message length\n" + SET,
+            Authentication("md5", bound=False),
+        ),
+        # a failed first attempt under TLS; then a server that sends messages out of order
+        (
+            START
+            + SASL.format("SCRAM-SHA-256-PLUS")
+            + "B\t9\tErrorResponse\n"
+            + START
+            + "B\t8\tAuthenticationCleartextPassword\n"
+            + SET,
+            Authentication("password", bound=False),
+        ),
+        (
+            START + SASL.format("SCRAM-SHA-256") + SET + "B\t8\tAuthenticationCleartextPassword\n",
+            Authentication("scram-sha-256", bound=False),
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_libpqs_trace_tells_of_authentication(lines: str, expected: Authentication) -> None:
     assert read(lines) == expected
 
 
 @pytest.mark.parametrize("hard", [resource.RLIM_INFINITY, 4096, 0])
 def test_no_core_dump_with_a_password(tmp_path: Path, hard: int) -> None:
-    """A real crash, where the kernel would write a file here."""
+    """Crashes a process, for which the kernel would write a core file into the directory."""
     code = (
         "import os, resource, signal\n"
         f"resource.setrlimit(resource.RLIMIT_CORE, ({hard}, {hard}))\n"

@@ -1,4 +1,4 @@
-"""The shape of a plan: of what EXPLAIN (FORMAT JSON, COSTS OFF) of PostgreSQL 15 prints."""
+"""Shapes of plans as EXPLAIN (FORMAT JSON, COSTS OFF) of PostgreSQL 15 prints them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from dbdyno.engines.postgres.planning import shape_of
 
-# psql -c "explain (format json, costs off) ..." on PostgreSQL 15, without keys that are not looked at
+# psql -c "explain (format json, costs off) ..." on PostgreSQL 15, without unused keys
 LIMIT = """{"Node Type": "Limit", "Parallel Aware": false, "Plans": [{"Node Type": "Index Only Scan",
  "Parent Relationship": "Outer", "Scan Direction": "Forward", "Index Name": "t_pkey", "Relation Name": "t",
  "Alias": "t", "Index Cond": "(id > $1)"}]}"""

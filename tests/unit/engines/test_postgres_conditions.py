@@ -1,4 +1,4 @@
-"""Settings and build of PostgreSQL that spoil figures: the judges, on made settings."""
+"""Judgements on settings and build of PostgreSQL, given invented settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ BOSS = _Cures(superuser=True, role='"The Boss"', database="app", embedded=False)
 def known(
     short_jit: tuple[int, int] | None = (0, 5), flags: str | None = "-O2", ids: bool = True, **values: Any
 ) -> _Known:
-    made = {n.replace("__", "."): v if isinstance(v, tuple) else (v,) for n, v in values.items()}
-    settings = {n: Setting(*v) if len(v) > 1 else Setting(v[0], None, "default") for n, v in made.items()}
+    given = {n.replace("__", "."): v if isinstance(v, tuple) else (v,) for n, v in values.items()}
+    settings = {n: Setting(*v) if len(v) > 1 else Setting(v[0], None, "default") for n, v in given.items()}
     return _Known(settings, ids, short_jit, flags)
 
 
@@ -101,9 +101,12 @@ def facts(**values: Any) -> ServerConditions:
 
 def test_what_the_checks_of_the_machine_need() -> None:
     parallel = {
-        "dynamic_shared_memory_type": "posix", "work_mem": ("4096", "kB", "default"),
-        "hash_mem_multiplier": "2", "max_parallel_workers_per_gather": "2", "max_parallel_workers": "8",
-    }  # fmt: skip
+        "dynamic_shared_memory_type": "posix",
+        "work_mem": ("4096", "kB", "default"),
+        "hash_mem_multiplier": "2",
+        "max_parallel_workers_per_gather": "2",
+        "max_parallel_workers": "8",
+    }
     assert facts(**parallel).shm_mount_bytes == 4096 * 1024 * 2 * 3
     assert facts(**{**parallel, "dynamic_shared_memory_type": "mmap"}).shm_mount_bytes == 0
     assert facts(shared_buffers=("16384", "8kB", "default")).shared_bytes == 128 << 20
@@ -111,8 +114,11 @@ def test_what_the_checks_of_the_machine_need() -> None:
     assert both.shared_bytes == 143 << 20
     assert facts(max_connections="100", max_worker_processes="8", autovacuum_max_workers="3").processes == 119
     assert [facts(debug_io_direct=v).direct_io for v in ("", "data", "wal", "data, wal")] == [
-        False, True, False, True,
-    ]  # fmt: skip
+        False,
+        True,
+        False,
+        True,
+    ]
     assert facts().direct_io is None
     got = [facts(huge_pages="try", huge_pages_status=v).huge_pages_got for v in ("on", "off", "unknown")]
     assert got == [True, False, None]

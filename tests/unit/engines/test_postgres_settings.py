@@ -1,4 +1,4 @@
-"""Values of settings as PostgreSQL reads them; what the server itself makes of them is in tests/db."""
+"""Parsing of settings' values; tests/db compares it with the server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CASED = guc(vartype="enum", enumvals=["", "TLSv1.2", "TLSv1.3"])
 
 
 @pytest.mark.parametrize(
-    ("row", "value", "made"),
+    ("row", "value", "parsed"),
     [
         (BLOCKS, "128MB", 16384.0),
         (BLOCKS, "16384", 16384.0),
@@ -49,8 +49,8 @@ CASED = guc(vartype="enum", enumvals=["", "TLSv1.2", "TLSv1.3"])
         (CASED, "tlsv1.3", "TLSv1.3"),
     ],
 )
-def test_values_are_read_as_the_manual_says(row: Guc, value: str, made: str | float) -> None:
-    assert canonical(row, value) == made
+def test_values_are_read_as_the_manual_says(row: Guc, value: str, parsed: str | float) -> None:
+    assert canonical(row, value) == parsed
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What pg_test_timing says, to 18 and from 19 on."""
+"""Output of pg_test_timing, up to 18 and from 19 on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dbdyno.engines.postgres.timing import loop_times, timing_overhead
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "timing"
 
-# In the manner of 19, by hand: each clock source has a block of its own.
+# Written by hand in the format of 19: each clock source has a block.
 NINETEEN = """
 System clock source: clock_gettime (CLOCK_MONOTONIC)
 Testing timing overhead for 1 second.
@@ -45,7 +45,7 @@ def test_a_figure_for_each_clock_source_from_19_on() -> None:
 
 
 def program(directory: Path, body: str) -> Path:
-    """A program of that name that says what the real one would: the machine's clock is sound."""
+    """Writes a shell script of that name, since the real program finds no fault with this machine's clock."""
     path = directory / "pg_test_timing"
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
@@ -60,12 +60,12 @@ def program(directory: Path, body: str) -> Path:
     ],
 )
 def test_what_is_unknown_is_said(tmp_path: Path, body: str, words: str) -> None:
-    ns, said = timing_overhead(program(tmp_path, body))
+    ns, reason = timing_overhead(program(tmp_path, body))
     assert ns is None
-    assert words in said
+    assert words in reason
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    ns, said = timing_overhead(tmp_path)
+    ns, reason = timing_overhead(tmp_path)
     assert ns is None
-    assert "does not run" in said
+    assert "does not run" in reason

@@ -163,8 +163,13 @@ BUILDS = {
         Build("8 modules of C, one as large as all others", "uneven", (C,), (100, *(14,) * 7)),
         Build("24 small modules of C", "many", (C,), (3,) * 24),
         Build("6 crates of Rust; without rustc, modules of C", "crates", (RUST, C), (12,) * 6),
-        Build("5 crates of Rust, each for the next; without rustc, modules of C", "chain", (RUST, C),
-              (12,) * 5, chain=True),
+        Build(
+            "5 crates of Rust, each for the next; without rustc, modules of C",
+            "chain",
+            (RUST, C),
+            (12,) * 5,
+            chain=True,
+        ),
     )
-}  # fmt: skip
+}
 """Builds by the name of their job."""
