@@ -25,23 +25,25 @@ DIFFERENT = ("better", "worse")
 
 @dataclass(frozen=True)
 class World:
+    """A population of simulated runs."""
+
     variants: int = 3
-    """The first is the baseline."""
+    """The first variant is the baseline."""
     rungs: int = 2
     repeats: int = 5
     drift: float = 0.05
-    """Standard deviation from block to block, relative; the blocks before count, too."""
+    """Relative standard deviation of the change from block to block, which accumulates over blocks."""
     between: float = 0.01
-    """From repeat to repeat of a variant."""
+    """Relative standard deviation between repeats of a variant."""
     within: float = 0.05
-    """From second to second."""
+    """Relative standard deviation between seconds."""
     neighbours: float = 0.6
     """Correlation of a second with the one before."""
     modes: float = 1.0
-    """Rate of a second mode over the first; a cell is in one of them by chance, as placement on CPUs is."""
+    """Ratio of the rates of two modes; each cell is in one of them at random, as with placement on CPUs."""
     seconds: int = 10
     effect: float = 1.0
-    """Every variant's rate over the baseline's."""
+    """Ratio of every variant's rate to the baseline's."""
     paired: bool = True
 
 
@@ -77,7 +79,7 @@ def _cell(world: World, level: float, chance: np.random.Generator) -> CellFigure
 
 
 Draw = Callable[[np.random.Generator, int], Floats]
-"""So many values of a population of mean 1."""
+"""Draws a number of values from a population of mean 1."""
 
 
 def _modes(chance: np.random.Generator, n: int) -> Floats:
@@ -121,13 +123,15 @@ def samples(
 
 @dataclass(frozen=True)
 class Outcome:
+    """Results of comparisons of simulated runs."""
+
     runs: int
     false_runs: float
     """Share of runs with at least one claim of a difference."""
     covered: float
-    """Share of intervals against the baseline that hold the true ratio."""
+    """Share of intervals against the baseline that contain the true ratio."""
     decided: float
-    """Share of claims that are not undecided."""
+    """Share of claims with a verdict other than undecided."""
 
 
 def outcome(world: World, runs: int, seed: int = 1) -> Outcome:

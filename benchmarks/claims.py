@@ -26,7 +26,7 @@ from dbdyno.stats.scaling.points import Points
 LADDERS = 100
 BATCH = 10
 DRIFT = 0.01
-"""Standard deviation from climb to climb, relative, where there are several."""
+"""Relative standard deviation between climbs, if there are several."""
 TRUTHS = {
     "linear": (900.0,),
     "amdahl": (900.0, 0.04),

@@ -25,7 +25,7 @@ EVERY = 100
 LOADS = (1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 256)
 NOT_A_NUMBER = re.compile(r"\bnan\b|\binf\b|\bNone\b(?! of)|\d[eE][+-]?\d| \?[ .,;)]|-0(\.0+)? ")
 _PARAMETER = re.compile(r"\b(sigma|kappa) [\d.]+e-\d+")
-"""A parameter of a model may be as small as it likes; no other figure of a sentence is a power of ten."""
+"""Parameters of a model may be arbitrarily small; no other figure in a sentence is a power of ten."""
 Law = Callable[[float], float]
 
 

@@ -12,7 +12,8 @@ from benchmarks.common import server
 
 _TOTAL = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 LENGTHS = (1000, 11000)
-"""Far apart: writing the tables at the end takes more of a run with a longer longest call."""
+"""Numbers of calls, far apart, since the cost of writing the tables at the end grows with the longest
+call."""
 
 
 def main(_pairs: int, _seconds: float) -> None:

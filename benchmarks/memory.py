@@ -26,7 +26,7 @@ from dbdyno.plan import resolve_observation
 from dbdyno.stats.estimates import students_quantile
 
 SIZES = (("128MB", 16_384, (1, 100)), ("1GB", 131_072, (1, 100)), ("4GB", 524_288, (1,)))
-"""Shared buffers, their number, sessions that have touched all of them."""
+"""Size of shared buffers, number of buffers, and numbers of sessions that have touched all of them."""
 _READS = 5
 _ASKED = "select pid from pg_stat_activity where application_name = 'dbdyno' and pid <> pg_backend_pid()"
 _WINDOW_NS = 10 * 10**9
@@ -97,7 +97,7 @@ def _print_medians(size: str, count: int, opened: Server) -> None:
 
 
 def _milliseconds(step: Callable[[], object]) -> tuple[float, float, float]:
-    """Milliseconds."""
+    """Returns milliseconds of a step: wall time, CPU of this thread, and CPU of the servers' processes."""
     servers = [int(p.parent.name) for p in Path("/proc").glob("[0-9]*/comm") if _is_server(p)]
     before, wall, here = _run_ms(servers), time.perf_counter(), time.thread_time()
     step()

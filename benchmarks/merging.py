@@ -18,7 +18,7 @@ from dbdyno.remote.spread import Driver, SpreadLoad
 
 DRIVERS, SESSIONS, BUCKETS, CELLS = 100, 1_000, 4_000, 10
 CALLS = 500
-"""Of a session."""
+"""Calls per session."""
 
 
 class _EndedLoad:

@@ -44,7 +44,8 @@ def run_load(server: Server, load: Load, cell: Cell, *, on: bool) -> dict[str, p
 
 
 def _rate(server: Server, sessions: int, seconds: float, *, on: bool) -> Callable[[], float]:
-    """Calls a second of a cell of point-selects, the shortest calls there are: the worst case."""
+    """Returns a function that measures calls per second of point-selects, which as the shortest calls are
+    the worst case."""
 
     def rate() -> float:
         assert server.scripts

@@ -11,7 +11,7 @@ from benchmarks.instructions import LENGTHS, _per_call
 
 RATES = {"calls that wait for a session": 5_000, "sessions that wait for calls": 500}
 ACCURACY = 1_000
-"""Calls per second of which the lag is measured."""
+"""Calls per second when measuring the lag."""
 SESSIONS = 8
 
 

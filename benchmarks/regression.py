@@ -14,13 +14,13 @@ from dbdyno.conclude.regression import regress
 from dbdyno.model.results.analyses import POINTS, Estimate, Ladder
 
 COST, BACKGROUND = 2e-5, 0.3
-"""CPU seconds per unit, per second."""
+"""CPU seconds per unit of work, and per second."""
 TIMES = 2_000
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], tuple[Floats, Floats, bool]]
-"""Work, noise of CPU, and whether that is in time order."""
+"""Draws work, noise of CPU, and whether they are in time order."""
 Noise = Callable[[np.random.Generator, Floats], Floats]
-"""In the order of windows of this work."""
+"""Draws noise for windows of this work, in their order."""
 
 
 def main(pairs: int = 0, seconds: float = 0) -> None:
@@ -56,7 +56,7 @@ def _worlds() -> Iterator[tuple[str, Draw]]:
 
 
 def _windows(n: int, r: float, noise: Noise | None = None) -> Draw:
-    """``noise``: another than a first-order autoregression."""
+    """Returns a drawer of windows. ``noise`` replaces the first-order autoregression."""
 
     def draw(c: np.random.Generator) -> tuple[Floats, Floats, bool]:
         work = np.maximum(0.0, 2e4 + 4e3 * _neighbours(c, n, r))
@@ -118,7 +118,8 @@ def _holds(e: Estimate | None, truth: float) -> bool:
 
 
 def _machines(noise: float, repeats: int) -> str:
-    """Eight fast threads against 32 half as fast: 0.5 alone, 2 at their peaks, crossing at 16."""
+    """Compares simulated machines: eight fast threads against 32 half as fast. The true ratios are 0.5 at
+    one session and 2 at the peaks; the curves cross at 16."""
     chance, held = np.random.default_rng(2), np.zeros(3)
     times = TIMES // 2
     for _ in range(times):

@@ -31,16 +31,18 @@ _DOUBLING = (1, 2, 4, 8, 16, 32, 64, 128)
 
 @dataclass(frozen=True)
 class World:
+    """A population of simulated ladders."""
+
     model: str
     truth: tuple[float, ...]
     loads: tuple[int, ...] = _DENSE
     noise: float = 0.01
-    """Standard deviation of a point over the largest throughput."""
+    """Standard deviation of a point, relative to the largest throughput."""
     relative: bool = False
-    """The noise is in proportion to each point instead."""
+    """The noise is relative to each point instead."""
     repeats: int = 1
     climb: float = 0.0
-    """Standard deviation from climb to climb, of all of its points together, relative."""
+    """Relative standard deviation between climbs, common to all points of a climb."""
 
 
 def worlds() -> dict[str, World]:

@@ -115,7 +115,7 @@ def _laws() -> dict[str, Callable[[np.random.Generator, float], Law]]:
 
 LAWS = _laws()
 SMOOTH = ("linear", "amdahl", "usl", "power law", "retrograde")
-"""They bend at no load."""
+"""Laws without a bend."""
 NOISES = ("1 %", "3 %", "10 %", "autocorrelated", "sawtooth", "late drift", "one outlier")
 RUNGS = (5, 7, 10, 14, 20, 32, 64)
 REPEATS = (1, 3, 5)

@@ -24,9 +24,9 @@ from dbdyno.model.plan.plan import Cell, Variant
 from dbdyno.model.units import NS_PER_S
 
 RATE = 200
-"""Starts a second of the paced half."""
+"""Starts per second in the paced half."""
 SLEEP = ("sleep", "0.05")
-"""Share of known time: what is more is the tool's or the machine's."""
+"""A command of nearly known duration: the rest is due to the tool or the machine."""
 HYPERFINE = os.environ.get("HYPERFINE", "hyperfine")
 Figures = Mapping[str, float]
 

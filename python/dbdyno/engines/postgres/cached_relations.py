@@ -80,7 +80,7 @@ def _row(
 
 
 def _add_row(sums: dict[tuple[str, ...], dict[str, Any]], name: tuple[str, ...], row: dict[str, Any]) -> None:
-    """A sum of which a part is unknown is unknown."""
+    """Adds a row to the sum of this name. A sum is unknown if any of its parts is."""
     total = sums.setdefault(name, row)
     if total is row:
         return

@@ -74,6 +74,8 @@ class _Read:
 
 
 class _List(NamedTuple):
+    """A list of the server's files, valid until ``until_ns``."""
+
     main_pid: int
     files: dict[Key, list[Part]]
     until_ns: int
@@ -93,7 +95,7 @@ class Cache:
         self._site, self._seen, self._backends, self._added = site, seen, backends, added
         self._pages = PageCache(site.machine)
         self._buffer_ns = BUFFER_NS
-        self._extension_tried = False  # to create it, in an embedded server
+        self._extension_tried = False  # whether creating it in an embedded server was tried
         self._lacks: dict[str, State] = {}
         self._list: _List | None = None
 

@@ -35,7 +35,7 @@ class Bench:
 
     connection: Connection
     recipe: Recipe
-    run_ns: Callable[[], int | None] | None  # CPU time of the backend; None: it cannot be read
+    run_ns: Callable[[], int | None] | None  # reads the backend's CPU time; None if that cannot be read
 
     @property
     def basis(self) -> str:
@@ -74,7 +74,7 @@ class Bench:
         reads = [self._probe(spec), self._probe(spec)]
         self.call(size, 1)
         reads.append(self._probe(spec))
-        return float(reads[2] - reads[1] - (reads[1] - reads[0]))  # without the probe's own
+        return float(reads[2] - reads[1] - (reads[1] - reads[0]))  # subtracts the probe's own work
 
     def _probe(self, spec: dict[str, Any]) -> int:
         for statement in spec["flush"]:

@@ -50,7 +50,7 @@ _HELPERS = 8
 
 
 class Setting(NamedTuple):
-    """A row of ``conditions.sql``."""
+    """A setting as in force in this session; a row of ``conditions.sql``."""
 
     value: str
     unit: str | None

@@ -38,7 +38,7 @@ class Visibility(NamedTuple):
 
 
 class Preloaded(NamedTuple):
-    """Columns of ``preloaded.sql``."""
+    """The setting shared_preload_libraries; columns of ``preloaded.sql``."""
 
     setting: str
     source: str

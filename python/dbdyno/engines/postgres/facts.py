@@ -226,6 +226,8 @@ def _executions() -> Source:
 
 
 class Identity(NamedTuple):
+    """Identifies a server across reconnections."""
+
     major: int
     system: int | None  # the system identifier, given by initdb; None if not permitted
 
@@ -260,7 +262,7 @@ def check_same(before: Identity, now: Identity) -> None:
 #
 # ``pg_stat_get_backend_io`` copies the status of every backend slot into the asking backend
 # (``pgstat_read_current_status`` in backend_status.c), and its allocator keeps that memory. With many slots
-# and many sessions that is the product of both: 5,000 of 5,000 would be 36 GB.
+# and many sessions the sum grows with their product: 5,000 sessions and 5,000 slots would need 36 GB.
 
 SHARE = 0.25  # of the machine's memory, if the server is on this host
 ELSEWHERE_BYTES = 4 << 30  # if the server is on another host

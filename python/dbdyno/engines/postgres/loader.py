@@ -41,7 +41,7 @@ class _Column(_Data):
 
 
 class Serial(_Column):
-    """``start``, ``start + step``, ... by row."""
+    """The integers ``start``, ``start + step``, ... by row."""
 
     kind: Literal["serial"]
     start: int = 1

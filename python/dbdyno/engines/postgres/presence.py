@@ -131,7 +131,7 @@ def _proc_files(pid: int, machine: Machine) -> list[Path]:
 def _ask(connection: Connection, machine: Machine) -> _Evidence:
     before_s = machine.boot_s()
     row = connection.execute(sql.text("backend")).fetchone() or (0, 0.0, 0.0, None)
-    if row[1] is None:  # the age of a session is for its role and those who may act as it
+    if row[1] is None:  # only the session's role and its members can see its age
         (own_role,) = connection.execute(b"select quote_ident(current_user)").fetchone() or ("",)
         raise NotPrivileged(
             f"the session was set to the role {own_role}, which may not see it",

@@ -33,6 +33,8 @@ class Key(NamedTuple):
 
 
 class Part(NamedTuple):
+    """A file of a relation."""
+
     path: str
     fork: int
     segment: int
@@ -48,6 +50,8 @@ class Counted(NamedTuple):
 
 
 class Layout(NamedTuple):
+    """Sizes of the server's blocks and segments."""
+
     block_bytes: int
     segment_bytes: int
 

@@ -30,7 +30,7 @@ Ask = Callable[[str, int], Rows | None]
 
 
 class Context(NamedTuple):
-    """Columns of ``cache_context.sql``."""
+    """Size and use of the server's memory, and rights to read it; columns of ``cache_context.sql``."""
 
     block_bytes: int
     segment_bytes: int
@@ -56,6 +56,8 @@ class Context(NamedTuple):
 
 
 class Figure(NamedTuple):
+    """A row of the table ``memory``. ``node`` is the NUMA node, None for all."""
+
     key: str
     value: int | None
     status: Status = "ok"

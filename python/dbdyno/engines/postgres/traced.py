@@ -180,6 +180,8 @@ def refusal(trace: str | None) -> str | None:
 # -- later connections ------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _FirstConnection:
+    """How the first connection by these options was made."""
+
     authentication: Authentication | None
     encrypted: bool
     asked: Mapping[str, str]
@@ -194,8 +196,8 @@ def _key(given: Mapping[str, Any], database: bytes | None) -> object:
 
 
 def remember(given: Mapping[str, Any], connection: Traced, database: bytes | None = None) -> None:
-    """Records how the first connection by these options was made; :func:`held` requires the same of later
-    ones."""
+    """Records how the first connection by these options was made; :func:`required_options` requires the
+    same of later ones."""
     first = _first_connections.setdefault(
         _key(given, database),
         _FirstConnection(connection.authentication, bool(connection.pgconn.ssl_in_use), connection.options()),

@@ -286,7 +286,7 @@ class Instance:
             cluster.make_data(self.data, programs, self._worker, self.places.cache)
         check_owner(self.account, self._new_owner, self.data)
         if not self.account.switch:
-            check_private(self.data.resolve())  # its files hold commands; a link to it is ours
+            check_private(self.data.resolve())  # its files contain commands; the link to it is ours
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.1"))
         self._run_with_statistics(programs, options)

@@ -79,7 +79,7 @@ class Worker:
 
     # -- processes --------------------------------------------------------------------------------
     def judge(self, pid: int, data: Path, known_ticks: int | None) -> str:
-        """See ``postmaster``."""
+        """Returns what the process is to the server; see ``postmaster``."""
         return str(self._call("postmaster.judge", pid, os.fspath(data), known_ticks))
 
     def start_ticks(self, pid: int) -> int | None:

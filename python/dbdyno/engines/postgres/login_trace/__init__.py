@@ -43,7 +43,7 @@ _LOCK_WAIT_S = 5
 
 
 class LoginTraces:
-    """:class:`dbdyno.model.engine.login_tracing.LoginTracing`."""
+    """Implements :class:`dbdyno.model.engine.login_tracing.LoginTracing`."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -36,12 +36,14 @@ PREPARED_SINCE = (1, 21)
 
 @dataclass(frozen=True)
 class Program:
+    """A PgBouncer program and its version."""
+
     path: str
     version: tuple[int, ...]  # (1, 18, 0)
 
     @property
     def name(self) -> str:
-        """``PgBouncer 1.18.0``."""
+        """Name and version, such as ``PgBouncer 1.18.0``."""
         return f"PgBouncer {'.'.join(map(str, self.version))}"
 
     @property
@@ -108,7 +110,7 @@ def render(front: Front, directory: Path) -> str:
 def _server(front: Front) -> str:
     target = front.target
     tls = target["tls"]
-    # With verify-full the certificate is checked against this name; else the address that libpq arrived at.
+    # With verify-full the certificate is verified against this name; else the address that libpq connected to.
     named = tls is not None and tls["verify"] == "full"
     parts = {
         "host": tls["server_name"] if named else target["host"],

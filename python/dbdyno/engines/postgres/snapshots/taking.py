@@ -48,7 +48,7 @@ Frames = dict[str, pl.DataFrame]
 
 
 class Context(NamedTuple):
-    """Columns of ``snapshot_context.sql``."""
+    """Facts on the server and on this role's rights; columns of ``snapshot_context.sql``."""
 
     now_s: float
     started_s: float | None
@@ -110,7 +110,7 @@ class Snapshots:
         self._seen = (0, 0)  # control connection: pid, and its transactions in the last snapshot
 
     def keep_connection(self) -> None:
-        """See the protocol."""
+        """Keeps the connection open between snapshots."""
         self._keep = True
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class Snapshots:
             self._kept.close()
 
     def snapshot(self, name: str | None, databases: Sequence[str] | None, known: Container[int]) -> Snapshot:
-        """See the protocol."""
+        """Takes a snapshot; see :class:`dbdyno.model.engine.snapshot.Snapshotting`."""
         with doing("taking a snapshot"):
             return self._snapshot(name, databases, known)
 

@@ -22,6 +22,8 @@ NEWEST = 18
 
 
 class Words(NamedTuple):
+    """Names of wait event classes and wait events of a version."""
+
     classes: dict[int, str]  # top byte -> class
     events: dict[int, tuple[str, str]]  # word -> class, event
 
