@@ -110,7 +110,7 @@ def render(front: Front, directory: Path) -> str:
 def _server(front: Front) -> str:
     target = front.target
     tls = target["tls"]
-    # With verify-full the certificate is verified against this name; else the address that libpq connected to.
+    # With verify-full the certificate is verified against this name; else the address is what libpq used.
     named = tls is not None and tls["verify"] == "full"
     parts = {
         "host": tls["server_name"] if named else target["host"],
