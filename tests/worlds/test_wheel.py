@@ -71,6 +71,7 @@ def test_it_holds_what_a_run_needs_and_no_tests(wheel: Path) -> None:
         "dbdyno/_core.abi3.so",
         "dbdyno/present/assets/vega.js",
         f"dbdyno/remote/programs/dbdyno-agent-{_processor(wheel)}",
+        "dbdyno/model/schema/raw.toml",
         "dbdyno/recipes/demo.toml",
         "dbdyno/workloads/lio.toml",
         "dbdyno/templates/recipe.toml",

@@ -1,8 +1,6 @@
 //! A column as bytes: what Python gets, in the same process or from the agent (`CoreColumn` in `model/schema/tables.py`).
 
-use std::collections::HashMap;
-
-use dyno_model::{Coded, Column};
+use dyno_model::{Coded, Column, Nullable};
 
 /// Values of a column, little-endian.
 #[derive(Debug, PartialEq)]
@@ -20,13 +18,12 @@ pub struct Encoded<'a> {
 /// `column` as bytes.
 pub fn encoded(column: &Column) -> Encoded<'_> {
     match column {
-        Column::I64(v) => numbers("i64", v, |x| x.unwrap_or_default().to_le_bytes()),
-        Column::F64(v) => numbers("f64", v, |x| x.unwrap_or_default().to_le_bytes()),
+        Column::I64(v) => numbers("i64", v, i64::to_le_bytes),
+        Column::F64(v) => numbers("f64", v, f64::to_le_bytes),
         Column::Str(v) => texts(v),
-        Column::Coded(v) => coded(v),
         Column::Bool(v) => Encoded {
             kind: "bool",
-            bytes: v.iter().map(|&b| u8::from(b)).collect(),
+            bytes: truths(v),
             validity: None,
             texts: None,
         },
@@ -35,52 +32,43 @@ pub fn encoded(column: &Column) -> Encoded<'_> {
 
 fn numbers<T: Copy>(
     kind: &'static str,
-    values: &[Option<T>],
-    bytes: impl Fn(Option<T>) -> [u8; 8],
+    numbers: &Nullable<T>,
+    bytes: impl Fn(T) -> [u8; 8],
 ) -> Encoded<'static> {
-    let known = || values.iter().map(|v| u8::from(v.is_some())).collect();
     Encoded {
         kind,
-        bytes: values.iter().flat_map(|&v| bytes(v)).collect(),
-        validity: values.iter().any(Option::is_none).then(known),
+        bytes: little_endian(numbers.values(), bytes),
+        validity: numbers.known().map(truths),
         texts: None,
     }
 }
 
-/// Columns of texts repeat themselves.
-fn texts(values: &[Option<String>]) -> Encoded<'_> {
-    let mut known: HashMap<&str, i32> = HashMap::new();
-    let mut texts: Vec<&str> = Vec::new();
-    let mut bytes: Vec<u8> = Vec::with_capacity(values.len() * 4);
-    for value in values {
-        let code = value.as_deref().map_or(-1, |text| {
-            *known.entry(text).or_insert_with(|| {
-                texts.push(text);
-                texts.len() as i32 - 1
-            })
-        });
-        bytes.extend(code.to_le_bytes());
-    }
-    of_texts(bytes, texts)
-}
-
-fn coded(column: &Coded) -> Encoded<'_> {
-    let code = |code: &Option<u32>| code.map_or(-1, |c| c as i32).to_le_bytes();
-    let bytes = column.codes.iter().flat_map(code).collect();
-    of_texts(bytes, column.texts.iter().map(String::as_str).collect())
-}
-
-fn of_texts(bytes: Vec<u8>, texts: Vec<&str>) -> Encoded<'_> {
+fn texts(column: &Coded) -> Encoded<'_> {
     Encoded {
         kind: "str",
-        bytes,
+        bytes: little_endian(&column.codes, i32::to_le_bytes),
         validity: None,
-        texts: Some(texts),
+        texts: Some(column.texts.iter().map(String::as_str).collect()),
     }
+}
+
+fn truths(values: &[bool]) -> Vec<u8> {
+    values.iter().map(|&value| u8::from(value)).collect()
+}
+
+/// Into a vector of the right size, which the compiler makes one copy of memory: `flat_map` goes byte by byte.
+fn little_endian<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    let mut all = vec![0; values.len() * N];
+    for (place, &value) in all.chunks_exact_mut(N).zip(values) {
+        place.copy_from_slice(&bytes(value));
+    }
+    all
 }
 
 #[cfg(test)]
 mod tests {
+    use dyno_model::Texts;
+
     use super::*;
 
     #[test]
@@ -88,17 +76,21 @@ mod tests {
         let whole = Column::known([1, -1]);
         assert_eq!(encoded(&whole).validity, None);
         assert_eq!(encoded(&whole).bytes[8..], [0xff; 8]);
-        let holes = Column::F64(vec![None, Some(0.5)]);
+        let holes = Column::from([None, Some(0.5)].into_iter().collect::<Nullable<f64>>());
         assert_eq!(encoded(&holes).validity, Some(vec![0, 1]));
+        assert_eq!(encoded(&holes).bytes[..8], [0; 8]);
     }
 
     #[test]
     fn texts_are_said_once() {
-        let texts = Column::Str(["b", "a", "b"].map(|t| Some(t.to_owned())).to_vec());
+        let texts = Column::from(["b", "a", "b"].into_iter().collect::<Texts>());
         let made = encoded(&texts);
         assert_eq!(made.texts, Some(vec!["b", "a"]));
         assert_eq!(made.bytes, [0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
-        let unknown = Column::Str(vec![None]);
+        let unknown = Column::Str(Coded {
+            codes: vec![-1],
+            texts: Vec::new(),
+        });
         assert_eq!(encoded(&unknown).bytes, [0xff; 4]);
     }
 }

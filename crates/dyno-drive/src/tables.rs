@@ -1,6 +1,6 @@
-//! What came of a load, as tables of `model/schema/tables.py`.
+//! What came of a load, as tables of `model/schema/raw.toml`.
 
-use dyno_model::{Column, Counter, Engine, Table};
+use dyno_model::{Counter, Engine, Nullable, Table, raw};
 
 use crate::probe::ProbeRow;
 use crate::{CallLog, Latency, Outcome, Record, Tally, paced_tables, script_tables};
@@ -16,81 +16,60 @@ pub struct Setup {
 /// Everything but probes and what is the engine's own.
 pub fn all<E: Engine, S>(engine: &E, setups: &[Setup], outcome: &Outcome<S>) -> Vec<Table> {
     let records = &outcome.records;
+    let [low_ns, high_ns, count] = buckets(&outcome.latency);
+    let histogram = raw::Histogram {
+        low_ns,
+        high_ns,
+        count,
+    };
     let mut all = vec![
-        sessions(setups, records),
-        buckets("histogram", &outcome.latency),
-        errors(records),
+        sessions(setups, records).into(),
+        histogram.into(),
+        errors(records).into(),
     ];
     let paced = outcome.paced.as_ref();
-    all.extend(outcome.log.as_ref().map(|log| calls(log, paced.is_some())));
+    all.extend(outcome.log.as_ref().map(|log| calls(log, paced.is_some()).into()));
     all.extend(script_tables::all(&engine.scripts(), records, &outcome.scripts));
     all.extend(paced.iter().flat_map(|paced| paced_tables::all(paced, records)));
     all
 }
 
-/// The table `sessions`.
-fn sessions(setups: &[Setup], records: &[Record]) -> Table {
-    let count = |get: fn(&Tally) -> u64| Column::known(records.iter().map(|r| get(&r.tally) as i64));
-    let maybe = |get: fn(&Tally) -> Option<i64>| Column::I64(records.iter().map(|r| get(&r.tally)).collect());
-    let columns = vec![
-        ("session", Column::known(0..records.len() as i64)),
-        (
-            "backend_pid",
-            Column::I64(setups.iter().map(|s| s.backend_pid).collect()),
-        ),
-        ("connect_ns", Column::known(setups.iter().map(|s| s.connect_ns))),
-        ("prepare_ns", Column::known(setups.iter().map(|s| s.prepare_ns))),
-        ("began_ns", maybe(|t| t.began_ns)),
-        ("first_start_ns", maybe(|t| t.first_start_ns)),
-        ("last_end_ns", maybe(|t| t.last_end_ns)),
-        ("calls", count(|t| t.calls)),
-        ("errors", count(|t| t.errors)),
-        ("calls_total", count(Tally::calls_total)),
-        ("errors_total", count(Tally::errors_total)),
-        ("straddle_in", count(|t| t.straddle_in)),
-        ("straddle_out", count(|t| t.straddle_out)),
-        ("in_call_ns", count(|t| t.in_call_ns)),
-        ("min_ns", maybe(|t| t.min_ns.map(|n| n as i64))),
-        ("max_ns", maybe(|t| t.max_ns.map(|n| n as i64))),
-        (
-            "sum_sq_ns2",
-            Column::F64(records.iter().map(|r| Some(r.tally.sum_sq_ns2 as f64)).collect()),
-        ),
-        (
-            "round_trips",
-            Column::I64(records.iter().map(|r| r.round_trips.map(|n| n as i64)).collect()),
-        ),
-        (
-            "end_reason",
-            Column::Str(records.iter().map(|r| Some(r.end.reason().to_owned())).collect()),
-        ),
-        (
-            "end_detail",
-            Column::Str(
-                records
-                    .iter()
-                    .map(|r| r.end.detail().map(str::to_owned))
-                    .collect(),
-            ),
-        ),
-    ];
-    Table::new("sessions", columns)
+fn sessions(setups: &[Setup], records: &[Record]) -> raw::Sessions {
+    let count = |get: fn(&Tally) -> u64| records.iter().map(|r| get(&r.tally) as i64).collect();
+    let maybe = |get: fn(&Tally) -> Option<i64>| records.iter().map(|r| get(&r.tally)).collect();
+    raw::Sessions {
+        session: (0..records.len() as i64).collect(),
+        backend_pid: setups.iter().map(|s| s.backend_pid).collect(),
+        connect_ns: setups.iter().map(|s| Some(s.connect_ns)).collect(),
+        prepare_ns: setups.iter().map(|s| Some(s.prepare_ns)).collect(),
+        began_ns: maybe(|t| t.began_ns),
+        first_start_ns: maybe(|t| t.first_start_ns),
+        last_end_ns: maybe(|t| t.last_end_ns),
+        calls: count(|t| t.calls),
+        errors: count(|t| t.errors),
+        calls_total: count(Tally::calls_total),
+        errors_total: count(Tally::errors_total),
+        straddle_in: count(|t| t.straddle_in),
+        straddle_out: count(|t| t.straddle_out),
+        in_call_ns: count(|t| t.in_call_ns),
+        min_ns: maybe(|t| t.min_ns.map(|n| n as i64)),
+        max_ns: maybe(|t| t.max_ns.map(|n| n as i64)),
+        sum_sq_ns2: records.iter().map(|r| r.tally.sum_sq_ns2 as f64).collect(),
+        round_trips: records.iter().map(|r| r.round_trips.map(|n| n as i64)).collect(),
+        end_reason: records.iter().map(|r| r.end.reason()).collect(),
+        end_detail: records.iter().map(|r| r.end.detail()).collect(),
+    }
 }
 
-/// A column of one row.
-pub fn one(value: u64) -> Column {
-    Column::known([value as i64])
-}
-
-/// A table of the buckets of a histogram.
-pub fn buckets(name: &'static str, latency: &Latency) -> Table {
-    let buckets: Vec<_> = latency.buckets().collect();
-    let columns = vec![
-        ("low_ns", Column::known(buckets.iter().map(|b| b.0 as i64))),
-        ("high_ns", Column::known(buckets.iter().map(|b| b.1 as i64))),
-        ("count", Column::known(buckets.iter().map(|b| b.2 as i64))),
-    ];
-    Table::new(name, columns)
+/// Columns `low_ns`, `high_ns` and `count` of the buckets of a histogram.
+pub fn buckets(latency: &Latency) -> [Vec<i64>; 3] {
+    let mut columns = [const { Vec::new() }; 3];
+    for (low_ns, high_ns, count) in latency.buckets() {
+        for (column, value) in columns.iter_mut().zip([low_ns, high_ns, count]) {
+            column.push(value as i64);
+        }
+    }
+    columns
 }
 
 /// A server's code as text.
@@ -98,56 +77,38 @@ pub fn code(code: [u8; 5]) -> String {
     String::from_utf8_lossy(&code).into_owned()
 }
 
-/// The table `errors`.
-fn errors(records: &[Record]) -> Table {
+fn errors(records: &[Record]) -> raw::Errors {
     let all: Vec<_> = records
         .iter()
         .enumerate()
         .flat_map(|(i, r)| r.errors.entries().iter().map(move |e| (i, e)))
         .collect();
-    let columns = vec![
-        ("session", Column::known(all.iter().map(|(i, _)| *i as i64))),
-        (
-            "sqlstate",
-            Column::Str(all.iter().map(|(_, e)| Some(code(e.code))).collect()),
-        ),
-        ("count", Column::known(all.iter().map(|(_, e)| e.count as i64))),
-        (
-            "message",
-            Column::Str(all.iter().map(|(_, e)| Some(e.message.clone())).collect()),
-        ),
-    ];
-    Table::new("errors", columns)
+    raw::Errors {
+        session: all.iter().map(|(i, _)| *i as i64).collect(),
+        sqlstate: all.iter().map(|(_, e)| code(e.code)).collect(),
+        count: all.iter().map(|(_, e)| e.count as i64).collect(),
+        message: all.iter().map(|(_, e)| &e.message).collect(),
+    }
 }
 
 /// The table `calls`; `paced`: calls were due at some time.
-fn calls(log: &CallLog, paced: bool) -> Table {
+fn calls(log: &CallLog, paced: bool) -> raw::Calls {
     let calls = log.calls();
-    let columns = vec![
-        (
-            "session",
-            Column::known(calls.iter().map(|c| i64::from(c.session))),
-        ),
-        ("start_ns", Column::known(calls.iter().map(|c| c.start_ns))),
-        ("duration_ns", Column::known(calls.iter().map(|c| c.duration_ns))),
-        ("ok", Column::Bool(calls.iter().map(|c| c.ok).collect())),
-        (
-            "measured",
-            Column::Bool(calls.iter().map(|c| c.measured).collect()),
-        ),
-        ("cpu", unless_negative(calls.iter().map(|c| c.cpu))),
-        ("migrations", unless_negative(calls.iter().map(|c| c.migrations))),
-        (
-            "due_ns",
-            Column::I64(calls.iter().map(|c| paced.then_some(c.due_ns)).collect()),
-        ),
-    ];
-    Table::new("calls", columns)
+    raw::Calls {
+        session: calls.iter().map(|c| i64::from(c.session)).collect(),
+        start_ns: calls.iter().map(|c| c.start_ns).collect(),
+        duration_ns: calls.iter().map(|c| c.duration_ns).collect(),
+        ok: calls.iter().map(|c| c.ok).collect(),
+        measured: calls.iter().map(|c| c.measured).collect(),
+        cpu: unless_negative(calls.iter().map(|c| c.cpu)),
+        migrations: unless_negative(calls.iter().map(|c| c.migrations)),
+        due_ns: calls.iter().map(|c| paced.then_some(c.due_ns)).collect(),
+    }
 }
 
 /// Below zero is unknown.
-fn unless_negative(values: impl Iterator<Item = i32>) -> Column {
-    Column::I64(values.map(|v| (v >= 0).then_some(i64::from(v))).collect())
+fn unless_negative(values: impl Iterator<Item = i32>) -> Nullable<i64> {
+    values.map(|v| (v >= 0).then_some(i64::from(v))).collect()
 }
 
 /// The table `counters`, of scope session.
@@ -161,27 +122,17 @@ pub fn counters(counters: &[Counter], probes: &[ProbeRow]) -> Table {
                 .map(move |(c, r)| (probe, c, r))
         })
         .collect();
-    let columns = vec![
-        (
-            "before_ns",
-            Column::known(rows.iter().map(|r| r.0.bracket.before_ns)),
-        ),
-        (
-            "after_ns",
-            Column::known(rows.iter().map(|r| r.0.bracket.after_ns)),
-        ),
-        ("phase", texts(&rows, |r| r.0.phase.name())),
-        ("scope", texts(&rows, |_| "session")),
-        ("session", Column::known(rows.iter().map(|r| r.0.session as i64))),
-        ("name", texts(&rows, |r| &r.1.name)),
-        ("kind", texts(&rows, |r| &r.1.kind)),
-        ("unit", texts(&rows, |r| &r.1.unit)),
-        ("value", Column::F64(rows.iter().map(|r| r.2.value).collect())),
-        ("status", texts(&rows, |r| r.2.status)),
-    ];
-    Table::new("counters", columns)
-}
-
-fn texts<R>(rows: &[R], get: impl Fn(&R) -> &str) -> Column {
-    Column::Str(rows.iter().map(|r| Some(get(r).to_owned())).collect())
+    let counters = raw::Counters {
+        before_ns: rows.iter().map(|r| r.0.bracket.before_ns).collect(),
+        after_ns: rows.iter().map(|r| r.0.bracket.after_ns).collect(),
+        phase: rows.iter().map(|r| r.0.phase.name()).collect(),
+        scope: rows.iter().map(|_| "session").collect(),
+        session: rows.iter().map(|r| Some(r.0.session as i64)).collect(),
+        name: rows.iter().map(|r| &r.1.name).collect(),
+        kind: rows.iter().map(|r| &r.1.kind).collect(),
+        unit: rows.iter().map(|r| &r.1.unit).collect(),
+        value: rows.iter().map(|r| r.2.value).collect(),
+        status: rows.iter().map(|r| r.2.status).collect(),
+    };
+    counters.into()
 }

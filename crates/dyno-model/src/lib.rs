@@ -6,9 +6,11 @@ mod breaker;
 mod clock;
 mod engine;
 mod error;
+pub mod raw;
 mod rng;
 mod session;
 mod table;
+mod texts;
 mod thread;
 
 pub use activity::{
@@ -20,5 +22,6 @@ pub use engine::{Counter, Engine, Reading, count_sessions};
 pub use error::{Error, Refusal, Result};
 pub use rng::SplitMix64;
 pub use session::{CallEnd, Progress, Session, Start};
-pub use table::{Coded, Column, Table};
+pub use table::{Column, Nullable, Table};
+pub use texts::{Coded, NullableTexts, Strings, Texts};
 pub use thread::spawn;

@@ -1,17 +1,67 @@
-//! Columns and tables on their way to Python. The schema itself is written once, in
-//! `python/dbdyno/model/schema/tables.py`; there every table is checked against it.
+//! Columns and tables on their way to Python. Their schema is written once, in `python/dbdyno/model/schema/raw.toml`:
+//! a table of the core is a struct of `raw.rs`, and Python checks each against the schema.
 
-/// One column. `None` is NULL: unknown, never zero.
+use crate::texts::{Coded, NullableTexts, Texts};
+
+/// Numbers of which some may be NULL: unknown, never zero.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Nullable<T> {
+    values: Vec<T>,
+    known: Vec<bool>,
+}
+
+impl<T: Copy> Nullable<T> {
+    /// Values by row, 0 where unknown.
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
+    /// Whether each value is known. `None` if all are.
+    pub fn known(&self) -> Option<&[bool]> {
+        Some(&*self.known).filter(|known| !known.is_empty())
+    }
+
+    /// Each row's value.
+    pub fn iter(&self) -> impl Iterator<Item = Option<T>> {
+        let known = |row| self.known().is_none_or(|known| known[row]);
+        (0..self.values.len()).map(move |row| known(row).then_some(self.values[row]))
+    }
+}
+
+impl<T> From<Vec<T>> for Nullable<T> {
+    fn from(values: Vec<T>) -> Self {
+        let known = Vec::new();
+        Self { values, known }
+    }
+}
+
+impl<T: Default> FromIterator<Option<T>> for Nullable<T> {
+    fn from_iter<I: IntoIterator<Item = Option<T>>>(rows: I) -> Self {
+        let (mut row, mut known) = (0, Vec::new());
+        let value = |value: Option<T>| {
+            if value.is_none() && known.is_empty() {
+                known.resize(row, true);
+            }
+            if value.is_none() || !known.is_empty() {
+                known.push(value.is_some());
+            }
+            row += 1;
+            value.unwrap_or_default()
+        };
+        let values = rows.into_iter().map(value).collect();
+        Self { values, known }
+    }
+}
+
+/// One column.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Column {
     /// Integers.
-    I64(Vec<Option<i64>>),
+    I64(Nullable<i64>),
     /// Floats.
-    F64(Vec<Option<f64>>),
+    F64(Nullable<f64>),
     /// Texts.
-    Str(Vec<Option<String>>),
-    /// Texts that come again and again, each stored once.
-    Coded(Coded),
+    Str(Coded),
     /// Truth values, always known.
     Bool(Vec<bool>),
 }
@@ -20,10 +70,9 @@ impl Column {
     /// Number of rows.
     pub fn len(&self) -> usize {
         match self {
-            Self::I64(v) => v.len(),
-            Self::F64(v) => v.len(),
-            Self::Str(v) => v.len(),
-            Self::Coded(v) => v.codes.len(),
+            Self::I64(v) => v.values.len(),
+            Self::F64(v) => v.values.len(),
+            Self::Str(v) => v.codes.len(),
             Self::Bool(v) => v.len(),
         }
     }
@@ -35,26 +84,23 @@ impl Column {
 
     /// Integers that are all known.
     pub fn known(values: impl IntoIterator<Item = i64>) -> Self {
-        Self::I64(values.into_iter().map(Some).collect())
+        Vec::from_iter(values).into()
     }
 }
 
-/// A column of texts from a small set.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Coded {
-    /// Which text each row has.
-    pub codes: Vec<Option<u32>>,
-    /// The texts by code.
-    pub texts: Vec<String>,
+macro_rules! column_from {
+    ($($type:ty => $kind:ident),*) => {$(
+        impl From<$type> for Column {
+            fn from(values: $type) -> Self {
+                Self::$kind(values.into())
+            }
+        }
+    )*};
 }
 
-impl Coded {
-    /// The text of each row.
-    pub fn iter(&self) -> impl Iterator<Item = Option<&str>> {
-        self.codes
-            .iter()
-            .map(|code| code.map(|c| self.texts[c as usize].as_str()))
-    }
+column_from! {
+    Vec<i64> => I64, Nullable<i64> => I64, Vec<f64> => F64, Nullable<f64> => F64, Vec<bool> => Bool,
+    Texts => Str, NullableTexts => Str
 }
 
 /// A table: its name in the schema, and its columns.
@@ -86,6 +132,25 @@ impl Table {
     }
 }
 
+/// A struct of columns for each table, and its conversion into a [`Table`].
+macro_rules! raw_tables {
+    ($($name:literal: $table:ident { $($column:ident: $type:ty,)* })*) => {$(
+        #[doc = concat!("Columns of table `", $name, "`.")]
+        #[allow(missing_docs)] // raw.toml says what they mean
+        #[derive(Debug)]
+        pub struct $table {
+            $(pub $column: $type,)*
+        }
+
+        impl From<$table> for Table {
+            fn from(table: $table) -> Self {
+                Self::new($name, vec![$((stringify!($column), table.$column.into()),)*])
+            }
+        }
+    )*};
+}
+pub(crate) use raw_tables;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +159,34 @@ mod tests {
     #[should_panic(expected = "table t, column b")]
     fn columns_of_unequal_length_are_refused() {
         Table::new("t", vec![("a", Column::known([1, 2])), ("b", Column::known([1]))]);
+    }
+
+    #[test]
+    fn an_unknown_number_stays_unknown_wherever_it_is() {
+        for rows in [
+            vec![],
+            vec![Some(0), Some(5)],
+            vec![None, Some(5)],
+            vec![Some(5), Some(0), None, Some(1), None],
+        ] {
+            let numbers: Nullable<i64> = rows.iter().copied().collect();
+            assert_eq!(numbers.iter().collect::<Vec<_>>(), rows);
+            assert_eq!(numbers.known().is_some(), rows.contains(&None));
+        }
+    }
+
+    #[test]
+    fn a_table_has_its_columns_in_the_order_of_the_schema() {
+        let histogram = crate::raw::Histogram {
+            count: vec![3],
+            high_ns: vec![2],
+            low_ns: vec![1],
+        };
+        let columns = ["low_ns", "high_ns", "count"].into_iter().zip([1, 2, 3]);
+        let expected = columns.map(|(name, value)| (name, Column::known([value])));
+        assert_eq!(
+            Table::from(histogram),
+            Table::new("histogram", expected.collect())
+        );
     }
 }

@@ -1,14 +1,16 @@
 //! Who waits for a lock, and whom for: asked after a sample that met a session in such a wait, within a budget.
 
+use std::array::from_fn;
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-use dyno_model::{BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, Bracket, Column, Table};
+use dyno_model::{
+    BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, Bracket, Nullable, NullableTexts, Strings, Table, raw,
+};
 
 use crate::sample_rows::TaskState;
 use crate::schedule::Budget;
 use crate::status::Status;
-use crate::strings::{Strings, Texts};
 
 /// So many failures in a row, and it is not asked again.
 const FAILURES: u32 = 3;
@@ -66,10 +68,10 @@ pub struct BlockedRows {
 }
 
 impl BlockedRows {
-    /// An answer: each row with the state of its blocker's task.
+    /// An answer: each row that names a waiter, with the state of its blocker's task.
     pub fn push(&mut self, sample: i64, asked: Bracket, rows: &[BlockedRow], tasks: &[TaskState]) {
         self.asked += 1;
-        for (row, task) in rows.iter().zip(tasks) {
+        for (row, task) in rows.iter().zip(tasks).filter(|(row, _)| row.numbers[0].is_some()) {
             let texts = row
                 .texts
                 .each_ref()
@@ -106,30 +108,91 @@ impl BlockedRows {
     pub fn table(&self, since_ns: i64) -> Table {
         let from = self.rows.partition_point(|r| r.asked.after_ns < since_ns);
         let rows = &self.rows[from..];
-        let known = |of: fn(&Row) -> i64| Column::known(rows.iter().map(of));
-        let mut columns = vec![
-            ("sample", known(|r| r.sample)),
-            ("before_ns", known(|r| r.asked.before_ns)),
-            ("after_ns", known(|r| r.asked.after_ns)),
-        ];
-        for (n, name) in BLOCKED_NUMBERS.into_iter().enumerate() {
-            columns.push((name, Column::I64(rows.iter().map(|r| r.numbers[n]).collect())));
-        }
-        for (n, name) in BLOCKED_TEXTS.into_iter().enumerate() {
-            let texts: Texts = rows
+        let numbers = |n: usize| rows.iter().map(|r| r.numbers[n]).collect::<Nullable<i64>>();
+        let texts = |n: usize| {
+            let text = |r: &Row| r.texts[n].map(|t| self.strings.text(t));
+            rows.iter().map(text).collect::<NullableTexts>()
+        };
+        // in the order of BLOCKED_NUMBERS and BLOCKED_TEXTS
+        let [_, leader_pid, waited_ns, blocker, query_id] = from_fn(numbers);
+        let [
+            wait_class,
+            wait_event,
+            mode,
+            object,
+            relation,
+            blocker_mode,
+            helper,
+            state,
+            blocker_wait_class,
+            blocker_wait_event,
+            user,
+            database,
+            application,
+        ] = from_fn(texts);
+        let table = raw::Blocked {
+            sample: rows.iter().map(|r| r.sample).collect(),
+            before_ns: rows.iter().map(|r| r.asked.before_ns).collect(),
+            after_ns: rows.iter().map(|r| r.asked.after_ns).collect(),
+            pid: rows.iter().filter_map(|r| r.numbers[0]).collect(),
+            leader_pid,
+            wait_class,
+            wait_event,
+            waited_ns,
+            mode,
+            object,
+            relation,
+            blocker,
+            blocker_mode,
+            helper,
+            state,
+            blocker_wait_class,
+            blocker_wait_event,
+            query_id,
+            user,
+            database,
+            application,
+            task_ns: rows.iter().map(|r| r.task.task_ns).collect(),
+            task_state: rows.iter().map(|r| r.task.state.ok().map(String::from)).collect(),
+            status: rows
                 .iter()
-                .map(|r| r.texts[n].map(|t| self.strings.text(t)))
-                .collect();
-            columns.push((name, Column::Coded(texts.into())));
+                .map(|r| r.task.state.err().map_or("ok", Status::as_str))
+                .collect(),
+        };
+        table.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_model::Column;
+
+    use super::*;
+
+    #[test]
+    fn each_value_is_in_the_column_of_its_name() {
+        let mut blocked = BlockedRows::default();
+        let row = BlockedRow {
+            numbers: from_fn(|n| Some(n as i64)),
+            texts: BLOCKED_TEXTS.map(|name| Some(name.to_owned())),
+        };
+        let task = TaskState {
+            task_ns: None,
+            state: Err(Status::Vanished),
+        };
+        let asked = Bracket {
+            before_ns: 1,
+            after_ns: 2,
+        };
+        blocked.push(7, asked, &[row, BlockedRow::default()], &[task, task]);
+        let table = blocked.table(i64::MIN);
+        let column = |name| &table.columns.iter().find(|(n, _)| *n == name).unwrap().1;
+        for (name, n) in BLOCKED_NUMBERS.into_iter().zip(0..) {
+            assert_eq!(*column(name), Column::known([n]), "{name}");
         }
-        let letters: Vec<Option<String>> = rows.iter().map(|r| r.task.state.ok().map(String::from)).collect();
-        let states: Texts = letters.iter().map(Option::as_deref).collect();
-        let read = |r: &Row| r.task.state.err().map_or("ok", Status::as_str);
-        let reads: Texts = rows.iter().map(|r| Some(read(r))).collect();
-        let read_ns = Column::I64(rows.iter().map(|r| r.task.task_ns).collect());
-        columns.push(("task_ns", read_ns));
-        columns.push(("task_state", Column::Coded(states.into())));
-        columns.push(("status", Column::Coded(reads.into())));
-        Table::new("blocked", columns)
+        for name in BLOCKED_TEXTS {
+            let expected: NullableTexts = [Some(name)].into_iter().collect();
+            assert_eq!(*column(name), expected.into(), "{name}");
+        }
     }
 }

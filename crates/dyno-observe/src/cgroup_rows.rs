@@ -1,6 +1,6 @@
 //! Control groups: their files held open, and rows of the table `cgroup`.
 
-use dyno_model::{Bracket, Column, Table};
+use dyno_model::{Bracket, Table, raw};
 
 use crate::cpu_stat::{self, Entry};
 use crate::file::{self, Buffer, ProcFile};
@@ -229,31 +229,17 @@ impl GroupRows {
         let first = self.rows.partition_point(|r| r.bracket.after_ns < since_ns);
         let spec = |r: &Row| &self.groups[r.group].spec;
         let rows = || self.rows[first..].iter();
-        Table::new(
-            "cgroup",
-            vec![
-                ("before_ns", Column::known(rows().map(|r| r.bracket.before_ns))),
-                ("after_ns", Column::known(rows().map(|r| r.bracket.after_ns))),
-                (
-                    "scope",
-                    Column::Str(rows().map(|r| Some(spec(r).scope.clone())).collect()),
-                ),
-                ("version", Column::known(rows().map(|r| spec(r).version))),
-                (
-                    "path",
-                    Column::Str(rows().map(|r| Some(spec(r).path.clone())).collect()),
-                ),
-                (
-                    "key",
-                    Column::Str(rows().map(|r| Some(r.key.to_owned())).collect()),
-                ),
-                ("value", Column::I64(rows().map(|r| r.value).collect())),
-                (
-                    "status",
-                    Column::Str(rows().map(|r| Some(r.status.as_str().to_owned())).collect()),
-                ),
-            ],
-        )
+        let cgroup = raw::Cgroup {
+            before_ns: rows().map(|r| r.bracket.before_ns).collect(),
+            after_ns: rows().map(|r| r.bracket.after_ns).collect(),
+            scope: rows().map(|r| &spec(r).scope).collect(),
+            version: rows().map(|r| spec(r).version).collect(),
+            path: rows().map(|r| &spec(r).path).collect(),
+            key: rows().map(|r| r.key).collect(),
+            value: rows().map(|r| r.value).collect(),
+            status: rows().map(|r| r.status.as_str()).collect(),
+        };
+        cgroup.into()
     }
 }
 

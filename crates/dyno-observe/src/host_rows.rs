@@ -1,6 +1,6 @@
 //! The host: `/proc/stat` and `/proc/pressure` held open, and rows of the table `host`.
 
-use dyno_model::{Bracket, Column, Table};
+use dyno_model::{Bracket, Table, raw};
 
 use crate::file::{Buffer, ProcFile};
 use crate::parse::ns_per_tick;
@@ -109,22 +109,14 @@ impl HostRows {
     pub fn table(&self, since_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.bracket.after_ns < since_ns);
         let rows = || self.rows[first..].iter();
-        Table::new(
-            "host",
-            vec![
-                ("before_ns", Column::known(rows().map(|r| r.bracket.before_ns))),
-                ("after_ns", Column::known(rows().map(|r| r.bracket.after_ns))),
-                (
-                    "key",
-                    Column::Str(rows().map(|r| Some(r.key.to_owned())).collect()),
-                ),
-                ("value", Column::I64(rows().map(|r| r.value).collect())),
-                (
-                    "status",
-                    Column::Str(rows().map(|r| Some(r.status.as_str().to_owned())).collect()),
-                ),
-            ],
-        )
+        let host = raw::Host {
+            before_ns: rows().map(|r| r.bracket.before_ns).collect(),
+            after_ns: rows().map(|r| r.bracket.after_ns).collect(),
+            key: rows().map(|r| r.key).collect(),
+            value: rows().map(|r| r.value).collect(),
+            status: rows().map(|r| r.status.as_str()).collect(),
+        };
+        host.into()
     }
 }
 

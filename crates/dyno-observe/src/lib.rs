@@ -42,7 +42,6 @@ mod schedule;
 mod shared;
 mod signal;
 mod spec;
-mod strings;
 mod task_rows;
 mod watch;
 
@@ -51,7 +50,6 @@ pub use profiler::Profiler;
 pub use shared::UNSEEN;
 pub use spec::{GroupSpec, Spec, TaskSpec};
 pub use status::{Granted, Refusal, Status};
-pub use strings::Texts;
 pub use tracer::Tracer;
 pub use watch::{Probe, Watch};
 pub use word::{StatementSpec, Word, WordFinder, WordSpec, behind, read_behind};

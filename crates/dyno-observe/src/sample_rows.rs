@@ -1,9 +1,8 @@
 //! Rows of activity samples, as the server told them.
 
-use dyno_model::{ActivityRow, Bracket};
+use dyno_model::{ActivityRow, Bracket, Strings};
 
 use crate::status::Status;
-use crate::strings::Strings;
 use crate::task::Task;
 
 /// What was read of a row's task.

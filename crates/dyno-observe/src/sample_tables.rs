@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use dyno_model::{Column, Table};
+use dyno_model::{Nullable, NullableTexts, Table, raw};
 
 use crate::memory_rows::{MemoryRows, Row as MemoryRow};
 use crate::names::Names;
 use crate::sample_rows::{Row, SampleRows, Taken};
-use crate::strings::Texts;
+use crate::status::Status;
+use crate::task::Task;
 
 const SQL: &str = "sql";
 const MEMORY: &str = "memory";
@@ -25,14 +26,79 @@ pub struct Samples<'s> {
 impl Samples<'_> {
     /// Table `samples`.
     pub fn samples(self) -> Table {
-        let mut columns = Columns::default();
-        for row in self.sql.since(self.since_ns) {
-            columns.sql(self.sql, row);
+        let rows = || {
+            let sql = self.sql.since(self.since_ns).iter().map(Sample::Sql);
+            sql.chain(self.memory.since(self.since_ns).iter().map(Sample::Memory))
+        };
+        let text = |number: Option<u32>| number.map(|n| self.sql.text(n));
+        let by = |sql: fn(&Row) -> Option<i64>, memory: fn(&MemoryRow, &Task) -> Option<i64>| {
+            let value = |row| match row {
+                Sample::Sql(r) => sql(r),
+                Sample::Memory(r) => memory(r, self.memory.task(r)),
+            };
+            rows().map(value).collect::<Nullable<i64>>()
+        };
+        let known = |sql: fn(&Row) -> i64, memory: fn(&MemoryRow, &Task) -> i64| {
+            let value = |row| match row {
+                Sample::Sql(r) => sql(r),
+                Sample::Memory(r) => memory(r, self.memory.task(r)),
+            };
+            rows().map(value).collect::<Vec<i64>>()
+        };
+        let (mut classes, mut events) = (NullableTexts::default(), NullableTexts::default());
+        let (mut task_states, mut bytes) = (NullableTexts::default(), [0; 4]);
+        for row in rows() {
+            match row {
+                Sample::Sql(r) => {
+                    classes.push(text(r.wait_class));
+                    events.push(text(r.wait_event));
+                }
+                Sample::Memory(r) => {
+                    let name = self.names.of(r.code);
+                    classes.push(name.as_ref().map(|(class, _)| &**class));
+                    events.push(name.as_ref().map(|(_, event)| &**event));
+                }
+            }
+            let letter = row.state().ok();
+            task_states.push(letter.map(|s| &*s.encode_utf8(&mut bytes)));
         }
-        for row in self.memory.since(self.since_ns) {
-            columns.memory(self.memory, self.names, row);
-        }
-        columns.table()
+        let samples = raw::Samples {
+            sample: known(|r| r.sample, |r, _| i64::from(r.sample)),
+            sql_before_ns: known(|r| r.sql.before_ns, |r, _| r.before_ns),
+            sql_after_ns: known(|r| r.sql.after_ns, |r, _| r.after_ns),
+            task_ns: by(|r| r.task.task_ns, |r, _| r.state.is_ok().then_some(r.task_ns)),
+            pid: known(|r| r.pid, |_, task| task.pid),
+            tid: by(|r| Some(r.tid), |_, task| Some(task.tid)),
+            start_ticks: by(|r| r.start_ticks, |_, task| task.start_ticks()),
+            role: rows()
+                .map(|row| match row {
+                    Sample::Sql(r) => self.sql.text(r.role),
+                    Sample::Memory(r) => &self.memory.task(r).who.role,
+                })
+                .collect(),
+            session: by(|r| r.session, |_, task| task.who.session),
+            via: rows()
+                .map(|row| match row {
+                    Sample::Sql(_) => Some(SQL),
+                    Sample::Memory(_) => Some(MEMORY),
+                })
+                .collect(),
+            state: rows()
+                .map(|row| match row {
+                    Sample::Sql(r) => text(r.state),
+                    Sample::Memory(_) => None,
+                })
+                .collect(),
+            wait_class: classes,
+            wait_event: events,
+            query_id: by(|r| r.query_id, |_, _| None),
+            leader_pid: by(|r| r.leader_pid, |_, _| None),
+            task_state: task_states,
+            status: rows()
+                .map(|row| row.state().err().map_or("ok", Status::as_str))
+                .collect(),
+        };
+        samples.into()
     }
 
     /// Table `sampler`.
@@ -40,21 +106,15 @@ impl Samples<'_> {
         let of = |via, taken: &[Taken]| taken.iter().map(|t| (via, *t)).collect::<Vec<_>>();
         let mut all = of(SQL, self.sql.taken_since(self.since_ns));
         all.extend(of(MEMORY, self.memory.taken_since(self.since_ns)));
-        let number = |of: fn(&Taken) -> i64| Column::known(all.iter().map(|(_, t)| of(t)));
-        let text = |of: fn(&(&'static str, Taken)) -> &'static str| {
-            Column::Coded(all.iter().map(|t| Some(of(t))).collect::<Texts>().into())
+        let sampler = raw::Sampler {
+            sample: all.iter().map(|(_, t)| t.sample).collect(),
+            due_ns: all.iter().map(|(_, t)| t.due_ns).collect(),
+            start_ns: all.iter().map(|(_, t)| t.start_ns).collect(),
+            end_ns: all.iter().map(|(_, t)| t.end_ns).collect(),
+            status: all.iter().map(|(_, t)| t.status.as_str()).collect(),
+            via: all.iter().map(|(via, _)| Some(*via)).collect(),
         };
-        Table::new(
-            "sampler",
-            vec![
-                ("sample", number(|t| t.sample)),
-                ("due_ns", number(|t| t.due_ns)),
-                ("start_ns", number(|t| t.start_ns)),
-                ("end_ns", number(|t| t.end_ns)),
-                ("status", text(|(_, t)| t.status.as_str())),
-                ("via", text(|(via, _)| via)),
-            ],
-        )
+        sampler.into()
     }
 
     fn memory_labels(self) -> HashMap<String, usize> {
@@ -113,102 +173,17 @@ pub fn shares(samples: Samples<'_>) -> Vec<(String, f64)> {
 const RUNNABLE: &str = "run or queue";
 const NO_EVENT: &str = "no event";
 
-/// The columns of `samples` while they grow.
-#[derive(Default)]
-struct Columns {
-    sample: Vec<Option<i64>>,
-    before_ns: Vec<Option<i64>>,
-    after_ns: Vec<Option<i64>>,
-    task_ns: Vec<Option<i64>>,
-    pid: Vec<Option<i64>>,
-    tid: Vec<Option<i64>>,
-    start_ticks: Vec<Option<i64>>,
-    role: Texts,
-    session: Vec<Option<i64>>,
-    via: Texts,
-    state: Texts,
-    wait_class: Texts,
-    wait_event: Texts,
-    query_id: Vec<Option<i64>>,
-    leader_pid: Vec<Option<i64>>,
-    task_state: Texts,
-    status: Texts,
+/// A row of either sampler.
+enum Sample<'s> {
+    Sql(&'s Row),
+    Memory(&'s MemoryRow),
 }
 
-impl Columns {
-    fn sql(&mut self, rows: &SampleRows, row: &Row) {
-        let text = |number: Option<u32>| number.map(|n| rows.text(n));
-        self.sample.push(Some(row.sample));
-        self.before_ns.push(Some(row.sql.before_ns));
-        self.after_ns.push(Some(row.sql.after_ns));
-        self.task_ns.push(row.task.task_ns);
-        self.pid.push(Some(row.pid));
-        self.tid.push(Some(row.tid));
-        self.start_ticks.push(row.start_ticks);
-        self.role.push(text(Some(row.role)));
-        self.session.push(row.session);
-        self.via.push(Some(SQL));
-        self.state.push(text(row.state));
-        self.wait_class.push(text(row.wait_class));
-        self.wait_event.push(text(row.wait_event));
-        self.query_id.push(row.query_id);
-        self.leader_pid.push(row.leader_pid);
-        self.task_state(row.task.state);
-    }
-
-    fn memory(&mut self, rows: &MemoryRows, names: &Names, row: &MemoryRow) {
-        let task = rows.task(row);
-        let name = names.of(row.code);
-        self.sample.push(Some(i64::from(row.sample)));
-        self.before_ns.push(Some(row.before_ns));
-        self.after_ns.push(Some(row.after_ns));
-        self.task_ns.push(row.state.is_ok().then_some(row.task_ns));
-        self.pid.push(Some(task.pid));
-        self.tid.push(Some(task.tid));
-        self.start_ticks.push(task.start_ticks());
-        self.role.push(Some(&task.who.role));
-        self.session.push(task.who.session);
-        self.via.push(Some(MEMORY));
-        self.state.push(None);
-        self.wait_class.push(name.as_ref().map(|(class, _)| &**class));
-        self.wait_event.push(name.as_ref().map(|(_, event)| &**event));
-        self.query_id.push(None);
-        self.leader_pid.push(None);
-        self.task_state(row.state);
-    }
-
-    fn task_state(&mut self, state: Result<char, crate::status::Status>) {
-        let mut bytes = [0; 4];
-        self.task_state
-            .push(state.ok().map(|s| &*s.encode_utf8(&mut bytes)));
-        let status = state.err().map_or("ok", crate::status::Status::as_str);
-        self.status.push(Some(status));
-    }
-
-    fn table(self) -> Table {
-        let number = Column::I64;
-        let text = |texts: Texts| Column::Coded(texts.into());
-        Table::new(
-            "samples",
-            vec![
-                ("sample", number(self.sample)),
-                ("sql_before_ns", number(self.before_ns)),
-                ("sql_after_ns", number(self.after_ns)),
-                ("task_ns", number(self.task_ns)),
-                ("pid", number(self.pid)),
-                ("tid", number(self.tid)),
-                ("start_ticks", number(self.start_ticks)),
-                ("role", text(self.role)),
-                ("session", number(self.session)),
-                ("via", text(self.via)),
-                ("state", text(self.state)),
-                ("wait_class", text(self.wait_class)),
-                ("wait_event", text(self.wait_event)),
-                ("query_id", number(self.query_id)),
-                ("leader_pid", number(self.leader_pid)),
-                ("task_state", text(self.task_state)),
-                ("status", text(self.status)),
-            ],
-        )
+impl Sample<'_> {
+    fn state(&self) -> Result<char, Status> {
+        match self {
+            Self::Sql(row) => row.task.state,
+            Self::Memory(row) => row.state,
+        }
     }
 }

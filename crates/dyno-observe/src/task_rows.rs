@@ -2,10 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dyno_model::{Column, EndedTask, Table};
+use dyno_model::{EndedTask, NullableTexts, Strings, Table, raw};
 
 use crate::parse::ns_per_tick;
-use crate::strings::{Strings, Texts};
 use crate::switches::Switches;
 use crate::task::{DelayAccounting, Reading, Task};
 
@@ -165,11 +164,38 @@ impl TaskRows {
     pub fn table(&self, since_ns: i64) -> Table {
         let first = self.rows.partition_point(|r| r.after_ns < since_ns);
         let ended = self.ended.chunks(2).filter(|life| life[1].after_ns >= since_ns);
-        let view = View {
-            rows: self.rows[first..].iter().chain(ended.flatten()).collect(),
-            strings: &self.strings,
+        let rows: Vec<&Row> = self.rows[first..].iter().chain(ended.flatten()).collect();
+        let known = |of: fn(&Row) -> i64| rows.iter().map(|row| of(row)).collect();
+        let number = |of: fn(&Row) -> Option<i64>| rows.iter().map(|row| of(row)).collect();
+        let figures = || rows.iter().map(|row| row.stat.as_ref());
+        let stat = |of: fn(&StatRow) -> Option<i64>| figures().map(|s| s.and_then(of)).collect();
+        let (mut states, mut bytes) = (NullableTexts::default(), [0; 4]);
+        for stat in figures() {
+            states.push(stat.map(|s| &*s.state.encode_utf8(&mut bytes)));
+        }
+        let tasks = raw::Tasks {
+            before_ns: known(|r| r.before_ns),
+            after_ns: known(|r| r.after_ns),
+            pid: known(|r| r.pid),
+            tid: known(|r| r.tid),
+            start_ticks: stat(|s| Some(s.start_ticks)),
+            comm: figures().map(|s| s.map(|s| self.strings.text(s.comm))).collect(),
+            role: rows.iter().map(|r| self.strings.text(r.role)).collect(),
+            session: number(|r| r.session),
+            run_ns: number(|r| Some(r.sched?[0])),
+            runq_ns: number(|r| Some(r.sched?[1])),
+            slices: number(|r| Some(r.sched?[2])),
+            user_ns: stat(|s| Some(s.user_ns)),
+            system_ns: stat(|s| Some(s.system_ns)),
+            blkio_ns: rows.iter().map(|row| self.blkio_ns(row)).collect(),
+            children_ns: stat(|s| s.children_ns),
+            voluntary: number(|r| Some(r.switches?.voluntary)),
+            involuntary: number(|r| Some(r.switches?.involuntary)),
+            cpu: stat(|s| s.cpu),
+            state: states,
+            status: rows.iter().map(|r| r.status).collect(),
         };
-        view.table(|r| self.blkio_ns(r))
+        tasks.into()
     }
 
     fn blkio_ns(&self, row: &Row) -> Option<i64> {
@@ -180,69 +206,5 @@ impl TaskRows {
             DelayAccounting::On => self.delayed.contains(&(row.tid, stat.start_ticks)),
         };
         stat.blkio_ns.filter(|_| trusted)
-    }
-}
-
-/// Some of the rows.
-struct View<'r> {
-    rows: Vec<&'r Row>,
-    strings: &'r Strings,
-}
-
-impl View<'_> {
-    fn table(&self, blkio_ns: impl Fn(&Row) -> Option<i64>) -> Table {
-        Table::new(
-            "tasks",
-            vec![
-                ("before_ns", self.known(|r| r.before_ns)),
-                ("after_ns", self.known(|r| r.after_ns)),
-                ("pid", self.known(|r| r.pid)),
-                ("tid", self.known(|r| r.tid)),
-                ("start_ticks", self.stat(|s| Some(s.start_ticks))),
-                (
-                    "comm",
-                    self.text(|r| Some(self.strings.text(r.stat.as_ref()?.comm))),
-                ),
-                ("role", self.text(|r| Some(self.strings.text(r.role)))),
-                ("session", self.number(|r| r.session)),
-                ("run_ns", self.number(|r| Some(r.sched?[0]))),
-                ("runq_ns", self.number(|r| Some(r.sched?[1]))),
-                ("slices", self.number(|r| Some(r.sched?[2]))),
-                ("user_ns", self.stat(|s| Some(s.user_ns))),
-                ("system_ns", self.stat(|s| Some(s.system_ns))),
-                ("blkio_ns", self.number(blkio_ns)),
-                ("children_ns", self.stat(|s| s.children_ns)),
-                ("voluntary", self.number(|r| Some(r.switches?.voluntary))),
-                ("involuntary", self.number(|r| Some(r.switches?.involuntary))),
-                ("cpu", self.stat(|s| s.cpu)),
-                ("state", self.states()),
-                ("status", self.text(|r| Some(r.status))),
-            ],
-        )
-    }
-
-    fn known(&self, value: impl Fn(&Row) -> i64) -> Column {
-        Column::known(self.rows.iter().map(|row| value(row)))
-    }
-
-    fn number(&self, value: impl Fn(&Row) -> Option<i64>) -> Column {
-        Column::I64(self.rows.iter().map(|row| value(row)).collect())
-    }
-
-    fn stat(&self, value: impl Fn(&StatRow) -> Option<i64>) -> Column {
-        self.number(|r| r.stat.as_ref().and_then(&value))
-    }
-
-    fn text<'t>(&'t self, value: impl Fn(&'t Row) -> Option<&'t str>) -> Column {
-        Column::Coded(self.rows.iter().map(|row| value(row)).collect::<Texts>().into())
-    }
-
-    fn states(&self) -> Column {
-        let (mut texts, mut bytes) = (Texts::default(), [0; 4]);
-        for row in &self.rows {
-            let state = row.stat.as_ref().map(|s| s.state);
-            texts.push(state.map(|s| &*s.encode_utf8(&mut bytes)));
-        }
-        Column::Coded(texts.into())
     }
 }

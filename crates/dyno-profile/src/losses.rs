@@ -1,7 +1,7 @@
 //! Samples that are missing: how many, when and why.
 
-use dyno_model::{Column, Table, now_ns};
-use dyno_observe::{Status, Texts};
+use dyno_model::{now_ns, raw};
+use dyno_observe::Status;
 
 /// From this share of samples on a profile is limited.
 const SMALL: f64 = 0.01;
@@ -105,23 +105,31 @@ impl Losses {
         (Status::Limited, Some(reason))
     }
 
-    /// A row for each reason in each round that lost some. `slept`: with the sleep they stood for.
-    pub fn table(&self, name: &'static str, slept: bool) -> Table {
-        let rows = || self.rows.iter();
-        let reasons: Texts = rows().map(|r| Some(r.reason)).collect();
-        let mut columns = vec![
-            ("start_ns", Column::known(rows().map(|r| r.from_ns))),
-            ("end_ns", Column::known(rows().map(|r| r.to_ns))),
-            ("reason", Column::Coded(reasons.into())),
-            ("lost", Column::known(rows().map(|r| r.lost.count as i64))),
-        ];
-        if slept {
-            columns.push((
-                "asleep_ns",
-                Column::known(rows().map(|r| r.lost.asleep_ns as i64)),
-            ));
+    /// A row for each reason in each round that lost some.
+    pub fn of_profile(&self) -> raw::ProfileLosses {
+        raw::ProfileLosses {
+            start_ns: self.rows.iter().map(|r| r.from_ns).collect(),
+            end_ns: self.rows.iter().map(|r| r.to_ns).collect(),
+            reason: self.rows.iter().map(|r| r.reason).collect(),
+            lost: self.rows.iter().map(|r| r.lost.count as i64).collect(),
         }
-        Table::new(name, columns)
+    }
+
+    /// The same with the sleep that the missing ones stood for.
+    pub fn of_sleeps(&self) -> raw::SleepLosses {
+        let raw::ProfileLosses {
+            start_ns,
+            end_ns,
+            reason,
+            lost,
+        } = self.of_profile();
+        raw::SleepLosses {
+            start_ns,
+            end_ns,
+            reason,
+            lost,
+            asleep_ns: self.rows.iter().map(|r| r.lost.asleep_ns as i64).collect(),
+        }
     }
 }
 

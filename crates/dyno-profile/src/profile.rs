@@ -125,7 +125,7 @@ impl Profiler for Profile {
 
     fn tables(&self) -> Vec<Table> {
         let mut tables = tables(&self.book, kernel_symbols(), &self.labels);
-        tables.push(self.losses.table("profile_losses", false));
+        tables.push(self.losses.of_profile().into());
         tables
     }
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use dyno_model::{Column, Table, now_ns};
+use dyno_model::{NullableTexts, Table, now_ns, raw};
 use dyno_observe::task::Task;
-use dyno_observe::{Profiler, Status, Texts};
+use dyno_observe::{Profiler, Status};
 use dyno_trace::{Asleep, Event, OTHERS, PAGE, Stacks, UNREAD, Woken};
 
 use crate::book::Book;
@@ -156,16 +156,12 @@ impl Sleeps {
         sleep.slept_ns.is_some() || self.stacks.under_way(sleep.own, tid, sleep.began_ns)
     }
 
-    fn samples(&self) -> Table {
+    fn samples(&self) -> raw::SleepSamples {
         let whole: Vec<usize> = (0..self.rows.len()).filter(|&at| self.whole(at)).collect();
         let rows = || whole.iter().map(|&at| &self.book.rows[at]);
         let lives = || rows().map(|r| &self.book.lives[r.life as usize]);
         let sleeps = || whole.iter().map(|&at| &self.rows[at]);
-        let text = |texts: Texts| Column::Coded(texts.into());
-        let (mut roles, mut classes, mut events) = (Texts::default(), Texts::default(), Texts::default());
-        for life in lives() {
-            roles.push(Some(life.who.as_ref().map_or("other", |w| &*w.role)));
-        }
+        let (mut classes, mut events) = (NullableTexts::default(), NullableTexts::default());
         for sleep in sleeps() {
             let name = (sleep.label != UNREAD)
                 .then(|| self.stacks.names.of(sleep.label))
@@ -179,34 +175,27 @@ impl Sleeps {
             } else {
                 Status::Ok
             };
-            Some(status.as_str())
+            status.as_str()
         };
         let query = |s: &Sleep| (s.query != 0 && s.query != OTHERS).then_some(s.query as i64);
-        Table::new(
-            "sleep_samples",
-            vec![
-                ("t_ns", Column::known(rows().map(|r| r.t_ns))),
-                ("slept_ns", Column::I64(sleeps().map(|s| s.slept_ns).collect())),
-                ("chance", Column::F64(sleeps().map(|s| Some(s.chance)).collect())),
-                (
-                    "session",
-                    Column::I64(lives().map(|l| l.who.as_ref()?.session).collect()),
-                ),
-                ("pid", Column::known(lives().map(|l| i64::from(l.pid)))),
-                ("tid", Column::known(lives().map(|l| i64::from(l.tid)))),
-                ("role", text(roles)),
-                ("wait_class", text(classes)),
-                ("wait_event", text(events)),
-                ("label_status", text(sleeps().map(status).collect())),
-                ("query_id", Column::I64(sleeps().map(query).collect())),
-                (
-                    "query_status",
-                    text(sleeps().map(|_| Some(&*self.stacks.statements)).collect()),
-                ),
-                ("stack", Column::known(rows().map(|r| i64::from(r.stack)))),
-                ("cut", Column::Bool(rows().map(|r| r.cut).collect())),
-            ],
-        )
+        raw::SleepSamples {
+            t_ns: rows().map(|r| r.t_ns).collect(),
+            slept_ns: sleeps().map(|s| s.slept_ns).collect(),
+            chance: sleeps().map(|s| s.chance).collect(),
+            session: lives().map(|l| l.who.as_ref()?.session).collect(),
+            pid: lives().map(|l| i64::from(l.pid)).collect(),
+            tid: lives().map(|l| i64::from(l.tid)).collect(),
+            role: lives()
+                .map(|l| l.who.as_ref().map_or("other", |w| &*w.role))
+                .collect(),
+            wait_class: classes,
+            wait_event: events,
+            label_status: sleeps().map(status).collect(),
+            query_id: sleeps().map(query).collect(),
+            query_status: sleeps().map(|_| &*self.stacks.statements).collect(),
+            stack: rows().map(|r| i64::from(r.stack)).collect(),
+            cut: rows().map(|r| r.cut).collect(),
+        }
     }
 }
 
@@ -238,11 +227,35 @@ impl Profiler for Sleeps {
     }
 
     fn tables(&self) -> Vec<Table> {
+        let [stack, position, frame] = stacks(&self.book);
+        let stacks = raw::SleepStacks {
+            stack,
+            position,
+            frame,
+        };
+        let raw::ProfileFrames {
+            frame,
+            function,
+            module,
+            path,
+            address,
+            source,
+            kind,
+        } = frames(&self.book, kernel_symbols());
+        let frames = raw::SleepFrames {
+            frame,
+            function,
+            module,
+            path,
+            address,
+            source,
+            kind,
+        };
         vec![
-            self.samples(),
-            stacks("sleep_stacks", &self.book),
-            frames("sleep_frames", &self.book, kernel_symbols()),
-            self.losses.table("sleep_losses", true),
+            self.samples().into(),
+            stacks.into(),
+            frames.into(),
+            self.losses.of_sleeps().into(),
         ]
     }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use dyno_model::{Column, Table};
-use dyno_observe::{Status, Texts};
+use dyno_model::{NullableTexts, Table, raw};
+use dyno_observe::Status;
+use dyno_observe::task::Who;
 
-use crate::book::{Book, Place};
+use crate::book::{Book, Place, Row};
 use crate::kallsyms::Kallsyms;
 use crate::labels::Labels;
 use crate::symbols;
@@ -15,80 +16,64 @@ const OTHER: &str = "other";
 
 /// All three.
 pub fn tables(book: &Book, kernel: Option<&Kallsyms>, labels: &Labels) -> Vec<Table> {
+    let [stack, position, frame] = stacks(book);
+    let stacks = raw::ProfileStacks {
+        stack,
+        position,
+        frame,
+    };
     vec![
-        samples(book, labels),
-        stacks("profile_stacks", book),
-        frames("profile_frames", book, kernel),
+        samples(book, labels).into(),
+        stacks.into(),
+        frames(book, kernel).into(),
     ]
 }
 
-fn samples(book: &Book, labels: &Labels) -> Table {
+fn samples(book: &Book, labels: &Labels) -> raw::ProfileSamples {
     let rows = || book.rows.iter();
     let lives = || rows().map(|r| &book.lives[r.life as usize]);
-    let text = |texts: Texts| Column::Coded(texts.into());
-    let role = |who: Option<&dyno_observe::task::Who>| who.map_or(OTHER.to_owned(), |w| w.role.to_string());
-    let mut roles = Texts::default();
-    lives().for_each(|l| roles.push(Some(&role(l.who.as_ref()))));
-    let mut columns = vec![
-        ("t_ns", Column::known(rows().map(|r| r.t_ns))),
-        ("cpu", Column::known(rows().map(|r| i64::from(r.cpu)))),
-        (
-            "session",
-            Column::I64(lives().map(|l| l.who.as_ref()?.session).collect()),
-        ),
-        ("pid", Column::known(lives().map(|l| i64::from(l.pid)))),
-        ("tid", Column::known(lives().map(|l| i64::from(l.tid)))),
-        ("role", text(roles)),
-        (
-            "mode",
-            text(
-                rows()
-                    .map(|r| Some(if r.kernel { "kernel" } else { "user" }))
-                    .collect(),
-            ),
-        ),
-    ];
-    columns.extend(labelled(book, labels));
-    columns.extend([
-        ("stack", Column::known(rows().map(|r| i64::from(r.stack)))),
-        ("cut", Column::Bool(rows().map(|r| r.cut).collect())),
-    ]);
-    Table::new("profile_samples", columns)
-}
-
-/// Wait events and statements.
-fn labelled(book: &Book, labels: &Labels) -> [(&'static str, Column); 5] {
+    let role = |who: Option<&Who>| who.map_or(OTHER.to_owned(), |w| w.role.to_string());
+    let code = |row: &Row| row.label.and_then(|l| l.code);
     let unknown = labels.refusal().map_or(Status::Lost, |r| r.status).as_str();
     let (queries, _) = labels.statements();
-    let mut texts: [Texts; 4] = Default::default();
-    let [classes, events, statuses, query_statuses] = &mut texts;
-    let mut ids = Vec::new();
-    for row in &book.rows {
-        let code = row.label.and_then(|l| l.code);
-        let name = code.and_then(|code| labels.names.of(code));
+    let (mut classes, mut events) = (NullableTexts::default(), NullableTexts::default());
+    for row in rows() {
+        let name = code(row).and_then(|code| labels.names.of(code));
         classes.push(name.as_ref().map(|(class, _)| &**class));
         events.push(name.as_ref().map(|(_, event)| &**event));
-        statuses.push(Some(if code.is_some() {
-            Status::Ok.as_str()
-        } else {
-            unknown
-        }));
-        ids.push(row.label.map(|l| l.query as i64).filter(|id| *id != 0));
-        let lost = row.label.is_none() && queries == Status::Ok.as_str();
-        query_statuses.push(Some(if lost { Status::Lost.as_str() } else { &queries }));
     }
-    let [classes, events, statuses, query_statuses] = texts.map(|t| Column::Coded(t.into()));
-    [
-        ("wait_class", classes),
-        ("wait_event", events),
-        ("label_status", statuses),
-        ("query_id", Column::I64(ids)),
-        ("query_status", query_statuses),
-    ]
+    let query_status = |row: &Row| {
+        let lost = row.label.is_none() && queries == Status::Ok.as_str();
+        Some(if lost { Status::Lost.as_str() } else { &queries })
+    };
+    raw::ProfileSamples {
+        t_ns: rows().map(|r| r.t_ns).collect(),
+        cpu: rows().map(|r| i64::from(r.cpu)).collect(),
+        session: lives().map(|l| l.who.as_ref()?.session).collect(),
+        pid: lives().map(|l| i64::from(l.pid)).collect(),
+        tid: lives().map(|l| i64::from(l.tid)).collect(),
+        role: lives().map(|l| role(l.who.as_ref())).collect(),
+        mode: rows().map(|r| mode(r.kernel)).collect(),
+        wait_class: classes,
+        wait_event: events,
+        label_status: rows()
+            .map(|r| code(r).map_or(unknown, |_| Status::Ok.as_str()))
+            .collect(),
+        query_id: rows()
+            .map(|r| r.label.map(|l| l.query as i64).filter(|id| *id != 0))
+            .collect(),
+        query_status: rows().map(query_status).collect(),
+        stack: rows().map(|r| i64::from(r.stack)).collect(),
+        cut: rows().map(|r| r.cut).collect(),
+    }
 }
 
-/// The frames of each stack.
-pub fn stacks(table: &'static str, book: &Book) -> Table {
+fn mode(kernel: bool) -> &'static str {
+    if kernel { "kernel" } else { "user" }
+}
+
+/// Columns `stack`, `position` and `frame`: the frames of each stack.
+pub fn stacks(book: &Book) -> [Vec<i64>; 3] {
     let (mut stack, mut position, mut frame) = (Vec::new(), Vec::new(), Vec::new());
     for (number, frames) in book.stacks.all.iter().enumerate() {
         for (at, value) in frames.iter().enumerate() {
@@ -97,14 +82,7 @@ pub fn stacks(table: &'static str, book: &Book) -> Table {
             frame.push(i64::from(*value));
         }
     }
-    Table::new(
-        table,
-        vec![
-            ("stack", Column::known(stack)),
-            ("position", Column::known(position)),
-            ("frame", Column::known(frame)),
-        ],
-    )
+    [stack, position, frame]
 }
 
 /// What the table says of one frame.
@@ -119,7 +97,7 @@ struct Frame {
 }
 
 /// What each frame is.
-pub fn frames(table: &'static str, book: &Book, kernel: Option<&Kallsyms>) -> Table {
+pub fn frames(book: &Book, kernel: Option<&Kallsyms>) -> raw::ProfileFrames {
     let mut frames = vec![Frame::default(); book.frames.all.len()];
     let mut of_objects: BTreeMap<usize, Vec<(usize, u64)>> = BTreeMap::new();
     for (number, &(place, address)) in book.frames.all.iter().enumerate() {
@@ -143,7 +121,7 @@ pub fn frames(table: &'static str, book: &Book, kernel: Option<&Kallsyms>) -> Ta
             };
         }
     }
-    written(table, &frames)
+    written(&frames)
 }
 
 /// Without symbols neither its name is known nor where it is: addresses of the kernel are a secret.
@@ -159,19 +137,14 @@ fn of_kernel(kernel: Option<&Kallsyms>, address: u64) -> Frame {
     }
 }
 
-fn written(table: &'static str, frames: &[Frame]) -> Table {
-    let text =
-        |of: fn(&Frame) -> Option<&str>| Column::Coded(frames.iter().map(of).collect::<Texts>().into());
-    Table::new(
-        table,
-        vec![
-            ("frame", Column::known(0..frames.len() as i64)),
-            ("function", text(|f| f.function.as_deref())),
-            ("module", text(|f| Some(&f.module))),
-            ("path", text(|f| f.path.as_deref())),
-            ("address", Column::I64(frames.iter().map(|f| f.address).collect())),
-            ("source", text(|f| f.source.as_deref())),
-            ("kind", text(|f| Some(if f.kernel { "kernel" } else { "user" }))),
-        ],
-    )
+fn written(frames: &[Frame]) -> raw::ProfileFrames {
+    raw::ProfileFrames {
+        frame: (0..frames.len() as i64).collect(),
+        function: frames.iter().map(|f| f.function.as_deref()).collect(),
+        module: frames.iter().map(|f| Some(&f.module)).collect(),
+        path: frames.iter().map(|f| f.path.as_deref()).collect(),
+        address: frames.iter().map(|f| f.address).collect(),
+        source: frames.iter().map(|f| f.source.as_deref()).collect(),
+        kind: frames.iter().map(|f| mode(f.kernel)).collect(),
+    }
 }

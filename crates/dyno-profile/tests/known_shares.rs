@@ -157,16 +157,16 @@ fn profiled(name: &str, flags: &[&str]) -> Option<(Vec<Table>, String)> {
     Some((tables, profiler.status().1))
 }
 
-fn numbers<'t>(table: &'t Table, column: &str) -> &'t [Option<i64>] {
+fn numbers(table: &Table, column: &str) -> Vec<Option<i64>> {
     match &table.columns.iter().find(|(n, _)| *n == column).expect("there").1 {
-        Column::I64(values) => values,
+        Column::I64(values) => values.iter().collect(),
         other => panic!("{other:?}"),
     }
 }
 
 fn texts<'t>(table: &'t Table, column: &str) -> Vec<Option<&'t str>> {
     match &table.columns.iter().find(|(n, _)| *n == column).expect("there").1 {
-        Column::Coded(values) => values.iter().collect(),
+        Column::Str(values) => values.iter().collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -185,7 +185,7 @@ fn stacks(tables: &[Table]) -> Vec<Vec<String>> {
             .or_default()
             .push(name.to_owned());
     }
-    let samples = numbers(&tables[0], "stack").iter();
+    let samples = numbers(&tables[0], "stack").into_iter();
     samples
         .map(|s| by_stack.get(&s.expect("known")).cloned().unwrap_or_default())
         .collect()
@@ -301,7 +301,7 @@ fn samples_without_room_are_counted_and_the_profile_is_limited() {
     assert_eq!(status, "limited", "{detail}");
     assert!(told(&detail, " lost") as i64 >= lost(&tables), "{detail}");
     let times = numbers(&tables[3], "start_ns")
-        .iter()
+        .into_iter()
         .zip(numbers(&tables[3], "end_ns"));
     assert!(times.into_iter().all(|(from, to)| from < to));
 }

@@ -16,14 +16,14 @@ const Z: f64 = 4.5;
 
 fn whole(table: &Table, column: &str) -> Vec<Option<i64>> {
     match &table.columns.iter().find(|(n, _)| *n == column).unwrap().1 {
-        Column::I64(values) => values.clone(),
+        Column::I64(values) => values.iter().collect(),
         other => panic!("{other:?}"),
     }
 }
 
 fn real(table: &Table, column: &str) -> Vec<f64> {
     match &table.columns.iter().find(|(n, _)| *n == column).unwrap().1 {
-        Column::F64(values) => values.iter().flatten().copied().collect(),
+        Column::F64(values) => values.iter().flatten().collect(),
         other => panic!("{other:?}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Tables to Python: `{column: (type, payload, validity)}`, see `CoreColumn` in `model/schema/tables.py`.
 
-use dyno_core::encoded;
-use dyno_model::{Column, Table};
+use dyno_core::{Encoded, encoded};
+use dyno_model::Table;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
@@ -9,9 +9,11 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 pub fn tables<'py>(py: Python<'py>, tables: &[Table]) -> PyResult<Bound<'py, PyDict>> {
     let all = PyDict::new(py);
     for table in tables {
+        let encode = || table.columns.iter().map(|(_, column)| encoded(column)).collect();
+        let encoded: Vec<Encoded<'_>> = py.detach(encode); // other threads go on: a call log has millions of rows
         let columns = PyDict::new(py);
-        for (name, column) in &table.columns {
-            columns.set_item(name, self::column(py, column)?)?;
+        for ((name, _), made) in table.columns.iter().zip(encoded) {
+            columns.set_item(name, column(py, made)?)?;
         }
         all.set_item(table.name, columns)?;
     }
@@ -20,8 +22,7 @@ pub fn tables<'py>(py: Python<'py>, tables: &[Table]) -> PyResult<Bound<'py, PyD
 
 type CoreColumn<'py> = (&'static str, Bound<'py, PyAny>, Option<Bound<'py, PyBytes>>);
 
-fn column<'py>(py: Python<'py>, column: &Column) -> PyResult<CoreColumn<'py>> {
-    let made = encoded(column);
+fn column<'py>(py: Python<'py>, made: Encoded<'_>) -> PyResult<CoreColumn<'py>> {
     let bytes = PyBytes::new(py, &made.bytes);
     let payload = match made.texts {
         None => bytes.into_any(),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dyno_model::{Column, Table};
-use dyno_observe::{Names, Status, Texts};
+use dyno_model::{Nullable, NullableTexts, Table, Texts, raw};
+use dyno_observe::{Names, Status};
 
 use crate::account::{Duration, Label, Name, Sums};
 use crate::layout::Call;
@@ -114,79 +114,139 @@ impl Rows {
     /// All tables: reads that were done at or after `since_ns`. `syscalls`: they are counted.
     pub fn tables(&self, since_ns: i64, known: Known<'_>, names: &Names, syscalls: bool) -> Vec<Table> {
         let mut tables = vec![
-            self.traced(since_ns, known),
-            self.waits(since_ns, known, names),
-            self.wait_times(since_ns, known, names),
+            self.traced(since_ns, known).into(),
+            self.waits(since_ns, known, names).into(),
+            self.wait_times(since_ns, known, names).into(),
         ];
         if syscalls {
-            tables.extend([self.syscalls(since_ns), self.syscall_sizes(since_ns)]);
+            tables.extend([
+                self.syscalls(since_ns).into(),
+                self.syscall_sizes(since_ns).into(),
+            ]);
         }
         tables
     }
 
     /// `traced`: reads that were done at or after `since_ns`.
-    pub fn traced(&self, since_ns: i64, known: Known<'_>) -> Table {
+    fn traced(&self, since_ns: i64, known: Known<'_>) -> raw::Traced {
         let reads = &self.reads[self.first(since_ns)..];
-        let sum = |of: fn(&Sums) -> i64| Column::I64(reads.iter().map(|r| r.sums.as_ref().map(of)).collect());
+        let sum = |of: fn(&Sums) -> i64| reads.iter().map(|r| r.sums.as_ref().map(of)).collect();
         let throttled = |r: &Read| r.sums.filter(|_| known.throttle).map(|s| s.throttled_ns);
-        let mut columns = self.who(reads);
-        columns.extend([
-            ("run_ns", sum(|s| s.run_ns)),
-            ("runq_ns", sum(|s| s.runq_ns)),
-            ("throttled_ns", Column::I64(reads.iter().map(throttled).collect())),
-            ("sleep_ns", sum(|s| s.sleep_ns)),
-            ("blocked_ns", sum(|s| s.blocked_ns)),
-            ("voluntary", sum(|s| s.voluntary)),
-            ("involuntary", sum(|s| s.involuntary)),
-            ("status", statuses(reads.iter().map(|r| r.status))),
-        ]);
-        Table::new("traced", columns)
+        let Who {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+        } = self.who(reads.iter());
+        raw::Traced {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+            run_ns: sum(|s| s.run_ns),
+            runq_ns: sum(|s| s.runq_ns),
+            throttled_ns: reads.iter().map(throttled).collect(),
+            sleep_ns: sum(|s| s.sleep_ns),
+            blocked_ns: sum(|s| s.blocked_ns),
+            voluntary: sum(|s| s.voluntary),
+            involuntary: sum(|s| s.involuntary),
+            status: reads.iter().map(|r| r.status.as_str()).collect(),
+        }
     }
 
     /// `waits`, as `traced`.
-    pub fn waits(&self, since_ns: i64, known: Known<'_>, names: &Names) -> Table {
+    fn waits(&self, since_ns: i64, known: Known<'_>, names: &Names) -> raw::Waits {
         let parts = self.parts(&self.labels, since_ns);
-        let number = |of: fn(&Label) -> i64| Column::known(parts.iter().map(|p| of(&p.value)));
-        let throttled = |p: &Part<Label>| known.throttle.then_some(p.value.throttled_ns);
-        let open = |p: &Part<Label>| (known.statements == Status::Ok.as_str()).then_some(p.value.open_ns);
-        let samples = |p: &Part<Label>| known.clock.then_some(p.value.run_samples);
-        let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
-        columns.extend(named(parts.iter().map(|p| p.value.name), known, names));
-        columns.extend([
-            ("sleep_ns", number(|l| l.sleep_ns)),
-            ("runq_ns", number(|l| l.runq_ns)),
-            ("throttled_ns", Column::I64(parts.iter().map(throttled).collect())),
-            ("open_ns", Column::I64(parts.iter().map(open).collect())),
-            ("sleeps", number(|l| l.sleeps)),
-            ("begun", number(|l| l.begun)),
-            ("unclear", number(|l| l.unclear)),
-            ("preempted", number(|l| l.preempted)),
-            ("run_samples", Column::I64(parts.iter().map(samples).collect())),
-            ("run_ns", number(|l| l.run_ns)),
-            ("came_ns", number(|l| l.came_ns)),
-            ("left_ns", number(|l| l.left_ns)),
-            ("status", statuses(parts.iter().map(|p| p.status))),
-        ]);
-        Table::new("waits", columns)
+        let number = |of: fn(&Label) -> i64| parts.iter().map(|p| of(&p.value)).collect();
+        let counted = |of: fn(&Label) -> i64| parts.iter().map(|p| Some(of(&p.value))).collect();
+        let if_known = |known: bool, of: fn(&Label) -> i64| {
+            parts.iter().map(|p| known.then_some(of(&p.value))).collect()
+        };
+        let Who {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+        } = self.who_of(parts);
+        let Named {
+            wait_class,
+            wait_event,
+            query_id,
+            query_status,
+        } = Named::new(parts.iter().map(|p| p.value.name), known, names);
+        raw::Waits {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+            wait_class,
+            wait_event,
+            sleep_ns: number(|l| l.sleep_ns),
+            runq_ns: number(|l| l.runq_ns),
+            throttled_ns: if_known(known.throttle, |l| l.throttled_ns),
+            open_ns: if_known(known.statements == Status::Ok.as_str(), |l| l.open_ns),
+            sleeps: number(|l| l.sleeps),
+            begun: counted(|l| l.begun),
+            unclear: counted(|l| l.unclear),
+            preempted: number(|l| l.preempted),
+            run_samples: if_known(known.clock, |l| l.run_samples),
+            query_id,
+            query_status,
+            run_ns: counted(|l| l.run_ns),
+            came_ns: counted(|l| l.came_ns),
+            left_ns: counted(|l| l.left_ns),
+            status: parts.iter().map(|p| p.status.as_str()).collect(),
+        }
     }
 
     /// `wait_times`, as `traced`.
-    pub fn wait_times(&self, since_ns: i64, known: Known<'_>, names: &Names) -> Table {
+    fn wait_times(&self, since_ns: i64, known: Known<'_>, names: &Names) -> raw::WaitTimes {
         let parts = self.parts(&self.durations, since_ns);
-        let what = |p: &Part<Duration>| Some(if p.value.queue { "runq" } else { "sleep" });
-        let whats: Texts = parts.iter().map(what).collect();
-        let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
-        columns.extend(named(parts.iter().map(|p| p.value.name), known, names));
-        columns.extend([
-            ("part", Column::Coded(whats.into())),
-            (
-                "from_ns",
-                Column::I64(parts.iter().map(|p| p.value.from_ns).collect()),
-            ),
-            ("count", Column::known(parts.iter().map(|p| p.value.count))),
-            ("status", statuses(parts.iter().map(|p| p.status))),
-        ]);
-        Table::new("wait_times", columns)
+        let part = |p: &Part<Duration>| if p.value.queue { "runq" } else { "sleep" };
+        let Who {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+        } = self.who_of(parts);
+        let Named {
+            wait_class,
+            wait_event,
+            query_id,
+            query_status,
+        } = Named::new(parts.iter().map(|p| p.value.name), known, names);
+        raw::WaitTimes {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+            wait_class,
+            wait_event,
+            query_id,
+            query_status,
+            part: parts.iter().map(part).collect(),
+            from_ns: parts.iter().map(|p| p.value.from_ns).collect(),
+            count: parts.iter().map(|p| p.value.count).collect(),
+            status: parts.iter().map(|p| p.status.as_str()).collect(),
+        }
     }
 
     /// Takes away what was read from the first read at or after `since_ns` on, to be given back with
@@ -219,24 +279,33 @@ impl Rows {
         &parts[parts.partition_point(|p| (p.read as usize) < first)..]
     }
 
-    /// The columns that all tables begin with.
-    pub(crate) fn who<'r>(&self, reads: impl IntoIterator<Item = &'r Read>) -> Vec<(&'static str, Column)> {
-        let reads: Vec<&Read> = reads.into_iter().collect();
-        let keys: Vec<&Key> = reads.iter().map(|r| &self.keys[r.key as usize]).collect();
-        let roles: Texts = keys.iter().map(|k| Some(&*k.role)).collect();
-        vec![
-            ("before_ns", Column::known(reads.iter().map(|r| r.before_ns))),
-            ("after_ns", Column::known(reads.iter().map(|r| r.after_ns))),
-            ("pid", Column::known(keys.iter().map(|k| k.pid))),
-            ("tid", Column::known(keys.iter().map(|k| k.tid))),
-            (
-                "start_ticks",
-                Column::I64(keys.iter().map(|k| k.start_ticks).collect()),
-            ),
-            ("role", Column::Coded(roles.into())),
-            ("session", Column::I64(keys.iter().map(|k| k.session).collect())),
-        ]
+    fn who<'r>(&self, reads: impl Iterator<Item = &'r Read> + Clone) -> Who {
+        let keys: Vec<&Key> = reads.clone().map(|r| &self.keys[r.key as usize]).collect();
+        Who {
+            before_ns: reads.clone().map(|r| r.before_ns).collect(),
+            after_ns: reads.map(|r| r.after_ns).collect(),
+            pid: keys.iter().map(|k| k.pid).collect(),
+            tid: keys.iter().map(|k| k.tid).collect(),
+            start_ticks: keys.iter().map(|k| k.start_ticks).collect(),
+            role: keys.iter().map(|k| &*k.role).collect(),
+            session: keys.iter().map(|k| k.session).collect(),
+        }
     }
+
+    pub(crate) fn who_of<T>(&self, parts: &[Part<T>]) -> Who {
+        self.who(parts.iter().map(|p| &self.reads[p.read as usize]))
+    }
+}
+
+/// The columns that all tables begin with.
+pub(crate) struct Who {
+    pub(crate) before_ns: Vec<i64>,
+    pub(crate) after_ns: Vec<i64>,
+    pub(crate) pid: Vec<i64>,
+    pub(crate) tid: Vec<i64>,
+    pub(crate) start_ticks: Nullable<i64>,
+    pub(crate) role: Texts,
+    pub(crate) session: Nullable<i64>,
 }
 
 /// Those of read `first` and later, numbered anew.
@@ -249,32 +318,31 @@ fn later<T>(parts: &mut Vec<Part<T>>, first: usize) -> Vec<Part<T>> {
 }
 
 /// Columns of labels and statements.
-fn named(
-    all: impl Iterator<Item = Name> + Clone,
-    known: Known<'_>,
-    names: &Names,
-) -> [(&'static str, Column); 4] {
-    let (mut classes, mut events) = (Texts::default(), Texts::default());
-    for name in all.clone() {
-        let name = name.code.and_then(|code| names.of(code));
-        classes.push(name.as_ref().map(|(class, _)| &**class));
-        events.push(name.as_ref().map(|(_, event)| &**event));
+struct Named {
+    wait_class: NullableTexts,
+    wait_event: NullableTexts,
+    query_id: Nullable<i64>,
+    query_status: NullableTexts,
+}
+
+impl Named {
+    fn new(all: impl Iterator<Item = Name> + Clone, known: Known<'_>, names: &Names) -> Self {
+        let (mut classes, mut events) = (NullableTexts::default(), NullableTexts::default());
+        for name in all.clone() {
+            let name = name.code.and_then(|code| names.of(code));
+            classes.push(name.as_ref().map(|(class, _)| &**class));
+            events.push(name.as_ref().map(|(_, event)| &**event));
+        }
+        let id = |n: Name| (n.query != 0 && !n.others()).then_some(n.query as i64);
+        let status = |n: Name| Some(if n.others() { NO_ROOM } else { known.statements });
+        Self {
+            wait_class: classes,
+            wait_event: events,
+            query_id: all.clone().map(id).collect(),
+            query_status: all.map(status).collect(),
+        }
     }
-    let id = |n: Name| (n.query != 0 && !n.others()).then_some(n.query as i64);
-    let status = |n: Name| Some(if n.others() { NO_ROOM } else { known.statements });
-    let statuses: Texts = all.clone().map(status).collect();
-    [
-        ("wait_class", Column::Coded(classes.into())),
-        ("wait_event", Column::Coded(events.into())),
-        ("query_id", Column::I64(all.map(id).collect())),
-        ("query_status", Column::Coded(statuses.into())),
-    ]
 }
 
 /// Status of several statements that are one row.
 const NO_ROOM: &str = "others";
-
-pub(crate) fn statuses(all: impl Iterator<Item = Status>) -> Column {
-    let texts: Texts = all.map(|s| Some(s.as_str())).collect();
-    Column::Coded(texts.into())
-}

@@ -3,15 +3,15 @@
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use dyno_model::{Column, Table};
+use dyno_model::raw;
+use dyno_observe::Status;
 use dyno_observe::task::Task;
-use dyno_observe::{Status, Texts};
 use syscalls::Sysno;
 
 use crate::account::Sums;
 use crate::book::{Book, TRIES};
 use crate::layout::{CLIENT_WAITS, Call, Calls, NUMBERS, SIZED, SIZES, Slot, doing};
-use crate::rows::{Part, Rows, statuses};
+use crate::rows::{Part, Rows, Who};
 
 /// What the program attaches to for them.
 pub const TRACEPOINTS: [&str; 2] = ["sys_enter", "sys_exit"];
@@ -196,44 +196,66 @@ impl Rows {
     }
 
     /// `syscalls`, as `traced`.
-    pub fn syscalls(&self, since_ns: i64) -> Table {
+    pub(crate) fn syscalls(&self, since_ns: i64) -> raw::Syscalls {
         let parts = self.parts(&self.calls, since_ns);
-        let sum = |of: fn(&Call) -> u64| Column::known(parts.iter().map(|p| of(&p.value) as i64));
-        let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
-        columns.extend([
-            ("name", names(parts.iter().map(|p| p.value.number))),
-            ("calls", sum(|c| c.calls)),
-            ("errors", sum(|c| c.errors)),
-            ("time_ns", sum(|c| c.time_ns)),
-            ("cpu_ns", sum(|c| c.run_ns)),
-            ("runq_ns", sum(|c| c.runq_ns)),
-            ("client_ns", sum(|c| c.client_ns)),
-            ("bytes", sum(|c| c.bytes)),
-            ("unclear", sum(|c| c.unclear)),
-            ("status", statuses(parts.iter().map(|p| p.status))),
-        ]);
-        Table::new("syscalls", columns)
+        let sum = |of: fn(&Call) -> u64| parts.iter().map(|p| of(&p.value) as i64).collect();
+        let counted = |of: fn(&Call) -> u64| parts.iter().map(|p| Some(of(&p.value) as i64)).collect();
+        let Who {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+        } = self.who_of(parts);
+        raw::Syscalls {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+            name: parts.iter().map(|p| call_name(p.value.number)).collect(),
+            calls: sum(|c| c.calls),
+            errors: counted(|c| c.errors),
+            time_ns: sum(|c| c.time_ns),
+            cpu_ns: counted(|c| c.run_ns),
+            runq_ns: counted(|c| c.runq_ns),
+            client_ns: counted(|c| c.client_ns),
+            bytes: counted(|c| c.bytes),
+            unclear: counted(|c| c.unclear),
+            status: parts.iter().map(|p| p.status.as_str()).collect(),
+        }
     }
 
     /// `syscall_sizes`, as `traced`.
-    pub fn syscall_sizes(&self, since_ns: i64) -> Table {
+    pub(crate) fn syscall_sizes(&self, since_ns: i64) -> raw::SyscallSizes {
         let parts = self.parts(&self.sizes, since_ns);
-        let sum = |of: fn(&Size) -> u64| Column::known(parts.iter().map(|p| of(&p.value) as i64));
-        let mut columns = self.who(parts.iter().map(|p| &self.reads[p.read as usize]));
-        columns.extend([
-            ("name", names(parts.iter().map(|p| p.value.number))),
-            ("size_bytes", sum(|s| s.bytes)),
-            ("calls", sum(|s| s.calls)),
-            ("status", statuses(parts.iter().map(|p| p.status))),
-        ]);
-        Table::new("syscall_sizes", columns)
+        let Who {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+        } = self.who_of(parts);
+        raw::SyscallSizes {
+            before_ns,
+            after_ns,
+            pid,
+            tid,
+            start_ticks,
+            role,
+            session,
+            name: parts.iter().map(|p| call_name(p.value.number)).collect(),
+            size_bytes: parts.iter().map(|p| p.value.bytes as i64).collect(),
+            calls: parts.iter().map(|p| p.value.calls as i64).collect(),
+            status: parts.iter().map(|p| p.status.as_str()).collect(),
+        }
     }
-}
-
-fn names(numbers: impl Iterator<Item = u32>) -> Column {
-    let mut texts = Texts::default();
-    numbers.for_each(|n| texts.push(Some(&call_name(n))));
-    Column::Coded(texts.into())
 }
 
 /// Name of a system call of this machine's architecture.

@@ -98,13 +98,12 @@ pub fn numbers(table: &Table, name: &str) -> Vec<Option<i64>> {
     let Column::I64(values) = column(table, name) else {
         panic!("{name} is not i64")
     };
-    values.clone()
+    values.iter().collect()
 }
 
 pub fn texts(table: &Table, name: &str) -> Vec<String> {
     match column(table, name) {
-        Column::Str(values) => values.iter().map(|v| v.clone().unwrap_or_default()).collect(),
-        Column::Coded(values) => values.iter().map(|v| v.unwrap_or_default().to_owned()).collect(),
+        Column::Str(values) => values.iter().map(|v| v.unwrap_or_default().to_owned()).collect(),
         _ => panic!("{name} is not str"),
     }
 }

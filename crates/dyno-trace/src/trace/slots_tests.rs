@@ -50,9 +50,9 @@ fn task(running: &Running) -> Arc<Task> {
     Arc::new(Task::open(pid, pid, who, true, true, Proof::default()))
 }
 
-fn column<'t>(tables: &'t [Table], name: &str) -> &'t [Option<i64>] {
+fn column(tables: &[Table], name: &str) -> Vec<Option<i64>> {
     match &tables[0].columns.iter().find(|(n, _)| *n == name).unwrap().1 {
-        Column::I64(values) => values,
+        Column::I64(values) => values.iter().collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -62,8 +62,8 @@ fn rows_of(trace: &Trace, pid: u32) -> Vec<(Option<i64>, i64)> {
     let tables = trace.tables(i64::MIN);
     let of = |name| column(&tables, name);
     let sums = ["run_ns", "runq_ns", "sleep_ns"].map(of);
-    let rows = of("pid").iter().enumerate();
-    rows.filter(|(_, p)| **p == Some(i64::from(pid)))
+    let rows = of("pid").into_iter().enumerate();
+    rows.filter(|(_, p)| *p == Some(i64::from(pid)))
         .map(|(n, _)| (of("start_ticks")[n], sums.iter().map(|s| s[n].unwrap_or(0)).sum()))
         .collect()
 }

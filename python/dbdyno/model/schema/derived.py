@@ -15,8 +15,9 @@ from dbdyno.model.schema.data_sources.paced import RUNG_PACE
 from dbdyno.model.schema.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
 from dbdyno.model.schema.data_sources.scripted import SCRIPT_TABLES
 from dbdyno.model.schema.data_sources.sleeps import DERIVED_SLEEP_STACKS, DERIVED_SLEEPS
-from dbdyno.model.schema.data_sources.statements import EVICTIONS, FIGURES, STATEMENT_LEDGER, TEXTS, WAITS_OF
+from dbdyno.model.schema.data_sources.statements import FIGURES, STATEMENT_LEDGER, WAITS_OF
 from dbdyno.model.schema.data_sources.syscalls import CALLS, SIZES
+from dbdyno.model.schema.raw import TABLES, columns
 from dbdyno.model.schema.table import DATABASE, DRIVEN, SERVED, Columns, Method, Table
 from dbdyno.model.schema.table import REGISTERED as REGISTERED
 from dbdyno.model.schema.table import register as register
@@ -535,7 +536,7 @@ _TABLES: tuple[Table, ...] = (
             _c("cpu_wait_s", "f64", "of which in the run queue", null=True),
             _c("top_wait", "str", "class/event in which it slept longest", null=True),
             _c("wall_s", "f64", "between the two reads", null=True),
-            EVICTIONS,
+            *columns("statement_reads", "evictions"),
             _c("status", "str", "ok | lower bound: why | sampled only"),
             _c("source", "str", "data sources"),
         ),
@@ -552,7 +553,7 @@ _TABLES: tuple[Table, ...] = (
             ),
         ),
     ),
-    Table("statement_texts", TEXTS, options=("statements",)),
+    Table("statement_texts", TABLES["statement_texts"], options=("statements",)),
     Table(
         "system_calls",
         (

@@ -6,8 +6,9 @@ from dbdyno.model.schema.column import CELL, Column
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_sources import counts
 from dbdyno.model.schema.data_sources.blocking import BLOCKED
-from dbdyno.model.schema.data_sources.statements import EVICTIONS, FIGURES, KEY, STATEMENT
+from dbdyno.model.schema.data_sources.statements import FIGURES, KEY, STATEMENT
 from dbdyno.model.schema.derived import ROUNDS
+from dbdyno.model.schema.raw import columns
 
 _WHOSE = (
     _c("pid", "i64", "process"),
@@ -79,7 +80,7 @@ CUT: dict[str, tuple[Column, ...]] = {
         *KEY,
         *FIGURES,
         _c("wall_s", "f64", "between the two reads", null=True),
-        EVICTIONS,
+        *columns("statement_reads", "evictions"),
         _c("status", "str", "ok | lower bound: why"),
     ),
     "cut_statement_samples": (

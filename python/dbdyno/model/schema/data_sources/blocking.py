@@ -5,47 +5,12 @@ from __future__ import annotations
 from dbdyno.model.schema.column import Column
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_source import Asked, DataSource, Enabling
+from dbdyno.model.schema.raw import TABLES
 
 LOCK_WAITS = "lock waits"
 PREPARED = 0
 """``blocker`` of a transaction without a process."""
-BLOCKED: tuple[Column, ...] = (
-    _c("sample", "i64", "number of the activity sample (via sql) after which the server was asked"),
-    _c("before_ns", "i64", "before the server was asked"),
-    _c("after_ns", "i64", "when its answer was there"),
-    _c("pid", "i64", "process that waits for a lock"),
-    _c("leader_pid", "i64", "of a parallel worker", null=True),
-    _c("wait_class", "str", "the server's wait event type", null=True),
-    _c("wait_event", "str", "the server's wait event: the kind of lock", null=True),
-    _c("waited_ns", "i64", "how long it has waited for this lock, by the server's clock", null=True),
-    _c("mode", "str", "mode of the lock that it waits for", null=True),
-    _c("object", "str", "what is locked", null=True),
-    _c(
-        "relation",
-        "str",
-        "its table: that of the lock, of the row that the waiter has locked, or the tables that both have "
-        "locked for writing",
-        null=True,
-    ),
-    _c(
-        "blocker",
-        "i64",
-        "process that holds the lock, or is first in its queue; 0: a prepared transaction; NULL: none found",
-        null=True,
-    ),
-    _c("blocker_mode", "str", "mode of its lock", null=True),
-    _c("helper", "str", "what the blocker is where it is one of the server's own processes", null=True),
-    _c("state", "str", "state of the blocker; hidden: not visible; NULL: it has ended", null=True),
-    _c("blocker_wait_class", "str", "wait event type of the blocker", null=True),
-    _c("blocker_wait_event", "str", "wait event of the blocker", null=True),
-    _c("query_id", "i64", "of the blocker's statement, of its latest one between statements", null=True),
-    _c("user", "str", "the blocker's role", null=True),
-    _c("database", "str", "the blocker's database", null=True),
-    _c("application", "str", "the blocker's application_name, or the prepared transaction's name", null=True),
-    _c("task_ns", "i64", "when the state of the blocker's task was read", null=True),
-    _c("task_state", "str", "R, S, D, ... of the blocker's task; F: frozen", null=True),
-    _c("status", "str", "of task_state"),
-)
+BLOCKED = TABLES["blocked"]
 WAIT_CHAINS: tuple[Column, ...] = (
     _c("by", "str", "doing (what the root does) | chain | statement | object"),
     _c("rank", "i64", "by seconds"),

@@ -10,33 +10,6 @@ from dbdyno.model.schema.column import column as _c
 if TYPE_CHECKING:
     import polars as pl
 
-DRIVERS: dict[str, tuple[Column, ...]] = {
-    "drivers": (
-        _c("host", "str", "name of the driver's host"),
-        _c("first_session", "i64", "number of its first session"),
-        _c("sessions", "i64", "how many it has, from that number on"),
-        _c("threads", "i64", "its threads; NULL: unknown", null=True),
-        _c("cpus", "i64", "CPUs that it may use; NULL: unknown", null=True),
-        _c("run_ns", "i64", "CPU time of its threads from the barrier to read_ns", null=True),
-        _c("runq_ns", "i64", "time for which they were in its run queue meanwhile", null=True),
-        _c("read_ns", "i64", "when that was read last: about once a second", null=True),
-        _c(
-            "clock_offset_ns",
-            "i64",
-            "its clock less that of the host that dbdyno runs on, at the end; NULL: the same clock",
-            null=True,
-        ),
-        _c("clock_drift", "f64", "seconds that its clock gains in one, over the measurement", null=True),
-        _c("clock_bound_ns", "i64", "its times, as they are mapped, err by no more than this", null=True),
-        _c("round_trip_ns", "i64", "shortest way there and back of a question for the time", null=True),
-        _c("barrier_ns", "i64", "when calls were to begin; NULL: not started", null=True),
-        _c("status", "str", "ok | lost (its sessions are in no table)"),
-        _c("detail", "str", "why it is lost", null=True),
-    )
-}
-"""One row for each driver of a load on several hosts; absent where this host drove alone."""
-
-
 HOSTS: tuple[Column, ...] = (
     *CELL,
     _c("host", "str", "name of the driver's host"),

@@ -2,48 +2,9 @@
 
 from __future__ import annotations
 
-from dbdyno.model.schema.column import CELL, Column
+from dbdyno.model.schema.column import CELL
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.table import Table
-
-RAW_EXECUTIONS: dict[str, tuple[Column, ...]] = {
-    "executions": (
-        _c("session", "i64", "session that ran it"),
-        _c("number", "i64", "0.. in the session, in the order of starting, warm-up included"),
-        _c("job", "str", "the job's name"),
-        _c("pid", "i64", "its first process", null=True),
-        _c("start_ns", "i64", "before it was started"),
-        _c("exec_ns", "i64", "when its program had been loaded", null=True),
-        _c("end_ns", "i64", "when its first process had ended"),
-        _c("measured", "bool", "started in [t0, t1)"),
-        _c("outcome", "str", "ok | exit | signal | timeout | verify | stopped | not started"),
-        _c("exit_code", "i64", "exit code, or number of the signal", null=True),
-        _c("user_ns", "i64", "user CPU of the tree: its first process and all waited for (wait4)", null=True),
-        _c("system_ns", "i64", "kernel CPU of the same", null=True),
-        _c("run_ns", "i64", "CPU of its first process's main task (schedstat 1)", null=True),
-        _c("runq_ns", "i64", "run queue of that task (schedstat 2)", null=True),
-        _c("max_rss_bytes", "i64", "largest resident set of any of its processes (wait4)", null=True),
-        _c("minor_faults", "i64", "page faults without I/O (wait4)", null=True),
-        _c("major_faults", "i64", "page faults with I/O (wait4)", null=True),
-        _c("voluntary", "i64", "voluntary context switches (wait4)", null=True),
-        _c("involuntary", "i64", "involuntary ones (wait4)", null=True),
-        _c("read_bytes", "i64", "read from storage (/proc/PID/io)", null=True),
-        _c("written_bytes", "i64", "written to storage", null=True),
-        _c("read_calls_bytes", "i64", "read by system calls, wherever from (rchar)", null=True),
-        _c("written_calls_bytes", "i64", "written by system calls (wchar)", null=True),
-        _c("left_over", "i64", "processes of it that outlived it, and were killed", null=True),
-        _c("work", "f64", "work units of it; NULL: not known", null=True),
-        _c("detail", "str", "of one that failed: the end of its error output", null=True),
-    ),
-    "outputs": (
-        _c("session", "i64", "session that ran it"),
-        _c("number", "i64", "of the execution"),
-        _c("stream", "str", "output | error"),
-        _c("text", "str", "what it printed, the end of it where that is longer than was to be kept"),
-        _c("bytes", "i64", "how much it printed"),
-    ),
-}
-"""Written by the driver of commands alone: tables of the load, as ``sessions`` is."""
 
 EXECUTION_TABLES: tuple[Table, ...] = (
     Table(

@@ -22,61 +22,11 @@ from __future__ import annotations
 from dbdyno.model.schema.column import CELL, Column
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_source import DataSource, Enabling
+from dbdyno.model.schema.raw import TABLES
 from dbdyno.model.schema.table import Table
 
-_READ = (
-    _c("before_ns", "i64", "before the read"),
-    _c("after_ns", "i64", "after the read"),
-    _c("phase", "str", "start | end (of the measurement) | now (on demand)"),
-)
 _STATUS = _c("status", "str", "ok, or why a figure is not known or a lower bound")
-
-MEMORY: tuple[Column, ...] = (
-    *_READ,
-    _c(
-        "scope", "str", "host (/proc) | server (the engine's own cache) | group (control group of the server)"
-    ),
-    _c("node", "i64", "NUMA node; NULL: all of them", null=True),
-    _c(
-        "key",
-        "str",
-        "host: total_bytes free_bytes available_bytes page_cache_bytes anonymous_bytes shared_bytes "
-        "executables_bytes slab_bytes kernel_bytes page_tables_bytes huge_page_bytes huge_pages_total "
-        "huge_pages_free swap_total_bytes swap_free_bytes dirty_bytes swapped_in_total swapped_out_total "
-        "reclaimed_total; server: cache_bytes used_bytes dirty_bytes pinned_bytes shared_memory_bytes "
-        "huge_pages_asked huge_pages_used; group: limit_bytes used_bytes page_cache_bytes anonymous_bytes "
-        "reclaimed_total pressure_some_ns pressure_full_ns",
-    ),
-    _c("value", "i64", "bytes, or a count of huge pages", null=True),
-    _STATUS,
-)
-RELATIONS: tuple[Column, ...] = (
-    *_READ,
-    _c("database", "str", "its database"),
-    _c("relation", "str", "table, index, ... with its schema; the rest of many small ones: (others)"),
-    _c("kind", "str", "table | index | toast | other"),
-    _c("size_bytes", "i64", "its files", null=True),
-    _c("cached_bytes", "i64", "pages in the server's cache", null=True),
-    _c("dirty_bytes", "i64", "of which dirty", null=True),
-    _c("pinned_bytes", "i64", "of which pinned", null=True),
-    _c("page_cache_bytes", "i64", "pages of its files in the page cache of the operating system", null=True),
-    _c("both_bytes", "i64", "pages that are in both", null=True),
-    _STATUS,
-)
-PROCESSES: tuple[Column, ...] = (
-    *_READ,
-    _c("pid", "i64", "process"),
-    _c("role", "str", "session | helper:<what> | other | driver | dbdyno"),
-    _c("pss_bytes", "i64", "memory; of pages shared by n processes the n-th part", null=True),
-    _c("anonymous_bytes", "i64", "of which anonymous: its own", null=True),
-    _c("file_bytes", "i64", "of which pages of files: programs and libraries", null=True),
-    _c("shared_bytes", "i64", "of which shared memory: mostly its part of the server's cache", null=True),
-    _c("page_tables_bytes", "i64", "its page tables, which belong to no other process", null=True),
-    _c("swapped_bytes", "i64", "swapped out", null=True),
-    _STATUS,
-)
-
-RAW_MEMORY = {"memory": MEMORY, "memory_relations": RELATIONS, "memory_processes": PROCESSES}
+RAW_MEMORY = {name: TABLES[name] for name in ("memory", "memory_relations", "memory_processes")}
 """By measurement."""
 PARTS = (
     "kernel",
@@ -106,9 +56,9 @@ def _spread(name: str, doc: str) -> tuple[Column, ...]:
 
 
 MEMORY_TABLES: tuple[Table, ...] = (
-    Table("memory_held", (*CELL, *MEMORY), options=("memory",)),
-    Table("relations_held", (*CELL, *RELATIONS), options=("memory",)),
-    Table("processes_held", (*CELL, *PROCESSES), options=("memory",)),
+    Table("memory_held", (*CELL, *TABLES["memory"]), options=("memory",)),
+    Table("relations_held", (*CELL, *TABLES["memory_relations"]), options=("memory",)),
+    Table("processes_held", (*CELL, *TABLES["memory_processes"]), options=("memory",)),
     Table(
         "memory_parts",
         (

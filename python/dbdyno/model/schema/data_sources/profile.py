@@ -5,59 +5,10 @@ from __future__ import annotations
 from dbdyno.model.schema.column import CELL, Column
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_source import DataSource, Enabling, Option, SampledStacks, with_rights
+from dbdyno.model.schema.raw import TABLES
 
-LOSSES: tuple[Column, ...] = (
-    _c("start_ns", "i64", "samples that are missing: between this"),
-    _c("end_ns", "i64", "and this"),
-    _c(
-        "reason",
-        "str",
-        "lost: no room in the kernel's buffer | malformed | missed ticks: the clock was held back",
-    ),
-    _c("lost", "i64", "how many"),
-)
-PROFILE: dict[str, tuple[Column, ...]] = {
-    "profile_samples": (
-        _c("t_ns", "i64", "when the sample was taken"),
-        _c("cpu", "i64", "CPU"),
-        _c("session", "i64", "session; NULL: none", null=True),
-        _c("pid", "i64", "process"),
-        _c("tid", "i64", "task"),
-        _c("role", "str", "as in tasks"),
-        _c("mode", "str", "user | kernel"),
-        _c("wait_class", "str", "wait event type at the sample; NULL: none", null=True),
-        _c("wait_event", "str", "wait event", null=True),
-        _c("label_status", "str", "of the label"),
-        _c(
-            "query_id",
-            "i64",
-            "the statement that ran, or ran last; NULL: none, or see query_status",
-            null=True,
-        ),
-        _c("query_status", "str", "ok | lost | why ids are not known; NULL: not read", null=True),
-        _c("stack", "i64", "number in profile_stacks"),
-        _c("cut", "bool", "the stack is incomplete"),
-    ),
-    "profile_stacks": (
-        _c("stack", "i64", "number of the stack"),
-        _c("position", "i64", "0 is the leaf"),
-        _c("frame", "i64", "number of the frame"),
-    ),
-    "profile_frames": (
-        _c("frame", "i64", "number of the frame"),
-        _c("function", "str", "NULL: no symbol", null=True),
-        _c(
-            "module",
-            "str",
-            "kernel, kernel:ext4, basename of the executable or library, vdso, jit",
-            null=True,
-        ),
-        _c("path", "str", "of the object; NULL for the kernel", null=True),
-        _c("address", "i64", "offset in the object", null=True),
-        _c("source", "str", "source file of the function, where known", null=True),
-        _c("kind", "str", "user | kernel"),
-    ),
-    "profile_losses": LOSSES,
+PROFILE = {
+    name: TABLES[name] for name in ("profile_samples", "profile_stacks", "profile_frames", "profile_losses")
 }
 
 # As it is derived.

@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-from dbdyno.model.schema.column import Column
-from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_source import DataSource, Enabling, Option, SampledStacks, with_rights
-from dbdyno.model.schema.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS, LOSSES, PROFILE
+from dbdyno.model.schema.data_sources.profile import DERIVED_PROFILE, DERIVED_STACKS
+from dbdyno.model.schema.raw import TABLES
 
-_LOST = {
-    "start_ns": "stacks that are missing: between this",
-    "reason": "lost: no room in the trace's buffer | malformed | of tasks not known yet",
-}
-SLEEPS: dict[str, tuple[Column, ...]] = {
-    "sleep_samples": (
-        _c("t_ns", "i64", "when the sleep began"),
-        _c("slept_ns", "i64", "until it was woken; NULL: still asleep at the end", null=True),
-        _c("chance", "f64", "with which it was chosen: its time stands for 1/chance of such time"),
-        _c("session", "i64", "session; NULL: none", null=True),
-        _c("pid", "i64", "process"),
-        _c("tid", "i64", "task"),
-        _c("role", "str", "as in tasks"),
-        _c("wait_class", "str", "wait event type as it fell asleep; NULL: none", null=True),
-        _c("wait_event", "str", "wait event", null=True),
-        _c("label_status", "str", "of the label"),
-        _c("query_id", "i64", "statement; NULL: none, or unknown", null=True),
-        _c("query_status", "str", "of the statement's id"),
-        _c("stack", "i64", "number in sleep_stacks"),
-        _c("cut", "bool", "the stack is incomplete"),
-    ),
-    "sleep_stacks": PROFILE["profile_stacks"],
-    "sleep_frames": PROFILE["profile_frames"],
-    "sleep_losses": (
-        *(c._replace(doc=_LOST.get(c.name, c.doc)) for c in LOSSES),
-        _c("asleep_ns", "i64", "about so much sleep they stood for"),
-    ),
-}
+SLEEPS = {name: TABLES[name] for name in ("sleep_samples", "sleep_stacks", "sleep_frames", "sleep_losses")}
 
 # As it is derived: columns as those of the CPU profile.
 

@@ -8,50 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dbdyno.model.schema.column import Column
 from dbdyno.model.schema.column import column as _c
 from dbdyno.model.schema.data_source import DataSource, Enabling, KeyedCounters
+from dbdyno.model.schema.raw import columns
 
 if TYPE_CHECKING:
     import polars as pl
 
-FIGURES: tuple[Column, ...] = (
-    _c("calls", "i64", "executions that ended", null=True),
-    _c("exec_ns", "i64", "time of executions", null=True),
-    _c("rows", "i64", "rows returned or changed", null=True),
-    *(
-        _c(f"{kind}_blks_{what}", "i64", f"{words} blocks {what}", null=True)
-        for kind, words in (("shared", "shared"), ("local", "temporary tables'"))
-        for what in ("hit", "read", "dirtied", "written")
-    ),
-    _c("temp_blks_read", "i64", "blocks of temporary files read", null=True),
-    _c("temp_blks_written", "i64", "blocks of temporary files written", null=True),
-    _c("blk_read_ns", "i64", "time of reading blocks, shared and local; NULL: not timed", null=True),
-    _c("blk_write_ns", "i64", "time of writing blocks, shared and local; NULL: not timed", null=True),
-    _c("wal_records", "i64", "WAL records", null=True),
-    _c("wal_bytes", "i64", "WAL bytes", null=True),
-    _c("plan_ns", "i64", "time of planning; NULL: not timed", null=True),
-    _c("jit_ns", "i64", "time of just-in-time compilation; NULL: not in this version", null=True),
+_BLOCKS = ("hit", "read", "dirtied", "written")
+FIGURES = columns(
+    "statement_reads",
+    *("calls", "exec_ns", "rows"),
+    *(f"{kind}_blks_{what}" for kind in ("shared", "local") for what in _BLOCKS),
+    *("temp_blks_read", "temp_blks_written", "blk_read_ns", "blk_write_ns"),
+    *("wal_records", "wal_bytes", "plan_ns", "jit_ns"),
 )
 LIO = ("shared_blks_hit", "shared_blks_read", "local_blks_hit", "local_blks_read")
 """Together a statement's logical I/O."""
-EVICTIONS = _c("evictions", "i64", "times that the server dropped rare statements; NULL: unknown", null=True)
-KEY = (
-    _c("user", "str", "role that executed it", null=True),
-    _c("database", "str", "database", null=True),
-    _c("query_id", "i64", "of the statement; NULL: hidden from this role", null=True),
-    _c("toplevel", "bool", "false: inside a function, its time is part of the caller's"),
-)
-OF_KEY = (
-    _c("since_s", "f64", "when this row was begun, seconds since 1970, if the server says", null=True),
-    EVICTIONS,
-    _c("reset_s", "f64", "when all statements were reset, seconds since 1970", null=True),
-)
-TEXTS: tuple[Column, ...] = (
-    _c("query_id", "i64", "of the statement"),
-    _c("text", "str", "as the server keeps it, without passwords; NULL: not kept by the server", null=True),
-    _c("length", "i64", "characters of it; more than are here where it is cut", null=True),
-)
+KEY = columns("statement_reads", "user", "database", "query_id", "toplevel")
+OF_KEY = columns("statement_reads", "since_s", "evictions", "reset_s")
 STATEMENTS = DataSource(
     name="statement counters",
     provenance="the server's counters by statement",
@@ -73,15 +48,7 @@ def active(first: pl.DataFrame, last: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([first.join(now, on=key, how="semi", nulls_equal=True), now])
 
 
-STATEMENT = (
-    _c("query_id", "i64", "the statement that ran, or ran last; NULL: none, or see query_status", null=True),
-    _c(
-        "query_status",
-        "str",
-        "ok | others: found no room in the trace | lost: sessions not followed whole | why ids are unknown",
-        null=True,
-    ),
-)
+STATEMENT = columns("waits", "query_id", "query_status")
 """Of what a session did for a statement."""
 STATEMENT_LEDGER = (
     *STATEMENT,

@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from dbdyno.model.schema.column import column
 from dbdyno.model.schema.data_source import DataSource, Enabling, Option, ProcessRate, Step, TaskCounts
+from dbdyno.model.schema.raw import columns
 
 _FLAG = "--trace-syscalls"
-_NAME = column("name", "str", "system call")
 
 CALLS = TaskCounts(
     table="syscalls",
-    labels=(_NAME,),
-    figures=(
-        column("calls", "i64", "how often it returned"),
-        column("errors", "i64", "of which with an error, or interrupted by a signal", null=True),
-        column("time_ns", "i64", "from entry to exit, sleeps included"),
-        column("cpu_ns", "i64", "of which on a CPU", null=True),
-        column("runq_ns", "i64", "of which in the run queue", null=True),
-        column("client_ns", "i64", "of which asleep, waiting for the client", null=True),
-        column("bytes", "i64", "transferred, of calls that return how much", null=True),
-        column("unclear", "i64", "calls with a switch that was not seen: cpu_ns is a lower bound", null=True),
+    labels=columns("syscalls", "name"),
+    figures=columns(
+        "syscalls", "calls", "errors", "time_ns", "cpu_ns", "runq_ns", "client_ns", "bytes", "unclear"
     ),
     rate=ProcessRate(
         column("syscalls_per_s", "f64", "system calls, where traced", null=True),
@@ -34,8 +27,8 @@ CALLS = TaskCounts(
 )
 SIZES = TaskCounts(
     table="syscall_sizes",
-    labels=(_NAME, column("size_bytes", "i64", "transferred so much, and less than twice as much")),
-    figures=(column("calls", "i64", "how often"),),
+    labels=columns("syscall_sizes", "name", "size_bytes"),
+    figures=columns("syscall_sizes", "calls"),
 )
 SYSTEM_CALLS = DataSource(
     name="system calls",

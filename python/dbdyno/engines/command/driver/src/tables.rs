@@ -1,6 +1,8 @@
-//! The tables `executions` and `outputs` (`model/schema/data_sources/executions.py`).
+//! The tables `executions` and `outputs` (`model/schema/raw.toml`).
 
-use dyno_model::{Coded, Column, Table};
+use std::array::from_fn;
+
+use dyno_model::{Nullable, Table, raw};
 
 use crate::engine::Plan;
 use crate::protocol::FIGURES;
@@ -18,74 +20,79 @@ pub fn all(plan: &Plan, sessions: &[CommandSession]) -> Vec<Table> {
             all.map(move |(execution, number)| (session as i64, number, execution))
         })
         .collect();
-    vec![executions(plan, &rows), outputs(&rows)]
+    vec![executions(plan, &rows).into(), outputs(&rows).into()]
 }
 
 /// Session, number in it, execution.
 type Row<'a> = (i64, i64, &'a Execution);
 
-fn executions(plan: &Plan, rows: &[Row]) -> Table {
-    let known = |of: fn(&Row) -> i64| Column::known(rows.iter().map(of));
-    let mut columns = vec![
-        ("session", known(|row| row.0)),
-        ("number", known(|row| row.1)),
-        ("job", jobs(plan, rows)),
-        ("start_ns", known(|row| row.2.report.start_ns)),
-        ("end_ns", known(|row| row.2.report.end_ns)),
-        (
-            "measured",
-            Column::Bool(rows.iter().map(|row| row.2.measured).collect()),
-        ),
-        ("outcome", texts(rows, |row| Some(row.2.report.outcome.word()))),
-        (
-            "work",
-            Column::F64(rows.iter().map(|row| row.2.report.work).collect()),
-        ),
-        (
-            "detail",
-            texts(rows, |row| {
-                Some(row.2.report.detail.as_str()).filter(|d| !d.is_empty())
-            }),
-        ),
-    ];
-    columns.extend(FIGURES.iter().enumerate().map(|(place, &name)| {
-        let figures = rows.iter().map(|row| row.2.report.figures[place]);
-        (name, Column::I64(figures.collect()))
-    }));
-    Table::new("executions", columns)
+#[allow(clippy::similar_names)] // run_ns and runq_ns, as the columns are called
+fn executions(plan: &Plan, rows: &[Row]) -> raw::Executions {
+    let reports = || rows.iter().map(|row| &row.2.report);
+    let figures = |place: usize| reports().map(|r| r.figures[place]).collect::<Nullable<i64>>();
+    // in the order of FIGURES
+    let [
+        pid,
+        exec_ns,
+        exit_code,
+        user_ns,
+        system_ns,
+        run_ns,
+        runq_ns,
+        max_rss_bytes,
+        minor_faults,
+        major_faults,
+        voluntary,
+        involuntary,
+        read_bytes,
+        written_bytes,
+        read_calls_bytes,
+        written_calls_bytes,
+        left_over,
+    ] = from_fn::<_, { FIGURES.len() }, _>(figures);
+    raw::Executions {
+        session: rows.iter().map(|row| row.0).collect(),
+        number: rows.iter().map(|row| row.1).collect(),
+        job: rows.iter().map(|row| &plan.jobs[row.2.job].name).collect(),
+        pid,
+        start_ns: reports().map(|r| r.start_ns).collect(),
+        exec_ns,
+        end_ns: reports().map(|r| r.end_ns).collect(),
+        measured: rows.iter().map(|row| row.2.measured).collect(),
+        outcome: reports().map(|r| r.outcome.word()).collect(),
+        exit_code,
+        user_ns,
+        system_ns,
+        run_ns,
+        runq_ns,
+        max_rss_bytes,
+        minor_faults,
+        major_faults,
+        voluntary,
+        involuntary,
+        read_bytes,
+        written_bytes,
+        read_calls_bytes,
+        written_calls_bytes,
+        left_over,
+        work: reports().map(|r| r.work).collect(),
+        detail: reports()
+            .map(|r| Some(&r.detail).filter(|d| !d.is_empty()))
+            .collect(),
+    }
 }
 
-fn jobs(plan: &Plan, rows: &[Row]) -> Column {
-    Column::Coded(Coded {
-        codes: rows.iter().map(|row| Some(row.2.job as u32)).collect(),
-        texts: plan.jobs.iter().map(|job| job.name.clone()).collect(),
-    })
-}
-
-fn texts<'a>(rows: &[Row<'a>], of: fn(&Row<'a>) -> Option<&'a str>) -> Column {
-    Column::Str(rows.iter().map(|row| of(row).map(str::to_owned)).collect())
-}
-
-fn outputs(rows: &[Row]) -> Table {
+fn outputs(rows: &[Row]) -> raw::Outputs {
     let mut kept = Vec::new();
     for &(session, number, execution) in rows {
         let streams = execution.report.printed.iter().flatten().zip(["output", "error"]);
         kept.extend(streams.map(|(printed, stream)| (session, number, stream, printed)));
     }
-    Table::new(
-        "outputs",
-        vec![
-            ("session", Column::known(kept.iter().map(|k| k.0))),
-            ("number", Column::known(kept.iter().map(|k| k.1))),
-            (
-                "stream",
-                Column::Str(kept.iter().map(|k| Some(k.2.to_owned())).collect()),
-            ),
-            (
-                "text",
-                Column::Str(kept.iter().map(|k| Some(k.3.text.clone())).collect()),
-            ),
-            ("bytes", Column::known(kept.iter().map(|k| k.3.bytes as i64))),
-        ],
-    )
+    raw::Outputs {
+        session: kept.iter().map(|k| k.0).collect(),
+        number: kept.iter().map(|k| k.1).collect(),
+        stream: kept.iter().map(|k| k.2).collect(),
+        text: kept.iter().map(|k| &k.3.text).collect(),
+        bytes: kept.iter().map(|k| k.3.bytes as i64).collect(),
+    }
 }

@@ -218,7 +218,7 @@ fn lags(tables: &[Table]) -> String {
         return String::new();
     };
     let column = |name: &str| match found.columns.iter().find(|(n, _)| *n == name) {
-        Some((_, Column::I64(values))) => values.iter().flatten().copied().collect(),
+        Some((_, Column::I64(values))) => values.iter().flatten().collect(),
         _ => Vec::new(),
     };
     let both = column("high_ns").into_iter().zip(column("count"));

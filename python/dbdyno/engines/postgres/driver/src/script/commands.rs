@@ -1,6 +1,6 @@
 //! What each command of a script took, measured calls only.
 
-use dyno_model::{Column, Table};
+use dyno_model::{Table, raw};
 
 use crate::script::plan::Plan;
 
@@ -69,29 +69,23 @@ pub(crate) fn table<'a>(plan: &Plan, sessions: impl Iterator<Item = &'a [Command
             commands.map(move |(k, planned)| (i, k, &planned.command))
         })
     };
-    let numbers = |of: fn(&CommandTally) -> i64| Column::known(all.iter().map(of));
-    let optional = |of: fn(&CommandTally) -> i64| Column::I64(all.iter().map(|c| c.timed(of(c))).collect());
-    let squares = all
-        .iter()
-        .map(|c| (c.timed > 0).then_some(c.sum_sq_ns2))
-        .collect();
-    Table::new(
-        "script_commands",
-        vec![
-            ("script", Column::known(places().map(|(i, _, _)| i as i64))),
-            ("command", Column::known(places().map(|(_, k, _)| k as i64))),
-            ("line", Column::known(places().map(|(_, _, c)| i64::from(c.line)))),
-            (
-                "text",
-                Column::Str(places().map(|(_, _, c)| Some(c.text.clone())).collect()),
-            ),
-            ("executions", numbers(|c| c.executions as i64)),
-            ("failures", numbers(|c| c.failures as i64)),
-            ("retries", numbers(|c| c.retries as i64)),
-            ("total_ns", optional(|c| c.total_ns)),
-            ("sum_sq_ns2", Column::F64(squares)),
-            ("min_ns", optional(|c| c.min_ns)),
-            ("max_ns", optional(|c| c.max_ns)),
-        ],
-    )
+    let numbers = |of: fn(&CommandTally) -> i64| all.iter().map(of).collect();
+    let optional = |of: fn(&CommandTally) -> i64| all.iter().map(|c| c.timed(of(c))).collect();
+    let commands = raw::ScriptCommands {
+        script: places().map(|(i, _, _)| i as i64).collect(),
+        command: places().map(|(_, k, _)| k as i64).collect(),
+        line: places().map(|(_, _, c)| i64::from(c.line)).collect(),
+        text: places().map(|(_, _, c)| &c.text).collect(),
+        executions: numbers(|c| c.executions as i64),
+        failures: numbers(|c| c.failures as i64),
+        retries: numbers(|c| c.retries as i64),
+        total_ns: optional(|c| c.total_ns),
+        sum_sq_ns2: all
+            .iter()
+            .map(|c| (c.timed > 0).then_some(c.sum_sq_ns2))
+            .collect(),
+        min_ns: optional(|c| c.min_ns),
+        max_ns: optional(|c| c.max_ns),
+    };
+    commands.into()
 }

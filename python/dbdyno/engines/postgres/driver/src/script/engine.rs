@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_model::{Column, Counter, Engine, Error, Reading, Result, Table, count_sessions};
+use dyno_model::{Counter, Engine, Error, Reading, Result, Table, count_sessions, raw};
 
 use crate::client::Client;
 use crate::plan::Protocol;
@@ -98,15 +98,12 @@ impl Engine for ScriptedPostgres {
 }
 
 fn reconnects(sessions: &[ScriptSession]) -> Table {
-    let each = |of: fn(&ScriptSession) -> i64| Column::known(sessions.iter().map(of));
-    Table::new(
-        "script_connections",
-        vec![
-            ("session", Column::known(0..sessions.len() as i64)),
-            ("connections", each(|s| s.reconnects.0 as i64)),
-            ("connect_ns", each(|s| s.reconnects.1)),
-        ],
-    )
+    let connections = raw::ScriptConnections {
+        session: (0..sessions.len() as i64).collect(),
+        connections: sessions.iter().map(|s| s.reconnects.0 as i64).collect(),
+        connect_ns: sessions.iter().map(|s| s.reconnects.1).collect(),
+    };
+    connections.into()
 }
 
 fn prepare(plan: &Plan, session: &mut ScriptSession) -> Result<()> {

@@ -1,0 +1,53 @@
+"""Columns of the raw tables, as ``raw.toml`` has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from dbdyno.model.schema.column import Column, Type
+
+FILE = Path(__file__).with_name("raw.toml")
+_TABLE = r"\[(?:core|python)\.(?P<table>\w+)\]"
+_OWN = r'\{ type = "(?P<type>i64|f64|str|bool)",(?P<null> null = true,)? doc = "(?P<doc>[^"\\]*)" \}'
+_LIKE = r'"(?P<of>\w+)\.(?P<like>\w+)"'
+_LINE = re.compile(rf"{_TABLE}|(?P<name>\w+) = (?:{_OWN}|{_LIKE})")
+
+
+def read(text: str) -> dict[str, tuple[Column, ...]]:
+    """Returns the columns of each table. Raises ValueError if a line is not as the head of ``raw.toml`` says.
+
+    Reads lines: every start of the program needs some of the columns, and tomllib takes ten times as long.
+    """
+    tables: dict[str, dict[str, Column]] = {}
+    columns: dict[str, Column] = {}
+    for number, line in _lines(text):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise ValueError(f"{FILE.name}, line {number}: neither a table nor a column: {line}")
+        table, name, kind, null, doc, of, like = match.groups()
+        if name in columns or table in tables:
+            raise ValueError(f"{FILE.name}, line {number}: a second {table or name}")
+        if table:
+            columns = tables[table] = {}
+        if of and (like != name or like not in tables.get(of, {})):
+            raise ValueError(f"{FILE.name}, line {number}: no column {of}.{like} above that {name} could be")
+        if name:
+            columns[name] = tables[of][name] if of else Column(name, cast(Type, kind), null is not None, doc)
+    return {table: tuple(columns.values()) for table, columns in tables.items()}
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    return ((n, line) for n, line in enumerate(text.splitlines(), 1) if line and not line.startswith("#"))
+
+
+TABLES = read(FILE.read_text(encoding="utf-8"))
+"""Columns by table, in the order of the file."""
+
+
+def columns(table: str, *names: str) -> tuple[Column, ...]:
+    """Returns these columns of a table. Raises KeyError if it has none of that name."""
+    by_name = {c.name: c for c in TABLES[table]}
+    return tuple(by_name[name] for name in names)
