@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -23,24 +22,24 @@ def read(text: str) -> dict[str, tuple[Column, ...]]:
     """
     tables: dict[str, dict[str, Column]] = {}
     columns: dict[str, Column] = {}
-    for number, line in _lines(text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line or line.startswith("#"):
+            continue
         match = _LINE.fullmatch(line)
         if match is None:
             raise ValueError(f"{FILE.name}, line {number}: neither a table nor a column: {line}")
         table, name, kind, null, doc, of, like = match.groups()
         if name in columns or table in tables:
             raise ValueError(f"{FILE.name}, line {number}: a second {table or name}")
-        if table:
+        if kind:
+            columns[name] = Column(name, cast(Type, kind), null is not None, doc)
+        elif table:
             columns = tables[table] = {}
-        if of and (like != name or like not in tables.get(of, {})):
+        elif like == name and name in tables.get(of, ()):
+            columns[name] = tables[of][name]
+        else:
             raise ValueError(f"{FILE.name}, line {number}: no column {of}.{like} above that {name} could be")
-        if name:
-            columns[name] = tables[of][name] if of else Column(name, cast(Type, kind), null is not None, doc)
     return {table: tuple(columns.values()) for table, columns in tables.items()}
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    return ((n, line) for n, line in enumerate(text.splitlines(), 1) if line and not line.startswith("#"))
 
 
 TABLES = read(FILE.read_text(encoding="utf-8"))
