@@ -1,4 +1,4 @@
-"""The registry of checks: a check answers one question about a run, and registers beside its function."""
+"""Registers checks. A check answers one question about a run and is registered beside its function."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Scope = Literal["cells", "whole"]
 class Check(NamedTuple):
     """A registered check.
 
-    ``claims``: ids of the catalogue that it may yield, the first of which gives its place in the order.
-    ``of``: ``cells`` where it asks something of single cells, which is then answered when a cell is derived;
-    ``whole`` where it waits until all of them are there. ``kinds`` of runs, or their tags, for which it makes
-    sense (:mod:`dbdyno.model.plan.kinds`); empty: all.
+    ``claims`` are the ids of the catalogue that the check may yield; the first gives its place in the order.
+    ``of`` is ``cells`` if the check needs facts of single cells, which are recorded when a cell is derived,
+    and ``whole`` if it needs all cells at once. ``kinds`` names the kinds of runs, or their tags, for which
+    the check makes sense (:mod:`dbdyno.model.plan.kinds`); empty means all.
     """
 
     function: Function
@@ -46,6 +46,6 @@ def check(*claims: str, of: Scope = "cells", kinds: tuple[str, ...] = ()) -> Cal
 
 def checks(kind: Kind) -> list[Check]:
     """Returns all registered checks of a kind of run, in the order of the catalogue. Raises KeyError with the
-    claim that the catalogue lacks."""
+    id if the catalogue lacks a claim."""
     place = {id: n for n, id in enumerate(entries())}
     return sorted((c for c in _REGISTERED if kind.among(c.kinds)), key=lambda c: place[c.claims[0]])

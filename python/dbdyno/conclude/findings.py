@@ -1,4 +1,4 @@
-"""Findings: claims from the tables, by all registered checks (:mod:`dbdyno.conclude.checking`)."""
+"""Makes the findings of a run from its tables, by all registered checks (:mod:`dbdyno.conclude.checking`)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ def asked(
     tables: Mapping[str, pl.DataFrame],
     workloads: Mapping[str, Workload],
 ) -> Facts:
-    """What the checks ask of these cells one by one, answered; of the same tables as :func:`findings`."""
+    """Returns the facts that the checks need of these cells one by one, from the same tables as
+    :func:`findings`."""
     case = Case(plan, environment, tables, workloads)
     claims = [claim for c in _checks(plan) if c.of == "cells" for claim in c.function(case)]
     for _ in coverage.too_few(case, claims):
-        pass
+        pass  # a generator asks for its facts as it runs; the claims themselves are made at the end
     return case.facts
 
 
@@ -54,10 +55,12 @@ def findings(
     facts: Facts | None = None,
     load: Callable[[str], Mapping[str, pl.DataFrame]] | None = None,
 ) -> tuple[Claim, ...]:
-    """From all tables of window, ledger and ``rungs``. The gravest first, else in the order of the catalogue.
+    """Returns all findings from the tables of windows, ledger and ``rungs``: the gravest first, those of one
+    severity in the order of the catalogue.
 
-    ``facts``: what is known of single cells; what the checks ask beyond is added. With them ``tables`` needs
-    no tables that only single cells are asked of: ``load`` makes those of a cell again.
+    ``facts`` are known facts of single cells; facts that the checks need beyond them are added. With complete
+    facts ``tables`` need not hold the tables that only checks of single cells read; ``load`` derives those of
+    one cell again if they are needed.
     """
     case = Case(plan, environment, tables, workloads, {} if facts is None else facts, load)
     with speaking_of(kind_of(plan)):

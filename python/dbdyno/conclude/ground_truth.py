@@ -1,4 +1,4 @@
-"""What the ledger must say of a load whose truth is known, and what it says. Pure."""
+"""Compares the ledger with the truth for loads whose truth is known. Pure."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ Tables = Mapping[str, pl.DataFrame]
 
 
 class Known(NamedTuple):
-    """An account, its truth in seconds per second, and where that comes from: a case of the catalogue's
-    sentence, with its values."""
+    """An account, its true value in seconds per second, and the origin of the truth: a case of the
+    catalogue's sentence, with its values."""
 
     account: str
     aas: float | None
     why: str
-    said: Mapping[str, Any] = {}
+    values: Mapping[str, Any] = {}
     needs: Needs = "idle"
 
 
 class Brief(NamedTuple):
-    """What is known of sessions that came and went."""
+    """Known figures of short sessions that connect and end during the window."""
 
-    cpus: float  # that they used
-    per_s: float  # how many a second
-    end_ns: float  # CPU time of the end of one, in ``cpus``
+    cpus: float  # CPU seconds per second that they used
+    per_s: float  # sessions per second
+    end_ns: float  # CPU time that a session's end takes, included in ``cpus``
 
 
 class CpuUse(NamedTuple):
-    """What used the CPUs that the server may use, in CPUs."""
+    """Use of the CPUs that the server may run on, in CPUs."""
 
-    others: float  # all but the server's processes: dbdyno's own, too, and those that have ended
-    own: float  # dbdyno's, of these
+    others: float  # all processes but the server's live ones, with dbdyno's own and those that have ended
+    own: float  # the part of ``others`` that dbdyno used
     steal: float  # withheld by the hypervisor
-    queued: float  # seconds per second that the server's processes waited for a CPU; not of those that ended
-    late: float = 0.0  # share of the window by which its reads were late, or took
+    queued: float  # run-queue time of the server's live processes, in seconds per second
+    late: float = 0.0  # share of the window by which the reads were late, plus the time that they took
 
 
 class Facts(NamedTuple):
-    """What is known of a measured case besides its tables."""
+    """Facts about a measured case besides its tables."""
 
     sessions: int
-    cpus: float  # that the server may use
-    used: CpuUse | None  # None: not known
-    quota: float | None = None  # CPUs, where one was set
+    cpus: float  # CPUs that the server may use
+    used: CpuUse | None  # None if unknown
+    quota: float | None = None  # CPU quota in CPUs, None without one
     counted_ns: float | None = None  # the server's own timing of labels["commit"] per call
     brief: Brief | None = None
     groups: Sequence[str] = ()  # control groups of the server's processes alone
@@ -63,12 +63,12 @@ class Facts(NamedTuple):
 
 
 def truths(case: TruthCase, facts: Facts, tables: Tables, tier: str) -> list[Truth]:
-    """Truth against ledger for one case, with its remainder."""
+    """Returns truth against ledger for each known account of a case, and for the remainder."""
     book = _Book(tables)
     allowed = TRUTH_BRIEF if case.kind == "brief" else TRUTH
     wall = float(facts.sessions) if facts.brief is None else facts.brief.cpus or 1.0
     disturbance = _disturbance(facts, book)
-    made = []
+    judgements = []
     for known in _known(case, facts, book):
         aas, low, high = book.account(known.account)
         truth = Truth(
@@ -76,7 +76,7 @@ def truths(case: TruthCase, facts: Facts, tables: Tables, tier: str) -> list[Tru
             tier=tier,
             account=known.account,
             truth=known.aas,
-            why=sentence("selftest-truth", known.said, case=known.why),
+            why=sentence("selftest-truth", known.values, case=known.why),
             ledger=aas,
             low=low,
             high=high,
@@ -84,8 +84,8 @@ def truths(case: TruthCase, facts: Facts, tables: Tables, tier: str) -> list[Tru
             allowed=TRUTH_UNACCOUNTED if known.account == "unaccounted" else allowed,
             disturbance=disturbance,
         )
-        made.append(judged(truth, known.needs))
-    return made
+        judgements.append(judged(truth, known.needs))
+    return judgements
 
 
 def _disturbance(facts: Facts, book: _Book) -> Disturbance | None:
@@ -103,36 +103,37 @@ def _disturbance(facts: Facts, book: _Book) -> Disturbance | None:
 
 
 def judged(truth: Truth, needs: Needs) -> Truth:
-    """``truth`` with its verdict, and the reason of one that is inconclusive."""
-    verdict, found, reason = truth_verdict(truth, needs), truth.disturbance, ""
+    """Returns ``truth`` with its verdict and, if that is inconclusive, the reason."""
+    verdict, others, reason = truth_verdict(truth, needs), truth.disturbance, ""
     if verdict == "inconclusive":
-        said = {} if found is None else {"others": found.others, "steal": found.steal / found.cpus}
-        reason = sentence("selftest-account", said, case="busy" if said else "unseen")
+        values = {} if others is None else {"others": others.others, "steal": others.steal / others.cpus}
+        reason = sentence("selftest-account", values, case="busy" if values else "unseen")
     return truth.model_copy(update={"verdict": verdict, "reason": reason})
 
 
 def accounts_of(case: TruthCase) -> list[str]:
-    """What is checked of a case, before it is measured."""
+    """Returns the names of the accounts that are checked for a case, before it is measured."""
     return [k.account for k in _known(case, Facts(1, 1.0, None), _Book({}))]
 
 
-def headline(found: Sequence[Truth], planned: int) -> Claim:
-    """What all accounts say. ``planned``: cases that were to be measured."""
-    by = {v: [t for t in found if t.verdict == v] for v in ("ok", "off", "inconclusive", "unknown")}
-    seen = [t.disturbance for t in by["inconclusive"] if t.disturbance is not None]
+def headline(results: Sequence[Truth], planned: int) -> Claim:
+    """Returns the summary claim over all accounts. ``planned`` is the number of cases that were to be
+    measured."""
+    by = {v: [t for t in results if t.verdict == v] for v in ("ok", "off", "inconclusive", "unknown")}
+    disturbances = [t.disturbance for t in by["inconclusive"] if t.disturbance is not None]
     counts = {verdict: len(those) for verdict, those in by.items()}
-    done = len({t.case for t in found})
-    said = counts | {
-        "all": len(found) - counts["unknown"],
+    done = len({t.case for t in results})
+    values = counts | {
+        "all": len(results) - counts["unknown"],
         "cases": len({t.case for t in by["ok"]}),
         "done": done,
         "planned": planned,
         "names": ", ".join(dict.fromkeys(f"{t.case}: {t.account}" for t in by["off"])),
-        "others": max((d.others for d in seen), default=0.0),
-        "steal": max((d.steal / d.cpus for d in seen), default=0.0),
+        "others": max((d.others for d in disturbances), default=0.0),
+        "steal": max((d.steal / d.cpus for d in disturbances), default=0.0),
     }
     case = next((v for v in ("off", "inconclusive", "ok") if by[v]), "none")
-    case = "unseen" if case == "inconclusive" and not seen else case
+    case = "unseen" if case == "inconclusive" and not disturbances else case
     parts = {
         "besides": case == "off" and counts["inconclusive"] > 0,
         "unknown": counts["unknown"] > 0,
@@ -140,21 +141,21 @@ def headline(found: Sequence[Truth], planned: int) -> Claim:
     }
     return claim(
         "selftest",
-        said,
+        values,
         case=case,
-        parts=[name for name, there in parts.items() if there],
+        parts=[name for name, holds in parts.items() if holds],
         severity="warning" if case == "off" else "good" if case == "ok" else "note",
     )
 
 
 _ROOTS = "roots "
-"""How an account begins that is of the roots of lock waits."""
+"""Prefix of accounts about the roots of lock waits."""
 _WAITS = "waits "
-"""How one begins that is a number of waits: those of a call, of all sessions in sum."""
+"""Prefix of accounts that are numbers of waits per call, summed over all sessions."""
 
 
 class _Book:
-    """The rung's accounts and rates of one cell."""
+    """Accounts and rates of one cell, summed over its rung."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -164,7 +165,8 @@ class _Book:
         )
 
     def account(self, name: str) -> tuple[float | None, float | None, float | None]:
-        """(aas, low, high) of ``run``, ``runnable`` (run + runq), ``sleep``, ``sleep Class/Event``, ..."""
+        """Returns (aas, low, high) of an account: ``run``, ``runnable`` (run + runq), ``sleep``, ``sleep
+        Class/Event``, ... All are None if the account is unknown."""
         if name == "run + runq":
             return self._sum(self._rows("run"), self._rows("runq"))
         if name.startswith("label "):
@@ -179,31 +181,34 @@ class _Book:
         return self._sum(self._rows(account, event or None))
 
     def _roots(self, doing: str) -> tuple[float | None, float | None, float | None]:
-        """Waiters whose root is runnable, or asleep; in seconds per second."""
+        """Returns (aas, low, high) of waiters whose root is runnable or asleep (``doing``), in seconds per
+        second."""
         rows = self._table("wait_chains").filter(pl.col("by") == "doing")
         if rows.is_empty():
             return None, None, None
         wall_s = float(self._table("windows")["wall_s"][0])
-        met = rows.filter(pl.col("samples") > 0)
-        if met.is_empty():
+        sampled = rows.filter(pl.col("samples") > 0)
+        if sampled.is_empty():
             return None, None, None
-        mine = met.filter(pl.col("name").is_in(ON_CPU) == (doing == "runnable"))
-        aas, low, high = (float(mine[c].sum()) for c in ("seconds", "low", "high"))
-        whole, seen = float(rows["seconds"].sum()), float(met["seconds"].sum())
-        high = max(high, unseen(int(met["samples"].max() or 0)) * seen) + whole - seen  # type: ignore[arg-type]
+        by_state = sampled.filter(pl.col("name").is_in(ON_CPU) == (doing == "runnable"))
+        aas, low, high = (float(by_state[c].sum()) for c in ("seconds", "low", "high"))
+        whole, sampled_s = float(rows["seconds"].sum()), float(sampled["seconds"].sum())
+        # Waits without a sample could have either kind of root: all of them widen the upper end.
+        high = max(high, unseen(int(sampled["samples"].max() or 0)) * sampled_s) + whole - sampled_s  # type: ignore[arg-type]
         return aas / wall_s, low / wall_s, min(high, whole) / wall_s
 
     def counts_waits(self) -> bool:
-        """Whether the trace counted the waits, or nothing was measured yet."""
+        """Returns whether the trace counted the waits; true also before anything was measured."""
         events = self._table("events")
         return events.is_empty() or events["waits_per_s"].null_count() < events.height
 
     def _waits(self, event: str) -> tuple[float | None, float | None, float | None]:
-        """Waits a call in one wait event, times sessions; the window's ends cut one call of each."""
+        """Returns (value, low, high) of waits per call in one wait event, times sessions. The error allows
+        for the one call per session that each end of the window cuts."""
         rate, window = self.calls_per_s(), self._table("windows")
         label = pl.concat_str("wait_class", pl.lit("/"), "wait_event")
-        mine = self._table("events").filter((pl.col("scope") == "rung") & (label == event))
-        counted = mine["waits_per_s"].drop_nulls()
+        rows = self._table("events").filter((pl.col("scope") == "rung") & (label == event))
+        counted = rows["waits_per_s"].drop_nulls()
         if not rate or window.is_empty() or counted.is_empty():
             return None, None, None
         sessions, wall_s = float(window["sessions"][0]), float(window["wall_s"][0])
@@ -216,23 +221,26 @@ class _Book:
         return None if rates.is_empty() else rates["value"][0]
 
     def asleep(self, case: TruthCase) -> float | None:
-        """Sessions asleep in the calls' own sleep."""
+        """Returns the mean number of sessions in the sleep that each call makes on purpose; None without a
+        call rate."""
         rate = self.calls_per_s()
         return None if rate is None else rate * case.sleep_ns / NS_PER_S
 
     def group(self, groups: Sequence[str], key: str) -> tuple[float, float] | None:
-        """Growth of a counter of the server's own control groups, and the time in ns in which it grew."""
+        """Returns the growth of a counter of the server's own control groups and the time in ns over which it
+        grew. None if it was not read."""
         levels = self._table("cut_levels").filter((pl.col("origin") == "cgroup") & (pl.col("key") == key))
-        mine = levels.filter(pl.col("place").is_in(list(groups))).drop_nulls("delta")
-        return None if mine.is_empty() else (float(mine["delta"][0]), float(mine["wall_ns"][0]))
+        rows = levels.filter(pl.col("place").is_in(list(groups))).drop_nulls("delta")
+        return None if rows.is_empty() else (float(rows["delta"][0]), float(rows["wall_ns"][0]))
 
     def used(self, roles: str, figure: str = "run_ns") -> float:
-        """Seconds per second of tasks whose role matches."""
-        mine = self._table("cut_tasks").filter(pl.col("role").str.contains(roles)).drop_nulls(figure)
-        return float((mine[figure] / mine["over_ns"]).sum())
+        """Returns seconds per second of tasks whose role matches the expression."""
+        tasks = self._table("cut_tasks").filter(pl.col("role").str.contains(roles)).drop_nulls(figure)
+        return float((tasks[figure] / tasks["over_ns"]).sum())
 
     def thinking(self) -> float | None:
-        """Sessions between two calls, by the driver's clock: calls a second times the mean pause."""
+        """Returns the mean number of sessions between two calls by the driver's clock: per session, the mean
+        pause over the mean duration of pause plus call. None if no session made two calls."""
         s = self._table("cell_sessions").filter(pl.col("calls") > 1)
         if s.is_empty():
             return None
@@ -242,7 +250,8 @@ class _Book:
         return float(s.select((pause / turn).sum()).item())
 
     def _none_seen(self) -> tuple[float | None, float | None]:
-        """Ends of an account without a row: none where the trace sees all; no sample is no proof."""
+        """Returns the interval of an account without a row: (0, upper end), or (None, None) where the trace
+        records every change, so that no row means zero. With samples only, no sample does not prove zero."""
         samples, windows = self._table("cut_sampler"), self._table("windows")
         if samples.is_empty() or windows.is_empty() or self._table("cut_traced").height:
             return None, None
@@ -267,7 +276,7 @@ class _Book:
 
 def _known(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
     yield from _KINDS[case.kind](case, facts, book)
-    if case.kind != "brief":  # nobody drives them, so there is no time in calls
+    if case.kind != "brief":  # no driver times these sessions, so there is no call time to account for
         yield Known("unaccounted", 0.0, "nothing", needs="nothing")
 
 
@@ -295,16 +304,16 @@ def _spin(_case: TruthCase, facts: Facts, _book: _Book) -> Iterator[Known]:
         why = "unseen" if facts.used is None else "capped"
         yield from (Known(account, None, why) for account in ("run", "runq"))
         return
-    said = {"cpus": facts.cpus, "others": facts.used.others, "steal": facts.used.steal}
+    values = {"cpus": facts.cpus, "others": facts.used.others, "steal": facts.used.steal}
     run = max(0.0, min(float(facts.sessions), facts.cpus - facts.used.others - facts.used.steal))
-    yield Known("run", run, "free", said, "nothing")
-    said = {"run": run, "sessions": facts.sessions}
-    yield Known("runq", facts.sessions - run, "queue", said, "driver")
+    yield Known("run", run, "free", values, "nothing")
+    values = {"run": run, "sessions": facts.sessions}
+    yield Known("runq", facts.sessions - run, "queue", values, "driver")
 
 
 def _quota(_case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
-    """A quota is handed out in slices that may be overrun, and others may leave less: what counts is what the
-    group used."""
+    """Yields the truth under a CPU quota from the group's own usage. The quota itself is no truth: the kernel
+    hands it out in slices that may be overrun (CFS bandwidth control), and other processes may leave less."""
     yield from _loop(facts)
     used = book.group(facts.groups, "usage_ns")
     if used is None:
@@ -312,10 +321,10 @@ def _quota(_case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
         return
     counts = [book.group(facts.groups, key) for key in ("nr_periods", "nr_throttled")]
     periods, throttled = (None if count is None else int(count[0]) for count in counts)
-    said = {"quota": facts.quota, "periods": periods, "throttled": throttled}
+    values = {"quota": facts.quota, "periods": periods, "throttled": throttled}
     run = used[0] / used[1] - book.used("^(other|helper)")
-    yield Known("run", run, "usage", said, "nothing")
-    yield Known("runq", facts.sessions - run, "usage", said, "driver")
+    yield Known("run", run, "usage", values, "nothing")
+    yield Known("runq", facts.sessions - run, "usage", values, "driver")
 
 
 def _convoy(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
@@ -327,7 +336,8 @@ def _convoy(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
 
 
 def _blocking(case: TruthCase, facts: Facts, book: _Book) -> Iterator[Known]:
-    """One session has the lock at any time: it sleeps, then it is runnable."""
+    """Yields the roots of lock waits: at any time one session holds the lock; it first sleeps, then it is
+    runnable."""
     held = book.asleep(case)
     waiters = facts.sessions - 1.0
     why = "uncalled" if held is None else "roots"

@@ -1,8 +1,9 @@
-"""Criteria of claims, with the constants that decide in their slots: ``{locks.BOUND:percent}``.
+"""Fills the criteria of claims with the constants that decide: slots such as ``{locks.BOUND:percent}``.
 
-A slot names a module, a constant of it and a format of the catalogue. The module is one of
+A slot names a module, a constant in it and a format of the catalogue. The module is one of
 :mod:`dbdyno.conclude.run`, else of :mod:`dbdyno.conclude` (``scaling.smt``), else of another room
-(``stats.cliff``). It is imported when the text is asked for: checks import the catalogue, not the reverse.
+(``stats.cliff``). It is imported only when the text is needed, because checks import the catalogue and an
+import at the top would be circular.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _EXACT: Mapping[str, Callable[[float], str]] = {
     "percent": lambda share: f"{format_given(100 * share)} %",
     "number": format_given,
 }
-"""Formats that round figures, in a form for constants, which are exact."""
+"""Formats that would round a figure, in a form for constants, which are exact."""
 
 
 def criterion(entry: Entry) -> str:
@@ -30,8 +31,8 @@ def criterion(entry: Entry) -> str:
 
 
 def filled(text: str, source: str) -> str:
-    """Returns ``text`` with the constants that its slots name. Raises DbdynoError, which names ``source`` and
-    the slot, if there is no such module, constant or format."""
+    """Returns ``text`` with its slots replaced by the constants that they name. Raises DbdynoError, which
+    names ``source`` and the slot, if there is no such module, constant or format."""
     try:
         parts = list(Formatter().parse(text))
     except ValueError as error:
@@ -51,7 +52,7 @@ def filled(text: str, source: str) -> str:
 
 
 def _constant(name: str) -> float:
-    """Returns the number that ``name`` is. Raises LookupError if there is none."""
+    """Returns the number with this dotted name. Raises LookupError if there is none."""
     path, _, constant = name.rpartition(".")
     module = _module(path)
     value = getattr(module, constant, None)

@@ -1,4 +1,4 @@
-"""Words of the output explained: heads of columns, columns of tables, terms, and the claims about them."""
+"""Explains words of the output: column heads, columns of tables, terms, and the claims about them."""
 
 from __future__ import annotations
 
@@ -16,63 +16,65 @@ if TYPE_CHECKING:
     from dbdyno.model.sources.wait_advice import WaitAdvice
     from dbdyno.model.sources.wait_families import WaitFamilies
 
-_MOST = 12  # claims that are listed
+_MOST_LISTED = 12  # claims, columns
 
 
 class Word(NamedTuple):
-    """See words.toml."""
+    """An entry of words.toml."""
 
     names: tuple[str, ...]
     text: str
-    claims: tuple[str, ...]  # how their ids begin
+    claims: tuple[str, ...]  # prefixes of their ids
     page: str
 
 
-def explanation(asked: str, families: WaitFamilies | None = None, advice: WaitAdvice | None = None) -> str:
-    """What ``asked`` is, then the claims about it; of a wait event, ``class/event``, by the ``families`` and
-    the ``advice`` of an engine. Raises :class:`UsageError`: nothing is called so."""
-    if families is not None and (event := _event(asked.strip(), families, advice)):
+def explanation(name: str, families: WaitFamilies | None = None, advice: WaitAdvice | None = None) -> str:
+    """Returns the explanation of the word ``name``, then a list of the claims about it. A wait event,
+    ``class/event``, is explained by the ``families`` and the ``advice`` of an engine. Raises
+    :class:`UsageError` if no entry has this name."""
+    if families is not None and (event := _event(name.strip(), families, advice)):
         return event
-    wanted = _plain(asked)
+    wanted = _plain(name)
     word = next((w for w in words() if wanted in map(_plain, w.names)), None)
-    own = _claim(asked) or _claim("-".join(wanted.split()))
-    found = [] if word is None else [word.text, f"  docs/{word.page}"]
-    found += [] if word is not None or own is not None else _columns(asked.strip())
+    own = _claim(name) or _claim("-".join(wanted.split()))
+    lines = [] if word is None else [word.text, f"  docs/{word.page}"]
+    lines += [] if word is not None or own is not None else _columns(name.strip())
     if own is not None:
-        return "\n".join([*found, *([""] if found else []), explained(own)])
+        return "\n".join([*lines, *([""] if lines else []), explained(own)])
     about = [] if word is None else [n for n in entries() if n.startswith(word.claims or ("?",))]
-    about = about or [e.name for e in entries().values() if wanted and _holds(e, wanted)]
-    if not found and not about:
+    about = about or [e.name for e in entries().values() if wanted and _mentions(e, wanted)]
+    if not lines and not about:
         names = [*entries(), *(n for w in words() for n in w.names)]
         raise UsageError(
-            f"nothing is called {asked!r}", f"{did_you_mean(asked, names)}; dbdyno explain lists all claims"
+            f"nothing is called {name!r}", f"{did_you_mean(name, names)}; dbdyno explain lists all claims"
         )
     if about:
-        width = max(map(len, about[:_MOST]))
-        found += ["", "Claims about it (dbdyno explain ID):"] if found else ["Claims (dbdyno explain ID):"]
-        found += [f"  {name:{width}}  {entry(name).question}" for name in about[:_MOST]]
-    return "\n".join(found)
+        width = max(map(len, about[:_MOST_LISTED]))
+        lines += ["", "Claims about it (dbdyno explain ID):"] if lines else ["Claims (dbdyno explain ID):"]
+        lines += [f"  {id:{width}}  {entry(id).question}" for id in about[:_MOST_LISTED]]
+    return "\n".join(lines)
 
 
-def explained(found: Entry) -> str:
+def explained(entry: Entry) -> str:
     """Returns an entry as text for a terminal."""
-    page = [f"docs/{found.page}"] if found.page else []
-    says = [readable(s) for s in found.sentences()]
-    parts = [("Made when", [criterion(found)]), ("Says", says), ("Advice", found.advices()), ("See", page)]
-    lines = [f"{found.name} ({found.level})", found.question]
+    page = [f"docs/{entry.page}"] if entry.page else []
+    says = [readable(s) for s in entry.sentences()]
+    parts = [("Made when", [criterion(entry)]), ("Says", says), ("Advice", entry.advices()), ("See", page)]
+    lines = [f"{entry.name} ({entry.level})", entry.question]
     for title, texts in parts:
         lines += ["", f"{title}:", *(f"  {t}" for t in texts)] if texts else []
     return "\n".join(lines)
 
 
-def _event(asked: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:
-    """Empty: not a wait event, in any case of its letters, of a class that the engine has."""
-    of, slash, name = asked.partition("/")
-    own = next((n for n in families.root if n.casefold() == of.casefold()), None)
-    if not slash or not name or own is None:
+def _event(name: str, families: WaitFamilies, advice: WaitAdvice | None) -> str:
+    """Returns the explanation of a wait event, in any case of its letters, or "" if the engine has no such
+    class."""
+    wait_class, slash, event = name.partition("/")
+    own = next((n for n in families.root if n.casefold() == wait_class.casefold()), None)
+    if not slash or not event or own is None:
         return ""
-    label, known_ones = f"{own}/{name}", [*families.root, *(advice.root if advice is not None else ())]
-    if label not in known_ones:  # as the engine spells it
+    label, known_ones = f"{own}/{event}", [*families.root, *(advice.root if advice is not None else ())]
+    if label not in known_ones:  # the output has the engine's own spelling, not the user's
         label = next((n for n in known_ones if n.casefold() == label.casefold()), label)
     family = families.of(label)
     known = advice.of(label) if advice is not None else None
@@ -88,8 +90,8 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().replace("_", " ").split())
 
 
-def _holds(claim: Entry, wanted: str) -> bool:
-    """Whether its question has the word, or its id a part of it."""
+def _mentions(claim: Entry, wanted: str) -> bool:
+    """Returns whether the claim's question contains the word, or its id has the word as a part."""
     return f" {wanted} " in f" {claim.question.casefold().strip('?')} " or wanted in claim.id.split("-")
 
 
@@ -101,13 +103,15 @@ def _claim(name: str) -> Entry | None:
 
 
 def _columns(name: str) -> list[str]:
-    """A column of tables, by what each says of it."""
-    said: dict[str, list[str]] = {}
+    """Returns one line per meaning of a column of this name, with the tables that have it in that meaning."""
+    tables_by_doc: dict[str, list[str]] = {}
     for table, columns in {**RAW, **DERIVED}.items():
         for column in columns:
             if column.name == name:
-                said.setdefault(column.doc, []).append(table)
-    return [f"{name}: {doc} ({', '.join(tables[:_MOST])})" for doc, tables in said.items()][:_MOST]
+                tables_by_doc.setdefault(column.doc, []).append(table)
+    return [f"{name}: {doc} ({', '.join(tables[:_MOST_LISTED])})" for doc, tables in tables_by_doc.items()][
+        :_MOST_LISTED
+    ]
 
 
 @cache

@@ -1,15 +1,15 @@
-"""The catalogue of claims: every sentence about a run stands in the TOML files beside this module.
+"""The catalogue of claims: every sentence about a run is in the TOML files beside this module.
 
 An entry is a table named by the claim's id:
 
-- ``question``: what it answers; ``page``: of the documentation
+- ``question``: the question that the claim answers; ``page``: the page of the documentation
 - ``when``: the criterion; its thresholds are slots for the constants that decide, ``{locks.BOUND:percent}``
   (:mod:`dbdyno.conclude.thresholds`)
-- ``sentence``, ``evidence``, ``advice``: with named values ``{share:percent}``; tables of them, where the
-  sentence has cases (an advice may belong to a part, too)
-- ``part``: sentences that are added where their values are known
-- ``level``: good, note (if left out), warning or invalid; ``unit`` of the claim's value
-- ``each``: what ends the id of a claim that is made once for each: ``errors-40001`` for ``errors``
+- ``sentence``, ``evidence``, ``advice``: texts with named values ``{share:percent}``; a table of texts, if
+  the sentence has cases (an advice may belong to a part, too)
+- ``part``: sentences that are added if their values are known
+- ``level``: good, note (the default), warning or invalid; ``unit`` of the claim's value
+- ``each``: the placeholder for the end of the id, if the claim is made once per item (``errors-40001``)
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Cases = str | Mapping[str, str]
 
 @dataclass(frozen=True)
 class Entry:
-    """What the catalogue holds of a claim."""
+    """An entry of the catalogue; the fields are described at the top of this module."""
 
     id: str
     question: str
@@ -68,11 +68,11 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """``errors-CODE``."""
+        """The id with the placeholder for its end: ``errors-CODE``."""
         return f"{self.id}-{self.each}" if self.each else self.id
 
     def sentences(self) -> list[str]:
-        """All of its sentences as templates, one a case, then the parts."""
+        """Returns all sentences as templates: one per case, then the parts."""
         cases = [self.sentence] if isinstance(self.sentence, str) else list(self.sentence.values())
         return [*dict.fromkeys(cases), *(p.strip() for p in self.part.values())]
 
@@ -82,8 +82,8 @@ class Entry:
 
 
 class _Words(Formatter):
-    """``{share:percent}``, ``{n:#call}`` for ``3 calls``, ``{~calls}`` for a noun of the kind of run; else as
-    :meth:`str.format`."""
+    """A formatter for ``{share:percent}``, for ``{n:#call}`` (``3 calls``) and for ``{~calls}`` (the noun
+    that the kind of run uses); all else is as in :meth:`str.format`."""
 
     def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if isinstance(key, str) and key.startswith("~"):
@@ -109,26 +109,28 @@ _FIRST = (
     *("triggers", "quality", "hosts", "paced", "counting", "growth", "table_scans", "commands", "ladder"),
     *("sizes", "time", "wrong_test", "cpu_profile", "background", "memory", "checks"),
 )
-"""Files of claims about runs, in reading order: are figures usable, what was done, how it scales, why."""
+"""Files of claims about runs, in reading order: whether figures are usable, the work done, scaling,
+causes."""
 
 
-def _place(file: Path) -> tuple[int, str]:
+def _reading_order(file: Path) -> tuple[int, str]:
     return (_FIRST.index(file.stem) if file.stem in _FIRST else len(_FIRST), file.stem)
 
 
 @cache
 def entries() -> Mapping[str, Entry]:
-    """All entries by id, in the order in which claims of one level are read."""
-    files = sorted(Path(__file__).parent.glob("*.toml"), key=_place)
+    """Returns all entries by id, in the order in which claims of one level are read."""
+    files = sorted(Path(__file__).parent.glob("*.toml"), key=_reading_order)
     tables = [tomllib.loads(f.read_text(encoding="utf-8")) for f in files]
-    found = [Entry(id, **record) for table in tables for id, record in table.items()]
-    known = {e.id: e for e in found}
-    assert len(known) == len(found), "two entries have one id"
+    all_entries = [Entry(id, **record) for table in tables for id, record in table.items()]
+    known = {e.id: e for e in all_entries}
+    assert len(known) == len(all_entries), "two entries have one id"
     return known
 
 
 def entry(id: str) -> Entry:
-    """The entry of an id, with or without what ends it (``errors-40001``). Raises :class:`UsageError`."""
+    """Returns the entry of an id, with or without its end (``errors-40001``). Raises :class:`UsageError` if
+    there is none."""
     known = entries()
     if id in known:
         return known[id]
@@ -140,7 +142,7 @@ def entry(id: str) -> Entry:
 
 def claim(
     id: str,
-    said: Mapping[str, Any],
+    values: Mapping[str, Any],
     value: Estimate | float | None = None,
     *,
     case: str = "",
@@ -153,65 +155,66 @@ def claim(
     cells: Sequence[str] = (),
     subject: str = "",
 ) -> Claim:
-    """The claim ``id`` with the named values ``said``.
+    """Returns the claim ``id`` with its sentence filled from ``values``.
 
-    ``case``: which of its sentences; ``parts``: what is added. ``value``: with its interval, or a number in
-    the entry's unit with ``low`` and ``high``. ``severity`` and ``advice`` in place of the entry's.
+    ``case`` selects one of the entry's sentences; ``parts`` are added to it. ``value`` is an estimate with
+    its interval, or a number in the entry's unit with ``low`` and ``high``. ``severity`` and ``advice``
+    replace those of the entry.
     """
-    found = entries()[id]
+    entry = entries()[id]
     full_id = f"{id}-{each}" if each else id
     if value is not None and not isinstance(value, Estimate):
-        value = Estimate(full_id, value, found.unit, low, high)
-    text = sentence(id, said, case=case, parts=parts)
+        value = Estimate(full_id, value, entry.unit, low, high)
+    text = sentence(id, values, case=case, parts=parts)
     return Claim(
         id=full_id,
         text=f"{subject}: {text}" if subject else text,
-        severity=severity or found.level,
+        severity=severity or entry.level,
         subject=subject,
         value=value,
-        evidence=_WORDS.vformat(_case(found.evidence, case), (), said),
-        advice=_advice(found, said, (case, *parts)) if advice is None else advice,
+        evidence=_WORDS.vformat(_text_of(entry.evidence, case), (), values),
+        advice=_advice(entry, values, (case, *parts)) if advice is None else advice,
         cells=tuple(cells),
         case=case,
-        said=dict(said),
+        said=dict(values),
     )
 
 
 def sentence(
-    id: str, said: Mapping[str, Any] | None = None, *, case: str = "", parts: Sequence[str] = ()
+    id: str, values: Mapping[str, Any] | None = None, *, case: str = "", parts: Sequence[str] = ()
 ) -> str:
-    """What the claim ``id`` says with the named values ``said``: a remark that is kept as text."""
-    found = entries()[id]
-    texts = [_case(found.sentence, case), *(found.part[p] for p in parts)]
-    return _WORDS.vformat("".join(texts), (), said or {})
+    """Returns the sentence of the claim ``id`` filled from ``values``, for remarks that are kept as text."""
+    entry = entries()[id]
+    texts = [_text_of(entry.sentence, case), *(entry.part[p] for p in parts)]
+    return _WORDS.vformat("".join(texts), (), values or {})
 
 
 def with_nouns(text: str, **values: Any) -> str:
-    """A text with its slots for nouns, and these values, filled."""
+    """Returns ``text`` with its slots for nouns and for these values filled."""
     return _WORDS.vformat(text, (), values)
 
 
 def worded(plan: Plan) -> Plan:
-    """``plan`` with its choices' reasons in words."""
-    said = (
+    """Returns ``plan`` with the reason of each of its choices as a sentence."""
+    choices = (
         c if not c.says else c.model_copy(update={"reason": sentence(c.says, c.said, case=c.case)})
         for c in plan.choices
     )
-    return plan.model_copy(update={"choices": tuple(said)})
+    return plan.model_copy(update={"choices": tuple(choices)})
 
 
-def _advice(found: Entry, said: Mapping[str, Any], cases: Sequence[str]) -> str:
-    """The advice of the first of its cases and parts that has one."""
-    texts = (_case(found.advice, case) for case in cases)
-    return _WORDS.vformat(next((t for t in texts if t), ""), (), said)
+def _advice(entry: Entry, values: Mapping[str, Any], cases: Sequence[str]) -> str:
+    """Returns the advice of the first case or part that has one, else ""."""
+    texts = (_text_of(entry.advice, case) for case in cases)
+    return _WORDS.vformat(next((t for t in texts if t), ""), (), values)
 
 
-def _case(texts: Cases, case: str) -> str:
+def _text_of(texts: Cases, case: str) -> str:
     return texts if isinstance(texts, str) else texts.get(case, "")
 
 
 def readable(template: str, begin: str = "<", end: str = ">") -> str:
-    """A sentence with its values marked: ``<share> %``."""
+    """Returns a template with its slots marked, for readers: ``<share> %``."""
     units = {"percent": " %", "ns": "", "seconds": " s"}
 
     def shown(field: re.Match[str]) -> str:

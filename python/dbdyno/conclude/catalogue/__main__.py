@@ -1,4 +1,4 @@
-"""``python -m dbdyno.conclude.catalogue > docs/claims.md``: the page of all claims."""
+"""Prints the page of all claims: ``python -m dbdyno.conclude.catalogue > docs/claims.md``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Both tests are in `python/dbdyno/stats/significance.py`, with their false alarms
 
 
 def page() -> str:
-    """All entries as Markdown."""
+    """Returns all entries as Markdown."""
     return _HEAD + "".join(_section(e) for e in entries().values()) + filled(_TAIL, "the end of the page")
 
 

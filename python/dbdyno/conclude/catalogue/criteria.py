@@ -1,4 +1,4 @@
-"""What counts as what: each criterion once."""
+"""Criteria that several checks share, each once."""
 
 from __future__ import annotations
 
@@ -15,52 +15,56 @@ if TYPE_CHECKING:
     from dbdyno.model.engine.truth import Disturbance, Needs, Truth, Verdict
 
 CPU_WAIT = 0.05
-"""Share of session time in the run queue: less is not called CPU WAIT."""
+"""Share of session time in the run queue up to which it is not called CPU WAIT."""
 
 APART, LARGE = 5.0, 0.25
-"""Times the other share; share from which on it matters which of the two is meant."""
+"""Factor between two shares, and the least share, from which on it matters which of the two a reader
+means."""
 
 
 def apart(number: float, cost: float) -> bool:
-    """Whether a share of the number of things says something else than their share of the cost: one is at
-    least :data:`LARGE`, and at least :data:`APART` times the other."""
+    """Returns whether a share of the number of things differs much from their share of the cost: one is at
+    least :data:`LARGE` and at least :data:`APART` times the other."""
     high, low = max(number, cost), min(number, cost)
     return high >= LARGE and high >= APART * low
 
 
 SLACK, SLACK_S = 0.05, 0.01
-"""Share, and seconds per second, that two reads at different instants explain."""
+"""Relative and absolute (seconds per second) difference that two reads at different instants explain."""
 
 
 def exceeds(inside: float, most: float) -> bool:
-    """Whether a part (seconds per second) is more than the upper end of its whole, by more than two reads at
-    different instants explain: :data:`SLACK` and :data:`SLACK_S`."""
+    """Returns whether a part (seconds per second) is larger than the upper end of its whole by more than two
+    reads at different instants explain: :data:`SLACK` and :data:`SLACK_S`."""
     return inside > most * (1 + SLACK) + SLACK_S
 
 
 LOG_RECORD = 24.0
-"""Bytes of WAL: the shortest record. A call that changes rows writes at least one."""
+"""Bytes of the shortest WAL record (the header, XLogRecord, has 24). A call that changes rows writes at least
+one."""
 STRAY_LOG = 65_536.0
-"""Bytes of WAL that a load that only reads may write in a measurement: hint bits and the server's own changes
-to its catalogue. They touch a few pages, however many calls are made; a logged page takes about 8 kB."""
+"""Bytes of WAL that a read-only load may write in a measurement: hint bits and the server's own changes to
+its catalogue. They touch a few pages, regardless of the number of calls; a logged page takes about 8 kB."""
 
 
 def writes_as_planned(per_call: float, calls: float | None, changing: bool) -> bool:
-    """Whether the sessions' own WAL (bytes per call) is what calls that change rows, or only read, write."""
+    """Returns whether the sessions' own WAL (bytes per call) fits the plan: calls that change rows
+    (``changing``) or only read."""
     wrote = per_call >= LOG_RECORD
     return wrote if changing else not wrote or per_call * (calls or 0.0) <= STRAY_LOG
 
 
 LEAST_RUNS = change_points.LEAST
-"""Of a history: with fewer no change is looked for."""
+"""Runs that a history needs before level changes are searched for."""
 level_changes, level_outliers = change_points.changes, change_points.outliers
-"""When the level of a history changed, beyond chance; which runs lie far from the level around them."""
+"""Level changes of a history beyond chance; runs that lie far from the level around them."""
 
 
 def begins(shares: Sequence[tuple[float, Estimate]]) -> int | None:
-    """Where CPU WAIT begins: the first of ``shares`` (load, share of session time in the run queue; by load)
-    that is above :data:`CPU_WAIT` and above the one at the lowest load, both beyond their intervals. Index 0:
-    at the lowest load already. ``None``: nowhere."""
+    """Returns the index of the first of ``shares`` (load, share of session time in the run queue; ascending
+    by load) at which CPU WAIT begins: the share is above :data:`CPU_WAIT` and above the one at the lowest
+    load, both beyond their intervals. Index 0 means that it begins at or below the lowest load. None if it
+    begins nowhere."""
     if not shares:
         return None
     if _lower(shares[0][1]) > CPU_WAIT:
@@ -70,13 +74,14 @@ def begins(shares: Sequence[tuple[float, Estimate]]) -> int | None:
 
 
 def waiting(runq: Sequence[pl.DataFrame], load: float) -> Estimate | None:
-    """Share of session time in the run queue at ``load``, of the ledger's rows of each repeat, all known:
-    with Student's interval over repeats, of a single repeat the ledger's own. ``None``: no rows."""
-    found = fmt.estimate("share", [float(rows["aas"].sum()) / load for rows in runq], share=True)
-    if found is None or len(runq) > 1 or runq[0]["low"].null_count() or runq[0]["high"].null_count():
-        return found
+    """Returns the share of session time in the run queue at ``load``, from the ledger's rows of each repeat,
+    all known. The interval is Student's over repeats, or the ledger's own for a single repeat. None without
+    rows."""
+    share = fmt.estimate("share", [float(rows["aas"].sum()) / load for rows in runq], share=True)
+    if share is None or len(runq) > 1 or runq[0]["low"].null_count() or runq[0]["high"].null_count():
+        return share
     low, high = (float(runq[0][end].sum()) / load for end in ("low", "high"))
-    return Estimate("share", found.value, "", low, high, "ledger")
+    return Estimate("share", share.value, "", low, high, "ledger")
 
 
 def _lower(share: Estimate) -> float:
@@ -88,25 +93,26 @@ def _upper(share: Estimate) -> float:
 
 
 TRUTH, TRUTH_UNACCOUNTED = 0.02, 0.01
-"""An account, and the remainder, may differ from their truth by this share of the sessions' time."""
+"""Shares of the sessions' time by which an account, and the remainder, may differ from their truth."""
 TRUTH_BRIEF = 0.15
-"""CPU time of brief sessions may differ from its truth by this share: their ends are a mean, and some
-are under way when the window begins and ends."""
+"""Share by which CPU time of brief sessions may differ from its truth. The CPU time of a session's end is a
+mean, and some sessions are in progress when the window begins and ends."""
 TRUTH_CHANCE = 2.0
-"""An account may differ by so many times its own 95 % interval: about one in 10,000 does by chance."""
+"""Half-widths of its 95 % interval by which an account may differ. About one in 10,000 does by chance (4
+standard errors of a normal distribution: 6 in 100,000)."""
 LATE_READS = 0.05
-"""Others' CPU time may delay reads; this share of the sessions' time is the most that it explains so."""
+"""Largest share of the sessions' time that reads delayed by other processes explain."""
 
 
 def truth_verdict(truth: Truth, needs: Needs) -> Verdict:
-    """Whether an account is as it must be.
+    """Returns the verdict on an account.
 
-    Ok: it differs from its truth by no more than ``allowed``, or than chance gives a sampled figure. Else
-    off; but inconclusive where what others did is enough to explain it. That needs two things. Other
-    processes and the hypervisor took at least as large a share of the CPUs as the difference is of the
-    sessions' time. And something was late for at least that share: the reads (:data:`LATE_READS`); the
-    driver, where the account needs one that is in time; the sessions, where it needs an idle machine. Where
-    it is not known what others took, only an account that needs nothing can be off.
+    "ok": it differs from its truth by no more than ``allowed``, or than chance allows for a sampled figure.
+    Else it is "off", but "inconclusive" if disturbances explain the difference. That needs two things. First,
+    other processes and the hypervisor took at least as large a share of the CPUs as the difference is of the
+    sessions' time. Second, something was late for at least that share: the reads (:data:`LATE_READS`), the
+    driver if the account needs it to be on time, or the sessions if the account needs an idle machine. If the
+    use by others is unknown, only an account that needs nothing can be "off".
     """
     if truth.off is None or truth.truth is None or truth.ledger is None:
         return "unknown"
@@ -123,7 +129,7 @@ def truth_verdict(truth: Truth, needs: Needs) -> Verdict:
 
 
 def _late(others: Disturbance, needs: Needs) -> float:
-    """Share of the sessions' time that may be elsewhere because something was late."""
+    """Returns the share of the sessions' time that delays may have moved to another account."""
     if needs == "idle" and others.waited is None:
         return 1.0
     waited = others.waited if needs == "idle" and others.waited else 0.0
