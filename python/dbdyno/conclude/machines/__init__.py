@@ -1,1 +1,1 @@
-"""Conclusions about machines: one against another, and conditions that spoil figures."""
+"""Conclusions about machines: comparisons of two machines, and conditions that spoil figures."""

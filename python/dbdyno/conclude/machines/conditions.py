@@ -1,6 +1,6 @@
-"""Conditions of a machine that may spoil figures: a judge for each entry of ``conditions.toml``. Pure.
+"""Judges conditions of a machine that may spoil figures: one judge per entry of ``conditions.toml``. Pure.
 
-A judge gets the facts of the machine, and what the server says of itself; the thresholds are here only.
+A judge gets the facts of the machine and the server's own settings. All thresholds are in this module.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ from dbdyno.model.schema.data_source import Step
 from dbdyno.model.units import NS_PER_S, counted, format_ns, format_percent, format_size
 
 SLOW_CLOCK_NS, VERY_SLOW_CLOCK_NS = 150.0, 400.0
-"""A read of tsc takes 20 to 50 ns; one by a system call (xen, hpet, acpi_pm)
-200 ns to several microseconds: published for one machine are 36 ns with tsc and 723 ns with acpi_pm."""
+"""A read of tsc takes 20 to 50 ns; one by a system call (xen, hpet, acpi_pm) takes 200 ns to several
+microseconds. Figures published for one machine are 36 ns with tsc and 723 ns with acpi_pm."""
 _FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "timebase", "tod")
-"""Read in user space, by the vDSO (arch/*/include/asm/vdso/clocksource.h); s390 and POWER have no others."""
+"""Clock sources that are read in user space by the vDSO (arch/*/include/asm/vdso/clocksource.h); s390 and
+POWER have no others."""
 FLUSH = "flush"
 STEAL, MUCH_STEAL = 0.01, 0.05
-"""Shares of CPU time; the first is that of the claim ``steal`` of a run."""
+"""Shares of CPU time; the first is also the threshold of the claim ``steal`` of a run."""
+# The kernel's default is 60 (Documentation/admin-guide/sysctl/vm.rst): idle shared memory may be swapped.
 SWAPPY = 30
 LEAST_SHARED = 1 << 30
-"""Bytes of shared memory from which on small pages are worth a look."""
-_A_SESSION_BYTES = 4 << 20
-"""What a session takes besides: its process and catalogue caches, small."""
+"""Bytes of shared memory below which small pages are not worth a look."""
+_SESSION_BYTES = 4 << 20
+"""Memory of a session beside shared memory, for its process and catalogue caches: a low estimate."""
 _NO_FLUSH_NS, _FAST_FLUSH_NS = 5_000.0, 20_000.0
-"""A write to the fastest device there is (NVMe, persistent media without flash) takes 6 us and more, one to a
-flash drive with a protected cache 12 to 40 us, and the file system comes on top. Below the first figure no
-device was asked."""
+"""Durations of a write that is flushed. A write to the fastest devices (NVMe, persistent media without flash)
+takes at least 6 us, one to a flash drive with a protected cache 12 to 40 us, and the file system adds to
+that. Below the first figure no device was asked to flush."""
 _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 
 Judge = Callable[[MachineFacts, ServerConditions | None], Judged]
@@ -58,8 +60,9 @@ def machine_conditions(
     why_not: str = "",
     probed: MachineFacts | None = None,
 ) -> Iterator[Condition]:
-    """Each entry judged. ``facts`` None: the server is on another host, ``why_not`` in words; a directory
-    that was named was ``probed`` all the same."""
+    """Yields each entry of the registry, judged. ``facts`` is None if the server is on another host;
+    ``why_not`` is then the reason in words. ``probed`` holds facts of a directory whose flushes were timed
+    although the server is elsewhere."""
     for id, entry in registry().items():
         known = facts or (probed if id == FLUSH else None)
         if known is None:
@@ -67,11 +70,11 @@ def machine_conditions(
             continue
         judged = JUDGES[id](known, server)
         if server is not None and id in server.cures and not judged.steps:
-            judged = judged._replace(steps=_named(server, id, judged))
+            judged = judged._replace(steps=_steps(server, id, judged))
         yield concluded(id, entry, judged)
 
 
-def _named(server: ServerConditions, id: str, judged: Judged) -> tuple[Step, ...]:
+def _steps(server: ServerConditions, id: str, judged: Judged) -> tuple[Step, ...]:
     if judged.state not in ASKING:
         return ()
     return tuple(s._replace(command=s.command.format_map(judged.named)) for s in server.cures[id])
@@ -99,25 +102,25 @@ def _direct_io(facts: MachineFacts, server: ServerConditions | None) -> Judged:
 
 
 def _flush(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
-    found = facts.flush
-    if found is None:
+    probe = facts.flush
+    if probe is None:
         return Judged("unknown", "not asked for: dbdyno doctor --flush [DIRECTORY] writes and times")
-    where = f"{found.file_system or 'unknown file system'} at {found.directory}"
-    if found.device:
-        where += f", device {found.device}"
-        where += f" ({found.write_cache})" if found.write_cache else ""
-    if found.median_ns is None and not found.file_system:
-        return Judged("unknown", found.trouble)
-    if found.median_ns is None:
-        return Judged("unknown", f"{found.trouble}; {where}")
-    value = f"{format_ns(found.median_ns)} for 8 kB (median of {found.writes}); {where}"
-    if found.no_barrier:
-        return Judged("bad", f"{value}: mounted with {found.no_barrier}, the device is never asked to flush")
-    if found.file_system in _IN_MEMORY:
+    where = f"{probe.file_system or 'unknown file system'} at {probe.directory}"
+    if probe.device:
+        where += f", device {probe.device}"
+        where += f" ({probe.write_cache})" if probe.write_cache else ""
+    if probe.median_ns is None and not probe.file_system:
+        return Judged("unknown", probe.trouble)
+    if probe.median_ns is None:
+        return Judged("unknown", f"{probe.trouble}; {where}")
+    value = f"{format_ns(probe.median_ns)} for 8 kB (median of {probe.writes}); {where}"
+    if probe.no_barrier:
+        return Judged("bad", f"{value}: mounted with {probe.no_barrier}, the device is never asked to flush")
+    if probe.file_system in _IN_MEMORY:
         return Judged("bad", f"{value}: a file system in memory keeps nothing")
-    if found.median_ns < _NO_FLUSH_NS:
+    if probe.median_ns < _NO_FLUSH_NS:
         return Judged("bad", f"{value}: a flush is not waited for, no device is that fast")
-    if found.median_ns < _FAST_FLUSH_NS:
+    if probe.median_ns < _FAST_FLUSH_NS:
         return Judged("worth a look", f"{value}: only the fastest devices with a protected cache are so fast")
     return Judged("ok", value)
 
@@ -126,8 +129,9 @@ _LOOP = re.compile(r"([\d.]+) ns a loop")
 
 
 def _clock(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
-    """By the faster of two loops: the server's program divides its whole time by the reads, so that on a busy
-    machine it counts what others used. A recorded machine has a name only."""
+    """Judges by the faster of two loops. The server's program divides the whole elapsed time by its reads, so
+    on a busy machine it includes time that other processes used. For a recorded machine only the name is
+    known."""
     name = facts.clocksource or "unknown clock source"
     if backwards := next((v for v in facts.server_clock.values() if "backwards" in v), None):
         return Judged("bad", backwards)
@@ -159,15 +163,15 @@ def _huge_pages(facts: MachineFacts, server: ServerConditions | None) -> Judged:
         return Judged("unknown", f"{server.huge_pages}; whether they were got is unknown: {why}")
     if got:
         return Judged("ok", f"{size} in huge pages")
-    needed = server.huge_pages_needed or _pages(shared, facts.huge_bytes)
+    needed = server.huge_pages_needed or _pages_needed(shared, facts.huge_bytes)
     has = f"HugePages_Total {facts.huge_total}, free {facts.huge_free}, needed {needed}"
     value = f"asked for ({server.huge_pages}) but not got: {size} in small pages; {has}"
     small = server.huge_pages == "try" and shared is not None and shared < LEAST_SHARED
     return Judged("ok" if small else "worth a look", value, {"pages": str(needed)})
 
 
-def _pages(of_bytes: int | None, page: int | None) -> int:
-    return -(-(of_bytes or 0) // (page or 2 << 20))
+def _pages_needed(size: int | None, page: int | None) -> int:
+    return -(-(size or 0) // (page or 2 << 20))  # 2 MB: the huge page of x86-64
 
 
 def _transparent(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
@@ -233,7 +237,7 @@ def _memory_limit(facts: MachineFacts, server: ServerConditions | None) -> Judge
     value = f"{format_size(int(limit.value))} ({limit.where})"
     if server is None or server.shared_bytes is None:
         return Judged("unknown", f"{value}; what the server needs is unknown")
-    whole = server.shared_bytes + (server.sessions or 0) * _A_SESSION_BYTES
+    whole = server.shared_bytes + (server.sessions or 0) * _SESSION_BYTES
     named = {"needed": format_size(whole), "where": limit.where}
     value += f"; shared memory {format_size(server.shared_bytes)}"
     if server.sessions is not None:
@@ -257,7 +261,7 @@ def _process_limit(facts: MachineFacts, server: ServerConditions | None) -> Judg
     return Judged("bad" if limit.value < server.processes else "ok", value, named)
 
 
-def _shm(facts: MachineFacts, server: ServerConditions | None) -> Judged:
+def _shared_memory_mount(facts: MachineFacts, server: ServerConditions | None) -> Judged:
     size = facts.shm_mount_bytes
     if size is None:
         return Judged("unknown", "no tmpfs is seen at /dev/shm")
@@ -267,6 +271,7 @@ def _shm(facts: MachineFacts, server: ServerConditions | None) -> Judged:
     if not server.shm_mount_bytes:
         return Judged("ok", f"{value}; the server does not use it")
     value += f"; one parallel statement may take {format_size(server.shm_mount_bytes)}"
+    # One statement's need does not fill it: several parallel statements run at a time. 8 is a rule of thumb.
     needed = max(1 << 30, 8 * server.shm_mount_bytes)
     named = {"needed": f"{-(-needed >> 30)}g"}
     if size < server.shm_mount_bytes:
@@ -281,14 +286,15 @@ def _run_queue(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
 
 
 def _steal(facts: MachineFacts, _server: ServerConditions | None) -> Judged:
-    """The look decides where it took a second at least; shorter, a tick is too much of it."""
-    found = facts.steal
-    if found is None or found.since_boot is None:
+    """Judges by the interval watched if that was at least a second, else by the share since boot: in a
+    shorter interval a single tick is too large a share."""
+    steal = facts.steal
+    if steal is None or steal.since_boot is None:
         return _unread("/proc/stat")
-    value = f"{format_percent(found.since_boot)} since boot"
-    if found.now is not None:
-        value += f", {format_percent(found.now)} in the last {format_ns(found.look_s * NS_PER_S)}"
-    share = found.now if found.now is not None and found.look_s >= 1 else found.since_boot
+    value = f"{format_percent(steal.since_boot)} since boot"
+    if steal.now is not None:
+        value += f", {format_percent(steal.now)} in the last {format_ns(steal.look_s * NS_PER_S)}"
+    share = steal.now if steal.now is not None and steal.look_s >= 1 else steal.since_boot
     state: State = "bad" if share > MUCH_STEAL else "worth a look" if share > STEAL else "ok"
     return Judged(state, value)
 
@@ -311,7 +317,7 @@ JUDGES: Mapping[str, Judge] = {
     "cpu-limit": _cpu_limit,
     "memory-limit": _memory_limit,
     "process-limit": _process_limit,
-    "shared-memory-mount": _shm,
+    "shared-memory-mount": _shared_memory_mount,
     "run-queue-time": _run_queue,
     "steal": _steal,
 }

@@ -1,4 +1,4 @@
-"""Machine against machine: two ladders of the same work, compared at equal load and at their peaks. Pure."""
+"""Compares two machines by two ladders of the same work, at equal load and at their peaks. Pure."""
 
 from __future__ import annotations
 
@@ -17,30 +17,31 @@ from dbdyno.model.results.analyses import AtLoad, Estimate, How, Ladder, Machine
 from dbdyno.model.results.claim import Claim
 
 
-def claims(made: Machines) -> Iterator[Claim]:
-    """The argument: alone, where they cross, at most, and what a core and a thread of each gives."""
-    _, b = made.names
-    yield from _argument(made)
-    yield from _ratio(made.one_session, b, f"With {made.one_session.what}")
-    yield from _crossing(made)
-    last = made.at_loads[-1]
+def claims(comparison: Machines) -> Iterator[Claim]:
+    """Yields the claims of a comparison: one session, the crossing, the highest load, the peak, and the speed
+    per core and per thread."""
+    _, b = comparison.names
+    yield from _argument(comparison)
+    yield from _ratio(comparison.one_session, b, f"With {comparison.one_session.what}")
+    yield from _crossing(comparison)
+    last = comparison.at_loads[-1]
     if last.load > 1:
-        yield from _ratio(last.throughput, b, f"With {fmt.load(last.load, made.a.load_unit)}")
-    yield from _ratio(made.peak, b, "At its peak")
-    for speed in (made.per_core, made.per_thread, made.per_cpu_second):
+        yield from _ratio(last.throughput, b, f"With {fmt.load(last.load, comparison.a.load_unit)}")
+    yield from _ratio(comparison.peak, b, "At its peak")
+    for speed in (comparison.per_core, comparison.per_thread, comparison.per_cpu_second):
         yield from _ratio(speed, b, f"Per {speed.what.removeprefix('peak per ')}, at its peak,")
 
 
 def _argument(made: Machines) -> Iterator[Claim]:
-    """Where one session and many say the opposite, beyond noise."""
+    """Yields a claim if one session and many sessions show opposite results, beyond noise."""
     one, many = made.one_session.ratio, made.at_loads[-1].throughput.ratio
     if one is None or many is None or _may_be_one(one) or _may_be_one(many):
         return
     if (one.value - 1) * (many.value - 1) >= 0:
         return
     load = fmt.load(made.at_loads[-1].load, made.a.load_unit)
-    said = {"name": made.names[1], "one": one.value, "many": many.value, "load": load}
-    yield claim("alone-and-many", said, case="slower" if one.value < 1 else "faster")
+    values = {"name": made.names[1], "one": one.value, "many": many.value, "load": load}
+    yield claim("alone-and-many", values, case="slower" if one.value < 1 else "faster")
 
 
 def _ratio(speed: Speed, name: str, place: str) -> Iterator[Claim]:
@@ -49,11 +50,11 @@ def _ratio(speed: Speed, name: str, place: str) -> Iterator[Claim]:
         return
     known = ratio.low is not None and ratio.high is not None
     interval = fmt.spread(ratio) if known else ""
-    said = {"place": place, "name": name, "ratio": ratio.value, "interval": interval}
+    values = {"place": place, "name": name, "ratio": ratio.value, "interval": interval}
     case = "more" if not _may_be_one(ratio) else "equal" if _is_one(ratio) else "undecided"
     if case == "undecided":
-        said["ends"] = fmt.changes(ratio)
-    yield claim("machine-ratio", said | {"margin": MARGIN}, ratio, case=case)
+        values["ends"] = fmt.changes(ratio)
+    yield claim("machine-ratio", values | {"margin": MARGIN}, ratio, case=case)
 
 
 def _may_be_one(ratio: Estimate) -> bool:
@@ -61,54 +62,58 @@ def _may_be_one(ratio: Estimate) -> bool:
 
 
 def _is_one(ratio: Estimate) -> bool:
-    """Within what is called the same."""
+    """Returns whether the interval lies within the margin of what is called equal."""
     return (ratio.low or 0.0) >= 1 - MARGIN and (ratio.high or math.inf) <= 1 + MARGIN
 
 
-def _crossing(made: Machines) -> Iterator[Claim]:
-    a, b = made.names
-    low, high, unit = made.at_loads[0].load, made.at_loads[-1].load, made.a.load_unit
-    said = {"low": fmt.load(low, unit), "span": fmt.loads(low, high, unit)}
-    ratios = [x.throughput.ratio for x in made.at_loads if x.throughput.ratio is not None]
-    if made.crossings:
-        yield from (_at(made, e) for e in made.crossings)
+def _crossing(comparison: Machines) -> Iterator[Claim]:
+    a, b = comparison.names
+    low, high, unit = comparison.at_loads[0].load, comparison.at_loads[-1].load, comparison.a.load_unit
+    values = {"low": fmt.load(low, unit), "span": fmt.loads(low, high, unit)}
+    ratios = [x.throughput.ratio for x in comparison.at_loads if x.throughput.ratio is not None]
+    if comparison.crossings:
+        yield from (_crossing_claim(comparison, e) for e in comparison.crossings)
     elif len(ratios) < 2:
-        yield claim("crossover", said, case="one-load")
+        yield claim("crossover", values, case="one-load")
     elif all(_may_be_one(r) for r in ratios):
-        yield claim("crossover", said, case="equal")
+        yield claim("crossover", values, case="equal")
     elif all(r.value > 1 for r in ratios) or all(r.value < 1 for r in ratios):
-        yield claim("crossover", said | {"ahead": b if ratios[0].value > 1 else a}, case="none")
+        yield claim("crossover", values | {"ahead": b if ratios[0].value > 1 else a}, case="none")
     else:
-        yield claim("crossover", said, case="noise")
+        yield claim("crossover", values, case="noise")
 
 
-def _at(made: Machines, e: Estimate) -> Claim:
-    """``B overtakes A at 24.3 sessions (20.1 to 30.0)``."""
-    a, b = made.names
-    ratios = ((x.load, x.throughput.ratio) for x in reversed(made.at_loads))
+def _crossing_claim(comparison: Machines, e: Estimate) -> Claim:
+    """Returns the claim of a crossing: ``B overtakes A at 24.3 sessions (20.1 to 30.0)``."""
+    a, b = comparison.names
+    ratios = ((x.load, x.throughput.ratio) for x in reversed(comparison.at_loads))
     before = next((r.value for n, r in ratios if n < e.value and r is not None and r.value != 1), 1.0)
     first, second = (b, a) if before < 1 else (a, b)
     low = "below the range" if e.low is None else fmt.plain(e.low)
     high = "beyond the range" if e.high is None else fmt.plain(e.high)
     interval = f" ({low} to {high})" if e.method else ""
-    said = {"first": first, "second": second, "load": e.value, "unit": made.a.load_unit, "interval": interval}
-    return claim("crossover", said, e, case="at")
+    values = {
+        "first": first,
+        "second": second,
+        "load": e.value,
+        "unit": comparison.a.load_unit,
+        "interval": interval,
+    }
+    return claim("crossover", values, e, case="at")
 
 
 # -- the comparison --
 
 FEWEST = 3
-"""Loads of a ladder: with fewer it is hardly known where throughput peaks."""
-_COUNTS = 0.02
+"""Loads that a ladder needs before the place of its peak is trusted."""
+_COUNTS = 0.02  # rise of the logarithm to the last rung from which on throughput is still rising, about 2 %
 _CURE = "two ladders of the same work, in the same units, whose ranges of load overlap"
 
 
 def machines(a: Ladder, b: Ladder, names: tuple[str, str] = ("A", "B"), band: Band | None = None) -> Machines:
-    """B over A: one session, equal load, crossing, peak, peak per core and per thread.
-
-    Intervals are 95 %, from repeats where a ladder has some, else from ``band`` (``None``: of the scaling
-    model that fits best). Raises :class:`UsageError` where units differ or no load is common to both ranges.
-    """
+    """Returns B over A: one session, equal load, crossings, peak, peak per core and per thread. Intervals are
+    95 %, from repeats if a ladder has any, else from ``band`` (default: the band of the scaling model that
+    fits best). Raises :class:`UsageError` if units differ or no load is common to both ranges."""
     _check(a, b, names)
     of_model = _model_band if band is None else band
     left, right = (_throughput(ladder, name, of_model) for ladder, name in zip((a, b), names, strict=True))
@@ -117,11 +122,11 @@ def machines(a: Ladder, b: Ladder, names: tuple[str, str] = ("A", "B"), band: Ba
         raise UsageError(f"no load in common: {_range(left, a)} against {_range(right, b)}", _CURE)
     at_loads = tuple(_at_loads(a, b, left, right, loads))
     peak, peak_loads = _peak(left, right, a.throughput_unit)
-    made = Machines(
+    comparison = Machines(
         a=a,
         b=b,
         names=names,
-        one_session=_one(left, right, a),
+        one_session=_one_session_speed(left, right, a),
         at_loads=at_loads,
         crossings=crossings(left, right, loads),
         peak=peak,
@@ -132,7 +137,7 @@ def machines(a: Ladder, b: Ladder, names: tuple[str, str] = ("A", "B"), band: Ba
         claims=(),
         notes=tuple(_notes(left, right, peak_loads, names, a, b)),
     )
-    return replace(made, claims=tuple(claims(made)))
+    return replace(comparison, claims=tuple(claims(comparison)))
 
 
 def _check(a: Ladder, b: Ladder, names: tuple[str, str]) -> None:
@@ -145,10 +150,10 @@ def _check(a: Ladder, b: Ladder, names: tuple[str, str]) -> None:
 
 
 def _throughput(ladder: Ladder, name: str, band: Band) -> Rungs:
-    found = rungs_of(ladder, "throughput", band)
-    if found is None:
+    rungs = rungs_of(ladder, "throughput", band)
+    if rungs is None:
         raise UsageError(f"{name} has no throughput above 0", _CURE)
-    return found
+    return rungs
 
 
 def _model_band(ladder: Ladder) -> pl.DataFrame | None:
@@ -199,7 +204,7 @@ def _response(a: Rungs | None, b: Rungs | None, load: float, what: str) -> Speed
     return _speed(what, "s", a, b, load)
 
 
-def _one(left: Rungs, right: Rungs, ladder: Ladder) -> Speed:
+def _one_session_speed(left: Rungs, right: Rungs, ladder: Ladder) -> Speed:
     one = ladder.load_unit.removesuffix("s")
     what = _units(1, ladder)
     if left.loads[0] == right.loads[0] == 1:
@@ -212,6 +217,7 @@ def _one(left: Rungs, right: Rungs, ladder: Ladder) -> Speed:
 
 
 def _peak(a: Rungs, b: Rungs, unit: str) -> tuple[Speed, tuple[float, float]]:
+    # The lowest load of equal peaks: max() of (throughput, -load).
     at_a, at_b = (-max((r.at(float(n))[0], -float(n)) for n in r.loads)[1] for r in (a, b))
     ours, theirs = estimate(a, at_a, "peak", unit), estimate(b, at_b, "peak", unit)
     return Speed("peak", unit, ours, theirs, ratio(a, b, at_a, at_b)), (at_a, at_b)
@@ -229,7 +235,8 @@ def _per(peak: Speed, what: str, a: float | None, b: float | None, names: tuple[
 def _per_cpu_second(
     a: Ladder, b: Ladder, peak: Speed, loads: tuple[float, float], names: tuple[str, str]
 ) -> Speed:
-    """Work per second of the sessions' CPU at each one's peak; its interval is the peak's: CPU is counted."""
+    """Returns work per second of the sessions' CPU time at each side's peak. The interval is that of the
+    peak, because CPU time is counted and not sampled."""
     title, unit = "peak per CPU second", peak.unit.replace("/s", "/CPU s")
     used = [_cpu(side, load) for side, load in zip((a, b), loads, strict=True)]
     unknown = [name for name, cpu in zip(names, used, strict=True) if not cpu]
@@ -241,17 +248,18 @@ def _per_cpu_second(
 
 
 def _cpu(ladder: Ladder, load: float) -> float | None:
-    """CPUs used at a load, mean of the repeats that know it."""
+    """Returns CPUs used at a load, the mean of the repeats that have the figure; None without any."""
     known = ladder.points.filter(pl.col("load") == load)["cpu"].drop_nulls()
     return None if known.is_empty() else float(known.mean())  # type: ignore[arg-type]
 
 
-def _unknown(case: str, **said: str) -> str:
-    return sentence("machine-unknown", said, case=case)
+def _unknown(case: str, **values: str) -> str:
+    return sentence("machine-unknown", values, case=case)
 
 
 def _rises(r: Rungs) -> bool:
-    """From the last rung but one to the last, by more than what counts."""
+    """Returns whether throughput rises from the last rung but one to the last by more than
+    :data:`_COUNTS`."""
     if len(r.loads) < 2:
         return False
     last, before = (r.at(float(r.loads[n]))[0] for n in (-1, -2))
@@ -262,14 +270,14 @@ def _notes(
     left: Rungs, right: Rungs, peaks: tuple[float, float], names: tuple[str, str], a: Ladder, b: Ladder
 ) -> Iterator[Claim]:
     for r, peak, name, ladder in zip((left, right), peaks, names, (a, b), strict=True):
-        said = {"name": name, "load": fmt.load(peak, ladder.load_unit), "count": len(r.loads)}
+        values = {"name": name, "load": fmt.load(peak, ladder.load_unit), "count": len(r.loads)}
         cases = {
             "rising": peak == r.loads[-1] and _rises(r),
             "no-interval": not r.basis,
             "model": r.basis == "model band",
             "few": len(r.loads) < FEWEST,
         }
-        yield from (claim("machine-figures", said, case=case) for case, holds in cases.items() if holds)
+        yield from (claim("machine-figures", values, case=case) for case, holds in cases.items() if holds)
         for note in ladder.notes:
             yield claim("machine-figures", {"name": name, "note": note}, case="ladder")
 
@@ -278,11 +286,12 @@ def _notes(
 
 
 def pairs(a: Sequence[Ladder], b: Sequence[Ladder]) -> tuple[tuple[Ladder, Ladder], ...]:
-    """Those of one name; or the only one of each. Raises :class:`UsageError` where there are none."""
+    """Returns the pairs of ladders with the same name, or the only ladder of each side. Raises
+    :class:`UsageError` if there is no pair."""
     others = {ladder.name: ladder for ladder in b}
-    found = tuple((ladder, others[ladder.name]) for ladder in a if ladder.name in others)
-    if found:
-        return found
+    same_name = tuple((ladder, others[ladder.name]) for ladder in a if ladder.name in others)
+    if same_name:
+        return same_name
     if len(a) == len(b) == 1:
         return ((a[0], b[0]),)
     if not a or not b:
