@@ -1,1 +1,1 @@
-"""Ladders: their points and what the rungs show without any model."""
+"""Ladders: their points, and conclusions from the rungs without any model."""

@@ -1,4 +1,4 @@
-"""The ladders of a run: the machine, the points, and what was measured or fitted at each load."""
+"""The ladders of a run: the machine, the points, and the measured or fitted values at each load."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Measured(Protocol):
-    """A run, as far as its ladders need it."""
+    """The part of a run that its ladders need."""
 
     @property
     def plan(self) -> Plan: ...
@@ -40,12 +40,12 @@ class Measured(Protocol):
 
 
 def source(ladder: Ladder, account: str) -> str:
-    """Where its CPU times come from: a file has no ledger."""
+    """Returns the source of the ladder's CPU times: the ledger of a run, or columns of a file."""
     return "CPU columns" if ladder.workload is None else f"ledger: {account}"
 
 
 def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...]]:
-    """The machine under a variant's limits, and notes on what is not known of it and why."""
+    """Returns the machine under a variant's limits, and notes on unknown properties with the reason."""
     host, server = results.environment.host, results.environment.server
     if not server.here:
         return Machine(), (sentence("ladder-note", case="elsewhere"),)
@@ -69,7 +69,8 @@ def machine_of(results: Measured, variant: str) -> tuple[Machine, tuple[str, ...
 
 
 def cores_for(results: Measured, variant: str) -> tuple[tuple[int, ...], ...] | None:
-    """The CPUs of each core that the server may use under a variant; ``None``: not known, or not our host."""
+    """Returns the CPUs of each core that the server may use under a variant. None if unknown or if the server
+    is on another host."""
     host, server = results.environment.host, results.environment.server
     if not server.here or server.own_cpus is not None:
         return None
@@ -87,15 +88,16 @@ Row = dict[str, Any]
 
 
 def ladders_of(results: Measured) -> tuple[Ladder, ...]:
-    """One :class:`Ladder` a workload and variant, in the order of the plan; an observation has none.
+    """Returns one :class:`Ladder` per workload and variant, in the order of the plan; none for an
+    observation.
 
-    Throughput is in the workload's units of work where every usable cell has counted them, else in calls;
-    times are per the same unit. CPU and CPU WAIT are the ledger's, in seconds per second; NULL: not known.
-    Cells that are invalid, or of which the driver was starved, are left out, and a note says so.
+    Throughput is in the workload's units of work if every usable cell counted them, else in calls; times are
+    per the same unit. CPU and CPU WAIT come from the ledger, in seconds per second, NULL if unknown. Cells
+    that are invalid or limited by the driver are left out, with a note.
     """
     windows = results.tables["windows"].filter(pl.col("sessions") > 0)
     if windows.is_empty() or not windows["rate_per_s"].is_null().all():
-        return ()  # what is delivered at a rate is the rate: rate_ladders_of
+        return ()  # at a set rate throughput is that rate and says nothing of scaling: rate_ladders_of
     parts = ByCell({name: results.tables[name] for name in ("rates", "ledger")})
     groups = list(windows.group_by("workload", "variant", maintain_order=True))
     many = len(groups) > 1
@@ -103,9 +105,10 @@ def ladders_of(results: Measured) -> tuple[Ladder, ...]:
 
 
 def rate_ladders_of(results: Measured) -> tuple[Ladder, ...]:
-    """One :class:`Ladder` a workload and variant that was measured at two rates or more over a fixed number
-    of sessions: load and throughput are the calls that become due and that are delivered, per second. Phases
-    are one measurement and have none. What is left out is as in :func:`ladders_of`."""
+    """Returns one :class:`Ladder` per workload and variant that was measured at two or more rates over a
+    fixed number of sessions. Load is the number of calls that become due per second, throughput the calls
+    delivered per second. Phases form one measurement and have no ladder. Cells are left out as in
+    :func:`ladders_of`."""
     if not results.plan.by_rate or results.plan.experiment.phases:
         return ()
     windows = results.tables["windows"].filter((pl.col("sessions") > 0) & pl.col("rate_per_s").is_not_null())
@@ -119,7 +122,7 @@ def rate_ladders_of(results: Measured) -> tuple[Ladder, ...]:
 
 
 def _rate_ladder(parts: ByCell, workload: str, variant: str, cells: pl.DataFrame, *, many: bool) -> Ladder:
-    figures, usable, notes = _sorted_out(parts, cells)
+    figures, usable, notes = _usable_cells(parts, cells)
     points = [
         _point(r, figures[r["cell"]], parts, by_work=False, constant=True) | {"load": float(r["rate_per_s"])}
         for r in usable
@@ -138,7 +141,7 @@ def _rate_ladder(parts: ByCell, workload: str, variant: str, cells: pl.DataFrame
 def _ladder(
     results: Measured, parts: ByCell, workload: str, variant: str, cells: pl.DataFrame, *, many: bool
 ) -> Ladder:
-    figures, usable, notes = _sorted_out(parts, cells)
+    figures, usable, notes = _usable_cells(parts, cells)
     known = results.workloads.get(workload)
     by_work = bool(usable) and all((figures[r["cell"]].get("work_per_s") or 0) > 0 for r in usable)
     constant = known is not None and known.work_constant
@@ -165,35 +168,40 @@ def _ladder(
     )
 
 
-def _sorted_out(parts: ByCell, cells: pl.DataFrame) -> tuple[dict[str, Figures], list[Row], tuple[str, ...]]:
-    """Figures by cell, the usable windows, and notes on those that are left out or were cut short."""
+def _usable_cells(
+    parts: ByCell, cells: pl.DataFrame
+) -> tuple[dict[str, Figures], list[Row], tuple[str, ...]]:
+    """Returns the figures by cell, the usable windows, and notes on windows that are left out or were cut
+    short."""
     rows = cells.to_dicts()
     figures = {r["cell"]: figures_of(parts.table("rates", r["cell"])) for r in rows}
-    why = {r["cell"]: _unusable(r, figures[r["cell"]]) for r in rows}
+    why = {r["cell"]: _exclusion(r, figures[r["cell"]]) for r in rows}
     usable = [r for r in rows if why[r["cell"]] is None]
     notes = [_note(r, case) for r in rows if (case := why[r["cell"]])]
     return figures, usable, (*notes, *(_note(r, "short") for r in usable if r["status"] == "short"))
 
 
 def figures_of(rates: pl.DataFrame) -> Figures:
-    """The rung's rates by name, from a cell's rows of table ``rates``."""
+    """Returns the rung's rates by name, from a cell's rows of table ``rates``."""
     return dict(rates.filter(pl.col("scope") == "rung").select("name", "value").rows())
 
 
 def tasks_of(ledger: pl.DataFrame) -> float | None:
-    """How many tasks the sessions of a cell had on average: their wall time per second."""
+    """Returns the mean number of tasks that the sessions of a cell had: their wall time per second. None if
+    it is 0."""
     wall = ledger.filter((pl.col("scope") == "memo") & (pl.col("account") == "wall"))["aas"]
     return float(wall.sum()) or None
 
 
 def account(ledger: pl.DataFrame, name: str) -> float | None:
-    """Sum over the account's rows of a cell's rung; ``None`` where one of them is unknown."""
+    """Returns the sum over the account's rows of a cell's rung. None if there is no row or one of them is
+    unknown."""
     values = account_rows(ledger, name)["aas"]
     return float(values.sum()) if len(values) and not values.null_count() else None
 
 
-def _unusable(window: Row, figures: Figures) -> str | None:
-    """Why, as the case of the catalogue's entry; ``None``: it is usable."""
+def _exclusion(window: Row, figures: Figures) -> str | None:
+    """Returns the reason why a window is not used, as a case of the catalogue's entry. None if it is used."""
     if window["status"] == "invalid":
         return "left-out"
     if is_limit(figures):
@@ -205,7 +213,9 @@ def _point(window: Row, figures: Figures, parts: ByCell, *, by_work: bool, const
     ledger = parts.table("ledger", window["cell"])
     per_call = (figures.get("work_per_call") or 1.0) if by_work else 1.0
     mean, p95 = figures.get("response_mean_ns"), figures.get("response_p95_ns")
-    whole = not by_work or constant  # a percentile of calls is one of their units if all have as many
+    whole = (
+        not by_work or constant
+    )  # a percentile over calls holds per unit only if all calls have equal work
     return {
         "load": float(window["sessions"]),
         "repeat": window["repeat"],
@@ -224,17 +234,18 @@ def _think_s(results: Measured, workload: str, variant: str) -> float | None:
 def _note(window: Row, case: str) -> str:
     rate = window["rate_per_s"]
     place = load(window["sessions"]) if rate is None else fmt.rate_of_load(rate)
-    said = {"load": place, "repeat": window["repeat"]}
-    return sentence("ladder-note", said | {"reason": window["reason"] or "invalid"}, case=case)
+    values = {"load": place, "repeat": window["repeat"]}
+    return sentence("ladder-note", values | {"reason": window["reason"] or "invalid"}, case=case)
 
 
 def cells_of(results: Measured, ladder: Ladder) -> Iterator[tuple[Row, dict[str, pl.DataFrame]]]:
-    """The usable windows of a ladder of a run with their rates, ledger and cores, by load and repeat."""
+    """Yields the usable windows of a ladder of a run with their rates, ledger and cores, by load and
+    repeat."""
     names = ("rates", "ledger", "cores", "data_sources")
     parts = ByCell({name: results.tables[name] for name in names if name in results.tables})
-    mine = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
-    for window in results.tables["windows"].filter(mine).sort("sessions", "repeat").to_dicts():
-        if _unusable(window, figures_of(parts.table("rates", window["cell"]))) is None:
+    of_ladder = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
+    for window in results.tables["windows"].filter(of_ladder).sort("sessions", "repeat").to_dicts():
+        if _exclusion(window, figures_of(parts.table("rates", window["cell"]))) is None:
             yield window, parts.of(window["cell"])
 
 
@@ -242,34 +253,34 @@ def cells_of(results: Measured, ladder: Ladder) -> Iterator[tuple[Row, dict[str,
 
 
 def loads(ladder: Ladder) -> list[float]:
-    """Measured loads, ascending."""
+    """Returns the measured loads, ascending."""
     return sorted(set(ladder.points["load"].to_list()))
 
 
 def at(ladder: Ladder, load: float, column: str = "throughput", over: str | None = None) -> Estimate | None:
-    """Mean over the repeats of a rung of ``column``, or of its ratio to ``over``; ``None``: not known.
-
-    ``whole``: what shares of time are of, sessions or the tasks of commands."""
+    """Returns the mean over the repeats of a rung of ``column``, or of its ratio to ``over``. None if
+    unknown. The column ``whole`` is the number that shares of time refer to: sessions, or the tasks of
+    commands."""
     rung = ladder.points.filter(pl.col("load") == load).with_columns(whole=pl.coalesce("tasks", "load"))
     value = pl.col(column) if over is None else pl.col(column) / pl.col(over)
     return fmt.estimate(column, rung.select(value.alias("v"))["v"].to_list())
 
 
 def throughput(ladder: Ladder, load: float) -> float:
-    """Mean over the repeats of a load that was measured."""
-    found = at(ladder, load)
-    assert found is not None
-    return found.value
+    """Returns the mean over the repeats of a measured load."""
+    mean = at(ladder, load)
+    assert mean is not None
+    return mean.value
 
 
 def best_rung(ladder: Ladder) -> float:
-    """The load with the largest mean throughput; of equal ones the lowest."""
+    """Returns the load with the largest mean throughput, the lowest of equal ones."""
     return Rungs.of(ladder).best
 
 
 def fitted_at(scaling: Scaling, load: float) -> Estimate | None:
-    """The best fit's throughput with its band, within the range of its curve; ``None`` without a fit, or one
-    that is rejected or outside the band of all models."""
+    """Returns the best fit's throughput and band at a load within the range of its curve. None without a fit,
+    or if the fit is rejected or outside the band over all models."""
     curve = scaling.curve.sort("load") if scaling.curve.height else scaling.curve
     if scaling.best is None or curve.height < 2:
         return None
@@ -290,12 +301,12 @@ def fitted_at(scaling: Scaling, load: float) -> Estimate | None:
 
 
 WIDE = 3.0
-"""Times its lower end, above which the upper one of a figure that was not measured makes it none."""
+"""Ratio of the ends of a fitted figure's interval above which the figure is called unknown."""
 
 
 def alone(scaling: Scaling) -> tuple[Estimate, bool] | None:
-    """Throughput of one session, and whether it was measured; else it is the best fit's. ``None``: it is
-    unknown, as no fit says it to a factor of :data:`WIDE`."""
+    """Returns the throughput of one session and whether it was measured; if it was not, the best fit's. None
+    if the fit's interval is wider than a factor of :data:`WIDE`."""
     if (measured := at(scaling.ladder, 1.0)) is not None:
         return measured, True
     fitted = fitted_at(scaling, 1.0)
@@ -305,21 +316,21 @@ def alone(scaling: Scaling) -> tuple[Estimate, bool] | None:
 
 
 def knee(ladder: Ladder) -> Estimate | None:
-    """The load beyond which one more brings less than half of what one brings at best; its interval are the
-    nearest loads that are surely below and above. ``None``: it is not sure that growth ends at the loads
-    measured."""
+    """Returns the load beyond which one more unit of load adds less than half of the best gain. The interval
+    is given by the nearest loads that are surely below and above. None if it is not sure that growth ends
+    within the measured loads."""
     rungs = Rungs.of(ladder)
-    found = bent(rungs.means, KNEE, rungs.noise.share)
-    if found.high is None:
+    bent_at = bent(rungs.means, KNEE, rungs.noise.share)
+    if bent_at.high is None:
         return None
-    return Estimate("knee", found.at, ladder.load_unit, found.low, found.high, "neighbouring loads")
+    return Estimate("knee", bent_at.at, ladder.load_unit, bent_at.low, bent_at.high, "neighbouring loads")
 
 
 def bend(ladder: Ladder) -> Estimate | None:
-    """Load from which on growth is less than it was: the knee; else the last load before efficiency is below
-    :data:`~dbdyno.model.results.claim.GOOD_SCALING` beyond noise. ``None``: none was measured."""
-    if (found := knee(ladder)) is not None:
-        return found
+    """Returns the load from which on growth is weaker: the knee, else the last load before efficiency falls
+    below :data:`~dbdyno.model.results.claim.GOOD_SCALING` beyond noise. None if neither was measured."""
+    if (at_knee := knee(ladder)) is not None:
+        return at_knee
     rungs = Rungs.of(ladder)
     reach = rungs.reach()
     if reach is None or reach.high is None:
