@@ -1,6 +1,8 @@
-"""How a system scales: models fitted to a ladder, chosen, with intervals, in words. Pure.
+"""Describes how a system scales: models fitted to a ladder, the choice among them, intervals, sentences.
+Pure.
 
-Numerical libraries are imported by the first call: they take longer to load than most commands run.
+Functions import numerical libraries at their first call, because these take longer to load than most commands
+run.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ if TYPE_CHECKING:
     from dbdyno.model.results.analyses import Estimate, Ladder, Scaling
 
 NAMES = ("linear", "amdahl", "usl", "plateau", "queue", "repairman", "one-knee", "two-knees")
-"""Models, simplest first."""
+"""Names of the models, simplest first."""
 
 
 def too_few(loads: int) -> str:
-    """The refusal of a ladder with fewer than :data:`~dbdyno.stats.scaling.points.FEWEST` different loads."""
+    """Returns the refusal of a ladder with fewer than :data:`~dbdyno.stats.scaling.points.FEWEST` different
+    loads."""
     from dbdyno.conclude.catalogue import sentence
     from dbdyno.stats.scaling.points import FEWEST
 
@@ -24,11 +27,11 @@ def too_few(loads: int) -> str:
 
 
 def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) -> Scaling:
-    """All models, or those named, fitted to ``ladder`` by least squares, best first by AICc.
+    """Returns all models, or those named, fitted to ``ladder`` by least squares, best first by AICc.
 
-    Where there are too few rungs ``fits`` is empty or shorter and ``refused`` says why. ``seed`` is that of
-    draws. The best of all models has intervals after the choice, models that are named have their own. Raises
-    UsageError where a point is of no use: missing, not a number, 0 or below.
+    With too few rungs ``fits`` is empty or shorter, and ``refused`` states the reason. ``seed`` is that of
+    the random draws. The best of all models gets intervals that allow for its selection; named models get
+    their own. Raises UsageError if a point is missing, not a number, or not above 0.
     """
     from dbdyno.conclude.scaling.chosen import chosen
     from dbdyno.conclude.scaling.fitted import scale as made
@@ -37,7 +40,8 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
 
 
 def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate:
-    """Throughput at ``load``; its note warns outside the measured range, most beyond twice of it."""
+    """Returns throughput at ``load``. Its note warns outside the measured range, most strongly beyond twice
+    the range."""
     from dbdyno.conclude.scaling.chosen import predicted
     from dbdyno.conclude.scaling.fitted import predict as made
 

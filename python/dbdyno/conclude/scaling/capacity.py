@@ -1,4 +1,4 @@
-"""What one session, one core and the machine deliver, and up to which load throughput scales."""
+"""Concludes what one session, one core and the machine deliver, and up to which load throughput scales."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from dbdyno.model.units import format_given
 
 _POINTS = "measured points"
 _LEVEL = 0.1
-"""Throughput is level where it surely changes by less than this share."""
+"""Share below which a sure change of throughput is called level."""
 _WIDE = 10.0
-"""A gain with an interval up to more than so many times says nothing."""
+"""Upper end of a gain's interval from which on the interval tells nothing and is not printed."""
 
 
 @check("nothing-measured", "peak", "scales-to", of="whole")
 def headline(case: Case) -> Iterator[Claim]:
-    """For each ladder of a run its peak, up to which load it scales, and where its session time goes; one
-    claim where nothing was measured."""
+    """Yields for each ladder of a run its peak, the load up to which it scales, and the parts of its session
+    time; a single claim if nothing was measured."""
     if case.plan.experiment.phases:
         yield from phases.headline(case)
         return
@@ -54,55 +54,60 @@ def headline(case: Case) -> Iterator[Claim]:
 
 
 def _at_least(case: Case, name: str) -> Claim:
-    """Nothing usable: what the client limited is what the server can do at least."""
+    """Returns the claim for a ladder without a usable rung: a throughput limited by the client is a lower
+    limit of the server's."""
     limited = [r for r in case.limited(name) if r["calls_per_s"]]
     if not limited:
         return claim("nothing-measured", {}, case="unusable", subject=name)
     top = max(limited, key=lambda r: float(r["calls_per_s"]))
-    said = {"rate": fmt.rate(top["calls_per_s"], "calls/s"), "load": fmt.load(top["sessions"])}
-    return claim("nothing-measured", said, top["calls_per_s"], case="client", subject=name)
+    values = {"rate": fmt.rate(top["calls_per_s"], "calls/s"), "load": fmt.load(top["sessions"])}
+    return claim("nothing-measured", values, top["calls_per_s"], case="client", subject=name)
 
 
 def deliveries(scaling: Scaling, rows: Sequence[Row] = ()) -> Iterator[Claim]:
-    """one-session, peak, one-core, one-cpu. ``rows``: of the run's table ``rungs``."""
+    """Yields one-session, peak, one-core, one-cpu. ``rows`` are those of the run's table ``rungs``."""
     yield from _one_session(scaling)
     yield peak(scaling.ladder, scaling.best, rows)
-    yield from _parts(scaling)
+    yield from _peak_per_part(scaling)
 
 
 def bends(scaling: Scaling) -> Iterator[Claim]:
-    """knee and second-knee, scales-to, superlinear, throughput-drop, at-cpus, one-more-session."""
+    """Yields knee and second-knee, scales-to, superlinear, throughput-drop, at-cpus, one-more-session."""
     rungs = Rungs.of(scaling.ladder)
     yield from _knees(scaling)
     yield from scales_to(scaling.ladder)
     yield from _superlinear(scaling.ladder, rungs)
     yield from _drop(scaling.ladder, rungs)
     yield from _at_cpus(scaling)
-    yield from _one_more(scaling.ladder, rungs)
+    yield from _one_more_session(scaling.ladder, rungs)
 
 
 def _one_session(scaling: Scaling) -> Iterator[Claim]:
     ladder = scaling.ladder
-    found, lowest = ladders.alone(scaling), ladders.loads(ladder)[0]
-    if found is None:
+    one_session, lowest = ladders.alone(scaling), ladders.loads(ladder)[0]
+    if one_session is None:
         if lowest > 1:
             yield _at_most(ladder, lowest)
         return
-    one, measured = found
+    one, measured = one_session
     response = ladders.at(ladder, 1.0, "response_s")
-    said = {
-        "one": _one(scaling),
+    values = {
+        "one": _one_name(scaling),
         "rate": _rate(one, ladder.throughput_unit),
         "unit": fmt.unit_of_work(ladder.throughput_unit),
         "response": None if response is None else response.value,
         "by": _POINTS if measured else _fit_name(scaling),
     }
-    said["lowest"] = format_given(lowest)
-    shown = {"response": response is not None, "fitted": not measured, "below": not measured and lowest > 1}
-    parts = [part for part, holds in shown.items() if holds]
+    values["lowest"] = format_given(lowest)
+    part_holds = {
+        "response": response is not None,
+        "fitted": not measured,
+        "below": not measured and lowest > 1,
+    }
+    parts = [part for part, holds in part_holds.items() if holds]
     yield claim(
         "one-session",
-        said,
+        values,
         replace(one, name="one session", unit=ladder.throughput_unit),
         case="known",
         parts=parts,
@@ -110,50 +115,51 @@ def _one_session(scaling: Scaling) -> Iterator[Claim]:
 
 
 def _at_most(ladder: Ladder, lowest: float) -> Claim:
-    """What the lowest load bears: no more than its throughput, no less than an equal part of it."""
+    """Returns the bounds of one session's throughput from the lowest load: at most its throughput, at least
+    an equal part of it."""
     x, unit = ladders.throughput(ladder, lowest), ladder.throughput_unit
-    said = {"one": fmt.one_of(ladder.load_unit), "lowest": fmt.load(lowest, ladder.load_unit)}
-    said |= {"least": fmt.rate(x / lowest, unit), "most": fmt.rate(x, unit), "by": _POINTS}
-    return claim("one-session", said, case="unknown")
+    values = {"one": fmt.one_of(ladder.load_unit), "lowest": fmt.load(lowest, ladder.load_unit)}
+    values |= {"least": fmt.rate(x / lowest, unit), "most": fmt.rate(x, unit), "by": _POINTS}
+    return claim("one-session", values, case="unknown")
 
 
 def peak(ladder: Ladder, best: Fitted | None = None, rows: Sequence[Row] = (), subject: str = "") -> Claim:
-    """The largest mean throughput, and the loads that are not below it beyond chance. ``rows``: of the run's
-    table ``rungs``, with calls and response times."""
+    """Returns the claim of the largest mean throughput and the loads that are not below it beyond chance.
+    ``rows`` are those of the run's table ``rungs``, with calls and response times."""
     rungs, unit = Rungs.of(ladder), ladder.throughput_unit
     where, lowest, last = rungs.best, rungs.loads[0], rungs.loads[-1]
     top = ladders.at(ladder, where)
     assert top is not None
     row = next((r for r in rows if r["sessions"] == where), {})
     calls, p95 = row.get("calls_per_s"), row.get("response_p95_ns")
-    said: dict[str, Any] = {"load": fmt.load(where, ladder.load_unit), "sessions": where}
-    said["rate"] = _rate(top, unit)
-    said |= {"first": fmt.load(lowest, ladder.load_unit), "times": top.value / rungs.x(lowest), "p95": p95}
-    said |= {"alike": fmt.loads(rungs.peak[0], rungs.peak[-1], ladder.load_unit)}
-    said |= {"reached": fmt.load(rungs.peak[0], ladder.load_unit)}
-    said |= {"calls": top.value if calls is None else calls, "method": rungs.method}
+    values: dict[str, Any] = {"load": fmt.load(where, ladder.load_unit), "sessions": where}
+    values["rate"] = _rate(top, unit)
+    values |= {"first": fmt.load(lowest, ladder.load_unit), "times": top.value / rungs.x(lowest), "p95": p95}
+    values |= {"alike": fmt.loads(rungs.peak[0], rungs.peak[-1], ladder.load_unit)}
+    values |= {"reached": fmt.load(rungs.peak[0], ladder.load_unit)}
+    values |= {"calls": top.value if calls is None else calls, "method": rungs.method}
     called = noun("calls")
-    said["called"] = called
+    values["called"] = called
     if calls is not None and unit != f"{called}/s":
-        said["rate"] += f", {fmt.rate(calls, f'{called}/s')},"
+        values["rate"] += f", {fmt.rate(calls, f'{called}/s')},"
     alike = len(rungs.peak) > 1
-    said |= {"count": row.get("calls"), "fewest": fewest_calls(0.95)}
-    few = p95 is None and 0 < (row.get("calls") or 0) < said["fewest"]
+    values |= {"count": row.get("calls"), "fewest": fewest_calls(0.95)}
+    few = p95 is None and 0 < (row.get("calls") or 0) < values["fewest"]
     parts = {"grows": where == last and not alike, "alike": alike, "p95": p95 is not None, "few": few}
     shown = [part for part, holds in parts.items() if holds]
     if best is not None and best.peak is not None:
-        said["model"] = best.title
-        said["model_load"] = fmt.load(best.peak.value, ladder.load_unit) + fmt.load_spread(best.peak)
+        values["model"] = best.title
+        values["model_load"] = fmt.load(best.peak.value, ladder.load_unit) + fmt.load_spread(best.peak)
         at = best.peak.value
         shown.append("beyond" if at > last else "below" if at <= lowest else "model")
     value, case = replace(top, name="peak throughput", unit=unit), "times" if where > lowest else "first"
     if rungs.is_constant:
         case, shown = "constant", [part for part in shown if part != "alike"]
-    return claim("peak", said, value, case=case, parts=shown, subject=subject)
+    return claim("peak", values, value, case=case, parts=shown, subject=subject)
 
 
-def _parts(scaling: Scaling) -> Iterator[Claim]:
-    """The peak over the cores, and over the CPUs."""
+def _peak_per_part(scaling: Scaling) -> Iterator[Claim]:
+    """Yields the peak divided by the cores and by the CPUs."""
     ladder, machine = scaling.ladder, scaling.ladder.machine
     top = ladders.at(ladder, ladders.best_rung(ladder))
     assert top is not None
@@ -166,16 +172,16 @@ def _parts(scaling: Scaling) -> Iterator[Claim]:
 
 
 def _knees(scaling: Scaling) -> Iterator[Claim]:
-    """As measured, by the criterion of an auto ladder; further ones by the fit."""
+    """Yields the measured knee, by the criterion of an auto ladder, and further knees from the fit."""
     ladder, fits = scaling.ladder, scaling.best.knees if scaling.best is not None else ()
     measured = ladders.knee(ladder)
     if measured is not None:
-        said = _knee_values(scaling, measured) | {"session": fmt.one_of(ladder.load_unit)}
+        values = _knee_values(scaling, measured) | {"session": fmt.one_of(ladder.load_unit)}
         if (tied := smt.knee_at_cores(ladder)) is not None:
-            fits, said["model"] = (tied,), f"with bends at {fmt.plain(tied.value)} and at the CPUs"
+            fits, values["model"] = (tied,), f"with bends at {fmt.plain(tied.value)} and at the CPUs"
         if fits:
-            said["model_load"] = fmt.load(fits[0].value, ladder.load_unit) + fmt.load_spread(fits[0])
-        yield claim("knee", said, measured, parts=["model"] if fits else [])
+            values["model_load"] = fmt.load(fits[0].value, ladder.load_unit) + fmt.load_spread(fits[0])
+        yield claim("knee", values, measured, parts=["model"] if fits else [])
     for knee, name in zip(fits[1:], ("second-knee", "third-knee"), strict=False):
         yield claim(name, _knee_values(scaling, knee), knee)
 
@@ -183,10 +189,10 @@ def _knees(scaling: Scaling) -> Iterator[Claim]:
 def _knee_values(scaling: Scaling, knee: Estimate) -> dict[str, str]:
     load = fmt.load(knee.value, scaling.ladder.load_unit) + fmt.load_spread(knee)
     model = scaling.best.title if scaling.best is not None else ""
-    return {"load": load, "beside": _beside_cpus(scaling, knee), "model": model}
+    return {"load": load, "beside": _near_count(scaling, knee), "model": model}
 
 
-def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
+def _near_count(scaling: Scaling, knee: Estimate) -> str:
     machine = scaling.ladder.machine
     low, high = knee.low, knee.high
     for what, count in (("cores", machine.cores), ("CPUs", machine.cpus)):
@@ -196,98 +202,100 @@ def _beside_cpus(scaling: Scaling, knee: Estimate) -> str:
 
 
 def scales_to(ladder: Ladder, subject: str = "") -> Iterator[Claim]:
-    """The highest measured load before efficiency is below :data:`GOOD_SCALING`, with its interval from noise
-    (:meth:`~dbdyno.conclude.ladder.rungs.Rungs.reach`)."""
+    """Yields the highest measured load before efficiency falls below :data:`GOOD_SCALING`, with its interval
+    from noise (:meth:`~dbdyno.conclude.ladder.rungs.Rungs.reach`)."""
     rungs, unit = Rungs.of(ladder), ladder.load_unit
-    found = rungs.reach()
-    if found is None:
+    reach = rungs.reach()
+    if reach is None:
         return
     shares, top = rungs.efficiencies, rungs.loads[-1]
-    value = Estimate("scales to", found.value, unit, found.low, found.high, rungs.method)
-    said = {
-        "load": fmt.load(found.value, unit),
+    value = Estimate("scales to", reach.value, unit, reach.low, reach.high, rungs.method)
+    values = {
+        "load": fmt.load(reach.value, unit),
         "good": GOOD_SCALING,
-        "here": fmt.percent(shares[found.value]),
+        "here": fmt.percent(shares[reach.value]),
     }
-    said |= {"lowest": fmt.load(rungs.first, unit), "top": fmt.load_number(top), "top_share": shares[top]}
-    said |= {"low": fmt.load_number(found.low), "method": rungs.method}
-    said |= {"against": "" if rungs.first == 1 else f", against {fmt.load(rungs.first, unit)}"}
-    if found.next is None:
-        parts = [] if found.low == top else ["unsure"]
-        said |= {"low": fmt.load(found.low, unit)}
-        yield claim("scales-to", said, value, case="top", parts=parts, severity="good", subject=subject)
+    values |= {"lowest": fmt.load(rungs.first, unit), "top": fmt.load_number(top), "top_share": shares[top]}
+    values |= {"low": fmt.load_number(reach.low), "method": rungs.method}
+    values |= {"against": "" if rungs.first == 1 else f", against {fmt.load(rungs.first, unit)}"}
+    if reach.next is None:
+        parts = [] if reach.low == top else ["unsure"]
+        values |= {"low": fmt.load(reach.low, unit)}
+        yield claim("scales-to", values, value, case="top", parts=parts, severity="good", subject=subject)
         return
-    said["here"], said["there"] = fmt.apart(shares[found.value], shares[found.next])
-    said |= {"next": fmt.load_number(found.next)}
-    said |= {"high": "" if found.high is None else fmt.load(found.high, unit)}
-    said |= {"rests_on": "" if found.rests_on is None else fmt.load(found.rests_on, unit)}
-    case, end = _reach_case(found, rungs), ["falls" if found.next < top else "ends"]
-    parts = [*([] if case in ("open", "unsure") else end), *([] if found.rests_on is None else ["single"])]
-    yield claim("scales-to", said, value, case=case, parts=parts, subject=subject)
+    values["here"], values["there"] = fmt.apart(shares[reach.value], shares[reach.next])
+    values |= {"next": fmt.load_number(reach.next)}
+    values |= {"high": "" if reach.high is None else fmt.load(reach.high, unit)}
+    values |= {"rests_on": "" if reach.rests_on is None else fmt.load(reach.rests_on, unit)}
+    case, end = _reach_case(reach, rungs), ["falls" if reach.next < top else "ends"]
+    parts = [*([] if case in ("open", "unsure") else end), *([] if reach.rests_on is None else ["single"])]
+    yield claim("scales-to", values, value, case=case, parts=parts, subject=subject)
 
 
-def _reach_case(found: Reach, rungs: Rungs) -> str:
-    """none: not beyond the first load; limit: known to a rung; between: known to several; open, unsure: it
-    may scale to the highest load."""
-    if found.high is None:
-        hidden = found.value == rungs.first or rungs.noise.share > HIDES
+def _reach_case(reach: Reach, rungs: Rungs) -> str:
+    """Returns the case of the sentence: "none" (no scaling beyond the first load), "limit" (known to one
+    rung), "between" (known to several rungs), "open" or "unsure" (it may scale to the highest load)."""
+    if reach.high is None:
+        hidden = reach.value == rungs.first or rungs.noise.share > HIDES
         return "unsure" if hidden else "open"
-    if found.low < found.value or found.high != found.next:
+    if reach.low < reach.value or reach.high != reach.next:
         return "between"
-    return "none" if found.value == rungs.first else "limit"
+    return "none" if reach.value == rungs.first else "limit"
 
 
 def _superlinear(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
-    """Efficiency above 100 %, by more than noise."""
+    """Yields a claim if efficiency is above 100 % by more than noise."""
     if rungs.above_one is None:
         return
     load, times = rungs.above_one
-    said = {"load": fmt.load(load, ladder.load_unit), "first": fmt.load(rungs.loads[0], ladder.load_unit)}
-    said |= {"times": fmt.plain(times.value) + fmt.spread(times), "one": fmt.one_of(ladder.load_unit)}
-    yield claim("superlinear", said | {"reference": fmt.load(rungs.first, ladder.load_unit)}, times)
+    values = {"load": fmt.load(load, ladder.load_unit), "first": fmt.load(rungs.loads[0], ladder.load_unit)}
+    values |= {"times": fmt.plain(times.value) + fmt.spread(times), "one": fmt.one_of(ladder.load_unit)}
+    yield claim("superlinear", values | {"reference": fmt.load(rungs.first, ladder.load_unit)}, times)
 
 
 def _drop(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
-    """Throughput that breaks down from one load to the next."""
-    found = rungs.drop()
-    if found is None:
+    """Yields a claim if throughput breaks down from one load to the next."""
+    drop = rungs.drop()
+    if drop is None:
         return
-    first, last, change = found
+    first, last, change = drop
     unit, single = ladder.throughput_unit, last == rungs.loads[-1] and rungs.means[last].n == 1
-    said = {"first": fmt.load_number(first), "last": fmt.load(last, ladder.load_unit)}
-    said |= {"before": fmt.rate(rungs.x(first), unit), "after": fmt.rate(rungs.x(last), unit)}
-    said |= {"share": fmt.percent(-change.value)}
-    yield claim("throughput-drop", said, change, parts=["single"] if single else [])
+    values = {"first": fmt.load_number(first), "last": fmt.load(last, ladder.load_unit)}
+    values |= {"before": fmt.rate(rungs.x(first), unit), "after": fmt.rate(rungs.x(last), unit)}
+    values |= {"share": fmt.percent(-change.value)}
+    yield claim("throughput-drop", values, change, parts=["single"] if single else [])
 
 
 def _at_cpus(scaling: Scaling) -> Iterator[Claim]:
-    """Efficiency at as many sessions as there are CPUs, measured or by the fit within its measured range."""
+    """Yields efficiency at as many sessions as there are CPUs, measured or by the fit within its measured
+    range."""
     ladder, cpus, one = scaling.ladder, scaling.ladder.machine.cpus, ladders.alone(scaling)
     if cpus is None or one is None:
         return
     measured = ladders.loads(ladder)
     if not measured[0] <= cpus <= measured[-1]:
         return
-    found, by = ladders.at(ladder, cpus), "measured"
-    if found is None:
-        found, by = ladders.fitted_at(scaling, cpus), "by the fit"
-    if found is None:
+    at_cpus, by = ladders.at(ladder, cpus), "measured"
+    if at_cpus is None:
+        at_cpus, by = ladders.fitted_at(scaling, cpus), "by the fit"
+    if at_cpus is None:
         return
-    share = found.over(cpus * one[0].value, "efficiency at CPUs", "")
-    said = {"share": fmt.percent(share.value) + fmt.percent_spread(share), "by": by}
-    said |= {
+    share = at_cpus.over(cpus * one[0].value, "efficiency at CPUs", "")
+    values = {"share": fmt.percent(share.value) + fmt.percent_spread(share), "by": by}
+    values |= {
         "load": fmt.load(cpus, ladder.load_unit),
         "rests": _POINTS if by == "measured" else _fit_name(scaling),
     }
-    yield claim("at-cpus", said, share)
+    yield claim("at-cpus", values, share)
 
 
-def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
-    """What further load brought from well below the highest one up to it; from the peak where it falls."""
-    found = rungs.gain()
-    if found is None:
+def _one_more_session(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
+    """Yields the gain of the last rungs, from well below the highest load (or from the peak if throughput
+    falls) up to it."""
+    gain_from = rungs.gain()
+    if gain_from is None:
         return
-    first, gain = found
+    first, gain = gain_from
     last, unit = rungs.loads[-1], ladder.throughput_unit
     per = rungs.x(first) / (last - first)
     low, high = (None if v is None else v * per for v in (gain.low, gain.high))
@@ -296,9 +304,9 @@ def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
     ends = (gain.low or 0.0, gain.high or 0.0)
     drop = rungs.drop()
     if case in ("more", "less") and {first, last} <= set(rungs.peak):
-        case = "unsure"  # the peak's sentence says that they do not differ beyond noise
+        case = "unsure"  # the claim of the peak states that these loads do not differ beyond noise
     elif case == "less" and drop is not None:
-        pass  # a drop is more than noise can do, and its sentence says what it rests on
+        pass  # a drop is beyond noise by its own, stricter criterion, and its claim names its evidence
     elif case in ("more", "less") and not rungs.goes_on(first, rises=case == "more"):
         case = "once"
     if case == "nothing" and max(map(abs, ends)) > _LEVEL:
@@ -309,24 +317,24 @@ def _one_more(ladder: Ladder, rungs: Rungs) -> Iterator[Claim]:
         else map(fmt.percent, sorted(map(abs, ends)))
     )
     low_share, high_share = shown
-    said = {"first": fmt.load_number(first), "last": fmt.load(last, ladder.load_unit)}
+    values = {"first": fmt.load_number(first), "last": fmt.load(last, ladder.load_unit)}
     wide = (gain.high or 0.0) > _WIDE or (case == "unsure" and ends[0] * ends[1] > 0)
-    said |= {
+    values |= {
         "share": fmt.percent(abs(gain.value)),
         "spread": "" if wide else f" ({low_share} to {high_share})",
     }
-    said |= {"one": fmt.one_of(ladder.load_unit), "rate": fmt.rate(each.value, unit)}
-    said |= {"most": "more" if gain.value > 0 else "less"}
-    said |= {"part": fmt.percent(each.value / rungs.each(rungs.first)), "method": rungs.method}
-    said |= {"reference": "alone" if rungs.first == 1 else fmt.at_load(rungs.first, ladder.load_unit)}
-    yield claim("one-more-session", said, each, case=case)
+    values |= {"one": fmt.one_of(ladder.load_unit), "rate": fmt.rate(each.value, unit)}
+    values |= {"most": "more" if gain.value > 0 else "less"}
+    values |= {"part": fmt.percent(each.value / rungs.each(rungs.first)), "method": rungs.method}
+    values |= {"reference": "alone" if rungs.first == 1 else fmt.at_load(rungs.first, ladder.load_unit)}
+    yield claim("one-more-session", values, each, case=case)
 
 
-def _rate(found: Estimate, unit: str) -> str:
-    return fmt.rate(found.value, unit) + fmt.rate_spread(found)
+def _rate(rate: Estimate, unit: str) -> str:
+    return fmt.rate(rate.value, unit) + fmt.rate_spread(rate)
 
 
-def _one(scaling: Scaling) -> str:
+def _one_name(scaling: Scaling) -> str:
     return f"One {fmt.one_of(scaling.ladder.load_unit)}"
 
 

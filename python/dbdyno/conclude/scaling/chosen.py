@@ -1,4 +1,4 @@
-"""The best fit's figures as they are claimed: with intervals that hold after the choice of model."""
+"""Gives the best fit's figures intervals that hold after the choice of a model."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from dbdyno.stats.scaling.points import Points
 METHOD = "average of models"
 
 
-def chosen(made: Scaling) -> Scaling:
-    """``made`` of all models: rate, knees and peak of the best one are claimed where the average of all
-    models has them, and their intervals, as the curve's band, are the average's."""
-    if made.best is None:
-        return made
-    of, off = _average(*_columns(made))
-    best = _claimed(made.best, of)
-    x = made.curve["throughput"].to_numpy()
-    _, low, high = band(of, points_of(made.ladder), off, made.curve["load"].to_numpy())
+def chosen(scaling: Scaling) -> Scaling:
+    """Returns ``scaling``, fitted with all models, with the claims of the best one: its rate, knees and peak
+    are claimed if the average of all models has them. Their intervals and the curve's band are those of the
+    average."""
+    if scaling.best is None:
+        return scaling
+    average, misfits = _average(*_columns(scaling))
+    best = _claimed_fit(scaling.best, average)
+    x = scaling.curve["throughput"].to_numpy()
+    _, low, high = band(average, points_of(scaling.ladder), misfits, scaling.curve["load"].to_numpy())
     ends = {"low": np.minimum(low, x), "high": np.maximum(high, x)}
-    curve = made.curve.with_columns(**{name: pl.Series(v) for name, v in ends.items()})
-    return replace(made, fits=(best, *made.fits[1:]), curve=curve)
+    curve = scaling.curve.with_columns(**{name: pl.Series(v) for name, v in ends.items()})
+    return replace(scaling, fits=(best, *scaling.fits[1:]), curve=curve)
 
 
-def _columns(made: Scaling) -> tuple[tuple[float, ...], ...]:
-    points = points_of(made.ladder)
+def _columns(scaling: Scaling) -> tuple[tuple[float, ...], ...]:
+    points = points_of(scaling.ladder)
     return tuple(tuple(c.tolist()) for c in (points.n, points.x, points.repeat))
 
 
@@ -44,26 +45,29 @@ def _average(
 ) -> tuple[Averaged, Misfit]:
     order = np.lexsort((x, repeat, n))
     points = Points(*(np.array(c, dtype=float)[order] for c in (n, x, repeat)))
-    of = averaged(points)
-    return of, misfit(points, of.throughput(points.loads)[0])
+    average = averaged(points)
+    return average, misfit(points, average.throughput(points.loads)[0])
 
 
-def predicted(made: Scaling, found: Estimate, load: float) -> Estimate:
-    """``found`` by the best model with what holds any law like it; the average of all models where these put
-    the best one's value outside of that."""
-    of, off = _average(*_columns(made))
-    middle, low, high = (float(v[0]) for v in band(of, points_of(made.ladder), off, np.array([load])))
-    value = found.value if low < found.value < high else middle
-    return replace(found, value=value, low=low, high=high, method=METHOD)
+def predicted(scaling: Scaling, prediction: Estimate, load: float) -> Estimate:
+    """Returns ``prediction`` of the best model with the interval of the average of all models. Its value is
+    the average's if the best model's lies outside this interval."""
+    average, misfits = _average(*_columns(scaling))
+    middle, low, high = (
+        float(v[0]) for v in band(average, points_of(scaling.ladder), misfits, np.array([load]))
+    )
+    value = prediction.value if low < prediction.value < high else middle
+    return replace(prediction, value=value, low=low, high=high, method=METHOD)
 
 
-def _claimed(best: Fitted, of: Averaged) -> Fitted:
-    figures = of.figures
+def _claimed_fit(best: Fitted, average: Averaged) -> Fitted:
+    figures = average.figures
     peak, top = figures["peak"], figures["peak throughput"]
     has_peak = peak.claimed and best.peak is not None
-    below = best.peak is not None and best.peak.value < of.first  # nobody measured what there is at it
+    # Below the lowest measured load the height of a peak is extrapolated: only its place is claimed.
+    below = best.peak is not None and best.peak.value < average.first
     knees = _knees(best.knees, [f for name in ("knee", "knee2") if (f := figures[name]).claimed])
-    claimed = {(k.value, k.unit): k for k in knees}  # as a parameter it has no other interval
+    claimed = {(k.value, k.unit): k for k in knees}  # a knee that is a parameter gets the same interval there
     return replace(
         best,
         parameters=tuple(
@@ -72,8 +76,8 @@ def _claimed(best: Fitted, of: Averaged) -> Fitted:
             else _parameter(p, figures.get(_NAMES.get(p.name, p.name)))
             for p in best.parameters
         ),
-        peak=_peak(best.peak, peak, of) if has_peak else None,
-        peak_throughput=_held(best.peak_throughput, top) if has_peak and not below else None,
+        peak=_peak(best.peak, peak, average) if has_peak else None,
+        peak_throughput=_within_average(best.peak_throughput, top) if has_peak and not below else None,
         knees=knees,
     )
 
@@ -81,33 +85,41 @@ def _claimed(best: Fitted, of: Averaged) -> Fitted:
 _NAMES = {"servers": "knee"}
 
 
-def _parameter(own: Estimate, found: Claimed | None) -> Estimate:
-    """The rate has the average's interval; what is of this model has at least its own, too."""
-    if found is None or found.low is None or found.high is None:
+def _parameter(own: Estimate, average: Claimed | None) -> Estimate:
+    """Returns a parameter with its interval. The rate has the average's interval; a parameter of this model
+    alone has at least its own."""
+    if average is None or average.low is None or average.high is None:
         return own
     if own.name == "rate":
-        return replace(own, low=min(found.low, own.value), high=max(found.high, own.value), method=METHOD)
+        return replace(own, low=min(average.low, own.value), high=max(average.high, own.value), method=METHOD)
     if own.low is None or own.high is None:
         return own
-    return replace(own, low=min(own.low, found.low), high=max(own.high, found.high), method=METHOD)
+    return replace(own, low=min(own.low, average.low), high=max(own.high, average.high), method=METHOD)
 
 
 def _knees(own: Sequence[Estimate], claimed: Sequence[Claimed]) -> tuple[Estimate, ...]:
-    return tuple(k for e, c in zip(own, claimed, strict=False) if (k := _held(e, c)) is not None)
+    return tuple(k for e, c in zip(own, claimed, strict=False) if (k := _within_average(e, c)) is not None)
 
 
-def _peak(own: Estimate | None, found: Claimed, of: Averaged) -> Estimate | None:
-    """As :func:`_held`; draws with a peak below the lowest load have it there: no lower end, and a note."""
+def _peak(own: Estimate | None, average_peak: Claimed, average: Averaged) -> Estimate | None:
+    """Returns the peak as :func:`_within_average` does. Draws with a peak below the lowest load put it at
+    that load: then the peak has no lower end, and a note."""
     if own is None:
         return None
-    held = _held(replace(own, value=max(own.value, of.first)), found)
-    if held is None or (held.low or 0.0) > of.first:
+    held = _within_average(replace(own, value=max(own.value, average.first)), average_peak)
+    if held is None or (held.low or 0.0) > average.first:
         return held
-    return replace(held, low=None, note=reach(of.first, of.last, own.value))
+    return replace(held, low=None, note=reach(average.first, average.last, own.value))
 
 
-def _held(own: Estimate | None, found: Claimed) -> Estimate | None:
-    """The best model's value where the average holds it; ``None``: the other models contradict it."""
-    if own is None or found.low is None or found.high is None or not found.low <= own.value <= found.high:
+def _within_average(own: Estimate | None, average: Claimed) -> Estimate | None:
+    """Returns the best model's value with the average's interval. None if the value lies outside it, that is
+    if the other models contradict it."""
+    if (
+        own is None
+        or average.low is None
+        or average.high is None
+        or not average.low <= own.value <= average.high
+    ):
         return None
-    return replace(own, low=found.low, high=found.high, method=METHOD, std_err=None)
+    return replace(own, low=average.low, high=average.high, method=METHOD, std_err=None)

@@ -1,4 +1,4 @@
-"""A ladder in, what all models say of it out: fits, the curve of the best one, residuals."""
+"""Fits all models to a ladder: fits, the curve of the best one, residuals."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from dbdyno.stats.scaling.models import MODELS, for_loads
 from dbdyno.stats.scaling.points import FEWEST, Points
 
 NEEDED = ("load", "throughput")
-PLACES = 100
+PLACES = 100  # points of the curve
 REACH = 1.5
-"""Times the largest measured load up to which the curve is drawn."""
+"""Multiple of the largest measured load up to which the curve is drawn."""
 
 
 def points_of(ladder: Ladder) -> Points:
-    """Up to where throughput breaks down. Raises :class:`UsageError` where a point is of no use; nothing is
-    left out silently."""
+    """Returns the points below the load at which throughput breaks down. Raises :class:`UsageError` if a
+    point cannot be used; none is left out silently."""
     frame = ladder.points
     if ladder.broken_from is not None:
         frame = frame.filter(pl.col("load") < ladder.broken_from)
@@ -65,10 +65,10 @@ def _numbers(ladder: str, frame: pl.DataFrame, name: str) -> Floats:
     return np.asarray(values, dtype=float)
 
 
-def curve_table(found: Fit, points: Points, ladder: Ladder, drawn: Drawn | None) -> pl.DataFrame:
+def curve_table(best_fit: Fit, points: Points, ladder: Ladder, drawn: Drawn | None) -> pl.DataFrame:
     first, last = float(points.n.min()), float(points.n.max())
-    loads = np.unique(np.concatenate([_places(min(1.0, first), REACH * last), points.loads]))
-    x, low, high = band(found, loads, drawn)
+    loads = np.unique(np.concatenate([_curve_loads(min(1.0, first), REACH * last), points.loads]))
+    x, low, high = band(best_fit, loads, drawn)
     return pl.DataFrame(
         {
             "load": loads,
@@ -76,33 +76,34 @@ def curve_table(found: Fit, points: Points, ladder: Ladder, drawn: Drawn | None)
             "low": low,
             "high": high,
             "response_s": np.where(x > 0, loads / np.where(x > 0, x, 1.0) - (ladder.think_s or 0.0), np.nan),
-            "perfect": loads * _each(ladder),
+            "perfect": loads * _reference_rate(ladder),
             "beyond": (loads < first) | (loads > last),
         },
         schema=CURVE,
     ).with_columns(pl.col("response_s").fill_nan(None))
 
 
-def _places(low: float, high: float) -> Floats:
-    """Evenly on a line where the loads are few, so that knees are drawn sharply; else evenly by ratio."""
+def _curve_loads(low: float, high: float) -> Floats:
+    """Returns loads of the curve: evenly spaced if the range is small, so that knees look sharp, else evenly
+    by ratio."""
     if high / low > 64:
         return np.asarray(np.geomspace(low, high, PLACES))
     return np.asarray(np.linspace(low, high, PLACES))
 
 
-def _each(ladder: Ladder) -> float:
-    """Throughput per unit of load at the load that efficiency refers to."""
+def _reference_rate(ladder: Ladder) -> float:
+    """Returns throughput per unit of load at the load that efficiency refers to."""
     rungs = Rungs.of(ladder)
     return rungs.each(rungs.first)
 
 
-def residual_table(ladder: Ladder, found: Fit | None) -> pl.DataFrame:
-    """A row for each point; without a prediction where the model was not fitted."""
+def residual_table(ladder: Ladder, best_fit: Fit | None) -> pl.DataFrame:
+    """Returns a row per point, without a prediction where the model was not fitted."""
     points = points_of(replace(ladder, broken_from=None))
     until = math.inf if ladder.broken_from is None else ladder.broken_from
     predicted = None
-    if found is not None:
-        curve = found.model.curve(points.n, found.p) * found.size
+    if best_fit is not None:
+        curve = best_fit.model.curve(points.n, best_fit.p) * best_fit.size
         predicted = np.where(points.n < until, curve, np.nan)
     return pl.DataFrame(
         {
@@ -111,7 +112,7 @@ def residual_table(ladder: Ladder, found: Fit | None) -> pl.DataFrame:
             "throughput": points.x,
             "predicted": predicted,
             "residual": None if predicted is None else points.x - predicted,
-            "efficiency": points.x / points.n / _each(ladder),
+            "efficiency": points.x / points.n / _reference_rate(ladder),
         },
         schema=RESIDUALS,
     ).with_columns(pl.col("predicted", "residual").fill_nan(None))
@@ -120,15 +121,17 @@ def residual_table(ladder: Ladder, found: Fit | None) -> pl.DataFrame:
 # -- the fits --
 
 MIN_WEIGHT = 0.05
-"""Weight from which on a model's intervals are by profile or repeats; others have them by curvature."""
+"""Weight from which on a model's intervals come from profiles or repeats; those of other models come from
+curvature."""
 EXPENSIVE = ("repairman",)
-"""Its profile takes longer than all others together: sought where it is the best."""
+"""Models whose profile takes longer than all others together: it is computed only if the model is the
+best."""
 ALWAYS = ("amdahl", "usl")
 
 
 @dataclass(frozen=True)
 class _Case:
-    """What all fits of a ladder share."""
+    """Properties that all fits of a ladder share."""
 
     ladder: Ladder
     points: Points
@@ -140,9 +143,9 @@ class _Case:
         series = self.points.series
         return series is not None and len(series) >= LEAST
 
-    def draws(self, found: Fit) -> Drawn | None:
+    def draws(self, model_fit: Fit) -> Drawn | None:
         series = self.points.series
-        return drawn(found, series, self.seed) if series is not None and self.repeated else None
+        return drawn(model_fit, series, self.seed) if series is not None and self.repeated else None
 
 
 def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) -> Scaling:
@@ -184,12 +187,12 @@ def scale(ladder: Ladder, seed: int = 1, models: Sequence[str] | None = None) ->
 
 
 ROUNDED = 5e-4
-"""Largest relative residual of points that lie on a model's curve but for rounding."""
+"""Largest relative residual that rounding explains."""
 
 
 def _exact(chosen: Choice, points: Points, names: Sequence[str], think_s: float | None) -> Choice | None:
-    """The simplest model on whose curve all points lie, and each would if it were not among them, first;
-    ``None``: there is none, or the choice among models needs no such rule."""
+    """Returns a choice with the simplest model on whose curve all points lie, if the model fitted without a
+    load also predicts that load. None if there is no such model or the choice by AICc is possible."""
     if not chosen.unfitted and len(points.loads) >= FEWEST:
         return None
     known = {w.fit.model.name: w.fit for w in chosen.weighed}
@@ -197,137 +200,143 @@ def _exact(chosen: Choice, points: Points, names: Sequence[str], think_s: float 
     for name in sorted(names, key=lambda n: len(MODELS[n].parameters)):
         few = len(points.loads) < len(MODELS[name].parameters) + 2
         if few or name in ("one-knee", "two-knees") or (name == "repairman" and think_s == 0):
-            continue  # a broken line goes through few points whatever they are
-        found = known.get(name) or _any_fit(points, name, think_s)
-        if _off(found, points) <= ROUNDED and _foretold(points, name, think_s):
+            continue  # a broken line passes through a few points of any kind, which would prove nothing
+        candidate = known.get(name) or _any_fit(points, name, think_s)
+        if _largest_residual(candidate, points) <= ROUNDED and _predicts_left_out(points, name, think_s):
             others = [replace(w, weight=0.0, weight_bic=0.0) for w in weighed if w.fit.model.name != name]
-            return Choice((Weighed(found, 1.0, 1.0), *others), chosen.unfitted, chosen.plateaus)
+            return Choice((Weighed(candidate, 1.0, 1.0), *others), chosen.unfitted, chosen.plateaus)
     return None
 
 
-def _off(found: Fit, points: Points) -> float:
-    """Largest relative residual."""
-    return float(np.abs(found.model.curve(points.n, found.p) * found.size / points.x - 1).max())
+def _largest_residual(model_fit: Fit, points: Points) -> float:
+    """Returns the largest relative residual."""
+    return float(np.abs(model_fit.model.curve(points.n, model_fit.p) * model_fit.size / points.x - 1).max())
 
 
-def _foretold(points: Points, name: str, think_s: float | None) -> bool:
-    """Whether the model fitted to the others has each load, to ten times the rounding."""
+def _predicts_left_out(points: Points, name: str, think_s: float | None) -> bool:
+    """Returns whether the model fitted to the other loads predicts each load, to ten times the rounding."""
     for n in points.loads:
         keep = points.n != n
         rest = Points(points.n[keep], points.x[keep], points.repeat[keep])
-        if _off(_any_fit(rest, name, think_s), points) > 10 * ROUNDED:
+        if _largest_residual(_any_fit(rest, name, think_s), points) > 10 * ROUNDED:
             return False
     return True
 
 
 def _any_fit(points: Points, name: str, think_s: float | None) -> Fit:
-    """However few the points are: with no more of them than parameters one of the curves through them."""
+    """Returns a fit for any number of points. With no more points than parameters it is one of the curves
+    through them."""
     n, x = points.n, points.x
-    if len(points.loads) == 1:  # with a second load as on a straight line
+    if len(points.loads) == 1:  # one load determines no curve: assume linear growth to a second one
         n, x = np.append(n, 2 * n[:1]), np.append(x, 2 * x[:1])
-    found = fit(for_loads(MODELS[name], n, think_s), n, x)
-    return replace(found, n=points.n, x=points.x / found.size)
+    model_fit = fit(for_loads(MODELS[name], n, think_s), n, x)
+    return replace(model_fit, n=points.n, x=points.x / model_fit.size)
 
 
-def _bare(found: Fit) -> Figures:
-    """Without intervals: there are no more points than parameters."""
-    sizes = [found.size if q.unit == "1/s" else 1.0 for q in found.model.parameters]
+def _without_intervals(model_fit: Fit) -> Figures:
+    """Returns figures without intervals, for fits with no more points than parameters."""
+    sizes = [model_fit.size if parameter.unit == "1/s" else 1.0 for parameter in model_fit.model.parameters]
     return Figures(
         [
-            Figure(q.name, q.unit, float(v) * size, (None, None), None, "")
-            for q, v, size in zip(found.model.parameters, found.p, sizes, strict=True)
+            Figure(parameter.name, parameter.unit, float(value) * size, (None, None), None, "")
+            for parameter, value, size in zip(model_fit.model.parameters, model_fit.p, sizes, strict=True)
         ]
     )
 
 
 def _fitted(case: _Case, weighed: Weighed, is_best: bool) -> Fitted:
-    found = weighed.fit
-    name = found.model.name
-    worth = is_best or (weighed.weight >= MIN_WEIGHT and name not in EXPENSIVE) or name in ALWAYS
-    draws = case.draws(found) if worth else None
-    how = CURVATURE if not worth else REPEATS if draws is not None else PROFILE
-    made = figures(found, how, draws) if found.degrees > 0 else _bare(found)
-    watson, p = _autocorrelation(found, case.points.repeat)
-    claimed = remarks.peak_claimed(made, case.bends)
-    shown = {"1/s": case.ladder.throughput_unit, "load": case.ladder.load_unit, "ratio": "ratio"}
+    model_fit = weighed.fit
+    name = model_fit.model.name
+    thorough = is_best or (weighed.weight >= MIN_WEIGHT and name not in EXPENSIVE) or name in ALWAYS
+    draws = case.draws(model_fit) if thorough else None
+    method = CURVATURE if not thorough else REPEATS if draws is not None else PROFILE
+    estimates = figures(model_fit, method, draws) if model_fit.degrees > 0 else _without_intervals(model_fit)
+    watson, p = _autocorrelation(model_fit, case.points.repeat)
+    claimed = remarks.peak_claimed(estimates, case.bends)
+    units = {"1/s": case.ladder.throughput_unit, "load": case.ladder.load_unit, "ratio": "ratio"}
     return Fitted(
-        model=found.model.name,
-        title=found.model.title,
-        formula=found.model.formula,
-        cites=found.model.cites,
-        parameters=_parameters(case, found, made, shown),
-        rss=found.rss * found.size**2,
-        degrees=found.degrees,
-        r_squared=found.r_squared,
-        aic=found.aic,
-        aicc=found.aicc,
-        bic=found.bic,
+        model=model_fit.model.name,
+        title=model_fit.model.title,
+        formula=model_fit.model.formula,
+        cites=model_fit.model.cites,
+        parameters=_parameters(case, model_fit, estimates, units),
+        rss=model_fit.rss * model_fit.size**2,
+        degrees=model_fit.degrees,
+        r_squared=model_fit.r_squared,
+        aic=model_fit.aic,
+        aicc=model_fit.aicc,
+        bic=model_fit.bic,
         weight=weighed.weight,
         weight_bic=weighed.weight_bic,
-        peak=_estimate(made.peak, shown, name="peak") if claimed else None,
-        peak_throughput=_estimate(made.top, shown) if claimed else None,
-        knees=tuple(k for f in made.knees if (k := _estimate(f, shown)) is not None)
-        if _kneed(case, found)
+        peak=_estimate(estimates.peak, units, name="peak") if claimed else None,
+        peak_throughput=_estimate(estimates.top, units) if claimed else None,
+        knees=tuple(k for f in estimates.knees if (k := _estimate(f, units)) is not None)
+        if _has_knees(case, model_fit)
         else (),
         durbin_watson=watson,
         autocorrelation_p=p,
-        notes=tuple(remarks.fit_notes(found, made, case.bends, p, not case.repeated)),
+        notes=tuple(remarks.fit_notes(model_fit, estimates, case.bends, p, not case.repeated)),
     )
 
 
-def _autocorrelation(found: Fit, repeat: Floats) -> tuple[float | None, float | None]:
-    """Durbin and Watson's d and its p. Neighbours are the points of one climb in the order of load; the basis
-    is that of the model's tangent plane. None: the fit is exact, or there are too few points."""
-    if found.rss <= len(found.n) * EXACT**2 or found.degrees < 1:
+def _autocorrelation(model_fit: Fit, repeat: Floats) -> tuple[float | None, float | None]:
+    """Returns Durbin and Watson's d and its p value. Neighbours are points of one climb in the order of load;
+    the basis is the model's tangent plane. (None, None) if the fit is exact or there are too few points."""
+    if model_fit.rss <= len(model_fit.n) * EXACT**2 or model_fit.degrees < 1:
         return None, None
-    order = np.lexsort((found.n, repeat))
-    free = [i for i, name in enumerate(found.model.names) if name not in found.at_bound]
-    plane = np.linalg.qr(found.slopes[:, free])[0]
-    d, p = durbin_watson((found.x - found.predicted)[order], plane[order], np.diff(repeat[order]) == 0)
+    order = np.lexsort((model_fit.n, repeat))
+    free = [i for i, name in enumerate(model_fit.model.names) if name not in model_fit.at_bound]
+    plane = np.linalg.qr(model_fit.slopes[:, free])[0]
+    d, p = durbin_watson(
+        (model_fit.x - model_fit.predicted)[order], plane[order], np.diff(repeat[order]) == 0
+    )
     return (None, None) if np.isnan(d) else (d, p)
 
 
-def _kneed(case: _Case, found: Fit) -> bool:
-    held = {"servers", "knee"} & set(found.at_bound)
-    return case.bends and (not held or found.model.name == "repairman")
+def _has_knees(case: _Case, model_fit: Fit) -> bool:
+    bounded = {"servers", "knee"} & set(model_fit.at_bound)
+    return case.bends and (not bounded or model_fit.model.name == "repairman")
 
 
-def _parameters(case: _Case, found: Fit, made: Figures, shown: dict[str, str]) -> tuple[Estimate, ...]:
-    out = [
-        replace(e, note=remarks.bound_note(found, e.name))
-        for f in made.parameters
-        if (e := _estimate(f, shown)) is not None
+def _parameters(
+    case: _Case, model_fit: Fit, estimates: Figures, units: dict[str, str]
+) -> tuple[Estimate, ...]:
+    parameters = [
+        replace(e, note=remarks.bound_note(model_fit, e.name))
+        for f in estimates.parameters
+        if (e := _estimate(f, units)) is not None
     ]
     think = case.ladder.think_s
-    if found.model.name == "repairman" and think:
-        spent = out[0].value * think
-        out.append(
-            Estimate("think", spent / (1 - spent), "ratio", note=f"from the known think time of {think:g} s")
+    if model_fit.model.name == "repairman" and think:
+        busy = parameters[0].value * think
+        parameters.append(
+            Estimate("think", busy / (1 - busy), "ratio", note=f"from the known think time of {think:g} s")
         )
-    return tuple(out)
+    return tuple(parameters)
 
 
-def _estimate(figure: Figure | None, shown: dict[str, str], name: str | None = None) -> Estimate | None:
+def _estimate(figure: Figure | None, units: dict[str, str], name: str | None = None) -> Estimate | None:
     if figure is None:
         return None
     low, high = figure.interval
     method = figure.method if low is not None or high is not None else ""
-    unit = shown[figure.unit]
+    unit = units[figure.unit]
     return Estimate(name or figure.name, figure.value, unit, low, high, method, figure.std_err)
 
 
 def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate:
-    """Throughput at ``load`` by the best fit, or that of ``model``, with the 95 % band of its mean."""
+    """Returns throughput at ``load`` by the best fit, or by ``model``, with the 95 % band of its mean. Raises
+    UsageError if the model was not fitted or the load is not above 0."""
     wanted = model or (scaling.best.model if scaling.best else None)
     if wanted is None or scaling.fit(wanted) is None:
         raise UsageError(f"{wanted or 'no model'} was not fitted", "; ".join(scaling.refused) or None)
     if not np.isfinite(load) or load <= 0:
         raise UsageError(f"{load:g} is not a load", "give a number above 0")
     ladder, points = scaling.ladder, points_of(scaling.ladder)
-    found = fit(for_loads(MODELS[wanted], points.n, ladder.think_s), points.n, points.x)
+    model_fit = fit(for_loads(MODELS[wanted], points.n, ladder.think_s), points.n, points.x)
     series = points.series
-    draws = drawn(found, series, 1) if series is not None and len(series) >= LEAST else None
-    x, low, high = (float(v[0]) for v in band(found, np.array([float(load)]), draws))
+    draws = drawn(model_fit, series, 1) if series is not None and len(series) >= LEAST else None
+    x, low, high = (float(v[0]) for v in band(model_fit, np.array([float(load)]), draws))
     method = REPEATS if draws is not None else CURVATURE
     note = remarks.reach(float(points.n.min()), float(points.n.max()), load)
     return Estimate("throughput", x, ladder.throughput_unit, low, high, method, note=note)

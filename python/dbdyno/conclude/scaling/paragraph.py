@@ -1,4 +1,4 @@
-"""The answer in one paragraph, and what of a model may be said in it."""
+"""Writes the answer in one paragraph, and decides which claims of a model it may contain."""
 
 from __future__ import annotations
 
@@ -17,46 +17,49 @@ from dbdyno.model.results.analyses import Estimate, Fitted, Ladder, Scaling
 from dbdyno.model.results.claim import Claim
 
 NEAR = 0.05
-"""A model with this share of the best one's weight is not ruled out."""
+"""Share of the best model's weight from which on another model is not ruled out."""
 ALIKE = 0.05
-"""p below which residuals are said to follow a pattern."""
+"""p value of autocorrelation below which residuals follow a pattern."""
 ROUNDED = 5e-4
-"""Relative residuals up to this are rounding, whatever pattern they have."""
+"""Relative residuals up to this size are rounding, and their pattern is ignored."""
 _BEYOND = 1.5
-"""A load so many times a knee that is as efficient as the lowest one contradicts it."""
+"""Multiple of a knee beyond which a load as efficient as the lowest one contradicts the knee."""
 
 # -- the veto --
 
 
-def vetoed(made: Scaling) -> tuple[Scaling, tuple[Claim, ...]]:
-    """Without the peak and the knees of models whose residuals follow a pattern, or that a measured load
-    contradicts; and the claim that says so of the best one."""
-    reasons = {f.model: why for f in made.fits if (why := _veto(made, f))}
+def vetoed(scaling: Scaling) -> tuple[Scaling, tuple[Claim, ...]]:
+    """Returns ``scaling`` without the peak and the knees of models whose residuals follow a pattern or that a
+    measured load contradicts, and the claim about this if it concerns the best model."""
+    reasons = {f.model: why for f in scaling.fits if (why := _veto(scaling, f))}
     if not reasons:
-        return made, ()
+        return scaling, ()
     bare: dict[str, Any] = {"peak": None, "peak_throughput": None, "knees": ()}
-    fits = tuple(replace(f, **bare) if f.model in reasons else f for f in made.fits)
+    fits = tuple(replace(f, **bare) if f.model in reasons else f for f in scaling.fits)
     best = fits[0]
     if best.model not in reasons:
-        return replace(made, fits=fits), ()
-    case, said = reasons[best.model]
-    said |= {
+        return replace(scaling, fits=fits), ()
+    case, values = reasons[best.model]
+    values |= {
         "shape": shape(best),
-        "error": fmt.at_least(typical_error(made, best)),
+        "error": fmt.at_least(typical_error(scaling, best)),
         "tried": _number(len(fits)),
     }
     value = None if case == "contradicted" else Estimate("pattern", best.autocorrelation_p or 0.0, "p")
-    none = pl.lit(None, pl.Float64)  # what is rejected predicts nothing; the band is that of all models
-    curve = made.curve.filter(~pl.col("beyond")).with_columns(throughput=none, response_s=none)
-    return replace(made, fits=fits, curve=curve), (claim("model-veto", said, value, case=case),)
+    none = pl.lit(
+        None, pl.Float64
+    )  # a rejected model predicts nothing; the band stays, it is that of all models
+    curve = scaling.curve.filter(~pl.col("beyond")).with_columns(throughput=none, response_s=none)
+    return replace(scaling, fits=fits, curve=curve), (claim("model-veto", values, value, case=case),)
 
 
-def _veto(made: Scaling, fit: Fitted) -> tuple[str, dict[str, Any]] | None:
-    """Case and values of the claim; ``None``: nothing speaks against its peak and knees."""
+def _veto(scaling: Scaling, fit: Fitted) -> tuple[str, dict[str, Any]] | None:
+    """Returns case and values of the claim against a model's peak and knees; None if nothing contradicts
+    them."""
     p = fit.autocorrelation_p
-    if p is not None and p < ALIKE and typical_error(made, fit) > ROUNDED:
+    if p is not None and p < ALIKE and typical_error(scaling, fit) > ROUNDED:
         return "pattern", {"p": fmt.p_value(p)}
-    rungs, unit = Rungs.of(made.ladder), made.ladder.load_unit
+    rungs, unit = Rungs.of(scaling.ladder), scaling.ladder.load_unit
     if fit.peak is not None and not _may_peak(rungs, fit.peak):
         return "contradicted", {"what": f"a peak at {fmt.load(fit.peak.value, unit)}"}
     for knee in fit.knees[:1]:
@@ -67,16 +70,17 @@ def _veto(made: Scaling, fit: Fitted) -> tuple[str, dict[str, Any]] | None:
 
 
 def _may_peak(rungs: Rungs, peak: Estimate) -> bool:
-    """Whether the peak may lie where throughput is highest: up to the next load on both sides."""
+    """Returns whether the model's peak may lie where measured throughput is highest, up to the next load on
+    both sides."""
     first, last = (rungs.loads.index(rungs.peak[i]) for i in (0, -1))
     low = rungs.loads[first - 1] if first else 0.0
     high = rungs.loads[last + 1] if last + 1 < len(rungs.loads) else math.inf
     return (peak.high or peak.value) >= low and (peak.low or peak.value) <= high
 
 
-def typical_error(made: Scaling, fit: Fitted) -> float:
-    """Root of the mean square of the residuals, over the mean throughput."""
-    mean = float(_used(made.ladder)["throughput"].mean() or 1.0)  # type: ignore[arg-type]
+def typical_error(scaling: Scaling, fit: Fitted) -> float:
+    """Returns the root of the mean squared residual, relative to the mean throughput."""
+    mean = float(_fitted_points(scaling.ladder)["throughput"].mean() or 1.0)  # type: ignore[arg-type]
     return math.sqrt(fit.rss / max(fit.degrees, 1)) / mean
 
 
@@ -87,114 +91,122 @@ _SHAPES = {"one-knee": "one with one bend", "two-knees": "one with two bends"}
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
-def paragraph(made: Scaling) -> str:
-    """What it delivers, up to where it scales, what stops it, what that rests on, what to measure next. Of a
-    :class:`Scaling` that has its answers; says what is unknown, too."""
-    if made.ladder.points.is_empty():
-        return " ".join(a.text for a in made.answers)
-    found = {a.id: a for a in reversed(made.answers)}
-    known = [found[name] for name in _SENTENCES if name in found]
-    texts = [a.text for a in known if _tells(a, found)]
-    left = [found["outlier"].text] if "outlier" in found else []
-    first = [_delivers(made), *_assumed(Rungs.of(made.ladder))]
-    return " ".join([*first, *texts, _basis(made, found.get("model-veto")), *left, *_next(made)])
+def paragraph(scaling: Scaling) -> str:
+    """Returns the paragraph of a :class:`Scaling` that has its answers: throughput, the load up to which it
+    scales, what limits it, the evidence, the next measurements. It also names what is unknown."""
+    if scaling.ladder.points.is_empty():
+        return " ".join(a.text for a in scaling.answers)
+    answers = {a.id: a for a in reversed(scaling.answers)}
+    in_order = [answers[name] for name in _SENTENCES if name in answers]
+    texts = [a.text for a in in_order if _adds(a, answers)]
+    outliers = [answers["outlier"].text] if "outlier" in answers else []
+    first = [_delivers(scaling), *_noise_remark(Rungs.of(scaling.ladder))]
+    return " ".join(
+        [*first, *texts, _basis(scaling, answers.get("model-veto")), *outliers, *_next_steps(scaling)]
+    )
 
 
-def _tells(answer: Claim, found: dict[str, Claim]) -> bool:
-    """Whether it adds something to the sentences before and after it."""
+def _adds(answer: Claim, answers: dict[str, Claim]) -> bool:
+    """Returns whether the answer adds to the sentences before and after it."""
     if answer.id == "smt-yield":
         return answer.value is not None
     if answer.id == "one-more-session":
-        return answer.case != "nothing" and not (answer.case == "less" and "throughput-drop" in found)
+        return answer.case != "nothing" and not (answer.case == "less" and "throughput-drop" in answers)
     return True
 
 
-def _delivers(made: Scaling) -> str:
-    ladder, rungs = made.ladder, Rungs.of(made.ladder)
+def _delivers(scaling: Scaling) -> str:
+    ladder, rungs = scaling.ladder, Rungs.of(scaling.ladder)
     unit, load_unit, lowest = ladder.throughput_unit, ladder.load_unit, rungs.loads[0]
-    said: dict[str, Any] = {"name": ladder.name, "load": fmt.load(rungs.best, load_unit)}
-    said |= {"rate": fmt.rate(rungs.x(rungs.best), unit), "one": fmt.rate(rungs.x(lowest), unit)}
-    said |= {"times": rungs.x(rungs.best) / rungs.x(lowest)}
-    said |= {"lowest": "one" if lowest == 1 else fmt.load(lowest, load_unit)}
-    said |= {"alike": fmt.loads(rungs.peak[0], rungs.peak[-1], load_unit)}
+    values: dict[str, Any] = {"name": ladder.name, "load": fmt.load(rungs.best, load_unit)}
+    values |= {"rate": fmt.rate(rungs.x(rungs.best), unit), "one": fmt.rate(rungs.x(lowest), unit)}
+    values |= {"times": rungs.x(rungs.best) / rungs.x(lowest)}
+    values |= {"lowest": "one" if lowest == 1 else fmt.load(lowest, load_unit)}
+    values |= {"alike": fmt.loads(rungs.peak[0], rungs.peak[-1], load_unit)}
     if rungs.is_constant:
-        return sentence("delivers", said, case="constant")
+        return sentence("delivers", values, case="constant")
     case = "first" if rungs.best == lowest else "times"
-    return sentence("delivers", said, case=case, parts=["alike"] if len(rungs.peak) > 1 else [])
+    return sentence("delivers", values, case=case, parts=["alike"] if len(rungs.peak) > 1 else [])
 
 
-def _assumed(rungs: Rungs) -> Iterator[str]:
-    """That noise, with which all figures are compared, was not measured."""
+def _noise_remark(rungs: Rungs) -> Iterator[str]:
+    """Yields a sentence if the noise that all figures are compared with was not measured."""
     if rungs.noise.source == "assumed" and not rungs.repeated:
         yield sentence("delivers", {"noise": rungs.noise_text}, case="assumed")
 
 
-def _basis(made: Scaling, veto: Claim | None) -> str:
-    best, said = made.best, {"measured": _measured(made.ladder)}
+def _basis(scaling: Scaling, veto: Claim | None) -> str:
+    best, measured = scaling.best, {"measured": _measured(scaling.ladder)}
     if best is None:
-        why = made.refused[0].rstrip(".") if made.refused else "Too little was measured to fit a curve"
-        return sentence("basis", said | {"why": why}, case="none")
+        why = scaling.refused[0].rstrip(".") if scaling.refused else "Too little was measured to fit a curve"
+        return sentence("basis", measured | {"why": why}, case="none")
     if veto is not None:
-        return f"{sentence('basis', said, case='bare')} {veto.text}"
-    values: dict[str, Any] = {**said, "shape": shape(best), "error": fmt.at_least(typical_error(made, best))}
-    values |= {"tried": _number(len(made.fits)), "bends": _bends(made.ladder, best)}
+        return f"{sentence('basis', measured, case='bare')} {veto.text}"
+    values: dict[str, Any] = {
+        **measured,
+        "shape": shape(best),
+        "error": fmt.at_least(typical_error(scaling, best)),
+    }
+    values |= {"tried": _number(len(scaling.fits)), "bends": _bends(scaling.ladder, best)}
     figures = ", ".join(f"{e.name} {_short(e.value)}" for e in best.parameters[1:])
     values |= {"figures": f" ({figures})" if figures else ""}
-    case, bends = _case(made, best), bool(best.knees) and not Rungs.of(made.ladder).is_constant
-    return sentence("basis", values | _others(made), case=case, parts=["bends"] if bends else [])
+    case, bends = _case(scaling, best), bool(best.knees) and not Rungs.of(scaling.ladder).is_constant
+    return sentence("basis", values | _other_models(scaling), case=case, parts=["bends"] if bends else [])
 
 
-def _case(made: Scaling, best: Fitted) -> str:
-    if best.weight < max(f.weight for f in made.fits) or not best.weight:
+def _case(scaling: Scaling, best: Fitted) -> str:
+    if best.weight < max(f.weight for f in scaling.fits) or not best.weight:
         return "requested"
-    if len(made.fits) < 2 or made.fits[1].weight == 0:
-        return "exact" if typical_error(made, best) <= ROUNDED else "alone"
-    return "sure" if not _near(made) else "unsure"
+    if len(scaling.fits) < 2 or scaling.fits[1].weight == 0:
+        return "exact" if typical_error(scaling, best) <= ROUNDED else "alone"
+    return "sure" if not _not_ruled_out(scaling) else "unsure"
 
 
-def _near(made: Scaling) -> list[Fitted]:
-    """Models other than the best that are not ruled out."""
-    return [f for f in made.fits[1:] if f.weight >= NEAR * made.fits[0].weight]
+def _not_ruled_out(scaling: Scaling) -> list[Fitted]:
+    """Returns the models other than the best that are not ruled out."""
+    return [f for f in scaling.fits[1:] if f.weight >= NEAR * scaling.fits[0].weight]
 
 
-def _others(made: Scaling) -> dict[str, str]:
-    supported = max(made.fits, key=lambda f: f.weight)
+def _other_models(scaling: Scaling) -> dict[str, str]:
+    supported = max(scaling.fits, key=lambda f: f.weight)
     instead = shape(supported) if supported.weight else "none"
-    names = [shape(f) for f in _near(made)]
+    names = [shape(f) for f in _not_ruled_out(scaling)]
     many = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
     return {"others": many, "instead": instead}
 
 
 def _short(value: float) -> str:
-    """``0.1``, ``8.22e-06``."""
+    """Formats a parameter: ``0.1``, ``8.22e-06``."""
     return f"{value:.3g}"
 
 
 def _bends(ladder: Ladder, best: Fitted) -> str:
-    """``at 8.1 sessions (7.8 to 8.3)``; where loads are far apart, ``between 8 and 16 sessions``: the place
-    between them is the model's, and not in the data."""
+    """Returns the places of the knees: ``at 8.1 sessions (7.8 to 8.3)``, or ``between 8 and 16 sessions`` if
+    loads are far apart, because the place between them comes from the model and not from data."""
     loads, unit = Rungs.of(ladder).loads, ladder.load_unit
-    told = []
+    places = []
     for knee in best.knees:
         below = max((n for n in loads if n <= knee.value), default=0.0)
         above = min((n for n in loads if n >= knee.value), default=math.inf)
         low, high = knee.low or below, knee.high or above
         if below and math.isfinite(above) and above >= _GAP * below and above - below > 1:
-            told.append(f"between {fmt.load_number(min(low, below))} and {fmt.load(max(high, above), unit)}")
+            places.append(
+                f"between {fmt.load_number(min(low, below))} and {fmt.load(max(high, above), unit)}"
+            )
         else:
-            told.append(f"{fmt.at_load(knee.value, unit)}{fmt.load_spread(knee)}")
-    return " and ".join(told)
+            places.append(f"{fmt.at_load(knee.value, unit)}{fmt.load_spread(knee)}")
+    return " and ".join(places)
 
 
-def _used(ladder: Ladder) -> pl.DataFrame:
-    """The points that models are fitted to."""
+def _fitted_points(ladder: Ladder) -> pl.DataFrame:
+    """Returns the points that models are fitted to."""
     until = ladder.broken_from
     return ladder.points if until is None else ladder.points.filter(pl.col("load") < until)
 
 
 def _measured(ladder: Ladder) -> str:
-    """``16 loads``, ``5 loads below 64 sessions with 3 repeats each``."""
-    used, until = _used(ladder), ladder.broken_from
+    """Describes the measurements: ``16 loads``, ``5 loads below 64 sessions with 3 repeats each``."""
+    used, until = _fitted_points(ladder), ladder.broken_from
     loads, repeats = used["load"].n_unique(), min(used.group_by("load").len()["len"].to_list())
     below = f" below {fmt.load(until, ladder.load_unit)}" if until is not None else ""
     again = f" with {repeats} repeats each" if repeats > 1 else ""
@@ -202,7 +214,7 @@ def _measured(ladder: Ladder) -> str:
 
 
 def shape(fit: Fitted) -> str:
-    """``one with two bends``, ``a plateau``."""
+    """Returns the name of a curve's shape: ``one with two bends``, ``a plateau``."""
     return _SHAPES.get(fit.model, fit.title)
 
 
@@ -213,24 +225,24 @@ def _number(count: int) -> str:
 # -- what to measure next --
 
 _FEW = 6
-"""Different loads from which on curves with a bend can be compared."""
+"""Different loads that are needed to compare curves with a bend."""
 _ROUGH = 0.05
-"""Noise from which on longer measurements are advised, relative."""
+"""Relative noise above which longer measurements are advised."""
 _REPEATS = 3
 _GAP = 1.5
-"""Loads so many times apart leave room for another one between them."""
+"""Ratio of neighbouring loads from which on another load fits between them."""
 
 
-def _next(made: Scaling) -> Iterator[str]:
-    """At most two: what would close what is open."""
-    ladder, rungs = made.ladder, Rungs.of(made.ladder)
-    steps = [sentence("next-step", said, case=case) for case, said in _open(ladder, rungs)][:2]
+def _next_steps(scaling: Scaling) -> Iterator[str]:
+    """Yields advice on at most two further measurements that would settle open questions."""
+    ladder, rungs = scaling.ladder, Rungs.of(scaling.ladder)
+    steps = [sentence("next-step", values, case=case) for case, values in _open_questions(ladder, rungs)][:2]
     if steps:
         yield sentence("next-step", {"steps": "; ".join(steps)}, case="all")
 
 
-def _open(ladder: Ladder, rungs: Rungs) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Case and values of the catalogue's entry, what matters most first."""
+def _open_questions(ladder: Ladder, rungs: Rungs) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields case and values of the catalogue's entry for each open question, the most important first."""
     unit = ladder.load_unit
     for load, _ in ladder.outliers:
         yield "outlier", {"load": fmt.load(load, unit)}
@@ -250,7 +262,8 @@ def _open(ladder: Ladder, rungs: Rungs) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _gap(ladder: Ladder, rungs: Rungs) -> tuple[float, float] | None:
-    """Neighbouring loads far apart between which throughput drops, or growth falls off."""
+    """Returns neighbouring loads, far apart, between which throughput drops or growth weakens; None if there
+    are none."""
     drop = rungs.drop()
     bend = ladders.bend(ladder)
     if drop is not None:

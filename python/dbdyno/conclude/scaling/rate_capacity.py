@@ -1,4 +1,5 @@
-"""A ladder of rates: what is delivered follows the rate up to the capacity, and what it does beyond."""
+"""Concludes from a ladder of rates: throughput follows the rate up to the capacity; this describes it
+beyond."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ from dbdyno.stats.capacity import LEVEL, Capacity, Delivered, capacity
 
 
 class _Rates(NamedTuple):
-    """Figures of a ladder, per second."""
+    """Rates of a ladder, per second."""
 
-    best: float  # the highest that is delivered, 0: none
-    missed: tuple[float, ...]  # those that are not, ascending
+    best: float  # highest rate that was delivered, 0 if none
+    missed: tuple[float, ...]  # rates that were not delivered, ascending
 
     @property
     def over(self) -> tuple[float, ...]:
@@ -30,29 +31,29 @@ class _Rates(NamedTuple):
 
 
 def scaling_by_rate(ladder: Ladder, results: Measured, model: str | None = None) -> Scaling:
-    """The capacity, and the curve that it makes, without any model of sessions. Raises UsageError: a
-    ``model`` was asked for."""
+    """Returns the capacity and its curve, without a model of sessions. Raises UsageError if a ``model`` was
+    requested."""
     if model is not None:
         raise no_model(ladder)
     from dbdyno.model.results.raw import LEFT_OUT  # loads the models of runs
 
-    mine = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
-    usable = mine & ~pl.col("status").is_in(LEFT_OUT) & pl.col("rate_per_s").is_not_null()
+    of_ladder = (pl.col("workload") == ladder.workload) & (pl.col("variant") == ladder.variant)
+    usable = of_ladder & ~pl.col("status").is_in(LEFT_OUT) & pl.col("rate_per_s").is_not_null()
     rates = _rates(results.tables["rungs"].filter(usable).to_dicts())
     points = ladder.points.select("load", "throughput").rows()
     over = [Delivered(rate, value) for rate, value in points if rate in rates.over]
     if not points:
         return Scaling(ladder, (), pl.DataFrame(schema=CURVE), pl.DataFrame(schema=RESIDUALS))
-    found = capacity(over) if over else None
-    told = _claim(found, rates, [rate for rate, _ in points])
-    level = told.value if found is not None and found.kind in ("level", "single") else None
-    paragraph = claim("paragraph", {"words": told.text})
+    limit = capacity(over) if over else None
+    answer = _claim(limit, rates, [rate for rate, _ in points])
+    level = answer.value if limit is not None and limit.kind in ("level", "single") else None
+    paragraph = claim("paragraph", {"words": answer.text})
     return Scaling(
         _without_response(ladder, rates),
         (),
         _curve(ladder, level),
-        _residuals(ladder, level, found is None),
-        answers=(told, paragraph),
+        _residuals(ladder, level, limit is None),
+        answers=(answer, paragraph),
     )
 
 
@@ -69,51 +70,57 @@ def _rates(rungs: Sequence[Row]) -> _Rates:
     return _Rates(best, tuple(sorted(rate for rate, whole in kept.items() if not whole)))
 
 
-def _claim(found: Capacity | None, rates: _Rates, loads: Sequence[float]) -> Claim:
+def _claim(limit: Capacity | None, rates: _Rates, loads: Sequence[float]) -> Claim:
     lower = next((r for r in rates.missed if r < rates.best), None)
-    said: dict[str, Any] = {"best": rates.best, "lower": lower, "top": max(loads)}
-    said |= {"points": len(loads), "rates": len(set(loads)), "least_left": LEFT_OVER}
+    values: dict[str, Any] = {"best": rates.best, "lower": lower, "top": max(loads)}
+    values |= {"points": len(loads), "rates": len(set(loads)), "least_left": LEFT_OVER}
     parts = ["uneven"] if lower is not None else []
-    if found is None:
-        return claim("rate-capacity", said, case="none", parts=parts)
-    high = None if found.high is None else max(found.high, rates.best)  # so much was delivered
-    value = Estimate("capacity", found.value, "calls/s", found.low, high, "Student's t" if high else "")
-    used = sorted({p.rate for p in found.points})
-    there = [p.value for p in found.points if p.rate == used[-1]]
-    after = sum(there) / len(there)
-    said |= {
+    if limit is None:
+        return claim("rate-capacity", values, case="none", parts=parts)
+    high = (
+        None if limit.high is None else max(limit.high, rates.best)
+    )  # the best rate was delivered: a lower bound
+    value = Estimate("capacity", limit.value, "calls/s", limit.low, high, "Student's t" if high else "")
+    used = sorted({p.rate for p in limit.points})
+    last_values = [p.value for p in limit.points if p.rate == used[-1]]
+    last_mean = sum(last_values) / len(last_values)
+    values |= {
         "rate": fmt.rate(value.value, "calls/s") + fmt.rate_spread(value),
         "first": used[0],
         "top": used[-1],
     }
-    said |= {"there": fmt.rate(after, "calls/s"), "less": 1 - after / found.value}
-    said |= {"points": len(found.points), "rates": len(used)}
-    if found.kind == "level" and found.change is not None:
-        said |= dict(zip(("least", "most"), (fmt.signed(max(-1.0, v)) for v in found.change), strict=True))
-        parts.insert(0, "stays" if max(map(abs, found.change)) <= LEVEL else "unsure")
-    if found.kind == "falls" and found.low is None:
+    values |= {"there": fmt.rate(last_mean, "calls/s"), "less": 1 - last_mean / limit.value}
+    values |= {"points": len(limit.points), "rates": len(used)}
+    if limit.kind == "level" and limit.change is not None:
+        values |= dict(zip(("least", "most"), (fmt.signed(max(-1.0, v)) for v in limit.change), strict=True))
+        parts.insert(0, "stays" if max(map(abs, limit.change)) <= LEVEL else "unsure")
+    if limit.kind == "falls" and limit.low is None:
         parts.insert(0, "no-interval")
-    return claim("rate-capacity", said, value, case=found.kind, parts=parts)
+    return claim("rate-capacity", values, value, case=limit.kind, parts=parts)
 
 
 def _curve(ladder: Ladder, level: Estimate | None) -> pl.DataFrame:
-    """The smaller of rate and capacity with its interval; empty where there is no one level."""
+    """Returns the smaller of rate and capacity, with the capacity's interval; empty if throughput has no
+    single level."""
     if level is None:
         return pl.DataFrame(schema=CURVE)
     loads = pl.Series(
         sorted({*ladder.points["load"], *(v for v in (level.low, level.value, level.high) if v)})
     )
-    found = {"load": loads, "perfect": loads, "throughput": loads.clip(upper_bound=level.value)}
+    columns = {"load": loads, "perfect": loads, "throughput": loads.clip(upper_bound=level.value)}
     for name, end in (("low", level.low), ("high", level.high)):
-        found[name] = loads.clip(upper_bound=end) if end is not None else pl.Series([None] * len(loads))
+        columns[name] = loads.clip(upper_bound=end) if end is not None else pl.Series([None] * len(loads))
     nothing = {"response_s": [None] * len(loads), "beyond": [False] * len(loads)}
-    return pl.DataFrame({**found, **nothing}, schema_overrides=CURVE).select(list(CURVE))
+    return pl.DataFrame({**columns, **nothing}, schema_overrides=CURVE).select(list(CURVE))
 
 
-def _residuals(ladder: Ladder, level: Estimate | None, whole: bool) -> pl.DataFrame:
-    """``whole``: all rates are delivered; ``efficiency`` is the share of the rate that is."""
+def _residuals(ladder: Ladder, level: Estimate | None, all_delivered: bool) -> pl.DataFrame:
+    """Returns residuals; ``efficiency`` is the delivered share of the rate. ``whole`` means that all rates
+    were delivered."""
     rate = pl.col("load")
-    predicted = pl.min_horizontal(rate, pl.lit(level.value)) if level is not None else rate if whole else None
+    predicted = (
+        pl.min_horizontal(rate, pl.lit(level.value)) if level is not None else rate if all_delivered else None
+    )
     return (
         ladder.points.select(
             "load",
@@ -128,7 +135,8 @@ def _residuals(ladder: Ladder, level: Estimate | None, whole: bool) -> pl.DataFr
 
 
 def _without_response(ladder: Ladder, rates: _Rates) -> Ladder:
-    """Response times at rates that are not delivered grow as long as the load goes on: they are no figure."""
+    """Returns the ladder without response times at rates that were not delivered: there the backlog and with
+    it the response time grow for as long as the load lasts."""
     endless = pl.col("load").is_in(rates.missed)
     times = [
         pl.when(endless).then(None).otherwise(pl.col(name)).alias(name)

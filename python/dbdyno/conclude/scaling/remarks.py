@@ -1,4 +1,4 @@
-"""What is said beside the numbers: bounds, doubts, refusals."""
+"""Remarks beside the numbers: bounds, doubts, refusals."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dbdyno.stats.scaling.intervals import LEAST
 from dbdyno.stats.scaling.points import FARTHEST, FEWEST, Points
 
 ALIKE = 0.05
-"""p below which residuals are said to be autocorrelated."""
+"""p value below which residuals are called autocorrelated."""
 ROUGH = 0.2
-"""Typical error of the best model, as a share of mean throughput, above which none describes the ladder."""
+"""Typical error of the best model, relative to mean throughput, above which no model describes the ladder."""
 
 
 def unfit(weighed: Sequence[Weighed], bends: bool) -> str | None:
-    """Why even the best model is no description of the ladder; ``None``: it is one."""
+    """Returns the reason why even the best model does not describe the ladder; None if it does."""
     if not weighed:
         return None
     best = weighed[0].fit
@@ -39,20 +39,20 @@ def unfit(weighed: Sequence[Weighed], bends: bool) -> str | None:
 
 
 def left_out(chosen: Choice, loads: int) -> tuple[str, ...]:
-    """Why models were not fitted."""
+    """Returns the reasons why models were not fitted."""
     if loads < FEWEST:
         return (too_few(loads),)
     return tuple(_unfitted(u) for u in chosen.unfitted)
 
 
-def _unfitted(few: Unfitted) -> str:
-    said = {"model": few.model.title, "parameters": len(few.model.parameters)}
-    said |= {"needed": few.needed, "present": few.present}
-    return sentence("model-not-fitted", said, case="loads" if few.what == "loads" else "points")
+def _unfitted(reason: Unfitted) -> str:
+    values = {"model": reason.model.title, "parameters": len(reason.model.parameters)}
+    values |= {"needed": reason.needed, "present": reason.present}
+    return sentence("model-not-fitted", values, case="loads" if reason.what == "loads" else "points")
 
 
 def plateaus(chosen: Choice) -> tuple[str, ...]:
-    """Models that were left out because they are a plateau here."""
+    """Returns a remark per model that was left out because it equals a plateau here."""
     return tuple(
         sentence(
             "model-left-out",
@@ -68,7 +68,8 @@ def no_bend(p: float | None) -> str:
 
 
 def repeats(points: Points) -> tuple[str, ...]:
-    """Why intervals are not by repeats."""
+    """Returns the reason why intervals do not come from repeats; empty if they do or there is only one
+    climb."""
     climbs = len(np.unique(points.repeat))
     if climbs < 2:
         return ()
@@ -80,44 +81,44 @@ def repeats(points: Points) -> tuple[str, ...]:
 
 
 def reach(first: float, last: float, load: float) -> str:
-    """Where ``load`` lies outside the measured loads, ``first`` to ``last``; empty: within."""
+    """Returns a warning if ``load`` lies outside the measured loads ``first`` to ``last``; "" within."""
     if first <= load <= last:
         return ""
     case = "below" if load < first else "far" if load > FARTHEST * last else "beyond"
-    said = {"load": fmt.load_number(load), "first": format_given(first), "last": format_given(last)}
-    return sentence("forecast", said, case=case)
+    values = {"load": fmt.load_number(load), "first": format_given(first), "last": format_given(last)}
+    return sentence("forecast", values, case=case)
 
 
-def bound_note(found: Fit, name: str) -> str:
-    """Empty: the parameter is not at a bound."""
-    if name not in found.at_bound:
+def bound_note(model_fit: Fit, name: str) -> str:
+    """Returns the remark on a parameter at a bound; "" if it is not at one."""
+    if name not in model_fit.at_bound:
         return ""
     case = "kappa" if name == "kappa" else "unseen" if name in ("servers", "knee", "knee2") else "plain"
     return sentence("at-bound", {"name": name}, case=case)
 
 
-def fit_notes(found: Fit, figures: Figures, bends: bool, p: float | None, one_climb: bool) -> list[str]:
-    last = float(found.n.max())
-    said: dict[str, Any] = {"last": format_given(last), "p": p, "top": ""}
+def fit_notes(model_fit: Fit, figures: Figures, bends: bool, p: float | None, one_climb: bool) -> list[str]:
+    last = float(model_fit.n.max())
+    values: dict[str, Any] = {"last": format_given(last), "p": p, "top": ""}
     if figures.peak is not None:
-        said["peak"] = figures.peak.value
-        said["top"] = "" if figures.top is None else f" of {format_rate(figures.top.value)}"
+        values["peak"] = figures.peak.value
+        values["top"] = "" if figures.top is None else f" of {format_rate(figures.top.value)}"
     unsure = figures.peak is not None and not peak_claimed(figures, bends)
     far = figures.peak is not None and not unsure and figures.peak.value > FARTHEST * last
     correlated = p is not None and p < ALIKE
     cases = {
-        "no-knee": bool(found.model.knees) and not bends,
+        "no-knee": bool(model_fit.model.knees) and not bends,
         "peak-unsure": unsure,
         "peak-far": far,
         "one-climb": correlated and one_climb,
         "correlated": correlated and not one_climb,
     }
-    notes = [sentence("fit-note", said, case=case) for case, holds in cases.items() if holds]
-    return [*(bound_note(found, name) for name in found.at_bound), *notes]
+    notes = [sentence("fit-note", values, case=case) for case, holds in cases.items() if holds]
+    return [*(bound_note(model_fit, name) for name in model_fit.at_bound), *notes]
 
 
 def peak_claimed(figures: Figures, bends: bool) -> bool:
-    """Only a peak that the interval does not send to infinity, on growth that bends beyond chance."""
+    """Returns whether the peak is claimed: its interval is finite, and growth bends beyond chance."""
     if figures.peak is None or not bends or figures.peak.interval[1] is None:
         return False
     losses = [_loss(f) for f in figures.parameters if f.name in ("kappa", "yield", "yield2")]
@@ -130,7 +131,7 @@ def _loss(figure: Figure) -> bool:
 
 
 def doubts(weighed: Sequence[Weighed]) -> list[str]:
-    """Models that are not clearly less likely than the best."""
+    """Returns a remark on the models that are not clearly less likely than the best."""
     if len(weighed) < 2:
         return []
     near = [w for w in weighed if w.weight * CLEAR > weighed[0].weight]
@@ -141,7 +142,7 @@ def doubts(weighed: Sequence[Weighed]) -> list[str]:
 
 
 def below_the_bend(usl: Fitted | None, amdahl: Fitted | None, last: float) -> list[str]:
-    """The law and Amdahl's differ by what comes after the bend."""
+    """Returns a remark if the loads end before the bend, where the USL and Amdahl's law do not differ."""
     if usl is None or amdahl is None:
         return []
     kappa = usl.parameters[2]
