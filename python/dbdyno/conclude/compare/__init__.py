@@ -1,4 +1,5 @@
-"""Comparison of variants, runs and samples: effects with intervals, verdicts, accounts behind them. Pure."""
+"""Comparison of variants, runs and samples: effects with intervals, verdicts, and the accounts behind them.
+Pure."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Comparisons: the variants of a run, two runs; and what differs beside."""
+"""Compares the variants of a run, or two runs, and lists what else differs between them."""
 
 from __future__ import annotations
 
@@ -40,22 +40,23 @@ _CHANGING = (
     "host.notes",
     "sources",
 )
-"""They differ from run to run and decide nothing, or are shown elsewhere."""
+"""Properties that differ from run to run and decide nothing, or are shown elsewhere."""
 
 
-def of_variants(plan: Plan, baseline: str) -> Iterator[Difference]:
-    """Each other variant against the baseline, as the plan resolved them; the name is in front."""
+def variant_differences(plan: Plan, baseline: str) -> Iterator[Difference]:
+    """Yields the differences of each other variant from the baseline, as the plan resolved them, prefixed
+    with the variant's name."""
     variants = {v.name: v for v in plan.variants}
     first = variants.get(baseline)
     for name, variant in variants.items():
         if first is not None and name != baseline:
-            for d in _differences(_flat(_said(first)), _flat(_said(variant))):
+            for d in _differences(_flat(_variant_values(first)), _flat(_variant_values(variant))):
                 yield d.model_copy(update={"what": f"{name}: {d.what}"})
 
 
-def of_runs(a: Results, b: Results) -> Iterator[Difference]:
-    """Environment, plan and size of a call, and what else ran on the machine."""
-    left, right = ({**_environment(r), **_plan(r), **_beside(r)} for r in (a, b))
+def run_differences(a: Results, b: Results) -> Iterator[Difference]:
+    """Yields the differences of environment, plan, size of a call and other load on the machine."""
+    left, right = ({**_environment(r), **_plan(r), **_other_cpus(r)} for r in (a, b))
     yield from _differences(left, right)
 
 
@@ -66,49 +67,50 @@ def _environment(results: Results) -> dict[str, str]:
     return {k: v for k, v in flat.items() if not any(k == c or k.startswith(f"{c}.") for c in _CHANGING)}
 
 
-def _beside(results: Results) -> dict[str, str]:
-    """CPU time of the machine that neither the server's tasks nor dbdyno's used, over all measurements; empty
-    where the machine's is not known. Rounded so far that noise is no difference."""
+def _other_cpus(results: Results) -> dict[str, str]:
+    """Returns the machine's CPU time that neither the server's tasks nor dbdyno used, over all measurements.
+    Empty if unknown. It is rounded so that noise shows no difference."""
     used: Any = other_cpus(results.tables["data_sources"])["other_cpus"].mean()
     return {} if used is None else {"CPUs used by other processes (mean)": f"{used:.1f}"}
 
 
 def _plan(results: Results) -> dict[str, str]:
     experiment = results.plan.experiment.model_dump(mode="json")
-    found = {name: _text(experiment[name]) for name in _RUN}
+    properties = {name: _text(experiment[name]) for name in _RUN}
     for variant in results.plan.variants:
-        found |= {f"{variant.name}: {k}": v for k, v in _flat(_said(variant)).items()}
+        properties |= {f"{variant.name}: {k}": v for k, v in _flat(_variant_values(variant)).items()}
     for name, c in results.info.calibrations.items():
-        found[f"size of a call ({name})"] = f"{c.size} {c.size_unit}"
-    return found
+        properties[f"size of a call ({name})"] = f"{c.size} {c.size_unit}"
+    return properties
 
 
-def _said(variant: Variant) -> dict[str, Any]:
-    said = variant.model_dump(mode="json", exclude={"name", "doc", "jobs"})
-    return said | {"job": {job.name: _job(job) for job in variant.jobs}} if variant.jobs else said
+def _variant_values(variant: Variant) -> dict[str, Any]:
+    values = variant.model_dump(mode="json", exclude={"name", "doc", "jobs"})
+    return values | {"job": {job.name: _job(job) for job in variant.jobs}} if variant.jobs else values
 
 
-_BESIDE = {"name", "argv", "shown", "shell_ns", "shell_error_ns"}
-"""Of a job what is its name, its command in other words, or measured anew by each run."""
+_JOB_NAMES = {"name", "argv", "shown", "shell_ns", "shell_error_ns"}
+"""Properties of a job that hold its name, repeat its command in other words, or are measured again by each
+run."""
 
 
 def _job(job: PlannedJob) -> dict[str, Any]:
-    """What was asked for, each by itself: a job has more properties than a reader wants to see twice."""
-    kept = job.model_dump(mode="json", exclude=_BESIDE, exclude_defaults=True)
+    """Returns the job's options one by one, without defaults, and its command."""
+    kept = job.model_dump(mode="json", exclude=_JOB_NAMES, exclude_defaults=True)
     words = {k: " ".join(v) if isinstance(v, list) else v for k, v in kept.items()}
     return {"command": job.shown} | words
 
 
 def _flat(value: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    """``{"limits": {"pool": 6}}`` as ``{"limits.pool": "6"}``; what is not said is left out."""
-    found: dict[str, str] = {}
+    """Returns ``{"limits": {"pool": 6}}`` as ``{"limits.pool": "6"}``; values that are None are left out."""
+    flat: dict[str, str] = {}
     for key, v in value.items():
         name = f"{before}{key}"
         if isinstance(v, Mapping):
-            found |= _flat(v, f"{name}.")
+            flat |= _flat(v, f"{name}.")
         elif v is not None:
-            found[name] = _text(v)
-    return found
+            flat[name] = _text(v)
+    return flat
 
 
 def _text(value: Any) -> str:
@@ -130,7 +132,8 @@ def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[
 
 
 def compare_variants(results: Results, options: Options | None = None) -> Comparison:
-    """Raises :class:`UsageError` where there is nothing to compare."""
+    """Compares the variants of one run, paired by block. Raises :class:`UsageError` if there is nothing to
+    compare."""
     options = options or Options()
     if results.plan.experiment.phases:
         raise UsageError(
@@ -145,21 +148,23 @@ def compare_variants(results: Results, options: Options | None = None) -> Compar
         )
     baseline = _baseline_of(results, options, names)
     cells = cells_of(results.tables)
-    matches = only_rung(list(_of_variants(cells, names, baseline, results)), options.rung)
+    matches = only_rung(list(_variant_matches(cells, names, baseline, results)), options.rung)
     if not matches:
         raise UsageError(
             f"run {results.info.id}: no rung has usable windows of {baseline} and another variant",
             f"look at it: dbdyno show {results.info.id}",
         )
-    differences = of_variants(results.plan, baseline)
+    differences = variant_differences(results.plan, baseline)
     with speaking_of(kind_of(results.plan)):
-        made = _made("variants", [results], baseline, matches, options, differences, cells.left_out)
-        places = tuple(cache_placement(results, cells, made, work_short(results)))
-        made = made.model_copy(update={"conclusions": (*places, *made.conclusions)})
-        return _with_capacities(made, {v: (cells, v) for v in names}, matches)
+        comparison = _comparison(
+            "variants", [results], baseline, matches, options, differences, cells.left_out
+        )
+        places = tuple(cache_placement(results, cells, comparison, work_short(results)))
+        comparison = comparison.model_copy(update={"conclusions": (*places, *comparison.conclusions)})
+        return _with_capacities(comparison, {v: (cells, v) for v in names}, matches)
 
 
-def _made(
+def _comparison(
     kind: Literal["variants", "runs"],
     runs: Sequence[Results],
     baseline: str,
@@ -168,13 +173,13 @@ def _made(
     differences: Iterable[Difference],
     left_out: Sequence[tuple[str, str]],
 ) -> Comparison:
-    """The first run is the baseline's."""
+    """Returns the comparison. The first of ``runs`` is the baseline's."""
     first = runs[0]
     by_label = dict(zip(LABELS if kind == "runs" else ("",), runs, strict=True))
     sizes = check_sizes(matches, by_label, insisted=options.across_sizes)
     tables = tables_of(matches, options, work_short(first), alpha_of(*runs))
     ledgers = {label: r.tables["ledger"] for label, r in by_label.items()}
-    made = Comparison(
+    comparison = Comparison(
         kind=kind,
         runs=tuple(r.info.id for r in runs),
         baseline=baseline,
@@ -189,38 +194,39 @@ def _made(
 
     profiles = {label: r.tables.get("cpu_profile", empty("cpu_profile")) for label, r in by_label.items()}
     costs = tuple(cpu_profile.changes(matches, profiles, *unit(first, tables[0].metric)))
-    told = [cpu_profile.said(c) for c in costs]
+    cost_claims = [cpu_profile.cost_claim(c) for c in costs]
     unequal = [claim("across-sizes", {"sizes": sizes})] if sizes else []
-    ranked = summary(made, first, matches)
-    concluded = (*unequal, *ranked, *told, *notes(made, left_out, runs, matches))
-    return made.model_copy(update={"conclusions": concluded, "costs": costs})
+    ranked = summary(comparison, first, matches)
+    concluded = (*unequal, *ranked, *cost_claims, *notes(comparison, left_out, runs, matches))
+    return comparison.model_copy(update={"conclusions": concluded, "costs": costs})
 
 
 def _with_capacities(
-    made: Comparison, sides: Mapping[str, tuple[Cells, str]], matches: Sequence[Match]
+    comparison: Comparison, sides: Mapping[str, tuple[Cells, str]], matches: Sequence[Match]
 ) -> Comparison:
-    """With the rates that each side kept, where they were set."""
+    """Returns the comparison with the rates that each side kept, if rates were set."""
     if all(m.rate_per_s is None for m in matches):
-        return made
-    return made.model_copy(update={"conclusions": (*paced.capacities(sides), *made.conclusions)})
+        return comparison
+    return comparison.model_copy(update={"conclusions": (*paced.capacities(sides), *comparison.conclusions)})
 
 
 def variants_of(results: Results) -> list[str]:
-    """In the plan's order; those that have windows."""
-    there = set(results.tables["windows"]["variant"])
+    """Returns the variants that have windows, in the plan's order."""
+    measured = set(results.tables["windows"]["variant"])
     planned = [v.name for v in results.plan.variants] or [c.variant for c in results.plan.cells]
-    return [v for v in dict.fromkeys(planned) if v in there]
+    return [v for v in dict.fromkeys(planned) if v in measured]
 
 
 def unit(results: Results, metric: str) -> tuple[str, str]:
-    """What session time is divided by: the rate's name, and one of what it counts."""
+    """Returns what session time is divided by: the name of the rate, and the noun for one of the things it
+    counts."""
     if metric in ("work_per_s", "cpu_per_work_ns"):
         return "work_per_s", work_short(results)
     return "calls_per_s", noun("call")
 
 
 def work_short(results: Results) -> str:
-    """``LIO``."""
+    """Returns the short name of the work unit: ``LIO``."""
     return next((w.work_short for w in results.info.workloads.values()), "work unit")
 
 
@@ -232,13 +238,13 @@ def _baseline_of(results: Results, options: Options, names: list[str]) -> str:
 
 
 def _size(results: Results, workload: str, variant: str) -> int:
-    """Size of a call; 0: it was not calibrated."""
-    found = results.info.calibrations.get(f"{workload}/{variant}")
-    return found.size if found else 0
+    """Returns the size of a call, 0 if it was not calibrated."""
+    calibration = results.info.calibrations.get(f"{workload}/{variant}")
+    return calibration.size if calibration else 0
 
 
-def _of_variants(cells: Cells, names: list[str], baseline: str, results: Results) -> Iterator[Match]:
-    """Every rung where the baseline and at least one more variant have usable cells."""
+def _variant_matches(cells: Cells, names: list[str], baseline: str, results: Results) -> Iterator[Match]:
+    """Yields every rung where the baseline and at least one more variant have usable cells."""
     for workload in cells.workloads():
         for sessions, rate in cells.rungs(workload):
             groups = {v: cells.of[k] for v in names if (k := Key(workload, v, sessions, rate)) in cells.of}
@@ -250,50 +256,53 @@ def _of_variants(cells: Cells, names: list[str], baseline: str, results: Results
 
 
 def start_ups(results: Results, variants: Mapping[str, str]) -> dict[str, float]:
-    """By label, of variants whose jobs run in a shell: how much shorter a duration may be, in ns."""
+    """Returns by label how much shorter a duration may be, in ns, for variants whose jobs run in a shell."""
     jobs = {
         label: v.jobs for label, name in variants.items() for v in results.plan.variants if v.name == name
     }
     return {
-        label: float(max(j.shell_error_ns for j in found))
-        for label, found in jobs.items()
-        if any(j.shell_ns for j in found)
+        label: float(max(j.shell_error_ns for j in label_jobs))
+        for label, label_jobs in jobs.items()
+        if any(j.shell_ns for j in label_jobs)
     }
 
 
 # -- two runs: independent samples, because nothing ties their repeats to each other --
 
 LABELS = ("A", "B")
-"""What the two runs are called; the baseline's first."""
+"""Labels of the two runs, the baseline's first."""
 
 
 def compare_runs(baseline: Results, other: Results, options: Options | None = None) -> Comparison:
-    """The other is divided by ``baseline``. Raises :class:`UsageError` without common ground."""
+    """Compares ``other`` with ``baseline``. Their repeats are independent samples, because nothing pairs
+    them. Raises :class:`UsageError` if they have no rung in common."""
     options = options or Options()
     ids = baseline.info.id, other.info.id
     if ids[0] == ids[1]:
         raise UsageError(f"{ids[0]} twice: a run cannot differ from itself", "name another run: dbdyno runs")
     sides = cells_of(baseline.tables), cells_of(other.tables)
-    matches = list(_of_runs(*sides, baseline, other))
+    matches = list(_run_matches(*sides, baseline, other))
     if not matches:
         raise UsageError(
-            "; ".join(_grounds((baseline, sides[0]), (other, sides[1]))),
+            "; ".join(_nothing_in_common((baseline, sides[0]), (other, sides[1]))),
             "compare runs of one workload with common rungs",
         )
     matches = only_rung(matches, options.rung)
     left_out = [*sides[0].left_out, *sides[1].left_out]
     runs = [baseline, other]
     with speaking_of(kind_of(baseline.plan)):
-        made = _made("runs", runs, LABELS[0], matches, options, of_runs(baseline, other), left_out)
+        comparison = _comparison(
+            "runs", runs, LABELS[0], matches, options, run_differences(baseline, other), left_out
+        )
         pairs = _pairs(baseline, other).items()
         for variants in pairs if len(pairs) == 1 else ():
             of_labels = zip(LABELS, zip(sides, variants, strict=True), strict=True)
-            made = _with_capacities(made, dict(of_labels), matches)
-    return made
+            comparison = _with_capacities(comparison, dict(of_labels), matches)
+    return comparison
 
 
 def _pairs(a: Results, b: Results) -> Mapping[str, str]:
-    """Which variant of one is compared with which of the other: of the same name, or the only one of each."""
+    """Returns pairs of variants to compare: those of the same name, or the only one of each run."""
     first, second = variants_of(a), variants_of(b)
     common = {v: v for v in first if v in second}
     if not common and len(first) == len(second) == 1:
@@ -301,31 +310,33 @@ def _pairs(a: Results, b: Results) -> Mapping[str, str]:
     return common
 
 
-def _of_runs(a: Cells, b: Cells, baseline: Results, run: Results) -> Iterator[Match]:
+def _run_matches(a: Cells, b: Cells, baseline: Results, run: Results) -> Iterator[Match]:
     pairs = _pairs(baseline, run)
-    for (workload, variant, sessions, rate), cells in sorted(a.of.items(), key=_in_order):
+    for (workload, variant, sessions, rate), cells in sorted(a.of.items(), key=_match_order):
         if variant not in pairs:
             continue
         other = b.of.get(Key(workload, pairs[variant], sessions, rate))
         if other is not None:
             groups = dict(zip(LABELS, (cells, other), strict=True))
-            told = [variant] if len(pairs) > 1 else []
-            series = paced.series_of(rate, *told)
-            of = {label: label for label in LABELS}
-            made = _size(baseline, workload, variant), _size(run, workload, pairs[variant])
-            sizes = dict(zip(LABELS, made, strict=True))
+            name_parts = [variant] if len(pairs) > 1 else []
+            series = paced.series_of(rate, *name_parts)
+            run_by_label = {label: label for label in LABELS}
+            call_sizes = _size(baseline, workload, variant), _size(run, workload, pairs[variant])
+            sizes = dict(zip(LABELS, call_sizes, strict=True))
             a_start = start_ups(baseline, {LABELS[0]: variant})
             starts = a_start | start_ups(run, {LABELS[1]: pairs[variant]})
-            yield Match(workload, sessions, LABELS[0], groups, False, series, of, sizes, rate, starts)
+            yield Match(
+                workload, sessions, LABELS[0], groups, False, series, run_by_label, sizes, rate, starts
+            )
 
 
-def _in_order(cells: tuple[Key, object]) -> tuple[str, str, int, float]:
+def _match_order(cells: tuple[Key, object]) -> tuple[str, str, int, float]:
     key = cells[0]
     return key.workload, key.variant, key.sessions, key.rate_per_s or 0.0
 
 
-def _grounds(*sides: tuple[Results, Cells]) -> Iterator[str]:
-    """What the runs have instead of something in common."""
+def _nothing_in_common(*sides: tuple[Results, Cells]) -> Iterator[str]:
+    """Yields what the runs have instead of a common load level."""
     yield f"{' and '.join(r.info.id for r, _ in sides)} have no usable load level in common"
     for r, cells in sides:
         reasons = ", ".join(dict.fromkeys(why for _, why in cells.left_out))
@@ -337,6 +348,6 @@ def _grounds(*sides: tuple[Results, Cells]) -> Iterator[str]:
         rates = ", ".join(
             f"{format_given(v)}/s" for v in sorted({k.rate_per_s for k in cells.of if k.rate_per_s})
         )
-        told = f", rates {rates}" if rates else ""
+        rates_text = f", rates {rates}" if rates else ""
         names = f"{', '.join(sorted(cells.workloads()))}, variants {', '.join(variants_of(r))}"
-        yield f"{r.info.id}: {names}, sessions {rungs}{told}{lost}"
+        yield f"{r.info.id}: {names}, sessions {rungs}{rates_text}{lost}"

@@ -1,4 +1,4 @@
-"""Where CPU time goes, and why a unit of work takes more of it: claims from the table ``cpu_profile``."""
+"""Concludes from the table ``cpu_profile`` where CPU time goes, and why a unit of work takes more of it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from dbdyno.stats.estimates import students_quantile, students_tail
 from dbdyno.stats.significance import holm
 
 TESTED = 0.005
-"""Functions are compared if they take this share of the CPU time per unit on either side."""
+"""Share of the CPU time per unit, on either side, from which on a function is compared."""
 ALPHA = 0.05
 CUT, UNSAMPLED = 0.1, 0.1
-"""Shares of CPU time from which on cut stacks, and time without samples, are claims."""
+"""Shares of CPU time from which on cut stacks, and time without samples, are reported."""
 LOST = 0.02
-"""Share of samples that were lost from which on it is a claim."""
+"""Share of lost samples from which on they are reported."""
 BETWEEN = 3
-"""Measurements a side from which on their spread counts, where it is larger than that of sampling."""
+"""Measurements per side from which on their spread is used, if it is larger than the sampling error."""
 NAMED = 3
-"""Functions in a sentence."""
+"""Functions named in a sentence."""
 _KEY = ["name", "module"]
 
 
-class _Sum(NamedTuple):
-    """The mean cost per unit of some measurements."""
+class _MeanCost(NamedTuple):
+    """The mean cost per unit over some measurements."""
 
     mean: float
     variance: float
@@ -48,11 +48,12 @@ class _Sum(NamedTuple):
 
 def unit_cost(
     a: Sequence[pl.DataFrame], b: Sequence[pl.DataFrame], column: str, by: str = "function"
-) -> tuple[_Sum, _Sum, tuple[CodeCost, ...]] | None:
-    """``b`` against ``a``: rows of ``cpu_profile`` of the sessions, a frame a measurement, in nanoseconds.
+) -> tuple[_MeanCost, _MeanCost, tuple[CodeCost, ...]] | None:
+    """Returns both sides' whole cost per unit and the costs by function, ``b`` against ``a``; None if
+    unknown. A side is one frame of ``cpu_profile`` rows per measurement, in nanoseconds.
 
     The error of a function's cost is that of its share of the samples (Agresti and Caffo 2000), or the spread
-    over measurements where that is larger; p adjusted over all functions tested (Holm). ``None``: unknown.
+    over measurements if that is larger. p values are adjusted over all functions tested (Holm).
     """
     sides = [[_costs(frame, column, by) for frame in side] for side in (a, b)]
     if not all(sides) or any(c is None for side in sides for c in side):
@@ -60,19 +61,19 @@ def unit_cost(
     known = [[c for c in side if c is not None] for side in sides]
     wholes = [_spread([c.whole for c in side], [0.0] * len(side)) for side in known]
     names = dict.fromkeys(n for side in known for c in side for n in c.of)
-    parts = [_part(name, *known) for name in names]
-    least = [TESTED * w.mean for w in wholes]
-    kept = [p for p in parts if p[0].baseline_ns >= least[0] or p[0].variant_ns >= least[1]]
+    parts = [_code_cost(name, *known) for name in names]
+    thresholds = [TESTED * w.mean for w in wholes]
+    kept = [p for p in parts if p[0].baseline_ns >= thresholds[0] or p[0].variant_ns >= thresholds[1]]
     adjusted = holm([p for _, p in kept])
-    made = [c.model_copy(update={"p_holm": p}) for (c, _), p in zip(kept, adjusted, strict=True)]
-    made.sort(key=lambda c: -abs(c.difference_ns))
-    return wholes[0], wholes[1], tuple(made)
+    costs = [c.model_copy(update={"p_holm": p}) for (c, _), p in zip(kept, adjusted, strict=True)]
+    costs.sort(key=lambda c: -abs(c.difference_ns))
+    return wholes[0], wholes[1], tuple(costs)
 
 
 class _Costs(NamedTuple):
     whole: float
     effective: float
-    lost: float  # share of the samples that is missing, and may be of any function
+    lost: float  # share of samples that are missing and may belong to any function
     of: Mapping[tuple[str, str | None], float]
 
 
@@ -87,53 +88,59 @@ def _costs(frame: pl.DataFrame, column: str, by: str) -> _Costs | None:
     return _Costs(float(rows[column].sum()), float(effective[0]), float(lost or 0.0), of)  # type: ignore[arg-type]
 
 
-def _part(
+def _code_cost(
     name: tuple[str, str | None], a: Sequence[_Costs], b: Sequence[_Costs]
 ) -> tuple[CodeCost, float | None]:
-    first, second = (_mean(name, side) for side in (a, b))
+    first, second = (_mean_cost(name, side) for side in (a, b))
     difference = second.mean - first.mean
     error = math.sqrt(first.variance + second.variance)
     degrees = min(first.degrees, second.degrees)
-    missing = _missing(a) + _missing(b)
-    half = error * students_quantile(degrees) + missing
-    sure = max(0.0, abs(difference) - missing)
+    unsampled = _missing(a) + _missing(b)
+    half = error * students_quantile(degrees) + unsampled
+    sure = max(0.0, abs(difference) - unsampled)
     p = students_tail(sure / error, min(degrees, 1e9)) if error > 0 else None
-    made = CodeCost(
-        name=name[0], module=name[1], baseline_ns=first.mean, variant_ns=second.mean,
-        difference_ns=difference, low_ns=difference - half, high_ns=difference + half,
-    )  # fmt: skip
-    return made, p
+    cost = CodeCost(
+        name=name[0],
+        module=name[1],
+        baseline_ns=first.mean,
+        variant_ns=second.mean,
+        difference_ns=difference,
+        low_ns=difference - half,
+        high_ns=difference + half,
+    )
+    return cost, p
 
 
 def _missing(side: Sequence[_Costs]) -> float:
-    """How much of the mean cost the missing samples may be."""
+    """Returns the part of the mean cost that the missing samples may make up."""
     return sum(c.lost * c.whole for c in side) / len(side)
 
 
-def _mean(name: tuple[str, str | None], side: Sequence[_Costs]) -> _Sum:
+def _mean_cost(name: tuple[str, str | None], side: Sequence[_Costs]) -> _MeanCost:
     values = [c.of.get(name, 0.0) for c in side]
     return _spread(values, [_sampling(v, c) for v, c in zip(values, side, strict=True)])
 
 
 def _sampling(value: float, costs: _Costs) -> float:
-    """Variance of a share seen in so many samples, one hit and one miss added."""
+    """Returns the variance of a cost estimated from a share of samples, with one hit and one miss added
+    (Agresti and Caffo 2000)."""
     share = (value / costs.whole * costs.effective + 1) / (costs.effective + 2) if costs.whole else 0.0
     return costs.whole**2 * share * (1 - share) / (costs.effective + 2)
 
 
-def _spread(values: Sequence[float], variances: Sequence[float]) -> _Sum:
+def _spread(values: Sequence[float], variances: Sequence[float]) -> _MeanCost:
     n, mean = len(values), sum(values) / len(values)
     sampling = sum(variances) / n**2
     between = sum((v - mean) ** 2 for v in values) / (n - 1) / n if n >= BETWEEN else 0.0
-    return _Sum(mean, max(sampling, between), n - 1 if between > sampling else math.inf)
+    return _MeanCost(mean, max(sampling, between), n - 1 if between > sampling else math.inf)
 
 
 def changes(
     matches: Sequence[Match], profiles: Mapping[str, pl.DataFrame], rate: str, unit: str
 ) -> Iterator[CostChange]:
-    """Of each variant or run against the baseline, at each number of sessions where both have a profile.
-
-    ``profiles``: the table ``cpu_profile`` of each run, by label. Calls of other sizes do not compare."""
+    """Yields the change of each variant or run against the baseline, at each number of sessions where both
+    have a profile. ``profiles`` holds the table ``cpu_profile`` of each run, by label. Costs per call are
+    compared only for calls of equal size."""
     column = "per_work_ns" if rate == "work_per_s" else "per_call_ns"
     for m in matches:
         for label, cells in m.groups.items():
@@ -144,8 +151,8 @@ def changes(
                 for g, c in ((m.baseline, m.groups[m.baseline]), (label, cells))
             ]
             where = {"workload": m.workload, "sessions": m.sessions, "series": m.series}
-            if made := _change(sides[0], sides[1], column, where, (m.baseline, label), unit):
-                yield made
+            if change := _change(sides[0], sides[1], column, where, (m.baseline, label), unit):
+                yield change
 
 
 def _frames(profile: pl.DataFrame, cells: Mapping[int, CellFigures]) -> list[pl.DataFrame]:
@@ -153,30 +160,43 @@ def _frames(profile: pl.DataFrame, cells: Mapping[int, CellFigures]) -> list[pl.
 
 
 def _change(
-    a: Sequence[pl.DataFrame], b: Sequence[pl.DataFrame], column: str, where: dict[str, Any],
-    names: tuple[str, str], unit: str,
-) -> CostChange | None:  # fmt: skip
-    found = unit_cost(a, b, column)
-    if found is None:
+    a: Sequence[pl.DataFrame],
+    b: Sequence[pl.DataFrame],
+    column: str,
+    where: dict[str, Any],
+    names: tuple[str, str],
+    unit: str,
+) -> CostChange | None:
+    sides = unit_cost(a, b, column)
+    if sides is None:
         return None
-    first, second, parts = found
+    first, second, parts = sides
     modules = unit_cost(a, b, column, "module")
     return CostChange(
-        **where, baseline=names[0], variant=names[1], unit=unit, baseline_ns=first.mean,
-        variant_ns=second.mean, difference_ns=second.mean - first.mean, functions=parts,
+        **where,
+        baseline=names[0],
+        variant=names[1],
+        unit=unit,
+        baseline_ns=first.mean,
+        variant_ns=second.mean,
+        difference_ns=second.mean - first.mean,
+        functions=parts,
         modules=() if modules is None else modules[2],
-    )  # fmt: skip
+    )
 
 
-def said(change: CostChange) -> Claim:
-    """The claim about a change: the whole difference, and the functions that make it beyond chance."""
-    sure = [c for c in change.functions if c.p_holm is not None and c.p_holm < ALPHA]
-    named = ", ".join(f"{c.name} {_signed(c.difference_ns)}" for c in sure[:NAMED])
+def cost_claim(change: CostChange) -> Claim:
+    """Returns the claim of a change: the whole difference, and the functions that differ beyond chance."""
+    significant = [c for c in change.functions if c.p_holm is not None and c.p_holm < ALPHA]
+    named = ", ".join(f"{c.name} {_signed(c.difference_ns)}" for c in significant[:NAMED])
     values = {
-        "unit": change.unit, "difference": _signed(change.difference_ns), "named": named,
-        "place": change.variant, "against": change.baseline,
-    }  # fmt: skip
-    return claim("unit-cost", values, change.difference_ns, case="named" if sure else "none")
+        "unit": change.unit,
+        "difference": _signed(change.difference_ns),
+        "named": named,
+        "place": change.variant,
+        "against": change.baseline,
+    }
+    return claim("unit-cost", values, change.difference_ns, case="named" if significant else "none")
 
 
 def _signed(ns: float) -> str:
@@ -189,21 +209,27 @@ def _signed(ns: float) -> str:
 
 @check("cpu-profile", "profile-lost", "profile-cut", "profile-unsampled", of="whole")
 def where_cpu_goes(case: Case) -> Iterator[Claim]:
-    """The profile of the highest load of each ladder, or of an observation."""
-    for subject, place, cells in _tops(case):
-        rows = _together(case, cells)
+    """Yields the profile of the highest load of each ladder, or of an observation."""
+    for subject, place, cells in _top_loads(case):
+        rows = _mean_rows(case, cells)
         whole = sum(r["aas"] for r in rows if r["by"] == "mode")
         code = [r for r in rows if r["name"] not in (NOT_SAMPLED, OTHERS)]
-        first = {by: max((r for r in code if r["by"] == by), key=lambda r: r["aas"], default=None)
-                 for by in ("module", "function")}  # fmt: skip
+        first = {
+            by: max((r for r in code if r["by"] == by), key=lambda r: r["aas"], default=None)
+            for by in ("module", "function")
+        }
         module, function = first["module"], first["function"]
         if module is None or function is None or whole <= 0:
             continue
         kernel = sum(r["kernel"] or 0.0 for r in rows if r["by"] == "mode") / whole
         values = {
-            "kernel": kernel, "place": place, "module": module["name"], "share": module["aas"] / whole,
-            "function": function["name"], "function_share": function["aas"] / whole,
-        }  # fmt: skip
+            "kernel": kernel,
+            "place": place,
+            "module": module["name"],
+            "share": module["aas"] / whole,
+            "function": function["name"],
+            "function_share": function["aas"] / whole,
+        }
         ends = (None if module[e] is None else module[e] / whole for e in ("low", "high"))
         low, high = ends
         yield claim(
@@ -230,12 +256,13 @@ def _doubts(rows: list[Row], whole: float, place: str, subject: str, cells: list
 
 
 def _lost(case: Case, cells: list[Row]) -> float:
-    """The share of samples that the kernel had no room for, as the data source counted them."""
-    told = case.tables["cell_sources"].filter(
+    """Returns the share of samples for which the kernel's buffer had no room, as the data source counted
+    them."""
+    sources = case.tables["cell_sources"].filter(
         (pl.col("name") == CPU_PROFILE.name) & pl.col("cell").is_in([c["cell"] for c in cells])
     )
-    found = [_COUNTED.search(d or "") for d in told["detail"]]
-    taken, lost = (sum(int(m[n]) for m in found if m) for n in (1, 2))
+    counts = [_COUNTED.search(d or "") for d in sources["detail"]]
+    taken, lost = (sum(int(m[n]) for m in counts if m) for n in (1, 2))
     return lost / (taken + lost) if lost else 0.0
 
 
@@ -244,7 +271,7 @@ _COUNTED = re.compile(r"(\d+) samples, (\d+) lost")
 
 @check("unit-cost", of="whole")
 def cost_difference(case: Case) -> Iterator[Claim]:
-    """The highest load of each ladder against its lowest."""
+    """Yields the change from the lowest load of each ladder to its highest."""
     if case.observed:
         return
     table = _table(case)
@@ -260,41 +287,44 @@ def cost_difference(case: Case) -> Iterator[Claim]:
         names = load(low["sessions"]), load(high["sessions"])
         where = {"workload": low["workload"], "sessions": high["sessions"], "series": ""}
         if change := _change(frames[0], frames[1], column, where, names, unit):
-            yield said(change).model_copy(update={"subject": subject, "cells": ids([*a, *b])})
+            yield cost_claim(change).model_copy(update={"subject": subject, "cells": ids([*a, *b])})
 
 
 def _table(case: Case) -> pl.DataFrame:
-    found = case.tables.get("cpu_profile")
-    return pl.DataFrame({"cell": []}, schema={"cell": pl.String}) if found is None else found
+    profile = case.tables.get("cpu_profile")
+    return pl.DataFrame({"cell": []}, schema={"cell": pl.String}) if profile is None else profile
 
 
 def _cells(case: Case, rung: Row) -> list[Row]:
-    """The rung's usable cells that have a profile."""
-    there = set(_table(case)["cell"])
+    """Returns the rung's usable cells that have a profile."""
+    profiled = set(_table(case)["cell"])
     key = ("workload", "variant", "sessions", "rate_per_s")
-    return [c for c in case.usable if c["cell"] in there and all(c[k] == rung[k] for k in key)]
+    return [c for c in case.usable if c["cell"] in profiled and all(c[k] == rung[k] for k in key)]
 
 
-def _tops(case: Case) -> Iterator[tuple[str, str, list[Row]]]:
+def _top_loads(case: Case) -> Iterator[tuple[str, str, list[Row]]]:
     if case.observed:
-        there = set(_table(case)["cell"])
-        if cells := [c for c in case.usable if c["cell"] in there]:
+        profiled = set(_table(case)["cell"])
+        if cells := [c for c in case.usable if c["cell"] in profiled]:
             yield "", "", cells
         return
     for subject, rungs in case.rungs():
-        found = [(r, cells) for r in rungs if (cells := _cells(case, r))]
-        if found:
-            rung, cells = found[-1]
+        with_profile = [(r, cells) for r in rungs if (cells := _cells(case, r))]
+        if with_profile:
+            rung, cells = with_profile[-1]
             yield subject, f" {at_load(rung['sessions'])}", cells
 
 
-def _together(case: Case, cells: list[Row]) -> list[Row]:
-    """Means over cells; the ends of intervals are means, too, and so rather wide."""
+def _mean_rows(case: Case, cells: list[Row]) -> list[Row]:
+    """Returns means over cells. The ends of intervals are means as well, which makes the intervals
+    conservative."""
     rows = _table(case).filter(pl.col("cell").is_in([c["cell"] for c in cells]) & (pl.col("scope") == "rung"))
     n = len(cells)
-    return rows.group_by("by", *_KEY, maintain_order=True).agg(
-        (pl.col(c).sum() / n).alias(c) for c in ("aas", "kernel", "low", "high")
-    ).to_dicts()  # fmt: skip
+    return (
+        rows.group_by("by", *_KEY, maintain_order=True)
+        .agg((pl.col(c).sum() / n).alias(c) for c in ("aas", "kernel", "low", "high"))
+        .to_dicts()
+    )
 
 
 Rung = tuple[str, str, int]
@@ -302,24 +332,24 @@ Rung = tuple[str, str, int]
 
 
 def between(a: Results, first: Rung, b: Results, second: Rung, names: tuple[str, str]) -> CostChange:
-    """A load of ``b`` against one of ``a``. Raises :class:`UsageError` where one has no profile, or where
-    their units of work differ."""
+    """Compares a load of ``b`` with one of ``a``. Raises :class:`UsageError` if one has no profile or their
+    units of work differ."""
     both = ((a, first), (b, second))
     work = [r.workloads[rung[0]].work_short if rung[0] in r.workloads else "" for r, rung in both]
-    frames = [_of_rung(r, rung) for r, rung in both]
+    frames = [_rung_frames(r, rung) for r, rung in both]
     where = {"workload": second[0], "sessions": second[2], "series": ""}
     same = first[0] == second[0] or (work[0] != "" and work[0] == work[1])
     units = (("per_work_ns", work[1]),) if work[1] else ()
     for column, unit in (*units, ("per_call_ns", "call")) if same else ():
-        if all(frames) and (made := _change(frames[0], frames[1], column, where, names, unit)):
-            return made
+        if all(frames) and (change := _change(frames[0], frames[1], column, where, names, unit)):
+            return change
     raise UsageError(
         f"{names[1]} and {names[0]}: no CPU profile of both per unit of the same work",
         "measure both with dbdyno run --profile",
     )
 
 
-def _of_rung(results: Results, rung: Rung) -> list[pl.DataFrame]:
+def _rung_frames(results: Results, rung: Rung) -> list[pl.DataFrame]:
     windows = results.tables["windows"].filter(pl.col("status") != "invalid")
     keys = zip(("workload", "variant", "sessions"), rung, strict=True)
     cells = windows.filter(*(pl.col(k) == v for k, v in keys))["cell"]

@@ -1,4 +1,4 @@
-"""Effects: cells that can be compared, the quantities, and the ratio of two groups with its interval."""
+"""Effects: comparable cells, quantities, and the ratio of two groups with its interval."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Key(NamedTuple):
     variant: str
     sessions: int
     rate_per_s: float | None = None
-    """The rate of paced load: cells of different rates are never compared."""
+    """The rate of paced load. Cells of different rates are never compared."""
 
 
 class CellFigures(NamedTuple):
@@ -35,61 +35,62 @@ class CellFigures(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Usable cells by their ladder's rung and repeat; those that are not, with the reason."""
+    """Usable cells by rung and repeat, and the other cells with the reason."""
 
     of: dict[Key, dict[int, CellFigures]]
     left_out: tuple[tuple[str, str], ...]
 
     def rungs(self, workload: str) -> list[tuple[int, float | None]]:
-        """Sessions and rate."""
-        found = {(k.sessions, k.rate_per_s) for k in self.of if k.workload == workload}
-        return sorted(found, key=lambda r: (r[0], r[1] or 0.0))
+        """Returns pairs of sessions and rate, ascending."""
+        pairs = {(k.sessions, k.rate_per_s) for k in self.of if k.workload == workload}
+        return sorted(pairs, key=lambda r: (r[0], r[1] or 0.0))
 
     def workloads(self) -> list[str]:
         return list(dict.fromkeys(k.workload for k in self.of))
 
 
 def cells_of(tables: Tables, *, limited: bool = False) -> Cells:
-    """From ``windows`` and ``rates``. A cell whose window or driver makes its figures useless is left out;
-    with ``limited`` not for its driver: what a call costs the server is known there, too."""
-    found: dict[Key, dict[int, CellFigures]] = {}
+    """Returns the cells in ``windows`` and ``rates``. Cells are left out if their window is invalid or the
+    driver limited them. With ``limited`` the latter are kept, because the server's cost per call is valid for
+    them."""
+    usable: dict[Key, dict[int, CellFigures]] = {}
     left_out: list[tuple[str, str]] = []
     parts = ByCell({"rates": tables["rates"].filter(pl.col("scope") == "rung")})
     for w in tables["windows"].iter_rows(named=True):
         rates = dict(parts.table("rates", w["cell"]).select("name", "value").rows())
-        why = "it was limited by the client" if is_limit(rates) and not limited else ""
+        reason = "it was limited by the client" if is_limit(rates) and not limited else ""
         if w["status"] == "invalid":
-            why = w["reason"] or "invalid"
-        if why:
-            left_out.append((w["cell"], why))
+            reason = w["reason"] or "invalid"
+        if reason:
+            left_out.append((w["cell"], reason))
         else:
             key = Key(w["workload"], w["variant"], w["sessions"], w["rate_per_s"])
-            found.setdefault(key, {})[w["repeat"]] = CellFigures(w["cell"], rates)
-    return Cells(found, tuple(left_out))
+            usable.setdefault(key, {})[w["repeat"]] = CellFigures(w["cell"], rates)
+    return Cells(usable, tuple(left_out))
 
 
 def known(cells: Mapping[int, CellFigures], metric: str) -> dict[int, float]:
-    """Values by repeat, unknown ones left out."""
+    """Returns known values by repeat."""
     values = ((repeat, c.rates.get(metric)) for repeat, c in cells.items())
     return {repeat: v for repeat, v in values if v is not None}
 
 
 def everywhere(groups: Iterable[Mapping[int, CellFigures]], metric: str) -> bool:
-    """Whether the metric is known and above 0 in at least one cell of each group."""
+    """Returns whether the metric is known and above 0 in at least one cell of each group."""
     return all(any(v > 0 for v in known(g, metric).values()) for g in groups)
 
 
 # -- from moments and a permutation test to an effect --
 
-_ROUNDING = 1e-9  # what rounding leaves of a sum of squares
+_ROUNDING = 1e-9  # relative spread that rounding of a sum of squares leaves although the values are equal
 
 
 Floor = tuple[float, float]
-"""Variances of the means of baseline and variant by what happens inside windows alone."""
+"""Lower limits of the variances of the means of baseline and variant, from the variation within windows."""
 
 
 def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **sizes: int) -> Effect:
-    """The ratio with its interval; NULL with the reason where there is none."""
+    """Returns the ratio with its interval; without an interval it has the reason."""
     known: dict[str, Any] = {"basis": basis, "difference": m.y - m.x, **sizes, **_tested(test)}
     if not (m.x > 0 and m.y > 0):
         return Effect(reason=no_interval("zero"), **known, **_by_difference(m))
@@ -104,7 +105,7 @@ def effect(m: Moments, test: Test | None, basis: Basis, floor: Floor | None, **s
 
 
 def _by_difference(m: Moments) -> dict[str, float]:
-    """Where a mean is 0 there is no ratio: Student's interval and p of the difference."""
+    """Returns Student's interval and p of the difference, for a mean of 0, where there is no ratio."""
     error = math.sqrt(m.variance(1.0))
     half = students_quantile(m.degrees) * error
     p = students_tail((m.y - m.x) / error, m.degrees) if error else 1.0
@@ -115,8 +116,9 @@ def _by_difference(m: Moments) -> dict[str, float]:
 def exact_effect(
     baseline: Sequence[float], variant: Sequence[float], test: Test | None, basis: Basis
 ) -> Effect:
-    """For two sides that do not vary, at least two values each. No interval can be had: two values that are
-    equally likely fall apart so with a chance of 2 ** (1 - n - m), and that is p."""
+    """Returns the effect of two sides that do not vary, with at least two values each. It has no interval. If
+    two values were equally likely, they would be divided between the sides like this with probability 2 ** (1
+    - n - m), which is p."""
     (x, *_), (y, *_), n, m = baseline, variant, len(baseline), len(variant)
     return Effect(
         ratio=y / x if x > 0 and y > 0 else None,
@@ -132,19 +134,20 @@ def exact_effect(
 
 
 def do_not_vary(*sides: Sequence[float]) -> bool:
-    """Every side has at least two values, and each of them the same."""
+    """Returns whether every side has at least two values, all equal."""
     return all(len(side) > 1 and min(side) == max(side) for side in sides)
 
 
 def no_interval(case: str) -> str:
-    """Why, by a case of the catalogue's entry."""
+    """Returns why there is no interval, by a case of the catalogue's entry."""
     return sentence("no-interval", case=case)
 
 
 def without(
     case: str, baseline: Sequence[float], variant: Sequence[float], test: Test | None, **known: Any
 ) -> Effect:
-    """The ratio and the permutation test alone, where there is one. ``case``: why there is no interval."""
+    """Returns the ratio and the permutation test, if any, without an interval. ``case`` is the reason for
+    that."""
     x, y = (math.fsum(side) / len(side) if side else 0.0 for side in (baseline, variant))
     known |= {"difference": y - x} if baseline and variant else {}
     return Effect(
@@ -159,19 +162,19 @@ def _tested(test: Test | None) -> dict[str, Any]:
 def start_up_factors(
     baseline_ns: float, variant_ns: float, errors_ns: tuple[float, float]
 ) -> tuple[float, float] | None:
-    """Between what the ratio of two mean durations is multiplied with, if each is up to its error shorter:
-    what the start-up of a shell may have taken beyond what was taken off. ``None``: it may be all of one.
-    Equal errors are of one shell, and the same on both sides."""
+    """Returns the range of factors of the ratio of two mean durations, if each duration may be shorter by up
+    to its error. The error is the part of a shell's start-up that was not subtracted. None if the error may
+    be a whole duration. Equal errors come from the same shell and are equal on both sides."""
     a, b = errors_ns
     if a >= baseline_ns or b >= variant_ns:
         return None
-    less = {(0.0, 0.0), (a, b)} | ({(a, 0.0), (0.0, b)} if a != b else set())
-    factors = [(variant_ns - y) / (baseline_ns - x) * baseline_ns / variant_ns for x, y in less]
+    reductions = {(0.0, 0.0), (a, b)} | ({(a, 0.0), (0.0, b)} if a != b else set())
+    factors = [(variant_ns - y) / (baseline_ns - x) * baseline_ns / variant_ns for x, y in reductions]
     return min(factors), max(factors)
 
 
 def with_start_up(e: Effect, baseline_ns: float, variant_ns: float, errors_ns: tuple[float, float]) -> Effect:
-    """``e`` with the error of :func:`start_up_factors` in its interval."""
+    """Returns ``e`` with its interval widened by :func:`start_up_factors`."""
     if not any(errors_ns) or e.low is None or e.high is None:
         return e
     factors = start_up_factors(baseline_ns, variant_ns, errors_ns)
@@ -187,19 +190,19 @@ def with_start_up(e: Effect, baseline_ns: float, variant_ns: float, errors_ns: t
 
 class Metric(NamedTuple):
     name: str
-    """As in table ``rates``."""
+    """The name in table ``rates``."""
     title: str
     unit: str
-    """Title and unit name the workload's work unit ``{work}``; the title has slots for nouns."""
+    """Title and unit have a slot ``{work}`` for the workload's work unit; the title has slots for nouns."""
     higher_is_better: bool
     within: str | None = None
-    """The rate whose relative standard error inside the window holds for this one, too."""
+    """The rate whose relative standard error within the window also applies to this metric."""
     resolution: float = 0.0
     """Relative width of the steps in which it is measured."""
     of_call: bool = True
-    """It means nothing across calls of different size."""
+    """Whether it cannot be compared across calls of different size."""
     counted: bool = False
-    """An exact count: where no repeat differs, nothing is left to chance."""
+    """Whether it is an exact count: if no repeat differs, there is no chance involved."""
 
     @property
     def is_duration(self) -> bool:
@@ -207,17 +210,18 @@ class Metric(NamedTuple):
 
     @property
     def rounding(self) -> float:
-        """Standard deviation of rounding to these steps, relative (uniform distribution)."""
+        """Relative standard deviation of rounding to these steps: width / sqrt(12), for a uniform
+        distribution."""
         return self.resolution / math.sqrt(12)
 
 
 _BUCKET = 0.001
-"""Resolution of the histogram: three significant digits."""
+"""Relative resolution of the histogram of response times: three significant digits."""
 
 _TICK = 0.0005
-"""The scheduler's figures are up to a tick old: 4 ms, in windows of some 10 s."""
+"""The scheduler's figures are up to one tick old: 4 ms (CONFIG_HZ=250) in windows of about 10 s."""
 _COUNTED = 1e-6
-"""Counts and times of a clock: repeats that agree to that are no accident."""
+"""Relative resolution of counts and clock times: repeats that agree to this are equal."""
 
 METRICS = (
     Metric("work_per_s", "{work} per second", "{work}/s", True, "calls_per_s", _COUNTED, of_call=False),
@@ -233,9 +237,9 @@ METRICS = (
 )
 BY_NAME = {m.name: m for m in METRICS}
 RANKING = ("work_per_s", "calls_per_s")
-"""The first of these that is known everywhere ranks."""
+"""Metrics for the ranking; the first that is known everywhere is used."""
 DURATION = "response_mean_ns"
-"""Ranks commands of which the start-up of a shell was taken off."""
+"""The metric that ranks commands from which the start-up of a shell was subtracted."""
 
 _WITHIN = {
     "calls_per_s": ("calls_per_s", "calls_per_s_se"),
@@ -244,7 +248,8 @@ _WITHIN = {
 
 
 def within_of(metric: Metric, rates: dict[str, float | None]) -> float | None:
-    """Relative standard error of a window's own figure, from its rung's rates; ``None``: not known."""
+    """Returns the relative standard error of a window's own figure, from its rung's rates. None if
+    unknown."""
     if metric.within is None:
         return None
     value, error = (rates.get(name) for name in _WITHIN[metric.within])
@@ -254,11 +259,11 @@ def within_of(metric: Metric, rates: dict[str, float | None]) -> float | None:
 # -- pairs of repeats of one block: what drifts from block to block is on both sides and cancels --
 
 Pairs = Sequence[tuple[float, float]]
-"""Baseline and variant."""
+"""Pairs of baseline and variant from one block. Drift between blocks is on both sides and cancels."""
 
 
 def effect_of_pairs(pairs: Pairs, floor: Floor | None = None) -> Effect:
-    """Ratio of means with the covariance of the pairs, n - 1 degrees of freedom."""
+    """Returns the ratio of means with the covariance of the pairs and n - 1 degrees of freedom."""
     n = len(pairs)
     sizes = {"n_baseline": n, "n_variant": n}
     if n < 2:
@@ -268,7 +273,7 @@ def effect_of_pairs(pairs: Pairs, floor: Floor | None = None) -> Effect:
 
 
 def moments_of_pairs(pairs: Pairs) -> Moments:
-    """From at least two pairs."""
+    """Returns the moments of at least two pairs."""
     x, y = np.asarray(pairs, dtype=float).T
     covariances = np.cov(x, y) / len(pairs)
     vxx, vxy, vyy = (float(covariances[i]) for i in ((0, 0), (0, 1), (1, 1)))
@@ -281,23 +286,24 @@ def moments_of_pairs(pairs: Pairs) -> Moments:
 def effect_of_samples(
     baseline: Sequence[float], variant: Sequence[float], floor: Floor | None = None
 ) -> Effect:
-    """Degrees of freedom are Welch's: every sample has its own variance."""
+    """Returns the effect of two independent samples, with Welch's degrees of freedom, because each has its
+    own variance."""
     sizes = {"n_baseline": len(baseline), "n_variant": len(variant)}
     test = rank_sum(baseline, variant)
     if min(sizes.values()) < 2:
         return without("samples", baseline, variant, test, **sizes)
     if floor is None and do_not_vary(baseline, variant):
         return exact_effect(baseline, variant, test, "samples")
-    made = effect(moments_of_samples(baseline, variant), test, "samples", floor, **sizes)
+    found_effect = effect(moments_of_samples(baseline, variant), test, "samples", floor, **sizes)
     by_difference = _by_difference(moments_of_samples(baseline, variant, 1.0))
-    return made.model_copy(update={"p_difference": by_difference["p"]})
+    return found_effect.model_copy(update={"p_difference": by_difference["p"]})
 
 
 def moments_of_samples(
     baseline: Sequence[float], variant: Sequence[float], ratio: float | None = None
 ) -> Moments:
-    """From at least two values each. Degrees of freedom at this ``ratio`` of the means, by default at the one
-    that is found: a sample that hardly varies adds none."""
+    """Returns the moments of two samples of at least two values. Degrees of freedom hold for this ``ratio``
+    of the means, by default the observed one; a sample that hardly varies adds none."""
     a, b = Mean.of(baseline), Mean.of(variant)
     vxx, vyy = (m.m2 / (m.n - 1) / m.n for m in (a, b))
     ratio = ratio or (b.value / a.value if a.value > 0 and b.value > 0 else 1.0)
@@ -317,13 +323,14 @@ def effect_between(
     paired: bool,
     errors_ns: tuple[float, float] = (0.0, 0.0),
 ) -> Effect:
-    """``paired``: repeats of the same number are of one block, and only those that both sides have count.
-    ``errors_ns``: by how much durations of either side may be shorter, for the start-up of a shell."""
-    made = _between(baseline, variant, metric, paired)
+    """Returns the effect between two groups of cells. With ``paired``, repeats of the same number belong to
+    one block, and only repeats of both sides count. ``errors_ns`` is how much durations of either side may be
+    shorter because of a shell's start-up."""
+    uncorrected = _between(baseline, variant, metric, paired)
     if not metric.is_duration or not any(errors_ns):
-        return made
+        return uncorrected
     means = [Mean.of(known(g, metric.name).values()).value for g in (baseline, variant)]
-    return with_start_up(made, means[0], means[1], errors_ns)
+    return with_start_up(uncorrected, means[0], means[1], errors_ns)
 
 
 def _between(baseline: Group, variant: Group, metric: Metric, paired: bool) -> Effect:
@@ -344,14 +351,15 @@ def _between(baseline: Group, variant: Group, metric: Metric, paired: bool) -> E
 
 
 def _floor(group: Group, values: Mapping[int, float], metric: Metric) -> float:
-    """Variance of the mean of these values by what happens within their windows alone, or by the steps in
-    which the figure is measured."""
+    """Returns the variance of the mean of these values that follows from the variation within their windows,
+    or from the steps in which they are measured."""
     errors = {r: max(within_of(metric, group[r].rates) or 0.0, metric.rounding) for r in values}
     return math.fsum((v * errors[r]) ** 2 for r, v in values.items()) / len(values) ** 2
 
 
 def _single(r: int, s: int, baseline: Group, variant: Group, metric: Metric) -> Effect:
-    """One repeat of each: by the windows alone. That is no interval of the effect, and it is labelled so."""
+    """Returns the effect for one repeat per side, from the variation within the windows. It is no interval of
+    the effect between repeats, and it is labelled accordingly."""
     x, y = baseline[r].rates[metric.name] or 0.0, variant[s].rates[metric.name] or 0.0
     sizes = {"n_baseline": 1, "n_variant": 1}
     errors = [within_of(metric, c.rates) for c in (baseline[r], variant[s])]
@@ -359,7 +367,10 @@ def _single(r: int, s: int, baseline: Group, variant: Group, metric: Metric) -> 
         ratio = y / x if x > 0 and y > 0 else None
         return Effect(ratio=ratio, reason=no_interval("one"), **sizes)
     vxx, vyy = ((v * (e or 0.0)) ** 2 for v, e in zip((x, y), errors, strict=True))
-    seconds = min(c.rates.get("effective_bins") or 2 for c in (baseline[r], variant[s]))  # independent ones
+    # Neighbouring seconds are correlated: only the effective, independent ones count as degrees of freedom.
+    seconds = min(c.rates.get("effective_bins") or 2 for c in (baseline[r], variant[s]))
     degrees = max(1, math.floor(seconds) - 1)
-    made = effect(Moments(x, y, vxx, vyy, 0.0, degrees), None, "within the window only", None, **sizes)
-    return made.model_copy(update={"p": None})
+    window_effect = effect(
+        Moments(x, y, vxx, vyy, 0.0, degrees), None, "within the window only", None, **sizes
+    )
+    return window_effect.model_copy(update={"p": None})

@@ -1,8 +1,8 @@
-"""Two intervals between snapshots: what changed most in time. Pure.
+"""Compares two intervals between snapshots: the largest changes in time. Pure.
 
-Sums of an interval have no spread. Where snapshots lie in between, the interval is cut there into blocks, and
-a statement's mean times of the blocks give an interval of their ratio (Welch's t of logarithms); ``slower``
-and ``faster`` hold at 5 % for all statements together (Holm).
+The sums of an interval have no spread. If there are snapshots within it, they cut it into blocks, and a
+statement's mean times per block give an interval of their ratio (Welch's t on logarithms). ``slower`` and
+``faster`` hold at 5 % for all statements together (Holm).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from dbdyno.stats.estimates import Mean, students_quantile, students_tail, welch
 from dbdyno.stats.significance import holm
 
 LEAST_BLOCKS = 3
-"""On each side, for an interval."""
+"""Blocks per side that an interval of the ratio needs."""
 ALPHA = 0.05
 NOTABLE_S = 0.001
-"""Seconds per second: a smaller change of a statement's time is not a claim."""
+"""Seconds per second below which a change of a statement's time is not reported."""
 _CLAIMS, _LONGEST = 5, 100
 _KEY = ("user", "database", "query_id", "toplevel")
 _OBJECT = ("database", "name")
@@ -36,7 +36,8 @@ _READS = [f"{part}_blocks_{how}" for part in ("table", "index", "toast") for how
 
 
 def compare_intervals(a: IntervalSide, b: IntervalSide) -> IntervalComparison:
-    """B with A as the baseline. Statements are matched by query id, else by text; tables by name."""
+    """Returns B compared with A, the baseline. Statements are matched by query id, else by text; tables by
+    name."""
     load = _load(a, b)
     statements = _statements(a, b)
     relations = _relations(a.figures, b.figures)
@@ -55,7 +56,7 @@ class Ratio(NamedTuple):
 
 
 def ratio_of(a: Sequence[float], b: Sequence[float]) -> Ratio | None:
-    """Ratio of the geometric means of blocks. ``None``: too few blocks, or nothing in one."""
+    """Returns the ratio of the geometric means of blocks. None with too few blocks or a block of 0."""
     if min(len(a), len(b)) < LEAST_BLOCKS or min(*a, *b) <= 0:
         return None
     first, second = (Mean.of(math.log(v) for v in side) for side in (a, b))
@@ -65,6 +66,7 @@ def ratio_of(a: Sequence[float], b: Sequence[float]) -> Ratio | None:
         return Ratio(math.exp(change), math.exp(change), math.exp(change), 1.0 if change == 0 else 0.0)
     degrees = max(1, math.floor(welch_degrees((errors[0], first.n - 1), (errors[1], second.n - 1))))
     half = students_quantile(degrees) * error
+    # exp(709) is the largest finite double
     low, high = (math.exp(max(-700.0, min(700.0, change + d))) for d in (-half, half))
     return Ratio(math.exp(change), low, high, students_tail(change / error, degrees))
 
@@ -83,31 +85,36 @@ def _load(a: IntervalSide, b: IntervalSide) -> pl.DataFrame:
         _rates(b.figures), on=key, how="full", coalesce=True, suffix="_b", maintain_order="left_right"
     )
     both = both.rename({"per_s": "per_s_a", "per_transaction": "per_transaction_a"})
-    moved = (pl.col("per_s_a").fill_null(0) != 0) | (pl.col("per_s_b").fill_null(0) != 0)
-    found = _transactions_ratio(a, b)
+    changed = (pl.col("per_s_a").fill_null(0) != 0) | (pl.col("per_s_b").fill_null(0) != 0)
+    ratio = _transactions_ratio(a, b)
     total = (pl.col("database") == ALL) & (pl.col("figure") == "transactions")
     ends = [
-        pl.when(total).then(pl.lit(None if found is None else end, pl.Float64)).alias(name)
-        for name, end in (("low", found and found.low), ("high", found and found.high))
+        pl.when(total).then(pl.lit(None if ratio is None else end, pl.Float64)).alias(name)
+        for name, end in (("low", ratio and ratio.low), ("high", ratio and ratio.high))
     ]
-    made = both.filter(moved).with_columns(_ratio("per_s"), _ratio("per_transaction"), *ends)
-    return made.sort(pl.col("database") != ALL, maintain_order=True)
+    rows = both.filter(changed).with_columns(_ratio("per_s"), _ratio("per_transaction"), *ends)
+    return rows.sort(pl.col("database") != ALL, maintain_order=True)
 
 
-def _rates(found: IntervalFigures) -> pl.DataFrame:
-    """Rows of each database and of the whole server."""
-    names = [c.removesuffix(PER_S) for c in found.databases.columns if c.endswith(PER_S)]
+def _rates(figures: IntervalFigures) -> pl.DataFrame:
+    """Returns rows of each database and of the whole server."""
+    names = [c.removesuffix(PER_S) for c in figures.databases.columns if c.endswith(PER_S)]
     first = ["transactions", "commits", "rollbacks", "logical_reads", "blocks_read", "blocks_hit"]
     rows = []
-    for row in found.databases.to_dicts():
+    for row in figures.databases.to_dicts():
         for name in sorted(names, key=lambda n: first.index(n) if n in first else len(first)):
             rows.append(_rate(row["database"], name, row[name + PER_S], row.get("transactions" + PER_S)))
-    whole = found.databases.filter(pl.col("database") == ALL)
+    whole = figures.databases.filter(pl.col("database") == ALL)
     per_s = whole["transactions" + PER_S][0] if whole.height else None
-    for name, (value, seconds) in found.server.items():
+    for name, (value, seconds) in figures.server.items():
         rows.append(_rate(ALL, name, None if value is None or seconds <= 0 else value / seconds, per_s))
-    columns = {"database": pl.String, "figure": pl.String, "unit": pl.String, "per_s": pl.Float64,
-               "per_transaction": pl.Float64}  # fmt: skip
+    columns = {
+        "database": pl.String,
+        "figure": pl.String,
+        "unit": pl.String,
+        "per_s": pl.Float64,
+        "per_transaction": pl.Float64,
+    }
     return pl.DataFrame(rows, schema=columns, orient="row").unique(
         ["database", "figure", "unit"], keep="first", maintain_order=True
     )
@@ -127,13 +134,13 @@ def _transactions_ratio(a: IntervalSide, b: IntervalSide) -> Ratio | None:
     rates = [
         [t / s for x in side.blocks for t, s in x.select("transactions", "seconds").head(1).rows() if t]
         for side in (a, b)
-    ]  # fmt: skip
+    ]
     return ratio_of(*rates)
 
 
-def transactions_per_s(found: IntervalFigures) -> float | None:
-    """The row of all databases."""
-    row = found.databases.filter(pl.col("database") == ALL)
+def transactions_per_s(figures: IntervalFigures) -> float | None:
+    """Returns transactions per second of all databases together; None if unknown."""
+    row = figures.databases.filter(pl.col("database") == ALL)
     return None if row.is_empty() else row["transactions" + PER_S][0]
 
 
@@ -154,19 +161,19 @@ def _statements(a: IntervalSide, b: IntervalSide) -> pl.DataFrame:
     )
     texts = pl.concat([s.figures.interval.texts.select("query_id", "text") for s in (a, b)])
     both = both.join(texts.unique("query_id", keep="first"), on="query_id", how="left", maintain_order="left")
-    both = _judged(both, a, b)
+    both = _with_verdicts(both, a, b)
     order = pl.max_horizontal(pl.col("delta").abs(), 0)
     return both.sort(order, "time_per_s_b", "query_id", descending=True, nulls_last=True).drop(
         "lower_a", "lower_b"
     )
 
 
-def _rated(found: IntervalFigures) -> pl.DataFrame:
-    per_s = transactions_per_s(found)
+def _rated(figures: IntervalFigures) -> pl.DataFrame:
+    per_s = transactions_per_s(figures)
     seconds = pl.col("seconds")
     time = pl.col("exec_ns") / NS_PER_S / seconds
     each = pl.lit(1 / per_s if per_s else None, pl.Float64)
-    return found.statements.select(
+    return figures.statements.select(
         *_KEY,
         calls_per_s=pl.col("calls") / seconds,
         time_per_s=time,
@@ -177,20 +184,22 @@ def _rated(found: IntervalFigures) -> pl.DataFrame:
     )
 
 
-def _renumbered(found: IntervalFigures, baseline: IntervalFigures) -> IntervalFigures:
-    """Statements of other ids with the same text have the baseline's: another server, another version."""
-    texts = [f.interval.texts.select("query_id", "text").unique("query_id") for f in (found, baseline)]
+def _renumbered(figures: IntervalFigures, baseline: IntervalFigures) -> IntervalFigures:
+    """Returns statements with the baseline's ids where the text is equal: another server or version has other
+    ids."""
+    texts = [f.interval.texts.select("query_id", "text").unique("query_id") for f in (figures, baseline)]
     same = texts[0].join(texts[1].unique("text", keep="first"), on="text", suffix="_a")
     theirs = set(baseline.statements["query_id"].drop_nulls())
     known = {i: j for i, j in same.select("query_id", "query_id_a").iter_rows() if i not in theirs}
     if not known:
-        return found
-    moved = found.statements.with_columns(pl.col("query_id").replace(known))
-    return replace(found, statements=moved)
+        return figures
+    moved = figures.statements.with_columns(pl.col("query_id").replace(known))
+    return replace(figures, statements=moved)
 
 
 def _joined(sides: Sequence[pl.DataFrame], key: list[str]) -> pl.DataFrame:
-    """Columns of both with ``_a`` and ``_b``; ``change``: new, gone or both."""
+    """Returns the columns of both sides with suffixes ``_a`` and ``_b``, and ``change``: new, gone or
+    both."""
     named = [
         s.unique(key, keep="first", maintain_order=True)
         .rename({c: f"{c}_{n}" for c in s.columns if c not in key})
@@ -199,40 +208,45 @@ def _joined(sides: Sequence[pl.DataFrame], key: list[str]) -> pl.DataFrame:
     ]
     both = named[0].join(named[1], on=key, how="full", coalesce=True, nulls_equal=True)
     change = (
-        pl.when(pl.col("_a").is_null()).then(pl.lit("new"))
-        .when(pl.col("_b").is_null()).then(pl.lit("gone"))
+        pl.when(pl.col("_a").is_null())
+        .then(pl.lit("new"))
+        .when(pl.col("_b").is_null())
+        .then(pl.lit("gone"))
         .otherwise(pl.lit("both"))
-    )  # fmt: skip
+    )
     return both.with_columns(change=change).drop("_a", "_b")
 
 
-def _judged(both: pl.DataFrame, a: IntervalSide, b: IntervalSide) -> pl.DataFrame:
-    """With the ratio of mean times over blocks and its interval, where there are enough."""
+def _with_verdicts(both: pl.DataFrame, a: IntervalSide, b: IntervalSide) -> pl.DataFrame:
+    """Returns the statements with the ratio of mean times over blocks and its interval, if there are enough
+    blocks."""
     means = [_means(side.blocks) for side in (a, b)]
     keys = both.filter(pl.col("change") == "both").select(_KEY).rows()
-    found = {k: r for k in keys if (r := ratio_of(means[0].get(k, ()), means[1].get(k, ())))}
-    adjusted = dict(zip(found, holm([r.p for r in found.values()]), strict=True))
+    ratios = {k: r for k in keys if (r := ratio_of(means[0].get(k, ()), means[1].get(k, ())))}
+    adjusted = dict(zip(ratios, holm([r.p for r in ratios.values()]), strict=True))
     rows = []
     for key, change in zip(both.select(_KEY).iter_rows(), both["change"], strict=True):
-        ratio = found.get(key)
+        ratio = ratios.get(key)
         p = adjusted.get(key)
         word = "?" if change == "both" else change
         if ratio is not None and p is not None:
             word = "same" if p >= ALPHA else "slower" if ratio.value > 1 else "faster"
         rows.append((word, *((None,) * 3 if ratio is None else (ratio.value, ratio.low, ratio.high))))
     columns = {"change": pl.String, "blocks_ratio": pl.Float64, "low": pl.Float64, "high": pl.Float64}
-    made = both.drop("change").hstack(pl.DataFrame(rows, schema=columns, orient="row"))
-    return made.with_columns(mean_ns_ratio=pl.coalesce("blocks_ratio", "mean_ns_ratio")).drop("blocks_ratio")
+    judged = both.drop("change").hstack(pl.DataFrame(rows, schema=columns, orient="row"))
+    return judged.with_columns(mean_ns_ratio=pl.coalesce("blocks_ratio", "mean_ns_ratio")).drop(
+        "blocks_ratio"
+    )
 
 
 def _means(blocks: Sequence[pl.DataFrame]) -> dict[tuple[Any, ...], list[float]]:
-    """Mean times (ns) of each block in which a statement ended, by key."""
-    made: dict[tuple[Any, ...], list[float]] = {}
+    """Returns the mean times in ns of each block in which a statement ended, by key."""
+    means: dict[tuple[Any, ...], list[float]] = {}
     for block in blocks:
         ran = block.filter((pl.col("calls") > 0) & (pl.col("exec_ns") > 0))
         for *key, mean in ran.select(*_KEY, pl.col("exec_ns") / pl.col("calls")).iter_rows():
-            made.setdefault(tuple(key), []).append(mean)
-    return made
+            means.setdefault(tuple(key), []).append(mean)
+    return means
 
 
 # Tables.
@@ -251,78 +265,101 @@ def _relations(a: IntervalFigures, b: IntervalFigures) -> pl.DataFrame:
     return both.sort(pl.col("delta").abs(), rows, descending=True, nulls_last=True)
 
 
-def _accessed(found: IntervalFigures) -> pl.DataFrame:
-    per_s = transactions_per_s(found)
-    there = found.relations.filter(pl.col("status").is_in(["ok", "new", "remade", "index dropped",
-                                                           "partition dropped", *LOWER_BOUNDS]))  # fmt: skip
-    figures = {
+def _accessed(figures: IntervalFigures) -> pl.DataFrame:
+    per_s = transactions_per_s(figures)
+    comparable = figures.relations.filter(
+        pl.col("status").is_in(["ok", "new", "remade", "index dropped", "partition dropped", *LOWER_BOUNDS])
+    )
+    counters = {
         "logical_reads": pl.sum_horizontal(_READS),
         "rows_read": pl.col("rows_read"),
         "rows_written": pl.col("rows_written"),
     }
     each = pl.lit(1 / per_s if per_s else None, pl.Float64)
-    rates = {n: e / pl.col("seconds") for n, e in figures.items()}
-    made = there.select(
+    rates = {n: e / pl.col("seconds") for n, e in counters.items()}
+    rates_by_table = comparable.select(
         *_OBJECT,
         **{f"{n}_per_s": r for n, r in rates.items()},
         **{f"{n}_per_transaction": r * each for n, r in rates.items()},
     )
-    used = pl.any_horizontal(pl.col(f"{n}_per_s").fill_null(0) > 0 for n in figures)
-    return made.filter(used)
+    used = pl.any_horizontal(pl.col(f"{n}_per_s").fill_null(0) > 0 for n in counters)
+    return rates_by_table.filter(used)
 
 
-# What is said.
+# -- claims --
 
 
 def _claims(load: pl.DataFrame, statements: pl.DataFrame) -> Iterator[Claim]:
     total = load.filter((pl.col("database") == ALL) & (pl.col("figure") == "transactions"))
     for row in total.filter(pl.col("per_s_ratio").is_not_null()).to_dicts():
-        value = Estimate("ratio", row["per_s_ratio"], "ratio", row["low"], row["high"],
-                         "" if row["low"] is None else "Student's t of blocks")  # fmt: skip
-        said = {"a": row["per_s_a"], "b": row["per_s_b"], "ratio": row["per_s_ratio"],
-                "low": row["low"], "high": row["high"]}  # fmt: skip
-        yield claim("interval-transactions", said, value, parts=[] if row["low"] is None else ["interval"])
+        value = Estimate(
+            "ratio",
+            row["per_s_ratio"],
+            "ratio",
+            row["low"],
+            row["high"],
+            "" if row["low"] is None else "Student's t of blocks",
+        )
+        values = {
+            "a": row["per_s_a"],
+            "b": row["per_s_b"],
+            "ratio": row["per_s_ratio"],
+            "low": row["low"],
+            "high": row["high"],
+        }
+        yield claim("interval-transactions", values, value, parts=[] if row["low"] is None else ["interval"])
     notable = statements.filter((pl.col("delta").abs() >= NOTABLE_S) | (pl.col("change") == "slower"))
     for row in notable.head(_CLAIMS).to_dicts():
-        yield _of_statement(row)
+        yield _statement_claim(row)
 
 
-def _of_statement(row: dict[str, Any]) -> Claim:
-    """``?`` and ``same``: it is called more or less often, or its mean is another without a spread."""
+def _statement_claim(row: dict[str, Any]) -> Claim:
+    """Returns the claim of a statement. ``?`` and ``same`` mean that only the number of calls changed, or
+    that its mean changed without a spread to judge it by."""
     change = row["change"]
     case = change if change in ("new", "gone", "slower", "faster") else "more" if row["delta"] > 0 else "less"
     text = shortened(one_line(row["text"] or f"query id {row['query_id']}"), _LONGEST, 1)
-    said = {
-        "text": text, "database": row["database"] or "?", "query_id": row["query_id"],
-        "time_a": fmt.seconds(row["time_per_s_a"] or 0.0), "time_b": fmt.seconds(row["time_per_s_b"] or 0.0),
+    values = {
+        "text": text,
+        "database": row["database"] or "?",
+        "query_id": row["query_id"],
+        "time_a": fmt.seconds(row["time_per_s_a"] or 0.0),
+        "time_b": fmt.seconds(row["time_per_s_b"] or 0.0),
         "mean_a": "?" if row["mean_ns_a"] is None else format_ns(row["mean_ns_a"]),
         "mean_b": "?" if row["mean_ns_b"] is None else format_ns(row["mean_ns_b"]),
-        "calls_a": row["calls_per_s_a"] or 0.0, "calls_b": row["calls_per_s_b"] or 0.0,
-        "ratio": row["mean_ns_ratio"], "low": row["low"], "high": row["high"],
-    }  # fmt: skip
+        "calls_a": row["calls_per_s_a"] or 0.0,
+        "calls_b": row["calls_per_s_b"] or 0.0,
+        "ratio": row["mean_ns_ratio"],
+        "low": row["low"],
+        "high": row["high"],
+    }
     value = None
     if row["mean_ns_ratio"] is not None:
         method = "" if row["low"] is None else "Student's t of blocks"
         value = Estimate("ratio", row["mean_ns_ratio"], "ratio", row["low"], row["high"], method)
     grave = case == "slower" or (case in ("new", "more") and row["delta"] >= 0.1)
     return claim(
-        "interval-statement", said, value, case=case, each=str(row["query_id"] or "hidden"),
+        "interval-statement",
+        values,
+        value,
+        case=case,
+        each=str(row["query_id"] or "hidden"),
         severity="warning" if grave else "good" if case == "faster" else "note",
-    )  # fmt: skip
+    )
 
 
 def _conditions(a: IntervalSide, b: IntervalSide) -> Iterator[Claim]:
-    """What the comparison rests on."""
+    """Yields the conditions that the comparison depends on."""
     blocks = [len(side.blocks) for side in (a, b)]
-    said = {"a": blocks[0], "b": blocks[1], "least": LEAST_BLOCKS}
-    yield claim("interval-spread", said, case="blocks" if min(blocks) >= LEAST_BLOCKS else "sums")
+    values = {"a": blocks[0], "b": blocks[1], "least": LEAST_BLOCKS}
+    yield claim("interval-spread", values, case="blocks" if min(blocks) >= LEAST_BLOCKS else "sums")
     one, other = a.figures.interval.last, b.figures.interval.last
     if one.server != other.server:
         yield claim("interval-servers", {"a": one.address, "b": other.address})
-    bounded = [n for n, s in zip("AB", (a, b), strict=True) if _bounded(s.figures)]
+    bounded = [n for n, s in zip("AB", (a, b), strict=True) if _is_lower_bound(s.figures)]
     if bounded:
         yield claim("interval-resets", {"sides": " and ".join(bounded)})
 
 
-def _bounded(found: IntervalFigures) -> bool:
-    return bool(found.interval.resets or found.interval.restarted or found.interval.evictions)
+def _is_lower_bound(figures: IntervalFigures) -> bool:
+    return bool(figures.interval.resets or figures.interval.restarted or figures.interval.evictions)

@@ -1,5 +1,5 @@
-"""Two samples of numbers: by their means and by their ranks, outliers with their weight, what decides where
-nothing varies or a mean is 0, and what to bear in mind."""
+"""Compares two samples of numbers by their means and by their ranks. It reports outliers with their effect on
+the mean, decides samples that do not vary or have a mean of 0, and adds remarks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from dbdyno.stats.estimates import Mean
 from dbdyno.stats.significance import order_interval, outliers, rank_sum, shift, studentised
 
 FEWEST_FOR_MEDIAN = 6
-"""Values from which on an interval of order statistics holds the median with 95 %."""
+"""Values that an interval of order statistics needs to contain the median with 95 %: 1 - 2 * 0.5**6 =
+0.97."""
 FEWEST_FOR_RANKS = 4
-"""Values on each side from which on a rank test can be significant at 5 %."""
+"""Values per side that a rank test needs to be significant at 5 %: 2 / C(8, 4) = 0.029."""
 _APART = 1e100
-"""Means that differ by more are in different units."""
+"""Factor between means beyond which the samples must have different units."""
 _MOST_NAMED = 3
 
 
@@ -41,7 +42,7 @@ class _Sample:
     name: str
     values: tuple[float, ...]
     lines: tuple[int, ...] = ()
-    """Line numbers of the values in their file; empty if they are not known."""
+    """Line numbers of the values in their file; empty if unknown."""
 
     def without(self, places: Iterable[int]) -> _Sample:
         kept = [i for i in range(len(self.values)) if i not in set(places)]
@@ -59,10 +60,10 @@ def compare_samples(
     higher_is_better: bool = False,
     lines: tuple[Sequence[int], Sequence[int]] = ((), ()),
 ) -> SampleComparison:
-    """``lines``: of the values in their files. Raises :class:`UsageError` for an empty sample and for values
-    that are negative or not finite."""
-    found = zip(names, (baseline, variant), lines, strict=True)
-    sides = tuple(_Sample(name, tuple(values), tuple(of)) for name, values, of in found)
+    """Compares two samples. ``lines`` are the line numbers of their values in the files. Raises
+    :class:`UsageError` for an empty sample and for values that are negative or not finite."""
+    inputs = zip(names, (baseline, variant), lines, strict=True)
+    sides = tuple(_Sample(name, tuple(values), tuple(value_lines)) for name, values, value_lines in inputs)
     for side in sides:
         _check(side)
     factor = _factor(*sides)
@@ -70,11 +71,11 @@ def compare_samples(
     effect = _effect(scaled[0].values, scaled[1].values)
     judged = judge(effect, careful_p(effect), margin, higher_is_better)
     ranks = by_ranks(scaled[0].values, scaled[1].values)
-    odd = tuple(tuple(outliers(s.values)) for s in scaled)
-    kept = [s.without(places).values for s, places in zip(scaled, odd, strict=True)]
-    rest = _effect(kept[0], kept[1]) if any(odd) else None
+    outlier_places = tuple(tuple(outliers(s.values)) for s in scaled)
+    kept = [s.without(places).values for s, places in zip(scaled, outlier_places, strict=True)]
+    rest = _effect(kept[0], kept[1]) if any(outlier_places) else None
     a, b = (summary_of_sample(s.values) for s in scaled)
-    made = SampleComparison(
+    comparison = SampleComparison(
         baseline=names[0],
         variant=names[1],
         of_baseline=_scaled_summary(a, factor),
@@ -90,21 +91,24 @@ def compare_samples(
         by_ranks=None if ranks is None else _scaled(ranks, factor),
         rank_verdict=None if ranks is None else _verdict_by_ranks(ranks, margin, higher_is_better),
         without_outliers=None if rest is None else _scaled(rest, factor),
-        outliers=tuple(o for s, p in zip(sides, odd, strict=True) for o in _outliers(s, p, factor)),
+        outliers=tuple(
+            o for s, p in zip(sides, outlier_places, strict=True) for o in _outliers(s, p, factor)
+        ),
     )
-    return made.model_copy(update={"conclusions": (_answer(made), *_notes(made))})
+    return comparison.model_copy(update={"conclusions": (_answer(comparison), *_notes(comparison))})
 
 
 def _effect(baseline: Sequence[float], variant: Sequence[float]) -> Effect:
-    """Where both of Student's tests see a difference, a permutation test must see it, too, if it can: few
-    values of a skewed population against many have too small a p by Student."""
-    made = effect_of_samples(baseline, variant)
-    if made.p is None or made.p_difference is None or max(made.p, made.p_difference) >= ALPHA:
-        return made
+    """Returns the effect of the means. If both of Student's tests are significant, a permutation test must
+    confirm them if it has enough values: Student's p is too small for few values of a skewed population
+    against many."""
+    effect = effect_of_samples(baseline, variant)
+    if effect.p is None or effect.p_difference is None or max(effect.p, effect.p_difference) >= ALPHA:
+        return effect
     test = studentised(baseline, variant)
     if test is None or test.least >= ALPHA:
-        return made
-    return made.model_copy(update={"p_difference": max(made.p_difference, test.p)})
+        return effect
+    return effect.model_copy(update={"p_difference": max(effect.p_difference, test.p)})
 
 
 def _check(sample: _Sample) -> None:
@@ -122,7 +126,7 @@ def _check(sample: _Sample) -> None:
 
 
 def _factor(baseline: _Sample, variant: _Sample) -> float:
-    """A power of two that brings the values near 1, so that no square is too large or too small."""
+    """Returns a power of two that brings the values near 1, so that no square overflows or underflows."""
     largest = [m for s in (baseline, variant) if (m := max(s.values)) > 0]
     if len(largest) == 2 and not 1 / _APART < largest[1] / largest[0] < _APART:
         raise UsageError(
@@ -133,7 +137,8 @@ def _factor(baseline: _Sample, variant: _Sample) -> float:
 
 
 def summary_of_sample(values: Sequence[float]) -> Summary:
-    """Median with the narrowest interval of order statistics that holds it with at least 95 %."""
+    """Returns the mean and the median, with the narrowest interval of order statistics that contains the
+    median with at least 95 %."""
     ordered, n = sorted(values), len(values)
     mean_low, mean_high = Mean.of(values).positive95 or (None, None)
     low, high, confidence = order_interval(n)
@@ -163,15 +168,15 @@ def _scaled(effect: Effect, factor: float) -> Effect:
 
 
 def by_ranks(baseline: Sequence[float], variant: Sequence[float]) -> Effect | None:
-    """The typical ratio and the rank test; where a value is 0, the typical difference. ``None``: neither side
-    varies, or one has a single value."""
+    """Returns the typical ratio (the typical difference if a value is 0) and the rank test, which a few
+    extreme values hardly affect. None if neither side varies or one has a single value."""
     if do_not_vary(baseline, variant) or min(len(baseline), len(variant)) < 2:
         return None
     test = rank_sum(baseline, variant)
     known = {"n_baseline": len(baseline), "n_variant": len(variant), "basis": "ranks"}
     if test is not None:
         known |= {"p_permutation": test.p, "permutation": test.how, "least_p": test.least}
-    if min(*baseline, *variant) <= 0:
+    if min(*baseline, *variant) <= 0:  # no logarithm, hence no ratio
         by = shift(baseline, variant)
         ends = {"difference_low": by.low, "difference_high": by.high}
         return Effect(difference=by.value, reason=no_interval("zero"), **ends, **known)
@@ -209,41 +214,41 @@ def _outliers(sample: _Sample, places: Sequence[int], factor: float) -> Iterator
         )
 
 
-def _which(found: Sequence[Outlier]) -> str:
-    """``9,000 (line 4)``; the first three of many."""
+def _outlier_list(outliers: Sequence[Outlier]) -> str:
+    """Lists outliers with their place: ``9,000 (line 4)``; only the first three of many."""
     words = [
         f"{format_number(o.value)} ({'value' if o.line is None else 'line'} {o.line or o.place})"
-        for o in found[:_MOST_NAMED]
+        for o in outliers[:_MOST_NAMED]
     ]
-    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    more = f" and {len(outliers) - _MOST_NAMED} more" if len(outliers) > _MOST_NAMED else ""
     return (", ".join(words) if more else " and ".join(words)) + more
 
 
 # -- in words --
 
 
-def _answer(made: SampleComparison) -> Claim:
-    e = made.effect
-    said = {
-        "variant": made.variant,
-        "baseline": made.baseline,
-        "direction": "higher" if made.higher_is_better else "lower",
-        "margin": f"{100 * made.margin:g} %",
+def _answer(comparison: SampleComparison) -> Claim:
+    e = comparison.effect
+    values = {
+        "variant": comparison.variant,
+        "baseline": comparison.baseline,
+        "direction": "higher" if comparison.higher_is_better else "lower",
+        "margin": f"{100 * comparison.margin:g} %",
         "change": _change(e),
-        "value": format_number(made.of_baseline.mean),
-        "ends": _ends(e, made.verdict in ("better", "worse")),
+        "value": format_number(comparison.of_baseline.mean),
+        "ends": _ends(e, comparison.verdict in ("better", "worse")),
         "more": "",
-        "because": f" ({made.because})" if made.because else "",
+        "because": f" ({comparison.because})" if comparison.because else "",
     }
-    if (n := made.further_repeats) is not None:
+    if (n := comparison.further_repeats) is not None:
         many = "one more value of each may" if n == 1 else f"about {n:,} more values of each would"
-        said["more"] = f"; {many} decide"
-    case = made.verdict.replace(" ", "-")
-    return claim("samples-answer", said, e.ratio, case=case, low=e.low, high=e.high)
+        values["more"] = f"; {many} decide"
+    case = comparison.verdict.replace(" ", "-")
+    return claim("samples-answer", values, e.ratio, case=case, low=e.low, high=e.high)
 
 
 def _change(e: Effect) -> str:
-    """``17.2 % lower than``; ``3.2 times``; ``300 higher than`` where there is no ratio."""
+    """Formats the effect: ``17.2 % lower than``; ``3.2 times``; ``300 higher than`` without a ratio."""
     word = "higher" if (e.difference or 0) > 0 else "lower"
     if e.ratio is None:
         return f"{format_number(abs(e.difference or 0))} {word} than"
@@ -271,85 +276,87 @@ def _ends(e: Effect, as_change: bool) -> str:
     return f" ({ends})" if as_change else f", ratio {ratio_text(e, e.ratio)} ({ends})"
 
 
-def _notes(made: SampleComparison) -> Iterator[Claim]:
-    yield from _said_of_outliers(made)
-    yield from _disagreement(made)
-    yield from _constants(made)
-    e = made.effect
+def _notes(comparison: SampleComparison) -> Iterator[Claim]:
+    yield from _outlier_claims(comparison)
+    yield from _disagreement(comparison)
+    yield from _constants(comparison)
+    e = comparison.effect
     if e.ratio is None and e.difference is not None and e.difference != 0:
-        zero = made.baseline if made.of_baseline.mean == 0 else made.variant
+        zero = comparison.baseline if comparison.of_baseline.mean == 0 else comparison.variant
         ends = ""
         if e.difference_low is not None and e.difference_high is not None:
             ends = f" ({_signed(e.difference_low)} to {_signed(e.difference_high)})"
         yield claim("no-ratio", {"sample": zero, "difference": _signed(e.difference), "ends": ends})
-    yield from _few(made)
+    yield from _too_few_values(comparison)
 
 
 def _signed(value: float) -> str:
     return f"{'-' if value < 0 else '+'}{format_number(abs(value))}"
 
 
-def _said_of_outliers(made: SampleComparison) -> Iterator[Claim]:
-    for name in dict.fromkeys(o.sample for o in made.outliers):
-        found = [o for o in made.outliers if o.sample == name]
-        moved = found[0].moves_mean
-        said = {
-            "which": _which(found),
-            "verb": "does" if len(found) == 1 else "do",
+def _outlier_claims(comparison: SampleComparison) -> Iterator[Claim]:
+    for name in dict.fromkeys(o.sample for o in comparison.outliers):
+        in_sample = [o for o in comparison.outliers if o.sample == name]
+        shift = in_sample[0].moves_mean
+        values = {
+            "which": _outlier_list(in_sample),
+            "verb": "does" if len(in_sample) == 1 else "do",
             "sample": name,
-            "direction": "raise" if (moved or 0) > 0 else "lower",
+            "direction": "raise" if (shift or 0) > 0 else "lower",
             "share": "all of it"
-            if moved is None
-            else percent(abs(moved))
-            if abs(moved) >= 0.001
+            if shift is None
+            else percent(abs(shift))
+            if abs(shift) >= 0.001
             else "less than 0.1 %",
         }
-        said["direction"] += "s" if len(found) == 1 else ""
-        yield claim("sample-outlier", said)
-    if (rest := made.without_outliers) is not None and rest.ratio is not None:
-        judged = judge(rest, careful_p(rest), made.margin, made.higher_is_better)
+        values["direction"] += "s" if len(in_sample) == 1 else ""
+        yield claim("sample-outlier", values)
+    if (rest := comparison.without_outliers) is not None and rest.ratio is not None:
+        judged = judge(rest, careful_p(rest), comparison.margin, comparison.higher_is_better)
         ends = "" if rest.low is None or rest.high is None else _interval(rest)
-        said = {
-            "which": "it" if len(made.outliers) == 1 else "them",
+        values = {
+            "which": "it" if len(comparison.outliers) == 1 else "them",
             "ratio": ratio_text(rest, rest.ratio) + ends,
         }
-        said["verdict"] = verdict_text(judged.verdict, made.margin, judged.because)
-        yield claim("without-outliers", said)
+        values["verdict"] = verdict_text(judged.verdict, comparison.margin, judged.because)
+        yield claim("without-outliers", values)
 
 
 def _interval(e: Effect) -> str:
     return f" ({ratio_text(e, e.low or 0)} to {ratio_text(e, e.high or 0)})"
 
 
-def _disagreement(made: SampleComparison) -> Iterator[Claim]:
-    """Where the rank test does not say what the means say, with the reason."""
-    ranks = made.by_ranks
-    if ranks is None or made.rank_verdict is None or ranks.p_permutation is None:
+def _disagreement(comparison: SampleComparison) -> Iterator[Claim]:
+    """Yields a claim with the reason if the rank test and the means lead to different verdicts."""
+    ranks = comparison.by_ranks
+    if ranks is None or comparison.rank_verdict is None or ranks.p_permutation is None:
         return
     p = ranks.p_permutation
-    means = made.verdict in ("better", "worse")
-    if made.rank_verdict == made.verdict and not (made.verdict == "no difference" and p < ALPHA):
+    means = comparison.verdict in ("better", "worse")
+    if comparison.rank_verdict == comparison.verdict and not (
+        comparison.verdict == "no difference" and p < ALPHA
+    ):
         return
-    said = {
-        "means": verdict_text(made.verdict, made.margin, made.because),
-        "medians": verdict_text(made.rank_verdict, made.margin),
+    values = {
+        "means": verdict_text(comparison.verdict, comparison.margin, comparison.because),
+        "medians": verdict_text(comparison.rank_verdict, comparison.margin),
         "p": p_value(p),
-        "why": _why(made, ranks, means, p < ALPHA),
+        "why": _why(comparison, ranks, means, p < ALPHA),
     }
-    yield claim("means-and-medians", said)
+    yield claim("means-and-medians", values)
 
 
-def _why(made: SampleComparison, ranks: Effect, means: bool, significant: bool) -> str:
-    e = made.effect
+def _why(comparison: SampleComparison, ranks: Effect, means: bool, significant: bool) -> str:
+    e = comparison.effect
     n, m = e.n_baseline, e.n_variant
-    margin = f"{100 * made.margin:g} %"
-    said = {"n": n, "m": m, "least": format_p(ranks.least_p or 0), "margin": margin, "modes": MODES}
-    opposite = means and made.rank_verdict in ("better", "worse")
-    if made.verdict == "no difference":
+    margin = f"{100 * comparison.margin:g} %"
+    values = {"n": n, "m": m, "least": format_p(ranks.least_p or 0), "margin": margin, "modes": MODES}
+    opposite = means and comparison.rank_verdict in ("better", "worse")
+    if comparison.verdict == "no difference":
         case = "margin" if significant else "unsure" if ranks.low is not None else "no-interval"
     elif (ranks.least_p or 0) >= ALPHA and means:
         case = "ranks-few"
-    elif made.outliers:
+    elif comparison.outliers:
         case = "outliers"
     elif opposite:
         case = "shape"
@@ -359,26 +366,27 @@ def _why(made: SampleComparison, ranks: Effect, means: bool, significant: bool) 
         case = "borderline"
     else:
         case = "spread"
-    return sentence("means-and-medians-why", said, case=case)
+    return sentence("means-and-medians-why", values, case=case)
 
 
-def _constants(made: SampleComparison) -> Iterator[Claim]:
-    a, b, e = made.of_baseline, made.of_variant, made.effect
+def _constants(comparison: SampleComparison) -> Iterator[Claim]:
+    a, b, e = comparison.of_baseline, comparison.of_variant, comparison.effect
     x, y = format_apart(a.mean, b.mean)
-    said: dict[str, Any] = {"n": a.n, "m": b.n, "x": x, "y": y}
-    said |= {"baseline": made.baseline, "variant": made.variant}
+    values: dict[str, Any] = {"n": a.n, "m": b.n, "x": x, "y": y}
+    values |= {"baseline": comparison.baseline, "variant": comparison.variant}
     if e.exact and e.difference:
-        yield claim("same-values", said | {"p": format_p(e.p or 0.0)})
+        yield claim("same-values", values | {"p": format_p(e.p or 0.0)})
 
 
-def _few(made: SampleComparison) -> Iterator[Claim]:
-    """As benchstat says it."""
-    sizes = ((made.baseline, made.of_baseline.n), (made.variant, made.of_variant.n))
+def _too_few_values(comparison: SampleComparison) -> Iterator[Claim]:
+    """Yields a claim if there are too few values for an interval or a test, with the thresholds of
+    benchstat."""
+    sizes = ((comparison.baseline, comparison.of_baseline.n), (comparison.variant, comparison.of_variant.n))
     n, m = sizes[0][1], sizes[1][1]
     if single := [name for name, size in sizes if size < 2]:
-        said = {"samples": ", ".join(f"{name} has 1" for name in single), "needed": FEWEST_FOR_MEDIAN}
-        yield claim("few-values", said | {"decisive": FEWEST_FOR_RANKS}, case="spread")
-    if single or made.effect.exact:
+        values = {"samples": ", ".join(f"{name} has 1" for name in single), "needed": FEWEST_FOR_MEDIAN}
+        yield claim("few-values", values | {"decisive": FEWEST_FOR_RANKS}, case="spread")
+    if single or comparison.effect.exact:
         return
     if few := [f"{name} has {size}" for name, size in sizes if size < FEWEST_FOR_MEDIAN]:
         yield claim("few-values", {"needed": FEWEST_FOR_MEDIAN, "samples": ", ".join(few)}, case="interval")

@@ -1,4 +1,5 @@
-"""Measurements whose data differ in size: compared only where a call is the same work at each of them."""
+"""Checks measurements on data of different size: they are compared only if a call is the same work on
+each."""
 
 from __future__ import annotations
 
@@ -17,15 +18,16 @@ CURE = "measure both at one size, or insist: --across-sizes"
 
 
 def check_sizes(matches: Iterable[Match], runs: Mapping[str, Results], *, insisted: bool) -> str:
-    """What differs, in words, where it is ``insisted`` on; empty: nothing that matters. ``runs``: by label;
-    under an empty one that of all labels. Raises :class:`UsageError`."""
-    found = next(filter(None, (_differs(m, runs) for m in matches)), "")
-    if found and not insisted:
-        raise UsageError(f"{found}: throughput and response times do not compare", CURE)
-    return found
+    """Returns the difference in sizes that matters, as text, if the user ``insisted`` on comparing; "" if
+    there is none. ``runs`` holds the run by label; the key "" stands for all labels. Raises
+    :class:`UsageError` if there is such a difference otherwise."""
+    difference = next(filter(None, (_size_difference(m, runs) for m in matches)), "")
+    if difference and not insisted:
+        raise UsageError(f"{difference}: throughput and response times do not compare", CURE)
+    return difference
 
 
-def _differs(match: Match, runs: Mapping[str, Results]) -> str:
+def _size_difference(match: Match, runs: Mapping[str, Results]) -> str:
     by_size: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     names: dict[str, str] = {}
     for label, cells in match.groups.items():
@@ -37,20 +39,20 @@ def _differs(match: Match, runs: Mapping[str, Results]) -> str:
         if workload is None or size is None:
             return ""
         names[label] = f"{label} has {size_words(workload, size)}"
-        mine = by_size[size]
+        work_lists = by_size[size]
         for name, values in work_of(results.tables, ids).items():
-            mine[name] += values
+            work_lists[name] += values
     if len(by_size) < 2:
         return ""
-    why = _why(growths(by_size))
+    why = _reason_unequal(growths(by_size))
     return f"{', '.join(names.values())}; {why}" if why else ""
 
 
-def _why(found: Sequence[Growth]) -> str:
-    """Why calls at these sizes are not known to be the same work; empty: they are."""
-    if not found:
+def _reason_unequal(growths: Sequence[Growth]) -> str:
+    """Returns why calls at these sizes may not be the same work; "" if they are."""
+    if not growths:
         return "whether a call does more work with more data is not known"
-    unequal = [g for g in found if g.verdict != "constant"]
+    unequal = [g for g in growths if g.verdict != "constant"]
     if not unequal:
         return ""
     worst = max(unequal, key=lambda g: abs(math.log(g.ratio)))

@@ -29,7 +29,8 @@ from dbdyno.stats.estimates import Mean
 
 
 def rule(target: str) -> Claim:
-    """The stopping rule and its consequence. ``target``: ``2%``."""
+    """Returns the claim of the stopping rule and its consequence for p values. ``target`` is text such as
+    ``2%``."""
     return claim("stopping-rule", {"least": LEAST_REPEATS, "target": target, "alpha": ALPHA_STOPPED})
 
 
@@ -40,11 +41,9 @@ class _Width(NamedTuple):
 
 
 def tight_enough(tables: Mapping[str, pl.DataFrame], plan: Plan, target: float) -> Tightness:
-    """Whether every interval's half-width is at most ``target`` (0.02 is 2 %).
-
-    ``tables``: ``windows`` and ``rates`` of all cells measured so far. With variants: of the ratio to the
-    baseline; with one: of the mean rate, relative to it.
-    """
+    """Returns whether every interval's half-width is at most ``target`` (0.02 is 2 %). ``tables`` are
+    ``windows`` and ``rates`` of all cells measured so far. With several variants the interval is that of the
+    ratio to the baseline, with one that of the mean rate, relative to it."""
     widths = list(_widths(tables, plan))
     if not widths:
         return Tightness(False, None, "nothing measured yet", 0)
@@ -58,7 +57,7 @@ def tight_enough(tables: Mapping[str, pl.DataFrame], plan: Plan, target: float) 
 
 
 def _widths(tables: Mapping[str, pl.DataFrame], plan: Plan) -> Iterator[_Width]:
-    """Every rung that the plan names, measured or not."""
+    """Yields the width at every rung of the plan, measured or not."""
     cells = cells_of(tables).of
     rungs = dict.fromkeys(Key(c.workload, c.variant, c.sessions, c.rate_per_s) for c in plan.cells)
     groups = {rung: cells.get(rung, {}) for rung in rungs}
@@ -70,9 +69,9 @@ def _widths(tables: Mapping[str, pl.DataFrame], plan: Plan) -> Iterator[_Width]:
         rate = "" if rung.rate_per_s is None else f", {format_given(rung.rate_per_s)}/s"
         where = f"{rung.variant}, {counted(rung.sessions, 'session')}{rate}"
         if len(names) == 1:
-            yield _Width(where, *_of_mean(group, metric))
+            yield _Width(where, *_mean_width(group, metric))
         elif rung.variant != first:
-            yield _Width(where, *_of_ratio(groups.get(rung._replace(variant=first), {}), group, metric))
+            yield _Width(where, *_ratio_width(groups.get(rung._replace(variant=first), {}), group, metric))
 
 
 def _metric(groups: list[Mapping[int, CellFigures]], ranking: Sequence[str]) -> Metric:
@@ -80,13 +79,13 @@ def _metric(groups: list[Mapping[int, CellFigures]], ranking: Sequence[str]) -> 
     return BY_NAME[name]
 
 
-def _of_mean(group: Mapping[int, CellFigures], metric: Metric) -> tuple[float | None, int]:
+def _mean_width(group: Mapping[int, CellFigures], metric: Metric) -> tuple[float | None, int]:
     mean = Mean.of(known(group, metric.name).values())
     ends = mean.positive95
     return (None if ends is None or not mean.value else (ends[1] - ends[0]) / 2 / mean.value), mean.n
 
 
-def _of_ratio(
+def _ratio_width(
     baseline: Mapping[int, CellFigures], group: Mapping[int, CellFigures], metric: Metric
 ) -> tuple[float | None, int]:
     e = effect_between(baseline, group, metric, paired=True)

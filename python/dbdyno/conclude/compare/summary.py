@@ -1,8 +1,8 @@
-"""A comparison in words: the answer at the rungs that matter, what to bear in mind, and why: what each
-account of session time contributes to the difference, per call or work unit.
+"""Summarises a comparison: the answer at the rungs that matter, remarks, and the contribution of each account
+of session time to the difference, per call or work unit.
 
-A session's time is in the ledger whole, so the accounts' seconds per unit add up to sessions / rate, and
-their differences to the whole difference.
+The ledger accounts for all of a session's time. So the accounts' seconds per unit add up to sessions / rate,
+and their differences to the whole difference.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ from dbdyno.stats.estimates import students_quantile
 from dbdyno.stats.significance import outliers
 from dbdyno.stats.two_groups import Moments
 
-_FEW = 5  # repeats that a first try should have
+_ADVISED_REPEATS = (
+    5  # repeats advised in a remark: C(10, 5) = 252, so a permutation test can reach 5 % with some margin
+)
 
 
-def summary(made: Comparison, results: Results, matches: Sequence[Match]) -> Iterator[Claim]:
-    """The rank at the lowest and at the highest rung of each ladder: below a limit and above it."""
-    table = made.metrics[0]
+def summary(comparison: Comparison, results: Results, matches: Sequence[Match]) -> Iterator[Claim]:
+    """Yields the rank at the lowest and the highest rung of each ladder, which are usually below and above a
+    limit."""
+    table = comparison.metrics[0]
     ends = paced.ends(matches)
-    limit = _limit(results) if made.kind == "variants" else None
+    limit = _limit(results) if comparison.kind == "variants" else None
     for workload, series in dict.fromkeys((line.workload, line.series) for line in table.lines):
         if ends and (workload, series) not in ends:
             continue
@@ -52,13 +55,13 @@ def summary(made: Comparison, results: Results, matches: Sequence[Match]) -> Ite
         rungs = sorted({line.sessions for line in lines})
         for sessions in dict.fromkeys((rungs[-1], rungs[0])):
             load = fmt.load(sessions)
-            said = {"load": f"{series}, {load}" if series else load, "limit": limit}
-            said["ranking"] = _ranked(table, lines, sessions, made.margin)
+            values = {"load": f"{series}, {load}" if series else load, "limit": limit}
+            values["ranking"] = _ranking_text(table, lines, sessions, comparison.margin)
             case = "plain" if limit is None else "above" if sessions > limit else "within"
-            yield claim("rank", said, case=case)
+            yield claim("rank", values, case=case)
 
 
-def _ranked(table: MetricTable, lines: Sequence[Line], sessions: int, margin: float) -> str:
+def _ranking_text(table: MetricTable, lines: Sequence[Line], sessions: int, margin: float) -> str:
     claims = {
         c.variant: c
         for c in table.claims
@@ -67,29 +70,30 @@ def _ranked(table: MetricTable, lines: Sequence[Line], sessions: int, margin: fl
     parts = []
     for line in (x for x in lines if x.sessions == sessions):
         figure = f"{line.variant} {value_text(table.unit, line.mean)}"
-        found = claims.get(line.variant)
-        parts.append(figure if found is None else f"{figure}, {_effect(found, margin)}")
+        contrast = claims.get(line.variant)
+        parts.append(figure if contrast is None else f"{figure}, {_effect(contrast, margin)}")
     return "; ".join(parts)
 
 
-def _effect(found: Contrast, margin: float) -> str:
-    e = found.effect
-    verdict = verdict_text(found.verdict, margin, found.because)
+def _effect(contrast: Contrast, margin: float) -> str:
+    e = contrast.effect
+    verdict = verdict_text(contrast.verdict, margin, contrast.because)
     if e.ratio is None:
         return verdict
     low, high = ((None if end is None else ratio_text(e, end)) for end in (e.low, e.high))
     ends = f" ({low} to {high})" if low is not None and high is not None else ""
-    return f"{ratio_text(e, e.ratio)} times {found.baseline}{ends}, {verdict}"
+    return f"{ratio_text(e, e.ratio)} times {contrast.baseline}{ends}, {verdict}"
 
 
 def _limit(results: Results) -> float | None:
-    """CPUs or sessions that the tightest limit of any variant grants."""
-    found = [g for v in results.plan.variants if (g := granted(v.limits)) is not None]
-    return min(found, default=None)
+    """Returns the CPUs or sessions that the tightest limit of any variant grants; None without a limit."""
+    limits = [g for v in results.plan.variants if (g := granted(v.limits)) is not None]
+    return min(limits, default=None)
 
 
 def granted(limits: LimitSpec) -> float | None:
-    """CPUs or sessions at once; ``None``: not limited. A list is as the plan resolved it: ``0-5,8``."""
+    """Returns CPUs or sessions at once that the limits allow; None if unlimited. CPU lists are as the plan
+    resolved them: ``0-5,8``."""
     counts = [limits.quota, limits.pool]
     if limits.cpus is not None:
         ends = [part.split("-") for part in limits.cpus.split(",")]
@@ -100,18 +104,21 @@ def granted(limits: LimitSpec) -> float | None:
 
 
 def notes(
-    made: Comparison, left_out: Sequence[tuple[str, str]], runs: Sequence[Results], matches: Sequence[Match]
+    comparison: Comparison,
+    left_out: Sequence[tuple[str, str]],
+    runs: Sequence[Results],
+    matches: Sequence[Match],
 ) -> Iterator[Claim]:
-    contrasts = [c for table in made.metrics for c in table.claims]
-    family = max((len(t.claims) for t in made.metrics), default=0)
+    contrasts = [c for table in comparison.metrics for c in table.claims]
+    family = max((len(t.claims) for t in comparison.metrics), default=0)
     holm = f"; p adjusted (Holm) for the {family} claims of each table" if family > 1 else ""
-    yield claim("comparison-method", {"family": family, "holm": holm}, case=made.kind)
-    if made.kind == "runs" or runs[0].plan.order == "ladder":
-        yield claim("no-alternation", {}, case=made.kind)
-    yield from _calls(matches, made.metrics[0].title)
+    yield claim("comparison-method", {"family": family, "holm": holm}, case=comparison.kind)
+    if comparison.kind == "runs" or runs[0].plan.order == "ladder":
+        yield claim("no-alternation", {}, case=comparison.kind)
+    yield from _calls(matches, comparison.metrics[0].title)
     yield from _repeats(contrasts)
-    yield from _outliers(made.metrics[0], matches)
-    yield from _unknown(made)
+    yield from _outliers(comparison.metrics[0], matches)
+    yield from _unknown(comparison)
     if any(c.effect.floored for c in contrasts):
         yield claim("widened-intervals", {})
     for run in runs:
@@ -125,7 +132,7 @@ def notes(
 
 
 def _calls(matches: Sequence[Match], compared: str) -> Iterator[Claim]:
-    """Calls of different size."""
+    """Yields a remark if calls differ in size."""
     for m in matches:
         if others := [label for label in m.groups if not m.same_call(label)]:
             sizes = ", ".join(f"{label} {m.sizes[label]:,}" for label in (m.baseline, *others))
@@ -133,13 +140,13 @@ def _calls(matches: Sequence[Match], compared: str) -> Iterator[Claim]:
             return
 
 
-def _unknown(made: Comparison) -> Iterator[Claim]:
-    """Quantities that are known of some only."""
-    everyone = list(dict.fromkeys(line.variant for line in made.metrics[0].lines))
-    set_by_rate = paced.THROUGHPUT if made.metrics[0].metric in paced.RANKING else ()
-    for table in (t for t in made.metrics[1:] if t.metric not in set_by_rate):
+def _unknown(comparison: Comparison) -> Iterator[Claim]:
+    """Yields a remark per quantity that is known for some of the variants only."""
+    everyone = list(dict.fromkeys(line.variant for line in comparison.metrics[0].lines))
+    set_by_rate = paced.THROUGHPUT if comparison.metrics[0].metric in paced.RANKING else ()
+    for table in (t for t in comparison.metrics[1:] if t.metric not in set_by_rate):
         lines = {(x.workload, x.series, x.sessions, x.variant) for x in table.lines}
-        every = ((x.workload, x.series, x.sessions, x.variant) for x in made.metrics[0].lines)
+        every = ((x.workload, x.series, x.sessions, x.variant) for x in comparison.metrics[0].lines)
         lacking = {key[-1] for key in every if key not in lines}
         if lacking:
             names = ", ".join(v for v in everyone if v in lacking)
@@ -147,37 +154,38 @@ def _unknown(made: Comparison) -> Iterator[Claim]:
 
 
 def _outliers(table: MetricTable, matches: Sequence[Match]) -> Iterator[Claim]:
-    """Repeats that do not fit the others, as of samples: of pairs by their ratio, for drift cancels there."""
+    """Yields repeats that do not fit the others. For pairs their ratio is examined, because drift cancels in
+    it."""
     for match in matches:
         base = known(match.groups[match.baseline], table.metric)
         for label, cells in match.groups.items():
-            values = known(cells, table.metric)
+            by_repeat = known(cells, table.metric)
             if match.paired:
-                common = values.keys() & base.keys() if label != match.baseline else ()
-                values = {r: values[r] / base[r] for r in sorted(common) if base[r] > 0}
-            repeats, figures = list(values), list(values.values())
-            if not (odd := outliers(figures)):
+                common = by_repeat.keys() & base.keys() if label != match.baseline else ()
+                by_repeat = {r: by_repeat[r] / base[r] for r in sorted(common) if base[r] > 0}
+            repeats, figures = list(by_repeat), list(by_repeat.values())
+            if not (places := outliers(figures)):
                 continue
-            rest = [v for i, v in enumerate(figures) if i not in odd]
-            moved = math.fsum(figures) / len(figures) / (math.fsum(rest) / len(rest)) - 1
+            rest = [v for i, v in enumerate(figures) if i not in places]
+            shift = math.fsum(figures) / len(figures) / (math.fsum(rest) / len(rest)) - 1
             what = f"{label} to {match.baseline}" if match.paired else f"{match.series} {label}".strip()
-            shown = [
-                fmt.plain(figures[i]) if match.paired else value_text(table.unit, figures[i]) for i in odd
+            texts = [
+                fmt.plain(figures[i]) if match.paired else value_text(table.unit, figures[i]) for i in places
             ]
-            said = {
-                "repeats": ", ".join(str(repeats[i]) for i in odd),
-                "values": ", ".join(shown),
+            values = {
+                "repeats": ", ".join(str(repeats[i]) for i in places),
+                "values": ", ".join(texts),
                 "sample": f"{what} at {fmt.load(match.sessions)}",
-                "effect": f"{'raises' if moved > 0 else 'lowers'} it by {fmt.percent(abs(moved))}",
+                "effect": f"{'raises' if shift > 0 else 'lowers'} it by {fmt.percent(abs(shift))}",
             }
             case = "ratio" if match.paired else "mean"
-            yield claim("repeat-outlier", said, case=case, cells=[cells[repeats[i]].cell for i in odd])
+            yield claim("repeat-outlier", values, case=case, cells=[cells[repeats[i]].cell for i in places])
 
 
 def _repeats(contrasts: Sequence[Contrast]) -> Iterator[Claim]:
     least = min((min(c.effect.n_baseline, c.effect.n_variant) for c in contrasts), default=0)
     if least < 2:
-        yield claim("few-repeats", {"wanted": _FEW}, case="one")
+        yield claim("few-repeats", {"wanted": _ADVISED_REPEATS}, case="one")
         return
     floors = [p for c in contrasts if (p := c.effect.least_p) is not None and p >= ALPHA]
     if floors:
@@ -188,7 +196,7 @@ def _repeats(contrasts: Sequence[Contrast]) -> Iterator[Claim]:
 
 BRACKET, MEASURED = "runq.throttled_bracket", "runq.throttled"
 INSIDE = frozenset({BRACKET, MEASURED, "block_io"})
-"""They lie inside other accounts: shown, never added."""
+"""Accounts that lie within other accounts: they are shown but not added."""
 
 _Name = tuple[str, str | None]
 _Seconds = Mapping[_Name, float]
@@ -197,34 +205,37 @@ _Seconds = Mapping[_Name, float]
 def whys(
     matches: Sequence[Match], ledgers: Mapping[str, pl.DataFrame], rate: str, unit: str
 ) -> Iterator[Why]:
-    """Each variant against its baseline at each rung. ``ledgers``: by run, the table ``ledger``; by
-    :attr:`Match.of` each label's run. ``rate``: what the time is divided by."""
+    """Yields the accounts behind each variant's difference from its baseline at each rung. ``ledgers`` holds
+    the table ``ledger`` by run; :attr:`Match.of` gives each label's run. ``rate`` is what the time is divided
+    by."""
     parts = {name: ByCell({"ledger": ledger}) for name, ledger in ledgers.items()}
     for match in matches:
-        made = {
+        per_unit = {
             label: _per_unit(parts[match.of.get(label, "")], cells, rate)
             for label, cells in match.groups.items()
         }
         for label in (v for v in match.groups if v != match.baseline):
-            found = _why(match, label, made[match.baseline], made[label], unit)
-            if found is not None:
-                yield found
+            why = _why(match, label, per_unit[match.baseline], per_unit[label], unit)
+            if why is not None:
+                yield why
 
 
 def _per_unit(parts: ByCell, cells: Mapping[int, CellFigures], rate: str) -> dict[int, _Seconds]:
-    """By repeat, seconds of session time per unit in each account; cells without a ledger are left out."""
-    found: dict[int, _Seconds] = {}
+    """Returns by repeat the seconds of session time per unit in each account; cells without a ledger are left
+    out."""
+    seconds: dict[int, _Seconds] = {}
     for repeat, cell in cells.items():
         per_s = cell.rates.get(rate)
         rows = _accounts(parts.table("ledger", cell.cell))
         if per_s and rows.height:
             summed = rows.group_by("account", "detail", maintain_order=True).agg(pl.col("aas").sum())
-            found[repeat] = {(a, d): s / per_s for a, d, s in summed.rows()}
-    return found
+            seconds[repeat] = {(a, d): s / per_s for a, d, s in summed.rows()}
+    return seconds
 
 
 def _accounts(ledger: pl.DataFrame) -> pl.DataFrame:
-    """Known accounts of the rung, without parts of others; throttling measured, else its bound."""
+    """Returns the rung's known accounts without parts of others; throttling is measured, or else its upper
+    bound."""
     whole = pl.col("parent").is_null() | pl.col("account").is_in(INSIDE)
     rows = ledger.filter((pl.col("scope") == "rung") & whole)
     if (rows["account"] == MEASURED).any():
@@ -261,7 +272,7 @@ def _why(
 
 
 def _mean_whole(cells: Mapping[int, _Seconds]) -> float:
-    """Mean sum of all accounts that are added."""
+    """Returns the mean sum of all accounts that are added."""
     return math.fsum(s for cell in cells.values() for (a, _), s in cell.items() if a not in INSIDE) / len(
         cells
     )
@@ -270,10 +281,10 @@ def _mean_whole(cells: Mapping[int, _Seconds]) -> float:
 def _account(
     match: Match, name: _Name, baseline: Mapping[int, _Seconds], variant: Mapping[int, _Seconds], whole: float
 ) -> Account:
-    """An event that a cell's ledger does not name took no time there."""
+    """Returns the change of one account. An event that a cell's ledger does not name took no time there."""
     xs, ys = ([cell.get(name, 0.0) for cell in side.values()] for side in (baseline, variant))
     x, y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
-    half = _half(xs, ys, match.paired)
+    half = _half_width(xs, ys, match.paired)
     inside = name[0] in INSIDE
     return Account(
         account=name[0],
@@ -288,8 +299,9 @@ def _account(
     )
 
 
-def _half(xs: Sequence[float], ys: Sequence[float], paired: bool) -> float | None:
-    """Half of the difference's 95 % interval (Student's t)."""
+def _half_width(xs: Sequence[float], ys: Sequence[float], paired: bool) -> float | None:
+    """Returns half of the difference's 95 % interval (Student's t); None with fewer than two values on a
+    side."""
     if min(len(xs), len(ys)) < 2:
         return None
     pairs = list(zip(xs, ys, strict=True)) if paired else []

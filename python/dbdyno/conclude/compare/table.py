@@ -1,4 +1,4 @@
-"""The verdict on each pair, and the tables of ranks and contrasts."""
+"""Judges each pair, and makes the tables of ranks and contrasts."""
 
 from __future__ import annotations
 
@@ -31,23 +31,25 @@ from dbdyno.stats.significance import holm
 
 ALPHA = 0.05
 ALPHA_STOPPED = 0.025
-"""In a run that stopped when its intervals were tight: simulated, false differences are then 5 % at most."""
+"""Level for a run that stopped when its intervals were tight: simulations show at most 5 % false differences
+then."""
 MARGIN = 0.02
 MOST_REPEATS = 10_000
 
 
 MODES = 2.0
-"""The largest ratio that two modes of one machine are held to make: two sessions that share a core, or a CPU,
-have half of what each has alone."""
+"""The largest ratio that two modes of one machine are assumed to produce: two sessions that share a core or a
+CPU have half of what each has alone."""
 
 
 def careful_p(effect: Effect) -> float | None:
-    """Student's p, but not below the chance that two modes of the machine look like an effect.
+    """Returns Student's p, but not below the probability that two modes of the machine look like an effect.
 
-    With probability 2 ** (1 - n - m) a machine with two modes of equal chance (placement on CPUs makes such)
-    shows one of them in all n repeats of one side and the other in all m of the other: hardly any spread, and
-    no effect. Student's p knows of no modes; with two or three repeats that alone makes 12 to 20 % of false
-    runs. Modes make a ratio of :data:`MODES` at most: a larger one must besides be there by chance.
+    A machine with two modes of equal probability (placement on CPUs causes such modes) shows one of them in
+    all n repeats of one side and the other in all m repeats of the other with probability 2 ** (1 - n - m):
+    hardly any spread, and no effect. Student's p ignores modes; with two or three repeats they would cause
+    false verdicts in 12 to 20 % of runs. Modes cause a ratio of at most :data:`MODES`; a larger one must also
+    arise by chance, so its probability is a product.
     """
     if effect.p is None:
         return None
@@ -56,7 +58,7 @@ def careful_p(effect: Effect) -> float | None:
 
 
 def _p_beyond_modes(effect: Effect) -> float:
-    """Student's p that the true ratio is no farther from 1 than :data:`MODES`."""
+    """Returns Student's p that the true ratio is no farther from 1 than :data:`MODES`."""
     if effect.ratio is None or effect.std_err is None or not effect.degrees or _as_modes(effect):
         return 1.0
     away = abs(math.log(effect.ratio)) - math.log(MODES)
@@ -68,8 +70,8 @@ def _as_modes(effect: Effect) -> bool:
 
 
 def _too_few(effect: Effect, n: int, m: int) -> bool:
-    """A ratio that modes could make is decided only where a rank test of so many repeats can reach 5 %: no
-    order of three against three is rarer than 1 in 10."""
+    """Returns whether there are too few repeats to decide a ratio that modes could cause: a rank test of so
+    many must be able to reach 5 %. With three against three it cannot, as its least p is 2 / 20."""
     return _as_modes(effect) and n + m < 2 / ALPHA and math.comb(n + m, n) < 2 / ALPHA
 
 
@@ -78,7 +80,7 @@ class Judgement(NamedTuple):
     further_repeats: int | None
     note: str
     because: str = ""
-    """In a word or two, why it is undecided although the interval excludes 1: it fits into a table."""
+    """A word or two for tables: why it is undecided although the interval excludes 1."""
 
 
 def judge(
@@ -89,10 +91,8 @@ def judge(
     family: int = 1,
     alpha: float = ALPHA,
 ) -> Judgement:
-    """The margin is asked first: a difference that is there but does not matter is none above the margin.
-
-    ``family``: how many claims ``p_holm`` is adjusted for.
-    """
+    """Returns the verdict. The margin is checked first: a sure difference within the margin counts as none.
+    ``family`` is the number of claims that ``p_holm`` is adjusted for."""
     if effect.exact or (effect.ratio is None and effect.difference_low is not None):
         return _without_interval(effect, p_holm, margin, higher_is_better, family, alpha)
     if effect.ratio is None or effect.low is None or effect.high is None:
@@ -116,7 +116,8 @@ def judge(
 def _without_interval(
     effect: Effect, p_holm: float | None, margin: float, higher_is_better: bool, family: int, alpha: float
 ) -> Judgement:
-    """Sides that do not vary, or a mean of 0: by p alone; the margin is of a ratio, where there is one."""
+    """Returns the verdict on sides that do not vary or have a mean of 0, from p alone. The margin applies if
+    there is a ratio."""
     if effect.exact and not effect.difference:
         return Judgement("equal", None, effect.reason)
     if effect.ratio is not None and 1 - margin <= effect.ratio <= 1 + margin:
@@ -134,7 +135,7 @@ def _small(effect: Effect) -> str:
 
 
 def _why_undecided(effect: Effect, few: bool, family: int, alpha: float) -> tuple[str, str]:
-    """Why an interval that is clear of 1 is not enough: a sentence, and in a word or two."""
+    """Returns why an interval that excludes 1 is not enough: a sentence, and a word or two."""
     repeats = min(effect.n_baseline, effect.n_variant)
     if not few and (effect.p_difference or 0.0) >= alpha / family:
         return sentence("verdict-note", {"p": effect.p_difference}, case="skewed"), "skewed values"
@@ -146,11 +147,12 @@ def _why_undecided(effect: Effect, few: bool, family: int, alpha: float) -> tupl
 
 
 def _further(effect: Effect, margin: float, alpha: float) -> int | None:
-    """More repeats of each, if the ratio and its spread stay what they are. ``None``: more than 10,000."""
+    """Returns the further repeats per side that would decide, if the ratio and its spread stay the same. None
+    if more than :data:`MOST_REPEATS`."""
     n = min(effect.n_baseline, effect.n_variant)
     further = range(1, MOST_REPEATS)
-    found = bisect_left(further, True, key=lambda more: _decides(effect, n + more, margin, alpha))
-    return further[found] if found < len(further) else None
+    index = bisect_left(further, True, key=lambda more: _decides(effect, n + more, margin, alpha))
+    return further[index] if index < len(further) else None
 
 
 def _decides(effect: Effect, repeats: int, margin: float, alpha: float) -> bool:
@@ -170,7 +172,7 @@ def _decides(effect: Effect, repeats: int, margin: float, alpha: float) -> bool:
 
 @dataclass(frozen=True)
 class Match:
-    """What is compared at one rung: groups of cells by label, the baseline among them."""
+    """The groups of cells compared at one rung, by label, including the baseline."""
 
     workload: str
     sessions: int
@@ -179,19 +181,19 @@ class Match:
     paired: bool
     series: str = ""
     of: Mapping[str, str] = field(default_factory=dict)
-    """The run of each label, where there are two."""
+    """The run of each label, if there are two."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """Size of a call by label, where it was calibrated."""
+    """Size of a call by label, if calibrated."""
     rate_per_s: float | None = None
-    """Rate of paced load; none: it is not paced."""
+    """Rate of paced load; None if it is not paced."""
     start_up_ns: Mapping[str, float] = field(default_factory=dict)
-    """By how much durations of a label may be shorter, where the start-up of a shell was taken off them."""
+    """How much durations of a label may be shorter, if the start-up of a shell was subtracted from them."""
 
     def errors_ns(self, baseline: str, variant: str) -> tuple[float, float]:
         return self.start_up_ns.get(baseline, 0.0), self.start_up_ns.get(variant, 0.0)
 
     def same_call(self, label: str) -> bool:
-        """As the baseline's."""
+        """Returns whether the label's calls have the size of the baseline's."""
         return self.sizes.get(label) == self.sizes.get(self.baseline)
 
 
@@ -205,9 +207,8 @@ class _Pair(NamedTuple):
 def metric_table(
     metric: Metric, matches: Sequence[Match], margin: float, work: str, alpha: float = ALPHA
 ) -> MetricTable:
-    """All lines and claims of ``metric`` over the rungs. Holm's family are all claims of the table.
-
-    ``work``: the work unit's short name."""
+    """Returns all lines and claims of ``metric`` over the rungs. Holm's family consists of all claims of the
+    table. ``work`` is the work unit's short name."""
     ranked = [(m, _ranked(metric, m)) for m in matches]
     pairs = [p for m, lines in ranked for p in _pairs(m, [line.variant for line in lines])]
     effects = [
@@ -247,26 +248,27 @@ def metric_table(
 
 
 def _ranked(metric: Metric, match: Match) -> list[Line]:
-    """The best first. Figures of calls are left out where they are calls of another size than the
+    """Returns the lines, best first. Metrics of calls are left out for calls of another size than the
     baseline's."""
     means = {
         label: Mean.of(known(cells, metric.name).values())
         for label, cells in match.groups.items()
         if match.same_call(label) or not metric.of_call
     }
-    there = [(label, mean) for label, mean in means.items() if mean.n]
-    there.sort(key=lambda item: item[1].value, reverse=metric.higher_is_better)
+    measured = [(label, mean) for label, mean in means.items() if mean.n]
+    measured.sort(key=lambda item: item[1].value, reverse=metric.higher_is_better)
     place = {"workload": match.workload, "sessions": match.sessions, "series": match.series}
-    found = []
-    for rank, (label, mean) in enumerate(there, start=1):
+    lines = []
+    for rank, (label, mean) in enumerate(measured, start=1):
         low, high = mean.positive95 or (None, None)
         figures = {"repeats": mean.n, "mean": mean.value, "low": low, "high": high}
-        found.append(Line(**place, variant=label, rank=rank, **figures))
-    return found
+        lines.append(Line(**place, variant=label, rank=rank, **figures))
+    return lines
 
 
 def _pairs(match: Match, ranked: Sequence[str]) -> list[_Pair]:
-    """Each against the baseline; then neighbours in the rank, the better one against the next below it."""
+    """Returns pairs of each variant with the baseline, then of neighbours in the rank, the better with the
+    next below it."""
     if match.baseline not in ranked:
         return []
     others = [v for v in ranked if v != match.baseline]
@@ -281,24 +283,26 @@ def _pairs(match: Match, ranked: Sequence[str]) -> list[_Pair]:
 @dataclass(frozen=True)
 class Options:
     margin: float = MARGIN
-    """A difference up to this share does not matter."""
+    """Share up to which a difference does not matter."""
     baseline: str | None = None
-    """The variant that others are compared with; ``None``: the recipe's, else the first."""
+    """The variant that others are compared with. None: the recipe's baseline, else the first variant."""
     metric: str | None = None
-    """The quantity that ranks, then the only one. ``None``: work a second, else calls a second."""
+    """The metric that ranks, which is then the only one. None: work per second, else calls per second."""
     rung: int | None = None
-    """At so many sessions alone."""
+    """Compares only at this number of sessions."""
     across_sizes: bool = False
-    """Also where the sizes of the data differ and calls do more work with more data."""
+    """Compares although data differ in size and calls do more work on more data."""
 
 
 def alpha_of(*runs: Results) -> float:
-    """The level of significance: stricter where a run stopped because its intervals were tight."""
+    """Returns the level of significance, which is stricter if a run stopped because its intervals were
+    tight."""
     return ALPHA_STOPPED if any(r.plan.experiment.until is not None for r in runs) else ALPHA
 
 
 def tables_of(matches: Sequence[Match], options: Options, work: str, alpha: float) -> tuple[MetricTable, ...]:
-    """The ranking quantity first, which is known everywhere; then others that can be compared somewhere."""
+    """Returns the tables: that of the ranking metric first, then those of other metrics that some rung can
+    compare."""
     chosen = _chosen(matches, options)
     margin = options.margin
     return tuple(metric_table(m, paced.of_metric(m, matches), margin, work, alpha) for m in chosen)
@@ -311,7 +315,7 @@ def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
     groups = [g for x in matches for g in x.groups.values()]
     same = all(x.same_call(label) for x in matches for label in x.groups)
     set_by_rate = any(m.rate_per_s is not None for m in matches)
-    shells = any(m.start_up_ns for m in matches)  # executions per second have their start-up in them
+    shells = any(m.start_up_ns for m in matches)  # executions per second include the shell's start-up
     by = paced.RANKING if set_by_rate else (DURATION, *RANKING) if shells else RANKING
     ranking = [n for n in by if same or not BY_NAME[n].of_call]
     first = next((BY_NAME[n] for n in ranking if everywhere(groups, n)), None)
@@ -323,13 +327,13 @@ def _chosen(matches: Sequence[Match], options: Options) -> list[Metric]:
 
 
 def _comparable(match: Match, metric: Metric) -> bool:
-    """Known of the baseline and of one more."""
-    there = [
+    """Returns whether the metric is known for the baseline and at least one more label."""
+    known_labels = [
         label
         for label, cells in match.groups.items()
         if everywhere([cells], metric.name) and (match.same_call(label) or not metric.of_call)
     ]
-    return match.baseline in there and len(there) > 1
+    return match.baseline in known_labels and len(known_labels) > 1
 
 
 def _named(name: str, known: Sequence[Metric]) -> Metric:
@@ -346,14 +350,15 @@ def _named(name: str, known: Sequence[Metric]) -> Metric:
 
 
 def only_rung(matches: Sequence[Match], rung: int | None) -> list[Match]:
-    """Those at so many sessions; raises :class:`UsageError` naming the rungs that there are."""
+    """Returns the matches at this number of sessions. Raises :class:`UsageError`, which names the rungs, if
+    there are none."""
     if rung is None:
         return list(matches)
-    found = [m for m in matches if m.sessions == rung]
-    if not found:
-        there = ", ".join(str(n) for n in sorted({m.sessions for m in matches}))
-        raise UsageError(f"nothing can be compared at {counted(rung, 'session')}", f"there are {there}")
-    return found
+    at_rung = [m for m in matches if m.sessions == rung]
+    if not at_rung:
+        rungs = ", ".join(str(n) for n in sorted({m.sessions for m in matches}))
+        raise UsageError(f"nothing can be compared at {counted(rung, 'session')}", f"there are {rungs}")
+    return at_rung
 
 
 def _signed_percent(ratio: float) -> str:
