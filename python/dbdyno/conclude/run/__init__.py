@@ -1,1 +1,1 @@
-"""Checks of a run: one function a question, each returns claims."""
+"""Checks of a run: one function per question, each yields claims."""

@@ -1,8 +1,8 @@
-"""What the checks look at: a run's tables, and what is known of single cells; and how they name places.
+"""The input of the checks: a run's tables, recorded facts of single cells, and names of places.
 
-The checks of a run look at all of its cells. What they ask of one cell alone is answered once and kept
-(:func:`of_cell`): a window's own tables are there when it is derived, and not when conclusions are drawn from
-all windows of a long observation.
+Checks of a run read all of its cells. A question about a single cell is answered once and recorded
+(:func:`of_cell`), because a window's own tables exist when it is derived, and no longer when claims are made
+from all windows of a long observation.
 """
 
 from __future__ import annotations
@@ -35,26 +35,25 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 Found = Sequence[tuple[Mapping[str, Any], Row]]
-"""What a check found: the values of its sentence, and the cell."""
+"""Candidates of a check: the values of its sentence, and the cell."""
 
 # -- answers about single cells --
 
 VERSION = 7
-"""The questions' version: answers to others are no answers."""
+"""Version of the questions. Facts of another version are ignored."""
 
 Facts = dict[str, dict[str, Any]]
-"""Cell -> question -> answer, as JSON holds it."""
+"""Answers as JSON holds them: cell -> question -> answer."""
 
 _PLAIN = (float, bool, str)
-"""What JSON gives back as it was."""
+"""Types that JSON returns unchanged."""
 _Ask = TypeVar("_Ask", bound=Callable[..., Any])
 
 
 def of_cell(ask: _Ask) -> _Ask:
-    """A question of a check, ``ask(case, cell, ...)``: it looks at tables of that cell and at nothing else.
-
-    ``cell`` is an id, or a row of ``windows``; further arguments are texts. What it returns is annotated.
-    """
+    """Records the answers of a check's question ``ask(case, cell, ...)``, which may read tables of that cell
+    only. ``cell`` is an id or a row of ``windows``; further arguments are strings. The return annotation
+    decides how an answer is converted to JSON and back."""
     name = f"{ask.__module__.rpartition('.')[2]}.{ask.__name__}"
 
     @functools.wraps(ask)
@@ -76,13 +75,13 @@ def _type_of(ask: Callable[..., Any]) -> TypeAdapter[Any]:
 
 
 def facts_to_json(facts: Facts) -> dict[str, Any]:
-    """An answer that JSON has no number for is left out: it is asked again."""
+    """Returns facts as JSON. An answer without a finite number is left out, so it is asked again."""
     kept = {cell: {k: v for k, v in known.items() if _finite(v)} for cell, known in facts.items()}
     return {"version": VERSION, "cells": kept}
 
 
 def facts_of_json(content: Any) -> Facts | None:
-    """``None``: they answer other questions. Raises ValueError where they are damaged."""
+    """Returns stored facts; None if they are of another version. Raises ValueError if they are damaged."""
     if not isinstance(content, dict) or not isinstance(content.get("cells"), dict):
         raise ValueError("no facts")
     if not all(isinstance(known, dict) for known in content["cells"].values()):
@@ -101,7 +100,7 @@ def _finite(value: Any) -> bool:
 
 OF_MEMO = ("account", "detail", "aas", "low", "high", "source")
 SESSION_LEDGER = "session_ledger"
-"""The rows of single sessions in the ledger."""
+"""The name under which checks read the ledger's rows of single sessions."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class Case:
     workloads: Mapping[str, Workload]
     facts: Facts = field(default_factory=dict)
     load: Callable[[str], Mapping[str, pl.DataFrame]] | None = None
-    """Tables of a cell that are not among ``tables``; what is in ``facts`` needs none."""
+    """Derives tables of a cell that are not in ``tables``; not needed for recorded facts."""
 
     @cached_property
     def _accounts(self) -> dict[tuple[str, str], pl.DataFrame]:
@@ -124,19 +123,19 @@ class Case:
 
     @cached_property
     def _parts(self) -> dict[str, ByCell]:
-        """Tables cell by cell, once they were asked for."""
+        """Tables divided by cell, once requested."""
         return {}
 
     @property
     def observed(self) -> bool:
-        """An existing workload: cells are windows, there are no rungs and no driver."""
+        """Whether this is an existing workload: cells are windows, without rungs and without a driver."""
         return self.plan.experiment.observation is not None
 
     @property
     def chosen(self) -> bool:
-        """An observation of some sessions only."""
-        asked = self.plan.experiment.observation
-        return asked is not None and asked.some
+        """Whether this is an observation of selected sessions only."""
+        observation = self.plan.experiment.observation
+        return observation is not None and observation.some
 
     @property
     def kind(self) -> str:
@@ -144,37 +143,42 @@ class Case:
         return "observed" if self.observed else "run"
 
     def worst(
-        self, id: str, found: Found, value: str, *, by: str = "", grave: float | None = None, **options: Any
+        self,
+        id: str,
+        candidates: Found,
+        value: str,
+        *,
+        by: str = "",
+        grave: float | None = None,
+        **options: Any,
     ) -> Iterator[Claim]:
-        """One claim about the cells ``found``, with the values and the place of the one whose ``by`` is the
-        largest; none where there are no cells.
-
-        ``value``: which of the sentence's values is the claim's; ``by``: if left out the same; ``grave``:
-        from so much of ``by`` on it is a warning.
-        """
+        """Yields one claim about the cells ``candidates``, with the values and the place of the one with the
+        largest ``by``; nothing without candidates. ``value`` names the sentence's value that is the claim's;
+        ``by`` defaults to it. From ``grave`` of ``by`` on the claim is a warning."""
         by = by or value
-        if found:
-            said, cell = max(found, key=lambda f: f[0][by] or 0.0)
-            if grave is not None and (said[by] or 0.0) >= grave:
+        if candidates:
+            values, cell = max(candidates, key=lambda f: f[0][by] or 0.0)
+            if grave is not None and (values[by] or 0.0) >= grave:
                 options["severity"] = "warning"
-            said = {"place": at(cell, self), "measurements": self.many(len(found)), **said}
-            yield claim(id, said, float(said[value]), cells=ids([c for _, c in found]), **options)
+            values = {"place": at(cell, self), "measurements": self.many(len(candidates)), **values}
+            yield claim(id, values, float(values[value]), cells=ids([c for _, c in candidates]), **options)
 
     def many(self, n: int) -> str:
-        """``3 measurements``; of an observation ``3 windows``."""
+        """Formats a count of cells: ``3 measurements``, in an observation ``3 windows``."""
         return many(n, "window" if self.observed else "measurement")
 
     def table(self, name: str, cell: str) -> pl.DataFrame:
-        """The rows of one of the tables by cell."""
+        """Returns the rows of a cell in a table by cell."""
         if name == SESSION_LEDGER:
-            mine = self._rows("ledger", cell) if self.load is None else self.load(cell)["ledger"]
-            return mine.filter(pl.col("who") == "session")
+            ledger = self._rows("ledger", cell) if self.load is None else self.load(cell)["ledger"]
+            return ledger.filter(pl.col("who") == "session")
         if self.load is not None and name not in self.tables:
             return self.load(cell).get(name, empty(name))
         return self._rows(name, cell)
 
     def _rows(self, name: str, cell: str) -> pl.DataFrame:
-        """Where answers are kept few cells are asked: they are not taken apart for that."""
+        """Returns the rows of a cell. With ``load`` only few cells are read, so the table is filtered instead
+        of divided by cell."""
         if self.load is None:
             if name not in self._parts:
                 self._parts[name] = ByCell({name: self.tables.get(name, empty(name))})
@@ -183,39 +187,40 @@ class Case:
         return table.filter(pl.col("cell") == cell) if table.height else table
 
     def levels(self, cell: str, origin: str) -> pl.DataFrame:
-        """The rows of ``cut_levels`` of a cell and origin."""
+        """Returns the rows of ``cut_levels`` of a cell and origin."""
         return self.table("cut_levels", cell).filter(pl.col("origin") == origin)
 
     @cached_property
     def cells(self) -> list[Row]:
-        """The windows, in the order of running."""
+        """The windows, in the order in which they ran."""
         return self.tables["windows"].to_dicts()
 
     @cached_property
     def valid(self) -> list[Row]:
-        """Those limited by the client too: what a call did is counted there as well."""
+        """Valid cells, including those limited by the client: their counts per call are correct."""
         return [c for c in self.cells if c["status"] != "invalid"]
 
     @cached_property
     def usable(self) -> list[Row]:
-        """The valid cells that were not limited by the client."""
+        """Valid cells that were not limited by the client."""
         return [c for c in self.valid if not is_limit(self.figures(c["cell"]))]
 
     @of_cell
     def figures(self, cell: str) -> dict[str, float | None]:
-        """The rung's rates of a cell, by name."""
+        """Returns the rung's rates of a cell, by name."""
         return dict(figures_of(self._rows("rates", cell)))
 
     def accounts(self, cell: str, scope: str = "rung") -> pl.DataFrame:
-        """The ledger's rows of a cell's rung, without parts of others; with scope ``memo`` its memos."""
+        """Returns the ledger's rows of a cell's rung without parts of others; with scope ``memo`` its
+        memos."""
         if (cell, scope) not in self._accounts:
             rung = pl.col("who") == "rung" if scope == "memo" else ALL
-            mine = (pl.col("scope") == scope) & rung
-            self._accounts[cell, scope] = top_level(self._rows("ledger", cell), mine)
+            of_scope = (pl.col("scope") == scope) & rung
+            self._accounts[cell, scope] = top_level(self._rows("ledger", cell), of_scope)
         return self._accounts[cell, scope]
 
     def memo(self, cell: str, account: str) -> list[Row]:
-        """Known memos of the rung under that account: for questions about a cell, which keep less of them."""
+        """Returns known memos of the rung under that account."""
         if cell not in self._memos:
             known = self.accounts(cell, "memo").filter(pl.col("aas").is_not_null())
             self._memos[cell] = known.select(OF_MEMO).to_dicts()
@@ -223,35 +228,36 @@ class Case:
 
     @of_cell
     def wall(self, cell: str) -> float:
-        """Session time, in seconds per second: how many sessions there were."""
+        """Returns session time in seconds per second, that is the mean number of sessions."""
         return float(sum(row["aas"] for row in self.memo(cell, "wall")))
 
     @of_cell
     def aas(self, cell: str, *accounts: str, scope: str = "rung") -> float:
-        """Sum of the known rows under these accounts."""
+        """Returns the sum of the known rows under these accounts."""
         return known_aas(account_rows(self._rows("ledger", cell), *accounts, scope=scope)) or 0.0
 
     @of_cell
     def known(self, cell: str, account: str) -> float | None:
-        """Sum of the rung's known rows of an account; None: there are none."""
+        """Returns the sum of the rung's known rows of an account; None without any."""
         return known_aas(account_rows(self._rows("ledger", cell), account))
 
     @of_cell
     def served(self, cell: str) -> float:
-        """Session time that is not sleep at the client, in seconds per second; 0 where it is unknown."""
+        """Returns session time except sleep at the client, in seconds per second; 0 if unknown."""
         if hidden(self.accounts(cell)):
             return 0.0
         return self.aas(cell, "run", "runq", "sleep", UNLABELLED)
 
     def rungs(self) -> Iterator[tuple[str, list[Row]]]:
-        """(what it is called where there are several, usable rungs by load) of each workload and variant."""
+        """Yields the name (empty if there is only one ladder) and the usable rungs, by load, of each workload
+        and variant."""
         from dbdyno.model.results.raw import LEFT_OUT  # loads the models of runs
 
         for name, found in self._all_rungs:
             yield name, [r for r in found if r["status"] not in LEFT_OUT]
 
     def limited(self, ladder: str) -> list[Row]:
-        """Rungs of a ladder that the client limited."""
+        """Returns rungs of a ladder that the client limited."""
         found = (rows for name, rows in self._all_rungs if name == ladder)
         return [r for rows in found for r in rows if r["status"] == "client"]
 
@@ -272,12 +278,13 @@ class Case:
 
     @cached_property
     def ladders(self) -> Mapping[tuple[str, str], Ladder]:
-        """By workload and variant."""
+        """Ladders by workload and variant."""
         return {(str(one.workload), str(one.variant)): one for one in ladders_of(self)}
 
 
 def where(cell: Row, case: Case) -> str:
-    """``8 sessions``, with variant and repeat where there are several; of an observation ``window 3``."""
+    """Names a cell: ``8 sessions``, with variant and repeat if there are several; in an observation ``window
+    3``."""
     if case.observed:
         return f"window {cell['repeat']}"
     if case.plan.experiment.phases:
@@ -295,7 +302,7 @@ def where(cell: Row, case: Case) -> str:
 
 
 def at(cell: Row, case: Case) -> str:
-    """``at 8 sessions``, ``in window 3``, ``in phase spike``."""
+    """Names a cell with its preposition: ``at 8 sessions``, ``in window 3``, ``in phase spike``."""
     within = case.observed or case.plan.experiment.phases
     return f"{'in' if within else noun('at')} {where(cell, case)}"
 
@@ -311,10 +318,10 @@ def ids(cells: list[Row]) -> tuple[str, ...]:
 
 
 def many(n: int, noun: str) -> str:
-    """``1 window``, ``3 windows``."""
+    """Formats a count: ``1 window``, ``3 windows``."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def known_aas(rows: pl.DataFrame) -> float | None:
-    """Sum of the known seconds per second of the ledger's rows; ``None``: none is known."""
+    """Returns the sum of the known seconds per second of the ledger's rows; None if none is known."""
     return known_sum(rows["aas"])

@@ -1,4 +1,4 @@
-"""Who makes whom wait: what the roots of lock waits do."""
+"""Concludes which activity of lock holders makes sessions wait: the states of the roots of lock waits."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dbdyno.model.results.ledger_rows import together_at
 from dbdyno.model.schema.tables import empty
 
 LOCK_SHARE = 0.05
-"""Lock waits below this share of DB time are no claim."""
+"""Share of DB time from which on lock waits are reported."""
 LEAST_SAMPLES = 10
-"""Samples that met a session waiting for a lock."""
+"""Samples with a session waiting for a lock that the claim needs."""
 _NAMED = 4
 _ROUNDED = 0.005
 
 
 @check("wait-chains", "deadlocks", of="whole")
 def roots(case: Case) -> Iterator[Claim]:
-    """Of the highest load, or of all windows of an observation: all cells of it together."""
+    """Yields the roots of lock waits at the highest load, or over all windows of an observation."""
     for name, rungs in case.rungs():
         if not rungs:
             continue
@@ -35,7 +35,7 @@ def roots(case: Case) -> Iterator[Claim]:
         first = {by: next(r for r in rows if r["by"] == by) for by in ("object", "chain")}
         named = [r for r in doing if r["lock_share"] >= _ROUNDED][:_NAMED]
         place = "" if case.observed else f" {fmt.at_load(top['sessions'])}"
-        said = {
+        values = {
             "share": waited,
             "roots": ", ".join(f"{fmt.percent(r['lock_share'])} {r['name']}" for r in named),
             "locked": first["object"]["name"],
@@ -45,16 +45,17 @@ def roots(case: Case) -> Iterator[Claim]:
             "high": named[0]["high"] / named[0]["seconds"] * named[0]["lock_share"],
             "place": place,
         }
-        yield claim("wait-chains", said, waited, subject=name)
+        yield claim("wait-chains", values, waited, subject=name)
         if cycle := [r for r in doing if r["name"].startswith("deadlock")]:
             yield claim("deadlocks", {"seconds": cycle[0]["seconds"], "place": place}, cycle[0]["seconds"])
 
 
 def rows_at(case: Case, rung: Row) -> list[Row]:
-    """All cells of a load together; of one cell its own rows."""
+    """Returns the rows over all cells of a load, or a single cell's own rows."""
     table = case.tables.get("wait_chains", empty("wait_chains"))
     rows = [
-        r for r in table.sort("by", "rank").to_dicts()
+        r
+        for r in table.sort("by", "rank").to_dicts()
         if all(r[c] == rung[c] for c in ("workload", "variant", "sessions"))
-    ]  # fmt: skip
+    ]
     return [r for r in rows if r["cell"] == together_at(rung["rate_per_s"])] or rows

@@ -1,4 +1,4 @@
-"""Checks of machine and server that asked for a look before the run, where they touch what it measured."""
+"""Reports conditions of machine and server, found before the run, that affect what it measured."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from dbdyno.model.results.claim import Claim, Severity
 from dbdyno.model.units import NS_PER_S
 
 LOG = "WAL"
-"""Its row in the table ``profile``."""
+"""The row of WAL in the table ``profile``."""
 LOG_BYTES_PER_CALL = 100
-"""Bytes of the log (WAL): a commit with one changed row writes more."""
+"""Bytes of WAL per call from which on calls write: a commit with one changed row writes more."""
 LOG_BYTES_PER_S = 100_000
-"""For an observation, which has no calls: more than a server writes that nobody changes."""
+"""The same per second, for an observation, which has no calls: more than an idle server writes."""
 SHORT_NS = 0.1 * NS_PER_S
-"""A statement that takes less on average is short: to compile it takes as long."""
+"""Mean time below which a statement is short: its compilation takes about as long."""
 COMPILING = 0.1
-"""Share of a statement's time."""
+"""Share of a statement's time from which on compilation is reported."""
 
 
 @check("condition", of="whole")
 def conditions(case: Case) -> Iterator[Claim]:
-    """One claim a check; what is bad is a warning."""
+    """Yields one claim per condition; a bad one is a warning."""
     for c in case.environment.conditions:
         if c.touches == "every run" or (c.touches == "writes" and _writes(case)):
-            said = {"title": c.title, "value": c.value, "why": c.why, "cure": c.cure}
+            values = {"title": c.title, "value": c.value, "why": c.why, "cure": c.cure}
             severity: Severity = "warning" if c.state == "bad" else "note"
-            yield claim("condition", said, each=c.id, severity=severity, subject=c.variant)
+            yield claim("condition", values, each=c.id, severity=severity, subject=c.variant)
 
 
 def _writes(case: Case) -> bool:
-    """Whether the log grew by more than a server's own housekeeping in any measurement."""
+    """Returns whether the log grew by more than the server's own housekeeping in any measurement."""
     return any(_written(case, cell["cell"]) for cell in case.valid)
 
 
@@ -48,20 +48,20 @@ def _written(case: Case, cell: str) -> bool:
 
 @check("short-compiled")
 def short_compiled(case: Case) -> Iterator[Claim]:
-    """Short statements whose just-in-time compilation takes a good part of their time."""
-    found = []
+    """Yields short statements with a large share of just-in-time compilation."""
+    candidates = []
     for cell in case.valid:
         compiled_ns, spent_ns, calls = _compiled(case, cell["cell"])
         if spent_ns and compiled_ns / spent_ns >= COMPILING:
-            said = {"share": compiled_ns / spent_ns, "mean": spent_ns / calls, "place": at(cell, case)}
-            found.append((said, cell))
-    yield from case.worst("short-compiled", found, "share")
+            values = {"share": compiled_ns / spent_ns, "mean": spent_ns / calls, "place": at(cell, case)}
+            candidates.append((values, cell))
+    yield from case.worst("short-compiled", candidates, "share")
 
 
 @of_cell
 def _compiled(case: Case, cell: str) -> tuple[float, float, float]:
-    """Time of compilation and of executions of the short statements that were compiled, and how often they
-    were executed."""
+    """Returns ns of compilation, ns of execution, and executions of the short statements that were
+    compiled."""
     short = (pl.col("calls") > 0) & (pl.col("exec_ns") < SHORT_NS * pl.col("calls")) & (pl.col("jit_ns") > 0)
     table = case.table("statements", cell).filter(pl.col("toplevel") & short)
     return float(table["jit_ns"].sum()), float(table["exec_ns"].sum()), float(table["calls"].sum())

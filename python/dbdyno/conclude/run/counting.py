@@ -1,4 +1,5 @@
-"""Was everything counted, does it agree, and did the test read from the cache or physically as promised?"""
+"""Checks the counts: whether all calls were counted, whether sources agree, and whether the test read from
+the cache or from storage as promised."""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ LOST_SQLSTATE = "08006"
 
 @check("sessions-lost", of="whole")
 def sessions_lost(case: Case) -> Iterator[Claim]:
-    """Sessions whose connection broke; their calls until then are counted."""
+    """Yields sessions whose connection broke; their calls until then are counted."""
     for cell in () if case.observed else case.cells:
-        mine = case.table("cell_sessions", cell["cell"])
-        lost = mine.filter(pl.col("end_reason") == "lost")
+        sessions = case.table("cell_sessions", cell["cell"])
+        lost = sessions.filter(pl.col("end_reason") == "lost")
         if lost.is_empty():
             continue
         words = listed(lost["end_detail"].drop_nulls().to_list(), 2)
         yield claim(
             "sessions-lost",
-            {"place": at(cell, case), "lost": lost.height, "sessions": mine.height, "words": words},
+            {"place": at(cell, case), "lost": lost.height, "sessions": sessions.height, "words": words},
             float(lost.height),
             cells=(cell["cell"],),
         )
@@ -38,17 +39,19 @@ def sessions_lost(case: Case) -> Iterator[Claim]:
 
 @check("no-calls", of="whole")
 def no_calls(case: Case) -> Iterator[Claim]:
-    """Windows that sessions spent in calls that began before them, or ended after them."""
+    """Yields windows in which no call ended: sessions were in calls that began before or ended after the
+    window."""
     for cell in () if case.observed else case.cells:
-        mine = case.table("cell_sessions", cell["cell"])
-        if mine.is_empty() or int((mine["calls"] + mine["errors"]).sum()) > 0:
+        sessions = case.table("cell_sessions", cell["cell"])
+        if sessions.is_empty() or int((sessions["calls"] + sessions["errors"]).sum()) > 0:
             continue
         yield claim("no-calls", {"place": at(cell, case)}, 0.0, cells=(cell["cell"],))
 
 
 @check("errors", of="whole", kinds=(SERVED,))
 def errors(case: Case) -> Iterator[Claim]:
-    """One finding for each SQLSTATE; failed executions: :func:`dbdyno.conclude.commands.commands.failed`."""
+    """Yields a claim per SQLSTATE. Failed executions have their own check:
+    :func:`dbdyno.conclude.commands.commands.failed`."""
     table = case.tables["cell_errors"].filter(pl.col("sqlstate") != LOST_SQLSTATE)
     calls = case.tables["cell_sessions"].select((pl.col("calls_total") + pl.col("errors_total")).sum()).item()
     grouped = table.group_by("sqlstate", maintain_order=True).agg(
@@ -66,30 +69,31 @@ def errors(case: Case) -> Iterator[Claim]:
 
 @check("work-not-constant", "work-constant", of="whole")
 def work_constant(case: Case) -> Iterator[Claim]:
-    """Where the workload promises it: the same work in every call of every session and rung."""
+    """Yields whether the work per call is equal over all sessions and rungs, if the workload promises
+    that."""
     rates = case.tables["rates"].filter((pl.col("name") == "work_per_call") & (pl.col("scope") == "session"))
     counted = rates.filter(pl.col("source").str.starts_with("engine") & pl.col("value").is_not_null())
     clean = counted.join(_with_errors(case), on=["cell", "session"], how="anti")
-    for (workload, variant), mine in clean.group_by("workload", "variant", maintain_order=True):
+    for (workload, variant), rows in clean.group_by("workload", "variant", maintain_order=True):
         known = case.workloads.get(str(workload))
         if known is None or not known.work_constant:
             continue
-        low, high = float(mine["value"].min()), float(mine["value"].max())  # type: ignore[arg-type]
-        said = {
+        low, high = float(rows["value"].min()), float(rows["value"].max())  # type: ignore[arg-type]
+        values = {
             "work": known.work_short,
-            "sessions": mine.height,
+            "sessions": rows.height,
             "variant": variant,
             "low": low,
             "high": high,
         }
-        cells = tuple(mine["cell"].unique(maintain_order=True))
+        cells = tuple(rows["cell"].unique(maintain_order=True))
         if low == high:
-            yield claim("work-constant", said, Estimate("work-constant", low, known.work_unit, low, high))
+            yield claim("work-constant", values, Estimate("work-constant", low, known.work_unit, low, high))
             continue
         nearly = high - low <= known.work_tolerance * high
         yield claim(
             "work-not-constant",
-            said,
+            values,
             (high - low) / high,
             case="nearly" if nearly else "varies",
             severity="note" if nearly else None,
@@ -101,7 +105,7 @@ def work_constant(case: Case) -> Iterator[Claim]:
 
 @check("executions-agree", "executions-disagree", of="whole")
 def executions(case: Case) -> Iterator[Claim]:
-    """The engine's count of calls against the driver's."""
+    """Yields whether the engine's count of calls agrees with the driver's."""
     table = case.tables["data_sources"].filter(pl.col("quantity") == "executions")
     engine = table.filter(pl.col("source") != "driver").drop_nulls("value")
     differing = engine.filter(pl.col("verdict") == "differs")
@@ -119,22 +123,23 @@ def executions(case: Case) -> Iterator[Claim]:
 
 
 def _with_errors(case: Case) -> pl.DataFrame:
-    """Sessions with failed calls: what those had done already is in the counters."""
+    """Returns sessions with failed calls: the counters include the work of these calls before they failed."""
     failed = case.tables["cell_sessions"].filter(pl.col("errors_total") > 0)
     return failed.select("cell", "session")
 
 
 @check("writes-unexpected", "writes-as-planned")
 def changes(case: Case) -> Iterator[Claim]:
-    """What only reads makes no WAL, and what changes rows does: by the sessions' own counters."""
-    found: dict[bool, list[tuple[float, Row]]] = {False: [], True: []}
+    """Yields whether calls that only read wrote no WAL, and calls that change rows wrote some, by the
+    sessions' own counters."""
+    cells_by_kind: dict[bool, list[tuple[float, Row]]] = {False: [], True: []}
     for cell in case.valid:
         wal = _own_wal(case, cell["cell"])
         workload = case.workloads.get(cell["workload"])
         if wal is None or workload is None or workload.changes_with is None:
             continue
-        found[_changes(case, cell["cell"], workload.changes_with)].append((wal, cell))
-    for changing, cells in found.items():
+        cells_by_kind[_changes(case, cell["cell"], workload.changes_with)].append((wal, cell))
+    for changing, cells in cells_by_kind.items():
         if cells:
             yield _written(case, changing, cells)
 
@@ -143,7 +148,7 @@ def _written(case: Case, changing: bool, cells: list[tuple[float, Row]]) -> Clai
     calls = {cell["cell"]: case.figures(cell["cell"]).get("calls") for _, cell in cells}
     wrong = [(wal, c) for wal, c in cells if not writes_as_planned(wal, calls[c["cell"]], changing)]
     wal, cell = max(wrong or cells, key=lambda c: c[0])
-    said = {
+    values = {
         "what": "change rows" if changing else "only read",
         "wal": f"{significant(wal)} bytes of WAL per call" if wal else "no WAL",
         "most": "at most " if len(cells) > 1 and wal else "",
@@ -152,7 +157,7 @@ def _written(case: Case, changing: bool, cells: list[tuple[float, Row]]) -> Clai
     }
     return claim(
         "writes-unexpected" if wrong else "writes-as-planned",
-        said,
+        values,
         wal,
         case="changing" if changing else "reading",
         cells=ids([c for _, c in wrong or cells]),
@@ -177,11 +182,11 @@ def _changes(case: Case, cell: str, parameter: str) -> bool:
 # -- reads and writes as promised --
 
 CACHED = 0.001
-"""Share of the logical reads: a cached test may read so many physically (the catalogue, a new page)."""
+"""Share of the logical reads that a cached test may read physically (the catalogue, a new page)."""
 PHYSICAL = 0.05
-"""Share of the logical reads: a physical test reads at least so many physically."""
+"""Share of the logical reads that a physical test must read physically."""
 BLOCK_IO = 0.01
-"""Share of the active time: a device that is asked takes at least so much."""
+"""Share of the active time that waits for a device take at least, if it is read."""
 _PHYSICAL_NAMES = ("physical_reads", "blocks_read")
 
 
@@ -197,23 +202,23 @@ class _Reads(NamedTuple):
 
 @check("not-cached", "hardly-physical")
 def cached(case: Case) -> Iterator[Claim]:
-    """A test that promises to be cached reads physically; a physical one hardly does."""
-    found: dict[bool, list[tuple[dict[str, Any], Row]]] = {True: [], False: []}
+    """Yields a test that promises to be cached but reads physically, or the reverse."""
+    candidates: dict[bool, list[tuple[dict[str, Any], Row]]] = {True: [], False: []}
     for cell, reads, promised in _promises(case):
         if reads.share > CACHED if promised else reads.share < PHYSICAL:
-            said = {"share": reads.share, "least": -reads.share, "source": reads.evidence}
-            found[promised].append((said, cell))
-    yield from case.worst("not-cached", found[True], "share")
-    yield from case.worst("hardly-physical", found[False], "share", by="least")
+            values = {"share": reads.share, "least": -reads.share, "source": reads.evidence}
+            candidates[promised].append((values, cell))
+    yield from case.worst("not-cached", candidates[True], "share")
+    yield from case.worst("hardly-physical", candidates[False], "share", by="least")
 
 
 def _promises(case: Case) -> Iterator[tuple[Row, _Reads, bool]]:
-    """Cells whose reads are known, and whether their workload promises that they are cached."""
+    """Yields cells whose reads are known, and whether their workload promises that they are cached."""
     for cell in case.valid:
         workload, reads = case.workloads.get(cell["workload"]), _reads(case, cell["cell"])
-        said = case.plan.experiment.expect
+        values = case.plan.experiment.expect
         promised = workload.cached if workload is not None else None
-        promised = {"cache": True, "disk": False, "memory": None}.get(said or "", promised)
+        promised = {"cache": True, "disk": False, "memory": None}.get(values or "", promised)
         if promised is not None and reads is not None:
             yield cell, reads, promised
 
@@ -224,14 +229,16 @@ STORED_BYTES = 8.0
 
 @check("read-from-storage", "storage-reads-unknown", "memory-only")
 def from_storage(case: Case) -> Iterator[Claim]:
-    """A test that is to read from memory alone reads from storage, or does not, or that is not known."""
+    """Yields whether a test that should read from memory only read from storage, or that this is unknown."""
     if case.plan.experiment.expect != "memory" or not case.valid:
         return
-    found = [(_stored(case, c["cell"]), c) for c in case.valid]
-    known = [(said, c) for said, c in found if said]
-    read = [(said, c) for said, c in known if said["bytes_per_lio"] > STORED_BYTES]
+    by_cell = [(_stored(case, c["cell"]), c) for c in case.valid]
+    known = [(values, c) for values, c in by_cell if values]
+    read = [(values, c) for values, c in known if values["bytes_per_lio"] > STORED_BYTES]
     yield from case.worst("read-from-storage", read, "bytes_per_lio")
-    unknown = [({"unknown": 1.0, "status": _why_not(case, c["cell"])}, c) for said, c in found if not said]
+    unknown = [
+        ({"unknown": 1.0, "status": _why_not(case, c["cell"])}, c) for values, c in by_cell if not values
+    ]
     yield from case.worst("storage-reads-unknown", unknown, "unknown")
     if not read and not unknown:
         yield from case.worst("memory-only", known, "bytes")
@@ -239,7 +246,7 @@ def from_storage(case: Case) -> Iterator[Claim]:
 
 @of_cell
 def _stored(case: Case, cell: str) -> dict[str, float]:
-    """What storage delivered in the window, and by logical read; empty: not known."""
+    """Returns bytes that storage delivered in the window, in total and per logical read; empty if unknown."""
     figures = case.figures(cell)
     stored, calls = figures.get(f"{STORAGE_BYTES}_per_call"), figures.get("calls")
     if stored is None or not calls:
@@ -250,32 +257,35 @@ def _stored(case: Case, cell: str) -> dict[str, float]:
 
 @of_cell
 def _why_not(case: Case, cell: str) -> str:
-    mine = case.levels(cell, "engine").filter(pl.col("key") == STORAGE_BYTES)
-    return str(mine["status"][0]) if mine.height else "not supported"
+    counter = case.levels(cell, "engine").filter(pl.col("key") == STORAGE_BYTES)
+    return str(counter["status"][0]) if counter.height else "not supported"
 
 
 @check("os-cached")
 def os_cached(case: Case) -> Iterator[Claim]:
-    """Blocks were read, and no device was waited for: the operating system had them."""
-    found = []
+    """Yields reads of blocks without waits for a device: the operating system had them in its page cache."""
+    candidates = []
     for cell, reads, promised in _promises(case):
         waited = None if promised or reads.share < PHYSICAL else _block_io(case, cell["cell"])
         if waited is not None and waited < BLOCK_IO * case.served(cell["cell"]):
             rate = reads.physical / cell["wall_s"]
-            found.append(({"rate": rate, "waited": waited, "least": -waited, "source": reads.evidence}, cell))
-    yield from case.worst("os-cached", found, "waited", by="least")
+            candidates.append(
+                ({"rate": rate, "waited": waited, "least": -waited, "source": reads.evidence}, cell)
+            )
+    yield from case.worst("os-cached", candidates, "waited", by="least")
 
 
 @of_cell
 def _block_io(case: Case, cell: str) -> float | None:
-    """Seconds per second of sessions and helpers; ``None`` where delay accounting is off."""
-    mine = (pl.col("account") == "block_io") & pl.col("scope").is_in(["rung", "helper"])
-    return known_aas(case.table("ledger", cell).filter(mine))
+    """Returns block I/O delay of sessions and helpers in seconds per second; None without delay
+    accounting."""
+    block_io = (pl.col("account") == "block_io") & pl.col("scope").is_in(["rung", "helper"])
+    return known_aas(case.table("ledger", cell).filter(block_io))
 
 
 @of_cell
 def _reads(case: Case, cell: str) -> _Reads | None:
-    """The sessions' own count where the engine keeps one, else the server's."""
+    """Returns reads from the sessions' own counters if the engine has them, else from the server's."""
     return _own(case, cell) or _servers(case, cell)
 
 

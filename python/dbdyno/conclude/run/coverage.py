@@ -1,5 +1,5 @@
-"""Was everything seen: all sessions, brief ones too; by which data source; with samples enough for what is
-concluded from them?"""
+"""Checks the coverage: whether all sessions were seen, including brief ones, from which sources, and with
+enough samples for the claims."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ from dbdyno.model.text.interruptions import AWAY, LATE, SLOW
 from dbdyno.model.units import NS_PER_S, format_ns, quantity, significant
 
 GRAVE = 0.05
-"""From this share of DB CPU on it is more than a note."""
+"""Share of DB CPU from which on the claim is a warning."""
 
 
 @check("brief-sessions")
 def brief_sessions(case: Case) -> Iterator[Claim]:
-    """The windows of an observation in which sessions were never, or too seldom, in a sample."""
+    """Yields windows of an observation with sessions that no sample, or too few samples, contained."""
     if not case.observed or case.chosen:
         return
-    found = [(n, cell) for cell in case.usable if (n := unseen(case, cell)) or _cpu(case, cell) is not None]
-    if not found:
+    brief_cells = [
+        (n, cell) for cell in case.usable if (n := unseen(case, cell)) or _cpu(case, cell) is not None
+    ]
+    if not brief_cells:
         return
-    counts = [n for n, _ in found if n is not None]
-    cells = [cell for _, cell in found]
+    counts = [n for n, _ in brief_cells if n is not None]
+    cells = [cell for _, cell in brief_cells]
     worst = max(cells, key=lambda c: _cpu(case, c) or 0.0)
     used, all_used = _cpu(case, worst), case.aas(worst["cell"], "run")
     share = used / all_used if used and all_used else 0.0
@@ -51,7 +53,8 @@ def brief_sessions(case: Case) -> Iterator[Claim]:
 
 @of_cell
 def unseen(case: Case, cell: Row) -> int | None:
-    """How many sessions were established and have no row of their own; None: the server does not count."""
+    """Returns the number of sessions that connected and have no row of their own; None if the server does not
+    count them."""
     levels = case.levels(cell["cell"], "engine")
     rows = levels.filter((pl.col("key") == "logons") & pl.col("delta").is_not_null())
     if rows.is_empty():
@@ -73,12 +76,12 @@ def _traced(case: Case, cell: Row) -> bool:
 # -- sessions, gaps --
 
 GAP_NS = NS_PER_S // 100
-"""Windows follow one another without a hole; one that is longer than this is no rounding."""
+"""Least time between two windows that is a gap and not rounding: windows follow one another directly."""
 
 
 @check("nobody-observed")
 def nobody(case: Case) -> Iterator[Claim]:
-    """Windows in which no session matched the filter, or nobody was connected."""
+    """Yields windows in which no session matched the filter, or nobody was connected."""
     if not case.observed:
         return
     usable = case.usable
@@ -98,17 +101,18 @@ def nobody(case: Case) -> Iterator[Claim]:
 
 @check("sessions-hidden")
 def hidden_sessions(case: Case) -> Iterator[Claim]:
-    """Sessions whose states and wait events our role may not see."""
+    """Yields sessions whose states and wait events our role may not see."""
     counted = [(n, c) for c in case.usable if (n := _hidden(case, c["cell"]))]
-    found = [({"hidden": n, "sessions": of, "status": HIDDEN_STATUS}, c) for (n, of), c in counted]
+    candidates = [({"hidden": n, "sessions": of, "status": HIDDEN_STATUS}, c) for (n, of), c in counted]
     source = case.tables["cell_sources"].filter(pl.col("name") == "sessions of other users")
     advice = str(source["detail"][0]) if source.height else None
-    yield from case.worst("sessions-hidden", found, "hidden", advice=advice)
+    yield from case.worst("sessions-hidden", candidates, "hidden", advice=advice)
 
 
 @of_cell
 def _hidden(case: Case, cell: str) -> tuple[int, int] | None:
-    """(hidden, all) sessions of a window whose waits are unknown by that."""
+    """Returns (hidden, all) sessions of a window whose waits are unknown for that reason; None if there are
+    none."""
     if not hidden(case.accounts(cell)):
         return None
     rows = case.table(SESSION_LEDGER, cell).filter(
@@ -119,23 +123,25 @@ def _hidden(case: Case, cell: str) -> tuple[int, int] | None:
 
 @check("observation-gap", of="whole")
 def gaps(case: Case) -> Iterator[Claim]:
-    """Time between two windows, in which the server or dbdyno was away or late."""
+    """Yields time between two windows, in which the server or dbdyno was unavailable or late."""
     cells: list[Row] = sorted(case.cells, key=lambda c: int(c["t0_ns"])) if case.observed else []
-    found = [(b["t0_ns"] - a["t1_ns"], a) for a, b in pairwise(cells) if b["t0_ns"] - a["t1_ns"] > GAP_NS]
-    for who in dict.fromkeys(_who_was_late(a) for _, a in found):
-        mine = [(ns, a) for ns, a in found if _who_was_late(a) == who]
-        where = listed([f"{format_ns(ns)} after window {a['repeat']}" for ns, a in mine])
+    gaps_after = [
+        (b["t0_ns"] - a["t1_ns"], a) for a, b in pairwise(cells) if b["t0_ns"] - a["t1_ns"] > GAP_NS
+    ]
+    for who in dict.fromkeys(_who_was_late(a) for _, a in gaps_after):
+        same_cause = [(ns, a) for ns, a in gaps_after if _who_was_late(a) == who]
+        where = listed([f"{format_ns(ns)} after window {a['repeat']}" for ns, a in same_cause])
         yield claim(
             "observation-gap",
-            {"gap": format_ns(sum(ns for ns, _ in mine)), "where": where},
-            sum(ns for ns, _ in mine) / NS_PER_S,
+            {"gap": format_ns(sum(ns for ns, _ in same_cause)), "where": where},
+            sum(ns for ns, _ in same_cause) / NS_PER_S,
             case=who,
-            cells=ids([a for _, a in mine]),
+            cells=ids([a for _, a in same_cause]),
         )
 
 
 def _who_was_late(before: Row) -> str:
-    """By the reason of the window before a gap."""
+    """Returns the cause of a gap, from the reason of the window before it."""
     reason = str(before["reason"])
     starts = ((AWAY, "away"), (SLOW, "slow"), (LATE, "late"))
     return next((case for start, case in starts if reason.startswith(start)), "lost")
@@ -158,29 +164,29 @@ def _whom(case: Case) -> str:
 SAMPLES_LOST = 0.05
 LATE_NS = 100_000_000
 LATE_SHARE = 0.25
-"""The sampler itself waits for a CPU if its samples begin this part of their interval late, in the mean."""
+"""Mean lateness, as a share of the sampling interval, from which on the sampler itself waits for a CPU."""
 ENOUGH = 30
-"""Samples of a window: with fewer no share can be distinguished from its half or its double."""
+"""Samples that a window needs: with fewer no share can be distinguished from its half or its double."""
 WIDE = 0.5
-"""A claim whose interval is wider than this part of its value rests on too few samples."""
+"""Width of an interval relative to its value from which on the claim has too few samples."""
 LARGE = 0.1
-"""Waits from this share of the served time on are claims, even if no other finding speaks of them."""
+"""Share of the served time from which on waits are checked although no other claim mentions them."""
 
 
 @check("sampler-starved")
 def sampler(case: Case) -> Iterator[Claim]:
-    """Samples that were not answered, or far too late."""
+    """Yields samples that were not answered, or far too late."""
     bad = [(a, c) for c in case.cells if (a := _asked(case, c["cell"])) and a[1] + a[2] > SAMPLES_LOST * a[0]]
     if bad:
         n, lost, delayed = (sum(a[i] for a, _ in bad) for i in range(3))
-        said: dict[str, Any] = {"samples": n, "lost": lost, "delayed": delayed, "limit": LATE_NS}
-        said["measurements"] = case.many(len(bad))
-        yield claim("sampler-starved", said, (lost + delayed) / n, cells=ids([c for _, c in bad]))
+        values: dict[str, Any] = {"samples": n, "lost": lost, "delayed": delayed, "limit": LATE_NS}
+        values["measurements"] = case.many(len(bad))
+        yield claim("sampler-starved", values, (lost + delayed) / n, cells=ids([c for _, c in bad]))
 
 
 @of_cell
 def _asked(case: Case, cell: str) -> tuple[int, int, int]:
-    """Samples, how many of them were lost, and how many far too late."""
+    """Returns the numbers of samples, of lost samples, and of samples far too late."""
     table = case.table("cell_sampler", cell).filter(pl.col("status") != "off")
     late = (pl.col("start_ns") - pl.col("due_ns") > LATE_NS) & (pl.col("status") == "ok")
     lost, delayed = table.select(a=(pl.col("status") == "lost").sum(), b=late.sum()).row(0)
@@ -189,22 +195,23 @@ def _asked(case: Case, cell: str) -> tuple[int, int, int]:
 
 @check("sampler-late")
 def sampler_late(case: Case) -> Iterator[Claim]:
-    """The sampler's own run-queue delay: it then sees the machine more often when a CPU has become free."""
+    """Yields the sampler's own run-queue delay: a late sampler sees the machine more often just after a CPU
+    became free, which biases samples."""
     spans = ((late, each, cell) for cell in case.usable for late, each in _spans(case, cell["cell"]))
-    found = [({"late": late, "share": late / each}, cell) for late, each, cell in spans if each]
-    yield from case.worst("sampler-late", [f for f in found if f[0]["share"] > LATE_SHARE], "share")
+    candidates = [({"late": late, "share": late / each}, cell) for late, each, cell in spans if each]
+    yield from case.worst("sampler-late", [f for f in candidates if f[0]["share"] > LATE_SHARE], "share")
 
 
 @of_cell
 def _spans(case: Case, cell: str) -> list[tuple[float, float]]:
-    """By sampler: how late its samples began, and the time that each stands for; means, ns."""
+    """Returns by sampler the mean lateness of its samples and the mean time that each represents, in ns."""
     by_sampler = case.table("cut_sampler", cell).group_by("via", maintain_order=True)
     each = (pl.col("high_ns") - pl.col("low_ns")).mean()
     return by_sampler.agg(late=pl.col("late_ns").mean(), each=each).select("late", "each").rows()
 
 
 def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
-    """Fewer samples than what is said with them needs."""
+    """Yields a claim if there are fewer samples than the other claims need."""
     counted = [(n, c) for c in case.usable if 0 < (n := _samples(case, c["cell"])) < ENOUGH]
     if case.plan.jobs:  # they say why tasks sleep, and nothing else
         counted = [(n, c) for n, c in counted if case.aas(c["cell"], "sleep") > LARGE * case.wall(c["cell"])]
@@ -216,13 +223,13 @@ def too_few(case: Case, claims: Sequence[Claim]) -> Iterator[Claim]:
         text, cells = wide[0]
         more = f", and {len(wide) - 1} more" if len(wide) > 1 else ""
         value = Estimate("few-samples", float(len(wide)), "figures")
-        said = {"figure": text, "more": more, "limit": WIDE}
-        yield claim("few-samples", said, value, case="wide", cells=cells)
+        values = {"figure": text, "more": more, "limit": WIDE}
+        yield claim("few-samples", values, value, case="wide", cells=cells)
 
 
 @of_cell
 def _samples(case: Case, cell: str) -> int:
-    """How many samples the data source took that took most."""
+    """Returns the number of samples of the data source that took most."""
     counted = case.table("cut_sampler", cell).group_by("via").len()
     return int(counted["len"].max() or 0)  # type: ignore[arg-type]
 
@@ -246,7 +253,8 @@ def _wide_waits(case: Case) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 @of_cell
 def _wide(case: Case, cell: str) -> list[tuple[str, float, float]]:
-    """Large waits whose interval is too wide; none where sessions are hidden: not for want of samples."""
+    """Returns large waits whose interval is too wide. Empty if sessions are hidden, because then samples are
+    not the cause."""
     rows = case.accounts(cell)
     if hidden(rows):
         return []
@@ -262,19 +270,19 @@ _ACCOUNTS = (("CPU", "run"), ("CPU WAIT", "runq"), ("waits", "sleep"))
 
 @check("data-sources-used", of="whole")
 def sources_used(case: Case) -> Iterator[Claim]:
-    """The sources of the sessions' accounts, as the ledger names them."""
+    """Yields the sources of the sessions' accounts, as the ledger names them."""
     ledger = account_rows(case.tables["ledger"], *(a for _, a in _ACCOUNTS)).drop_nulls("aas")
-    said = {
+    values = {
         what: listed(
             ledger.filter(pl.col("account") == account)["source"].unique(maintain_order=True).to_list()
         )
         for what, account in _ACCOUNTS
     }
-    named = "; ".join(f"{what}: {sources}" for what, sources in said.items() if sources)
+    named = "; ".join(f"{what}: {sources}" for what, sources in values.items() if sources)
     if not named:
         return
     trace = case.tables["cell_sources"].filter(pl.col("name") == TRACE)["status"]
-    if said["waits"].startswith(TRACE):
+    if values["waits"].startswith(TRACE):
         used = "exact"
     else:
         refused = len(trace) > 0 and (trace == "not supported").all()

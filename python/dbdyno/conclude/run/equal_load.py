@@ -1,7 +1,7 @@
-"""Equal load: does a call cost the same whatever the size of the data?
+"""Checks whether a call does equal work on data of any size.
 
-Work per call is compared, not time: a larger table may be slower for its misses in the cache and still be the
-same load. Where the work grows, throughput and response times of two sizes are of two different tests.
+Work per call is compared and not time: a larger table may be slower because of cache misses and still be the
+same load. If the work grows, throughput and response times of two sizes belong to different tests.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from dbdyno.model.schema.tables import empty
 from dbdyno.stats.estimates import students_quantile
 
 TOLERANCE = 1.35
-"""Work per call within this ratio is constant: one more level of an index makes four blocks of three."""
+"""Ratio of work per call that counts as constant: one more level of an index makes four blocks of three."""
 WHOLE = ""
-"""The name of all transactions together."""
+"""The name for all transactions together."""
 
 Work = Mapping[str, Sequence[float]]
 """Work units per call of each measurement, by transaction."""
@@ -35,7 +35,7 @@ Verdict = Literal["constant", "grows", "shrinks", "unclear"]
 
 
 class Growth(NamedTuple):
-    """How one transaction changes, from the smallest size to the one where its work per call differs most."""
+    """Change of a transaction from the smallest size to the one where its work per call differs most."""
 
     name: str
     first: int
@@ -44,7 +44,7 @@ class Growth(NamedTuple):
     after: float
     low: float | None = None
     high: float | None = None
-    """95 % interval of the ratio; ``None``: one measurement of a size has none."""
+    """End of the 95 % interval of the ratio; None with one measurement per size."""
 
     @property
     def ratio(self) -> float:
@@ -62,22 +62,22 @@ class Growth(NamedTuple):
 
 
 def growths(by_size: Mapping[int, Work]) -> list[Growth]:
-    """How all calls change, then each transaction that is known at every size."""
+    """Returns the change of all calls, then of each transaction that is known at every size."""
     sizes = sorted(by_size)
     names = [n for n in by_size[sizes[0]] if all(by_size[s].get(n) for s in sizes)]
-    found = []
+    changes = []
     for name in sorted(names):
         each = {s: by_size[s][name] for s in sizes}
         if len(each) < 2 or min(min(v) for v in each.values()) <= 0:
             continue
         spread = _spread(list(each.values()))
         ratios = [_between(name, (sizes[0], s), (each[sizes[0]], each[s]), spread) for s in sizes[1:]]
-        found.append(max(ratios, key=lambda g: (abs(math.log(g.ratio)), g.last)))
-    return found
+        changes.append(max(ratios, key=lambda g: (abs(math.log(g.ratio)), g.last)))
+    return changes
 
 
 class _Spread(NamedTuple):
-    """Spread of the logarithms within a size, pooled over all sizes because repeats are few."""
+    """Spread of the logarithms within a size, pooled over all sizes, because repeats are few."""
 
     deviation: float
     degrees: int
@@ -98,36 +98,40 @@ def _between(
     bare = Growth(name, *sizes, *(sum(v) / len(v) for v in values))
     if spread is None:
         return bare
+    # Variance of the difference of two means of logarithms, each over its own number of values.
     error = spread.deviation * math.sqrt(sum(1 / len(v) for v in values))
     factor = math.exp(students_quantile(spread.degrees) * error)
     return bare._replace(low=bare.ratio / factor, high=bare.ratio * factor)
 
 
 def work_of(tables: Mapping[str, pl.DataFrame], cells: Collection[str]) -> dict[str, list[float]]:
-    """Work per call of all calls of these measurements, and logical reads per call of each transaction."""
-    mine = pl.col("cell").is_in(list(cells))
-    whole = tables["rates"].filter(mine & (pl.col("scope") == "rung") & (pl.col("name") == "work_per_call"))
-    found = {WHOLE: whole["value"].drop_nulls().to_list()}
-    scripts = tables.get("script_rates", empty("script_rates")).filter(mine).drop_nulls("lio_per_call")
+    """Returns work per call over all calls of these measurements, and logical reads per call of each
+    transaction."""
+    in_cells = pl.col("cell").is_in(list(cells))
+    whole = tables["rates"].filter(
+        in_cells & (pl.col("scope") == "rung") & (pl.col("name") == "work_per_call")
+    )
+    work = {WHOLE: whole["value"].drop_nulls().to_list()}
+    scripts = tables.get("script_rates", empty("script_rates")).filter(in_cells).drop_nulls("lio_per_call")
     if scripts["name"].n_unique() > 1:
         for (name,), rows in scripts.group_by("name", maintain_order=True):
-            found[str(name)] = rows["lio_per_call"].to_list()
-    return {name: values for name, values in found.items() if values}
+            work[str(name)] = rows["lio_per_call"].to_list()
+    return {name: values for name, values in work.items() if values}
 
 
 # -- sizes within a run --
 
 
 class Sizes(NamedTuple):
-    """Measurements that differ in the size of their data alone."""
+    """Measurements that differ in the size of their data only."""
 
     workload: Workload
-    others: str  # parameters besides, in words
+    others: str  # the other parameters, as text
     cells: Mapping[int, list[str]]
 
 
 def sizes_of(case: Case) -> list[Sizes]:
-    """Those of at least two sizes, at the lowest load that all sizes have."""
+    """Returns the groups with at least two sizes, at the lowest load that all sizes have."""
     groups: dict[tuple[str, str], list[tuple[int, Row]]] = defaultdict(list)
     params = {c.id: c.params for c in case.plan.cells}
     for cell in case.valid:
@@ -140,14 +144,14 @@ def sizes_of(case: Case) -> list[Sizes]:
             key = json.dumps([others, setup], sort_keys=True, default=str)
             groups[workload.name, key].append((size, cell))
     chosen = {key: by for key, cells in groups.items() if len(by := _at_one_load(cells)) > 1}
-    return [Sizes(case.workloads[key[0]], _unlike(key, chosen), by) for key, by in chosen.items()]
+    return [Sizes(case.workloads[key[0]], _distinct_params(key, chosen), by) for key, by in chosen.items()]
 
 
-def _unlike(key: tuple[str, str], keys: Collection[tuple[str, str]]) -> str:
-    """The parameters of one in which the others differ."""
+def _distinct_params(key: tuple[str, str], keys: Collection[tuple[str, str]]) -> str:
+    """Returns the parameters of a group in which other groups differ."""
     every = [json.loads(text)[0] for _, text in keys]
-    mine = json.loads(key[1])[0]
-    return ", ".join(f"{k}={v}" for k, v in mine.items() if any(o.get(k) != v for o in every))
+    own = json.loads(key[1])[0]
+    return ", ".join(f"{k}={v}" for k, v in own.items() if any(o.get(k) != v for o in every))
 
 
 def _at_one_load(cells: Sequence[tuple[int, Row]]) -> dict[int, list[str]]:
@@ -164,19 +168,20 @@ def _at_one_load(cells: Sequence[tuple[int, Row]]) -> dict[int, list[str]]:
 
 @check("plan-changes", "equal-load", "transaction-load", of="whole")
 def equal_load(case: Case) -> Iterator[Claim]:
-    """For each set of sizes one claim about all calls, and one about each transaction."""
+    """Yields for each group one claim about all calls, one about each transaction, and one about changed
+    plans."""
     several = sizes_of(case)
     for sizes in several:
         subject = sizes.others if len(several) > 1 else ""
-        found = growths({size: work_of(case.tables, ids) for size, ids in sizes.cells.items()})
-        if found:
-            yield _whole(found, sizes, subject)
-        yield from (_each(g, sizes, subject) for g in found if g.name)
+        changes = growths({size: work_of(case.tables, ids) for size, ids in sizes.cells.items()})
+        if changes:
+            yield _overall_claim(changes, sizes, subject)
+        yield from (_transaction_claim(g, sizes, subject) for g in changes if g.name)
         yield from _plans(case.tables.get("plan_shapes", empty("plan_shapes")), sizes, subject)
 
 
 def _plans(shapes: pl.DataFrame, sizes: Sizes, subject: str) -> Iterator[Claim]:
-    """Statements whose plans are not of one shape at all sizes: one claim, with the first."""
+    """Yields one claim, with the first statement, if plans have different shapes at different sizes."""
     by = {cell: size for size, cells in sizes.cells.items() for cell in cells}
     known = shapes.filter(pl.col("cell").is_in(list(by))).drop_nulls("shape")
     known = known.with_columns(size=pl.col("cell").replace_strict(by, return_dtype=pl.Int64)).sort("size")
@@ -188,42 +193,54 @@ def _plans(shapes: pl.DataFrame, sizes: Sizes, subject: str) -> Iterator[Claim]:
             changed.append((str(name), was, now))
     if changed:
         name, was, now = changed[0]
-        said = {"script": name, "line": was["line"], "before": was["shape"], "after": now["shape"]}
-        said |= {"first": size_words(sizes.workload, was["size"]), "n": len(changed)}
-        said |= {"last": size_words(sizes.workload, now["size"]), "others": len(changed) - 1}
+        values = {"script": name, "line": was["line"], "before": was["shape"], "after": now["shape"]}
+        values |= {"first": size_words(sizes.workload, was["size"]), "n": len(changed)}
+        values |= {"last": size_words(sizes.workload, now["size"]), "others": len(changed) - 1}
         parts = ["others"] if len(changed) > 1 else []
-        yield claim("plan-changes", said, float(len(changed)), parts=parts, subject=subject)
+        yield claim("plan-changes", values, float(len(changed)), parts=parts, subject=subject)
 
 
-def _whole(found: Sequence[Growth], sizes: Sizes, subject: str) -> Claim:
-    """The worst of them decides: a mix may hide a transaction that is rare."""
+def _overall_claim(changes: Sequence[Growth], sizes: Sizes, subject: str) -> Claim:
+    """Returns the claim of the worst transaction: a mix may hide one that is rare."""
     by: dict[str, list[Growth]] = defaultdict(list)
-    for g in found:
+    for g in changes:
         by[g.verdict].append(g)
     case = next(v for v in ("grows", "shrinks", "unclear", "constant") if by[v])
     away: Callable[[Growth], float] = lambda g: abs(math.log(g.ratio))  # noqa: E731
     worst = max(by[case], key=away)
-    whole = next((g for g in found if g.name == WHOLE), None)
+    whole = next((g for g in changes if g.name == WHOLE), None)
     named = [g.name for g in sorted(by[case], key=away, reverse=True) if g.name]
     shown = listed(named) or "all calls"
-    said = _said(worst, sizes) | {"names": shown, "n": len(sizes.cells), "tolerance": TOLERANCE - 1}
+    values = _growth_values(worst, sizes) | {
+        "names": shown,
+        "n": len(sizes.cells),
+        "tolerance": TOLERANCE - 1,
+    }
     parts = ["whole"] if named and whole is not None else []
     if whole is not None:
-        said |= {"whole": whole.ratio, "work": whole.before, "unit": sizes.workload.work_short}
+        values |= {"whole": whole.ratio, "work": whole.before, "unit": sizes.workload.work_short}
     value = Estimate("equal-load", worst.ratio, "fold", worst.low, worst.high)
     cells = [c for ids in sizes.cells.values() for c in ids]
     level: dict[str, Literal["good", "note", "warning"]] = {"constant": "good", "unclear": "note"}
-    return claim("equal-load", said, value, case=case, parts=parts if case != "constant" else [],
-                 severity=level.get(case, "warning"), cells=cells, subject=subject)  # fmt: skip
+    return claim(
+        "equal-load",
+        values,
+        value,
+        case=case,
+        parts=parts if case != "constant" else [],
+        severity=level.get(case, "warning"),
+        cells=cells,
+        subject=subject,
+    )
 
 
-def _each(growth: Growth, sizes: Sizes, subject: str) -> Claim:
+def _transaction_claim(growth: Growth, sizes: Sizes, subject: str) -> Claim:
     value = Estimate(growth.name, growth.ratio, "fold", growth.low, growth.high)
-    said = _said(growth, sizes) | {"name": growth.name, "unit": sizes.workload.work_short}
-    return claim("transaction-load", said, value, case=growth.verdict, each=growth.name, subject=subject)
+    values = _growth_values(growth, sizes) | {"name": growth.name, "unit": sizes.workload.work_short}
+    return claim("transaction-load", values, value, case=growth.verdict, each=growth.name, subject=subject)
 
 
-def _said(growth: Growth, sizes: Sizes) -> dict[str, object]:
+def _growth_values(growth: Growth, sizes: Sizes) -> dict[str, object]:
     words = [size_words(sizes.workload, s) for s in (growth.first, growth.last)]
     number, _, unit = words[1].rpartition(" ")
     short = words[0].removesuffix(f" {unit}") if number[:1].isdigit() else words[0]
@@ -232,11 +249,11 @@ def _said(growth: Growth, sizes: Sizes) -> dict[str, object]:
         if growth.low is None or growth.high is None
         else f" ({fmt.plain(growth.low)} to {fmt.plain(growth.high)})"
     )
-    said: dict[str, object] = {
+    values: dict[str, object] = {
         "first": words[0],
         "last": words[1],
         "span": f"{short} to {words[1]}",
         "ratio": growth.ratio,
         "spread": spread,
     }
-    return said | {"before": growth.before, "after": growth.after}
+    return values | {"before": growth.before, "after": growth.after}

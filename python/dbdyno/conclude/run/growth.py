@@ -1,4 +1,4 @@
-"""Data that calls changed: growth within a measurement, and from one measurement to the next."""
+"""Reports data that calls changed: growth within a measurement, and from one measurement to the next."""
 
 from __future__ import annotations
 
@@ -13,51 +13,52 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.schema.tables import empty
 
 GROWN = 0.1
-"""Share of the data: a call reads at most so much more. Repeats seldom agree more closely."""
+"""Share of the data from which on growth is reported: a call reads at most that much more, and repeats seldom
+agree more closely."""
 DEAD = 0.2
-"""Share of a table's rows: with as many a database's own maintenance usually begins."""
+"""Share of a table's rows that are dead at which a database's own maintenance usually begins."""
 LEAST_DEAD = 1_000
-"""Dead rows: fewer are in a few pages, which stay in the cache."""
+"""Dead rows below which they fill only a few pages, which stay in the cache."""
 LEAST_BYTES = 1 << 20
-"""Less is in the cache after a call or two."""
+"""Bytes below which data are in the cache after a call or two."""
 _SIZE = {end: pl.sum_horizontal(f"table_bytes_{end}", f"index_bytes_{end}") for end in ("start", "end")}
 
 
 @check("data-grew", of="whole")
 def grew(case: Case) -> Iterator[Claim]:
-    """Within a measurement: the one in which data grew most, else the one with most dead rows."""
+    """Yields the measurement in which data grew most, else the one with most dead rows."""
     tables = _by_cell(case)
     cells = [({"place": _place(c, case)}, tables[c["cell"]], c) for c in case.valid if c["cell"] in tables]
-    found = [(place | said, c) for place, frame, c in cells if (said := _growth(frame))]
-    empty = [f for f in found if f[0]["empty"]]
+    grown = [(place | values, c) for place, frame, c in cells if (values := _growth(frame))]
+    empty = [f for f in grown if f[0]["empty"]]
     by = "bytes" if empty else "share"
-    parts = ["dead"] if found and max((s for s, _ in empty or found), key=lambda s: s[by])["dead"] else []
+    parts = ["dead"] if grown and max((s for s, _ in empty or grown), key=lambda s: s[by])["dead"] else []
     kind = "empty" if empty else "size"
-    yield from case.worst("data-grew", empty or found, "share", by=by, case=kind, parts=parts)
-    if not found:
-        dead = [(place | said, c) for place, frame, c in cells if (said := _dead(frame))]
+    yield from case.worst("data-grew", empty or grown, "share", by=by, case=kind, parts=parts)
+    if not grown:
+        dead = [(place | values, c) for place, frame, c in cells if (values := _dead(frame))]
         yield from case.worst("data-grew", dead, "dead_share", case="dead")
 
 
 @check("data-not-reset", of="whole")
 def not_reset(case: Case) -> Iterator[Claim]:
-    """Later measurements that began with more data than the first of the same size."""
+    """Yields later measurements that began with more data than the first of the same parameters."""
     tables = _by_cell(case)
     params = {c.id: tuple(sorted(c.params.items())) for c in case.plan.cells}
     firsts: dict[Any, Row] = {}
-    found = []
+    candidates = []
     for cell in [c for c in case.valid if c["cell"] in tables]:
         first = firsts.setdefault(params.get(cell["cell"]), cell)
         was, now = _sizes(tables.get(first["cell"]), tables.get(cell["cell"]))
         if now - was >= max(LEAST_BYTES, GROWN * was):
-            said = {"more": now - was, "now": now, "was": was, "first": _place(first, case)}
-            found.append((said | {"place": _place(cell, case)}, cell))
+            values = {"more": now - was, "now": now, "was": was, "first": _place(first, case)}
+            candidates.append((values | {"place": _place(cell, case)}, cell))
     made_in_runs = any(w.changes_with for w in case.workloads.values())
-    yield from case.worst("data-not-reset", found, "more", case="made" if made_in_runs else "other")
+    yield from case.worst("data-not-reset", candidates, "more", case="made" if made_in_runs else "other")
 
 
 def _place(cell: Row, case: Case) -> str:
-    """The last of a measurement's phases has the growth of all."""
+    """Returns the place of a cell. The last phase of a measurement has the growth of all phases."""
     if not case.plan.experiment.phases:
         return at(cell, case)
     several = case.plan.experiment.repeats > 1
@@ -70,22 +71,29 @@ def _by_cell(case: Case) -> Mapping[str, pl.DataFrame]:
 
 
 def _growth(frame: pl.DataFrame) -> dict[str, Any]:
-    """Values of the sentence; empty: it grew little. What began with nothing grew by all that there is."""
+    """Returns values of the sentence; empty if data grew little. A measurement that began with nothing grew
+    by all there is."""
     size = float(frame["size"].sum())
     each = frame.with_columns(more=pl.col("size_end") - pl.col("size")).sort("more", descending=True)
     more = float(each["more"].sum())
     if more < max(LEAST_BYTES, GROWN * size):
         return {}
-    said = {"share": more / (size or more), "bytes": more, "relation": each["relation"][0], "empty": not size}
+    values = {
+        "share": more / (size or more),
+        "bytes": more,
+        "relation": each["relation"][0],
+        "empty": not size,
+    }
     dead = _dead(frame)
     named = {"dead": 0, "dead_share": 0.0, "dead_relation": ""} | {
         k: dead[k] for k in dead if k != "relation"
     }
-    return {**said, **named, "part": each["more"][0]}
+    return {**values, **named, "part": each["more"][0]}
 
 
 def _dead(frame: pl.DataFrame) -> dict[str, Any]:
-    """Values of the sentence for the table with the largest share of dead rows; empty: there are few."""
+    """Returns values of the sentence for the table with the largest share of dead rows; empty if there are
+    few."""
     dead, live = pl.col("dead_rows_end"), pl.col("live_rows_end")
     many = frame.filter((dead >= LEAST_DEAD) & (dead > pl.col("dead_rows_start")))
     rows = many.with_columns(part=dead / (dead + live)).filter(pl.col("part") >= DEAD)
@@ -96,7 +104,8 @@ def _dead(frame: pl.DataFrame) -> dict[str, Any]:
 
 
 def _sizes(first: pl.DataFrame | None, later: pl.DataFrame | None) -> tuple[float, float]:
-    """Bytes that the first measurement and the later one began with, in tables of both."""
+    """Returns the bytes at the beginning of the first and the later measurement, over tables that both
+    have."""
     if first is None or later is None:
         return 0.0, 0.0
     both = first.select("relation", was="size").join(later.select("relation", "size"), on="relation")

@@ -1,4 +1,5 @@
-"""Hosts that drive a load together: one without CPUs, one on a longer way, one that is slow otherwise."""
+"""Checks hosts that drive a load together: one without free CPUs, one farther away, one slower for another
+reason."""
 
 from __future__ import annotations
 
@@ -13,19 +14,19 @@ from dbdyno.model.results.claim import Claim
 from dbdyno.model.units import NS_PER_S
 
 FARTHER = 0.2
-"""Share by which a shortest call is longer than that of the nearest host: they are not equally near."""
+"""Relative excess of the shortest call over that of the nearest host from which on a host is farther away."""
 FARTHER_NS = 100_000
-"""Less than this is within the noise of one call."""
+"""Excess below which the difference is within the noise of one call."""
 SLOWER = 0.1
 """Share by which a host's sessions are slower than those of the others; repeats seldom agree more closely."""
 LEAST_CALLS = 100
-"""Of each host: fewer say little about rates, or about the shortest call."""
+"""Calls per host that a comparison of rates and of the shortest call needs."""
 
 
 @check("host-starved")
 def starved(case: Case) -> Iterator[Claim]:
-    """A driver that waits for its own host's CPUs measures that host."""
-    found = [
+    """Yields a driver that waits for its own host's CPUs, and so measures that host."""
+    candidates = [
         (
             {
                 "host": h["host"],
@@ -39,28 +40,29 @@ def starved(case: Case) -> Iterator[Claim]:
         for h in hosts
         if (h["driver_starved"] or 0.0) > session_time.STARVED and _busy(h)
     ]
-    yield from case.worst("host-starved", found, "starved")
+    yield from case.worst("host-starved", candidates, "starved")
 
 
 @check("host-network")
 def network(case: Case) -> Iterator[Claim]:
-    """The shortest call is that of the shortest way: the server's part of it is the same for all."""
-    found = []
-    for cell, hosts in _compared(case):
+    """Yields hosts that are farther away. The shortest call reveals the network, because the server's part of
+    it is the same for all hosts."""
+    candidates = []
+    for cell, hosts in _comparable_hosts(case):
         nearest = min(hosts, key=lambda h: h["shortest_ns"])
         for host in hosts:
             more_ns = host["shortest_ns"] - nearest["shortest_ns"]
             if more_ns > max(FARTHER_NS, FARTHER * nearest["shortest_ns"]):
-                said = {"host": host["host"], "nearest": nearest["host"], "more_ns": more_ns}
-                found.append((said | {"more": more_ns / NS_PER_S}, cell))
-    yield from case.worst("host-network", found, "more")
+                values = {"host": host["host"], "nearest": nearest["host"], "more_ns": more_ns}
+                candidates.append((values | {"more": more_ns / NS_PER_S}, cell))
+    yield from case.worst("host-network", candidates, "more")
 
 
 @check("host-slow")
 def slow(case: Case) -> Iterator[Claim]:
-    """Neither starved nor farther away, and slower."""
-    found = []
-    for cell, hosts in _compared(case):
+    """Yields hosts that are slower, though neither starved nor farther away."""
+    candidates = []
+    for cell, hosts in _comparable_hosts(case):
         shortest_ns = min(h["shortest_ns"] for h in hosts)
         for host in hosts:
             others = median(h["session_rate_per_s"] for h in hosts if h is not host)
@@ -68,20 +70,20 @@ def slow(case: Case) -> Iterator[Claim]:
             farther = host["shortest_ns"] - shortest_ns > max(FARTHER_NS, FARTHER * shortest_ns)
             is_starved = (host["driver_starved"] or 0.0) > session_time.STARVED
             if share > SLOWER and not farther and not is_starved:
-                said = {"host": host["host"], "share": share, "others": others}
-                found.append((said | {"rate": host["session_rate_per_s"]}, cell))
-    yield from case.worst("host-slow", found, "share")
+                values = {"host": host["host"], "share": share, "others": others}
+                candidates.append((values | {"rate": host["session_rate_per_s"]}, cell))
+    yield from case.worst("host-slow", candidates, "share")
 
 
 def _busy(host: Mapping[str, Any]) -> bool:
-    """Its threads wanted a CPU for a share of the time that can show in response times."""
+    """Returns whether the host's threads waited for a CPU long enough to show in response times."""
     used, share = host["driver_cpus"] or 0.0, host["driver_starved"] or 0.0
     threads = host["threads"] or 1
     return share < 1 and used * share / (1 - share) > session_time.WORTH_TELLING * threads
 
 
 def _by_cell(case: Case) -> Iterator[tuple[Row, list[dict[str, Any]]]]:
-    """Usable measurements by several hosts, with those hosts."""
+    """Yields usable measurements by several hosts, with those hosts."""
     table = case.tables.get("hosts")
     if table is None or table.is_empty():
         return
@@ -91,8 +93,9 @@ def _by_cell(case: Case) -> Iterator[tuple[Row, list[dict[str, Any]]]]:
             yield cell, hosts
 
 
-def _compared(case: Case) -> Iterator[tuple[Row, list[dict[str, Any]]]]:
-    """The same of hosts with enough calls, where at least two have them; all make the same calls."""
+def _comparable_hosts(case: Case) -> Iterator[tuple[Row, list[dict[str, Any]]]]:
+    """Yields the same for hosts with enough calls, if at least two have them. All hosts make the same
+    calls."""
     for cell, hosts in _by_cell(case):
         able = [
             h for h in hosts if h["calls"] >= LEAST_CALLS and h["session_rate_per_s"] and h["shortest_ns"]

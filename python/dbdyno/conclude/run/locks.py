@@ -1,4 +1,5 @@
-"""Locks and latches: whether one limits throughput, and whether the test itself makes sessions wait."""
+"""Checks locks and latches: whether one limits throughput, and whether the test itself makes sessions
+wait."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from dbdyno.model.sources.wait_advice import advice_of
 from dbdyno.model.sources.wait_families import LOCKS, Family, families_of
 
 BOUND = 0.25
-"""Share of DB time, asleep in one of them."""
+"""Share of DB time asleep in one lock or latch."""
 SURELY = 0.5
-"""Part of a limit that the lower end of the interval must exceed, too."""
+"""Part of a limit that the lower end of the interval must exceed as well."""
 GROWS = 1.10
-"""Throughput still grows if the top rung delivers more than this over the best lower one."""
+"""Ratio of the top rung's throughput to the best lower one above which throughput still grows."""
 
 
 @check("lock-bound", of="whole")
 def lock_bound(case: Case) -> Iterator[Claim]:
-    """One wait that holds a large part of DB time at the top rung, where throughput no longer grows."""
+    """Yields a wait with a large share of DB time at the top rung, if throughput no longer grows there."""
     for name, rungs in case.rungs():
         held = _held(case, rungs[-1]) if rungs else None
         if held is None:
@@ -38,20 +39,20 @@ def lock_bound(case: Case) -> Iterator[Claim]:
         if best is not None and rate is not None and rate > GROWS * best["calls_per_s"]:
             continue
         place = "" if case.observed else f" {fmt.at_load(top['sessions'])}"
-        said = {"event": held["name"], "share": held["share"], "place": place, "source": held["source"]}
-        said |= {"queued": held["runq_s"], "top_rate": rate}
+        values = {"event": held["name"], "share": held["share"], "place": place, "source": held["source"]}
+        values |= {"queued": held["runq_s"], "top_rate": rate}
         if best is not None:
-            said |= {"best_rate": best["calls_per_s"], "best": best["sessions"]}
+            values |= {"best_rate": best["calls_per_s"], "best": best["sessions"]}
         parts = [*(["flat"] if best is not None else []), *(["queued"] if held["runq_s"] else [])]
         low, high = (_end(held, end) for end in ("low", "high"))
         advice = advice_of(case.tables).of(held["name"]).advice or None
         yield claim(
-            "lock-bound", said, held["share"], parts=parts, low=low, high=high, advice=advice, subject=name
+            "lock-bound", values, held["share"], parts=parts, low=low, high=high, advice=advice, subject=name
         )
 
 
 def _held(case: Case, rung: Row) -> Row | None:
-    """The largest such wait of the rung's cells together."""
+    """Returns the rung's largest wait for a lock over all its cells; None if it is below :data:`BOUND`."""
     families = families_of(case.tables)
     locks = [r for r in _events(case, rung) if families.of(r["name"]) in LOCKS]
     most = max(locks, key=lambda r: float(r["seconds"]), default=None)
@@ -59,21 +60,21 @@ def _held(case: Case, rung: Row) -> Row | None:
 
 
 def _events(case: Case, rung: Row) -> list[Row]:
-    """The largest waits of the rung's cells together, as in ``top_events``."""
+    """Returns the rung's largest waits over all its cells, as in ``top_events``."""
     same = [pl.col(c) == rung[c] for c in ("workload", "variant", "sessions")]
     rows = case.table("top_events", together_at(rung["rate_per_s"])).filter(*same)
     return [r for r in rows.to_dicts() if "/" in r["name"]]
 
 
 def _is_over(event: Row, limit: float) -> bool:
-    """Returns whether an event takes at least ``limit`` (a share of DB time), and the lower end of its
+    """Returns whether an event takes at least ``limit`` (a share of DB time) and the lower end of its
     interval is above :data:`SURELY` of that."""
     low = _end(event, "low")
     return (event["share"] or 0.0) >= limit and (low is None or low > SURELY * limit)
 
 
 def _end(row: Row, end: str) -> float | None:
-    """An end of the interval, as a share of DB time."""
+    """Returns an end of the interval as a share of DB time."""
     return None if row[end] is None or not row["seconds"] else float(row[end] / row["seconds"] * row["share"])
 
 
@@ -82,37 +83,39 @@ def _end(row: Row, end: str) -> float | None:
 HOT = 0.10
 """Share of DB time that sessions wait for rows of one another."""
 LARGEST = 0.5
-"""Part of that time that one of several events must have: its interval is known, that of the sum is not."""
+"""Part of that time that one of several events must have, because its interval is known and that of the sum
+is not."""
 LATCH = 0.10
-"""Share of DB time, asleep in one of them."""
+"""Share of DB time asleep in one latch."""
 
 
 @check("hot-rows", of="whole")
 def hot_rows(case: Case) -> Iterator[Claim]:
-    """Sessions wait for rows that others have changed, at the top rung: there are too few of them."""
+    """Yields a claim if sessions at the top rung wait for rows that others changed: there are too few
+    rows."""
     known = advice_of(case.tables)
     for name, rungs in case.rungs():
         if not rungs or rungs[-1]["sessions"] < 2:
             continue
         top = rungs[-1]
-        found = [r for r in _events(case, top) if known.of(r["name"]).row]
-        share = sum(r["share"] or 0.0 for r in found)
-        if share < HOT or not any(_is_over(r, LARGEST * share) for r in found):
+        row_waits = [r for r in _events(case, top) if known.of(r["name"]).row]
+        share = sum(r["share"] or 0.0 for r in row_waits)
+        if share < HOT or not any(_is_over(r, LARGEST * share) for r in row_waits):
             continue
-        said = {"share": share, "place": "" if case.observed else f" {fmt.at_load(top['sessions'])}"}
-        said |= {"events": ", ".join(r["name"] for r in found), "sessions": top["sessions"]}
+        values = {"share": share, "place": "" if case.observed else f" {fmt.at_load(top['sessions'])}"}
+        values |= {"events": ", ".join(r["name"] for r in row_waits), "sessions": top["sessions"]}
         parts = []
-        if (locked := _locked(case, top, [r["name"] for r in found])) is not None:
-            said |= {"relation": locked["name"].rpartition(" (")[0], "part": locked["lock_share"]}
+        if (locked := _locked_object(case, top, [r["name"] for r in row_waits])) is not None:
+            values |= {"relation": locked["name"].rpartition(" (")[0], "part": locked["lock_share"]}
             parts.append("relation")
         few = _few(case, top)
-        said |= {} if few is None else few._asdict()
+        values |= {} if few is None else few._asdict()
         kind = "waits" if few is None else "few"
-        yield claim("hot-rows", said, share, case=kind, parts=parts, subject=name)
+        yield claim("hot-rows", values, share, case=kind, parts=parts, subject=name)
 
 
-def _locked(case: Case, rung: Row, events: list[str]) -> Row | None:
-    """What most of these waits are for, of the table ``wait_chains``; None where no table is known."""
+def _locked_object(case: Case, rung: Row, events: list[str]) -> Row | None:
+    """Returns the object that most of these waits are for, from table ``wait_chains``; None if unknown."""
     kinds = tuple(f" ({e.partition('/')[2]})" for e in events)
     objects = [r for r in chains.rows_at(case, rung) if r["by"] == "object" and r["name"].endswith(kinds)]
     return objects[0] if objects else None
@@ -133,8 +136,8 @@ def _few(case: Case, rung: Row) -> FewRows | None:
 
 @check("one-latch", of="whole")
 def latch(case: Case) -> Iterator[Claim]:
-    """One latch, or another short lock, takes a large part of DB time at the top rung, and throughput still
-    grows: where it does not, :func:`lock_bound` says so."""
+    """Yields a latch or another short lock with a large share of DB time at the top rung while throughput
+    still grows. :func:`lock_bound` reports the other case."""
     known, families = advice_of(case.tables), families_of(case.tables)
     bound = {(c.subject, c.said["event"]) for c in lock_bound(case)}
     for name, rungs in case.rungs():
@@ -143,9 +146,17 @@ def latch(case: Case) -> Iterator[Claim]:
             short = families.of(event["name"]) is Family.LATCH or (own.what and not own.row)
             if not short or not _is_over(event, LATCH) or (name, event["name"]) in bound:
                 continue
-            said = {"event": event["name"], "share": event["share"], "what": own.what}
-            said |= {"place": "" if case.observed else f" {fmt.at_load(rungs[-1]['sessions'])}"}
-            said |= {"source": event["source"]}
+            values = {"event": event["name"], "share": event["share"], "what": own.what}
+            values |= {"place": "" if case.observed else f" {fmt.at_load(rungs[-1]['sessions'])}"}
+            values |= {"source": event["source"]}
             low, high = (_end(event, end) for end in ("low", "high"))
-            yield claim("one-latch", said, event["share"], low=low, high=high, subject=name,
-                        parts=["what"] if own.what else [], advice=own.advice or None)  # fmt: skip
+            yield claim(
+                "one-latch",
+                values,
+                event["share"],
+                low=low,
+                high=high,
+                subject=name,
+                parts=["what"] if own.what else [],
+                advice=own.advice or None,
+            )

@@ -1,4 +1,5 @@
-"""Phases of a measurement: whether each kept up with its rate, and how long a backlog lasted."""
+"""Concludes about phases of a measurement: whether each kept up with its rate, and how long a backlog
+lasted."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from dbdyno.model.results.claim import Claim, Severity
 from dbdyno.model.schema.tables import fewest_calls
 
 LEAST = 0.01
-"""A backlog counts from this share of the calls due in a phase on, if there are more than sessions."""
+"""Share of the calls due in a phase from which on a backlog counts, if it is more than the number of
+sessions."""
 _METRICS = {
     "p50": "response_p50_ns",
     "p95": "response_p95_ns",
@@ -28,8 +30,8 @@ _TAILS = {"p95": 0.95, "p99": 0.99}
 
 
 def headline(case: Case) -> Iterator[Claim]:
-    """What each phase delivered, in their order; what its sessions did where it did not keep up."""
-    rows = [r for _, found in case.rungs() for r in found]
+    """Yields the throughput of each phase in order, and the parts of session time if it did not keep up."""
+    rows = [r for _, rungs in case.rungs() for r in rungs]
     if not rows:
         yield claim("nothing-measured", {}, case="none")
     for row in rows:
@@ -41,7 +43,7 @@ def headline(case: Case) -> Iterator[Claim]:
 
 
 def _slack(case: Case, row: Row) -> float:
-    """So many calls wait at any time."""
+    """Returns the number of calls that may wait at any time without counting as a backlog."""
     wall = max((c["wall_s"] for c in _cells(case, row)), default=0.0)
     return float(max(row["sessions"], LEAST * (row["offered_per_s"] or 0.0) * wall))
 
@@ -53,20 +55,20 @@ def _cells(case: Case, row: Row) -> list[Row]:
 def _delivered(case: Case, row: Row) -> Claim:
     begin, end, slack = row["backlog_begin"], row["backlog_end"], _slack(case, row)
     kind = "kept-up" if max(begin, end) <= slack else "grew" if end > begin + slack else "carried"
-    said: dict[str, Any] = {"begin": round(begin), "end": round(end)}
-    said |= {"offered": row["offered_per_s"] or 0.0, "delivered": row["calls_per_s"] or 0.0}
-    said |= {name: row[column] for name, column in list(_METRICS.items())[:3]}
-    said["p50"] = said["p50"] or 0.0
-    said |= {"dropped": round(row["dropped"] or 0)}
+    values: dict[str, Any] = {"begin": round(begin), "end": round(end)}
+    values |= {"offered": row["offered_per_s"] or 0.0, "delivered": row["calls_per_s"] or 0.0}
+    values |= {name: row[column] for name, column in list(_METRICS.items())[:3]}
+    values["p50"] = values["p50"] or 0.0
+    values |= {"dropped": round(row["dropped"] or 0)}
     parts = ["dropped"] if row["dropped"] else []
     level: Severity | None = "warning" if kind == "grew" else None
     subject = row["variant"]
     cells = tuple(c["cell"] for c in _cells(case, row))
-    return claim("phase", said, end, case=kind, parts=parts, severity=level, subject=subject, cells=cells)
+    return claim("phase", values, end, case=kind, parts=parts, severity=level, subject=subject, cells=cells)
 
 
 def _recoveries(case: Case, rows: list[Row]) -> Iterator[Claim]:
-    """For each backlog when it was gone; p95 after it against the last phase before it."""
+    """Yields for each backlog when it was gone, and p95 after it against the last phase before it."""
     calm: Row | None = None  # the last phase that kept up
     cause: Row | None = None  # the phase in which the backlog arose
     waited = 0.0  # s since the end of that phase
@@ -80,8 +82,8 @@ def _recoveries(case: Case, rows: list[Row]) -> Iterator[Claim]:
                 yield _recovery(cause, row, calm, waited + gone)
                 cause = None
             elif row is rows[-1]:
-                said = {"cause": cause["variant"], "end": round(row["backlog_end"])}
-                yield claim("phase-recovery", said, case="not", subject="")
+                values = {"cause": cause["variant"], "end": round(row["backlog_end"])}
+                yield claim("phase-recovery", values, case="not", subject="")
             waited += max((c["wall_s"] for c in _cells(case, row)), default=0.0)
         grew = row["backlog_end"] > row["backlog_begin"] + slack
         if grew and (cause is None or row["backlog_begin"] <= slack):
@@ -91,17 +93,17 @@ def _recoveries(case: Case, rows: list[Row]) -> Iterator[Claim]:
 
 
 def _recovery(cause: Row, row: Row, calm: Row | None, seconds: float) -> Claim:
-    said: dict[str, Any] = {"cause": cause["variant"], "backlog": round(cause["backlog_end"])}
-    said |= {"gone": seconds, "phase": row["variant"], "p95": row["response_p95_ns"]}
+    values: dict[str, Any] = {"cause": cause["variant"], "backlog": round(cause["backlog_end"])}
+    values |= {"gone": seconds, "phase": row["variant"], "p95": row["response_p95_ns"]}
     parts = []
     if calm is not None and calm["response_p95_ns"]:
-        said |= {"calm": calm["variant"], "calm_p95": calm["response_p95_ns"]}
+        values |= {"calm": calm["variant"], "calm_p95": calm["response_p95_ns"]}
         parts.append("before")
-    return claim("phase-recovery", said, seconds, case="gone", parts=parts, subject="")
+    return claim("phase-recovery", values, seconds, case="gone", parts=parts, subject="")
 
 
 def _targets(case: Case, rows: list[Row]) -> Iterator[Claim]:
-    """Whether each phase meets the target."""
+    """Yields whether each phase meets the target."""
     goal = case.plan.goal
     if goal is None:
         return
@@ -111,12 +113,12 @@ def _targets(case: Case, rows: list[Row]) -> Iterator[Claim]:
             yield _unknown_tail(goal, row)
         if figure is None:
             continue
-        said = {"goal": goal.text, "metric": goal.metric, "figure": figure}
+        values = {"goal": goal.text, "metric": goal.metric, "figure": figure}
         unit = "rate" if goal.metric == "throughput" else "time"
         met = goal.met(figure)
         yield claim(
             "phase-target",
-            said,
+            values,
             figure,
             case=f"{'met' if met else 'not'}-{unit}",
             severity="good" if met else "warning",
@@ -125,7 +127,8 @@ def _targets(case: Case, rows: list[Row]) -> Iterator[Claim]:
 
 
 def _unknown_tail(goal: Goal, row: Row) -> Claim:
-    """A quantile of too few calls: missed where a lower one misses the target already, else unknown."""
+    """Returns the claim about a quantile of too few calls: missed if a lower quantile already misses the
+    target, else unknown."""
     values = {"goal": goal.text, "metric": goal.metric, "fewest": fewest_calls(_TAILS[goal.metric])}
     lower = {m: row[_METRICS[m]] for m in ("p50", "p95") if m < goal.metric and row[_METRICS[m]] is not None}
     for metric, figure in lower.items():
@@ -136,7 +139,8 @@ def _unknown_tail(goal: Goal, row: Row) -> Claim:
 
 
 def even(case: Case) -> list[Row]:
-    """Usable cells whose throughput should not change: not those of a ramp, or that began with a backlog."""
+    """Returns usable cells whose throughput should not change: no ramps, and no cells that began with a
+    backlog."""
     if not case.plan.experiment.phases:
         return case.usable
     ramps = {c.id for c in case.plan.cells if c.pacing and c.pacing.to_per_s is not None}

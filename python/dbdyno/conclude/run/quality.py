@@ -1,4 +1,4 @@
-"""Can the figures be used?"""
+"""Checks whether the figures can be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dbdyno.model.units import NS_PER_S
 STEAL = 0.01
 """Share of the machine's CPU time."""
 STRADDLING = 0.25
-"""Calls are long against the window if this share of them crosses its ends."""
+"""Share of calls that cross the window's ends from which on calls are long relative to the window."""
 
 
 @check("check-failed", "cell-invalid", "cell-short", "window-short", of="whole")
@@ -33,8 +33,8 @@ def cells_cut_short(case: Case) -> Iterator[Claim]:
         if case.observed and cell["status"] == "short":
             yield _window_short(cell, case)
         elif str(cell["reason"]).startswith(FAILED):
-            said = {"place": at(cell, case), "check": str(cell["reason"]).removeprefix(FAILED)}
-            yield claim("check-failed", said, cells=(cell["cell"],))
+            values = {"place": at(cell, case), "check": str(cell["reason"]).removeprefix(FAILED)}
+            yield claim("check-failed", values, cells=(cell["cell"],))
         elif cell["status"] != "ok":
             bad = cell["status"] == "invalid"
             yield claim(
@@ -46,11 +46,12 @@ def cells_cut_short(case: Case) -> Iterator[Claim]:
 
 
 def _window_short(cell: Row, case: Case) -> Claim:
-    """A window of an observation: to end it is no fault; a server that went away is worth a look."""
+    """Returns the claim of an observation's short window: ending it is no fault, a server that disappeared
+    needs a look."""
     kind = "stopped" if cell["reason"] == "stopped by the user" else "early"
-    for start, found in ((AWAY, "away"), (SLOW, "slow"), (LATE, "late")):
+    for start, cause in ((AWAY, "away"), (SLOW, "slow"), (LATE, "late")):
         if str(cell["reason"]).startswith(start):
-            kind = found
+            kind = cause
     return claim(
         "window-short",
         {"place": at(cell, case), "wall": cell["wall_s"], "reason": _why(cell)},
@@ -63,27 +64,28 @@ def _window_short(cell: Row, case: Case) -> Claim:
 
 @check("client-limited")
 def client_limits(case: Case) -> Iterator[Claim]:
-    """The headline begins with this claim."""
-    found = [(f, c) for c in case.cells if session_time.is_limit(f := case.figures(c["cell"]))]
-    if not found:
+    """Yields the limit by the client, the first claim that a reader must see."""
+    limited = [(f, c) for c in case.cells if session_time.is_limit(f := case.figures(c["cell"]))]
+    if not limited:
         return
-    figures, cell = max(found, key=lambda f: f[0]["driver_delay"] or 0.0)
+    figures, cell = max(limited, key=lambda f: f[0]["driver_delay"] or 0.0)
     share, threads = figures["driver_delay"] or 0.0, round(figures["driver_threads"] or 0)
-    said = {
-        "places": _all_at([c for _, c in found], case),
+    values = {
+        "places": _all_at([c for _, c in limited], case),
         "share": share,
         "time": "their time" if cell["rate_per_s"] is None else "the response time of calls",
-        "place": f" {at(cell, case)}" if len(found) > 1 else "",
+        "place": f" {at(cell, case)}" if len(limited) > 1 else "",
         "threads": threads,
         "busy": session_time.busy(figures) or 0.0,
         "cpus": figures["driver_cpus"] or 0.0,
     } | (carried := _carried(figures, case))
     parts = ["carried"] if carried else []
-    yield claim("client-limited", said, share, parts=parts, cells=ids([c for _, c in found]))
+    yield claim("client-limited", values, share, parts=parts, cells=ids([c for _, c in limited]))
 
 
 def _all_at(cells: list[Row], case: Case) -> str:
-    """``at 500 and 1000 sessions``; with the variant where there are several; ``in phase spike``."""
+    """Names the places of cells: ``at 500 and 1000 sessions``; with the variant if there are several; ``in
+    phase spike``."""
     if case.plan.experiment.phases:
         return f"in {listed([where(c, case) for c in cells], 3)}"
     if len({c["variant"] for c in case.cells}) > 1:
@@ -99,7 +101,8 @@ def _all_at(cells: list[Row], case: Case) -> str:
 
 
 def _carried(figures: Mapping[str, float | None], case: Case) -> dict[str, float]:
-    """What a core carries at best: by the measurement whose calls cost the driver the least CPU."""
+    """Returns the rate that one core of the driver can serve, from the measurement whose calls cost the
+    driver least CPU."""
     costs = [case.figures(c["cell"]).get("client_cpu_per_call_ns") for c in case.cells]
     least_ns, rate = min((c for c in costs if c), default=None), figures.get("calls_per_s")
     if least_ns is None or not rate:
@@ -113,40 +116,40 @@ def _why(cell: Row) -> str:
 
 @check("driver-starved")
 def driver_starved(case: Case) -> Iterator[Claim]:
-    """Not the limit, but in the response times."""
-    found = []
+    """Yields a driver that waits for CPUs: it does not limit throughput, but it lengthens response times."""
+    candidates = []
     for cell in case.usable:
         figures = case.figures(cell["cell"])
         share, starved = figures.get("driver_delay") or 0.0, figures.get("driver_starved") or 0.0
         if share > session_time.WORTH_TELLING and starved > session_time.STARVED:
             time = "theirs" if cell["rate_per_s"] is None else "the response time of calls"
-            found.append(({"share": share, "starved": starved, "time": time}, cell))
-    yield from case.worst("driver-starved", found, "share")
+            candidates.append(({"share": share, "starved": starved, "time": time}, cell))
+    yield from case.worst("driver-starved", candidates, "share")
 
 
 @check("driver-share")
 def driver_share(case: Case) -> Iterator[Claim]:
-    """On the server's machine the driver takes CPU away from what is measured."""
-    cpus, found = case.plan.cpus, []
+    """Yields a driver on the server's machine that takes much CPU from the server."""
+    cpus, candidates = case.plan.cpus, []
     for cell in case.usable if case.environment.server.local else ():
         used = case.figures(cell["cell"]).get("driver_cpus")
         if used is not None and used > session_time.MACHINE_SHARE * cpus:
-            found.append(({"used": used, "cpus": cpus, "share": used / cpus}, cell))
-    yield from case.worst("driver-share", found, "share")
+            candidates.append(({"used": used, "cpus": cpus, "share": used / cpus}, cell))
+    yield from case.worst("driver-share", candidates, "share")
 
 
 @check("steal")
 def steal(case: Case) -> Iterator[Claim]:
-    """Time that the hypervisor gave to others."""
-    found = [
+    """Yields time that the hypervisor gave to other virtual machines."""
+    candidates = [
         ({"share": s, "limit": STEAL}, c) for c in case.usable if (s := _stolen(case, c["cell"])) > STEAL
     ]
-    yield from case.worst("steal", found, "share")
+    yield from case.worst("steal", candidates, "share")
 
 
 @of_cell
 def _stolen(case: Case, cell: str) -> float:
-    """Share of the machine's time; 0 where /proc/stat does not have it."""
+    """Returns the share of the machine's time; 0 if /proc/stat has no figure."""
     host = case.levels(cell, "host").filter(pl.col("delta").is_not_null() | (pl.col("key") == "cpus"))
     stolen, cpus = host.filter(pl.col("key") == "cpu.steal_ns"), host.filter(pl.col("key") == "cpus")
     if stolen.is_empty() or cpus.is_empty():
@@ -155,27 +158,29 @@ def _stolen(case: Case, cell: str) -> float:
 
 
 FOREIGN = 0.10
-"""Others' CPU time, of the tasks' that are known and in CPUs: less is within what ticks explain."""
+"""CPU time of other processes, relative to that of known tasks and in CPUs. Less is within what clock ticks
+explain."""
 
 
 @check("foreign-load", of="whole")
 def foreign_load(case: Case) -> Iterator[Claim]:
-    """CPU time of the machine that neither the server's tasks nor dbdyno's used."""
+    """Yields CPU time of the machine that neither the server's tasks nor dbdyno used."""
     more = (pl.col("relative_difference") > FOREIGN) & (pl.col("other_cpus") > FOREIGN)
     rows = other_cpus(case.tables["data_sources"]).filter(more).to_dicts()
-    found = [({"used": r["other_cpus"]}, r) for r in rows]
+    candidates = [({"used": r["other_cpus"]}, r) for r in rows]
     severity = "note" if case.observed else None
-    yield from case.worst("foreign-load", found, "used", case=case.kind, severity=severity)
+    yield from case.worst("foreign-load", candidates, "used", case=case.kind, severity=severity)
 
 
 def other_cpus(sources: pl.DataFrame) -> pl.DataFrame:
-    """Rows of data_sources on the machine's CPU, with ``other_cpus``: what no known task used, in CPUs."""
+    """Returns rows of data_sources on the machine's CPU with ``other_cpus``: CPUs that no known task used."""
+    # value = reference * (1 + relative difference), so the rest of the value is what the reference lacks
     used = (pl.col("value") * (1 - 1 / (1 + pl.col("relative_difference")))).clip(0.0)
     return _complete(sources, pl.col("quantity") == "cpu_used_machine").with_columns(other_cpus=used)
 
 
 def _complete(table: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
-    """Rows of data_sources, without quantities whose reference is only the least that it can have been."""
+    """Returns rows of data_sources without quantities whose reference is only a lower limit."""
     partly = table.filter(
         (pl.col("verdict") == "reference") & pl.col("source").str.contains("as far as read")
     )
@@ -184,38 +189,40 @@ def _complete(table: pl.DataFrame, where: pl.Expr) -> pl.DataFrame:
 
 @check("cpu-differs", of="whole")
 def sources_differ(case: Case) -> Iterator[Claim]:
-    """CPU by the server's own group, or by a host that saw less than the tasks."""
+    """Yields differences of CPU time from the server's own group, or from a host that counted less than the
+    tasks."""
     group = (pl.col("quantity") == "cpu_used") & (pl.col("source") == "cgroup")
     host = (pl.col("quantity") == "cpu_used_machine") & (pl.col("relative_difference") < 0)
     differ = _complete(case.tables["data_sources"], (pl.col("verdict") == "differs") & (group | host))
     for (source,), rows in differ.group_by("source", maintain_order=True):
-        found = []
+        candidates = []
         for row in rows.to_dicts():
             relative = row["relative_difference"] or 0.0
             if relative <= -1:
                 continue  # it saw nothing at all: the reference does not follow from it
-            said = {"source": source, "value": row["value"], "reference": row["value"] / (1 + relative)}
-            found.append(
-                (said | {"size": abs(relative), "difference": said["value"] - said["reference"]}, row)
+            values = {"source": source, "value": row["value"], "reference": row["value"] / (1 + relative)}
+            candidates.append(
+                (values | {"size": abs(relative), "difference": values["value"] - values["reference"]}, row)
             )
-        yield from case.worst("cpu-differs", found, "difference", by="size", each=str(source))
+        yield from case.worst("cpu-differs", candidates, "difference", by="size", each=str(source))
 
 
 @check("long-calls")
 def long_calls(case: Case) -> Iterator[Claim]:
-    found = []
+    candidates = []
     for cell in case.usable:
         figures = case.figures(cell["cell"])
         calls, crossing = figures.get("calls"), figures.get("straddling_calls")
         if calls and crossing and crossing / calls > STRADDLING:
             mean_ns = figures.get("response_mean_ns") or 0.0
-            found.append(({"mean": mean_ns, "wall": cell["wall_s"], "share": crossing / calls}, cell))
-    yield from case.worst("long-calls", found, "share")
+            candidates.append(({"mean": mean_ns, "wall": cell["wall_s"], "share": crossing / calls}, cell))
+    yield from case.worst("long-calls", candidates, "share")
 
 
 @check("not-measured", of="whole")
 def sources_missing(case: Case) -> Iterator[Claim]:
-    """All in one line: what each would add, and how to get it, is for `dbdyno doctor`."""
+    """Yields one claim with all missing sources. `dbdyno doctor` explains what each would add and how to get
+    it."""
     lacking = (pl.col("status") != "ok") & ~pl.col("name").is_in(MEANS)
     table = case.tables["cell_sources"].filter(lacking)
     whole = len(case.cells)
@@ -237,7 +244,8 @@ def one_repeat(case: Case) -> Iterator[Claim]:
 UNACCOUNTED_NOTE, UNACCOUNTED_WARNING = 0.01, 0.05
 """Shares of the sessions' time."""
 BEYOND = 1.5
-"""Half widths of its interval (3 standard errors) that a remainder must exceed: many cells are looked at."""
+"""Half widths of its interval (1.5 * 1.96 = 3 standard errors) that a remainder must exceed, because many
+cells are examined."""
 
 
 class _Remainder(NamedTuple):
@@ -250,7 +258,7 @@ class _Remainder(NamedTuple):
 
     @property
     def beyond(self) -> bool:
-        """Further from 0 than :data:`BEYOND` times its interval."""
+        """Whether it is farther from 0 than :data:`BEYOND` times its half width."""
         return abs(self.share) > BEYOND * (
             self.share - self.low if self.share > 0 else self.high - self.share
         )
@@ -258,7 +266,8 @@ class _Remainder(NamedTuple):
 
 @check("unaccounted", "ledger-closes")
 def unaccounted(case: Case) -> Iterator[Claim]:
-    """What the accounts leave over, beyond the samples' own error; behind a pooler see :func:`pool_way`."""
+    """Yields the time that no account explains, beyond the samples' own error; behind a pooler see
+    :func:`pool_way`."""
     direct = [c for c in case.usable if not is_pooled(case, c["cell"]) and not _partial(case, c["cell"])]
     left = [_Remainder(*found, c) for c in direct if (found := _left(case, c["cell"])) is not None]
     large = [r for r in left if r.beyond and abs(r.share) > UNACCOUNTED_NOTE]
@@ -266,10 +275,10 @@ def unaccounted(case: Case) -> Iterator[Claim]:
         return
     worst = max(large or left, key=lambda r: abs(r.share))
     grave = abs(worst.share) > UNACCOUNTED_WARNING
-    said = {"share": worst.share, "low": worst.low, "high": worst.high, "place": at(worst.cell, case)}
+    values = {"share": worst.share, "low": worst.low, "high": worst.high, "place": at(worst.cell, case)}
     yield claim(
         "unaccounted" if large else "ledger-closes",
-        said | {"measurements": case.many(len(large or left))},
+        values | {"measurements": case.many(len(large or left))},
         worst.share,
         case="" if large else "loose" if grave else "closes",
         severity=("warning" if large else "note") if grave else None,
@@ -281,13 +290,15 @@ def unaccounted(case: Case) -> Iterator[Claim]:
 
 @of_cell
 def _partial(case: Case, cell: str) -> bool:
-    """What is hidden from our role, or too brief, lies in the remainder: it shows no fault of the ledger."""
+    """Returns whether sessions were hidden from our role or too brief: their time is in the remainder, which
+    is then no fault of the ledger."""
     return hidden(case.accounts(cell)) or too_brief(case.table("ledger", cell))
 
 
 @of_cell
 def _left(case: Case, cell: str) -> tuple[float, float, float] | None:
-    """Unaccounted time as a share of the sessions' time, and the ends of its interval."""
+    """Returns unaccounted time as a share of the sessions' time, and the ends of its interval; None if
+    unknown."""
     rows = case.accounts(cell).filter(pl.col("account") == "unaccounted").drop_nulls("low")
     wall = case.wall(cell)
     if rows.is_empty() or not wall:

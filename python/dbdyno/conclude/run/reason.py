@@ -1,5 +1,5 @@
-"""Why growth bends: by the ledger's accounts before and after it, else by the CPU columns; where session time
-goes at the highest load; whether one lock limits throughput."""
+"""Concludes why growth bends: from the ledger's accounts before and after the bend, else from the CPU
+columns. It also gives the parts of session time at the highest load and the activity of observed sessions."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ MOSTLY = 0.5
 
 @dataclass(frozen=True)
 class Spent:
-    """What a usable cell spent: session-seconds per unit of work by (group, detail)."""
+    """Session time of a usable cell: session-seconds per unit of work by (group, detail)."""
 
     load: float
     repeat: int
     by: Mapping[tuple[str, str], float]
     throttled: float
-    """At least so many of those in the run queue."""
+    """Lower limit of the throttled part of the run queue."""
     starved: bool
-    """The driver itself had to wait for a CPU."""
+    """Whether the driver itself waited for a CPU."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What grew most from before a bend to after it."""
+    """The account that grew most from before a bend to after it."""
 
     group: str
     detail: str
     seconds: float
-    """Session time per unit of work, so many more."""
+    """Growth of session time per unit of work."""
     share: Estimate
-    """The part of the growth of all session time per unit of work."""
+    """Its part of the growth of all session time per unit of work."""
 
 
 def spent(results: Measured, ladder: Ladder) -> list[Spent]:
-    """Per usable cell; without those of which run or run queue is not known."""
+    """Returns session time per usable cell; cells with unknown run or run-queue time are left out."""
     rates = {(r["load"], r["repeat"]): r["throughput"] for r in ladder.points.to_dicts()}
-    families, found = families_of(results.tables), []
+    families, spent_by_cell = families_of(results.tables), []
     for window, parts in cells_of(results, ladder):
         rate = rates.get((float(window["sessions"]), window["repeat"]))
         rows = top_level(parts["ledger"]).filter(pl.col("scope") == "rung")
@@ -71,31 +71,29 @@ def spent(results: Measured, ladder: Ladder) -> list[Spent]:
             starved = (figures_of(parts["rates"]).get("driver_starved") or 0.0) > STARVED
             low = account_rows(parts["ledger"], "runq.throttled_bracket")["low"].drop_nulls().sum()
             by = _by_group(rows, rate, families)
-            found.append(Spent(window["sessions"], window["repeat"], by, float(low) / rate, starved))
-    return found
+            spent_by_cell.append(Spent(window["sessions"], window["repeat"], by, float(low) / rate, starved))
+    return spent_by_cell
 
 
 def _by_group(rows: pl.DataFrame, rate: float, families: WaitFamilies) -> dict[tuple[str, str], float]:
     by: dict[tuple[str, str], float] = defaultdict(float)
     for account, detail, aas in rows.select("account", "detail", "aas").drop_nulls("aas").iter_rows():
         if account == "sleep":
-            by[_of_sleep(families, detail), detail or "asleep"] += aas / rate
+            by[_sleep_group(families, detail), detail or "asleep"] += aas / rate
         elif account in _BY_ACCOUNT:
             by[_BY_ACCOUNT[account], ""] += aas / rate
     return by
 
 
-def _of_sleep(families: WaitFamilies, detail: str | None) -> str:
+def _sleep_group(families: WaitFamilies, detail: str | None) -> str:
     family = families.of(detail)
     return LOCK if family in LOCKS else IO if family in STORAGE else WAIT
 
 
 def grown_most(cells: Iterable[Spent], bend: float) -> Growth | None:
-    """The group whose session time per unit of work grows most beyond ``bend``, and in it the largest detail.
-
-    Run and run queue are one group (CPU): a unit that is charged more CPU and one that waits for a CPU are
-    both short of CPUs. ``None``: there are cells on one side only, or session time did not grow.
-    """
+    """Returns the group whose session time per unit of work grows most beyond ``bend``, and its largest
+    detail. Run and run queue form one group (CPU): a unit that is charged more CPU time and one that waits
+    for a CPU both lack CPUs. None if there are cells on one side only, or session time did not grow."""
     before, after = _sides(list(cells), bend)
     if not before or not after:
         return None
@@ -112,11 +110,11 @@ def grown_most(cells: Iterable[Spent], bend: float) -> Growth | None:
     seconds = groups[CPU] if group == CPU else most
     keys = set(inside) if group == CPU else {(kind, detail)}
     share = _share(before, after, keys) or Estimate("share", seconds / total)
-    return Growth(_named(kind, after), detail, seconds, share)
+    return Growth(_cause_behind(kind, after), detail, seconds, share)
 
 
 def _sides(cells: Sequence[Spent], bend: float) -> tuple[list[Spent], list[Spent]]:
-    """Up to a bend, the lowest load at least, and beyond it."""
+    """Returns the cells up to a bend (at least the lowest load) and those beyond it."""
     end = max(bend, min((c.load for c in cells), default=0.0))
     return [c for c in cells if c.load <= end], [c for c in cells if c.load > end]
 
@@ -127,7 +125,7 @@ def _growth(before: list[Spent], after: list[Spent]) -> dict[tuple[str, str], fl
 
 
 def _share(before: list[Spent], after: list[Spent], keys: set[tuple[str, str]]) -> Estimate | None:
-    """Mean over the repeats with its interval. ``None``: fewer than two repeats have both sides."""
+    """Returns the mean over the repeats with its interval. None if fewer than two repeats have both sides."""
     shares = []
     for repeat in sorted({c.repeat for c in before} & {c.repeat for c in after}):
         grown = _growth([c for c in before if c.repeat == repeat], [c for c in after if c.repeat == repeat])
@@ -136,8 +134,9 @@ def _share(before: list[Spent], after: list[Spent], keys: set[tuple[str, str]]) 
     return fmt.estimate("share", shares, share=True) if len(shares) > 1 else None
 
 
-def _named(kind: str, after: list[Spent]) -> str:
-    """What lies behind a group, where other figures of the same cells show more."""
+def _cause_behind(kind: str, after: list[Spent]) -> str:
+    """Returns the cause behind a group if other figures of the same cells show it: throttling, or the
+    driver."""
     runq = _mean(c.by.get((RUNQ, ""), 0.0) for c in after)
     if kind == RUNQ and runq > 0 and _mean(c.throttled for c in after) > MOSTLY * runq:
         return THROTTLE
@@ -154,88 +153,95 @@ def _mean(values: Iterable[float]) -> float:
 # -- the claim --
 
 FULL = 0.95
-"""Share of the CPUs from which on they are called all busy."""
+"""Share of the CPUs from which on all count as busy."""
 SPARE = 0.80
-"""Below this they are called idle enough not to be what limits."""
+"""Share of the CPUs below which CPU is not the limit."""
 
 _CASES = {RUNQ: "runq", IO: "io"}
-"""The case of the catalogue's entry by the account that grows most, where it is called otherwise."""
+"""Case of the catalogue's entry by account, where the names differ."""
 
 Reason = tuple[str, Claim]
-"""Kind and claim; the kind is the name of the claim's value, too, where that has one: CPU WAIT, run,
-throttle, lock: NAME, I/O: NAME, client, driver, pool, wait: NAME, unaccounted; without a ledger CPU or
-not the CPU; no bend, unknown."""
+"""Kind and claim. The kind is also the name of the claim's value, if it has one: CPU WAIT, run, throttle,
+lock: NAME, I/O: NAME, client, driver, pool, wait: NAME, unaccounted; without a ledger CPU or not the CPU; no
+bend, unknown."""
 UNKNOWN, NOT_CPU = "unknown", "not the CPU"
 
 
 def reason(scaling: Scaling, run: Measured | None) -> Reason:
-    """Always one claim. Its value is the account's share of the growth of session time per unit of work."""
+    """Returns one claim in any case. Its value is the account's share of the growth of session time per unit
+    of work."""
     ladder, bend = scaling.ladder, ladders.bend(scaling.ladder)
     if bend is None:
         top = fmt.load(ladders.loads(ladder)[-1], ladder.load_unit)
         return "no bend", claim("reason", {"top": top}, case="none")
-    said = {"growth": _growth_ends(ladder, bend), "unit": fmt.unit_of_work(ladder.throughput_unit)}
-    found = None
+    values = {"growth": _growth_ends(ladder, bend), "unit": fmt.unit_of_work(ladder.throughput_unit)}
+    growth = None
     if run is not None and ladder.workload is not None:
-        found = grown_most(spent(run, ladder), bend.value)
-    return _by_points(ladder, bend.value, said) if found is None else _by_ledger(ladder, said, found)
+        growth = grown_most(spent(run, ladder), bend.value)
+    return _by_points(ladder, bend.value, values) if growth is None else _by_ledger(ladder, values, growth)
 
 
 def _growth_ends(ladder: Ladder, bend: Estimate) -> str:
-    """``Growth falls off beyond 8 sessions (4 to 16)``; ``Throughput falls from 1 session on``."""
+    """Returns the sentence: ``Growth falls off beyond 8 sessions (4 to 16)``; ``Throughput falls from 1
+    session on``."""
     rungs = Rungs.of(ladder)
     case = "constant" if rungs.is_constant else "falls" if rungs.best == rungs.loads[0] else "bends"
-    said = {"first": fmt.load(rungs.loads[0], ladder.load_unit)}
-    said |= {"bend": fmt.load(bend.value, ladder.load_unit) + fmt.load_spread(bend)}
-    return sentence("growth-ends", said, case=case)
+    values = {"first": fmt.load(rungs.loads[0], ladder.load_unit)}
+    values |= {"bend": fmt.load(bend.value, ladder.load_unit) + fmt.load_spread(bend)}
+    return sentence("growth-ends", values, case=case)
 
 
-def _by_ledger(ladder: Ladder, said: dict[str, Any], found: Growth) -> Reason:
-    share, name = found.share, f"{found.group}: {found.detail}" if found.detail else found.group
-    said |= {"detail": found.detail, "share": fmt.percent(min(1.0, share.value)) + fmt.percent_spread(share)}
-    busy = _cpus_busy(ladder) if found.group in (RUN, RUNQ) else {}
+def _by_ledger(ladder: Ladder, values: dict[str, Any], growth: Growth) -> Reason:
+    share, name = growth.share, f"{growth.group}: {growth.detail}" if growth.detail else growth.group
+    values |= {
+        "detail": growth.detail,
+        "share": fmt.percent(min(1.0, share.value)) + fmt.percent_spread(share),
+    }
+    busy = _cpus_busy(ladder) if growth.group in (RUN, RUNQ) else {}
     value = replace(share, name=name, unit="of growth")
     return name, claim(
         "reason",
-        said | busy,
+        values | busy,
         value,
-        case=_CASES.get(found.group, found.group),
+        case=_CASES.get(growth.group, growth.group),
         parts=["busy"] if busy else [],
     )
 
 
 def _cpus_busy(ladder: Ladder) -> dict[str, float]:
-    """CPUs that ran sessions at the load that delivers most, and how many there are; empty: not known."""
+    """Returns the CPUs that ran sessions at the load with the highest throughput, and the CPUs available;
+    empty if unknown."""
     used, cpus = ladders.at(ladder, ladders.best_rung(ladder), "cpu"), ladder.machine.cpus
     if used is None or cpus is None:
         return {}
     return {"used": used.value, "cpus": fmt.whole(cpus)}
 
 
-def _by_points(ladder: Ladder, bend: float, said: dict[str, Any]) -> Reason:
-    """Without a ledger CPU seconds still show whether it can be the CPU."""
+def _by_points(ladder: Ladder, bend: float, values: dict[str, Any]) -> Reason:
+    """Returns the reason without a ledger: CPU seconds still show whether CPU can be the limit."""
     beyond = ladder.points.filter(pl.col("load") > bend)
     used = fmt.estimate("CPUs used", beyond["cpu"].to_list(), "CPUs")
     if used is None:
         case = "no-columns" if ladder.workload is None else "no-figures"
-        return UNKNOWN, claim("reason", said, case=case)
+        return UNKNOWN, claim("reason", values, case=case)
     if (grown := _cpu_share(ladder, bend)) is not None:
         kind, case = (CPU, "cpu") if grown > MOSTLY else (NOT_CPU, "not-cpu")
-        said |= {"share": fmt.percent(max(0.0, min(1.0, grown)))}
-        return kind, claim("reason", said, Estimate(kind, grown), case=case)
+        values |= {"share": fmt.percent(max(0.0, min(1.0, grown)))}
+        return kind, claim("reason", values, Estimate(kind, grown), case=case)
     cpus = ladder.machine.cpus
-    said |= {"used": used.value}
+    values |= {"used": used.value}
     if cpus is None:
-        return UNKNOWN, claim("reason", said, case="no-cpus")
+        return UNKNOWN, claim("reason", values, case="no-cpus")
     share = used.value / cpus
     kind, case = (CPU, "full") if share >= FULL else (UNKNOWN, "unclear")
     if share < SPARE:
         kind, case = NOT_CPU, "spare"
-    return kind, claim("reason", said | {"cpus": fmt.whole(cpus)}, Estimate(kind, share), case=case)
+    return kind, claim("reason", values | {"cpus": fmt.whole(cpus)}, Estimate(kind, share), case=case)
 
 
 def _cpu_share(ladder: Ladder, bend: float) -> float | None:
-    """How much of the growth of session time per unit of work is CPU or CPU WAIT; ``None``: not known."""
+    """Returns the share of CPU and CPU WAIT in the growth of session time per unit of work; None if
+    unknown."""
     cells = []
     for p in ladder.points.drop_nulls(["cpu", "cpu_wait"]).to_dicts():
         rest = (p["tasks"] or p["load"]) - p["cpu"] - p["cpu_wait"]
@@ -258,84 +264,88 @@ _ACCOUNTS = {
     "pool_queue_aas": "pool queue",
     "unaccounted_aas": "unaccounted",
 }
-_LEAST = 0.005  # a share that is named
+_LEAST = 0.005  # smaller shares would be shown as 0 %
 
 
 def session_time(top: Row, subject: str = "") -> Claim:
-    """What a session-second goes to at the highest load, the two largest accounts."""
+    """Returns the two largest accounts of session time at the highest load."""
     shares = {c: top[c] / (whole(top) or 1.0) for c in _ACCOUNTS if top.get(c) is not None}
     complete = shares.keys() >= _ACCOUNTS.keys() - {"pool_queue_aas"}
     if not complete:
         shares.pop("unaccounted_aas", None)  # it holds what is unknown
     large = [c for c in sorted(shares, key=lambda c: -shares[c])[:2] if shares[c] >= _LEAST]
-    said = {"sessions": top["sessions"], "wait": top["top_wait"], "shares": shares}
-    said["accounts"] = ", ".join(f"{_ACCOUNTS[c]} {fmt.percent(shares[c])}" for c in large)
+    values = {"sessions": top["sessions"], "wait": top["top_wait"], "shares": shares}
+    values["accounts"] = ", ".join(f"{_ACCOUNTS[c]} {fmt.percent(shares[c])}" for c in large)
     if not large:
-        return claim("session-time", said, case="unknown", subject=subject)
+        return claim("session-time", values, case="unknown", subject=subject)
     parts = ["wait"] if "sleep_aas" in large and top["top_wait"] else []
     parts += [] if complete else ["partly"]
-    return claim("session-time", said, case="known", parts=parts, subject=subject)
+    return claim("session-time", values, case="known", parts=parts, subject=subject)
 
 
 # -- how active the sessions of an existing workload were --
 
 ACTIVITY = "activity"
 IDLE = 0.0005
-"""Sessions active on average: fewer are shown as 0."""
+"""Mean active sessions below which the figure would be shown as 0."""
 TOP = 3
-"""The largest parts of DB time are named up to so many."""
+"""Number of events that are named as the largest parts of DB time."""
 
 
 def activity(results: Results) -> Claim:
-    """The headline of an observation: means over all windows, seconds per second."""
+    """Returns the headline of an observation: means over all windows, in seconds per second."""
     windows = results.tables["windows"].sort("t0_ns")
     if windows.is_empty():
         return claim(ACTIVITY, {}, case="none")
     together = results.tables["profile"].filter(pl.col("cell") == TOGETHER)
     figures = dict(together.select("name", "per_s").rows())
     status = dict(together.select("name", "status").rows()).get("DB time", "off")
-    found = {f.id: f for f in results.findings}
+    findings = {f.id: f for f in results.findings}
     whose = (pl.col("role") == "session") & ~pl.col("worker")
-    met = results.ask("microstates", lambda rows: rows.filter(whose).select("pid", "start_ticks").unique())
-    brief = found["brief-sessions"].value if "brief-sessions" in found else None
+    processes = results.ask(
+        "microstates", lambda rows: rows.filter(whose).select("pid", "start_ticks").unique()
+    )
+    brief = findings["brief-sessions"].value if "brief-sessions" in findings else None
     events = results.tables["top_events"].filter(pl.col("cell") == TOGETHER).sort("rank").head(TOP)
     largest = events.select("name", "share").drop_nulls().rows()
     gaps = (windows["t0_ns"] - windows["t1_ns"].shift(1)).drop_nulls()
     gaps = gaps.filter(gaps > GAP_NS)
     cpus = machine_of(results, windows["variant"][0])[0].cpus
     db_time = figures.get("DB time")
-    said = {
+    values = {
         "db_time": db_time,
         "db_cpu": figures.get("DB CPU"),
         "cpu_wait": figures.get("CPU WAIT"),
         "cpus": f" of {cpus:g}" if cpus else "",
-        "sessions": met.height,
+        "sessions": processes.height,
         "brief": 0 if brief is None else int(brief.value),
         "hidden": "",
         "top": ", ".join(f"{name} {100 * share:.1f} %" for name, share in largest),
         "gaps": len(gaps),
         "gap": float(gaps.sum()) / NS_PER_S,
     }
-    hidden = found.get("sessions-hidden")
-    if db_time is not None and db_time < IDLE and not said["brief"]:
-        return claim(ACTIVITY, said, Estimate("DB time", db_time, "s/s"), case="idle")
+    hidden = findings.get("sessions-hidden")
+    if db_time is not None and db_time < IDLE and not values["brief"]:
+        return claim(ACTIVITY, values, Estimate("DB time", db_time, "s/s"), case="idle")
     case = "known" if db_time is not None else "brief" if status == STATUS else "unknown"
     if case == "unknown" and hidden is not None:
         text = hidden.text.partition(":")[0]
-        case, said["hidden"] = "hidden", f"{text[:1].lower()}{text[1:]} ({hidden.advice})"
+        case, values["hidden"] = "hidden", f"{text[:1].lower()}{text[1:]} ({hidden.advice})"
     value = None if db_time is None else Estimate("DB time", db_time, "s/s")
-    return claim(ACTIVITY, said, value, case=case, parts=[*_parts_of(said, known=db_time is not None)])
+    return claim(
+        ACTIVITY, values, value, case=case, parts=[*_activity_parts(values, known=db_time is not None)]
+    )
 
 
-def _parts_of(said: Mapping[str, Any], *, known: bool) -> Iterator[str]:
-    """Which sentences follow, in their order."""
+def _activity_parts(values: Mapping[str, Any], *, known: bool) -> Iterator[str]:
+    """Yields the sentences that follow, in their order."""
     if known:
-        yield "cpu" if said["db_cpu"] is not None else "no-cpu"
-        yield "wait" if said["cpu_wait"] is not None else "no-wait"
-    elif said["db_cpu"] is not None:
+        yield "cpu" if values["db_cpu"] is not None else "no-cpu"
+        yield "wait" if values["cpu_wait"] is not None else "no-wait"
+    elif values["db_cpu"] is not None:
         yield "only-cpu"
-    if said["sessions"]:
-        yield "seen-and-brief" if said["brief"] else "seen"
+    if values["sessions"]:
+        yield "seen-and-brief" if values["brief"] else "seen"
     else:
-        yield "brief" if said["brief"] else "not-seen"
-    yield from (name for name in ("top", "gaps") if said[name])
+        yield "brief" if values["brief"] else "not-seen"
+    yield from (name for name in ("top", "gaps") if values[name])

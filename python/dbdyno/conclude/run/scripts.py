@@ -1,4 +1,4 @@
-"""What calls of scripts say: which script takes the time, and which were tried again."""
+"""Concludes about scripts: which one takes the time, and which ones were retried."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dbdyno.model.results.ledger_rows import TOGETHER
 from dbdyno.model.schema.tables import empty
 
 RETRIED = 0.01
-"""Share of a script's calls: less is no claim."""
+"""Share of a script's calls from which on retries are reported."""
 MOST = 0.5
-"""Share of session time in one of several scripts: less is no claim."""
+"""Share of session time from which on one of several scripts is reported."""
 _K = TypeVar("_K")
 
 
 @check("retried", of="whole")
 def retried(case: Case) -> Iterator[Claim]:
-    """At the highest load of each variant, each script by itself."""
+    """Yields retried scripts at the highest load of each variant."""
     several = len(case.plan.variants) > 1
     for row in _highest(case, "script_rates"):
         calls = row["calls"] + row["errors"]
@@ -32,7 +32,7 @@ def retried(case: Case) -> Iterator[Claim]:
         same = ("variant", "script")
         own = [c for c in _highest(case, "command_rates") if all(c[k] == row[k] for k in same)]
         worst = max(own, key=lambda c: c["retries"], default=None)
-        said = {
+        values = {
             "share": share,
             "script": row["name"],
             "place": fmt.at_load(row["sessions"]),
@@ -41,12 +41,13 @@ def retried(case: Case) -> Iterator[Claim]:
             "command": worst["text"] if worst else "",
         }
         subject = row["variant"] if several else ""
-        yield claim("retried", said, share, parts=["line"] if worst else [], subject=subject)
+        yield claim("retried", values, share, parts=["line"] if worst else [], subject=subject)
 
 
 @check("script-time", of="whole")
 def most_time(case: Case) -> Iterator[Claim]:
-    """At the highest load of each variant, where one of several scripts takes most of session time."""
+    """Yields the script that takes most of session time at the highest load of each variant, if there are
+    several."""
     several = len(case.plan.variants) > 1
     rows = [r for r in _highest(case, "script_ledger") if r["script"] is not None and r["share"] is not None]
     for variant in dict.fromkeys(r["variant"] for r in rows):
@@ -55,14 +56,14 @@ def most_time(case: Case) -> Iterator[Claim]:
         script, share = max(whole.items(), key=lambda i: i[1])
         if len(whole) < 2 or share < MOST:
             continue
-        mine = [r for r in own if r["name"] == script]
-        said = {"script": script, "share": share, "place": fmt.at_load(mine[0]["sessions"])}
-        where, most = _largest((_where(r), r["share"]) for r in mine if r["account"] in _WHERE)
-        line, top = _largest(((r["line"], r["text"]), r["share"]) for r in mine if _is_statement(r))
+        of_script = [r for r in own if r["name"] == script]
+        values = {"script": script, "share": share, "place": fmt.at_load(of_script[0]["sessions"])}
+        where, most = _largest((_where(r), r["share"]) for r in of_script if r["account"] in _WHERE)
+        line, top = _largest(((r["line"], r["text"]), r["share"]) for r in of_script if _is_statement(r))
         parts = [name for name, value in (("where", most), ("line", top)) if value >= MOST * share]
-        said |= {"where": where, "most": most / share, "top": top / share}
-        said |= dict(zip(("line", "command"), line or (0, ""), strict=True))
-        yield claim("script-time", said, share, parts=parts, subject=variant if several else "")
+        values |= {"where": where, "most": most / share, "top": top / share}
+        values |= dict(zip(("line", "command"), line or (0, ""), strict=True))
+        yield claim("script-time", values, share, parts=parts, subject=variant if several else "")
 
 
 _WHERE = {"run": "on a CPU", "runq": "in the run queue", "sleep": "asleep", "client": "at the client"}
@@ -82,14 +83,14 @@ def _largest(pairs: Iterable[tuple[_K, float]]) -> tuple[_K | None, float]:
 
 
 def _sums(pairs: Iterable[tuple[_K, float]]) -> dict[_K, float]:
-    made: dict[_K, float] = {}
+    sums: dict[_K, float] = {}
     for key, value in pairs:
-        made[key] = made.get(key, 0.0) + value
-    return made
+        sums[key] = sums.get(key, 0.0) + value
+    return sums
 
 
 def _highest(case: Case, name: str) -> list[Row]:
-    """Rows of the highest load of each variant: of all its cells together, of one cell its own."""
+    """Returns the rows of the highest load of each variant, over all its cells, or a single cell's own."""
     rows = case.tables.get(name, empty(name)).to_dicts()
     tops: dict[str, int] = {}
     for r in rows:

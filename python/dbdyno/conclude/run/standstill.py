@@ -1,4 +1,4 @@
-"""Time in which sessions were kept from running by a quota, or stopped altogether."""
+"""Reports time in which a CPU quota or a stop kept sessions from running."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dbdyno.model.results.ledger_rows import account_rows
 from dbdyno.model.sources.wait_families import STOPPED
 
 THROTTLED = 0.25
-"""Throttling is a cause of CPU WAIT from this part of it on, and"""
+"""Part of CPU WAIT from which on throttling is a cause of it, if :data:`THROTTLED_S` holds as well."""
 THROTTLED_S = 0.01
-"""of session time from this part on."""
+"""Least share of session time."""
 OF_SESSION = 0.25
-"""A session is throttled from this part of its own time on, however many others there are."""
+"""Part of its own time from which on a session is throttled, whatever the number of other sessions."""
 STOOD_S = 0.01
-"""Stopped sessions are reported from so many seconds per second on."""
+"""Seconds per second from which on stopped sessions are reported."""
 
 
 @check("cpu-wait-throttled")
 def throttled_wait(case: Case) -> Iterator[Claim]:
-    """How much of CPU WAIT is throttling by a quota, where it is most."""
+    """Yields the part of CPU WAIT that is throttling by a quota, where it is largest."""
     exact: list[tuple[dict[str, float], dict[str, Any]]] = []
     least: list[tuple[dict[str, float], dict[str, Any]]] = []
     for cell in case.usable:
@@ -43,8 +43,8 @@ def throttled_wait(case: Case) -> Iterator[Claim]:
 
 @check("sessions-throttled")
 def throttled_sessions(case: Case) -> Iterator[Claim]:
-    """Sessions that a quota kept from running for much of their own time; without the scheduler trace, the
-    most throttled group that holds sessions alone."""
+    """Yields sessions that a quota kept from running for much of their own time; without the scheduler trace,
+    the most throttled group that contains sessions only."""
     exact: list[tuple[dict[str, Any], dict[str, Any]]] = []
     groups: list[tuple[dict[str, Any], dict[str, Any]]] = []
     for cell in case.usable:
@@ -55,16 +55,16 @@ def throttled_sessions(case: Case) -> Iterator[Claim]:
             exact.append(({"sessions": len(sessions), "pid": str(pid), "share": share, "group": names}, cell))
         elif places and places[0][1] >= OF_SESSION:
             groups.append(({"share": places[0][1], "group": places[0][0]}, cell))
-    found = exact or groups
+    candidates = exact or groups
     parts = ["group"] if exact and max(exact, key=lambda f: f[0]["share"])[0]["group"] else []
     yield from case.worst(
-        "sessions-throttled", found, "share", case="exact" if exact else "group", parts=parts
+        "sessions-throttled", candidates, "share", case="exact" if exact else "group", parts=parts
     )
 
 
 @of_cell
 def _throttled_sessions(case: Case, cell: str) -> list[tuple[int, float]]:
-    """Process and part of its time of each session that was throttled for much of it."""
+    """Returns process and throttled part of its time of each session that was throttled for much of it."""
     ledger = case.table(SESSION_LEDGER, cell)
     parts = account_rows(ledger, "run", "runq", "sleep", "client", scope="session")
     lived = parts.group_by("session").agg(time=pl.col("aas").sum())
@@ -75,24 +75,24 @@ def _throttled_sessions(case: Case, cell: str) -> list[tuple[int, float]]:
         .unique("session", keep="first")
         .select("session", "pid")
     )
-    found = stood.join(lived, on="session").join(pids, on="session", how="left", maintain_order="left")
-    found = found.filter((pl.col("time") > 0) & (pl.col("aas") >= OF_SESSION * pl.col("time")))
+    sessions = stood.join(lived, on="session").join(pids, on="session", how="left", maintain_order="left")
+    sessions = sessions.filter((pl.col("time") > 0) & (pl.col("aas") >= OF_SESSION * pl.col("time")))
     share = (pl.col("aas") / pl.col("time")).clip(0, 1)
-    return found.select(pl.col("pid").fill_null(0), share).rows()
+    return sessions.select(pl.col("pid").fill_null(0), share).rows()
 
 
 @of_cell
 def _throttled_groups(case: Case, cell: str) -> list[tuple[str, float]]:
-    """Groups of sessions alone that were throttled, and for how much of the time; the longest first."""
+    """Returns groups of sessions only that were throttled, with the share of the time, the largest first."""
     throttled = (pl.col("scope") == "sessions") & (pl.col("key") == "throttled_ns") & (pl.col("delta") > 0)
     share = (pl.col("delta") / pl.col("wall_ns")).clip(0, 1).alias("share")
-    found = case.levels(cell, "cgroup").filter(throttled).select("place", share)
-    return found.sort("share", descending=True).rows()
+    groups = case.levels(cell, "cgroup").filter(throttled).select("place", share)
+    return groups.sort("share", descending=True).rows()
 
 
 @check("sessions-stopped")
 def stopped(case: Case) -> Iterator[Claim]:
-    """Sessions whose process was stopped by a signal or a tracer, or frozen with its control group."""
+    """Yields sessions whose process was stopped by a signal or a tracer, or frozen with its control group."""
     cells = []
     for cell in case.usable:
         ledger = case.table("ledger", cell["cell"])

@@ -1,4 +1,4 @@
-"""Was it the same all the time, and for all sessions, also for those started together?"""
+"""Checks whether load was steady over time and even over sessions, also over those started together."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from dbdyno.stats import steps as stretches
 from dbdyno.stats.significance import FALSE_ALARMS, Change, unequal, welch
 
 DRIFT = 0.05
-"""A change from half to half is reported from this on, if it is not chance."""
+"""Relative change between halves from which on it is reported, if it is not chance."""
 UNEVEN, VERY_UNEVEN = 1.2, 2.0
-"""Fastest over slowest session of a rung."""
+"""Ratio of the fastest to the slowest session of a rung."""
 PHASE_VARIANCE = 1 / 6
-"""Variance of the calls that one session ends in a span: that of two rounding errors (1/12 each)."""
+"""Variance of the number of calls that a session ends in a span: two rounding errors of 1/12 each, from its
+ends."""
 BLOCKS = 10
-"""Parts of a window of an observation whose means are compared."""
+"""Parts of an observation's window whose means are compared."""
 LEAST_LOADS = 5
-"""Along a ladder of fewer no step is looked for."""
+"""Loads that a ladder needs before a step is searched for."""
 
 Series = Sequence[tuple[float, float]]  # (middle of the span in s since t0, rate)
 
 
 class Stepped(NamedTuple):
-    """A level that changed within a window; times in s since its begin, each with its interval."""
+    """A change of level within a window; times in s since its begin, each with its interval."""
 
     at: float
     at_low: float
     at_high: float
-    until: float | None  # None: to the end
+    until: float | None  # None if it lasts to the end
     until_low: float | None
     until_high: float | None
     first: float
@@ -50,29 +51,30 @@ class Stepped(NamedTuple):
 
 @check("level-step")
 def steps(case: Case) -> Iterator[Claim]:
-    """When the level of a window changed: calls per second, or the number of active sessions of an existing
-    workload."""
-    limit, found = _step_limit(case), []
+    """Yields changes of level within a window: of calls per second, or of active sessions in an
+    observation."""
+    limit, candidates = _step_limit(case), []
     for c in phases.even(case):
         step = _stepped(case, c)
         if step is not None and _is_step(step, limit):
             change = step.second / step.first - 1
             more = {"change": change, "size": abs(change), "limit": limit, "rho": stretches.RHO}
-            found.append((step._asdict() | more, c))
-    most = max((f for f, _ in found), key=lambda f: f["size"], default=None)
+            candidates.append((step._asdict() | more, c))
+    most = max((f for f, _ in candidates), key=lambda f: f["size"], default=None)
     parts = ["back"] if most is not None and most["until"] is not None else []
     severity = "note" if case.observed else None
     options: Row = {"case": case.kind, "severity": severity, "parts": parts}
-    yield from case.worst("level-step", found, "change", by="size", **options)
+    yield from case.worst("level-step", candidates, "change", by="size", **options)
 
 
 def _step_limit(case: Case) -> float:
-    """All windows together have a false alarm as often as :data:`~dbdyno.stats.steps.LEVEL`."""
+    """Returns the p value for one window such that all windows together have the false-alarm rate
+    :data:`~dbdyno.stats.steps.LEVEL`."""
     return max(stretches.LEVEL / max(1, len(case.usable)), stretches.LEAST_P)
 
 
-def _is_step(found: Stepped | None, limit: float) -> bool:
-    return found is not None and found.p < limit and abs(found.second / found.first - 1) >= DRIFT
+def _is_step(step: Stepped | None, limit: float) -> bool:
+    return step is not None and step.p < limit and abs(step.second / step.first - 1) >= DRIFT
 
 
 @of_cell
@@ -95,21 +97,28 @@ def _stepped(case: Case, cell: Row) -> Stepped | None:
     low, high = (times[max(found.start95[0] - 1, 0)], times[min(found.start95[1], len(times) - 1)])
     ends = (times[max(found.end95[0] - 1, 0)], times[min(found.end95[1], len(times) - 1)])
     return Stepped(
-        moment(found.start), low, high,
-        None if lasts else moment(found.end), None if lasts else ends[0], None if lasts else ends[1],
-        found.before, found.inside, found.p,
-    )  # fmt: skip
+        moment(found.start),
+        low,
+        high,
+        None if lasts else moment(found.end),
+        None if lasts else ends[0],
+        None if lasts else ends[1],
+        found.before,
+        found.inside,
+        found.p,
+    )
 
 
 @check("drift")
 def drift(case: Case) -> Iterator[Claim]:
-    """First half of a window against the second: calls per second, or the number of active sessions of an
-    existing workload; but for windows with a step."""
+    """Yields changes from the first half of a window to the second: of calls per second, or of active
+    sessions in an observation. Windows with a step are left out."""
     steady = [c for c in phases.even(case) if not _is_step(_stepped(case, c), _step_limit(case))]
     tested = [(change, c) for c in steady if (change := _change(case, c)) is not None]
+    # Bonferroni: a steady run has a false alarm this seldom over all its measurements.
     limit = FALSE_ALARMS / max(1, len(tested))
     table = "table samples" if case.observed else "table progress"
-    found = [
+    candidates = [
         (
             f._asdict()
             | {"change": f.relative, "size": abs(f.relative), "table": table}
@@ -120,7 +129,7 @@ def drift(case: Case) -> Iterator[Claim]:
         if f.p < limit and abs(f.relative) >= DRIFT
     ]
     severity = "note" if case.observed else None
-    yield from case.worst("drift", found, "change", by="size", case=case.kind, severity=severity)
+    yield from case.worst("drift", candidates, "change", by="size", case=case.kind, severity=severity)
 
 
 @of_cell
@@ -128,23 +137,24 @@ def _change(case: Case, cell: Row) -> Change | None:
     series = _at_work(case, cell) if case.observed else _progress(case, cell)
     half = cell["wall_s"] / 2
     first, second = ([v for t, v in series if (t < half) == early] for early in (True, False))
+    # Counts of whole calls vary by rounding although the rate is constant: a floor for the variance.
     least = 0.0 if case.observed else PHASE_VARIANCE * cell["sessions"] / half**2
     return welch(first, second, least)
 
 
 def _progress(case: Case, cell: Row) -> Series:
-    """Calls a second between the times that the driver was asked."""
-    asked = case.table("cell_progress", cell["cell"]).sort("at_ns")
-    asked = asked.filter(pl.col("at_ns").is_between(cell["t0_ns"], cell["t1_ns"]))
+    """Returns calls per second between the times at which the driver reported its progress."""
+    reports = case.table("cell_progress", cell["cell"]).sort("at_ns")
+    reports = reports.filter(pl.col("at_ns").is_between(cell["t0_ns"], cell["t1_ns"]))
     span = pl.col("at_ns").diff()
     middle = (pl.col("at_ns") - span / 2 - cell["t0_ns"]) / NS_PER_S
-    rates = asked.select(middle=middle, rate=pl.col("calls").diff() / span * NS_PER_S).drop_nulls()
+    rates = reports.select(middle=middle, rate=pl.col("calls").diff() / span * NS_PER_S).drop_nulls()
     return [(float(t), float(v)) for t, v in rates.rows()]
 
 
 def _at_work(case: Case, cell: Row) -> Series:
-    """Mean number of sessions not asleep at their client, in :data:`BLOCKS` parts of the window: neighbouring
-    samples see the same calls, parts of a second hardly."""
+    """Returns the mean number of sessions not asleep at their client, in :data:`BLOCKS` parts of the window.
+    Neighbouring samples see the same calls and are correlated; means of long parts hardly are."""
     served = case.table("served", cell["cell"])
     via = served["via"].mode().sort()
     if not len(via):
@@ -156,50 +166,57 @@ def _at_work(case: Case, cell: Row) -> Series:
 
 
 def along(ladder: Ladder) -> Iterator[Claim]:
-    """Between which loads throughput steps to another level, if it does."""
+    """Yields the loads between which throughput steps to another level, if it does."""
     points = ladder.points.filter(pl.col("throughput") > 0)
     if points["load"].n_unique() < LEAST_LOADS:
         return
     from dbdyno.stats.cliff import cliff
 
-    found = cliff(points["load"].to_list(), points["throughput"].to_list())
-    if found is None:
+    step = cliff(points["load"].to_list(), points["throughput"].to_list())
+    if step is None:
         return
-    unit, falls = ladder.throughput_unit, found.relative < 0
-    ends = sorted(abs(end) for end in (found.relative_low, found.relative_high))
-    said = {
-        "share": fmt.percent(abs(found.relative)), "share_low": fmt.percent(ends[0]),
-        "share_high": fmt.percent(ends[1]), "p": found.p, "low": fmt.load(found.low, ladder.load_unit),
-        "high": fmt.load(found.high, ladder.load_unit),
-        "before": fmt.rate(ladders.throughput(ladder, found.low), unit),
-        "after": fmt.rate(ladders.throughput(ladder, found.high), unit),
-    }  # fmt: skip
+    unit, falls = ladder.throughput_unit, step.relative < 0
+    ends = sorted(abs(end) for end in (step.relative_low, step.relative_high))
+    values = {
+        "share": fmt.percent(abs(step.relative)),
+        "share_low": fmt.percent(ends[0]),
+        "share_high": fmt.percent(ends[1]),
+        "p": step.p,
+        "low": fmt.load(step.low, ladder.load_unit),
+        "high": fmt.load(step.high, ladder.load_unit),
+        "before": fmt.rate(ladders.throughput(ladder, step.low), unit),
+        "after": fmt.rate(ladders.throughput(ladder, step.high), unit),
+    }
     value = Estimate(
-        "step", found.relative, "of throughput", found.relative_low, found.relative_high, "profile of shapes"
+        "step", step.relative, "of throughput", step.relative_low, step.relative_high, "profile of shapes"
     )
     yield claim(
-        "throughput-step", said, value, case="falls" if falls else "rises",
-        parts=["single"] if found.loads_beyond == 1 else [], severity="warning" if falls else "note",
-    )  # fmt: skip
+        "throughput-step",
+        values,
+        value,
+        case="falls" if falls else "rises",
+        parts=["single"] if step.loads_beyond == 1 else [],
+        severity="warning" if falls else "note",
+    )
 
 
 @check("uneven-sessions")
 def uneven_sessions(case: Case) -> Iterator[Claim]:
-    """The rung whose fastest session is furthest from its slowest, if that is not chance. Paced, calls go to
-    whichever session is free."""
+    """Yields the rung with the largest ratio of its fastest to its slowest session, if that is not chance.
+    Paced rungs are left out, because calls go to whichever session is free."""
     tested = [(*spread, c) for c in case.usable if c["rate_per_s"] is None for spread in _spread(case, c)]
     limit = FALSE_ALARMS / max(1, len(tested))
-    found = [
+    candidates = [
         ({"low": low, "high": high, "ratio": high / low, "limit": limit}, c)
         for low, high, p, c in tested
         if high > UNEVEN * low and p < limit
     ]
-    yield from case.worst("uneven-sessions", found, "ratio", grave=VERY_UNEVEN)
+    yield from case.worst("uneven-sessions", candidates, "ratio", grave=VERY_UNEVEN)
 
 
 @of_cell
 def _spread(case: Case, cell: Row) -> list[tuple[float, float, float]]:
-    """Slowest and fastest session, and how likely their differences are by chance."""
+    """Returns the rates of the slowest and the fastest session, and the p value of their differences."""
     span = pl.col("last_end_ns") - pl.col("first_start_ns")
     sessions = case.table("cell_sessions", cell["cell"]).filter(
         (pl.col("calls") > 1) & (pl.col("end_reason") != "lost") & (span > 0)
@@ -217,35 +234,35 @@ def _spread(case: Case, cell: Row) -> list[tuple[float, float, float]]:
 # -- sessions started together (driver.rounds): alike or in groups, and whether a core was shared --
 
 LONGER = 1.1
-"""Calls that all share a core are reported to take longer than one alone from this ratio on."""
+"""Ratio of duration to that of one session alone from which on calls that all share a core are reported."""
 ALL_SHARE = 0.9
-"""Part of the calls whose place is known that must have shared a core."""
+"""Share of the calls with a known place that must have shared a core."""
 PLACE_KNOWN = 0.5
-"""Part of all calls whose place must be known."""
+"""Share of all calls whose place must be known."""
 SETTLED = 0.05
-"""Calls stay on their CPUs where no more than this part is moved under way."""
+"""Largest share of calls that move to another CPU for which calls count as staying in place."""
 _TABLES = "tables placements, placed"
 
 
 @check("placement-groups")
 def placement_groups(case: Case) -> Iterator[Claim]:
-    """For each cause the rung where it is seen first."""
+    """Yields for each cause the first rung where it occurs."""
     parted = [r for r in _rows(case) if r["groups"]]
     for cause in ("core", "cpu", None):
-        found = [r for r in parted if r["shared"] == cause]
-        if not found:
+        rows = [r for r in parted if r["shared"] == cause]
+        if not rows:
             continue
-        row = found[0]
-        said = {name: row[name] for name in ("sessions", "ratio", "group_rounds", "rounds")}
-        said |= {"slow": row["slow_sessions"], "p": row["p_groups"]}
-        said |= {"where": _places(row), "place": at(row, case)}
+        row = rows[0]
+        values = {name: row[name] for name in ("sessions", "ratio", "group_rounds", "rounds")}
+        values |= {"slow": row["slow_sessions"], "p": row["p_groups"]}
+        values |= {"where": _places(row), "place": at(row, case)}
         id = "placement-groups" if cause is None else f"placement-shared-{cause}"
         ends = {"low": row["ratio_low"], "high": row["ratio_high"]}
-        yield claim(id, said, row["ratio"], cells=ids(found), **ends)
+        yield claim(id, values, row["ratio"], cells=ids(rows), **ends)
 
 
 def _places(row: Row) -> str:
-    """Slow and others against shared and not."""
+    """Compares slow and other calls by whether they shared a core or CPU."""
     fast = row["known"] - row["slow_known"]
     if not row["known"]:
         return "where the calls ran is unknown"
@@ -264,44 +281,44 @@ def _chance(p: float | None) -> str:
 
 @check("placement-all-share")
 def all_share(case: Case) -> Iterator[Claim]:
-    """No groups, for all share: then one session alone is what to compare with."""
+    """Yields a rung without groups where all calls share a core; it is compared with a session alone."""
     for row in _rows(case):
         alone, share, calls = row["alone_ns"], row["all_core"], row["all_known"]
         if row["groups"] or not alone or calls < PLACE_KNOWN * row["calls"]:
             continue
         ratio = row["median_ns"] / alone
         if share >= ALL_SHARE * calls and ratio >= LONGER:
-            said = {"place": at(row, case), "ratio": ratio, "shared": share, "calls": calls}
-            yield claim("placement-all-share", said, ratio, cells=(row["cell"],))
+            values = {"place": at(row, case), "ratio": ratio, "shared": share, "calls": calls}
+            yield claim("placement-all-share", values, ratio, cells=(row["cell"],))
             return
 
 
 @check("placement-alike", of="whole")
 def alike(case: Case) -> Iterator[Claim]:
-    """How far up the ladder all sessions are served alike."""
+    """Yields the highest rung up to which all sessions are served alike."""
     tested = [r for r in _rows(case) if r["sessions"] > 1 and r["p_groups"] is not None]
     first = min((r["sessions"] for r in tested if r["groups"]), default=math.inf)
     below = [r for r in tested if r["sessions"] < first]
     if below:
         top = max(below, key=lambda r: int(r["sessions"]))
-        said = {"sessions": top["sessions"], "ratio": top["max_over_min"]}
-        said |= {"rounds": sum(r["rounds"] for r in below), "p": min(r["p_groups"] for r in below)}
-        yield claim("placement-alike", said, top["max_over_min"], cells=ids(below))
+        values = {"sessions": top["sessions"], "ratio": top["max_over_min"]}
+        values |= {"rounds": sum(r["rounds"] for r in below), "p": min(r["p_groups"] for r in below)}
+        yield claim("placement-alike", values, top["max_over_min"], cells=ids(below))
 
 
 @check("placement-settled", "placement-moved", of="whole")
 def settled(case: Case) -> Iterator[Claim]:
-    """Whether a call stays on the CPU that it began on: then it keeps a bad place to its end."""
+    """Yields whether a call stays on the CPU on which it began: then a bad placement lasts until its end."""
     known = [r for r in _rows(case) if r["moved"] is not None and r["sessions"] > 1]
     if calls := sum(r["calls"] for r in known):
         share = sum(r["moved"] for r in known) / calls
         id = "placement-settled" if share <= SETTLED else "placement-moved"
-        said = {"moved": share, "stayed": 1 - share, "calls": calls}
-        yield claim(id, said, share, cells=ids(known))
+        values = {"moved": share, "stayed": 1 - share, "calls": calls}
+        yield claim(id, values, share, cells=ids(known))
 
 
 def _rows(case: Case) -> list[Row]:
-    """The rows of the cells that can be used, by rung and repeat."""
+    """Returns the rows of usable cells, by rung and repeat."""
     placements = case.tables.get("placements")
     if placements is None or placements.is_empty():
         return []

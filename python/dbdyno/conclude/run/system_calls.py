@@ -1,4 +1,4 @@
-"""System calls: where their number says something else than their cost, and whether their time adds up."""
+"""Checks system calls: where number and cost differ, and whether their time adds up."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from dbdyno.model.units import NS_PER_S
 
 @check("frequent-system-call", "costly-system-call")
 def number_and_cost(case: Case) -> Iterator[Claim]:
-    """The system call that is made most often, and the one that costs most CPU time."""
+    """Yields the most frequent system call, and the one with most CPU time, if these measures differ."""
     for id, by in (("frequent-system-call", "calls"), ("costly-system-call", "cpu")):
-        found = [(_first(case, c["cell"], by), c) for c in case.valid]
-        some = [(said, c) for said, c in found if said and apart(said["calls"], said["cpu"])]
+        by_cell = [(_first(case, c["cell"], by), c) for c in case.valid]
+        some = [(values, c) for values, c in by_cell if values and apart(values["calls"], values["cpu"])]
         yield from case.worst(id, [f for f in some if f[0][by] == max(f[0]["calls"], f[0]["cpu"])], by)
 
 
 @of_cell
 def _first(case: Case, cell: str, by: str) -> dict[str, Any]:
-    """Name and shares of the one with the largest share of ``calls`` or ``cpu``; nothing where unknown."""
+    """Returns name and shares of the call with the largest share of ``calls`` or ``cpu``; empty if
+    unknown."""
     rows = _of_sessions(case, cell).drop_nulls(["calls_share", "cpu_share"])
     if rows.is_empty():
         return {}
@@ -36,16 +37,16 @@ def _first(case: Case, cell: str, by: str) -> dict[str, Any]:
 
 @check("system-call-time")
 def time_inside(case: Case) -> Iterator[Claim]:
-    """CPU time inside system calls is time in the kernel: it cannot be more."""
-    found = [(_inside(case, c["cell"]), c) for c in case.valid]
+    """Yields cells with more CPU time inside system calls than in the kernel, of which it is a part."""
+    by_cell = [(_inside(case, c["cell"]), c) for c in case.valid]
     yield from case.worst(
-        "system-call-time", [(s, c) for s, c in found if s and exceeds(s["inside"], s["high"])], "inside"
+        "system-call-time", [(s, c) for s, c in by_cell if s and exceeds(s["inside"], s["high"])], "inside"
     )
 
 
 @of_cell
 def _inside(case: Case, cell: str) -> dict[str, float]:
-    """CPU time inside, and the upper end of the time in the kernel; seconds per second."""
+    """Returns CPU time inside system calls and the upper end of kernel time, in seconds per second."""
     rows = _of_sessions(case, cell)
     kernel = account_rows(case.table("ledger", cell), "run.system")["high"]
     if rows.is_empty() or rows["cpu_ns"].null_count() or kernel.is_empty() or kernel.null_count():

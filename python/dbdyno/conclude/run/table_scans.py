@@ -1,4 +1,5 @@
-"""Tables that sequential scans read again and again, for they do not bring them into the cache."""
+"""Reports tables that sequential scans read from outside the cache again and again. A database scans a large
+table through a small ring of buffers, so the scan leaves it uncached."""
 
 from __future__ import annotations
 
@@ -18,41 +19,44 @@ from dbdyno.model.text.visible import one_line
 SHARE = 0.1
 """Share of all blocks read from outside the cache."""
 MISSED = 0.01
-"""Share of its own blocks: scans that meet often bring a table into the cache that one alone would not."""
+"""Share of the table's own blocks. Scans that overlap often bring a table into the cache that one alone would
+not."""
 
 
 @check("scan-not-cached", of="whole")
 def not_cached(case: Case) -> Iterator[Claim]:
-    """The measurement in which the largest share of the reads was of such a table."""
+    """Yields the measurement in which the largest share of the reads came from such a table."""
     frame = case.tables.get("large_scans_read", empty("large_scans_read"))
     parts = {str(part["cell"][0]): part for part in frame.partition_by("cell") if part.height}
     cells = [(_read_again(parts[c["cell"]]), c) for c in case.valid if c["cell"] in parts]
-    found = [({"place": _place(c, case), **said}, c) for said, c in cells if said]
-    kind, more = _form(max((said for said, _ in found), key=lambda said: said["share"], default={}))
-    yield from case.worst("scan-not-cached", found, "share", case=kind, parts=more)
+    candidates = [({"place": _place(c, case), **values}, c) for values, c in cells if values]
+    kind, more = _form(
+        max((values for values, _ in candidates), key=lambda values: values["share"], default={})
+    )
+    yield from case.worst("scan-not-cached", candidates, "share", case=kind, parts=more)
 
 
-def not_cached_between(found: IntervalFigures) -> Iterator[Claim]:
-    """The same of two snapshots."""
-    if said := _read_again(found.large_scans):
-        kind, more = _form(said)
-        said |= {"place": "in this interval", "measurements": "two snapshots"}
-        yield claim("scan-not-cached", said, said["share"], case=kind, parts=more)
+def not_cached_between(figures: IntervalFigures) -> Iterator[Claim]:
+    """Yields the same claim for the interval between two snapshots."""
+    if values := _read_again(figures.large_scans):
+        kind, more = _form(values)
+        values |= {"place": "in this interval", "measurements": "two snapshots"}
+        yield claim("scan-not-cached", values, values["share"], case=kind, parts=more)
 
 
-def _form(said: dict[str, Any]) -> tuple[str, list[str]]:
-    """Case and parts of the sentence."""
-    return "most" if said.get("index_scans") != 0 else "exact", ["others"] if said.get("others") else []
+def _form(values: dict[str, Any]) -> tuple[str, list[str]]:
+    """Returns case and parts of the sentence."""
+    return "most" if values.get("index_scans") != 0 else "exact", ["others"] if values.get("others") else []
 
 
 def _place(cell: Row, case: Case) -> str:
-    """Windows are shorter than the time between two snapshots."""
+    """Returns the place of a cell. A window is shorter than the time between its snapshots."""
     return f"between the snapshots around window {cell['repeat']}" if case.observed else at(cell, case)
 
 
 def _read_again(frame: pl.DataFrame) -> dict[str, Any]:
-    """Values of the sentence for the table of most reads. Empty: there is none of which more was read than
-    once the whole, which the first scan has to read, and as much as :data:`SHARE` and :data:`MISSED` say."""
+    """Returns values of the sentence for the table with most reads. Empty unless a table was read more than
+    once in full (the first scan must read it) and at least by :data:`SHARE` and :data:`MISSED`."""
     again = pl.col("blocks_read") * pl.col("block_bytes") > pl.col("table_bytes")
     share = pl.col("blocks_read") / pl.max_horizontal("blocks_read", "blocks_read_all")
     missed = pl.col("blocks_read") / pl.sum_horizontal("blocks_read", "blocks_hit")

@@ -1,4 +1,4 @@
-"""What triggers of a run did."""
+"""Reports the triggers of a run."""
 
 from __future__ import annotations
 
@@ -18,55 +18,56 @@ OVER_BUDGET = "over budget"
 
 @check("trigger-fired", "trigger-never-fired", "trigger-action-failed", "trigger-budget-used", of="whole")
 def fired(case: Case) -> Iterator[Claim]:
-    """One claim a trigger: when it fired and what was captured, or that it never did; and what failed."""
+    """Yields one claim per trigger (when it fired and what was captured, or that it never did) and claims
+    about failures."""
     rows = case.tables.get("triggers_fired", empty("triggers_fired")).sort("number").to_dicts()
     for number, spec in enumerate(case.plan.experiment.triggers, 1):
-        mine = [r for r in rows if r["trigger"] == number]
-        said: dict[str, Any] = {"trigger": number, "condition": spec.when}
-        if not mine:
-            yield claim("trigger-never-fired", said)
+        firings = [r for r in rows if r["trigger"] == number]
+        values: dict[str, Any] = {"trigger": number, "condition": spec.when}
+        if not firings:
+            yield claim("trigger-never-fired", values)
             continue
-        times = len({r["at_ns"] for r in mine})
-        done = [r for r in mine if r["status"] in ("ok", "short")]
-        told = said | {
+        times = len({r["at_ns"] for r in firings})
+        done = [r for r in firings if r["status"] in ("ok", "short")]
+        firing_values = values | {
             "times": times,
-            "when": _listed(_when(case, mine)),
+            "when": _listed(_when(case, firings)),
             "captured": _listed(_counted([r["action"] for r in done])) or "nothing",
-            "bytes": float(sum(r["size_bytes"] for r in mine)),
-            "late_s": max((r["noticed_ns"] - r["at_ns"]) / NS_PER_S for r in mine),
+            "bytes": float(sum(r["size_bytes"] for r in firings)),
+            "late_s": max((r["noticed_ns"] - r["at_ns"]) / NS_PER_S for r in firings),
         }
-        cells = list(dict.fromkeys(r["cell"] for r in mine if r["cell"]))
-        yield claim("trigger-fired", told, float(times), cells=cells)
+        cells = list(dict.fromkeys(r["cell"] for r in firings if r["cell"]))
+        yield claim("trigger-fired", firing_values, float(times), cells=cells)
     yield from _failed(rows)
 
 
 def _failed(rows: Sequence[Row]) -> Iterator[Claim]:
-    """Once for each reason."""
+    """Yields one claim per reason of failure."""
     failed = [r for r in rows if r["status"] in ("failed", "under way")]
     for action, why in dict.fromkeys((r["action"], r["detail"]) for r in failed):
-        mine = [r for r in failed if (r["action"], r["detail"]) == (action, why)]
-        said = {"action": action, "times": len(mine), "why": why, "trigger": mine[0]["trigger"]}
+        same = [r for r in failed if (r["action"], r["detail"]) == (action, why)]
+        values = {"action": action, "times": len(same), "why": why, "trigger": same[0]["trigger"]}
         case = "exec" if action.startswith("exec ") else "other"
-        yield claim("trigger-action-failed", said, float(len(mine)), case=case)
-    if over := [r for r in rows if r["status"] == OVER_BUDGET]:
-        said = {"count": len(over), "why": over[0]["detail"]}
-        yield claim("trigger-budget-used", said, float(len(over)))
+        yield claim("trigger-action-failed", values, float(len(same)), case=case)
+    if over_budget := [r for r in rows if r["status"] == OVER_BUDGET]:
+        values = {"count": len(over_budget), "why": over_budget[0]["detail"]}
+        yield claim("trigger-budget-used", values, float(len(over_budget)))
 
 
 def _when(case: Case, rows: Sequence[Row]) -> list[str]:
-    """``sessions = 10 after 12.3 s``; each firing once."""
+    """Describes each firing once: ``sessions = 10 after 12.3 s``."""
     first_ns = min((w["t0_ns"] for w in case.tables["windows"].to_dicts()), default=rows[0]["at_ns"])
     once = {r["at_ns"]: r for r in reversed(rows)}
-    found = []
+    texts = []
     for at_ns in sorted(once):
         row = once[at_ns]
-        met = row["matched"] if row["matched"] != row["condition"] else row["measured"]
-        found.append(f"{met} after {format_ns(max(0, at_ns - first_ns))}")
-    return found
+        condition = row["matched"] if row["matched"] != row["condition"] else row["measured"]
+        texts.append(f"{condition} after {format_ns(max(0, at_ns - first_ns))}")
+    return texts
 
 
 def _counted(names: Sequence[str]) -> list[str]:
-    """``profile 10s (3 times)``."""
+    """Describes names with their count: ``profile 10s (3 times)``."""
     return [n if (c := names.count(n)) == 1 else f"{n} ({c} times)" for n in dict.fromkeys(names)]
 
 
