@@ -1,4 +1,4 @@
-"""Durations of commands, pair by pair: compared within each repeat, judged as variants are."""
+"""Compares durations of commands pair by pair within each repeat, with the same verdicts as for variants."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WITHIN: Basis = "within the window only"
 
 
 class Took(NamedTuple):
-    """What a variant's measurements at a number of jobs at once took, in ns."""
+    """Durations of a variant's measurements at one number of jobs at once, in ns."""
 
     of: Mapping[int, float]  # repeat -> mean
     executions: int
     sd: float | None  # of single executions
-    error: float = 0.0  # by the start-up of a shell each may be so much shorter, the same of all
+    error: float = 0.0  # ns by which every duration may be shorter because of a shell's start-up
 
     @property
     def means(self) -> list[float]:
@@ -37,14 +37,15 @@ class Took(NamedTuple):
 
     @property
     def variance(self) -> float | None:
-        """Of the mean of a single measurement, by its executions."""
+        """Variance of the mean of a single measurement, from its executions; None if unknown."""
         known = self.sd is not None and self.executions > 1
         return (self.sd or 0.0) ** 2 / self.executions if known else None
 
 
 def between(over: Took, under: Took) -> Effect:
-    """Ratio of two mean durations by pairs of repeats: variants alternate, so drift is on both sides. Of one
-    measurement each by single executions: that is no interval of the effect, and it is labelled so."""
+    """Returns the ratio of two mean durations over pairs of repeats: variants alternate, so drift affects
+    both sides. With one measurement per side it comes from single executions; that is no interval of the
+    effect, and it is labelled accordingly."""
     return with_start_up(_between(over, under), under.mean, over.mean, (under.error, over.error))
 
 
@@ -52,6 +53,7 @@ def _between(over: Took, under: Took) -> Effect:
     both = sorted(over.of.keys() & under.of.keys())
     if len(both) > 1:
         return effect_of_pairs([(under.of[r], over.of[r]) for r in both])
+    # A single pair has no spread of its own: the spread of executions within it is a lower bound.
     errors = under.variance, over.variance
     if errors[0] is None or errors[1] is None:
         return without("one", under.means, over.means, None, n_baseline=1, n_variant=1)
@@ -61,7 +63,7 @@ def _between(over: Took, under: Took) -> Effect:
 
 
 def ratio(over: Took, under: Took, name: str, unit: str, alpha: float = ALPHA) -> Estimate:
-    """Without an interval where a side was executed once."""
+    """Returns the ratio of two mean durations, without an interval if one side was executed once."""
     e = between(over, under)
     value = over.mean / under.mean if e.ratio is None else e.ratio
     if e.ratio is None or e.std_err is None or e.degrees is None:
@@ -74,7 +76,7 @@ def ratio(over: Took, under: Took, name: str, unit: str, alpha: float = ALPHA) -
 
 
 def verdict(over: Took, under: Took) -> Judgement:
-    """On a single ratio of durations."""
+    """Returns the verdict on a single ratio of durations."""
     e = between(over, under)
     return judge(e, careful_p(e), MARGIN, True)
 
@@ -82,7 +84,7 @@ def verdict(over: Took, under: Took) -> Judgement:
 class Faster(NamedTuple):
     fast: str
     slow: str
-    times: Estimate  # duration of the slow one by that of the fast one
+    times: Estimate  # duration of the slow command over that of the fast one
     judged: Judgement
     case: str
     repeats: int
@@ -90,16 +92,16 @@ class Faster(NamedTuple):
 
 
 def against_fastest(
-    found: Mapping[str, Took], elsewhere: Sequence[Mapping[str, Took]] = ()
+    durations: Mapping[str, Took], elsewhere: Sequence[Mapping[str, Took]] = ()
 ) -> Iterator[Faster]:
-    """The fastest against each other one, judged as variants are compared.
+    """Yields the fastest command against each other one, judged as variants are compared.
 
-    Which is the fastest is seen in the same figures, so any pair might have been the one compared: the
-    intervals of all pairs hold together at 1 - :data:`ALPHA` (Bonferroni). Verdicts are adjusted for all
-    pairs (Holm), with those ``elsewhere``, at other numbers of jobs at once: a comparison has them, too.
+    The fastest command is chosen by the same figures, so any pair might have been compared. Therefore the
+    intervals of all pairs hold together at 1 - :data:`ALPHA` (Bonferroni). Verdicts are adjusted (Holm) for
+    all pairs, with those ``elsewhere``, at other numbers of jobs at once, which a comparison also tests.
     """
-    names = sorted(found, key=lambda v: found[v].mean)
-    effects = {(f, s): between(found[s], found[f]) for f, s in combinations(names, 2)}
+    names = sorted(durations, key=lambda v: durations[v].mean)
+    effects = {(f, s): between(durations[s], durations[f]) for f, s in combinations(names, 2)}
     others = [careful_p(between(b, a)) for at in elsewhere for a, b in combinations(at.values(), 2)]
     adjusted = holm([*map(careful_p, effects.values()), *others])
     family = sum(p is not None for p in adjusted) or 1
@@ -108,9 +110,11 @@ def against_fastest(
             continue
         judged = judge(e, p, MARGIN, True, family)
         same = judged.verdict == "no difference"
-        times = ratio(found[slow], found[fast], "speed", "times", ALPHA if same else ALPHA / len(effects))
+        times = ratio(
+            durations[slow], durations[fast], "speed", "times", ALPHA if same else ALPHA / len(effects)
+        )
         enough = max(ENOUGH, e.n_baseline + (judged.further_repeats or 0))
-        case = _case(e, times, judged, bool(found[slow].error or found[fast].error))
+        case = _case(e, times, judged, bool(durations[slow].error or durations[fast].error))
         yield Faster(fast, slow, times, judged, case, e.n_baseline, enough)
 
 
