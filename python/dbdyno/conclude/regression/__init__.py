@@ -1,4 +1,5 @@
-"""CPU on work: what a unit of work costs, and what is used in the background. Loads scipy. Pure."""
+"""Regression of CPU time on work: the cost of a unit of work, and the CPU used in the background. Loads
+scipy. Pure."""
 
 from dbdyno.conclude.regression.ladder import cpu_per_work, likely_knees
 from dbdyno.conclude.regression.regress import regress

@@ -1,4 +1,4 @@
-"""CPU regressed on work: any arrays; when no line can be drawn, and what limits one."""
+"""Regresses CPU on work for any arrays, and decides when no line can be drawn and what limits one."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ from dbdyno.stats.least_squares import (
 )
 
 LEAST_POINTS = 4
-"""For one kind of work; one more for each further kind."""
+"""Points for one kind of work; each further kind needs one more."""
 LEAST_RUNGS = 3
-"""Different values of work: of two nobody sees whether a line fits."""
+"""Different values of work: two cannot show whether a line fits."""
 LEAST_SPREAD = 0.1
-"""Spread of work: (highest - lowest) / highest."""
+"""Least spread of work: (highest - lowest) / highest."""
 MOST_CONDITION = 30.0
-"""Condition number of the columns at unit length (Belsley, Kuh, Welsch 1980, Regression Diagnostics, 3.2)."""
+"""Largest condition number of the columns at unit length (Belsley, Kuh, Welsch 1980, Regression Diagnostics,
+3.2)."""
 _MUCH_LEVERAGE = 0.8
-"""So much of its own prediction a point may decide before it is named."""
+"""Leverage (weight of a point in its own prediction) from which on the point is named."""
 
 
-def before(work: Floats, units: Sequence[str]) -> str | None:
-    """Why no line can be drawn through points of this ``work``, (n, k); ``None``: it can."""
+def reason_before_fit(work: Floats, units: Sequence[str]) -> str | None:
+    """Returns why no line can be drawn through points of this ``work``, (n, k); None if it can."""
     n, kinds = work.shape
     need = LEAST_POINTS + kinds - 1
     if n < need:
@@ -53,8 +54,8 @@ def before(work: Floats, units: Sequence[str]) -> str | None:
     for column, unit in zip(work.T, units, strict=True):
         low, high = float(column.min()), float(column.max())
         if (high - low) / high < LEAST_SPREAD if high > 0 else True:
-            said = {"low": low, "high": high, "unit": unit, "needed": LEAST_SPREAD}
-            return sentence("no-regression", said, case="spread")
+            values = {"low": low, "high": high, "unit": unit, "needed": LEAST_SPREAD}
+            return sentence("no-regression", values, case="spread")
         if len(np.unique(column)) < LEAST_RUNGS:
             return sentence("no-regression", case="two")
     if condition(work) > MOST_CONDITION:
@@ -63,19 +64,20 @@ def before(work: Floats, units: Sequence[str]) -> str | None:
 
 
 def condition(work: Floats) -> float:
-    """Condition number of the kinds of work, centred, at unit length: 1 if they are independent."""
+    """Returns the condition number of the kinds of work, centred, at unit length: 1 if they are
+    uncorrelated."""
     centred = work - work.mean(axis=0)
     values = np.linalg.svd(centred / np.linalg.norm(centred, axis=0), compute_uv=False)
     return float(values[0] / values[-1]) if values[-1] > 0 else math.inf
 
 
-def after(part: Part) -> str | None:
-    """Why the fitted line means nothing; ``None``: it may."""
+def reason_after_fit(part: Part) -> str | None:
+    """Returns why the fitted line means nothing; None if it may be used."""
     for slope in part.slopes:
         if slope.value < 0:
-            said = {"cost": format_ns(slope.value * 1e9), "unit": slope.name}
+            values = {"cost": format_ns(slope.value * 1e9), "unit": slope.name}
             sure = slope.high is not None and slope.high < 0
-            return sentence("no-regression", said, case="negative" if sure else "unsure")
+            return sentence("no-regression", values, case="negative" if sure else "unsure")
     return None
 
 
@@ -91,12 +93,13 @@ def notes(fit: Fit, parts: Sequence[Part], ordered: bool) -> Iterator[str]:
     yield from _neighbours(fit, ordered)
 
 
-def note(case: str, **said: Any) -> str:
-    return sentence("regression-note", said, case=case)
+def note(case: str, **values: Any) -> str:
+    return sentence("regression-note", values, case=case)
 
 
 def _leverage(fit: Fit) -> Iterator[str]:
-    """Points that draw the line to themselves (Cook 1977: above 1 one looks again)."""
+    """Yields a remark per point that pulls the line towards itself (Cook 1977: distances above 1 need a
+    look)."""
     for n, (h, distance) in enumerate(zip(fit.leverage, cook(fit), strict=True)):
         if h > _MUCH_LEVERAGE or distance > 1:
             work = ", ".join(map(format_number, fit.x[n, 1:]))
@@ -115,7 +118,7 @@ def _neighbours(fit: Fit, ordered: bool) -> Iterator[str]:
 
 _CURE = "finite numbers of equal length: work per second, CPU seconds per second"
 _SUM = 0.02
-"""So far may user and system together be from all CPU before it is said."""
+"""Relative difference of user plus system from all CPU that gets a remark."""
 
 
 def regress(
@@ -130,27 +133,27 @@ def regress(
     name: str = "",
     regime: str = "all points",
 ) -> Regression:
-    """Least squares of CPU (seconds per second, (n,)) on work (per second, (n,) or (n, kinds)).
+    """Fits CPU (seconds per second, (n,)) to work (per second, (n,) or (n, kinds)) by least squares.
 
-    ``ordered``: rows are windows in time at even distances: Newey and West's errors with fixed-b critical
-    values, or those of a first-order autoregression where they are wider (not with ``lags``). Otherwise a
-    cross section: HC3 and Student's t. User and system are regressed on the same work, so their slopes and
-    backgrounds add up to those of their sum. Raises :class:`UsageError` where arrays are no numbers, differ
-    in length or are negative.
+    With ``ordered``, rows are windows in time at equal distances. Errors are Newey and West's with fixed-b
+    critical values, or those of a first-order autoregression where these are wider (not with ``lags``).
+    Otherwise rows are a cross section, with HC3 errors and Student's t. User and system are regressed on the
+    same work, so their slopes and backgrounds add up to those of their sum. Raises :class:`UsageError` if
+    arrays are not numbers, differ in length or are negative.
     """
     rows = _matrix(work, units)
     parts = _cpu(rows, cpu, user, system)
-    made = _empty(rows, parts["cpu"], name, regime, units)
-    refused = before(rows, units)
+    regression = _empty(rows, parts["cpu"], name, regime, units)
+    refused = reason_before_fit(rows, units)
     if refused is not None:
-        return replace(made, refused=refused)
+        return replace(regression, refused=refused)
     x = np.column_stack([np.ones(len(rows)), rows])
     fits = {part: ols(x, y) for part, y in parts.items()}
-    return _filled(made, fits, _Errors(len(rows), x.shape[1], ordered, lags), ordered)
+    return _with_fits(regression, fits, _Errors(len(rows), x.shape[1], ordered, lags), ordered)
 
 
 class _Errors:
-    """How errors are made: their variances, the critical value, and what both are called."""
+    """Computes errors: variances, the critical value, and the name of the method."""
 
     def __init__(self, n: int, k: int, ordered: bool, lags: int | None) -> None:
         self.ordered = ordered
@@ -169,7 +172,7 @@ class _Errors:
             self.method = "HC3, Student's t, degrees of freedom by Bell and McCaffrey"
 
     def _errors(self, fit: Fit) -> tuple[Floats, Floats]:
-        """Standard errors and half widths of the intervals, of every coefficient."""
+        """Returns standard errors and half widths of the intervals of all coefficients."""
         if not self.ordered:
             errors = np.sqrt(np.diag(hc3(fit)))
             return errors, errors * [students_quantile(d) for d in hc3_degrees(fit).tolist()]
@@ -189,38 +192,40 @@ class _Errors:
                 yield Estimate(name, value, unit, note=note("single"))
 
 
-def _filled(made: Regression, fits: Mapping[str, Fit], errors: _Errors, ordered: bool) -> Regression:
-    parts = tuple(_part(name, fit, errors, made.work_units) for name, fit in fits.items())
+def _with_fits(regression: Regression, fits: Mapping[str, Fit], errors: _Errors, ordered: bool) -> Regression:
+    parts = tuple(_part(name, fit, errors, regression.work_units) for name, fit in fits.items())
     total = fits["cpu"]
+    # An exact fit leaves rounding only, whose pattern is no evidence of anything.
     if total.rss <= 1e-24 * float(total.y @ total.y):
         d = p = bp = None
     else:
-        neighbours = _by_work(total, ordered)
+        neighbours = _in_order(total, ordered)
         watson = durbin_watson(neighbours.residuals, neighbours.basis)
         d, p, bp = (_known(v) for v in (*watson, breusch_pagan(total)))
-    made = replace(
-        made,
+    regression = replace(
+        regression,
         degrees=total.degrees,
         method=errors.method,
         durbin_watson=d,
         autocorrelation_p=p,
         breusch_pagan_p=bp,
-        points=made.points.with_columns(
+        points=regression.points.with_columns(
             predicted=total.x @ total.beta,
             residual=total.residuals,
             leverage=total.leverage,
             cook=pl.Series(cook(total)).fill_nan(None),
         ),
     )
-    refused = after(parts[0])
+    refused = reason_after_fit(parts[0])
     if refused is not None:
-        return replace(made, refused=refused)
-    said = (*_not_a_sum(fits), *notes(total, parts, ordered), *_doubts(p, bp, ordered))
-    return replace(made, parts=parts, notes=(*made.notes, *said))
+        return replace(regression, refused=refused)
+    values = (*_sum_remark(fits), *notes(total, parts, ordered), *_doubts(p, bp, ordered))
+    return replace(regression, parts=parts, notes=(*regression.notes, *values))
 
 
-def _by_work(fit: Fit, ordered: bool) -> Fit:
-    """In time order as it is, otherwise by work: neighbours then show where the line bends."""
+def _in_order(fit: Fit, ordered: bool) -> Fit:
+    """Returns the fit in time order if ``ordered``, else in the order of work, where correlated neighbours
+    show that the line bends."""
     if ordered:
         return fit
     order = np.argsort(fit.x[:, 1], kind="stable")
@@ -246,7 +251,7 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _not_a_sum(fits: Mapping[str, Fit]) -> Iterator[str]:
+def _sum_remark(fits: Mapping[str, Fit]) -> Iterator[str]:
     if len(fits) == len(PARTS):
         cpu, parts = fits["cpu"].y, fits["user"].y + fits["system"].y
         off = float(np.max(np.abs(parts - cpu)) / np.max(cpu)) if np.max(cpu) > 0 else 0.0
@@ -264,23 +269,23 @@ def _matrix(work: ArrayLike, units: Sequence[str]) -> Floats:
 
 def _numbers(values: ArrayLike, what: str) -> Floats:
     try:
-        found = np.asarray(values, dtype=np.float64)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as e:
         raise UsageError(f"{what} is not all numbers", _CURE) from e
-    if not np.isfinite(found).all():
+    if not np.isfinite(array).all():
         raise UsageError(f"{what} has values that are not finite", f"leave these points out; {_CURE}")
-    if (found < 0).any():
+    if (array < 0).any():
         raise UsageError(f"{what} has negative values", f"rates cannot be negative; {_CURE}")
-    return found
+    return array
 
 
 def _cpu(rows: Floats, cpu: ArrayLike, user: ArrayLike | None, system: ArrayLike | None) -> dict[str, Floats]:
     given = {"cpu": cpu, "user": user, "system": system}
-    found = {name: _numbers(values, name) for name, values in given.items() if values is not None}
-    for name, values in found.items():
+    arrays = {name: _numbers(values, name) for name, values in given.items() if values is not None}
+    for name, values in arrays.items():
         if values.shape != (len(rows),):
             raise UsageError(f"{len(rows)} points of work, {name} of shape {values.shape}", _CURE)
-    return found
+    return arrays
 
 
 def _empty(rows: Floats, cpu: Floats, name: str, regime: str, units: Sequence[str]) -> Regression:
@@ -292,7 +297,8 @@ def _empty(rows: Floats, cpu: Floats, name: str, regime: str, units: Sequence[st
 
 
 def _ratio(work: Floats, cpu: Floats, unit: str) -> Estimate | None:
-    """Sum over sum, with the error of a ratio estimator (Cochran 1977, Sampling Techniques, 6.4)."""
+    """Returns all CPU over all work, with the error of a ratio estimator (Cochran 1977, Sampling Techniques,
+    6.4)."""
     n, total = len(work), float(work.sum())
     if total <= 0:
         return None

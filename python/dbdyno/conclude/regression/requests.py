@@ -1,4 +1,5 @@
-"""CPU of a read request: CPU per call regressed on requests per call, where measurements differ in them."""
+"""Finds the CPU time of a read request: CPU per call regressed on requests per call, if measurements differ
+in them."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from dbdyno.model.sources.wait_families import READ_REQUESTS, Helper, named
 from dbdyno.model.units import NS_PER_S
 
 RANGE = 2.0
-"""Requests per call must differ so many times between measurements: less is not a test of their size."""
+"""Factor by which requests per call must differ between measurements."""
 LEVEL = 0.1
-"""Requests per call that differ by less, relative, are one level."""
+"""Relative difference of requests per call below which they are one level."""
 
 
 class _Call(NamedTuple):
-    """Requests of a call, and CPU seconds of its session and of those who read for it."""
+    """Requests per call, and CPU seconds per call of the session and of the processes that read for it."""
 
     requests: float
     user: float
@@ -30,13 +31,16 @@ class _Call(NamedTuple):
 
 @check("cpu-per-request")
 def cost(case: Case) -> Iterator[Claim]:
-    """Of each workload, at the lowest number of sessions: there nobody waits for a CPU."""
+    """Yields the cost for each workload, at the lowest number of sessions, where sessions do not wait for a
+    CPU."""
     for workload in dict.fromkeys(c["workload"] for c in case.usable):
-        mine = [c for c in case.usable if c["workload"] == workload]
-        fewest = min(c["sessions"] for c in mine)
-        calls = [(c, call) for c in mine if c["sessions"] == fewest and (call := _call(case, c["cell"]))]
+        of_workload = [c for c in case.usable if c["workload"] == workload]
+        fewest = min(c["sessions"] for c in of_workload)
+        calls = [
+            (c, call) for c in of_workload if c["sessions"] == fewest and (call := _call(case, c["cell"]))
+        ]
         if calls:
-            yield from _regressed([c for c, _ in calls], [call for _, call in calls])
+            yield from _cost_claim([c for c, _ in calls], [call for _, call in calls])
 
 
 @of_cell
@@ -57,7 +61,7 @@ def _call(case: Case, cell: str) -> _Call | None:
     return _Call(requests, *parts)
 
 
-def _regressed(cells: list[Row], calls: list[_Call]) -> Iterator[Claim]:
+def _cost_claim(cells: list[Row], calls: list[_Call]) -> Iterator[Claim]:
     requests = sorted(c.requests for c in calls)
     if requests[-1] < RANGE * requests[0]:
         return
@@ -65,7 +69,7 @@ def _regressed(cells: list[Row], calls: list[_Call]) -> Iterator[Claim]:
 
     if 1 + sum(b > a * (1 + LEVEL) for a, b in pairwise(requests)) < LEAST_RUNGS:
         return
-    made = regress(
+    regression = regress(
         [c.requests for c in calls],
         [c.user + c.system for c in calls],
         ordered=False,
@@ -73,22 +77,22 @@ def _regressed(cells: list[Row], calls: list[_Call]) -> Iterator[Claim]:
         system=[c.system for c in calls],
         units=("read request",),
     )
-    if made.total is None:
+    if regression.total is None:
         return
-    slope, system = made.total.slope, next(p.slope for p in made.parts if p.name == "system")
+    slope, system = regression.total.slope, next(p.slope for p in regression.parts if p.name == "system")
     low, high = slope.low or 0.0, slope.high or 0.0
-    said = {
+    values = {
         "cost": slope.value,
         "low": low,
         "high": high,
         "kernel": system.value / slope.value,
-        "rest": made.total.background.value,
+        "rest": regression.total.background.value,
         "fewest": requests[0],
         "most": requests[-1],
     }
     yield claim(
         "cpu-per-request",
-        said,
+        values,
         slope.value * NS_PER_S,
         case="known" if low > 0 else "unsure",
         low=low * NS_PER_S,
