@@ -87,13 +87,16 @@ def _fitted_below(
     return replace(below, notes=(*below.notes, note)), still
 
 
-def _outlier_claim(ladder: Ladder, found: Outlier) -> Claim:
+def _outlier_claim(ladder: Ladder, excluded: Outlier) -> Claim:
     unit = ladder.throughput_unit
-    low, high = (fmt.rate(v, unit) for v in (found.low, found.high))
-    values = {"rate": fmt.rate(found.throughput, unit), "load": fmt.load(found.load, ladder.load_unit)}
-    case = "above" if found.throughput > found.high else "below"
+    low, high = (fmt.rate(v, unit) for v in (excluded.low, excluded.high))
+    values = {"rate": fmt.rate(excluded.throughput, unit), "load": fmt.load(excluded.load, ladder.load_unit)}
+    case = "above" if excluded.throughput > excluded.high else "below"
     return claim(
-        "outlier", values | {"low": low, "high": high}, Estimate("outlier", found.throughput, unit), case=case
+        "outlier",
+        values | {"low": low, "high": high},
+        Estimate("outlier", excluded.throughput, unit),
+        case=case,
     )
 
 

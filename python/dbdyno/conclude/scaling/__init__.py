@@ -45,9 +45,9 @@ def predict(scaling: Scaling, load: float, model: str | None = None) -> Estimate
     from dbdyno.conclude.scaling.chosen import predicted
     from dbdyno.conclude.scaling.fitted import predict as made
 
-    found = made(scaling, load, model)
+    prediction = made(scaling, load, model)
     by_choice = min(scaling.fits, key=lambda f: f.aicc).model == (model or scaling.fits[0].model)
-    return predicted(scaling, found, load) if by_choice else found
+    return predicted(scaling, prediction, load) if by_choice else prediction
 
 
 __all__ = ["NAMES", "predict", "scale", "too_few"]
