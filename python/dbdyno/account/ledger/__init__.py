@@ -1,8 +1,10 @@
-"""Where every second of every session went: exact CPU and run queue, waits estimated or traced. Pure.
+"""Accounts for every second of every session: exact CPU and run queue, and waits that are estimated or
+traced. Pure.
 
-The tables come from the windows (:data:`dbdyno.model.schema.window_schema.CUT`). The accounts of a session
-add up to its W by ``unaccounted``, which is signed, never clipped and always there; the rung is the sum of
-its sessions.
+The input is the windows (:data:`dbdyno.model.schema.window_schema.CUT`). The accounts of a session add up to
+its wall time W with ``unaccounted``, which is signed, never clipped and always present. The rung is the sum
+of its sessions.
+
 docs/ledger.md has the method.
 """
 
@@ -26,27 +28,27 @@ __all__ = ["accounts", "cross_check", "ledger"]
 
 
 def accounts(cut: Tables, samples: Iterable[pl.DataFrame] | None = None) -> dict[str, pl.DataFrame]:
-    """Tables ``ledger``, ``events``, ``microstates``, ``strips``, ``served``, ``task_cpu`` of all cells.
-    ``samples``: the rows of ``cut_samples`` in chunks, if these are not in ``cut``."""
-    found = joint(cut, samples)
-    everyone = groups(found.tasks)
+    """Returns tables ``ledger``, ``events``, ``microstates``, ``strips``, ``served``, ``task_cpu`` of all
+    cells. ``samples``: the rows of ``cut_samples`` in chunks, if ``cut`` lacks them."""
+    tasks_joint = joint(cut, samples)
+    everyone = groups(tasks_joint.tasks)
     return {
-        "ledger": ledger_of(found, everyone, cut),
-        "events": events_of(found, everyone, cut),
-        "microstates": microstates_of(found, cut),
-        "strips": strips_of(found, cut),
-        "served": found.served,
-        "task_cpu": task_cpu(found.tasks),
+        "ledger": ledger_of(tasks_joint, everyone, cut),
+        "events": events_of(tasks_joint, everyone, cut),
+        "microstates": microstates_of(tasks_joint, cut),
+        "strips": strips_of(tasks_joint, cut),
+        "served": tasks_joint.served,
+        "task_cpu": task_cpu(tasks_joint.tasks),
     }
 
 
 @makes("ledger", "events", "microstates", "strips")
 def session_accounts(cells: Sequence[RawCell], tables: Tables) -> dict[str, pl.DataFrame]:
-    """The tables of :func:`accounts`."""
+    """Returns the tables of :func:`accounts` for these cells."""
     return accounts(tables, sample_chunks(cells))
 
 
 def ledger(cut: Tables) -> pl.DataFrame:
-    """Table ``ledger``: every account of sessions, rungs and helpers, and memos."""
-    found = joint(cut)
-    return ledger_of(found, groups(found.tasks), cut)
+    """Returns table ``ledger``: every account of sessions, rungs and helpers, and memos."""
+    tasks_joint = joint(cut)
+    return ledger_of(tasks_joint, groups(tasks_joint.tasks), cut)

@@ -1,4 +1,5 @@
-"""The exact part, time on a CPU and in the run queue, by group of tasks; and the table ``microstates``."""
+"""The exact part of the ledger, time on a CPU and in the run queue, by group of tasks; and table
+``microstates``."""
 
 from __future__ import annotations
 
@@ -17,15 +18,17 @@ from dbdyno.model.units import NS_PER_S, TICK_NS
 
 
 def cpu_sums(groups: Groups) -> pl.DataFrame:
-    """Per group ``run`` and ``runq`` (seconds per second), ``user`` and ``system`` (by ticks), and errors.
+    """Returns per group ``run`` and ``runq`` (seconds per second), ``user`` and ``system`` (by ticks), and
+    their errors.
 
-    A sum with unknown parts is that of the known ones, up to what the others may have had (``missing``);
-    its status says so. With no known part, or without much of it (run queue of brief sessions), it is NULL.
+    A sum with unknown parts is the sum of the known ones. Its upper end includes the whole wall time of
+    the others (``missing``), and its status names them. It is NULL if no part is known, or if much of it
+    is unknown (the run queue of brief sessions).
     """
     over, known, ran = pl.col("over_ns"), pl.col("known"), pl.col("run_ns").is_not_null()
     user, system = ((pl.col(f"{n}_ns") / over).filter(known).sum() for n in ("user", "system"))
     error = slack()
-    found = groups.summed(
+    sums = groups.summed(
         user=user,
         system=system,
         run=pl.when(ran.any()).then((pl.col("run_ns") / over).sum()),
@@ -40,12 +43,12 @@ def cpu_sums(groups: Groups) -> pl.DataFrame:
         slack_run=error["run"],
         slack_runq=error["runq"],
     )
-    return found.join(groups.table, on="group", maintain_order="left")
+    return sums.join(groups.table, on="group", maintain_order="left")
 
 
 def task_cpu(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Per task ``run``, seconds per second on a CPU (NULL: unknown); ``scope`` and ``who`` as in the ledger,
-    sessions in sum."""
+    """Returns per task ``run``, seconds per second on a CPU (NULL if unknown). ``scope`` and ``who`` are
+    those of the ledger, with all sessions as one."""
     role = pl.col("role")
     own, helps = role.is_in(["session", BRIEF]), role.str.starts_with(ROLE)
     scope = pl.when(own).then(pl.lit("rung")).when(helps).then(pl.lit("helper")).otherwise(pl.lit("beside"))
@@ -58,13 +61,14 @@ def task_cpu(tasks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _all_known(name: str, needed: pl.Expr) -> pl.Expr:
-    """A sum that is unknown as soon as one part is."""
+    """Returns a sum that is NULL if one part is."""
     whole = needed.all() & pl.col(name).is_not_null().all()
     return pl.when(whole).then((pl.col(name) / pl.col("over_ns")).sum())
 
 
 def _left_out() -> pl.Expr:
-    """Sessions too brief to be sampled used much of the CPU time, and for how long they waited is unknown."""
+    """Returns whether sessions too brief to be sampled used much of the CPU time, so that the run queue is
+    unknown."""
     used = pl.col("run_ns") / pl.col("over_ns")
     brief = (pl.col("role") == BRIEF) & ~pl.col("known")
     left_out: pl.Expr = material(used.filter(brief).sum(), used.sum())
@@ -78,7 +82,7 @@ def _status(known: pl.Expr) -> pl.Expr:
 
 
 def cpu_accounts(sums: pl.DataFrame) -> pl.DataFrame:
-    """Rows of accounts run and runq."""
+    """Returns rows of accounts run and runq."""
     parts = [
         sums.select(
             "group",
@@ -94,7 +98,7 @@ def cpu_accounts(sums: pl.DataFrame) -> pl.DataFrame:
 
 _FIGURES = ("aas", "low", "high")
 _Ends = tuple[pl.Expr, pl.Expr, pl.Expr]
-"""A value, the least and the most that it may be."""
+"""A value, its lower and its upper end."""
 
 
 def _exact(name: str) -> _Ends:
@@ -103,17 +107,17 @@ def _exact(name: str) -> _Ends:
 
 
 def halves(sums: pl.DataFrame) -> pl.DataFrame:
-    """Rows of accounts run.user and run.system: run split by the ratio of the ticks."""
+    """Returns rows of accounts run.user and run.system: run divided by the ratio of the ticks."""
     unseen = (pl.col("user").clip(0) + pl.col("system").clip(0) == 0) & (pl.col("run") > 0)
     parts = [
         sums.select(
             "group",
-            account=pl.lit(f"run.{mine}"),
-            **dict(zip(_FIGURES, _half(mine, other), strict=True)),
+            account=pl.lit(f"run.{half}"),
+            **dict(zip(_FIGURES, _half(half, other), strict=True)),
             status=pl.when(unseen).then(pl.lit("no tick seen")).otherwise("status_run"),
             source="cpu_source",
         )
-        for mine, other in _HALVES
+        for half, other in _HALVES
     ]
     return pl.concat(parts)
 
@@ -121,10 +125,11 @@ def halves(sums: pl.DataFrame) -> pl.DataFrame:
 _HALVES = (("user", "system"), ("system", "user"))
 
 
-def _half(mine: str, other: str) -> _Ends:
-    """One of the two; the ends: one tick more or less a task on either side."""
+def _half(half: str, other: str) -> _Ends:
+    """Returns one half and its ends. The ends assume one tick more or less per task on either side."""
+    # Where the kernel counts user and system time by ticks (proc_pid_stat(5)), a tick goes whole to one mode.
     run, tick = pl.col("run"), pl.col("tick")
-    a, b = pl.col(mine).clip(0), pl.col(other).clip(0)
+    a, b = pl.col(half).clip(0), pl.col(other).clip(0)
 
     def part(a: pl.Expr, b: pl.Expr) -> pl.Expr:
         return pl.when(a + b > 0).then(run * a / (a + b))
@@ -137,17 +142,22 @@ def _half(mine: str, other: str) -> _Ends:
 
 
 def inside(sums: pl.DataFrame) -> pl.DataFrame:
-    """What lies inside other accounts: throttled time as traced, block I/O delay. Helpers and rungs say
-    where the delay is not known; sessions are silent then."""
+    """Returns accounts that lie inside others: throttled time as traced, and block I/O delay. An unknown
+    delay has a row only for helpers and rungs."""
     throttled = sums.filter(pl.col("throttled").is_not_null())
-    told = pl.col("blkio").is_not_null()
-    delays = sums.filter(told | (pl.col("scope") == "rung"))
+    known = pl.col("blkio").is_not_null()
+    delays = sums.filter(known | (pl.col("scope") == "rung"))
     return pl.concat(
-        [_plain(throttled, "runq.throttled", "throttled"), _plain(delays, "block_io", "blkio", "off")],
+        [
+            _single_account(throttled, "runq.throttled", "throttled"),
+            _single_account(delays, "block_io", "blkio", "off"),
+        ],
     )
 
 
-def _plain(sums: pl.DataFrame, account: str, name: str, absent: str = "not supported") -> pl.DataFrame:
+def _single_account(
+    sums: pl.DataFrame, account: str, name: str, absent: str = "not supported"
+) -> pl.DataFrame:
     value = pl.col(name)
     source = "block I/O delay" if name == "blkio" else "scheduler trace"
     return sums.select(
@@ -167,85 +177,86 @@ _ENDS = ("", "_low", "_high")
 _LABELLESS = ("driver", "pooler", "dbdyno")
 
 
-def microstates_of(found: Joint, cut: Tables) -> pl.DataFrame:
-    """Every backend, worker and helper; who is beside, too. A process of ours waits in no database event."""
-    if found.tasks.is_empty():
+def microstates_of(tasks_joint: Joint, cut: Tables) -> pl.DataFrame:
+    """Returns one row per backend, worker, helper and unrelated process. Our own processes have no wait
+    events."""
+    if tasks_joint.tasks.is_empty():
         return empty("microstates")
-    groups = each(found.tasks)
+    groups = each(tasks_joint.tasks)
     tasks = groups.tasks
     rows = tasks.join(_cpu(groups), on="group", how="left", maintain_order="left")
-    rows = rows.join(_slept(found, groups), on="group", how="left", maintain_order="left")
-    rows = _counted(_labelless(_filled(rows)), cut, tasks)
+    rows = rows.join(_sleep_by_family(tasks_joint, groups), on="group", how="left", maintain_order="left")
+    rows = _with_rates(_with_plain_sleep(_with_zero_sleeps(rows)), cut, tasks)
     rows = groups.named(rows, "cpu_source")
     rows = rows.join(_names(cut), on=["cell", "pid", "tid"], how="left", maintain_order="left")
     keys = cut["windows"].select(c.name for c in CELL)
-    return conform("microstates", keys.join(_selected(rows), on="cell", maintain_order="right"))
+    return conform("microstates", keys.join(_microstate_columns(rows), on="cell", maintain_order="right"))
 
 
 def _cpu(groups: Groups) -> pl.DataFrame:
     parts = dict(zip(_CPU, (*(_half(*names) for names in _HALVES), _exact("runq")), strict=True))
-    ends = {f"{n}{e}": of for n, part in parts.items() for e, of in zip(_ENDS, part, strict=True)}
+    ends = {f"{n}{e}": end for n, part in parts.items() for e, end in zip(_ENDS, part, strict=True)}
     return cpu_sums(groups).select("group", **ends)
 
 
-def _slept(found: Joint, groups: Groups) -> pl.DataFrame:
-    lock, client = (found.families.among(*f) for f in (LOCKS, AT_CLIENT))
+def _sleep_by_family(tasks_joint: Joint, groups: Groups) -> pl.DataFrame:
+    lock, client = (tasks_joint.families.among(*f) for f in (LOCKS, AT_CLIENT))
     family = pl.when(lock).then(pl.lit("lock")).when(client).then(pl.lit("client"))
     keys = {"family": family.otherwise(pl.lit("sleep"))}
     hidden = not_asleep(groups).with_columns(family=pl.lit("sleep"))
-    rows = pl.concat([asleep(found, groups, keys), hidden], how="diagonal")
+    rows = pl.concat([asleep(tasks_joint, groups, keys), hidden], how="diagonal")
     return rows.group_by("group").agg(
-        pl.when(mine.any()).then(pl.col(of).filter(mine).sum()).alias(f"{name}{end}")
-        for name, mine in ((n, pl.col("family") == n) for n in _SLEEPS)
-        for end, of in zip(_ENDS, ("value", "low", "high"), strict=True)
+        pl.when(in_family.any()).then(pl.col(column).filter(in_family).sum()).alias(f"{name}{end}")
+        for name, in_family in ((n, pl.col("family") == n) for n in _SLEEPS)
+        for end, column in zip(_ENDS, ("value", "low", "high"), strict=True)
     )
 
 
-def _filled(rows: pl.DataFrame) -> pl.DataFrame:
-    """A sleep that no sample saw is 0 where there were samples, else unknown; unknown, too, of a task that
-    could have been read, but whose run and run queue are not known."""
-    told = pl.col("exact") | (pl.col("samples").is_not_null() & (pl.col("known") | pl.col("word")))
+def _with_zero_sleeps(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sets a sleep without samples to 0 if the task was sampled. It stays NULL for other tasks, and for
+    tasks that could have been read but whose run and run queue are unknown."""
+    sampled = pl.col("exact") | (pl.col("samples").is_not_null() & (pl.col("known") | pl.col("word")))
     return rows.with_columns(
-        pl.when(pl.col(f"{n}{e}").is_null() & told).then(0.0).otherwise(f"{n}{e}").alias(f"{n}{e}")
+        pl.when(pl.col(f"{n}{e}").is_null() & sampled).then(0.0).otherwise(f"{n}{e}").alias(f"{n}{e}")
         for n in _SLEEPS
         for e in _ENDS
     )
 
 
-def _labelless(rows: pl.DataFrame) -> pl.DataFrame:
-    """The driver and dbdyno sleep in no wait event: all their time off is plain sleep."""
+def _with_plain_sleep(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sets the sleep of the driver and dbdyno, which have no wait events, to all their time off the CPU."""
     plain = pl.col("role").is_in(_LABELLESS) & pl.col("known")
     off = pl.col("off_ns") / pl.col("over_ns")
     error = (pl.col("stale_run_ns") + pl.col("stale_runq_ns") + pl.col("switch_ns")) / pl.col("over_ns")
-    off = off.clip(0.0)  # figures read a tick late may exceed the time between the reads
+    off = off.clip(0.0)  # a read that is a tick late may exceed the time between the reads
     sleep = {"sleep": off, "sleep_low": (off - error).clip(0.0), "sleep_high": off + error}
     return rows.with_columns(
         pl.when(plain).then(value).otherwise(name).alias(name) for name, value in sleep.items()
     )
 
 
-def _counted(rows: pl.DataFrame, cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
-    """With the growth, over all labels, of the figures that further sources count."""
+def _with_rates(rows: pl.DataFrame, cut: Tables, tasks: pl.DataFrame) -> pl.DataFrame:
+    """Adds the rates of optional sources, summed over all labels."""
     for source in counts():
         if (rate := source.rate) is None:
             continue
-        found = tasks.select("task", *KEY).join(cut[f"cut_{source.table}"], on=KEY, nulls_equal=True)
-        grown = found.group_by("task").agg(pl.col(rate.figure).sum().alias(rate.column.name))
-        rows = rows.join(grown, on="task", how="left", maintain_order="left")
+        counted = tasks.select("task", *KEY).join(cut[f"cut_{source.table}"], on=KEY, nulls_equal=True)
+        rates = counted.group_by("task").agg(pl.col(rate.figure).sum().alias(rate.column.name))
+        rows = rows.join(rates, on="task", how="left", maintain_order="left")
     return rows
 
 
 def _names(cut: Tables) -> pl.DataFrame:
-    """Application, user and database of a pid, as the server last told."""
+    """Returns application, user and database of each process, from the server's last answer."""
     listed = cut["cell_backends"].sort("at_ns", maintain_order=True)
     where = pl.concat_str("user", "database", separator="@", ignore_nulls=True)
     parts = [pl.when(part != "").then(part) for part in (pl.col("application"), where)]
     name = pl.concat_str(*parts, separator=" ", ignore_nulls=True)
     tid = pl.coalesce("tid", "pid")
-    return listed.select("cell", "pid", tid=tid, told=name).unique(["cell", "pid", "tid"], keep="last")
+    return listed.select("cell", "pid", tid=tid, listed_name=name).unique(["cell", "pid", "tid"], keep="last")
 
 
-def _selected(rows: pl.DataFrame) -> pl.DataFrame:
+def _microstate_columns(rows: pl.DataFrame) -> pl.DataFrame:
     over, seen = pl.col("over_ns"), pl.col("wall_ns") / NS_PER_S
     own = pl.when(pl.col("role") == "session").then(pl.format("session {}", "session"))
     own_or_group = own.when(pl.col("role") == BRIEF).then(pl.lit(NAME)).otherwise("role")
@@ -253,7 +264,7 @@ def _selected(rows: pl.DataFrame) -> pl.DataFrame:
     helper = pl.when(pl.col("role").str.starts_with("helper:")).then(
         pl.col("role").str.strip_prefix("helper:")
     )
-    told = pl.when(pl.col("told") != "").then("told")
+    listed_name = pl.when(pl.col("listed_name") != "").then("listed_name")
     parts = [*_CPU, *_SLEEPS]
     known = pl.col("known") & pl.all_horizontal(pl.col("run_ns").is_not_null())
     accounted = pl.sum_horizontal(
@@ -264,7 +275,7 @@ def _selected(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(
         *("cell", "pid", "tid", "start_ticks", "role", "session", "worker"),
         *(f"{n}{e}" for n in parts for e in _ENDS),
-        name=pl.coalesce(worker, helper, told, own_or_group),
+        name=pl.coalesce(worker, helper, listed_name, own_or_group),
         wall_s=seen,
         block_io=pl.col("blkio_ns") / over,
         unaccounted=pl.when(known).then(pl.col("wall_ns") / over - accounted),

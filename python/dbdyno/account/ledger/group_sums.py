@@ -1,4 +1,4 @@
-"""The joint table, and what is known of tasks, summed up by group."""
+"""Sums of the joint table, and of the tasks' margins, by group."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dbdyno.model.sources.source import TRACE
 from dbdyno.stats.estimates import interval, interval_ends, wilson
 
 Keys = Mapping[str, pl.Expr]
-"""Columns to sum by, made of ``kind``, ``state``, ``wait_class``, ``wait_event``."""
+"""Columns to sum by, as expressions of ``kind``, ``state``, ``wait_class``, ``wait_event``."""
 
 
-def _named(keys: Keys) -> Iterator[pl.Expr]:
+def _as_columns(keys: Keys) -> Iterator[pl.Expr]:
     return (value.alias(name) for name, value in keys.items())
 
 
@@ -32,51 +32,55 @@ def sums(
     more: Sequence[str] = (),
     apart: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Per group and ``keys`` the sum of a measure y over the rows of ``seen``, and its sampling error.
+    """Returns by group and ``keys`` the sum of a measure over the rows of ``seen``, and its sampling error.
 
-    ``seen``: what a row stands for is its y, and ``part`` how much of a row it is (1, if it is not
-    divided); the rows of a group are the whole that the keys divide. Gives ``value``, the ``whole``, the
-    least and greatest share of it (``p_low``, ``p_high``), the greatest share of a key that was not seen
-    (``p_unseen``), the number of ``samples``, and the sums of ``more``. By each value of the columns
-    ``apart`` the rows are a whole of their own.
+    The rows of a group, or of a group and a value of ``apart``, are the whole that the keys divide. Returns
+    ``value``, ``whole``, the ends of its share of it (``p_low``, ``p_high``), the upper end of the share of a
+    key without samples (``p_unseen``), the number of ``samples``, and the sums of ``more``.
 
-    The error is that of a ratio of sums over samples (Kish 1965): tasks in one sample are not independent
-    of each other. The effective number of observations is that of independent ones with the same variance,
-    at least the samples', at most the rows'; :func:`interval` with that number.
+    The error is that of a ratio of sums over samples (Kish 1965), as tasks in one sample are not
+    independent. The effective number of observations is the number of independent ones with the same
+    variance: at least that of the samples, at most that of the rows. :func:`interval` uses it.
     """
     rows = groups.members.join(seen.by_task, on="task", maintain_order="right")
-    of, at = ["group", *apart], ["group", *apart, *keys]
-    found = rows.group_by(*of, *_named(keys), maintain_order=True).agg(
+    whole_key, key = ["group", *apart], ["group", *apart, *keys]
+    by_key = rows.group_by(*whole_key, *_as_columns(keys), maintain_order=True).agg(
         *(pl.col(m).sum() for m in more),
         yy=pl.col(f"{seen.measure}_2").sum(),
         value=pl.col(seen.measure).sum(),
         samples=pl.col("part").sum(),
     )
-    if found.is_empty():
+    if by_key.is_empty():
         ends = ("whole", "p_low", "p_high", "p_unseen")
-        return found.drop("yy").with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
-    found = found.join(_crossed(groups.crowds, seen, of, keys), on=at, how="left", nulls_equal=True)
-    whole, yy, xa = (pl.col(n).sum().over(of) for n in ("value", "yy", "xa"))
+        return by_key.drop("yy").with_columns(pl.lit(None, pl.Float64).alias(n) for n in ends)
+    by_key = by_key.join(
+        _cross_products(groups.crowds, seen, whole_key, keys), on=key, how="left", nulls_equal=True
+    )
+    whole, yy, xa = (pl.col(n).sum().over(whole_key) for n in ("value", "yy", "xa"))
     aa = pl.coalesce(pl.when(pl.col("xa").is_not_null()).then(xa), yy)  # the sum of a^2: x adds up to a
-    found = found.with_columns(whole=whole, aa=aa, yy=yy).sort("group", maintain_order=True)
-    return found.select(pl.exclude("xx", "xa", "aa", "yy"), *_ends(found))
+    by_key = by_key.with_columns(whole=whole, aa=aa, yy=yy).sort("group", maintain_order=True)
+    return by_key.select(pl.exclude("xx", "xa", "aa", "yy"), *_ends(by_key))
 
 
-def _crossed(crowds: pl.DataFrame, seen: Moments, of: list[str], keys: Keys) -> pl.DataFrame:
-    """Over the samples of groups of several tasks: ``xx`` and ``xa`` by ``keys``, of a key's sum x and the
-    whole sum a. In a group of one task, its samples are its observations."""
-    mine = crowds.join(seen.by_sample, on="bunch")
-    parts = mine.group_by(*of, "instant", *_named(keys)).agg(x=pl.col(seen.measure).sum())
-    parts = parts.with_columns(a=pl.col("x").sum().over(*of, "instant"))
-    return parts.group_by(*of, *keys).agg(xx=(pl.col("x") ** 2).sum(), xa=(pl.col("x") * pl.col("a")).sum())
+def _cross_products(crowds: pl.DataFrame, seen: Moments, whole_key: list[str], keys: Keys) -> pl.DataFrame:
+    """Returns over the samples of groups of several tasks ``xx`` = sum(x²) and ``xa`` = sum(x·a) by
+    ``keys``, with x the sum of a key and a that of the whole in one sample. Groups of one task have no
+    row: each sample is one observation there."""
+    by_sample = crowds.join(seen.by_sample, on="bunch")
+    parts = by_sample.group_by(*whole_key, "instant", *_as_columns(keys)).agg(x=pl.col(seen.measure).sum())
+    parts = parts.with_columns(a=pl.col("x").sum().over(*whole_key, "instant"))
+    return parts.group_by(*whole_key, *keys).agg(
+        xx=(pl.col("x") ** 2).sum(), xa=(pl.col("x") * pl.col("a")).sum()
+    )
 
 
-def _ends(found: pl.DataFrame) -> list[pl.Series]:
-    """``p_low``, ``p_high``, ``p_unseen``."""
-    value, whole, xx, xa, aa, yy = (found[n].to_numpy() for n in ("value", "whole", "xx", "xa", "aa", "yy"))
+def _ends(by_key: pl.DataFrame) -> list[pl.Series]:
+    """Returns columns ``p_low``, ``p_high``, ``p_unseen``."""
+    value, whole, xx, xa, aa, yy = (by_key[n].to_numpy() for n in ("value", "whole", "xx", "xa", "aa", "yy"))
     with np.errstate(all="ignore"):
         p, least = value / whole, whole**2 / aa
-        variance = xx - 2 * p * xa + p * p * aa  # of a group of one task: not a number
+        # Variance of a ratio estimator x / a, linearised: sum (x - p a)^2 = xx - 2 p xa + p^2 aa.
+        variance = xx - 2 * p * xa + p * p * aa  # NaN for a group of one task
         n_free = np.where(variance > 1e-12 * whole**2, p * (1 - p) * whole**2 / variance, least)
         n = np.fmax(np.fmin(n_free, whole**2 / yy), least)
         low, high = interval_ends(p, n)
@@ -85,10 +89,10 @@ def _ends(found: pl.DataFrame) -> list[pl.Series]:
 
 
 def slack(among: pl.Expr = ALL) -> dict[str, pl.Expr]:
-    """How wrong a group's margins may be, seconds per second: ``run``, ``runq``, ``off`` of both; and
-    ``blur``, how wrong a label's part of them. Of its tasks ``among``.
+    """Returns bounds of the errors of a group's margins, in seconds per second: ``run``, ``runq``, ``off``
+    (both), and ``blur``, the error of a label's part. ``among`` selects tasks.
 
-    Reads that are stale add up; errors of switches are independent, and add up as squares.
+    Errors of stale reads add up; those of switches are independent and add up in quadrature.
     """
     over, known = pl.col("over_ns"), pl.col("known") & among
     run, runq = ((pl.col(f"stale_{n}_ns") / over).filter(known).sum() for n in ("run", "runq"))
@@ -98,61 +102,62 @@ def slack(among: pl.Expr = ALL) -> dict[str, pl.Expr]:
 
 
 def asleep(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> pl.DataFrame:
-    """Per group and ``keys``: ``value``, ``low``, ``high`` (seconds per second), ``samples``, ``waits``.
-
-    ``traced=False``: exactly traced tasks by their samples, too (fitted to the traced margins).
-    """
-    rows = joint.seen.of("asleep", exact=not traced)
-    written = _traced(joint, groups, keys) if traced else None
-    if written is not None and rows.by_task.is_empty():
-        return _summed(written, list(keys))
-    found = sums(rows, groups, {"kind": pl.col("kind"), **keys})
-    found = found.filter(pl.col("kind").is_in(["sleep", "unlabelled"])).drop("kind")
-    found = found.join(_column(groups, traced=traced), on="group", how="left", maintain_order="left")
-    found = _doubted(found, rows, groups, keys)
+    """Returns by group and ``keys``: ``value``, ``low``, ``high`` (seconds per second), ``samples``,
+    ``waits``. ``traced=False`` uses samples for exactly traced tasks, too, fitted to the traced margins."""
+    rows = joint.seen.for_measure("asleep", exact=not traced)
+    from_trace = _traced_asleep(joint, groups, keys) if traced else None
+    if from_trace is not None and rows.by_task.is_empty():
+        return _summed(from_trace, list(keys))
+    sampled = sums(rows, groups, {"kind": pl.col("kind"), **keys})
+    sampled = sampled.filter(pl.col("kind").is_in(["sleep", "unlabelled"])).drop("kind")
+    sampled = sampled.join(
+        _sleep_errors(groups, traced=traced), on="group", how="left", maintain_order="left"
+    )
+    sampled = _with_state_errors(sampled, rows, groups, keys)
     least, most = pl.col("whole") - pl.col("less"), pl.col("whole") + pl.col("more")
     low = pl.col("p_low") * least - pl.col("blur") - pl.col("below")
     high = pl.min_horizontal(pl.col("p_high") * most + pl.col("blur") + pl.col("above"), most)
-    found = found.select(
+    sampled = sampled.select(
         *("group", *keys, "value", "samples"),
         low=pl.min_horizontal(low.clip(0.0), "value"),
         high=pl.max_horizontal(high + pl.col("unseen"), "value"),
         source="sampled_source",
     )
-    parts = [found] if written is None else [found, written]
+    parts = [sampled] if from_trace is None else [sampled, from_trace]
     return _summed(pl.concat(parts, how="diagonal"), list(keys))
 
 
-def _column(groups: Groups, *, traced: bool) -> pl.DataFrame:
-    """Per group how much ``less`` or ``more`` its tasks may have slept than what was apportioned (less, too,
-    by what was stolen while they ran), how much of that no sample saw (``unseen``), and ``blur``."""
+def _sleep_errors(groups: Groups, *, traced: bool) -> pl.DataFrame:
+    """Returns per group the time by which its tasks may have slept less (``less``, with time stolen while
+    they ran) or more (``more``) than was apportioned, the part without samples (``unseen``), and ``blur``."""
     sampled = pl.col("asleep_ns").is_not_null() & (~pl.col("exact") if traced else ALL)
     over, given, off = pl.col("over_ns"), pl.col("asleep_ns"), pl.col("off_ns")
     seen = pl.col("slept") > 0
     error = slack()
-    found = groups.where(sampled).summed(
+    errors = groups.where(sampled).summed(
         less=(((given - off).clip(0.0) + pl.col("stolen_ns")) / over).filter("known", seen).sum()
         + error["off"],
         more=((off - given).clip(0.0) / over).filter("known", seen).sum() + error["off"],
         unseen=(given / over).filter("known", ~seen).sum(),
         blur=error["blur"],
     )
-    every = groups.table.select("group", "sampled_source")
-    every = every.join(found, on="group", how="left", maintain_order="left")
-    return every.with_columns(pl.col("less", "more", "unseen", "blur").fill_null(0.0))
+    with_source = groups.table.select("group", "sampled_source")
+    with_source = with_source.join(errors, on="group", how="left", maintain_order="left")
+    return with_source.with_columns(pl.col("less", "more", "unseen", "blur").fill_null(0.0))
 
 
 def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -> pl.DataFrame:
-    """Per group and ``keys``: ``run`` and ``runq`` with their ends (seconds per second), ``samples``.
+    """Returns by group and ``keys``: ``run`` and ``runq`` with their ends (seconds per second), ``samples``.
 
-    Their sum by label is sampled, and exact over all labels; how it divides is estimated: its interval holds
-    the range over seeds. Of exactly traced tasks ``runq`` is traced by label, and ``run`` divided by ticks.
+    Their sum by label is sampled, and exact over all labels. Its division into both is estimated, and the
+    interval holds the range over seeds. For exactly traced tasks ``runq`` is traced by label, and ``run``
+    divided by ticks.
     """
-    rows = joint.seen.of("runnable", exact=not traced)
-    written = _traced_runnable(joint, groups, keys) if traced and joint.waits.height else None
-    if written is not None and rows.by_task.is_empty():
-        return _summed(written, list(keys))
-    found = sums(rows, groups, keys, RUNS)
+    rows = joint.seen.for_measure("runnable", exact=not traced)
+    from_trace = _traced_runnable(joint, groups, keys) if traced and joint.waits.height else None
+    if from_trace is not None and rows.by_task.is_empty():
+        return _summed(from_trace, list(keys))
+    sampled = sums(rows, groups, keys, RUNS)
     error, unseen = slack(~pl.col("exact") if traced else ALL), not_awake(traced=traced)
     errors = groups.summed(
         slack_run=error["run"],
@@ -160,22 +165,22 @@ def runnable(joint: Joint, groups: Groups, keys: Keys, *, traced: bool = True) -
         blur=error["blur"],
         hidden=unseen["run"] + unseen["runq"],
     )
-    found = found.join(errors, on="group", how="left", maintain_order="left")
-    found = _doubted(found, rows, groups, keys).with_columns(
+    sampled = sampled.join(errors, on="group", how="left", maintain_order="left")
+    sampled = _with_state_errors(sampled, rows, groups, keys).with_columns(
         **_bounds("run", pl.col("run"), pl.col("run_low"), pl.col("run_high")),
         **_bounds("runq", *(pl.col("value") - pl.col(n) for n in ("run", "run_high", "run_low"))),
     )
     named = [f"{n}{end}" for n in ("run", "runq") for end in ("", "_low", "_high")]
     named += ["samples", "source"]
-    found = groups.named(found, source="sampled_source").select("group", *keys, *named)
-    parts = [found] if written is None else [found, written]
+    sampled = groups.named(sampled, source="sampled_source").select("group", *keys, *named)
+    parts = [sampled] if from_trace is None else [sampled, from_trace]
     return _summed(pl.concat(parts, how="diagonal"), list(keys))
 
 
 def _traced_runnable(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
-    """What the trace wrote down: ``runq``, and ``run`` by shares of ticks, with their interval."""
+    """Returns traced ``runq``, and ``run`` divided by ticks with its interval."""
     runq, error, run = pl.col("queued").sum(), pl.col("slack").sum(), pl.col("run")
-    rows = _written(joint.waits, groups, keys).agg(
+    rows = _traced_by_key(joint.waits, groups, keys).agg(
         runq=runq,
         runq_low=(runq - error).clip(0.0),
         runq_high=runq + error,
@@ -191,11 +196,11 @@ def _traced_runnable(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
 
 
 def _bounds(name: str, value: pl.Expr, least: pl.Expr, most: pl.Expr) -> dict[str, pl.Expr]:
-    """The range over seeds, wider by what the label's share of all runnable time may be wrong."""
+    """Returns the range over seeds, widened by the error of the label's share of all runnable time."""
     both, whole = pl.col("value"), pl.col("whole")
     slope = (most / both).clip(0.0, 1.0)
-    # all CPU time is given away already where some run queue is left at the least: what the label has less of
-    # runnable time is run queue
+    # At the least CPU time of a label, all CPU time went to others. So a smaller share of runnable time means
+    # less run queue one for one.
     below = pl.lit(1.0) if name == "runq" else slope
     error = pl.col(f"slack_{name}") * both / whole
     error += pl.col("blur")
@@ -210,34 +215,36 @@ def _bounds(name: str, value: pl.Expr, least: pl.Expr, most: pl.Expr) -> dict[st
 
 @once_each
 def not_asleep(groups: Groups) -> pl.DataFrame:
-    """Per group: time asleep under no known label, because no sample (or no label of the trace) tells."""
+    """Returns per group the time asleep without a known label, as no sample or no label of the trace has
+    it."""
     over = pl.col("over_ns")
     traced = pl.when(pl.col("label_sleep").is_null()).then(pl.col("slept_ns") / over)
     none_seen = pl.col("known") & (pl.col("slept").fill_null(0) == 0)
     sampled = pl.when(none_seen).then(pl.col("asleep_ns") / over)
     value = pl.when("exact").then(traced).otherwise(sampled)
-    found = groups.where(value > 0).summed(value=value.sum(), off=slack()["off"])
+    sums_ = groups.where(value > 0).summed(value=value.sum(), off=slack()["off"])
     low, high = pl.col("value") - pl.col("off"), pl.col("value") + pl.col("off")
-    return found.select("group", "value", low=low.clip(0.0), high=high)
+    return sums_.select("group", "value", low=low.clip(0.0), high=high)
 
 
 def not_awake(*, traced: bool = True) -> dict[str, pl.Expr]:
-    """Of a group: ``run`` and ``runq`` that no sample told the label of; ``traced_run`` and ``traced_runq``,
-    those of exactly traced tasks."""
+    """Returns expressions per group: run and run-queue time without a known wait label; ``traced_*``: the
+    same for traced tasks."""
     over, unseen = pl.col("over_ns"), pl.col("woken").fill_null(0) == 0
     exact = pl.col("exact") if traced else pl.lit(False)
-    found = {}
+    expressions = {}
     for name in ("run", "runq"):
         whole = pl.col(f"{name}_ns") / over
         rest = (whole - pl.col(f"label_{name}").fill_null(0.0)).clip(0.0)
-        found[name] = whole.filter("known", unseen & ~exact).sum()
-        found[f"traced_{name}"] = rest.filter("known", exact).sum()
-    return found
+        expressions[name] = whole.filter("known", unseen & ~exact).sum()
+        expressions[f"traced_{name}"] = rest.filter("known", exact).sum()
+    return expressions
 
 
 @once_each
 def missed(groups: Groups) -> pl.DataFrame:
-    """Per group how much of its time asleep and runnable a label may have that was never seen so."""
+    """Returns per group the upper end of time asleep and of runnable time under a label that no sample
+    saw."""
     over, wall = pl.col("over_ns"), pl.col("wall_ns") / pl.col("over_ns")
     share = wilson(pl.lit(0.0), (pl.col("samples") * wall).sum().clip(1.0) / pl.len())[1]
     both = pl.col("run_ns") + pl.col("runq_ns")
@@ -250,15 +257,15 @@ def missed(groups: Groups) -> pl.DataFrame:
     )
 
 
-def _written(waits: pl.DataFrame, groups: Groups, keys: Keys) -> GroupBy:
-    """What the trace wrote down, by group and ``keys``."""
-    mine = groups.members.join(waits, on="task", maintain_order="left_right")
-    return mine.group_by("group", *_named(keys), maintain_order=True)
+def _traced_by_key(waits: pl.DataFrame, groups: Groups, keys: Keys) -> GroupBy:
+    """Groups the trace's times by group and ``keys``."""
+    of_group = groups.members.join(waits, on="task", maintain_order="left_right")
+    return of_group.group_by("group", *_as_columns(keys), maintain_order=True)
 
 
-def _traced(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
+def _traced_asleep(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
     value, error = pl.col("asleep").sum(), pl.col("slack").sum()
-    return _written(joint.waits, groups, keys).agg(
+    return _traced_by_key(joint.waits, groups, keys).agg(
         value=value,
         low=(value - error).clip(0.0),
         high=value + error,
@@ -270,14 +277,14 @@ def _traced(joint: Joint, groups: Groups, keys: Keys) -> pl.DataFrame:
     )
 
 
-def _doubted(found: pl.DataFrame, seen: Moments, groups: Groups, keys: Keys) -> pl.DataFrame:
-    """``found`` with how much less (``below``) or more (``above``) than its ``value`` it may be because the
-    states come from other samples than the labels: Wilson's interval of a label's share in a state."""
-    told = (pl.col("answers") > 0) & pl.col("state").is_not_null()
-    told_rows = seen.by_task.filter(told) if "state" in keys else seen.by_task.clear()
-    if told_rows.is_empty():
-        return found.with_columns(below=0.0, above=0.0)
-    answered = groups.members.join(told_rows.with_columns(**keys), on="task")
+def _with_state_errors(values: pl.DataFrame, seen: Moments, groups: Groups, keys: Keys) -> pl.DataFrame:
+    """Adds ``below`` and ``above``: errors of ``value`` because states and labels come from different
+    samples. Both follow from Wilson's interval of a label's share in a state."""
+    with_state = (pl.col("answers") > 0) & pl.col("state").is_not_null()
+    stated = seen.by_task.filter(with_state) if "state" in keys else seen.by_task.clear()
+    if stated.is_empty():
+        return values.with_columns(below=0.0, above=0.0)
+    answered = groups.members.join(stated.with_columns(**keys), on="task")
     at = list(dict.fromkeys(["group", *LABEL, "state", *keys]))
     parts = answered.group_by("task", *at).agg(v=pl.col(seen.measure).sum(), n=pl.col("answers").first())
     parts = parts.group_by(at).agg(pl.col("v", "n").sum())
@@ -286,12 +293,12 @@ def _doubted(found: pl.DataFrame, seen: Moments, groups: Groups, keys: Keys) -> 
     low, high = interval(share, parts["n"])
     errors = parts.with_columns(below=(share - low) * pl.col("label"), above=(high - share) * pl.col("label"))
     errors = errors.group_by("group", *keys).agg((pl.col("below", "above") ** 2).sum().sqrt())
-    joined = found.join(errors, on=["group", *keys], how="left", nulls_equal=True, maintain_order="left")
+    joined = values.join(errors, on=["group", *keys], how="left", nulls_equal=True, maintain_order="left")
     return joined.with_columns(pl.col("below", "above").fill_null(0.0))
 
 
 def _summed(parts: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Sums of what is known; NULL where no part is."""
+    """Sums the known values of a group and key; NULL if none is known."""
     figures = [n for n in parts.columns if n not in ("group", "source", *keys)]
     total = [pl.when(pl.col(n).is_not_null().any()).then(pl.col(n).sum()).alias(n) for n in figures]
     return parts.group_by("group", *keys, maintain_order=True).agg(

@@ -1,9 +1,11 @@
 """The ledger of a cell behind a connection pooler: N sessions take turns on the pool's server connections.
 
-The rung's W is that of the N sessions. Between calls they are at the client (driver's clock), in a call they
+The rung's W is that of the N sessions. Between calls they are at the client (driver's clock). In a call they
 wait for a server connection (``pool.queue``, the pooler's own count) or are served by one: run, run queue and
-sleep of the pool's connections, whose own sleep at the client is no session's time. What is left is on the
-way through the pooler and back. A single session's time in a call is not divided: the connections are shared.
+sleep of the pool's connections. The connections' own sleep at the client is not time of a session. The rest
+is the way through the pooler and back. A single session's time in a call is not divided, as it shares the
+connections.
+
 docs/pool.md has the method.
 """
 
@@ -20,38 +22,41 @@ from dbdyno.model.sources.wait_families import AT_CLIENT, families_of
 
 QUEUE = "pool.queue"
 SHARED = "shared"
-"""Status of what cannot be told of one session, for it shares server connections with others."""
+"""Status of accounts that cannot be divided by session, as sessions share server connections."""
 SCOPE = "pooler"
-_OWN = ("client", "unaccounted")  # accounts of the connections that are none of the sessions
+_OWN = ("client", "unaccounted")  # accounts of the connections that do not belong to sessions
 _SOURCE = "pooler"
 _IDLE = "a server connection of the pool that waits for work is no session's time"
 _LEFT = "W less all other accounts; the way through the pooler and back is in it"
 
 
 def with_pool(rows: pl.DataFrame, noted: pl.DataFrame, cut: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Rows of accounts and memos, those of pooled cells made into the sessions'."""
+    """Returns rows of accounts and memos, with those of pooled cells converted to the N sessions."""
     pools = pools_of(cut)
     if pools.is_empty():
         return rows, noted
-    mine = pl.col("cell").is_in(pools["cell"].implode())
+    in_pool = pl.col("cell").is_in(pools["cell"].implode())
     rung = pl.col("scope") == "rung"
-    served = rows.filter(mine & rung & ~pl.col("account").is_in(_OWN))
-    kept = rows.filter(~mine | ~pl.col("scope").is_in(["rung", "session"]))
-    pools = _with_served(pools, rows.filter(mine & rung))
-    made = [kept, served, _rungs(pools), _sessions(pools, cut)]
-    told = noted.filter(~mine | ((pl.col("who") == "rung") & (pl.col("account") != "wall")))
-    return pl.concat(made, how="diagonal_relaxed"), pl.concat([told, _memos(pools)], how="diagonal_relaxed")
+    served = rows.filter(in_pool & rung & ~pl.col("account").is_in(_OWN))
+    kept = rows.filter(~in_pool | ~pl.col("scope").is_in(["rung", "session"]))
+    pools = _with_served(pools, rows.filter(in_pool & rung))
+    parts = [kept, served, _rungs(pools), _sessions(pools, cut)]
+    kept_memos = noted.filter(~in_pool | ((pl.col("who") == "rung") & (pl.col("account") != "wall")))
+    return pl.concat(parts, how="diagonal_relaxed"), pl.concat(
+        [kept_memos, _memos(pools)], how="diagonal_relaxed"
+    )
 
 
 def through_pool(events: pl.DataFrame, cut: Tables) -> pl.DataFrame:
-    """The joint table; of pooled cells without the connections' own sleep at the client, with the queue."""
+    """Returns the rows of table ``events``. Pooled cells lose the connections' own sleep at the client,
+    and get the pool's queue."""
     pools = pools_of(cut)
     if pools.is_empty():
         return events
-    mine = pl.col("cell").is_in(pools["cell"].implode())
-    own = mine & families_of(cut).among(*AT_CLIENT)
+    in_pool = pl.col("cell").is_in(pools["cell"].implode())
+    own = in_pool & families_of(cut).among(*AT_CLIENT)
     sleeps = [n for n in events.columns if n.startswith("sleep")]
-    rows = events.filter(~mine | (pl.col("scope") != "session")).with_columns(
+    rows = events.filter(~in_pool | (pl.col("scope") != "session")).with_columns(
         *(pl.when(own).then(None).otherwise(n).alias(n) for n in sleeps),
         status=pl.when(own).then(pl.lit(_IDLE)).otherwise("status"),
     )
@@ -72,11 +77,11 @@ def through_pool(events: pl.DataFrame, cut: Tables) -> pl.DataFrame:
 
 
 def pools_of(cut: Tables) -> pl.DataFrame:
-    """One row a pooled cell: ``n`` sessions, ``between`` calls, ``queue``, ``waited`` for the client inside
-    transactions (seconds per second), each with what it may be wrong by (``_slack``), and ``workers``."""
+    """Returns one row per pooled cell: ``n`` sessions; seconds per second ``between`` calls, in ``queue``
+    and ``waited`` for the client inside transactions, each with its error (``_slack``); and ``workers``."""
     levels = cut["cut_levels"].filter((pl.col("origin") == "engine") & (pl.col("scope") == SCOPE))
-    found = [_pool(cell, levels.filter(pl.col("cell") == cell), cut) for cell in levels["cell"].unique()]
-    return pl.DataFrame(found, schema=_SCHEMA)
+    pools = [_pool(cell, levels.filter(pl.col("cell") == cell), cut) for cell in levels["cell"].unique()]
+    return pl.DataFrame(pools, schema=_SCHEMA)
 
 
 _SCHEMA = {
@@ -94,7 +99,7 @@ _SCHEMA = {
 
 
 def _pool(cell: str, levels: pl.DataFrame, cut: Tables) -> dict[str, Any]:
-    told = {row["key"]: row for row in levels.to_dicts()}
+    level_by_key = {row["key"]: row for row in levels.to_dicts()}
     sessions = cut["cell_sessions"].filter(pl.col("cell") == cell)
     t0_ns, t1_ns = cut["windows"].filter(pl.col("cell") == cell).select("t0_ns", "t1_ns").row(0)
     spent = each_in_call(sessions, t0_ns, t1_ns)
@@ -107,19 +112,20 @@ def _pool(cell: str, levels: pl.DataFrame, cut: Tables) -> dict[str, Any]:
         "between": n - in_call if known else None,
         "failed": bool(sessions["errors"].sum()),
         "workers": float((workers["wall_ns"] / workers["over_ns"]).sum() or 0.0),
-        **_queue(told),
-        **_waited(told),
+        **_queue(level_by_key),
+        **_waited_in_transactions(level_by_key),
     }
 
 
-def _queue(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Who waits at a read may have begun or ended its wait while it was read."""
-    wait = told.get("pool_wait_ns", {})
+def _queue(level_by_key: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Returns the pool's queue. Clients that wait during a read may have begun or ended their wait while
+    it was read."""
+    wait = level_by_key.get("pool_wait_ns", {})
     if wait.get("delta") is None:
-        status = wait.get("status", "lost")  # too short: read at one end alone
+        status = wait.get("status", "lost")  # too short: it was read at one end only
         status = "lost" if status == "too short" else status
         return {"queue": None, "queue_slack": None, "queue_status": status}
-    waiting, read = told.get("pool_waiting", {}), told.get("pool_read_ns", {})
+    waiting, read = level_by_key.get("pool_waiting", {}), level_by_key.get("pool_read_ns", {})
     unsure = sum((waiting.get(e) or 0.0) * (read.get(e) or 0.0) for e in ("first", "last"))
     return {
         "queue": wait["delta"] / wait["wall_ns"],
@@ -128,37 +134,36 @@ def _queue(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _waited(told: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Transaction time less query time: the server connection waited for its client's next statement.
-
-    Booked when a transaction ends, so those under way at either end of the window may be wrong by theirs.
-    """
+def _waited_in_transactions(level_by_key: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Returns transaction time less query time: the server connection waited for its client's next
+    statement. It is booked at the end of a transaction, so transactions in progress at either end of the
+    window are its error."""
     names = ("pool_transaction_time_ns", "pool_query_time_ns", "pool_transactions")
-    whole, query, count = (told.get(n, {}).get("delta") for n in names)
+    whole, query, count = (level_by_key.get(n, {}).get("delta") for n in names)
     if whole is None or query is None or not count:
         return {"waited": 0.0, "waited_slack": 0.0}
-    wall_ns = told["pool_query_time_ns"]["wall_ns"]
+    wall_ns = level_by_key["pool_query_time_ns"]["wall_ns"]
     waited = max(0.0, whole - query)
-    size = told.get("pool_size", {}).get("last") or 0.0
+    size = level_by_key.get("pool_size", {}).get("last") or 0.0
     return {"waited": waited / wall_ns, "waited_slack": size * waited / count / wall_ns}
 
 
 def _with_served(pools: pl.DataFrame, backends: pl.DataFrame) -> pl.DataFrame:
-    """What the connections did for sessions, and how far the samples leave that open."""
+    """Adds the time that the connections served sessions, and its sampling error."""
     account, aas = pl.col("account"), pl.col("aas")
     counted = ~account.is_in(_OWN) & pl.col("parent").is_null()
 
     def end(name: str, column: str) -> pl.Expr:
         return pl.col(column).filter(account == name).sum()
 
-    found = backends.group_by("cell").agg(
+    sums = backends.group_by("cell").agg(
         served=aas.filter(counted).sum(),
         idle=aas.filter(account == "client").sum(),
         below=sum((end(n, "aas") - end(n, "low") for n in _OWN), pl.lit(0.0)),
         above=sum((end(n, "high") - end(n, "aas") for n in _OWN), pl.lit(0.0)),
         connections=aas.filter(counted | account.is_in(_OWN)).sum(),
     )
-    pools = pools.join(found, on="cell", how="left", maintain_order="left")
+    pools = pools.join(sums, on="cell", how="left", maintain_order="left")
     client = pl.col("between").fill_null(0.0) + pl.col("waited")
     return pools.with_columns(
         client=client,
@@ -168,14 +173,14 @@ def _with_served(pools: pl.DataFrame, backends: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rungs(pools: pl.DataFrame) -> pl.DataFrame:
-    """client, pool.queue and unaccounted of each rung."""
+    """Returns accounts client, pool.queue and unaccounted of each rung."""
     value, slack = pl.col("client"), pl.col("waited_slack")
     known = pl.col("between").is_not_null()
     client = pools.select(
         "cell",
         account=pl.lit("client"),
         aas=pl.when(known).then(value),
-        # A failed call has an end, but no duration: its time is in here, too.
+        # A failed call has an end but no duration, so its time counts as client, too.
         low=pl.when(known).then(pl.when("failed").then(0.0).otherwise((value - slack).clip(0.0))),
         high=pl.when(known).then(value + slack),
         status=pl.when(known).then(pl.lit("ok")).otherwise(pl.lit("no measured calls")),
@@ -206,7 +211,7 @@ def _rungs(pools: pl.DataFrame) -> pl.DataFrame:
 
 
 def _sessions(pools: pl.DataFrame, cut: Tables) -> pl.DataFrame:
-    """Each session: at the client, else in calls that are not divided."""
+    """Returns the accounts of each session: at the client, and the undivided rest in calls."""
     parts = []
     for cell in pools["cell"]:
         sessions = cut["cell_sessions"].filter(pl.col("cell") == cell)
@@ -241,7 +246,8 @@ def _of_sessions(spent: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _memos(pools: pl.DataFrame) -> pl.DataFrame:
-    """W of the sessions; of the server connections how many there were and how long they waited for work."""
+    """Returns W of the sessions, and of the server connections their number and the time that they waited
+    for work."""
     whole = pl.col("n") + pl.col("workers")
     figures = {
         "wall": (whole, "driver"),

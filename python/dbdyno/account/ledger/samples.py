@@ -1,7 +1,7 @@
-"""What the samples saw of each task: the server's wait event and, at once, the task's R/S/D.
+"""Reads the samples of each task: the server's wait event and, at the same time, the task's state R, S or D.
 
-The samples' rows are read once, chunk by chunk. What is kept is their sums by task and by what was seen, and
-of each row which of these it belongs to, when it was read and what it stands for.
+Rows are read once, chunk by chunk. The result has their sums by task and observation, and for each row its
+observation, its time and its weight.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ ASKED, READ = "activity samples", "wait event word"
 SOURCES = {"sql": ASKED, "memory": READ}
 WORD_ALONE = "activity samples, the server's word alone"
 
-# Where no task state can be read for a reason that holds for the whole cell, the server's word stands alone.
+# Reasons why no task state of a cell can be read; the server's wait event is then the only source.
 _LABEL_ONLY = ("not here", "not permitted", "not supported", "off")
 KINDS = ("sleep", "runnable", "unlabelled", "unknown")
 SEEN = ("via", "state", *LABEL, "kind", "word", "inside")
-"""What a row of the samples says of its task; whether it is ``inside`` the task's bracket."""
+"""Columns of an observation of a task. ``inside``: the sample lies inside the task's bracket."""
 _WORDS = pl.Categorical(pl.Categories("words of samples"))
 _GONE = ("Z", "X")
 _HALTED = ("T", "t")
@@ -38,61 +38,67 @@ _ROLES = ("session", "other")
 
 @dataclass(frozen=True)
 class Sampled:
+    """The samples of all cells."""
+
     spans: pl.DataFrame
     """Table ``cut_sampler``, its rows numbered ``instant``."""
     totals: pl.DataFrame
-    """:func:`added` sums by ``task`` and ``SEEN``, numbered ``seen``, and ``sampled_ns``: what the sampler's
-    samples stand for of the task's bracket."""
+    """:func:`added` sums by ``task`` and ``SEEN``, numbered ``seen``. ``sampled_ns``: part of the task's
+    bracket that the sampler covered."""
     rows: Sequence[pl.DataFrame]
-    """For each row of the samples ``seen``, ``instant`` and ``weight``: what it stands for, inside its task's
-    bracket."""
+    """``seen``, ``instant`` and ``weight`` of each sampled row: the time inside its task's bracket that it
+    stands for."""
 
     def each(self, seen: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """The rows, many at a time, with what ``seen`` has of theirs; without those that it has not."""
+        """Yields the rows, many at a time, with the columns of ``seen``. Rows without an entry in it are
+        left out."""
         return (rows.join(seen, on="seen", maintain_order="left") for rows in self.rows)
 
 
 def sampled(cut: Tables, tasks: pl.DataFrame, chunks: Iterable[pl.DataFrame] | None = None) -> Sampled:
-    """What was seen of ``tasks``. ``chunks``: the rows of ``cut_samples``, if these are not in ``cut``; all
-    rows of a sample come together.
+    """Reads the samples of ``tasks``. ``chunks``: the rows of ``cut_samples`` in chunks, if ``cut`` lacks
+    them; all rows of a sample are in one chunk.
 
-    Kinds: sleep | runnable | unlabelled (active, no event, task state not to be had) | unknown. ``word``: the
-    server's word stands alone.
+    Kinds: sleep, runnable, unlabelled (active, no event, task state unavailable), unknown. ``word``: the
+    server's wait event is the only source.
     """
     spans = cut["cut_sampler"].drop("workload", "variant", "sessions", "repeat").with_row_index("instant")
     short = {n: pl.Enum(spans[n].unique(maintain_order=True)) for n in ("cell", "via")}
-    at, mine = (frame.with_columns(_coded(frame, short)) for frame in (spans, _sampled_tasks(tasks)))
-    counted, rows, many = [_NOTHING], [], 0
+    instants, sampled_tasks = (
+        frame.with_columns(_encoded(frame, short)) for frame in (spans, _sampled_tasks(tasks))
+    )
+    counted, rows, offset = [_NO_SUMS], [], 0
     for chunk in (cut["cut_samples"],) if chunks is None else chunks:
-        found = _seen(chunk.with_columns(_coded(chunk, short)), at, mine)
-        sums = _counted(found).with_row_index("nth", offset=many)
-        many += sums.height
+        seen_rows = _seen(chunk.with_columns(_encoded(chunk, short)), instants, sampled_tasks)
+        sums = _sums_by_task(seen_rows).with_row_index("nth", offset=offset)
+        offset += sums.height
         key = ["task", "code"]
-        found = found.select(*key, "instant", "weight").join(sums.select("nth", *key), on=key)
-        rows.append(found.select("nth", "instant", "weight"))
-        counted.append(sums.select(_NOTHING.columns).cast(_NOTHING.schema))
-    every, key = pl.concat(counted), ["task", *SEEN]
-    totals = added(every).with_row_index("seen")
-    seen = every.select(key).join(totals, on=key, nulls_equal=True, maintain_order="left")["seen"]
-    for n, part in enumerate(rows):  # one by one: all of them twice would be much
+        seen_rows = seen_rows.select(*key, "instant", "weight").join(sums.select("nth", *key), on=key)
+        rows.append(seen_rows.select("nth", "instant", "weight"))
+        counted.append(sums.select(_NO_SUMS.columns).cast(_NO_SUMS.schema))
+    all_sums, key = pl.concat(counted), ["task", *SEEN]
+    totals = added(all_sums).with_row_index("seen")
+    seen = all_sums.select(key).join(totals, on=key, nulls_equal=True, maintain_order="left")["seen"]
+    for n, part in enumerate(rows):  # one by one, to hold no second copy of all
         rows[n] = part.select(seen.gather(part["nth"]).alias("seen"), "instant", "weight")
-    return Sampled(spans, _with_whole(totals, spans, mine), rows)
+    return Sampled(spans, _with_whole(totals, spans, sampled_tasks), rows)
 
 
 def added(totals: pl.DataFrame) -> pl.DataFrame:
-    """Sums by ``task`` and ``SEEN`` of sums: however the rows of the samples were divided, they are the same.
+    """Merges sums by ``task`` and ``SEEN``; the result does not depend on the division into chunks.
 
-    ``n`` rows, ``there`` those that stand for something; the sums of ``weight``, of its squares
-    (``weight_2``), of ``skew_ns`` where it is known (``skews`` rows), and of ``held_ns``: from when the
-    sample was due to this row's read; in that time the sampler may have held a CPU that others waited for.
+    ``n`` rows, of which ``with_weight`` have a weight above 0; sums of ``weight``, of its squares
+    (``weight_2``), of ``skew_ns`` where it is known (``skews`` rows), and of ``held_ns``: from the time
+    when the sample was due to the read of this row. In that time the sampler may have held a CPU that
+    others waited for.
     """
     first = pl.col("first").min()
-    found = totals.group_by("task", *SEEN).agg(first, pl.col(_SUMS).sum())
-    return found.sort("first", "task", *SEEN)
+    merged = totals.group_by("task", *SEEN).agg(first, pl.col(_SUMS).sum())
+    return merged.sort("first", "task", *SEEN)
 
 
-_SUMS = ("n", "there", "weight", "weight_2", "skew_ns", "skews", "held_ns")
-_NOTHING = pl.DataFrame(
+_SUMS = ("n", "with_weight", "weight", "weight_2", "skew_ns", "skews", "held_ns")
+_NO_SUMS = pl.DataFrame(
     schema={
         "task": pl.UInt32,
         **dict.fromkeys(SEEN, pl.String),
@@ -105,9 +111,9 @@ _NOTHING = pl.DataFrame(
 )
 
 
-def _coded(frame: pl.DataFrame, short: Mapping[str, pl.Enum]) -> list[pl.Expr]:
-    """Short numbers in place of words that all rows have."""
-    return [pl.col(n).cast(to, strict=False) for n, to in short.items() if n in frame.columns]
+def _encoded(frame: pl.DataFrame, short: Mapping[str, pl.Enum]) -> list[pl.Expr]:
+    """Encodes repeated strings as enums."""
+    return [pl.col(n).cast(enum, strict=False) for n, enum in short.items() if n in frame.columns]
 
 
 def _sampled_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
@@ -117,10 +123,11 @@ def _sampled_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _seen(chunk: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:
-    """``task``, ``instant``, ``weight``, ``skew_ns``, ``held_ns``, ``SEEN``, and that as one ``code``."""
+    """Returns ``task``, ``instant``, ``weight``, ``skew_ns``, ``held_ns``, ``SEEN``, and the latter as one
+    integer ``code``."""
     state = pl.col("task_state")
     letter = state.cast(pl.String)
-    # a process that a signal, a tracer or its control group has stopped is in no wait of its own
+    # A process that a signal, a tracer or its control group stopped is not in a wait of its own.
     by = pl.when(letter.is_in(_HALTED)).then(pl.lit("Signal")).when(letter == _FROZEN).then(pl.lit("Frozen"))
     stopped = {"wait_class": pl.when(by.is_not_null()).then(pl.lit(STOPPED)), "wait_event": by}
     rows = chunk.select(
@@ -148,7 +155,8 @@ def _seen(chunk: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) -> pl.D
 
 
 def _at_instants(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """``rows`` with their sample's span; rows of a sample mostly follow one another."""
+    """Joins ``rows`` with their sample's span. As rows of a sample are mostly consecutive, it joins only
+    the first of each run."""
     key = ["cell", "via", "sample"]
     begins = pl.any_horizontal(
         pl.col(n).to_physical().ne_missing(pl.col(n).to_physical().shift()) for n in key
@@ -161,7 +169,7 @@ def _at_instants(rows: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
 
 
 def _kind() -> pl.Expr:
-    """Position in ``KINDS``."""
+    """Returns the position in ``KINDS``."""
     labelled = pl.col("wait_class").is_not_null()
     return (
         pl.when(pl.col("asleep") | (pl.col("word") & labelled))
@@ -175,7 +183,7 @@ def _kind() -> pl.Expr:
 
 
 def _code() -> pl.Expr:
-    """Words have a number each; there are far less of them than fit."""
+    """Packs an observation into 64 bits. The fields are far wider than the number of distinct strings."""
     words = (("state", 14), ("wait_class", 14), ("wait_event", 27))
     code = pl.col("via").to_physical().cast(pl.UInt64)
     for name, bits in words:
@@ -184,7 +192,8 @@ def _code() -> pl.Expr:
     return code * 16 + flags
 
 
-def _counted(rows: pl.DataFrame) -> pl.DataFrame:
+def _sums_by_task(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sums the rows of one chunk by task and observation."""
     weight = pl.col("weight")
     kinds = dict(enumerate(KINDS))
     return rows.group_by("task", "code", maintain_order=True).agg(
@@ -192,7 +201,7 @@ def _counted(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("kind").first().replace_strict(kinds, return_dtype=pl.String),
         first=pl.col("instant").min(),
         n=pl.len(),
-        there=(weight > 0).sum(),
+        with_weight=(weight > 0).sum(),
         weight=weight.sum(),
         weight_2=(weight.cast(pl.Float64) ** 2).sum(),
         skew_ns=pl.col("skew_ns").sum(),
@@ -211,82 +220,88 @@ def _with_whole(totals: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) 
 
 
 def hidden() -> pl.Expr:
-    """Our role could not see what the session did: the row says nothing."""
+    """Returns an expression: our role may not see the session's activity, so that the row has no
+    information."""
     return ((pl.col("via") == "sql") & (pl.col("state") == HIDDEN)).fill_null(False)
 
 
 def chosen(totals: pl.DataFrame) -> pl.DataFrame:
-    """The rows of one sampler for each task: memory, unless the server's answers tell more of it."""
-    told = (pl.col("kind") != "unknown").cast(pl.Float64)
-    w, w2 = ((pl.col(n) * told).sum() for n in ("weight", "weight_2"))
-    much = totals.group_by("task", "via").agg(n=(w**2 / w2).fill_nan(0.0))
-    best = much.sort(["n", "via"], descending=[True, False], maintain_order=True).unique(
+    """Selects one sampler for each task: memory, unless the samples through SQL have more information."""
+    informative = (pl.col("kind") != "unknown").cast(pl.Float64)
+    w, w2 = ((pl.col(n) * informative).sum() for n in ("weight", "weight_2"))
+    by_sampler = totals.group_by("task", "via").agg(n=(w**2 / w2).fill_nan(0.0))
+    ranked = by_sampler.sort(["n", "via"], descending=[True, False], maintain_order=True).unique(
         "task", keep="first", maintain_order=True
     )
-    return totals.join(best.select("task", "via"), on=["task", "via"], how="semi", maintain_order="left")
+    return totals.join(ranked.select("task", "via"), on=["task", "via"], how="semi", maintain_order="left")
 
 
 def _inside(low: str, high: str) -> pl.Expr:
-    """The part of a span inside the task's bracket; a task that was there all the time takes it whole."""
+    """Returns the part of a span inside the task's bracket. A task that existed all the time gets the
+    whole span."""
     cut_low = pl.when("partial").then(pl.max_horizontal(low, "from_ns")).otherwise(low)
     cut_high = pl.when("partial").then(pl.min_horizontal(high, "to_ns")).otherwise(high)
     return (cut_high - cut_low).clip(0)
 
 
-def with_states(mine: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
-    """``mine`` (sums of what was seen) with those read from memory, which has labels and no states (active,
-    idle, ...), divided among states.
+def with_states(chosen_rows: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    """Divides samples from memory, which have labels but no states (active, idle, ...), among states.
 
-    ``part`` tells what part of a row, and of its weight, each is.
-    By what the server's answers (``seen``, via sql) say of this label of this task; else of this label in
-    its cell; else the state is NULL. ``answers``: how many such answers (of a cell's, the task's part),
-    NULL where the state was seen.
+    ``part``: the share of a row, and of its weight, that each state gets. It comes from the samples
+    through SQL (``seen``) of this label of this task, else of this label in its cell; else the state is
+    NULL. ``answers``: the number of such samples (a task's part of a cell's), NULL if the state itself was
+    sampled.
     """
     read = pl.col("via") == "memory"
-    memory = mine.filter(read)
-    told = mine.filter(~read).with_columns(answers=pl.lit(None, dtype=pl.Float64), part=1.0)
+    memory = chosen_rows.filter(read)
+    with_state = chosen_rows.filter(~read).with_columns(answers=pl.lit(None, dtype=pl.Float64), part=1.0)
     if memory.is_empty():
-        return told
-    asked = seen.filter(~read & (pl.col("there") > 0))
+        return with_state
+    asked = seen.filter(~read & (pl.col("with_weight") > 0))
     labels = memory.select("task", "cell", *LABEL).unique(maintain_order=True)
     key = ["task", *LABEL]
-    parts = _given(labels, asked, key)
+    parts = _state_shares(labels, asked, key)
     rest = labels.join(parts, on=key, how="anti", nulls_equal=True)
     if rest.height:
-        parts = pl.concat([parts, _given(rest, asked, ["cell", *LABEL])])
+        parts = pl.concat([parts, _state_shares(rest, asked, ["cell", *LABEL])])
         unknown = rest.join(parts, on=key, how="anti", nulls_equal=True)
         unknown = unknown.select(*key, state=pl.lit(None, dtype=pl.String), part=1.0, answers=0.0)
         parts = pl.concat([parts, unknown.select(parts.columns)])
     split = memory.drop("state").join(parts, on=key, nulls_equal=True, maintain_order="left")
-    return pl.concat([told, split.select(told.columns)])
+    return pl.concat([with_state, split.select(with_state.columns)])
 
 
-def _given(labels: pl.DataFrame, asked: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """P(state | label) of ``labels`` as far as ``asked`` has them, by ``key``."""
-    weights = asked.group_by(*key, "state").agg(w=pl.col("weight").sum(), n=pl.col("there").sum())
+def _state_shares(labels: pl.DataFrame, asked: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Returns P(state
+
+    label) of ``labels`` from the samples ``asked``, by ``key``.
+    """
+    weights = asked.group_by(*key, "state").agg(w=pl.col("weight").sum(), n=pl.col("with_weight").sum())
     whole = weights.group_by(key).agg(all=pl.col("w").sum(), answers=pl.col("n").sum().cast(pl.Float64))
     shares = weights.join(whole, on=key, nulls_equal=True)
-    found = labels.join(shares, on=key, nulls_equal=True, maintain_order="left")
+    with_shares = labels.join(shares, on=key, nulls_equal=True, maintain_order="left")
     sharing = pl.col("task").n_unique().over(*key)
-    return found.select(
+    return with_shares.select(
         "task", *LABEL, "state", part=pl.col("w") / pl.col("all"), answers=pl.col("answers") / sharing
     )
 
 
 LABELLED = 0.02
-"""Seed of run : run queue under a wait label, against 1 : 1 without one. A labelled session is runnable
-because it was woken and waits for a CPU; the CPU time under its label is the two ends of a system call."""
+"""Seed of run : run queue under a wait label; it is 1 : 1 without one.
+
+A labelled session is runnable because it was woken and waits for a CPU. CPU time under its label is only the
+begin and the end of a system call."""
 EVEN = STORAGE
-"""Families whose waits may be CPU time at heart: a read that the OS cache serves never sleeps."""
+"""Families of waits that may be CPU time: a read that the OS cache serves never sleeps."""
 
 
 def run_shares(labels: pl.DataFrame, tasks: pl.DataFrame, families: WaitFamilies) -> pl.DataFrame:
-    """How much of each label's runnable time was on a CPU: ``share``, and the range over seeds.
+    """Returns the share of each label's runnable time that was on a CPU: ``share``, and its range over seeds.
 
-    ``labels``: per task and label ``weight``, the samples' weight found runnable. ``tasks``: ``task``,
-    ``run_ns``, ``runq_ns``. ``share_low`` and ``share_high`` let the seed of each labelled class be anything
-    from 0 (no CPU time under a label) to 1 (as without a label), each for itself; they are within Frechet's
-    bounds max(0, r - runq) <= run <= min(r, run).
+    ``labels``: per task and label ``weight``, the weight of runnable samples. ``tasks``: ``task``,
+    ``run_ns``, ``runq_ns``. ``share_low`` and ``share_high`` let the seed of each labelled class be any
+    value from 0 (no CPU time under a label) to 1 (as without a label), independently. They lie within
+    Fréchet's bounds max(0, r - runq) <= run <= min(r, run).
     """
     table = labels.join(tasks.select("task", "run_ns", "runq_ns"), on="task", maintain_order="left")
     index = table["task"].rank("dense").cast(pl.Int64).to_numpy() - 1
@@ -311,10 +326,10 @@ def run_shares(labels: pl.DataFrame, tasks: pl.DataFrame, families: WaitFamilies
 def _range(
     rows: Floats, run: Floats, both: Floats, free: NDArray[np.bool_], frees: Floats
 ) -> tuple[Floats, Floats]:
-    """Least and most CPU time of each row over all seeds in [0, 1] of the labelled rows.
+    """Returns least and most CPU time of each row over all seeds in [0, 1] of the labelled rows.
 
     With odds 0 or 1 a fit of two columns has a closed form: rows of odds 1 share the CPU time evenly, and
-    rows of odds 0 get what is over. A row has the most where the other labelled ones have odds 0.
+    rows of odds 0 get the rest. A row has most CPU time if the other labelled rows have odds 0.
     """
     least = np.where(free, rows * ratio(run, both), np.maximum(0.0, run - (both - rows)))
     beside = np.where(free, frees, frees + rows)

@@ -1,4 +1,4 @@
-"""What each data source gives for DB time and for the work done, and what all readings of sources share."""
+"""DB time and work by each data source, and helpers for all readings of sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dbdyno.model.sources.wait_families import AT_CLIENT, families_of
 from dbdyno.model.units import NS_PER_S
 
 TOLERANCE: dict[str, float] = {
-    # quantity: how far apart two sources may be, relative to the first: 2 % for time, 0.5 % for counts
+    # Largest difference of two sources relative to the first: 2 % for times, 0.5 % for counts.
     "cpu_used": 0.02,
     "cpu_sessions": 0.02,
     "cpu_used_machine": 0.02,
@@ -30,18 +30,23 @@ TOLERANCE: dict[str, float] = {
     "logical_reads": 0.005,
 }
 LAG_S = 1.0
-"""Within a window a server reports its sessions' figures this much later: at most once a second by the
-engines that there are, and a statement under way shows nothing before its end."""
+"""Delay of a server's reports of its sessions' figures.
+
+Backends of PostgreSQL 15 flush their statistics at most once a second (PGSTAT_MIN_INTERVAL in pgstat.c),
+and a statement in progress reports nothing before its end."""
 TICK_S = 0.004
-"""A task's figures are up to a tick old at a read."""
+"""Largest age of a task's figures at a read: a tick at HZ=250."""
 TRIP_S = 0.005
-"""A message's way to the server or back, and what the server has of that: about one time slice at most."""
+"""Time of a message to the server or back that the server may count: about one time slice at most."""
 ANY = float("inf")
 
 
 class SourceReading(NamedTuple):
-    """``low_by`` and ``high_by``: so far below and above the reference the source may be for ``reason``, in
-    units; a difference that is beyond the tolerance and within these is not comparable."""
+    """The value of a quantity by one source.
+
+    ``low_by`` and ``high_by``: the largest differences below and above the reference that ``reason``
+    explains, in units. A difference beyond the tolerance but within these is not comparable.
+    """
 
     quantity: str
     source: str
@@ -51,28 +56,28 @@ class SourceReading(NamedTuple):
     reason: str = ""
     low_by: float = 0.0
     high_by: float = 0.0
-    interval_of: str | None = None  # memo of the rung whose interval may hold the reference, too
+    interval_of: str | None = None  # memo of the rung whose interval also counts as agreement
 
 
 def hidden(accounts: pl.DataFrame) -> bool:
-    """Whether sessions that our role cannot see are missing in rows of the ledger."""
+    """Returns whether the sums lack sessions that our role cannot see."""
     return bool(accounts["status"].str.contains(HIDDEN_STATUS).any())
 
 
 class OfCell(dict[str, pl.DataFrame]):
-    """The tables of one cell; rows that are asked for one by one are found by their keys."""
+    """The tables of one cell, with indexes for single rows."""
 
     @cached_property
     def levels(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
         """Rows of ``cut_levels`` by origin and key."""
-        found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        by_key: dict[tuple[str, str], list[dict[str, Any]]] = {}
         for row in self["cut_levels"].iter_rows(named=True):
-            found.setdefault((row["origin"], row["key"]), []).append(row)
-        return found
+            by_key.setdefault((row["origin"], row["key"]), []).append(row)
+        return by_key
 
     @cached_property
     def rung_rates(self) -> dict[str, dict[str, Any]]:
-        """Rows of ``rates`` of the rung by name."""
+        """Rows of ``rates`` of the rung, by name."""
         rows = self["rates"].filter(pl.col("scope") == "rung")
         return {row["name"]: row for row in rows.iter_rows(named=True)}
 
@@ -84,12 +89,12 @@ class OfCell(dict[str, pl.DataFrame]):
         }
 
     def rung(self, account: str, scope: str = "rung") -> pl.DataFrame:
-        """Rows of an account (or, with scope ``memo``, of a memo) of the rung; of one that is divided by
-        label its total alone."""
+        """Returns the rows of the rung's account; with scope ``memo``, of its memo. An account that is
+        divided by label has only its total."""
         return self._accounts.get((scope, account), empty("ledger"))
 
     def level(self, origin: str, key: str, scope: str | None = None) -> dict[str, Any] | None:
-        """The row of one counter (the innermost group's)."""
+        """Returns the row of one counter (of the innermost group); None if there is none."""
         rows = self.levels.get((origin, key), [])
         return next((row for row in rows if scope in (None, row["scope"])), None)
 
@@ -97,7 +102,7 @@ class OfCell(dict[str, pl.DataFrame]):
 def level(
     cut: OfCell, origin: str, key: str, scope: str | None = None, absent: str = "off"
 ) -> tuple[float | None, str]:
-    """Growth per ns of wall time of one counter (the innermost group's)."""
+    """Returns the growth of one counter (of the innermost group) per ns of wall time, and the status."""
     row = cut.level(origin, key, scope)
     if row is None:
         return None, absent
@@ -117,22 +122,22 @@ _STATE = "samples in state active: run-queue time under state idle is missing"
 
 
 def db_time(cut: OfCell) -> Iterator[SourceReading]:
-    """How long sessions were served: driver, ledger, scheduler trace, the server's counters, samples."""
+    """Yields DB time by driver, ledger, scheduler trace, the server's counters and samples."""
     window = cut["windows"].row(0, named=True)
     if window["sessions"]:
         driven = in_call(cut["cell_sessions"], window["t0_ns"], window["t1_ns"])
         yield SourceReading("db_time", "driver", driven, _UNIT, "ok" if driven else "no measured calls")
-    queued = cut.rung(QUEUE)["aas"]
+    queue = cut.rung(QUEUE)["aas"]
     trips = trips_of(cut)
     yield _ledger(cut, trips)
-    yield from _traced(cut, float(queued.sum()), trips)
-    if queued.len():
+    yield from _traced(cut, float(queue.sum()), trips)
+    if queue.len():
         yield SourceReading("db_time", "engine counters", None, _UNIT, _BEHIND)
         return
     value, status = level(cut, "engine", "db_time_ns", "server", absent="off")
     waits = float(cut.rung("runq")["aas"].sum())
-    late, warm = _late(cut, "db_time_ns", value), _warm_up(cut, "db_time_ns", value)
-    before, after = (ANY if there else 0.0 for there in _at_ends(cut))
+    late, warm = _unreported(cut, "db_time_ns", value), _warm_up_part(cut, "db_time_ns", value)
+    before, after = (ANY if existed else 0.0 for existed in _sessions_at_ends(cut))
     held = bool(before or after)
     yield SourceReading(
         "db_time",
@@ -160,14 +165,15 @@ def db_time(cut: OfCell) -> Iterator[SourceReading]:
 
 
 def trips_of(cut: OfCell) -> float:
-    """Seconds per second that messages to the sessions and back may be on their way."""
+    """Returns the seconds per second that messages between driver and sessions are on their way."""
     rate, each = (cut.rung_rates.get(name) for name in ("calls_per_s", "round_trips_per_call"))
     known = rate is not None and rate["value"] is not None
     return float(TRIP_S * rate["value"] * ((each and each["value"]) or 1.0)) if rate and known else 0.0
 
 
-def _late(cut: OfCell, key: str, value: float | None) -> float:
-    """What of a counter may not have been reported within the window, or too much."""
+def _unreported(cut: OfCell, key: str, value: float | None) -> float:
+    """Returns the part of a counter that may be missing in the window, or too much, because it is reported
+    late."""
     window = cut["windows"].row(0, named=True)
     rows = [row for row in cut.levels.get(("engine", key), []) if row["scope"] == "server"]
     exact = window["sessions"] > 0 and any(row["own"] is not None for row in rows)
@@ -175,16 +181,16 @@ def _late(cut: OfCell, key: str, value: float | None) -> float:
     return 0.0 if exact or value is None else abs(value) * LAG_S / wall_s
 
 
-def _at_ends(cut: OfCell) -> tuple[bool, bool]:
-    """Whether sessions of somebody else's load were there at t0, and at t1: what they did before t0 may be
-    reported in the window, and what they did in it after t1. All sessions of a load of our own have reported
-    when they are counted."""
+def _sessions_at_ends(cut: OfCell) -> tuple[bool, bool]:
+    """Returns whether sessions of an observed load existed at t0, and at t1. Their work before t0 may be
+    reported in the window, and their work in the window after t1. All sessions of a driven load have
+    reported when counters are read."""
     window = cut["windows"].row(0, named=True)
     if window["sessions"]:
         return False, False
-    theirs = cut["cut_tasks"].filter((pl.col("role") == "session") & ~pl.col("worker"))
+    sessions = cut["cut_tasks"].filter((pl.col("role") == "session") & ~pl.col("worker"))
     return tuple(  # type: ignore[return-value]
-        bool(theirs.select((~pl.col("partial") | at_end).any()).item())
+        bool(sessions.select((~pl.col("partial") | at_end).any()).item())
         for at_end in (
             pl.col("from_ns") <= window["t0_ns"] + NEAR_NS,
             pl.col("to_ns") >= window["t1_ns"] - NEAR_NS,
@@ -192,15 +198,15 @@ def _at_ends(cut: OfCell) -> tuple[bool, bool]:
     )
 
 
-def _warm_up(cut: OfCell, key: str, value: float | None) -> float:
-    """What of a counter was taken off for calls before the barrier."""
+def _warm_up_part(cut: OfCell, key: str, value: float | None) -> float:
+    """Returns the part of a counter that was subtracted for calls before the barrier."""
     row = cut.level("engine", key, "server")
     part = row["warm_up"] if row else None
     return 0.0 if value is None or part is None else abs(value) * part / (1 - part)
 
 
 def _ledger(cut: OfCell, trips: float) -> SourceReading:
-    """All accounts of the sessions but client and unaccounted."""
+    """Yields all accounts of the sessions but client and unaccounted."""
     sampled = cut.rung("client")
     if known_sum(sampled["aas"]) is None or hidden(sampled):
         return SourceReading(
@@ -212,8 +218,8 @@ def _ledger(cut: OfCell, trips: float) -> SourceReading:
 
 
 def _traced(cut: OfCell, queued: float, trips: float) -> Iterator[SourceReading]:
-    """Run and run queue of the sessions' tasks, and their sleeps other than at the client; a pool's queue is
-    ``queued``."""
+    """Yields run, run queue, and sleep other than at the client of the sessions' tasks. ``queued``: time
+    in a pool's queue."""
     tasks = cut["cut_traced"].filter(pl.col("role") == "session")
     if tasks.is_empty():
         return
@@ -240,14 +246,14 @@ _READS = "logical reads"
 _VARIES = "this workload does not promise the same work in each call"
 _OTHERS = "the server counts other sessions and dbdyno's own statements, too"
 _STATEMENT_BLOCKS = 20.0
-"""Catalog blocks that a statement of dbdyno's, or a connection, may read."""
+"""Largest number of catalog blocks that a statement or a connection of dbdyno's reads."""
 
 
 def executions(cut: OfCell) -> Iterator[SourceReading]:
-    """The driver's calls against the engine's, for sessions that both know, from the barrier on.
+    """Yields calls by the driver and by the engine, over sessions that both know, from the barrier on.
 
-    The engine's are its own count where it keeps one for a session, else its count of work over the work
-    of one call at calibration: equal only if every call was executed, once, with the same plan.
+    The engine's is its own count if it keeps one by session, else its count of work divided by the work of
+    one call at calibration. Both are equal only if every call was executed, once, with the same plan.
     """
     own = cut["cut_work"].filter(pl.col("name").is_in(["calls", "executions"]))
     calibrated = cut.rung_rates.get("work_per_call_calibrated")
@@ -270,12 +276,12 @@ def executions(cut: OfCell) -> Iterator[SourceReading]:
 
 
 def work(cut: OfCell) -> Iterator[SourceReading]:
-    """Over the rung, its lowest and highest session, and at calibration."""
+    """Yields work per call over the rung, of its lowest and highest session, and at calibration."""
     whole = cut.rung_rates.get("work_per_call")
     if whole is None:
         return
-    mine = cut["rates"].filter((pl.col("name") == "work_per_call") & (pl.col("scope") == "session"))
-    known = mine.filter(pl.col("source").str.starts_with("engine"))["value"].drop_nulls().sort()
+    by_session = cut["rates"].filter((pl.col("name") == "work_per_call") & (pl.col("scope") == "session"))
+    known = by_session.filter(pl.col("source").str.starts_with("engine"))["value"].drop_nulls().sort()
     calibrated = cut.rung_rates.get("work_per_call_calibrated")
     free = ("", 0.0, 0.0) if calibrated is not None else (_VARIES, ANY, ANY)
     yield SourceReading("work_per_call", whole["source"], whole["value"], whole["unit"], whole["status"])
@@ -288,8 +294,8 @@ def work(cut: OfCell) -> Iterator[SourceReading]:
 
 
 def logical_reads(cut: OfCell) -> Iterator[SourceReading]:
-    """Blocks a second, where the workload counts them: the sessions' probes against the server; behind a
-    pooler, where there are none, the calls times what one did at calibration."""
+    """Yields blocks per second of workloads that count them: by the sessions' probes and by the server.
+    Behind a pooler there are no probes, and the first is calls times blocks per call at calibration."""
     probed = cut["cut_work"].filter(pl.col("is_work") & (pl.col("name") == "lio")).height > 0
     calls, each = (cut.rung_rates.get(name) for name in ("calls_per_s", "work_per_call"))
     if calls is None or each is None or not (probed or _calibrated_reads(cut)):
@@ -300,7 +306,7 @@ def logical_reads(cut: OfCell) -> Iterator[SourceReading]:
     yield SourceReading("logical_reads", source, read, unit, each["status"])
     value, status = level(cut, "engine", "logical_reads", "server", absent="off")
     value = None if value is None else value * NS_PER_S
-    late = _late(cut, "logical_reads", value)
+    late = _unreported(cut, "logical_reads", value)
     more = ANY if (cut["cut_tasks"]["role"] == "other").any() else _STATEMENT_BLOCKS * _own_statements(cut)
     reason = _LATE if late else _OTHERS
     yield SourceReading(
@@ -309,7 +315,7 @@ def logical_reads(cut: OfCell) -> Iterator[SourceReading]:
 
 
 def _own_statements(cut: OfCell) -> float:
-    """Statements a second of dbdyno's own, samples included."""
+    """Returns statements per second of dbdyno's own, samples included."""
     row = cut.level("engine", "transactions_committed", "server")
     if row is None or row["own"] is None or row["wall_ns"] is None:
         return 0.0

@@ -1,9 +1,8 @@
 """Cross-check: the same quantity from every data source, with relative differences and a verdict.
 
-The first source that knows a quantity is the reference; another agrees where it differs by no more than
-the stated tolerance: 2 % for CPU and DB time, 0.5 % for counts. Where it differs by more, but a source's
-resolution, its lag or what it measures besides may do that, the two are not comparable, and ``reason`` says
-why; else it differs.
+The first source that knows a quantity is the reference. Another agrees if it differs by no more than the
+tolerance: 2 % for CPU and DB time, 0.5 % for counts. A larger difference is not comparable if the source's
+resolution, its lag or its wider scope can explain it, and ``reason`` names that; else it differs.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ _OLDER = "more than all CPUs: older processes that were never read ended in the 
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # guest time lies inside user (proc_stat(5))
 _WHOLLY = "ended ones included"
 PARTLY = "ended ones as far as read"
-"""A source that says so tells the least that it can have been."""
+"""Mark of a source whose value is a lower bound."""
 _TICKS = "/proc/stat counts by ticks, and counts other processes, too"
 _HERTZ = 100
-"""So often at least /proc/stat looks at each CPU."""
+"""Least number of ticks per second and CPU that /proc/stat counts."""
 _SHARED = "other processes are in this group, too"
 _STALE = "tasks are read up to a tick late"
 _BRIEFLY = "tasks are read up to a tick late, and time in the run queue is too short to be booked exactly"
 _NAIVE = "not CPU time: it includes waits for a CPU, and misses CPU time under another label"
 
 _BRIEFLY_MET = pl.col("status").is_in(["vanished", "too short"])
-"""It came or went between two reads, so its figures are not known."""
+"""The task began or ended between two reads, so its figures are unknown."""
 
 
 class _Used(NamedTuple):
@@ -67,13 +66,13 @@ class _Used(NamedTuple):
 
 
 def cpu(cut: OfCell) -> Iterator[SourceReading]:
-    """CPUs that the server used: tasks, their group, the machine, the scheduler trace."""
+    """Yields CPUs that the server used: by tasks, their control group, the machine, the scheduler trace."""
     shared = _shares_group(cut)
     used = _with_ended(cut, None if shared else _SERVER)
     yield SourceReading("cpu_used", used.source, used.cores, "cores", used.status, used.reason)
     value, status = level(cut, "cgroup", "usage_ns", "server", absent="not here")
     source = "cgroup, driver included" if shared else "cgroup"
-    stale, reason = _stale(cut["cut_tasks"], None), _SHARED if shared else _STALE
+    stale, reason = _staleness(cut["cut_tasks"], None), _SHARED if shared else _STALE
     more = ANY if shared else stale
     yield SourceReading("cpu_used", source, value, "cores", status, reason, stale, more)
     yield _rest_of_machine(cut, used.cores if shared else None)
@@ -83,8 +82,8 @@ def cpu(cut: OfCell) -> Iterator[SourceReading]:
 
 
 def sessions_cpu(cut: OfCell) -> Iterator[SourceReading]:
-    """CPUs that the sessions used, and what samples without the task's state would have said."""
-    value, status = _of_sessions(cut, "run_ns")
+    """Yields CPUs that the sessions used, and the estimate of samples without task states."""
+    value, status = _sessions_sum(cut, "run_ns")
     yield SourceReading("cpu_sessions", "os tasks", value, "cores", status)
     yield from _waited_for(cut)
     yield from _traced(cut, ("session",), "cpu_sessions")
@@ -97,33 +96,35 @@ def sessions_cpu(cut: OfCell) -> Iterator[SourceReading]:
 
 
 def machine(cut: OfCell) -> Iterator[SourceReading]:
-    """CPUs that the machine used: the sum of all tasks we know against the whole."""
+    """Yields CPUs that the machine used: the sum of all known tasks, and the machine's counters."""
     used = _with_ended(cut, None)
     drives = cut["cut_tasks"]["role"].is_in(["driver"]).any()
     source = f"{used.source}, driver included" if drives else used.source
     yield SourceReading("cpu_used_machine", source, used.cores, "cores", used.status, used.reason)
-    busy, status = _busy(cut)
-    yield SourceReading("cpu_used_machine", "host", busy, "cores", status, _TICKS, _ticks(cut, busy), ANY)
+    busy, status = _busy_cpus(cut)
+    yield SourceReading(
+        "cpu_used_machine", "host", busy, "cores", status, _TICKS, _tick_error(cut, busy), ANY
+    )
     steal, status = level(cut, "host", "cpu.steal_ns")
     yield SourceReading("steal", "host", steal, "cores", status)
 
 
 def served(cut: OfCell) -> Iterator[SourceReading]:
-    """How long sessions were served. The tasks of a tree serve at once: their time is not that of calls."""
-    return iter(()) if _tree(cut) else db_time(cut)
+    """Yields DB time. Trees of tasks have none, as their tasks serve a call at the same time."""
+    return iter(()) if _is_tree(cut) else db_time(cut)
 
 
 def runnable(cut: OfCell) -> Iterator[SourceReading]:
-    """The sessions' time on a CPU or waiting for one."""
-    (run, status), (runq, _) = (_of_sessions(cut, n) for n in ("run_ns", "runq_ns"))
+    """Yields the sessions' time on a CPU or waiting for one."""
+    (run, status), (runq, _) = (_sessions_sum(cut, n) for n in ("run_ns", "runq_ns"))
     both = None if run is None or runq is None else run + runq
     unit = "seconds per second"
     yield SourceReading("run_and_runq", "os tasks", both, unit, status)
-    traced = [_used(_of_trace(cut), ("session",), name) for name in ("run_ns", "runq_ns")]
+    traced = [_used(_traced_tasks(cut), ("session",), name) for name in ("run_ns", "runq_ns")]
     if cut["cut_traced"].height:
         known = [v for v, _ in traced if v is not None]
         value = sum(known) if len(known) == 2 else None
-        stale = 2 * _stale(cut["cut_tasks"], ("session",)) + trips_of(cut)  # run and run queue
+        stale = 2 * _staleness(cut["cut_tasks"], ("session",)) + trips_of(cut)  # run and run queue
         yield SourceReading("run_and_runq", TRACE, value, unit, traced[0][1], _BRIEFLY, stale, stale)
     memo, client = cut.rung("runnable", "memo"), cut.rung("client")
     sampled = client.height > 0 and client["aas"].null_count() == 0 and both is not None
@@ -137,9 +138,9 @@ def runnable(cut: OfCell) -> Iterator[SourceReading]:
     )
 
 
-def _of_sessions(cut: OfCell, name: str) -> tuple[float | None, str]:
-    """Sum over the sessions' tasks by the operating system, per second."""
-    if not _tree(cut):
+def _sessions_sum(cut: OfCell, name: str) -> tuple[float | None, str]:
+    """Returns a sum over the sessions' tasks by the operating system, per second, and its status."""
+    if not _is_tree(cut):
         return _used(cut["cut_tasks"], ("session",), name)
     if cut["cut_traced"].height:
         return None, "ended ones by the trace"
@@ -149,27 +150,27 @@ def _of_sessions(cut: OfCell, name: str) -> tuple[float | None, str]:
 def _used(
     tasks: pl.DataFrame, roles: tuple[str, ...] | None, name: str = "run_ns"
 ) -> tuple[float | None, str]:
-    """Sum over the tasks of ``roles`` (None: all), per second; unknown where one of the sessions' is, unless
-    that came or went between two reads."""
-    mine = _of_roles(tasks, roles)
-    unknown = mine[name].null_count()
-    bad = mine.clear()
+    """Returns a sum over the tasks of ``roles`` (all if None), per second. It is None if one of a session
+    is unknown, other than because it began or ended between two reads."""
+    of_roles = _of_roles(tasks, roles)
+    unknown = of_roles[name].null_count()
+    bad = of_roles.clear()
     if unknown:
-        bad = mine.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~_BRIEFLY_MET)
-    if bad.height or unknown == mine.height:
-        why = bad if bad.height else mine
+        bad = of_roles.filter(pl.col(name).is_null() & (pl.col("role") == "session") & ~_BRIEFLY_MET)
+    if bad.height or unknown == of_roles.height:
+        why = bad if bad.height else of_roles
         return None, str(why["status"][0]) if why.height else "off"
-    return float((mine[name] / mine["over_ns"]).sum()), "ok"
+    return float((of_roles[name] / of_roles["over_ns"]).sum()), "ok"
 
 
-def _stale(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> float:
-    """Cores by which two reads of tasks that ran may be wrong."""
+def _staleness(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> float:
+    """Returns the error in cores of two reads of tasks that ran."""
     ran = _of_roles(tasks, roles).filter((pl.col("run_ns") > 0) & (pl.col("over_ns") > 0))
     return float((2 * TICK_S * NS_PER_S / ran["over_ns"]).sum() or 0.0)
 
 
-def _ticks(cut: OfCell, busy: float | None) -> float:
-    """Cores by which what ticks saw may be wrong, at 95 %: a share of so many looks."""
+def _tick_error(cut: OfCell, busy: float | None) -> float:
+    """Returns the 95 % error in cores of counting by ticks: that of a share of so many independent looks."""
     row = cut.level("host", "cpus")
     cpus = row["last"] if row else None
     if busy is None or cpus is None:
@@ -186,19 +187,20 @@ def _of_roles(tasks: pl.DataFrame, roles: tuple[str, ...] | None) -> pl.DataFram
 
 
 def _with_ended(cut: OfCell, roles: tuple[str, ...] | None) -> _Used:
-    """The tasks, and processes of the server that ended in the window: most of those were never read.
+    """Returns CPUs used by the tasks, with processes of the server that ended in the window unread.
 
-    The kernel adds a child's whole CPU time to the main process when it ends. What was read of a child is
-    taken off (:func:`~dbdyno.model.results.brief.children`). One that is older than the window and was never
-    read brings CPU time from before it, which cannot be taken off: then only what was read counts.
+    The kernel adds a child's whole CPU time to its parent when it was waited for
+    (proc_pid_stat(5), cutime). The part of it that was read is subtracted
+    (:func:`~dbdyno.model.results.brief.children`). A child older than the window that was never read
+    brings CPU time from before it that cannot be subtracted: then only readings count.
     """
     tasks = cut["cut_tasks"]
-    if _tree(cut) and cut["cut_traced"].height:
-        trace = _of_trace(cut)
+    if _is_tree(cut) and cut["cut_traced"].height:
+        trace = _traced_tasks(cut)
         rest = tasks.join(trace, on=["pid", "tid", "start_ticks"], how="anti", nulls_equal=True)
         both = [v for v, _ in (_used(rest, roles), _used(trace, roles)) if v is not None]
         return _Used(sum(both), "ok", f"os tasks, ended ones by the {TRACE}")
-    if _tree(cut):
+    if _is_tree(cut):
         value, status = _used(tasks, roles)
         return _Used(value, status, "os tasks" if value is None else f"os tasks, {_WHOLLY}")
     tasks = tasks.filter(pl.col("pid") != 0)  # brief sessions are among the children
@@ -222,15 +224,16 @@ def _with_ended(cut: OfCell, roles: tuple[str, ...] | None) -> _Used:
     return _Used(used, status, f"os tasks, {_WHOLLY}")
 
 
-def _tree(cut: OfCell) -> bool:
-    """Sessions are trees of processes: tasks that ended are among the tasks."""
+def _is_tree(cut: OfCell) -> bool:
+    """Returns whether sessions are trees of processes. Then ended tasks are among the tasks."""
     return cut["cell_executions"].height > 0
 
 
 def _waited_for(cut: OfCell) -> Iterator[SourceReading]:
-    """CPUs that executions of commands used, by wait4; of one at an end of the window, its part inside."""
+    """Yields CPUs that executions of commands used, by wait4. One that crosses an end of the window counts
+    in part."""
     ran = cut["cell_executions"].drop_nulls(["user_ns", "system_ns"])
-    if not _tree(cut):
+    if not _is_tree(cut):
         return
     t0, t1 = (cut["windows"][name][0] for name in ("t0_ns", "t1_ns"))
     start, end = pl.max_horizontal("start_ns", pl.lit(t0)), pl.min_horizontal("end_ns", pl.lit(t1))
@@ -245,46 +248,48 @@ def _waited_for(cut: OfCell) -> Iterator[SourceReading]:
 
 
 def _rest_of_machine(cut: OfCell, shared_used: float | None) -> SourceReading:
-    """The whole machine less what is not the server's."""
-    busy, status = _busy(cut)
+    """Returns the whole machine's use less that of processes other than the server's."""
+    busy, status = _busy_cpus(cut)
     if shared_used is not None:
-        ticks = _ticks(cut, busy)
+        ticks = _tick_error(cut, busy)
         return SourceReading("cpu_used", "host: whole machine", busy, "cores", status, _TICKS, ticks, ANY)
     others = cut["cut_tasks"].filter(pl.col("role").is_in(_BESIDE)).drop_nulls("run_ns")
     less = float((others["run_ns"] / others["over_ns"]).sum() or 0.0)
-    here = cut["cut_tasks"].filter((pl.col("role") == "session") & pl.col("run_ns").is_not_null()).height > 0
-    if busy is None or not here:
+    sessions_known = (
+        cut["cut_tasks"].filter((pl.col("role") == "session") & pl.col("run_ns").is_not_null()).height > 0
+    )
+    if busy is None or not sessions_known:
         return SourceReading("cpu_used", "host", None, "cores", status if busy is None else "not here")
-    name, ticks = "host: whole machine less driver and dbdyno", _ticks(cut, busy)
+    name, ticks = "host: whole machine less driver and dbdyno", _tick_error(cut, busy)
     return SourceReading("cpu_used", name, max(0.0, busy - less), "cores", "ok", _TICKS, ticks, ANY)
 
 
-def _busy(cut: OfCell) -> tuple[float | None, str]:
+def _busy_cpus(cut: OfCell) -> tuple[float | None, str]:
     parts = [level(cut, "host", f"cpu.{name}_ns") for name in _BUSY]
     bad = next((s for v, s in parts if v is None), None)
     return (None, bad) if bad else (sum(v for v, _ in parts if v is not None), "ok")
 
 
-def _of_trace(cut: OfCell) -> pl.DataFrame:
+def _traced_tasks(cut: OfCell) -> pl.DataFrame:
     return cut["cut_traced"].filter(pl.col("run_ns").is_not_null())
 
 
 def _traced(cut: OfCell, roles: tuple[str, ...] | None, quantity: str) -> Iterator[SourceReading]:
-    """Only where the trace followed all the tasks that the sum is of."""
-    trace = _of_trace(cut)
+    """Yields the trace's value, unknown unless the trace followed all tasks of the sum."""
+    trace = _traced_tasks(cut)
     if trace.is_empty():
         return
     tasks = _of_roles(cut["cut_tasks"], roles).filter(pl.col("run_ns") > 0)
     missed = tasks.join(trace, on=["pid", "tid"], how="anti").height
-    value, status = _used(trace, (*roles, BRIEF) if roles is not None and _tree(cut) else roles)
+    value, status = _used(trace, (*roles, BRIEF) if roles is not None and _is_tree(cut) else roles)
     if missed:
         value, status = None, f"{missed} of {tasks.height} tasks not traced"
-    stale = _stale(cut["cut_tasks"], roles)
+    stale = _staleness(cut["cut_tasks"], roles)
     yield SourceReading(quantity, TRACE, value, "cores", status, _STALE, stale, stale)
 
 
 def _shares_group(cut: OfCell) -> bool:
-    """The driver runs in the server's group: then that counts both."""
+    """Returns whether the driver runs in the server's control group, so that the group counts both."""
     rows = [row for (origin, _), rows in cut.levels.items() if origin == "cgroup" for row in rows]
     server, driver = ({r["place"] for r in rows if r["scope"] == scope} for scope in ("server", "driver"))
     return bool(server & driver)
@@ -300,64 +305,68 @@ _NEEDED = (
     *("windows", "rates", "cell_sessions", "cell_sources", "cell_executions", "events"),
     *("cut_tasks", "cut_work", "cut_levels", "cut_traced", "cut_waits"),
 )
-_OBSERVED = (cpu, sessions_cpu, machine, served, runnable, executions, work, logical_reads)
+_QUANTITIES = (cpu, sessions_cpu, machine, served, runnable, executions, work, logical_reads)
 
 
 @makes("data_sources", reads=("rates", "events"))
 def cross_check(tables: Tables, ledger: pl.DataFrame) -> pl.DataFrame:
-    """Table ``data_sources`` of all cells."""
-    made: list[dict[str, Any]] = []
+    """Returns table ``data_sources`` of all cells."""
+    records: list[dict[str, Any]] = []
     needed = {name: tables.get(name, empty(name)) for name in _NEEDED}
     needed["cut_tasks"] = needed["cut_tasks"].filter(pl.col("pid") < OF_CLIENT)
     parts = ByCell({**needed, "ledger": ledger, FAMILIES: tables[FAMILIES]})
     for cell in tables["windows"]["cell"]:
-        mine = OfCell(parts.of(cell))
-        window = mine["windows"].row(0, named=True)
+        cell_tables = OfCell(parts.of(cell))
+        window = cell_tables["windows"].row(0, named=True)
         head = {name: window[name] for name in _CELL}
-        heard = [t for hear in _OBSERVED for t in hear(mine)]
-        made += [head | row for row in _judged(heard, mine)]
-    return rows("data_sources", made)
+        readings = [t for read in _QUANTITIES for t in read(cell_tables)]
+        records += [head | row for row in _judged(readings, cell_tables)]
+    return rows("data_sources", records)
 
 
-def _judged(heard: list[SourceReading], cut: OfCell) -> Iterator[dict[str, Any]]:
+def _judged(readings: list[SourceReading], cut: OfCell) -> Iterator[dict[str, Any]]:
+    """Yields a row with verdict per reading."""
     references: dict[str, SourceReading] = {}
-    steal = next((t.value for t in heard if t.quantity == "steal" and t.value is not None), 0.0)
-    for t in heard:
-        row = {name: getattr(t, name) for name in ("quantity", "source", "value", "unit", "status")}
-        row |= {"relative_difference": None, "verdict": "unknown", "reason": t.reason or None}
-        if t.value is not None and t.quantity not in references:
-            references[t.quantity] = t
+    steal = next(
+        (reading.value for reading in readings if reading.quantity == "steal" and reading.value is not None),
+        0.0,
+    )
+    for reading in readings:
+        row = {name: getattr(reading, name) for name in ("quantity", "source", "value", "unit", "status")}
+        row |= {"relative_difference": None, "verdict": "unknown", "reason": reading.reason or None}
+        if reading.value is not None and reading.quantity not in references:
+            references[reading.quantity] = reading
             row["verdict"] = "reference"
-        elif t.value is not None:
-            first = references[t.quantity]
+        elif reading.value is not None:
+            first = references[reading.quantity]
             reference = first.value or 0.0
-            difference = t.value - reference
-            row["tolerance"] = allowed = TOLERANCE[t.quantity] * abs(reference)
+            difference = reading.value - reference
+            row["tolerance"] = allowed = TOLERANCE[reading.quantity] * abs(reference)
             row["relative_difference"] = difference / reference if reference else None
             row["verdict"] = "differs"
-            by = {_clock(t), _clock(first)}
-            stolen = steal if len(by) > 1 and t.quantity in _ON_CPU else 0.0
-            if abs(difference) <= allowed or _inside(t, reference, cut):
+            by = {_clock_of(reading), _clock_of(first)}
+            stolen = steal if len(by) > 1 and reading.quantity in _ON_CPU else 0.0
+            if abs(difference) <= allowed or _within_interval(reading, reference, cut):
                 row["verdict"] = "agrees"
             elif difference > 0 and first.source.endswith(PARTLY):
                 row |= {"verdict": "not comparable", "reason": first.reason}
-            elif -t.low_by - allowed <= difference <= t.high_by + allowed:
+            elif -reading.low_by - allowed <= difference <= reading.high_by + allowed:
                 row["verdict"] = "not comparable"
-            elif -t.low_by - allowed - stolen <= difference <= t.high_by + allowed + stolen:
+            elif -reading.low_by - allowed - stolen <= difference <= reading.high_by + allowed + stolen:
                 why = _STOLEN["trace" if "trace" in by else "books"]
                 row |= {"verdict": "not comparable", "reason": f"{why}: {format_average(steal)} CPUs"}
         yield row
 
 
-def _clock(t: SourceReading) -> str:
-    """What CPU time is read from. A switch to a task and the next from it are all that the trace sees: what
-    the hypervisor withheld in between is CPU time to it. To the ticks of the machine it is none. To the
-    kernel's books of tasks and groups it is, unless the kernel takes it off (PARAVIRT_TIME_ACCOUNTING)."""
+def _clock_of(t: SourceReading) -> str:
+    """Returns the clock of a source of CPU time. The trace sees only switches, so time that the hypervisor
+    withheld between two is CPU time to it. Ticks of the machine do not count it. The kernel's books of
+    tasks and groups count it unless the kernel subtracts it (PARAVIRT_TIME_ACCOUNTING)."""
     return "trace" if TRACE in t.source else "ticks" if t.source.startswith("host") else "books"
 
 
-def _inside(t: SourceReading, reference: float, cut: OfCell) -> bool:
-    """The samples' own interval holds the reference."""
+def _within_interval(t: SourceReading, reference: float, cut: OfCell) -> bool:
+    """Returns whether the samples' own interval holds the reference."""
     if t.interval_of is None:
         return False
     memo = cut.rung(t.interval_of, "memo")

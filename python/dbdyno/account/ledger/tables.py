@@ -1,4 +1,4 @@
-"""The tables ``ledger``, ``events`` and ``strips``, put together from the joint table."""
+"""Assembles tables ``ledger``, ``events`` and ``strips`` from the joint table."""
 
 from __future__ import annotations
 
@@ -26,29 +26,30 @@ from dbdyno.model.sources.source import TRACE
 from dbdyno.model.units import NS_PER_S
 
 
-def ledger_of(found: Joint, everyone: Groups, cut: Tables) -> pl.DataFrame:
-    """Table ``ledger``: exact and sampled accounts of sessions, rungs, helpers, those beside; then memos."""
+def ledger_of(tasks_joint: Joint, everyone: Groups, cut: Tables) -> pl.DataFrame:
+    """Returns table ``ledger``: exact and sampled accounts of sessions, rungs, helpers and unrelated
+    processes; then memos."""
     if everyone.table.is_empty():
         return empty("ledger")
     whole = everyone.only("session", "brief", "rung")
     serving = everyone.only("session", "brief", "rung", "helper")
     sums = cpu_sums(everyone)
     both = sums.filter(pl.col("scope").is_in(["session", "brief", "rung"]))
-    cpu, waits = cpu_accounts(sums), wait_accounts(found, serving, cut)
+    cpu, waits = cpu_accounts(sums), wait_accounts(tasks_joint, serving, cut)
     accounts = pl.concat([halves(both), cpu, waits], how="diagonal")
-    left = unaccounted(found, whole, accounts, cut)
-    beside = sums.filter(pl.col("scope") != "beside")
-    labels = by_label(found, whole)
-    rows = pl.concat([accounts, left, inside(beside), queued(labels, cpu, whole)], how="diagonal")
+    left = unaccounted(tasks_joint, whole, accounts, cut)
+    not_beside = sums.filter(pl.col("scope") != "beside")
+    labels = by_label(tasks_joint, whole)
+    rows = pl.concat([accounts, left, inside(not_beside), queued(labels, cpu, whole)], how="diagonal")
     rows = everyone.named(with_parents(rows), "cell", "scope", "session", "who")
-    noted = whole.named(memos(found, whole, labels), "cell", "session", "who")
+    noted = whole.named(memos(tasks_joint, whole, labels), "cell", "session", "who")
     rows, noted = with_pool(rows, noted, cut)
     bracket = throttle_bracket(cut).with_columns(scope=pl.lit("rung"), who=pl.lit("rung"))
     return _ordered([rows, bracket, noted.with_columns(scope=pl.lit("memo"))], cut)
 
 
 def _ordered(parts: list[pl.DataFrame], cut: Tables) -> pl.DataFrame:
-    """By cell, scope and session; the accounts in the order they were made."""
+    """Orders rows by cell, scope and session; accounts keep their order."""
     rows = with_parents(pl.concat([p for p in parts if p.height], how="diagonal_relaxed"))
     scope = pl.col("scope").replace_strict({s: i for i, s in enumerate((*SCOPES, "memo"))})
     keys = cut["windows"].select(c.name for c in CELL).with_row_index("nth")
@@ -61,27 +62,27 @@ _KEYS = ("state", *LABEL)
 _ENDS = ("", "_low", "_high")
 
 
-def events_of(found: Joint, everyone: Groups, cut: Tables) -> pl.DataFrame:
-    """Table ``events``: per session, rung and helper the seconds per second on a CPU, asleep and in the run
-    queue under each state and wait event.
+def events_of(tasks_joint: Joint, everyone: Groups, cut: Tables) -> pl.DataFrame:
+    """Returns table ``events``: per session, rung and helper the seconds per second on a CPU, asleep and in
+    the run queue under each state and wait event.
 
-    Time that no sample saw has a row of its own with the status "seen by no sample". Where no task states
-    are to be had, ``sleep`` is the time the server's word says so, and time that is active without a wait
-    event has that status.
+    Time without samples is a row of its own with status "seen by no sample". Without task states,
+    ``sleep`` comes from the server's wait event alone, and active time without a wait event has that
+    status.
     """
     serving = everyone.only("session", "rung", "helper")
     if serving.table.is_empty():
         return empty("events")
-    rows = pl.concat([_labelled(found, serving), _unseen(serving)], how="diagonal")
+    rows = pl.concat([_labelled(tasks_joint, serving), _unseen(serving)], how="diagonal")
     keys = cut["windows"].select(c.name for c in CELL)
     rows = serving.named(rows, "cell", "scope", "session", "who").sort("group", maintain_order=True)
     rows = through_pool(rows.drop("group"), cut)
     return conform("events", keys.join(rows, on="cell", maintain_order="right"))
 
 
-def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
+def _labelled(tasks_joint: Joint, serving: Groups) -> pl.DataFrame:
     keys = {"unlabelled": pl.col("kind") == "unlabelled", **{k: pl.col(k) for k in _KEYS}}
-    slept = asleep(found, serving, keys).rename(
+    slept = asleep(tasks_joint, serving, keys).rename(
         {
             "value": "sleep",
             "low": "sleep_low",
@@ -90,7 +91,7 @@ def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
             "sleeps": "sleeps_per_s",
         }
     )
-    awake = runnable(found, serving, keys)
+    awake = runnable(tasks_joint, serving, keys)
     by = ["group", *keys]
     both = pl.concat([slept.drop("throttled"), awake], how="diagonal").group_by(by, maintain_order=True)
     figures = [f"{part}{end}" for part in ("run", "sleep", "runq") for end in _ENDS]
@@ -103,7 +104,8 @@ def _labelled(found: Joint, serving: Groups) -> pl.DataFrame:
 
 
 def _with_zeros(rows: pl.DataFrame, serving: Groups) -> pl.DataFrame:
-    """A label that was seen on one side only has none of the other, up to what so many samples miss."""
+    """Sets the missing side of a label that was sampled on one side only to 0, with an upper end from the
+    number of samples."""
     rows = rows.join(missed(serving), on="group", how="left", maintain_order="left")
     rows = serving.named(rows, "why")
     sampled = (pl.col("source") != TRACE) & ~pl.col("unlabelled")
@@ -126,7 +128,7 @@ def _status() -> pl.Expr:
 
 
 def _unseen(serving: Groups) -> pl.DataFrame:
-    """Exact time that no sample, or no label of the trace, tells the label of."""
+    """Returns exact time whose label no sample, or no label of the trace, has."""
     slept = not_asleep(serving).rename({"value": "sleep", "low": "sleep_low", "high": "sleep_high"})
     run, runq = (pl.col(n) + pl.col(f"traced_{n}") for n in ("run", "runq"))
     awake = serving.summed(**not_awake()).filter((run > 1e-9) | (runq > 1e-9))
@@ -146,12 +148,12 @@ def _unseen(serving: Groups) -> pl.DataFrame:
 ASLEEP, UNKNOWN = "asleep", "unknown"
 
 
-def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
-    """Table ``strips``: each session's time in bins. Run and run queue from the reads of tasks, the rest by
-    the classes that samples saw asleep in the bin.
+def strips_of(tasks_joint: Joint, cut: Tables) -> pl.DataFrame:
+    """Returns table ``strips``: each session's time in bins. Run and run queue are from the reads of tasks,
+    the rest is divided by the wait classes of samples asleep in the bin.
 
-    The shares of a bin add up to 1. Time off that no sample in the bin saw is "asleep"; where the tasks
-    cannot be read, the shares are those of the server's words, and what they don't tell is "unknown".
+    The shares of a bin add up to 1. Time off without samples in the bin is "asleep". If the tasks cannot
+    be read, the shares are those of the samples' wait events, and the rest is "unknown".
     """
     bins = cut["cut_bins"]
     if bins.is_empty():
@@ -162,8 +164,8 @@ def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
     run, runq = (pl.when(read).then(pl.col(n) * length / pl.col("known_ns")) for n in ("run_ns", "runq_ns"))
     off = (length - (run + runq).fill_null(0.0)).clip(0.0)
     bins = bins.with_row_index("bin").with_columns(length=length, run=run, runq=runq, off=off)
-    tasks = found.tasks.filter((pl.col("role") == "session") & ~pl.col("worker"))
-    slept = _classes(found, tasks, bins)
+    tasks = tasks_joint.tasks.filter((pl.col("role") == "session") & ~pl.col("worker"))
+    slept = _classes(tasks_joint, tasks, bins)
     parts = [bins.filter(pl.col(n) > 0).select("bin", part=pl.lit(n), time=n) for n in ("run", "runq")]
     rows = pl.concat([*parts, slept, _rest(bins, [*parts, slept])])
     rows = bins.select("bin", *keys, "session", "start_ns", "end_ns").join(
@@ -188,20 +190,21 @@ def strips_of(found: Joint, cut: Tables) -> pl.DataFrame:
     )
 
 
-def _classes(found: Joint, tasks: pl.DataFrame, bins: pl.DataFrame) -> pl.DataFrame:
-    """Time off of each bin by the wait classes of its samples asleep; without task reads by their words."""
-    rows = found.bins.join(tasks.select("task", "cell", "session"), on="task", maintain_order="left")
+def _classes(tasks_joint: Joint, tasks: pl.DataFrame, bins: pl.DataFrame) -> pl.DataFrame:
+    """Divides the time off of each bin by the wait classes of its samples asleep; without task reads, by
+    all samples."""
+    rows = tasks_joint.bins.join(tasks.select("task", "cell", "session"), on="task", maintain_order="left")
     named = bins.select("bin", "cell", "session", "start_ns", "off", read=pl.col("run").is_not_null())
     rows = rows.join(named, on=["cell", "session", "start_ns"], maintain_order="left")
     kind = pl.col("kind")
-    word = (
+    part = (
         pl.when(kind == "sleep")
         .then(pl.col("wait_class").fill_null(NO_EVENT))
         .when(kind == "unlabelled")
         .then(pl.lit(UNLABELLED))
         .otherwise(pl.lit(UNKNOWN))
     )
-    rows = rows.with_columns(part_of=word).filter(~pl.col("read") | (pl.col("kind") == "sleep"))
+    rows = rows.with_columns(part_of=part).filter(~pl.col("read") | (pl.col("kind") == "sleep"))
     counted = rows.group_by("bin", "part_of", maintain_order=True).agg(
         n=pl.col("n").sum(), off=pl.col("off").first()
     )
@@ -210,7 +213,7 @@ def _classes(found: Joint, tasks: pl.DataFrame, bins: pl.DataFrame) -> pl.DataFr
 
 
 def _rest(bins: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """What is left of a bin: asleep where its task was read, else unknown."""
+    """Returns the remainder of a bin: asleep if its task was read, else unknown."""
     used = pl.concat(parts).group_by("bin").agg(used=pl.col("time").sum())
     left = bins.join(used, on="bin", how="left").with_columns(
         time=pl.col("length") - pl.col("used").fill_null(0.0),

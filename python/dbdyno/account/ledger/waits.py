@@ -1,5 +1,5 @@
-"""Accounts of time asleep and what is left over; run queue by label; memos: W, CPU by label, both by the
-server's state, workers, what others call CPU."""
+"""Accounts of time asleep and the unaccounted rest; run queue by label; memos: W, CPU by label, both by
+the server's state, workers, and naive estimates of CPU time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _SUMMED = ("run", "runq", "sleep", "client", UNLABELLED)
 
 
 def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
-    """Rows of sleep (one a wait; one in all where none was seen), client, active without wait event."""
+    """Returns rows of accounts sleep (one per wait; one in all if no wait was sampled), client, and active
+    without wait event."""
     unlabelled = pl.col("kind") == "unlabelled"
     client = joint.families.among(*AT_CLIENT)
     account = pl.when(unlabelled).then(pl.lit(UNLABELLED)).when(client).then(pl.lit("client"))
@@ -36,98 +37,104 @@ def wait_accounts(joint: Joint, groups: Groups, cut: Tables) -> pl.DataFrame:
     rows = pl.concat([rows, groups.named(hidden, source="wait_source")], how="diagonal")
     rows = _with_hidden(rows, groups)
     whole = groups.only("session", "brief", "rung").table
-    none, why = missed(groups), _why(cut)
-    absent = (_absent(rows, g, name, none, why) for g, name in ((groups.table, "sleep"), (whole, "client")))
+    unseen, sampling = missed(groups), _sampler_status(cut)
+    absent = (
+        _absent_accounts(rows, g, name, unseen, sampling)
+        for g, name in ((groups.table, "sleep"), (whole, "client"))
+    )
     return pl.concat([rows, *absent], how="diagonal").select(
         "group", "account", "detail", "low", "high", "status", "source", aas="value"
     )
 
 
 def _with_hidden(rows: pl.DataFrame, groups: Groups) -> pl.DataFrame:
-    """For groups with sessions hidden from our role: the others' time, and up to all of theirs more."""
-    rows = groups.named(rows, "hidden", "tasks", "unheard")
+    """Widens groups with sessions hidden from our role: values cover the others, upper ends include all
+    time of hidden ones."""
+    rows = groups.named(rows, "hidden", "tasks", "unobserved")
     some = pl.col("hidden") > 0
-    more = pl.when(some).then("unheard").otherwise(0.0)
-    status = pl.when(some).then(_seen()).otherwise("status")
-    return rows.with_columns(status=status, high=pl.col("high") + more).drop("hidden", "tasks", "unheard")
+    more = pl.when(some).then("unobserved").otherwise(0.0)
+    status = pl.when(some).then(_hidden_status()).otherwise("status")
+    return rows.with_columns(status=status, high=pl.col("high") + more).drop("hidden", "tasks", "unobserved")
 
 
-def _seen() -> pl.Expr:
-    """Status of a group with hidden sessions."""
+def _hidden_status() -> pl.Expr:
+    """Returns the status of a group with hidden sessions."""
     others = pl.format("{} of {} sessions, others {}", pl.col("tasks") - pl.col("hidden"), "tasks", _HIDDEN)
     return pl.when(pl.col("hidden") == pl.col("tasks")).then(_HIDDEN).otherwise(others)
 
 
-def _absent(
+def _absent_accounts(
     rows: pl.DataFrame, groups: pl.DataFrame, account: str, unseen: pl.DataFrame, why: pl.DataFrame
 ) -> pl.DataFrame:
-    """For groups without any: 0, up to what so many samples may have missed and unheard tasks slept; NULL and
-    why where no task was heard, or its figures are unknown."""
+    """Returns rows for groups without the account: 0, with an upper end from the number of samples and the
+    unobserved tasks. NULL, with the reason, if no task was observed or its figures are unknown."""
     empty = groups.join(rows.filter(pl.col("account") == account), on="group", how="anti")
     if empty.is_empty():
         return rows.clear()
     empty = empty.join(why, on="cell", how="left", maintain_order="left")
-    hidden, all_told = pl.col("hidden") > 0, pl.col("heard") == pl.col("tasks")
-    # without run and run queue none asleep is no account of a task that we could have read
+    hidden, all_observed = pl.col("hidden") > 0, pl.col("observed") == pl.col("tasks")
+    # A task that could have been read, but whose run and run queue are unknown, has no account of sleep.
     whole = pl.col("whole") > 0
-    told = ~hidden & whole
-    some = pl.format("{} of {} tasks", "heard", "tasks")
+    known = ~hidden & whole
+    some = pl.format("{} of {} tasks", "observed", "tasks")
     empty = empty.join(unseen, on="group", how="left", maintain_order="left")
     return empty.select(
         "group",
         account=pl.lit(account),
-        value=pl.when(told).then(0.0),
-        low=pl.when(told).then(0.0),
-        high=pl.when(told).then(pl.col("asleep_missed").fill_null(0.0) + pl.col("unheard")),
+        value=pl.when(known).then(0.0),
+        low=pl.when(known).then(0.0),
+        high=pl.when(known).then(pl.col("asleep_missed").fill_null(0.0) + pl.col("unobserved")),
         status=pl.when(hidden)
-        .then(_seen())
-        .when(all_told & whole)
+        .then(_hidden_status())
+        .when(all_observed & whole)
         .then(pl.lit("ok"))
-        .when(told)
+        .when(known)
         .then(some)
         .otherwise(pl.coalesce("why", "sampling", pl.lit("off"))),
-        source=pl.when(told).then("wait_source").otherwise(pl.lit("activity samples")),
+        source=pl.when(known).then("wait_source").otherwise(pl.lit("activity samples")),
     )
 
 
-def _why(cut: Tables) -> pl.DataFrame:
-    """Per cell, what became of the samples."""
-    told = cut["cell_sources"].filter(
+def _sampler_status(cut: Tables) -> pl.DataFrame:
+    """Returns per cell the status of the samplers that failed."""
+    failed = cut["cell_sources"].filter(
         pl.col("name").is_in(list(SOURCES.values())) & (pl.col("status") != "ok")
     )
-    return told.sort("name").group_by("cell", maintain_order=True).agg(sampling=pl.col("status").first())
+    return failed.sort("name").group_by("cell", maintain_order=True).agg(sampling=pl.col("status").first())
 
 
 def sampled_asleep(seen: Moments, groups: Groups) -> pl.DataFrame:
-    """Per group the time that the samples alone call asleep: ``value``, ``low``, ``high``."""
-    told = pl.col("kind").is_in(["sleep", "unlabelled"])
-    return _answered(sums(seen.of("raw"), groups, {"told": told}), "group")
+    """Returns per group the time asleep by the samples alone: ``value``, ``low``, ``high``."""
+    matching = pl.col("kind").is_in(["sleep", "unlabelled"])
+    return _matching_interval(sums(seen.for_measure("raw"), groups, {"matching": matching}), "group")
 
 
-def _answered(found: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """``value``, ``low``, ``high`` of what was ``told``; where nothing was, none, up to what so many samples
-    may have missed."""
-    found = found.sort("told", descending=True, maintain_order=True)
+def _matching_interval(sums_: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """Returns ``value``, ``low``, ``high`` of the rows that are ``matching``. A group without any has 0,
+    with an upper end from the number of samples."""
+    sums_ = sums_.sort("matching", descending=True, maintain_order=True)
     whole = pl.col("whole")
-    return found.unique(by, keep="first", maintain_order=True).select(
+    return sums_.unique(by, keep="first", maintain_order=True).select(
         *by,
-        value=pl.when("told").then("value").otherwise(0.0),
-        low=pl.when("told").then(pl.col("p_low") * whole).otherwise(0.0 * whole),
-        high=pl.when("told").then("p_high").otherwise("p_unseen") * whole,
+        value=pl.when("matching").then("value").otherwise(0.0),
+        low=pl.when("matching").then(pl.col("p_low") * whole).otherwise(0.0 * whole),
+        high=pl.when("matching").then("p_high").otherwise("p_unseen") * whole,
     )
 
 
 def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Tables) -> pl.DataFrame:
-    """W less all ``accounts``: signed, always a number; NULL accounts are in it.
+    """Returns W less all ``accounts``: signed, always a number, and including NULL accounts.
 
-    Its interval is what the samples leave of the margins' time off, each with its error; or, of exactly
-    traced tasks, the brackets of the reads. Time stolen from the machine while a session was on a CPU or
-    waited for one may lie in it, so the upper end is higher by that.
+    Its interval is the margins' time off less the samples' time asleep, each with its error; for exactly
+    traced tasks it is the brackets of the reads. Time stolen from the machine while a session was runnable
+    may be part of it, so that the upper end includes it.
     """
-    added = accounts.filter(pl.col("account").is_in(_SUMMED)).group_by("group").agg(added=pl.col("aas").sum())
+    accounted = (
+        accounts.filter(pl.col("account").is_in(_SUMMED)).group_by("group").agg(added=pl.col("aas").sum())
+    )
     slept = sampled_asleep(joint.seen.sampled, groups)
     base = groups.table.join(steal(cut), on="cell", how="left", maintain_order="left")
-    for frame in (added, slept, groups.summed(**_left_off())):
+    for frame in (accounted, slept, groups.summed(**_time_off())):
         base = base.join(frame, on="group", how="left", maintain_order="left")
     base = base.with_columns(
         pl.col("off", "low", "high", "rest", "error", "busy", "steal").fill_null(0.0),
@@ -148,9 +155,10 @@ def unaccounted(joint: Joint, groups: Groups, accounts: pl.DataFrame, cut: Table
     )
 
 
-def _left_off() -> dict[str, pl.Expr]:
-    """Of a group, time ``off`` of sampled tasks; of exactly traced ones W less run, run queue and sleep by
-    label (``rest``); how wrong both may be (``error``); and what steal may be taken from (``busy``)."""
+def _time_off() -> dict[str, pl.Expr]:
+    """Returns expressions per group: time ``off`` of sampled tasks; ``rest``, for exactly traced ones W
+    less run, run queue and sleep by label; ``error`` of both; and ``busy``, the time that steal can have
+    reduced."""
     over, exact = pl.col("over_ns"), pl.col("exact")
     loose = ~exact & (~pl.col("ended") | pl.col("samples").is_not_null())  # else it is all asleep
     slept = pl.coalesce("label_sleep", pl.col("slept_ns") / over)
@@ -166,32 +174,32 @@ _ENDS = ("", "_low", "_high")
 
 
 def by_label(joint: Joint, groups: Groups) -> pl.DataFrame:
-    """CPU and run queue under each wait label, by group: :func:`runnable`."""
+    """Returns CPU and run queue under each wait label, by group: :func:`runnable`."""
     return runnable(joint, groups, {"detail": wait_label()})
 
 
 def queued(labels: pl.DataFrame, cpu: pl.DataFrame, groups: Groups) -> pl.DataFrame:
-    """Parts of the account ``runq`` among ``cpu``'s rows of ``groups``: one for each of their ``labels``."""
+    """Returns parts of the account ``runq`` among ``cpu``'s rows of ``groups``: one per label."""
     rows = labels.drop_nulls("runq").select(
-        "group", "detail", "source", status=pl.lit("ok"), **_named("runq")
+        "group", "detail", "source", status=pl.lit("ok"), **_end_columns("runq")
     )
     totals = cpu.filter(pl.col("account") == "runq").join(groups.table, on="group", how="semi")
     return divided(totals, rows, "group")
 
 
 def memos(joint: Joint, groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
-    """All memos of ``groups`` (sessions and rungs)."""
+    """Returns all memos of ``groups`` (sessions and rungs)."""
     parts = (
         _wall(groups),
-        *_raw(joint, groups),
-        _ran(groups, labels),
+        *_sampled_runnable(joint, groups),
+        _cpu_by_label(groups, labels),
         *_states(joint, groups),
         *_workers(joint, groups),
         *_naive(joint, groups),
-        _margin(joint, groups),
+        _margin_difference(joint, groups),
     )
-    told = [p for p in parts if p.height] or [parts[0]]  # nobody was there: empty, with its columns
-    return pl.concat(told, how="diagonal").with_columns(status=pl.lit("ok"))
+    present = [p for p in parts if p.height] or [parts[0]]  # no session: empty, with its columns
+    return pl.concat(present, how="diagonal").with_columns(status=pl.lit("ok"))
 
 
 def _wall(groups: Groups) -> pl.DataFrame:
@@ -199,80 +207,85 @@ def _wall(groups: Groups) -> pl.DataFrame:
     return groups.table.select("group", account=pl.lit("wall"), source=pl.lit(TASKS), **total)
 
 
-def _raw(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
-    """Sampled run-queue or CPU time in all, and by the label of the wait that it hid behind."""
+def _sampled_runnable(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
+    """Yields sampled runnable time in all, and by the label of the wait that it hid behind."""
     names = {"runnable": pl.lit(None, pl.String), "label.runnable": wait_label()}
     rows = joint.seen.each("raw", {name: {"detail": detail} for name, detail in names.items()})
-    found = sums(rows, groups, {n: pl.col(n) for n in ("kind", "detail")}, apart=["account"])
+    sums_ = sums(rows, groups, {n: pl.col(n) for n in ("kind", "detail")}, apart=["account"])
     runnable = (pl.col("kind") == "runnable") & pl.col("detail").ne_missing(NO_EVENT)
-    yield _shares(found.filter(runnable).sort("account", descending=True, maintain_order=True), groups)
+    yield _shares(sums_.filter(runnable).sort("account", descending=True, maintain_order=True), groups)
 
 
-def _ran(groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
-    """CPU by label; without detail what no label was seen for."""
+def _cpu_by_label(groups: Groups, labels: pl.DataFrame) -> pl.DataFrame:
+    """Returns CPU time by label. The row without a detail is time without a known label."""
     unseen = groups.summed(**not_awake(), error=slack()["run"])
     value, error = pl.col("run") + pl.col("traced_run"), pl.col("error")
-    rows = labels.drop_nulls("run").select("group", "detail", "source", **_named("run"))
+    rows = labels.drop_nulls("run").select("group", "detail", "source", **_end_columns("run"))
     rest = groups.named(unseen.filter(value > 0), source=pl.coalesce("wait_source", "cpu_source"))
     rest = rest.select("group", "source", aas=value, low=(value - error).clip(0.0), high=value + error)
     return pl.concat([rows, rest], how="diagonal").with_columns(account=pl.lit("label.run"))
 
 
 def _states(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
-    """By the server's word; of exactly traced tasks too it comes from the samples."""
+    """Yields time by the server's state. For exactly traced tasks, too, it comes from samples."""
     keys = {"detail": pl.col("state")}
     of_traced = pl.concat_str("raw_source", pl.lit(", estimated"))
     sampled = groups.table.select("group", source=pl.coalesce("sampled_source", of_traced))
-    awake = _of(sampled, runnable(joint, groups, keys, traced=False).drop_nulls("detail"))
+    awake = _with_source(sampled, runnable(joint, groups, keys, traced=False).drop_nulls("detail"))
     for name in ("run", "runq"):
-        yield awake.select("group", "detail", "source", account=pl.lit(f"state.{name}"), **_named(name))
-    slept = _of(sampled, asleep(joint, groups, {"state": pl.col("state")}, traced=False).drop_nulls("state"))
+        yield awake.select("group", "detail", "source", account=pl.lit(f"state.{name}"), **_end_columns(name))
+    slept = _with_source(
+        sampled, asleep(joint, groups, {"state": pl.col("state")}, traced=False).drop_nulls("state")
+    )
     yield slept.select(
         "group", "low", "high", "source", detail="state", aas="value", account=pl.lit("state.sleep")
     )
 
 
-def _of(sources: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+def _with_source(sources: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.drop("source").join(sources, on="group", how="left", maintain_order="left")
 
 
-def _named(name: str) -> dict[str, str]:
+def _end_columns(name: str) -> dict[str, str]:
     return {n: f"{name}{end}" for n, end in zip(("aas", "low", "high"), _ENDS, strict=True)}
 
 
 def _workers(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
-    """The part that parallel workers have in their sessions' accounts."""
-    theirs = groups.tasks.filter("worker")
-    if theirs.is_empty():
+    """Yields the part of parallel workers in their sessions' accounts."""
+    workers = groups.tasks.filter("worker")
+    if workers.is_empty():
         return
-    some = Groups(groups.table.join(theirs, on="group", how="semi", maintain_order="left"), theirs)
+    some = Groups(groups.table.join(workers, on="group", how="semi", maintain_order="left"), workers)
     run, runq = ((pl.col(f"{n}_ns") / pl.col("over_ns")).sum() for n in ("run", "runq"))
     error = slack()
-    found = some.where("known").summed(run=run, runq=runq, run_error=error["run"], runq_error=error["runq"])
-    rows = groups.named(found, source="cpu_source")
+    sums_ = some.where("known").summed(run=run, runq=runq, run_error=error["run"], runq_error=error["runq"])
+    rows = groups.named(sums_, source="cpu_source")
     for name in ("run", "runq"):
-        value, error_of = pl.col(name), pl.col(f"{name}_error")
-        ends = {"low": (value - error_of).clip(0.0), "high": value + error_of}
+        value, error_ = pl.col(name), pl.col(f"{name}_error")
+        ends = {"low": (value - error_).clip(0.0), "high": value + error_}
         yield rows.select("group", "source", account=pl.lit(f"workers.{name}"), aas=value, **ends)
     slept = asleep(joint, some, {})
     yield slept.select("group", "low", "high", "source", aas="value", account=pl.lit("workers.sleep"))
 
 
 def _naive(joint: Joint, groups: Groups) -> Iterator[pl.DataFrame]:
-    """What the server's word alone is taken for elsewhere: active is DB time, active without event CPU."""
+    """Yields common estimates from the server's state alone: active is DB time, active without wait event
+    is CPU time."""
     active = (pl.col("state") == "active").fill_null(False)
     on_cpu = active & pl.col("wait_class").is_null()
-    rows = joint.asked.each("y", {"naive.cpu": {"told": on_cpu}, "naive.active": {"told": active}})
-    found = _answered(sums(rows, groups, {"told": pl.col("told")}, apart=["account"]), "group", "account")
+    rows = joint.asked.each("y", {"naive.cpu": {"matching": on_cpu}, "naive.active": {"matching": active}})
+    shares = _matching_interval(
+        sums(rows, groups, {"matching": pl.col("matching")}, apart=["account"]), "group", "account"
+    )
     whole = groups.table.filter(pl.col("stateless") == 0)
-    found = found.join(whole, on="group", how="semi", maintain_order="left")
-    yield found.sort("account", descending=True, maintain_order=True).select(
+    shares = shares.join(whole, on="group", how="semi", maintain_order="left")
+    yield shares.sort("account", descending=True, maintain_order=True).select(
         "group", "account", "low", "high", aas="value", source=pl.lit(ASKED)
     )
 
 
-def _shares(found: pl.DataFrame, groups: Groups) -> pl.DataFrame:
-    return groups.named(found, "raw_source").select(
+def _shares(sums_: pl.DataFrame, groups: Groups) -> pl.DataFrame:
+    return groups.named(sums_, "raw_source").select(
         "group",
         "account",
         "detail",
@@ -283,14 +296,14 @@ def _shares(found: pl.DataFrame, groups: Groups) -> pl.DataFrame:
     )
 
 
-def _margin(joint: Joint, groups: Groups) -> pl.DataFrame:
-    """Time off by the margins less what the samples alone call asleep: how far the two disagree."""
+def _margin_difference(joint: Joint, groups: Groups) -> pl.DataFrame:
+    """Returns time off by the margins less time asleep by the samples alone: the disagreement of both."""
     both = pl.col("known") & pl.col("samples").is_not_null()
     some = groups.where(both)
-    found = some.summed(off=(pl.col("off_ns") / pl.col("over_ns")).sum(), error=slack()["off"])
+    sums_ = some.summed(off=(pl.col("off_ns") / pl.col("over_ns")).sum(), error=slack()["off"])
     slept = sampled_asleep(joint.seen.only(joint.tasks.filter(both)), some)
-    found = found.join(slept, on="group", maintain_order="left")
-    return groups.named(found, "raw_source", "cpu_source").select(
+    sums_ = sums_.join(slept, on="group", maintain_order="left")
+    return groups.named(sums_, "raw_source", "cpu_source").select(
         "group",
         account=pl.lit("margin.off"),
         aas=pl.col("off") - pl.col("value"),
