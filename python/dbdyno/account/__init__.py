@@ -1,1 +1,1 @@
-"""From raw tables to windows, the ledger, rungs, load profile and top events. Pure."""
+"""Derives windows, the ledger, rungs, load profile and top events from raw tables. Pure."""

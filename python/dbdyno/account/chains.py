@@ -1,9 +1,10 @@
-"""Table ``wait_chains``: who makes whom wait for locks, and what the roots of the chains do. Pure.
+"""Table ``wait_chains``: who blocks whom on locks, and what the blockers at the ends of the chains do. Pure.
 
-How long sessions waited for each kind of lock is the ledger's sleep under that event; samples of the lock
-table say how that time is divided. So no part is more than the ledger has, and a lock that no sample met is
-a row of its own. A root whose task is runnable is on a CPU or in the run queue: its time is divided as the
-whole window of that task was. Intervals are of sampling (Wilson's; a sample is a cluster of waiters).
+The time that sessions waited for each kind of lock is the ledger's sleep under that event. Samples of the
+lock table divide that time. So the parts never exceed the ledger, and a lock that no sample met is a row
+of its own. A root is a blocker that waits for nobody. If its task is runnable, its time is divided into
+CPU and run queue as the task's whole window was. Intervals are of sampling (Wilson's; each sample is one
+cluster of waiters).
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ ENDED = "ended in between"
 RELEASED = "no blocker found: the lock was released in between"
 PREPARED_TRANSACTION = "prepared transaction"
 ASLEEP = "asleep, wait event not seen"
-"""Of a root that fell asleep between the server's answer and the read of its task."""
+"""State of a root that fell asleep between the server's answer and the read of its task."""
 NOT_SAMPLED = "not sampled"
 ARROW = " -> "
 LEDGER, SAMPLES = "ledger, lock waits", "lock waits"
 _LONGEST = 64
-"""Waiters in a chain: more are cut."""
+"""Longest chain that is followed, in waiters."""
 _ROUNDING = 1e-9
 
 Row = Mapping[str, Any]
@@ -50,7 +51,7 @@ class _Root(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """Of one event: what each key was given in each sample, and what all were."""
+    """Weights of one wait event by sample: of each key, and of all waiters together."""
 
     met: dict[_Key, dict[int, float]]
     all: dict[int, float]
@@ -59,39 +60,41 @@ class _Counts(NamedTuple):
 
 @makes("wait_chains", reads=("ledger", "events"))
 def wait_chains(tables: Tables) -> pl.DataFrame:
-    """From ``windows``, ``ledger``, ``events``, ``cut_blocked``, ``cut_tasks`` and what DB time needs."""
-    made: list[dict[str, Any]] = []
+    """Returns the chains of each cell. Reads ``windows``, ``ledger``, ``events``, ``cut_blocked``,
+    ``cut_tasks`` and the tables that DB time needs."""
+    records: list[dict[str, Any]] = []
     families = families_of(tables)
     for head, window, cell in of_cells(tables):
-        mine = pl.col("cell") == window["cell"]
-        blocked = tables["cut_blocked"].filter(mine)
+        in_cell = pl.col("cell") == window["cell"]
+        blocked = tables["cut_blocked"].filter(in_cell)
         if blocked["session"].drop_nulls().is_empty():
             continue
-        queued = _queued(tables["cut_tasks"].filter(mine))
-        counts = _counted(blocked.to_dicts(), queued, families)
+        runq_shares = _runq_shares(tables["cut_tasks"].filter(in_cell))
+        counts = _weights_by_event(blocked.to_dicts(), runq_shares, families)
         whole = db_time(cell, window).aas
-        waited = _waited(cell, set(blocked["wait_class"].drop_nulls()), window["wall_s"])
+        waited = _sleep_by_event(cell, set(blocked["wait_class"].drop_nulls()), window["wall_s"])
         total = None if whole is None else whole * window["wall_s"]
-        made += [head | row for row in _ranked(_cell(counts, waited), total)]
-    return rows("wait_chains", made)
+        records += [head | row for row in _ranked(_seconds_by_key(counts, waited), total)]
+    return rows("wait_chains", records)
 
 
 @makes("wait_chains", stage="total")
 def wait_chains_total(tables: Tables) -> pl.DataFrame:
-    """The same over all usable cells of a workload, variant and load together (cell ``all``)."""
-    made: list[dict[str, Any]] = []
+    """Returns the chains over all usable cells of a workload, variant and load together (cell ``all``)."""
+    records: list[dict[str, Any]] = []
     for head, cells in groups(tables["windows"]):
         names = [w["cell"] for w in cells]
-        found = tables["wait_chains"].filter(pl.col("cell").is_in(names))
-        if found.is_empty():
+        chains = tables["wait_chains"].filter(pl.col("cell").is_in(names))
+        if chains.is_empty():
             continue
-        whole = found.group_by("cell").agg(
+        whole = chains.group_by("cell").agg(
             (pl.col("seconds") / pl.col("share")).filter(pl.col("share") > 0).first()
         )["seconds"]
         total = None if whole.null_count() else float(whole.sum())
-        added = found.group_by("by", "name", "query_id", maintain_order=True).agg(
+        added = chains.group_by("by", "name", "query_id", maintain_order=True).agg(
             pl.col("seconds", "samples").sum(),
             pl.col("longest_s").max(),
+            # Cells are independent samples, so half-widths add in quadrature.
             below=(pl.col("seconds") - pl.col("low")).pow(2).sum().sqrt(),
             above=(pl.col("high") - pl.col("seconds")).pow(2).sum().sqrt(),
             status=pl.col("status").sort().last(),
@@ -101,51 +104,54 @@ def wait_chains_total(tables: Tables) -> pl.DataFrame:
             low=pl.max_horizontal(pl.lit(0.0), pl.col("seconds") - pl.col("below")),
             high=pl.col("seconds") + pl.col("above"),
         )
-        made += [head | row for row in _ranked(added.drop("below", "above").to_dicts(), total)]
-    return rows("wait_chains", made) if made else empty("wait_chains")
+        records += [head | row for row in _ranked(added.drop("below", "above").to_dicts(), total)]
+    return rows("wait_chains", records) if records else empty("wait_chains")
 
 
-def _waited(cell: Tables, classes: set[str], wall_s: float) -> dict[str, tuple[float, str]] | None:
-    """Seconds that sessions slept in each event of these classes; None: the ledger knows no sleep."""
+def _sleep_by_event(cell: Tables, classes: set[str], wall_s: float) -> dict[str, tuple[float, str]] | None:
+    """Returns the seconds that sessions slept in each event of these classes; None if the ledger has no
+    sleep."""
     if account(cell["ledger"], "sleep").aas is None:
         return None
-    found = {n: p.aas for n, p in parts(cell).items() if n.partition("/")[0] in classes and p.aas > 0}
-    return {name: (aas * wall_s, LEDGER) for name, aas in found.items()}
+    slept = {n: p.aas for n, p in parts(cell).items() if n.partition("/")[0] in classes and p.aas > 0}
+    return {name: (aas * wall_s, LEDGER) for name, aas in slept.items()}
 
 
-def _queued(tasks: pl.DataFrame) -> dict[int, float]:
-    """By process: run queue / (CPU + run queue), of the whole window."""
+def _runq_shares(tasks: pl.DataFrame) -> dict[int, float]:
+    """Returns run queue / (CPU + run queue) over the whole window, by pid."""
     known = tasks.filter(pl.col("run_ns") + pl.col("runq_ns") > 0)
     share = known.group_by("pid").agg(pl.col("runq_ns").sum() / (pl.col("run_ns") + pl.col("runq_ns")).sum())
     return dict(share.iter_rows())
 
 
-def _counted(
+def _weights_by_event(
     blocked: Sequence[Row], queued: Mapping[int, float], families: WaitFamilies
 ) -> dict[str, _Counts]:
-    """By event of the waiters."""
+    """Sums the weights of the waiters by wait event. A waiter with several blockers is divided among them
+    evenly."""
     by_sample: dict[int, list[Row]] = defaultdict(list)
     for row in blocked:
         by_sample[row["sample"]].append(row)
-    found: dict[str, _Counts] = {}
+    by_event: dict[str, _Counts] = {}
     for sample, answer in by_sample.items():
         edges = _edges(answer)
-        for mine in _by_waiter(answer):
-            for row in mine:
-                weight = row["seconds"] / len(mine)
-                counts = found.setdefault(_event(row), _Counts({}, defaultdict(float), {}))
+        for waits in _by_waiter(answer):
+            for row in waits:
+                weight = row["seconds"] / len(waits)
+                counts = by_event.setdefault(_event(row), _Counts({}, defaultdict(float), {}))
                 counts.all[sample] += weight
-                for root in _split(row, edges, queued, families):
+                for root in _split_roots(row, edges, queued, families):
                     for key in _keys(row, root):
                         by = counts.met.setdefault(key, defaultdict(float))
                         by[sample] += weight * root.part
                         longest = max(counts.longest_ns.get(key, 0), row["waited_ns"] or 0)
                         counts.longest_ns[key] = longest
-    return found
+    return by_event
 
 
 def _edges(answer: Sequence[Row]) -> dict[int, list[Row]]:
-    """By waiter; a parallel worker's wait is its leader's, too: others know the leader alone."""
+    """Groups lock waits by waiter. A parallel worker's wait counts for its leader, since blockers know
+    only that."""
     edges: dict[int, list[Row]] = defaultdict(list)
     for row in answer:
         edges[_group(row)].append(row)
@@ -157,22 +163,22 @@ def _group(row: Row) -> int:
 
 
 def _by_waiter(answer: Sequence[Row]) -> list[list[Row]]:
-    """Our sessions' processes, each with a row for each blocker."""
-    mine: dict[int, list[Row]] = defaultdict(list)
+    """Returns the lock waits of each process of a measured session: one row per blocker."""
+    by_pid: dict[int, list[Row]] = defaultdict(list)
     for row in answer:
         if row["session"] is not None:
-            mine[row["pid"]].append(row)
-    return list(mine.values())
+            by_pid[row["pid"]].append(row)
+    return list(by_pid.values())
 
 
-def _split(
+def _split_roots(
     row: Row, edges: Mapping[int, list[Row]], queued: Mapping[int, float], families: WaitFamilies
 ) -> Iterator[_Root]:
-    """The roots of a waiter; one that is runnable as on a CPU, and as in the run queue."""
+    """Yields the roots of a waiter. A runnable root is divided into its CPU and its run-queue part."""
     for path, last, part in _roots(row, edges, (_group(row),)):
-        doing = CYCLE if last is None else _doing(last, families)
+        doing = CYCLE if last is None else _blocker_state(last, families)
         root = last or row
-        who, query_id = ("", None) if last is None else (_who(root), root["query_id"])
+        who, query_id = ("", None) if last is None else (_blocker_name(root), root["query_id"])
         share = queued.get(root["blocker"]) if doing == RUNNABLE else None
         if share is None:
             yield _Root(path, doing, who, query_id, part)
@@ -184,7 +190,8 @@ def _split(
 def _roots(
     row: Row, edges: Mapping[int, list[Row]], seen: tuple[int, ...]
 ) -> Iterator[tuple[tuple[str, ...], Row | None, float]]:
-    """(events, the row whose blocker is a root, part); None for the row: they wait in a circle."""
+    """Yields (events along the chain, row whose blocker is the root, part of the waiter's time). The row
+    is None if the chain is a circle."""
     event, blocker = _event(row), row["blocker"]
     if blocker in seen:
         yield (event,), None, 1.0
@@ -192,8 +199,9 @@ def _roots(
         yield (event,), row, 1.0
     else:
         further = edges[blocker]
-        for on in further:
-            for path, last, part in _roots(on, edges, (*seen, blocker)):
+        # A waiter that several sessions block is divided among them evenly: nobody knows which releases last.
+        for next_wait in further:
+            for path, last, part in _roots(next_wait, edges, (*seen, blocker)):
                 yield (event, *path), last, part / len(further)
 
 
@@ -201,9 +209,9 @@ def _event(row: Row) -> str:
     return f"{row['wait_class']}/{row['wait_event']}"
 
 
-def _doing(row: Row, families: WaitFamilies) -> str:
-    """What the blocker of a row does. Its task's state outweighs its wait event: a woken one keeps that
-    until it gets a CPU."""
+def _blocker_state(row: Row, families: WaitFamilies) -> str:
+    """Returns the state of a row's blocker. The task's state outweighs the wait event, as PostgreSQL shows
+    an event until the process that was woken gets a CPU."""
     state, label = row["state"], f"{row['blocker_wait_class']}/{row['blocker_wait_event']}"
     if row["blocker"] is None:
         return RELEASED
@@ -220,8 +228,8 @@ def _doing(row: Row, families: WaitFamilies) -> str:
     return f"client ({state})" if families.of(label) is Family.CLIENT else label
 
 
-def _who(row: Row) -> str:
-    """The blocker in words."""
+def _blocker_name(row: Row) -> str:
+    """Names the blocker: application, user and database, or the kind of process."""
     if row["blocker"] is None or row["blocker"] == PREPARED:
         name = row["application"]
         return "" if row["blocker"] is None else f"{PREPARED_TRANSACTION} {name or 'of unknown name'}"
@@ -234,6 +242,7 @@ def _who(row: Row) -> str:
 
 
 def _keys(row: Row, root: _Root) -> Iterator[_Key]:
+    """Yields the key under which a root counts in each of the four views."""
     yield DOING, root.doing, None
     yield CHAIN, ARROW.join((*root.path, root.doing)), None
     yield STATEMENT, root.who or root.doing, root.query_id
@@ -241,31 +250,36 @@ def _keys(row: Row, root: _Root) -> Iterator[_Key]:
     yield OBJECT, f"{locked} ({row['wait_event']})" if locked != row["wait_event"] else str(locked), None
 
 
-def _cell(
+def _seconds_by_key(
     counts: Mapping[str, _Counts], waited: Mapping[str, tuple[float, str]] | None
 ) -> list[dict[str, Any]]:
-    """Seconds by key: each event's own time, divided as its samples were."""
+    """Returns seconds by key: the exact time of each event, divided by the weights of its samples."""
     sums: dict[_Key, dict[str, Any]] = {}
     for event in sorted({*counts, *(waited or {})}):
-        mine = counts.get(event)
-        sampled = 0.0 if mine is None else sum(mine.all.values())
+        sampled_counts = counts.get(event)
+        sampled = 0.0 if sampled_counts is None else sum(sampled_counts.all.values())
         seconds, source = (sampled, SAMPLES) if waited is None else waited.get(event, (0.0, LEDGER))
-        if not sampled or mine is None:
+        if not sampled or sampled_counts is None:
             for by in (DOING, CHAIN, STATEMENT, OBJECT):
                 _add(sums, (by, f"{event}: {NOT_SAMPLED}", None), seconds, (0.0, seconds), 0, 0, source)
             continue
-        for key, met in mine.met.items():
-            low, high = _interval(met, mine.all)
+        for key, met in sampled_counts.met.items():
+            low, high = _interval(met, sampled_counts.all)
             value = sum(met.values()) / sampled * seconds
             ends = (low * seconds, high * seconds)
-            _add(sums, key, value, ends, len(met), mine.longest_ns[key], source)
+            _add(sums, key, value, ends, len(met), sampled_counts.longest_ns[key], source)
     return [row for row in sums.values() if row["seconds"] > 0]
 
 
 def _add(
-    sums: dict[_Key, dict[str, Any]], key: _Key, seconds: float, ends: tuple[float, float], met: int,
-    longest_ns: int, source: str,
-) -> None:  # fmt: skip
+    sums: dict[_Key, dict[str, Any]],
+    key: _Key,
+    seconds: float,
+    ends: tuple[float, float],
+    met: int,
+    longest_ns: int,
+    source: str,
+) -> None:
     by, name, query_id = key
     new = {"by": by, "name": name, "query_id": query_id, "seconds": 0.0, "low": 0.0, "high": 0.0}
     row = sums.setdefault(key, new | {"samples": 0, "longest_s": None, "status": "ok", "source": source})
@@ -280,21 +294,24 @@ def _add(
 
 
 def _interval(met: Mapping[int, float], every: Mapping[int, float]) -> tuple[float, float]:
-    """Of a share, by Wilson (1927) with as many trials as the spread between samples is worth: a ratio of
-    means over clusters (Cochran, Sampling Techniques, 6.3)."""
+    """Returns a 95 % interval of a share by Wilson (1927). The number of trials follows from the variance
+    between samples: a ratio estimator over clusters (Cochran, Sampling Techniques, 6.3)."""
     n, total = len(every), sum(every.values())
     p = sum(met.values()) / total
     spread = sum((met.get(sample, 0.0) - p * whole) ** 2 for sample, whole in every.items())
     variance = max(_ROUNDING**2, spread * n / max(1, n - 1) / total**2)
+    # p (1 - p) / variance is the number of independent trials with this variance. It is not above the number
+    # of samples, and p = 0 or 1 has no variance to go by.
     trials = max(1.0, min(float(n), p * (1 - p) / variance)) if _ROUNDING < p < 1 - _ROUNDING else float(n)
     low, high = wilson_of(p * trials, trials)
     return min(p, low), max(p, high)
 
 
-def _ranked(found: Sequence[dict[str, Any]], db_time_s: float | None) -> Iterator[dict[str, Any]]:
+def _ranked(records: Sequence[dict[str, Any]], db_time_s: float | None) -> Iterator[dict[str, Any]]:
+    """Yields the rows of each view by falling seconds, with rank and shares."""
     for by in (DOING, CHAIN, STATEMENT, OBJECT):
-        mine = sorted((r for r in found if r["by"] == by), key=lambda r: (-r["seconds"], r["name"]))
-        whole = sum(r["seconds"] for r in mine)
-        for rank, row in enumerate(mine, 1):
+        in_view = sorted((r for r in records if r["by"] == by), key=lambda r: (-r["seconds"], r["name"]))
+        whole = sum(r["seconds"] for r in in_view)
+        for rank, row in enumerate(in_view, 1):
             share = row["seconds"] / db_time_s if db_time_s else None
             yield {**row, "rank": rank, "share": share, "lock_share": row["seconds"] / whole}

@@ -1,4 +1,4 @@
-"""Tables of executions of commands: of each measurement, and of all repeats together. Pure."""
+"""Tables of executions of commands: one set for each measurement, and one for all repeats together. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dbdyno.model.units import NS_PER_S
 
 NAMES = ("execution_times", "execution_rates", "execution_failures", "parallelism")
 BINS = 120
-"""Parts of a window: parallelism over time."""
+"""Number of bins into which a window is divided, to show parallelism over time."""
 _OF_MAD = 0.6745
-"""Third quartile of the normal distribution: it makes a median absolute deviation a standard deviation."""
+"""Third quartile of the normal distribution: converts a median absolute deviation to a standard deviation."""
 _OK = pl.col("outcome") == "ok"
 _MEANS = (
     *("spawn_ns", "cpu_user_ns", "cpu_system_ns", "minor_faults", "major_faults", "voluntary", "involuntary"),
@@ -32,44 +32,46 @@ _CELL = [c.name for c in CELL]
 
 @makes(*NAMES)
 def executions(cells: Sequence[RawCell], plan: Plan) -> Tables:
-    """The tables :data:`NAMES` of these cells."""
+    """Returns the tables :data:`NAMES` of these cells."""
     ran = [c for c in cells if "executions" in c.tables and c.tables["executions"].height]
     if not ran:
         return {name: empty(name) for name in NAMES}
     shells = {(v.name, j.name): j.shell_ns for v in plan.variants for j in v.jobs}
-    whole = pl.concat([_of_cell(cell, shells) for cell in ran])
+    whole = pl.concat([_timed_executions(cell, shells) for cell in ran])
     return {
-        "execution_times": _known("execution_times", whole),
+        "execution_times": _conform_known("execution_times", whole),
         "execution_rates": _rates(whole),
         "execution_failures": _failures(whole),
         "parallelism": for_each("parallelism", ran, parallelism),
     }
 
 
-def _of_cell(cell: RawCell, shells: dict[tuple[str, str], int]) -> pl.DataFrame:
-    """Every execution with its duration and its score among its job's."""
+def _timed_executions(cell: RawCell, shells: dict[tuple[str, str], int]) -> pl.DataFrame:
+    """Returns every execution with its duration (less the shell's start-up) and its modified z-score among
+    those of its job."""
     raw, t0 = cell.tables["executions"], cell.meta.t0_ns
     shell = {job: shells.get((cell.meta.cell.variant, job), 0) for job in raw["job"].unique()}
-    took = pl.col("end_ns") - pl.col("start_ns")
-    made = raw.with_columns(
+    wall_ns = pl.col("end_ns") - pl.col("start_ns")
+    timed = raw.with_columns(
         *(pl.lit(v, _type_of(v)).alias(k) for k, v in key(cell).items()),
         shell_ns=pl.col("job").replace_strict(shell, return_dtype=pl.Int64),
         start_s=(pl.col("start_ns") - t0) / NS_PER_S,
         end_s=(pl.col("end_ns") - t0) / NS_PER_S,
         spawn_ns=pl.col("exec_ns") - pl.col("start_ns"),
     ).rename({"user_ns": "cpu_user_ns", "system_ns": "cpu_system_ns"})
-    made = made.with_columns(duration_ns=pl.max_horizontal(took - pl.col("shell_ns"), 0))
+    timed = timed.with_columns(duration_ns=pl.max_horizontal(wall_ns - pl.col("shell_ns"), 0))
     counted = pl.when(_OK & pl.col("measured")).then(pl.col("duration_ns"))
     off = counted - counted.median().over("job")
     spread = off.abs().median().over("job")
+    # Modified z-score of Iglewicz and Hoaglin (1993): robust against the outliers that it looks for.
     score = pl.when(spread > 0).then(_OF_MAD * off / spread)
-    return made.with_columns(score=score).with_columns(
+    return timed.with_columns(score=score).with_columns(
         outlier=(pl.col("score").abs() > OUTLIER).fill_null(False)
     )
 
 
-def _known(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """The columns of ``table`` alone."""
+def _conform_known(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Selects the columns that ``table`` has."""
     return conform(table, frame.select(c for c in schema(table) if c in frame.columns))
 
 
@@ -78,74 +80,89 @@ def _type_of(value: object) -> type[pl.DataType]:
 
 
 def _rates(whole: pl.DataFrame) -> pl.DataFrame:
-    """By job, and of all jobs; a job by itself is all jobs."""
-    alike = [
+    """Returns the figures of each job and, as job NULL, of all jobs together."""
+    by_scope = [
         _figures(whole, [*_CELL, "job"]),
         _figures(whole, _CELL).with_columns(job=pl.lit(None, pl.String)),
     ]
-    made = pl.concat([_known("execution_rates", f) for f in alike])
-    return made.sort("cell", "job", nulls_last=True, maintain_order=True)
+    conformed = pl.concat([_conform_known("execution_rates", f) for f in by_scope])
+    return conformed.sort("cell", "job", nulls_last=True, maintain_order=True)
 
 
 def _figures(whole: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    mine = pl.col("measured")
-    good, took = _OK & mine, pl.col("duration_ns").filter(_OK & mine)
+    """Aggregates executions by the columns ``by``: counts, moments of duration, mean resources, rates."""
+    measured = pl.col("measured")
+    good, duration = _OK & measured, pl.col("duration_ns").filter(_OK & measured)
     cpu = pl.col("cpu_user_ns") + pl.col("cpu_system_ns")
     known = good & cpu.is_not_null()
-    begun, ended = (pl.col(c).filter(mine) for c in ("start_ns", "end_ns"))
-    found = whole.sort("start_ns").group_by(by, maintain_order=True).agg(
-        *(pl.col(c).filter(good).mean() for c in _MEANS),
-        executions=good.sum().cast(pl.Int64),
-        failed=(~_OK & mine).sum().cast(pl.Int64),
-        outliers=(pl.col("outlier") & good).sum().cast(pl.Int64),
-        left_over=_none_unknown((pl.col("left_over") > 0) & mine, pl.col("left_over")),
-        mean_ns=took.mean(), sd_ns=took.std(), min_ns=took.min().cast(pl.Float64),
-        median_ns=took.median(), max_ns=took.max().cast(pl.Float64),
-        first_ns=pl.col("duration_ns").filter(_OK).first().cast(pl.Float64),
-        shell_ns=pl.col("shell_ns").mean(),
-        # the shell's own CPU time cannot be told apart: its start-up stays in the time, too
-        parallelism=cpu.filter(known).sum() / (pl.col("end_ns") - pl.col("start_ns")).filter(known).sum(),
-        max_rss_bytes=pl.col("max_rss_bytes").filter(mine).max(),
-        works=pl.col("work").filter(good).sum(),
-        makespan_ns=(ended.max() - begun.min()).cast(pl.Float64),
-    )  # fmt: skip
+    begun, ended = (pl.col(c).filter(measured) for c in ("start_ns", "end_ns"))
+    sums = (
+        whole.sort("start_ns")
+        .group_by(by, maintain_order=True)
+        .agg(
+            *(pl.col(c).filter(good).mean() for c in _MEANS),
+            executions=good.sum().cast(pl.Int64),
+            failed=(~_OK & measured).sum().cast(pl.Int64),
+            outliers=(pl.col("outlier") & good).sum().cast(pl.Int64),
+            left_over=_count_if_known((pl.col("left_over") > 0) & measured, pl.col("left_over")),
+            mean_ns=duration.mean(),
+            sd_ns=duration.std(),
+            min_ns=duration.min().cast(pl.Float64),
+            median_ns=duration.median(),
+            max_ns=duration.max().cast(pl.Float64),
+            first_ns=pl.col("duration_ns").filter(_OK).first().cast(pl.Float64),
+            shell_ns=pl.col("shell_ns").mean(),
+            # The shell's CPU time cannot be separated from the command's, so its start-up stays in the time,
+            # too.
+            parallelism=cpu.filter(known).sum() / (pl.col("end_ns") - pl.col("start_ns")).filter(known).sum(),
+            max_rss_bytes=pl.col("max_rss_bytes").filter(measured).max(),
+            works=pl.col("work").filter(good).sum(),
+            makespan_ns=(ended.max() - begun.min()).cast(pl.Float64),
+        )
+    )
     seconds = pl.when(pl.col("makespan_ns") > 0).then(pl.col("makespan_ns") / NS_PER_S)
     work = pl.when(pl.col("work").is_not_null()).then(pl.col("works"))
-    return found.with_columns(
+    return sums.with_columns(
         pl.col("parallelism").fill_nan(None),
         executions_per_s=pl.col("executions") / seconds,
         work_per_s=work / seconds,
     )
 
 
-def _none_unknown(are: pl.Expr, known: pl.Expr) -> pl.Expr:
-    """How many ``are``; NULL where nothing is known of any."""
-    return pl.when(known.is_not_null().any()).then(are.sum()).cast(pl.Int64)
+def _count_if_known(counted: pl.Expr, known: pl.Expr) -> pl.Expr:
+    """Counts rows where ``are`` is true; NULL if ``known`` is NULL in all of them."""
+    return pl.when(known.is_not_null().any()).then(counted.sum()).cast(pl.Int64)
 
 
 @makes("execution_rates", stage="total")
 def executions_total(tables: Tables) -> pl.DataFrame:
-    """``execution_rates`` of all usable cells of a load together: a makespan is the mean of theirs."""
+    """Returns ``execution_rates`` over all usable cells of a load together. Its makespan is the mean of
+    the cells'."""
     times, of_cells = tables["execution_times"], tables["execution_rates"]
-    made = [empty("execution_rates")]
+    frames = [empty("execution_rates")]
     if times.is_empty():
-        return made[0]
+        return frames[0]
     for head, cells in groups(tables["windows"]):
-        mine = pl.col("cell").is_in([w["cell"] for w in cells])
-        rows = of_cells.filter(mine)
+        in_load = pl.col("cell").is_in([w["cell"] for w in cells])
+        rows = of_cells.filter(in_load)
         if len(cells) < 2 or rows.is_empty():
             continue
         named = [pl.lit(head[k], _type_of(head[k])).alias(k) for k in _CELL]
-        together = _together(times.filter(mine), rows)
-        made.append(_known("execution_rates", together.with_columns(named)))
-    return pl.concat(made)
+        combined = _combine_cells(times.filter(in_load), rows)
+        frames.append(_conform_known("execution_rates", combined.with_columns(named)))
+    return pl.concat(frames)
 
 
-def _together(times: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Quantiles are of all executions; other means are of the cells' means, weighted by executions."""
-    took, n = pl.col("duration_ns").cast(pl.Float64), pl.col("executions")
+def _combine_cells(times: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """Combines the cells of a load. Quantiles and moments of duration come from all executions; other
+    means are means of the cells, weighted by executions."""
+    duration, n = pl.col("duration_ns").cast(pl.Float64), pl.col("executions")
     good = times.filter(_OK & pl.col("measured"))
-    figures = [took.mean().alias("mean_ns"), took.std().alias("sd_ns"), took.median().alias("median_ns")]
+    figures = [
+        duration.mean().alias("mean_ns"),
+        duration.std().alias("sd_ns"),
+        duration.median().alias("median_ns"),
+    ]
     by_job = good.group_by("job", maintain_order=True).agg(figures)
     spread = pl.concat([by_job, good.select(pl.lit(None, pl.String).alias("job"), *figures)])
     weighted = [
@@ -163,21 +180,23 @@ def _together(times: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _failures(whole: pl.DataFrame) -> pl.DataFrame:
+    """Counts failed executions by job, outcome and exit code."""
     bad = whole.filter(~_OK & pl.col("measured"))
     by = [*_CELL, "job", "outcome", "exit_code"]
     counted = pl.len().cast(pl.Int64).alias("count")
-    found = bad.group_by(by, maintain_order=True).agg(counted, pl.col("detail").drop_nulls().first())
-    return _known("execution_failures", found)
+    counts = bad.group_by(by, maintain_order=True).agg(counted, pl.col("detail").drop_nulls().first())
+    return _conform_known("execution_failures", counts)
 
 
 def parallelism(cell: RawCell) -> pl.DataFrame | None:
-    """Tasks of sessions by state in :data:`BINS` bins of the window; ``None``: no task was sampled."""
+    """Returns the mean number of session tasks by state in :data:`BINS` bins of the window; None if no
+    task was sampled."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     if t1 <= t0 or not cell.height("samples"):
         return None
     state, asked = pl.col("task_state"), pl.coalesce("task_ns", "sql_after_ns")
     sql = pl.col("via").fill_null("sql") == "sql"
-    mine = (pl.col("role") == "session") & (pl.col("at") <= pl.col("end_ns"))  # else it prepares or verifies
+    busy = (pl.col("role") == "session") & (pl.col("at") <= pl.col("end_ns"))  # else between executions
     by_sample = (
         cell.scan("samples")
         .filter(sql & asked.is_between(t0, t1, closed="left"))
@@ -185,18 +204,21 @@ def parallelism(cell: RawCell) -> pl.DataFrame | None:
         .sort("at")
         .join_asof(
             busy_times(cell).drop_nulls("session").sort("start_ns").lazy(),
-            left_on="at", right_on="start_ns", by="session", check_sortedness=False,
+            left_on="at",
+            right_on="start_ns",
+            by="session",
+            check_sortedness=False,
         )
         .group_by("sample")
         .agg(
             pl.col("at").min(),
-            runnable=((state == "R") & mine).sum(),
-            disk=((state == "D") & mine).sum(),
-            tasks=(state.is_not_null() & mine).sum(),
+            runnable=((state == "R") & busy).sum(),
+            disk=((state == "D") & busy).sum(),
+            tasks=(state.is_not_null() & busy).sum(),
         )
-    )  # fmt: skip
+    )
     width = (t1 - t0) / BINS
-    made = (
+    bins = (
         by_sample.with_columns(bin=((pl.col("at") - t0) / width).floor().clip(0, BINS - 1))
         .group_by("bin")
         .agg(
@@ -211,4 +233,4 @@ def parallelism(cell: RawCell) -> pl.DataFrame | None:
     )
     start = pl.col("bin") * width / NS_PER_S
     ends = [start.alias("start_s"), (start + width / NS_PER_S).alias("end_s")]
-    return made.select(*ends, pl.exclude("bin"))
+    return bins.select(*ends, pl.exclude("bin"))

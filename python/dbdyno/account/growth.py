@@ -1,4 +1,4 @@
-"""What a measurement left behind in the tables that it used: from the snapshots before and after it. Pure."""
+"""What a measurement left behind in the tables that it used, from the snapshots before and after it. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from dbdyno.model.schema.tables import conform
 _COUNTS = ("rows_inserted", "rows_updated", "rows_deleted")
 
 
-def growth(found: Interval) -> pl.DataFrame:
-    """Raw table ``growth``. Counters that were reset in between are not known."""
-    frame = relations(found)
+def growth(interval: Interval) -> pl.DataFrame:
+    """Returns the raw table ``growth``: rows, dead rows and sizes of each used table at both ends.
+    Counters that were reset in between are NULL."""
+    frame = relations(interval)
     used = (pl.col("rows_read") > 0) | (pl.col("rows_written") > 0) | (pl.col("size_bytes_growth") != 0)
     scanned = (pl.col("seq_scans") > 0) | (pl.col("index_scans") > 0)
-    mine = frame.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system") & (used | scanned))
+    used_tables = frame.filter(
+        pl.col("status").is_in(STANDING) & (pl.col("kind") != "system") & (used | scanned)
+    )
     whole = ~pl.col("status").is_in(LOWER_BOUNDS)
     table = pl.sum_horizontal("table_bytes", "toast_bytes")
     table_growth = pl.sum_horizontal("table_bytes_growth", "toast_bytes_growth")
-    made = mine.select(
+    ends = used_tables.select(
         pl.col("name").alias("relation"),
         *(pl.when(whole).then(pl.col(c)).alias(c) for c in _COUNTS),
         (pl.col("live_rows") - pl.col("live_rows_growth")).alias("live_rows_start"),
@@ -37,12 +40,13 @@ def growth(found: Interval) -> pl.DataFrame:
         (pl.col("index_bytes") - pl.col("index_bytes_growth")).alias("index_bytes_start"),
         pl.col("index_bytes").alias("index_bytes_end"),
     )
-    return conform("growth", made.sort("relation"))
+    return conform("growth", ends.sort("relation"))
 
 
 @makes("grown", "resets_done", "large_scans_read")
 def left_behind(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """The derived tables of what these measurements left behind."""
+    """Returns the derived tables ``grown``, ``resets_done`` and ``large_scans_read`` of these
+    measurements."""
     return {
         "grown": for_each("grown", cells, lambda cell: cell.tables.get("growth")),
         "resets_done": for_each("resets_done", cells, lambda cell: cell.tables.get("resets")),

@@ -1,8 +1,9 @@
-"""Table ``rungs``: one row per workload, variant and session count, the mean of its repeats; and its part
-that a ladder needs of a measurement that has just ended.
+"""Table ``rungs``: one row per workload, variant and session count, the mean of its repeats. Also the part of
+it that a ladder needs of a measurement that has just ended.
 
-That is small, so that the next measurement need not wait. How sessions slept is there the plain share of
-the samples: without intervals, and without what a connection pooler shares out.
+That part is small, so that the next measurement need not wait. In it, sleep is the plain share of the
+samples: without intervals, and without the division of a connection pooler's server processes among
+sessions.
 """
 
 from __future__ import annotations
@@ -61,33 +62,39 @@ _ACCOUNTS = {
 _WAITS = ("sleep", "client", "unaccounted")
 _WHOLE = {("rung", account) for account in _ACCOUNTS.values()}
 WORTH_NAMING = 0.01
-"""Share of the sessions' time below which a wait is not named."""
+"""Least share of the sessions' time of a wait that is named as top wait."""
 _WORST = get_args(RungStatus)
 
 
 @makes("rungs", stage="run")
 def rungs(tables: Tables, trees: bool = False) -> pl.DataFrame:
-    """From ``windows``, ``rates``, ``ledger`` and ``cell_histogram``. Invalid cells, and those that the
-    client limited, are left out of a row that has others; intervals are Student's over repeats, NULL with
-    one. An observation has one row (rung 0, its windows as repeats) without the driver's figures. ``trees``:
-    sessions are trees of tasks, as executions of commands are."""
+    """Returns one row per rung, from ``windows``, ``rates``, ``ledger`` and ``cell_histogram``.
+
+    Invalid cells and cells that the client limited are left out if the rung has others. Intervals are
+    Student's over repeats; NULL with one repeat. An observation has one row (rung 0, its windows as
+    repeats) without the driver's figures. ``trees``: sessions are trees of tasks, as executions of
+    commands are.
+    """
     trees = trees or tables.get("execution_rates", empty("execution_rates")).height > 0
-    made: list[Row] = []
+    records: list[Row] = []
     figures = tables["rates"].filter(pl.col("scope") == "rung")
     parts = ByCell({"rates": figures})
     ledgers = _Ledgers(tables["ledger"])
     for key, cells in tables["windows"].group_by(*_KEY, maintain_order=True):
         head = dict(zip(_KEY, key, strict=True))
-        made.append(head | _rung(parts, ledgers, cells, tables["cell_histogram"]))
+        records.append(head | _rung(parts, ledgers, cells, tables["cell_histogram"]))
         if trees:
-            known = [v for n in _ACCOUNTS if (v := made[-1][n]) is not None]
-            made[-1]["tasks_aas"] = sum(known) if known else None
-    met = list(dict.fromkeys((r["workload"], r["variant"]) for r in made))
-    made.sort(key=lambda r: (met.index((r["workload"], r["variant"])), r["sessions"], r["rate_per_s"] or 0.0))
-    return rows("rungs", [row | {"scaling": _scaling(row, made)} for row in made])
+            known = [v for n in _ACCOUNTS if (v := records[-1][n]) is not None]
+            records[-1]["tasks_aas"] = sum(known) if known else None
+    ladders = list(dict.fromkeys((r["workload"], r["variant"]) for r in records))
+    records.sort(
+        key=lambda r: (ladders.index((r["workload"], r["variant"])), r["sessions"], r["rate_per_s"] or 0.0)
+    )
+    return rows("rungs", [row | {"scaling": _scaling(row, records)} for row in records])
 
 
 def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame, histogram: pl.DataFrame) -> Row:
+    """Returns the figures of one rung: means, sums and percentiles over its best cells."""
     states = {c: _status(parts, c, s) for c, s in cells.select("cell", "status").rows()}
     ids = _best(states)
     figures = {c: _figures(parts, c) for c in ids}
@@ -112,22 +119,23 @@ def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame, histogram: pl.D
 
 
 def _status(parts: ByCell, cell: str, status: str) -> str:
+    """Returns the cell's status, or ``client`` if the client limited it."""
     return "client" if status != "invalid" and is_limit(_figures(parts, cell)) else status
 
 
 def _best(states: Mapping[str, str]) -> list[str]:
-    """Usable cells; without any those that the client limited; else all."""
+    """Selects the usable cells; without any, those that the client limited; without any, all."""
     usable = [c for c, s in states.items() if s not in LEFT_OUT]
     return usable or [c for c, s in states.items() if s == "client"] or list(states)
 
 
 def _figures(parts: ByCell, cell: str) -> dict[str, float | None]:
-    mine = parts.table("rates", cell)
-    return dict(mine.select("name", "value").rows()) if mine.height else {}
+    rates = parts.table("rates", cell)
+    return dict(rates.select("name", "value").rows()) if rates.height else {}
 
 
 def _mean(values: Iterable[float | None]) -> Mean | None:
-    """Mean of the known values; ``None`` without any."""
+    """Returns the mean of the known values; None if none is known."""
     mean = Mean.of(v for v in values if v is not None)
     return mean if mean.n else None
 
@@ -142,16 +150,17 @@ def _value(mean: Mean | None) -> float | None:
 
 
 def _response(histogram: pl.DataFrame, figures: Iterable[Mapping[str, float | None]]) -> Row:
-    """Percentiles of the calls of all repeats together."""
+    """Returns percentiles of the calls of all repeats together."""
     longest = max((f.get("response_max_ns") or 0 for f in figures), default=0) or None
-    found: Row = {"response_max_ns": longest}
+    row: Row = {"response_max_ns": longest}
     for name, value in zip(_QUANTILES, known_quantiles_ns(histogram, list(_QUANTILES.values())), strict=True):
-        found[name] = value if value is None or longest is None else min(value, longest)
-    return found
+        # A percentile is the upper end of its bucket, which may lie above the longest call.
+        row[name] = value if value is None or longest is None else min(value, longest)
+    return row
 
 
 class _Ledgers:
-    """What the rungs' and helpers' rows of a ledger say, by cell: one look at it for all cells."""
+    """Sums of the rungs' and helpers' rows of a ledger by cell, aggregated once for all cells."""
 
     def __init__(self, ledger: pl.DataFrame) -> None:
         shown = pl.col("scope").is_in(["rung", "helper"]) & ~BY_LABEL
@@ -168,32 +177,35 @@ class _Ledgers:
         self._waits = waits.select("cell", "detail", "aas")
 
     def account(self, cell: str, account: str) -> float | None:
-        """Sum over the account's rows of a cell's rung; NULL where they are unknown."""
+        """Returns the sum over the account's rows of a cell's rung; None if unknown."""
         if account in _WAITS and cell in self._hidden:
-            return None  # of some sessions alone
+            return None  # the sum would cover only the visible sessions
         return self._sums.get((cell, "rung", account))
 
     def helpers(self, cell: str) -> float | None:
-        """CPU of the server's own processes; 0 where tasks can be read and there are none."""
+        """Returns CPU time of the server's own processes; 0 if tasks can be read and there are no such
+        processes."""
         key = (cell, "helper", "run")
         if key in self._sums:
             return self._sums[key]
         return None if self.account(cell, "run") is None else 0.0
 
     def top_wait(self, cells: Iterable[str]) -> str | None:
-        """The wait that sessions slept in most, of those with at least :data:`WORTH_NAMING` of their time."""
-        mine = set(cells)
-        whole = sum(v or 0.0 for (c, s, a), v in self._sums.items() if c in mine and (s, a) in _WHOLE)
-        waits = self._waits.filter(pl.col("cell").is_in(mine) & (pl.col("aas") > 0))
-        most = waits.group_by("detail").agg(pl.col("aas").sum()).sort("aas", "detail", descending=True)
-        most = most.filter(pl.col("aas") >= WORTH_NAMING * whole)
-        return None if most.is_empty() else str(most["detail"][0])
+        """Returns the wait in which sessions slept longest; None if all have less than
+        :data:`WORTH_NAMING` of their time."""
+        wanted = set(cells)
+        whole = sum(v or 0.0 for (c, s, a), v in self._sums.items() if c in wanted and (s, a) in _WHOLE)
+        waits = self._waits.filter(pl.col("cell").is_in(wanted) & (pl.col("aas") > 0))
+        largest = waits.group_by("detail").agg(pl.col("aas").sum()).sort("aas", "detail", descending=True)
+        largest = largest.filter(pl.col("aas") >= WORTH_NAMING * whole)
+        return None if largest.is_empty() else str(largest["detail"][0])
 
 
 def _scaling(row: Row, ladder: list[Row]) -> float | None:
-    """Against the lowest usable rung of the same ladder, else against the lowest that was measured."""
+    """Returns throughput per session relative to the lowest usable rung of the ladder, else to the lowest
+    measured one."""
     if row["rate_per_s"] is not None:
-        return None  # it delivers what it is asked for
+        return None  # an open load: its throughput is the rate that was asked for
     same = [r for r in ladder if (r["workload"], r["variant"]) == (row["workload"], row["variant"])]
     measured = [r for r in same if r["calls_per_s"] and r["status"] != "invalid"]
     usable = [r for r in measured if r["status"] not in LEFT_OUT] or measured
@@ -204,7 +216,7 @@ def _scaling(row: Row, ladder: list[Row]) -> float | None:
 
 
 def just_measured(cell: RawCell, plan: Plan) -> dict[str, pl.DataFrame]:
-    """Tables ``windows``, ``rates``, ``rungs`` and ``histogram`` of one cell."""
+    """Returns tables ``windows``, ``rates``, ``rungs`` and ``histogram`` of one cell."""
     whole = pooled(cell) or is_tree(cell)
     tables = window.cut_without_samples([cell]) if whole else window.cut_rates([cell])
     tables["cut_samples"] = window.cut_samples([cell])
@@ -217,7 +229,7 @@ def just_measured(cell: RawCell, plan: Plan) -> dict[str, pl.DataFrame]:
 
 
 def _ledger(cut: Tables) -> pl.DataFrame:
-    """Run, run queue and sleep of all sessions together, as far as they are known."""
+    """Returns run, run queue and sleep of all sessions together, as far as they are known."""
     tasks = cut["cut_tasks"].filter((pl.col("role") == "session") & (pl.col("wall_ns") > 0))
     wall = float((tasks["wall_ns"] / tasks["over_ns"]).sum())
     run, runq = (_known(tasks[f"{n}_ns"] / tasks["over_ns"]) for n in ("run", "runq"))
@@ -227,22 +239,25 @@ def _ledger(cut: Tables) -> pl.DataFrame:
     if run is not None and runq is not None:
         runq = min(runq, wall - run) if wall > run else 0.0  # reads may be stale by a tick
         asleep = wall - run - runq
-    made = [_row("run", None, run), _row("runq", None, runq)]
-    made += [_row(account, name, asleep * part / share) for account, name, part in slept.iter_rows()]
+    records = [_row("run", None, run), _row("runq", None, runq)]
+    records += [_row(account, name, asleep * part / share) for account, name, part in slept.iter_rows()]
     none = 0.0 if cut["cut_samples"].height else None
-    made.append(_row("unaccounted", None, none if share or none is None else asleep))  # seen by no sample
-    made += [_row(n, None, none) for n in ("sleep", "client") if n not in set(slept["account"])]
+    records.append(
+        _row("unaccounted", None, none if share or none is None else asleep)
+    )  # asleep, but no sample saw it
+    records += [_row(n, None, none) for n in ("sleep", "client") if n not in set(slept["account"])]
     head = cut["windows"].select("cell", "workload", "variant", "sessions", "repeat").row(0, named=True)
-    return rows("ledger", [head | row for row in made])
+    return rows("ledger", [head | row for row in records])
 
 
 def _slept(cut: Tables) -> pl.DataFrame:
-    """Label -> ``share`` of the sessions' sleep under it where that was traced, else of their samples."""
+    """Returns ``share`` of the sessions' sleep by wait event where it was traced, else the share of their
+    samples."""
     label = ("wait_class", "wait_event")
     traced = cut["cut_waits"].filter((pl.col("role") == "session") & (pl.col("sleep_ns") > 0))
     if traced.height:
-        slept = traced.group_by(label, maintain_order=True).agg(share=pl.col("sleep_ns").sum())
-        return slept.with_columns(pl.col("share") / pl.col("share").sum())
+        by_event = traced.group_by(label, maintain_order=True).agg(share=pl.col("sleep_ns").sum())
+        return by_event.with_columns(pl.col("share") / pl.col("share").sum())
     spans = cut["cut_sampler"].select("via", "sample", weight=pl.col("high_ns") - pl.col("low_ns"))
     seen = cut["cut_samples"].filter(pl.col("role") == "session")
     seen = seen.filter(pl.col("via") == pl.col("via").min()).join(spans, on=["via", "sample"])
@@ -258,6 +273,7 @@ def _slept(cut: Tables) -> pl.DataFrame:
 
 
 def _named(slept: pl.DataFrame, families: WaitFamilies) -> pl.DataFrame:
+    """Divides sleep into accounts ``client`` and ``sleep``, and labels the latter by wait event."""
     client = families.among(*AT_CLIENT)
     account = pl.when(client).then(pl.lit("client")).otherwise(pl.lit("sleep"))
     return slept.select(

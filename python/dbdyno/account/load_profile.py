@@ -1,12 +1,14 @@
-"""Tables ``profile``: what was done in a window, per second, transaction, execution and call; and
-``top_events``: the ten largest parts of the foreground's DB time, DB CPU and CPU WAIT among them.
+"""Tables ``profile`` and ``top_events``. ``profile`` has the work of a window per second, transaction,
+execution and call. ``top_events`` has the ten largest parts of the foreground's DB time, among them DB CPU
+and CPU WAIT.
 
-Every figure is scaled to the window. What the calls of a load of our own did is counted from before the
-barrier until all sessions have reported, and the window has the part of its calls: it agrees with the
-headline. Other counters, and an observation's, grow between the reads nearest to t0 and t1 and lag by what is
-not yet reported. What dbdyno's own connections did is left out of transactions and executions, and of blocks
-where the server counts those by connection; else the source says that it is included. A column without its
-divisor is NULL: the divisor's own row (transactions, executions, calls) says why.
+Every figure is scaled to the window. Counters of a driven load are read before the barrier and after all
+sessions have reported; the window gets the part of its calls, so that it agrees with the headline. Other
+counters, and those of an observation, grow between the reads nearest to t0 and t1, and lag by the growth
+that sessions have not reported yet. Activity of dbdyno's own connections is left out of transactions and
+executions, and of blocks if the server counts those by connection; else the source says that it is
+included. A column without its divisor is NULL: the row of the divisor (transactions, executions, calls)
+has the reason.
 """
 
 from __future__ import annotations
@@ -56,15 +58,17 @@ _COUNTERS = (  # name in the profile, the engine's counter, unit
 )
 _DB_TIME = "db_time_ns"  # no server has it by connection
 _STATEMENTS = ("executions", "blocks_dirtied")
-"""Counted by statement; the data source of that name says what it needs in this engine."""
+"""Counters by statement. The data source of that name has the cure if they are missing."""
 _NO_STATEMENTS = "needs a counter of statements loaded in the server"
 _NO_COUNTER = "the server has no such counter, or it may not be read"
 _BARE = ("off", "not supported", "not permitted", "not here")
 OWN_LEFT_OUT, OWN_INCLUDED = ", less dbdyno's own", ", dbdyno's own included"
 _RAN = 10
-"""Executions from which on some transaction should be counted."""
+"""Number of executions from which on at least one transaction should be counted."""
 _APART, _APART_S = 2.0, 1.0
-"""Time by the server that is so many times what its sessions took, or they of it, and so far off (s)."""
+"""Ratio and difference (s) from which on the server's DB time and that of its sessions contradict each other.
+
+Both must be exceeded: the ratio alone would trip on tiny times, the difference on long windows."""
 _NOT_REPORTED = "not all reported: sessions may report only when they end"
 _REPORTED_LATE = "of before the window, too: sessions may report only when they end"
 _NO_WARM_UP = ", less warm-up calls"
@@ -87,105 +91,115 @@ _FIGURES = {
     "status": pl.String,
     "source": pl.String,
 }
-"""The columns of figures of cells."""
+"""Columns of the figures of cells."""
 
 
 @makes("profile", reads=("ledger", "events"))
 def profile(tables: Tables) -> pl.DataFrame:
-    """Per cell, driven or observed; from ``windows``, ``ledger``, ``events``, ``cut_levels``,
-    ``cut_sampler`` and ``cell_sessions``."""
-    made: list[dict[str, Any]] = []
+    """Returns the profile of each cell, driven or observed. Reads ``windows``, ``ledger``, ``events``,
+    ``cut_levels``, ``cut_sampler`` and ``cell_sessions``."""
+    records: list[dict[str, Any]] = []
     for head, window, cell in of_cells(tables):
         known = [(window["cell"], window["wall_s"], n, *f) for n, f in figures(cell, window).items()]
-        made += [head | row for row in _rows(pl.DataFrame(known, schema=_FIGURES, orient="row"))]
-    return rows("profile", made)
+        records += [head | row for row in _rows(pl.DataFrame(known, schema=_FIGURES, orient="row"))]
+    return rows("profile", records)
 
 
 @makes("profile", stage="total")
 def profile_total(windows: pl.DataFrame, profile: pl.DataFrame) -> pl.DataFrame:
-    """The same over all usable cells of a workload, variant and rung together (cell ``all``): the windows of
-    an observation, or repeats. Sums over the wall time of the cells where a figure is known."""
+    """Returns the profile over all usable cells of a workload, variant and rung together (cell ``all``):
+    the windows of an observation, or repeats. Each figure is summed over the cells that know it, and so is
+    their wall time."""
     counted = profile.lazy().select(set(_FIGURES) - {"wall_s"}).filter(pl.col("name") != HIT_RATIO)
-    made: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for head, cells in groups(windows):
         walls = pl.DataFrame({"cell": [w["cell"] for w in cells], "wall_s": [w["wall_s"] for w in cells]})
-        mine = counted.join(walls.lazy(), on="cell", maintain_order="left").select(list(_FIGURES)).collect()
-        made += [head | row for row in _rows(mine)]
-    return rows("profile", made)
+        in_load = (
+            counted.join(walls.lazy(), on="cell", maintain_order="left").select(list(_FIGURES)).collect()
+        )
+        records += [head | row for row in _rows(in_load)]
+    return rows("profile", records)
 
 
 def figures(cell: Tables, window: Mapping[str, Any]) -> dict[str, Figure]:
-    """Everything known of one cell, by name."""
+    """Returns all figures of one cell, by name."""
     wall = window["wall_s"]
-    found = {DB_TIME: _of_time(db_time(cell, window), wall)}
+    by_name = {DB_TIME: _time_figure(db_time(cell, window), wall)}
     counters = cell["cut_levels"].filter(pl.col("origin") == "engine").to_dicts()
-    found[SERVERS_TIME] = _counted(cell, counters, _DB_TIME, "s", wall, 1 / NS_PER_S)
-    found[DB_CPU] = _of_time(account(cell["ledger"], "run"), wall)
-    found[CPU_WAIT] = _of_time(account(cell["ledger"], "runq"), wall)
-    if not window["sessions"] and _nobody(cell):
-        found |= dict.fromkeys(
+    by_name[SERVERS_TIME] = _counter_growth(cell, counters, _DB_TIME, "s", wall, 1 / NS_PER_S)
+    by_name[DB_CPU] = _time_figure(account(cell["ledger"], "run"), wall)
+    by_name[CPU_WAIT] = _time_figure(account(cell["ledger"], "runq"), wall)
+    if not window["sessions"] and _no_session_seen(cell):
+        by_name |= dict.fromkeys(
             (DB_TIME, DB_CPU, CPU_WAIT), Figure("s", 0.0, "ok", "activity samples: nobody")
         )
-    found |= {n: _counted(cell, counters, key, unit, wall) for n, key, unit in _COUNTERS}
-    found |= _unreported(found, driven=bool(window["sessions"]))
-    found[TRANSACTIONS] = _transactions(found["commits"], found["rollbacks"])
+    by_name |= {n: _counter_growth(cell, counters, key, unit, wall) for n, key, unit in _COUNTERS}
+    by_name |= _unreported_figures(by_name, driven=bool(window["sessions"]))
+    by_name[TRANSACTIONS] = _transactions(by_name["commits"], by_name["rollbacks"])
     if window["sessions"]:
         rate = calls_per_s(cell["cell_sessions"], window["t0_ns"], window["t1_ns"])
         done = None if rate is None else rate * wall
-        found[CALLS] = Figure("count", done, "ok" if done else "no measured calls", "driver")
+        by_name[CALLS] = Figure("count", done, "ok" if done else "no measured calls", "driver")
     samples = cell["cut_sampler"].filter(pl.col("via") == "sql").height
-    found[OWN_SAMPLES] = Figure("count", float(samples), "ok", "activity samples")
-    return found
+    by_name[OWN_SAMPLES] = Figure("count", float(samples), "ok", "activity samples")
+    return by_name
 
 
-def _nobody(cell: Tables) -> bool:
-    """The server was asked, and no session was there: that is no time, not unknown time."""
-    theirs = (pl.col("scope") == "brief") | (
+def _no_session_seen(cell: Tables) -> bool:
+    """Returns whether the server was sampled and no session was ever active: the time is then 0, not
+    unknown."""
+    foreground = (pl.col("scope") == "brief") | (
         pl.col("account").is_in(["run", "client", "sleep", "unaccounted"])
     )
-    met = cell["ledger"].filter(pl.col("scope").is_in(["rung", "brief"]) & theirs)
-    return met.is_empty() and cell["cut_sampler"].filter(pl.col("via") == "sql").height > 0
+    sessions = cell["ledger"].filter(pl.col("scope").is_in(["rung", "brief"]) & foreground)
+    return sessions.is_empty() and cell["cut_sampler"].filter(pl.col("via") == "sql").height > 0
 
 
-def _of_time(time: Time, wall: float) -> Figure:
+def _time_figure(time: Time, wall: float) -> Figure:
     known = time.aas is not None
     status = time.status if known or time.status not in _BARE else f"{time.status}: needs the server's tasks"
     return Figure("s", time.aas * wall if time.aas is not None else None, status, time.source)
 
 
-def _counted(
+def _counter_growth(
     cell: Tables, counters: list[dict[str, Any]], key: str, unit: str, wall: float, scale: float = 1.0
 ) -> Figure:
-    """Growth of the server-wide counter, else of this database's."""
-    mine, known = [row for row in counters if row["key"] == key], {row["key"] for row in counters}
+    """Returns the growth of the server-wide counter, else of this database's."""
+    rows_of_key, keys = [row for row in counters if row["key"] == key], {row["key"] for row in counters}
     for scope, source in (("server", "engine counters"), ("database", "engine counters, this database")):
-        for row in (r for r in mine if r["scope"] == scope and r["delta"] is not None):
+        for row in (r for r in rows_of_key if r["scope"] == scope and r["delta"] is not None):
             if key in (*OWN, *OWN_READS, _DB_TIME):
                 counted = (
-                    key != _DB_TIME and row["own"] is not None and (key in OWN or OWN_READS[key] in known)
+                    key != _DB_TIME and row["own"] is not None and (key in OWN or OWN_READS[key] in keys)
                 )
                 source += OWN_LEFT_OUT if counted else OWN_INCLUDED
             source += "" if row["warm_up"] is None else _NO_WARM_UP
             return Figure(unit, scale * row["delta"] / row["wall_ns"] * NS_PER_S * wall, "ok", source)
-    status = mine[0]["status"] if mine else "off"
+    status = rows_of_key[0]["status"] if rows_of_key else "off"
     if status in _BARE:
-        status = f"{status}: {_cure(cell, key)}"
+        status = f"{status}: {_missing_reason(cell, key)}"
     return Figure(unit, None, status, "engine counters")
 
 
-def _cure(cell: Tables, key: str) -> str:
+def _missing_reason(cell: Tables, key: str) -> str:
     if key not in _STATEMENTS:
         return _NO_COUNTER
-    told = cell["cell_sources"].filter((pl.col("name") == "statement counters") & (pl.col("status") != "ok"))
-    return str(told["detail"][0]) if told.height and told["detail"][0] else _NO_STATEMENTS
+    unavailable = cell["cell_sources"].filter(
+        (pl.col("name") == "statement counters") & (pl.col("status") != "ok")
+    )
+    return (
+        str(unavailable["detail"][0]) if unavailable.height and unavailable["detail"][0] else _NO_STATEMENTS
+    )
 
 
-def _unreported(figures: Mapping[str, Figure], driven: bool) -> dict[str, Figure]:
-    """Transactions and the server's own time where those of the window are not what sessions reported in it.
+def _unreported_figures(figures: Mapping[str, Figure], driven: bool) -> dict[str, Figure]:
+    """Returns those of transactions and the server's own time that do not cover the window, as unknown.
 
-    Some servers hear of transactions that touch no table only when their session ends: no transaction beside
-    statements that ran, or far less time than the sessions were served, is not what ran; far more is of
-    before. All sessions of a load of our own have reported."""
+    Backends report transactions that touch no table late: some servers count them only when their session
+    ends. So no transaction beside executed statements, or far less time than the sessions were served, was
+    not reported yet; far more time was reported late. A driven load waits until all its sessions have
+    reported.
+    """
     ran, *ended = (figures[n].total for n in (EXECUTIONS, "commits", "rollbacks"))
     reported, served, waited = (figures[n].total for n in (SERVERS_TIME, DB_TIME, CPU_WAIT))
     status = _NOT_REPORTED if ran is not None and ran >= _RAN and ended == [0.0, 0.0] else ""
@@ -208,16 +222,18 @@ def _transactions(commits: Figure, rollbacks: Figure) -> Figure:
 
 
 def _rows(figures: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Of one cell, or of several together."""
+    """Yields the rows of one cell, or of several together."""
     known = figures.drop_nulls("total")
     sums = known.group_by("name").agg(pl.col("total", "wall_s").sum(), n=pl.len())
     summed = {name: more for name, *more in sums.rows()}
     ratios = _ratios(known)
     columns = ("name", "unit", "status", "source")
-    said = (f.select(columns).unique("name", keep="first") for f in (figures, known))  # a known one is better
-    told = {row["name"]: row for rows_of_names in said for row in rows_of_names.to_dicts()}
+    labels = (
+        f.select(columns).unique("name", keep="first") for f in (figures, known)
+    )  # a known figure's status wins
+    label_by_name = {row["name"]: row for rows_of_names in labels for row in rows_of_names.to_dicts()}
     for name, cells in figures.group_by("name", maintain_order=True).len().rows():
-        row = dict(told[name])
+        row = dict(label_by_name[name])
         if name in summed:
             total, wall, n = summed[name]
             by = {} if name == OWN_SAMPLES else {c: ratios[d].get(name) for c, d in _PER.items()}
@@ -225,7 +241,8 @@ def _rows(figures: pl.DataFrame) -> Iterator[dict[str, Any]]:
                 "total": total,
                 "per_s": total / wall if wall else None,
                 **by,
-            }  # a window that never began is 0 s
+            }
+
             row["status"] = row["status"] if n == cells else f"{n} of {cells} windows"
         yield row
     yield _hit_ratio(figures, ratios)
@@ -236,7 +253,8 @@ _DIVISORS = (*_PER.values(), _LOGICAL)
 
 
 def _ratios(known: pl.DataFrame) -> dict[str, dict[str, float]]:
-    """By divisor: of each figure to it, over the cells that know both."""
+    """Returns the ratio of each figure to each divisor, over the cells that know both: divisor -> figure
+    -> ratio."""
     total = pl.col("total")
     by = known.group_by("cell").agg(total.filter(pl.col("name") == d).first().alias(d) for d in _DIVISORS)
     both = known.select("cell", "name", "total").join(by, on="cell").group_by("name")
@@ -261,20 +279,20 @@ TOP = 10
 
 
 class Seconds(NamedTuple):
-    """Seconds by part of one cell or several, and what their shares are of."""
+    """Seconds by part of one cell or several, and the base of their shares."""
 
     by_name: dict[str, Part]
     base: float
 
     def merge(self, other: Seconds) -> Seconds:
-        """Both together; intervals are taken as independent."""
+        """Returns the sum of both. Their errors are taken as independent."""
         total = dict(self.by_name)
         for name, part in other.by_name.items():
-            total[name] = _plus(total[name], part) if name in total else part
+            total[name] = _add_parts(total[name], part) if name in total else part
         return Seconds(total, self.base + other.base)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """As in table ``event_seconds``."""
+        """Yields rows of table ``event_seconds``. The one without a name has the base."""
         yield {"name": None, "seconds": self.base, "source": ""}
         for name, part in self.by_name.items():
             figures = {"low": part.low, "high": part.high, "waits": part.waits, "sleeps": part.sleeps}
@@ -283,59 +301,62 @@ class Seconds(NamedTuple):
 
 @makes("event_seconds", reads=("ledger", "events"))
 def event_seconds(tables: Tables) -> pl.DataFrame:
-    """Seconds of all events and accounts of each cell, and what their shares are of."""
-    made: list[dict[str, Any]] = []
+    """Returns the seconds of all events and accounts of each cell, and the base of their shares."""
+    records: list[dict[str, Any]] = []
     for head, window, cell in of_cells(tables):
-        made += [head | row for row in _seconds(cell, window).rows()]
-    return rows("event_seconds", made)
+        records += [head | row for row in _seconds(cell, window).rows()]
+    return rows("event_seconds", records)
 
 
 def _by_cell(event_seconds: pl.DataFrame) -> dict[str, Seconds]:
-    found: dict[str, Seconds] = {}
+    seconds_by_cell: dict[str, Seconds] = {}
     for row in event_seconds.iter_rows(named=True):
-        of_cell = found.setdefault(row["cell"], Seconds({}, 0.0))
+        seconds = seconds_by_cell.setdefault(row["cell"], Seconds({}, 0.0))
         if row["name"] is None:
-            found[row["cell"]] = of_cell._replace(base=row["seconds"])
+            seconds_by_cell[row["cell"]] = seconds._replace(base=row["seconds"])
         else:
             figures = (row[c] for c in ("seconds", "low", "high", "source", "runq_s", "waits", "sleeps"))
-            of_cell.by_name[row["name"]] = Part(*figures)
-    return found
+            seconds.by_name[row["name"]] = Part(*figures)
+    return seconds_by_cell
 
 
 @makes("top_events")
 def top_events(windows: pl.DataFrame, event_seconds: pl.DataFrame) -> pl.DataFrame:
-    """Per cell. A wait's seconds are true sleep; its run-queue seconds stand beside it and are counted in
-    CPU WAIT, so the shares of DB time add up to 100 % at most."""
-    found = _by_cell(event_seconds)
+    """Returns the top events of each cell. Seconds of a wait are true sleep. Its run-queue seconds stand
+    beside it and are counted in CPU WAIT, so the shares of DB time add up to 100 % at most."""
+    seconds = _by_cell(event_seconds)
     keys = windows.select(c.name for c in CELL).to_dicts()
-    return rows("top_events", [key | row for key in keys for row in _ranked(found[key["cell"]])])
+    return rows("top_events", [key | row for key in keys for row in _ranked(seconds[key["cell"]])])
 
 
 @makes("top_events", stage="total")
 def top_events_total(windows: pl.DataFrame, event_seconds: pl.DataFrame) -> pl.DataFrame:
-    """The same over all usable cells of a workload, variant and rung together (cell ``all``): the windows of
-    an observation, or repeats."""
-    found, made = _by_cell(event_seconds), list[dict[str, Any]]()
+    """Returns the top events over all usable cells of a workload, variant and rung together (cell
+    ``all``): the windows of an observation, or repeats."""
+    seconds, records = _by_cell(event_seconds), list[dict[str, Any]]()
     for head, cells in groups(windows):
-        total = functools.reduce(Seconds.merge, (found[w["cell"]] for w in cells), Seconds({}, 0.0))
-        made += [head | row for row in _ranked(total)]
-    return rows("top_events", made)
+        total = functools.reduce(Seconds.merge, (seconds[w["cell"]] for w in cells), Seconds({}, 0.0))
+        records += [head | row for row in _ranked(total)]
+    return rows("top_events", records)
 
 
 def _seconds(cell: Tables, window: Mapping[str, Any]) -> Seconds:
-    wall, found = window["wall_s"], parts(cell)
-    return Seconds({name: _times(p, wall) for name, p in found.items()}, base(cell, window, found) * wall)
+    wall, by_part = window["wall_s"], parts(cell)
+    return Seconds(
+        {name: _to_seconds(p, wall) for name, p in by_part.items()}, base(cell, window, by_part) * wall
+    )
 
 
-def _times(part: Part, wall: float) -> Part:
+def _to_seconds(part: Part, wall: float) -> Part:
     low, high, runq, waits, sleeps = (
         None if v is None else v * wall for v in (part.low, part.high, part.runq, part.waits, part.sleeps)
     )
     return Part(part.aas * wall, low, high, part.source, runq, waits, sleeps)
 
 
-def _plus(a: Part, b: Part) -> Part:
+def _add_parts(a: Part, b: Part) -> Part:
     value = a.aas + b.aas
+    # Half-widths of independent errors add in quadrature.
     low = None if a.low is None or b.low is None else value - math.hypot(a.aas - a.low, b.aas - b.low)
     high = None if a.high is None or b.high is None else value + math.hypot(a.high - a.aas, b.high - b.aas)
     source = a.source if a.source == b.source else f"{a.source}; {b.source}"
@@ -345,6 +366,7 @@ def _plus(a: Part, b: Part) -> Part:
 
 
 def _sum(a: float | None, b: float | None) -> float | None:
+    """Returns the sum of the known values; None if neither is known."""
     return None if a is None and b is None else (a or 0.0) + (b or 0.0)
 
 
@@ -359,8 +381,8 @@ def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
             "high": part.high,
             "share": part.aas / seconds.base if seconds.base else None,
             "runq_s": part.runq,
-            "waits": _whole(part.waits),
-            "sleeps": _whole(part.sleeps),
+            "waits": _rounded(part.waits),
+            "sleeps": _rounded(part.sleeps),
             "mean_ns": part.aas / part.waits * NS_PER_S if part.waits else None,
             "mean_queued_ns": (part.aas + (part.runq or 0.0)) / part.waits * NS_PER_S if part.waits else None,
             "source": part.source,
@@ -369,14 +391,14 @@ def _ranked(seconds: Seconds) -> list[dict[str, Any]]:
     ]
 
 
-def _whole(count: float | None) -> float | None:
+def _rounded(count: float | None) -> float | None:
     return None if count is None else float(round(count))
 
 
 def time_model(profiles: pl.DataFrame, events: pl.DataFrame) -> tuple[float, pl.DataFrame]:
-    """DB time (s) of several cells together, and its parts as
-    :class:`~dbdyno.model.results.interval.TimeModel` has them; from their ``profile`` and
-    ``top_events``. Intervals are taken as independent."""
+    """Returns DB time (s) of several cells together, and its parts as columns of
+    :class:`~dbdyno.model.results.interval.TimeModel`. Reads their ``profile`` and ``top_events``. Errors
+    of the cells are taken as independent."""
     times = profiles.filter(pl.col("name").is_in([DB_TIME, SERVERS_TIME])).sort(
         pl.col("name") == SERVERS_TIME
     )

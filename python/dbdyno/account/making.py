@@ -1,8 +1,8 @@
-"""The registry of makers: functions that make derived tables. What each reads gives the order.
+"""The registry of makers: functions that make derived tables. Their order follows from the tables they read.
 
-A maker takes what it needs by the names of its parameters: ``cells``, ``plan``, ``environment`` and whatever
-else the caller gives; the table of that name; or ``tables``, all of them. Of the tables that are made at its
-own stage it may read those alone that ``reads``, or a parameter, names.
+A maker takes its inputs by the names of its parameters: ``cells``, ``plan``, ``environment`` and other
+values of the caller; a table by its name; or ``tables``, all of them. Of the tables made at its own stage,
+it may read only those that ``reads`` or a parameter names.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Stage = Literal["cut", "cells", "run", "total", "end"]
 a run; ``total``: rows of all repeats of a load together, which are appended; ``end``: in place of a table,
 once its totals are in it."""
 _ORDERED = ("cells", "run")
-"""Stages whose makers read each other's tables. Totals are made of tables without totals."""
+"""Stages whose makers read each other's tables. Makers of totals read only tables without totals."""
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Maker(NamedTuple):
-    """A function, the tables that it makes (one as a frame, several as a mapping or in that order), and the
-    tables of the same stage that it reads."""
+    """A function, the tables that it makes, and the tables of the same stage that it reads. It returns one
+    table as a frame, several as a mapping or in the order of ``makes``."""
 
     function: Callable[..., Any]
     makes: tuple[str, ...]
@@ -42,8 +42,8 @@ _REGISTERED: list[Maker] = []
 
 
 def makes(*tables: str, reads: tuple[str, ...] = (), stage: Stage = "cells") -> Callable[[_F], _F]:
-    """Registers a function as the maker of these tables. Raises ValueError if a table has no record, has
-    another maker of that stage, or totals that its record does not know of."""
+    """Registers a function as the maker of these tables. Raises ValueError if a table has no record,
+    already has a maker at that stage, or has totals that its record does not declare."""
 
     def register(function: _F) -> _F:
         for name in (*tables, *reads):
@@ -80,7 +80,8 @@ def in_order(stage: Stage) -> list[Maker]:
         return makers
     by_table = {name: n for n, maker in enumerate(makers) for name in maker.makes}
     needs = {
-        n: {by_table[t] for t in maker.reads if t in by_table} - {n}  # its own: as the stage before left it
+        n: {by_table[t] for t in maker.reads if t in by_table}
+        - {n}  # its own table is read as the stage before left it
         for n, maker in enumerate(makers)
     }
     try:
@@ -93,8 +94,8 @@ def in_order(stage: Stage) -> list[Maker]:
 def make(
     stage: Stage, tables: Mapping[str, pl.DataFrame], given: Mapping[str, Any]
 ) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yields the tables of a stage by name. ``tables`` is what makers read: whoever calls adds each to it
-    before the next is asked for. ``given``: further values by the names of parameters."""
+    """Yields the tables of a stage by name. Makers read from ``tables``; the caller adds each table to it
+    before asking for the next. ``given``: further values by the names of parameters."""
     for maker in in_order(stage):
         called = _Call(maker, tables, given)
         result = maker.function(**called.arguments)
@@ -107,7 +108,7 @@ def make(
 
 
 class UndeclaredRead(RuntimeError):
-    """A maker read a table that its registration does not name: the order would be left to chance."""
+    """A maker read a table that its registration does not name, so its order would be left to chance."""
 
 
 class _Call(NamedTuple):
@@ -119,17 +120,17 @@ class _Call(NamedTuple):
     def arguments(self) -> dict[str, Any]:
         ordered = self.maker.stage in _ORDERED
         declared = _Declared(self.tables, self.maker) if ordered else self.tables
-        found: dict[str, Any] = {"tables": declared, **self.given}
+        values: dict[str, Any] = {"tables": declared, **self.given}
         parameters = signature(self.maker.function).parameters
         return {
-            name: found[name] if name in found else declared[name]
+            name: values[name] if name in values else declared[name]
             for name, parameter in parameters.items()
-            if name in found or parameter.default is Parameter.empty
+            if name in values or parameter.default is Parameter.empty
         }
 
 
 class _Declared(Mapping[str, pl.DataFrame]):
-    """The tables of earlier stages, and those of its own that a maker says it reads."""
+    """The tables of earlier stages, and those of the maker's own stage that it declares to read."""
 
     def __init__(self, tables: Mapping[str, pl.DataFrame], maker: Maker) -> None:
         self._tables, self._maker = tables, maker

@@ -1,7 +1,7 @@
-"""Derived tables of where the pages of a server and its machine are. Pure.
+"""Derived tables of the memory of a server and its machine. Pure.
 
-Beside what was read: the machine's memory as parts that add up to it, processes by role, sums over relations,
-shares, and what grew from the start to the end of a measurement.
+Beside the raw figures they have: parts that add up to the machine's memory, processes by role, sums over
+relations, shares, and growth from the start to the end of a measurement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dbdyno.model.schema.tables import ByCell, empty, rows, sum_of_known
 
 NAMES = tuple(t.name for t in MEMORY_TABLES)
 ENTRIES = 512
-"""Bytes of memory, in small pages, that need one byte of page tables."""
+"""Bytes of memory that one byte of page tables maps: an entry of 8 bytes maps a page of 4,096 (x86-64,
+arm64)."""
 
 Tables = Mapping[str, pl.DataFrame]
 _Row = dict[str, Any]
@@ -34,25 +35,26 @@ _SUMS = ("size_bytes", "cached_bytes", "page_cache_bytes", "both_bytes")
 
 
 @makes(*NAMES)
-def held(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """The derived tables :data:`NAMES` of these measurements."""
-    return figured({name: for_each(name, cells, partial(_read, raw)) for name, raw in _RAW_OF.items()})
+def memory_tables(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
+    """Returns the derived tables :data:`NAMES` of these measurements."""
+    return with_computed({name: for_each(name, cells, partial(_read, raw)) for name, raw in _RAW_OF.items()})
 
 
 def on_demand(raw: Tables, cell: str) -> dict[str, pl.DataFrame]:
-    """The same of tables that were read outside of a measurement, which is called ``cell``."""
+    """Returns the same tables for figures that were read outside of a measurement. ``cell`` is the name in
+    their key."""
     key = [pl.lit(v).alias(k) for k, v in zip(_KEY, (cell, "", "", 0, 1), strict=True)]
-    return figured({name: raw.get(t, empty(t)).select(*key, pl.all()) for name, t in _RAW_OF.items()})
+    return with_computed({name: raw.get(t, empty(t)).select(*key, pl.all()) for name, t in _RAW_OF.items()})
 
 
 def _read(table: str, cell: RawCell) -> pl.DataFrame | None:
     return cell.tables.get(table)
 
 
-def figured(found: Tables) -> dict[str, pl.DataFrame]:
-    """``found``, the tables that were read, with those that are computed of them."""
+def with_computed(memory_tables: Tables) -> dict[str, pl.DataFrame]:
+    """Returns the tables ``held`` with those that are computed from them."""
     parts, roles, figures = [], [], []
-    for key, reads in _reads(found):
+    for key, reads in _reads(memory_tables):
         phases = {str(part["phase"][0]): part for part in reads["memory_held"].partition_by("phase")}
         for phase, memory in phases.items():
             at = {
@@ -65,22 +67,26 @@ def figured(found: Tables) -> dict[str, pl.DataFrame]:
             figures += [named | r for r in _figures({**at, "memory_held": memory})]
         if {"start", "end"} <= phases.keys():
             figures += [key | {"phase": GROWTH} | r for r in _growth(phases["start"], phases["end"])]
-    made = {"memory_parts": parts, "memory_roles": roles, "memory_figures": figures}
-    return {**found, **{name: rows(name, records) for name, records in made.items()}}
+    computed = {"memory_parts": parts, "memory_roles": roles, "memory_figures": figures}
+    return {**memory_tables, **{name: rows(name, records) for name, records in computed.items()}}
 
 
-def _reads(found: Tables) -> Iterator[tuple[_Row, Tables]]:
-    """Measurement by measurement."""
-    parts = ByCell(found)
-    for cell in dict.fromkeys(found["memory_held"]["cell"]):
+def _reads(memory_tables: Tables) -> Iterator[tuple[_Row, Tables]]:
+    """Yields the key and the tables of each measurement."""
+    parts = ByCell(memory_tables)
+    for cell in dict.fromkeys(memory_tables["memory_held"]["cell"]):
         reads = parts.of(cell)
         yield reads["memory_held"].select(_KEY).row(0, named=True), reads
 
 
 def _values(memory: pl.DataFrame, scope: str) -> Mapping[str, _Known]:
-    """Sums over all nodes, by key."""
+    """Returns value and status by key, summed over all NUMA nodes."""
     columns = ("scope", "node", "key", "value", "status")
-    return {k: (v, s) for of, node, k, v, s in _columns(memory, *columns) if of == scope and node is None}
+    return {
+        k: (v, s)
+        for row_scope, node, k, v, s in _columns(memory, *columns)
+        if row_scope == scope and node is None
+    }
 
 
 def _columns(frame: pl.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
@@ -91,26 +97,27 @@ def _columns(frame: pl.DataFrame, *names: str) -> Iterator[tuple[Any, ...]]:
 
 
 def _parts(host: Mapping[str, _Known]) -> Iterator[_Row]:
-    """Parts that add up to the total. What no part has may be negative; it is unknown where a part is."""
+    """Yields parts that add up to the machine's total. The rest that no part covers may be negative, and
+    is unknown if a part is."""
     if f"{TOTAL}_bytes" not in host:
         return
     files, mapped = host.get("page_cache_bytes", _NONE), host.get("executables_bytes", _NONE)
-    found: dict[str, _Known] = {
+    parts: dict[str, _Known] = {
         "kernel": host.get("kernel_bytes", _NONE),
         "anonymous": host.get("anonymous_bytes", _NONE),
         "executables": mapped,
-        "page cache": files if mapped[0] is None else _less(files, mapped),
+        "page cache": files if mapped[0] is None else _minus(files, mapped),
         "shared memory": host.get("shared_bytes", _NONE),
         "huge pages": _times(host.get("huge_pages_total", _NONE), host.get("huge_page_bytes", _NONE)),
         "free": host.get("free_bytes", _NONE),
     }
     total = host[f"{TOTAL}_bytes"]
-    known = [v for name, (v, _) in found.items() if v is not None]
+    known = [v for name, (v, _) in parts.items() if v is not None]
     left = total[0] - sum(known) if total[0] is not None else None
-    missing = next((s for n, (v, s) in found.items() if v is None and n != "executables"), "ok")
-    found["not assigned"] = (left, "ok") if missing == "ok" else (None, missing)
+    missing = next((s for n, (v, s) in parts.items() if v is None and n != "executables"), "ok")
+    parts["not assigned"] = (left, "ok") if missing == "ok" else (None, missing)
     for part in PARTS:
-        yield _part(part, found[part], total[0])
+        yield _part(part, parts[part], total[0])
     yield _part(TOTAL, total, total[0])
 
 
@@ -122,7 +129,7 @@ def _part(part: str, known: _Known, total: int | None) -> _Row:
     return {"part": part, "bytes": value, "share": _share(value, total), "status": status}
 
 
-def _less(whole: _Known, part: _Known) -> _Known:
+def _minus(whole: _Known, part: _Known) -> _Known:
     return (None if whole[0] is None or part[0] is None else whole[0] - part[0]), whole[1]
 
 
@@ -140,7 +147,7 @@ def _share(value: float | None, whole: float | None) -> float | None:
 
 
 def _roles(processes: pl.DataFrame) -> list[_Row]:
-    """Sessions first, those of others next, then by memory."""
+    """Aggregates processes by role: sessions first, other programs last, the others by falling memory."""
     spread = [
         expression.alias(f"{name}_{kind}")
         for name in ("pss", "anonymous", "page_tables")
@@ -151,18 +158,18 @@ def _roles(processes: pl.DataFrame) -> list[_Row]:
             ("known", pl.col(f"{name}_bytes").count()),
         )
     ]
-    made = processes.group_by("role").agg(
+    by_role = processes.group_by("role").agg(
         pl.len().alias("processes"),
         *spread,
         sum_of_known("swapped_bytes"),
-        _worst().alias("status"),
+        _first_failure().alias("status"),
     )
-    first, next_ = pl.col("role") != "session", pl.col("role") != "other"
-    return made.sort(first, next_, -pl.col("pss_bytes"), "role", nulls_last=True).to_dicts()
+    not_session, not_other = pl.col("role") != "session", pl.col("role") != "other"
+    return by_role.sort(not_session, not_other, -pl.col("pss_bytes"), "role", nulls_last=True).to_dicts()
 
 
-def _worst() -> pl.Expr:
-    """The first status that is not ok."""
+def _first_failure() -> pl.Expr:
+    """Returns the first status that is not ok."""
     return pl.col("status").filter(pl.col("status") != "ok").first().fill_null("ok")
 
 
@@ -170,23 +177,24 @@ def _worst() -> pl.Expr:
 
 
 def _figures(at: Tables) -> Iterator[_Row]:
+    """Yields the figures of one read, each as a share of what contains it."""
     host, server, group = (_values(at["memory_held"], s) for s in ("host", "server", "group"))
-    memory, of = _memory(host, group)
-    yield _figure("memory_bytes", memory, memory, of)
+    memory, whole = _memory(host, group)
+    yield _figure("memory_bytes", memory, memory, whole)
     yield from _data(at["relations_held"])
     cache, used = (server.get(k, _NONE) for k in ("cache_bytes", "used_bytes"))
-    yield _figure("cache_bytes", cache, memory, of)
+    yield _figure("cache_bytes", cache, memory, whole)
     yield _figure("cache_used_bytes", used, cache, "cache_bytes")
     for name in ("dirty", "pinned"):
         yield _figure(f"cache_{name}_bytes", server.get(f"{name}_bytes", _NONE), cache, "cache_bytes")
-    tables = _tables(at["processes_held"])
-    yield _figure("page_tables_bytes", tables, memory, of)
+    tables = _page_tables(at["processes_held"])
+    yield _figure("page_tables_bytes", tables, memory, whole)
     known = tables[1] == "ok"
-    in_huge = _tables_with_huge(at["processes_held"], server) if known else (None, tables[1])
+    in_huge = _page_tables_with_huge(at["processes_held"], server) if known else (None, tables[1])
     yield _figure("page_tables_huge_bytes", in_huge, tables, "page_tables_bytes")
     swap = host.get("swap_total_bytes", _NONE)
     yield _figure(
-        "swap_used_bytes", _less(swap, host.get("swap_free_bytes", _NONE)), swap, "swap_total_bytes"
+        "swap_used_bytes", _minus(swap, host.get("swap_free_bytes", _NONE)), swap, "swap_total_bytes"
     )
     if "used_bytes" in group:
         limit = group.get("limit_bytes", _NONE)
@@ -199,49 +207,53 @@ def _figure(key: str, known: _Known, whole: _Known = _NONE, of: str | None = Non
 
 
 def _memory(host: Mapping[str, _Known], group: Mapping[str, _Known]) -> tuple[_Known, str]:
-    """What the server may use at most, and which figure that is."""
+    """Returns the upper limit of the server's memory, and the key of that figure: its group's limit or the
+    machine's total, whichever is less."""
     total, limit = host.get("total_bytes", _NONE), group.get("limit_bytes", _NONE)
     limited = limit[0] is not None and (total[0] is None or limit[0] < total[0])
     return (limit, "limit_bytes") if limited else (total, "total_bytes")
 
 
 def _data(relations: pl.DataFrame) -> Iterator[_Row]:
-    """Sums over relations: of those of which they are known, with the reason where some are not."""
+    """Yields sums over relations. Relations whose figures are unknown are left out, and the status has the
+    reason."""
     sums = dict.fromkeys((*_SUMS, "either_bytes"))
     if relations.height:
         figures = (*map(sum_of_known, _SUMS), _either().alias("either_bytes"))
         sums = relations.select(*figures).row(0, named=True)
-    status = {c: _why(relations, c) for c in _SUMS}
-    found = {c: (sums[c], status[c]) for c in _SUMS}
+    status = {c: _sum_status(relations, c) for c in _SUMS}
+    known = {c: (sums[c], status[c]) for c in _SUMS}
     either = sums["either_bytes"], status["both_bytes"]
-    yield _figure("data_bytes", found["size_bytes"])
-    yield _figure("data_cached_bytes", found["cached_bytes"], found["size_bytes"], "data_bytes")
-    yield _figure("data_page_cache_bytes", found["page_cache_bytes"], found["size_bytes"], "data_bytes")
-    yield _figure("data_both_bytes", found["both_bytes"], either, "data_either_bytes")
-    yield _figure("data_either_bytes", either, found["size_bytes"], "data_bytes")
+    yield _figure("data_bytes", known["size_bytes"])
+    yield _figure("data_cached_bytes", known["cached_bytes"], known["size_bytes"], "data_bytes")
+    yield _figure("data_page_cache_bytes", known["page_cache_bytes"], known["size_bytes"], "data_bytes")
+    yield _figure("data_both_bytes", known["both_bytes"], either, "data_either_bytes")
+    yield _figure("data_either_bytes", either, known["size_bytes"], "data_bytes")
 
 
 def _either() -> pl.Expr:
-    """Pages in one of both or in both, each once, of relations of which all three are known."""
+    """Sums pages in the server's cache, the page cache or both, each once, over relations of which all
+    three are known."""
     pages = pl.col("cached_bytes") + pl.col("page_cache_bytes") - pl.col("both_bytes")
     return pl.when(pages.null_count() < pl.len()).then(pages.sum())
 
 
-def _why(relations: pl.DataFrame, column: str) -> str:
-    """Why a sum lacks some relations; ok: it does not."""
+def _sum_status(relations: pl.DataFrame, column: str) -> str:
+    """Returns why a sum lacks some relations; ``ok`` if it lacks none."""
     if relations.is_empty():
         return "not supported"
     left = [status for value, status in _columns(relations, column, "status") if value is None]
     return next((s for s in left if s != "ok"), "lost") if left else "ok"
 
 
-_OURS = ("driver", "dbdyno")
-"""Roles of processes that are none of the server's, apart from the server's own for dbdyno."""
+_NOT_SERVERS = ("driver", "dbdyno")
+"""Roles of processes that are not part of the server's own memory: the driver, and dbdyno's connections."""
 
 
-def _tables(processes: pl.DataFrame) -> _Known:
-    """Page tables of the server's processes; with the reason where some are not known."""
-    server = processes.filter(~pl.col("role").is_in(_OURS))
+def _page_tables(processes: pl.DataFrame) -> _Known:
+    """Returns the page tables of the server's processes in bytes. The status has the reason if some are
+    unknown."""
+    server = processes.filter(~pl.col("role").is_in(_NOT_SERVERS))
     known = server["page_tables_bytes"].drop_nulls()
     missing = server.filter(pl.col("page_tables_bytes").is_null() & (pl.col("status") != "vanished"))[
         "status"
@@ -252,11 +264,11 @@ def _tables(processes: pl.DataFrame) -> _Known:
     return int(known.sum()), why
 
 
-def _tables_with_huge(processes: pl.DataFrame, server: Mapping[str, _Known]) -> _Known:
-    """An estimate of the same with shared memory in huge pages: of each process its tables less those that
-    map shared memory, but no less than what the server's smallest process has."""
+def _page_tables_with_huge(processes: pl.DataFrame, server: Mapping[str, _Known]) -> _Known:
+    """Estimates the same with shared memory in huge pages: each process loses the tables that map shared
+    memory, but keeps no less than the server's smallest process has."""
     shared, used = (server.get(k, _NONE)[0] for k in ("shared_memory_bytes", "huge_pages_used"))
-    known = processes.filter(~pl.col("role").is_in(_OURS))["page_tables_bytes"].drop_nulls()
+    known = processes.filter(~pl.col("role").is_in(_NOT_SERVERS))["page_tables_bytes"].drop_nulls()
     if shared is None or used or known.is_empty():
         return None, "off" if used else "not supported"
     least, maps = int(known.min()), shared // ENTRIES  # type: ignore[arg-type]
@@ -264,37 +276,37 @@ def _tables_with_huge(processes: pl.DataFrame, server: Mapping[str, _Known]) -> 
 
 
 def _growth(start: pl.DataFrame, end: pl.DataFrame) -> Iterator[_Row]:
-    """Between the two reads of a measurement."""
+    """Yields growth between the two reads of a measurement."""
     span_ns = int(end["before_ns"].min()) - int(start["after_ns"].max())  # type: ignore[arg-type]
     for scope, names in _GROWING.items():
         before, after = _values(start, scope), _values(end, scope)
         for raw, key in names.items():
             if raw in before and raw in after:
-                grown = _less(after[raw], before[raw])
-                status = grown[1] if before[raw][1] == "ok" else before[raw][1]
+                difference = _minus(after[raw], before[raw])
+                status = difference[1] if before[raw][1] == "ok" else before[raw][1]
                 time = (span_ns, "ok") if key.endswith("_ns") else _NONE
-                yield _figure(key, (grown[0], status), time, "time" if key.endswith("_ns") else None)
+                yield _figure(key, (difference[0], status), time, "time" if key.endswith("_ns") else None)
 
 
 @makes("memory_figures", stage="run")
 def with_growth(memory_figures: pl.DataFrame, memory_held: pl.DataFrame) -> pl.DataFrame:
-    """Table ``memory_figures`` with what grew from one window to the next."""
+    """Returns table ``memory_figures`` with growth from one window to the next."""
     return pl.concat([memory_figures, growth_between({"memory_held": memory_held})])
 
 
-def growth_between(found: Tables) -> pl.DataFrame:
-    """Rows of ``memory_figures`` for windows that follow one another, and are read at their ends alone: what
-    grew since the window before that was read."""
-    held = found["memory_held"]
-    started = held.filter(pl.col("phase") == "start")["cell"].unique().to_list()
-    ends = held.filter((pl.col("phase") == "end") & ~pl.col("cell").is_in(started))
+def growth_between(memory_tables: Tables) -> pl.DataFrame:
+    """Returns rows of ``memory_figures`` for consecutive windows that are read only at their ends: growth
+    since the last window that was read."""
+    memory = memory_tables["memory_held"]
+    started = memory.filter(pl.col("phase") == "start")["cell"].unique().to_list()
+    ends = memory.filter((pl.col("phase") == "end") & ~pl.col("cell").is_in(started))
     reads = ends.sort("before_ns").partition_by("cell", maintain_order=True)
-    made = [
+    records = [
         {**end.select(_KEY).row(0, named=True), "phase": GROWTH, **row}
         for start, end in pairwise(reads)
         for row in _growth(start, end)
     ]
-    return rows("memory_figures", made)
+    return rows("memory_figures", records)
 
 
 _GROWING: Mapping[str, Mapping[str, str]] = {

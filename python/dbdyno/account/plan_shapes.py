@@ -1,4 +1,4 @@
-"""Table ``plan_shapes``: how the server would execute each statement of a script, by measurement. Pure."""
+"""Table ``plan_shapes``: the shape of each script statement's execution plan, by measurement. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from dbdyno.model.results.raw import RawCell
 
 @makes("plan_shapes")
 def plan_shapes(cells: Sequence[RawCell]) -> pl.DataFrame:
+    """Returns the plans of these cells, each with a digest of its shape."""
     return for_each("plan_shapes", cells, _of_cell)
 
 
 def _of_cell(cell: RawCell) -> pl.DataFrame | None:
-    found = cell.tables.get("script_plans")
-    if found is None:
+    plans = cell.tables.get("script_plans")
+    if plans is None:
         return None
     digest = pl.col("shape").map_elements(_digest, pl.String)
-    return found.with_columns(digest=digest)
+    return plans.with_columns(digest=digest)
 
 
 def _digest(shape: str) -> str:

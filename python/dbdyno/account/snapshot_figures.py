@@ -1,6 +1,6 @@
-"""What a difference of two snapshots says per second: load of each database, statements, tables. Pure.
+"""Figures per second of a difference of two snapshots: load of each database, statements, tables. Pure.
 
-A rate is growth over the row's own seconds: of counters that were reset, since the reset.
+A rate is growth divided by the row's own seconds. If counters were reset, these begin at the reset.
 """
 
 from __future__ import annotations
@@ -21,15 +21,22 @@ _RELATION = TABLES["relations"]
 _WORST = ("reset", "partition dropped", "index dropped", "unread", "ok", "remade", "new", "gone")
 
 
-def figures(found: Interval) -> IntervalFigures:
-    """Everything that a report shows beside the growth itself."""
-    made = databases(found), statements(found), relations(found), server(found), large_scans(found)
-    return IntervalFigures(found, *made)
+def figures(interval: Interval) -> IntervalFigures:
+    """Returns all figures that a report shows beside the growth."""
+    parts = (
+        databases(interval),
+        statements(interval),
+        relations(interval),
+        server(interval),
+        large_scans(interval),
+    )
+    return IntervalFigures(interval, *parts)
 
 
-def databases(found: Interval) -> pl.DataFrame:
-    """As all that follow: see :class:`~dbdyno.model.results.interval.IntervalFigures`."""
-    known = found.tables["databases"].filter(pl.col("status").is_in(STANDING))
+def databases(interval: Interval) -> pl.DataFrame:
+    """Returns load and rates by database, and a row of all. This and the following return columns of
+    :class:`~dbdyno.model.results.interval.IntervalFigures`."""
+    known = interval.tables["databases"].filter(pl.col("status").is_in(STANDING))
     whole = known.with_columns(
         pl.col("database").fill_null("(shared objects)"),
         transactions=pl.col("commits") + pl.col("rollbacks"),
@@ -42,26 +49,27 @@ def databases(found: Interval) -> pl.DataFrame:
     total = whole.select(
         pl.lit(ALL).alias("database"),
         pl.when(lower).then(pl.lit("reset")).otherwise(pl.lit("ok")).alias("status"),
-        pl.lit(found.seconds).alias("seconds"),
+        pl.lit(interval.seconds).alias("seconds"),
         *(sum_of_known(c) for c in sums),
         *(pl.col(c).max() for c in ("transaction_age", "multixact_age")),
     ).head(1)
     order = whole.sort("transactions", "logical_reads", descending=True, nulls_last=True)
-    made = pl.concat([order, total] if len(order) else [order], how="diagonal_relaxed")
-    return made.with_columns(hit_ratio=ratio("blocks_hit", "blocks_read"))
+    with_total = pl.concat([order, total] if len(order) else [order], how="diagonal_relaxed")
+    return with_total.with_columns(hit_ratio=ratio("blocks_hit", "blocks_read"))
 
 
 def ratio(part: str, other: str) -> pl.Expr:
-    """``part`` of both; NULL where there is neither."""
+    """Returns ``part / (part + other)``; NULL if both are 0."""
     both = pl.col(part) + pl.col(other)
     return pl.when(both > 0).then(pl.col(part) / both)
 
 
-def statements(found: Interval) -> pl.DataFrame:
-    rows = found.tables["statements"].filter(pl.col("status").is_in(STANDING) & (pl.col("calls") > 0))
-    made = rows.sort("exec_ns", descending=True, nulls_last=True).with_row_index("rank", offset=1)
+def statements(interval: Interval) -> pl.DataFrame:
+    """Returns statements by falling execution time, with rank and share."""
+    rows = interval.tables["statements"].filter(pl.col("status").is_in(STANDING) & (pl.col("calls") > 0))
+    ranked = rows.sort("exec_ns", descending=True, nulls_last=True).with_row_index("rank", offset=1)
     top = pl.col("exec_ns").filter("toplevel").sum()
-    return made.with_columns(
+    return ranked.with_columns(
         share=pl.when(pl.col("toplevel") & (top > 0)).then(pl.col("exec_ns") / top),
         status=pl.col("status").replace(_LOWER),
         wall_s="seconds",
@@ -69,12 +77,13 @@ def statements(found: Interval) -> pl.DataFrame:
         db_time_s=pl.lit(None, pl.Float64),
         cpu_wait_s=pl.lit(None, pl.Float64),
         top_wait=pl.lit(None, pl.String),
-        evictions=pl.lit(found.evictions, pl.Int64),
+        evictions=pl.lit(interval.evictions, pl.Int64),
     )
 
 
-def relations(found: Interval) -> pl.DataFrame:
-    rows = found.tables["relations"]
+def relations(interval: Interval) -> pl.DataFrame:
+    """Returns growth and ratios by table. Partitions are summed into their root."""
+    rows = interval.tables["relations"]
     counters = [c.name for c in _RELATION.counters]
     sizes = [n for n in rows.columns if n.endswith(("_bytes", "_rows_growth", "_bytes_growth"))]
     sizes += ["live_rows", "dead_rows", "changed_rows"]
@@ -82,12 +91,12 @@ def relations(found: Interval) -> pl.DataFrame:
     name = pl.concat_str("schema", pl.lit("."), "relation")
     parts = pl.col("root_id").is_not_null() & ~own
     worst = pl.col("status").cast(pl.Enum([*_WORST, "evicted"])).min().cast(pl.String)
-    made = rows.with_columns(_id=pl.coalesce("root_id", "relation_id")).with_columns(
+    with_root = rows.with_columns(_id=pl.coalesce("root_id", "relation_id")).with_columns(
         status=pl.when(parts & (pl.col("status") == "gone"))
         .then(pl.lit("partition dropped"))
         .otherwise("status")
     )
-    whole = made.group_by("database_id", pl.col("_id").alias("relation_id"), maintain_order=True).agg(
+    whole = with_root.group_by("database_id", pl.col("_id").alias("relation_id"), maintain_order=True).agg(
         pl.col("database").first(),
         pl.coalesce(name.filter(own).first(), pl.col("root").first(), name.first()).alias("name"),
         pl.coalesce(pl.col("kind").filter(own).first(), pl.lit("table")).alias("kind"),
@@ -112,22 +121,29 @@ def relations(found: Interval) -> pl.DataFrame:
     return read.sort("rows_read", "rows_written", descending=True, nulls_last=True, maintain_order=True)
 
 
-def server(found: Interval) -> dict[str, tuple[int | None, float]]:
-    rows = found.tables["server"].filter(pl.col("status").is_in(STANDING))
+def server(interval: Interval) -> dict[str, tuple[int | None, float]]:
+    """Returns growth and seconds of server-wide counters, by name."""
+    rows = interval.tables["server"].filter(pl.col("status").is_in(STANDING))
     return {name: (value, s) for name, value, s in rows.select("figure", "value", "seconds").iter_rows()}
 
 
-def used_per(found: IntervalFigures, calls: float, work: float | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Tables and indexes as :class:`~dbdyno.model.results.interval.ObjectUse` has them. ``work``: units of
-    all calls."""
+def used_per(
+    interval_figures: IntervalFigures, calls: float, work: float | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns tables and indexes per call as :class:`~dbdyno.model.results.interval.ObjectUse` has them.
+    ``work``: units of work of all calls; None if there are none."""
     parts = ("table", "index", "toast")
-    tables = found.relations.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system")).select(
-        "name", "rows_read", "rows_written",
+    tables = interval_figures.relations.filter(
+        pl.col("status").is_in(STANDING) & (pl.col("kind") != "system")
+    ).select(
+        "name",
+        "rows_read",
+        "rows_written",
         blocks=pl.sum_horizontal(f"{p}_blocks_{how}" for p in parts for how in ("hit", "read")),
         blocks_read=pl.sum_horizontal(f"{p}_blocks_read" for p in parts),
         scans=pl.sum_horizontal("seq_scans", "index_scans"),
-    )  # fmt: skip
-    rows = found.interval.tables["indexes"].filter(pl.col("status").is_in(STANDING))
+    )
+    rows = interval_figures.interval.tables["indexes"].filter(pl.col("status").is_in(STANDING))
     indexes = rows.select(
         name=pl.concat_str("schema", pl.lit("."), "index"),
         rows_read="entries_read",

@@ -1,8 +1,8 @@
-"""The difference of two snapshots: how much every counter grew in between. Pure.
+"""The difference of two snapshots: the growth of every counter in between. Pure.
 
-No growth is negative. Counters that were reset in between show what was counted since the reset: a lower
-bound, with its own seconds. A reset is known by its time, or by a value that fell. Growth that is not known
-is NULL, and ``status`` says why: :mod:`dbdyno.model.results.interval`.
+No growth is negative. A counter that was reset in between shows the count since the reset: a lower bound,
+with its own seconds. A reset is known by its time, or by a value that fell. Unknown growth is NULL, and
+``status`` has the reason: :mod:`dbdyno.model.results.interval`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,25 @@ from dbdyno.model.schema.column import Column
 STATEMENTS = "statements"
 _WAS, _GROWTH = "_was", "_growth"
 _OBJECTS = ("relations", "indexes")
-"""Read database by database."""
-_OF_INDEXES = {"index_scans": "scans", "index_rows": "rows_fetched", "index_blocks_read": "blocks_read",
-               "index_blocks_hit": "blocks_hit"}  # fmt: skip
-"""Counters of tables that the server sums over the indexes that there are: they fall where one is dropped."""
+"""Tables that are read database by database."""
+_OF_INDEXES = {
+    "index_scans": "scans",
+    "index_rows": "rows_fetched",
+    "index_blocks_read": "blocks_read",
+    "index_blocks_hit": "blocks_hit",
+}
+"""Counters of tables that the server sums over the existing indexes. They fall when one is dropped."""
 _PARTS = {("relations", c) for c in (*_OF_INDEXES, "toast_blocks_read", "toast_blocks_hit")}
-"""They belong to other objects than the table: long values get another place where the table is rewritten."""
+"""Counters of other objects than the table itself. A rewrite of the table gives long values a new TOAST
+table."""
 _NAMES = {"relations": ("schema", "relation"), "indexes": ("schema", "index"), "databases": ("database",)}
-"""By which a re-made object is found again."""
+"""Columns by which a re-created object is recognised."""
 
 
 def interval(first: Snapshot, last: Snapshot, between: Sequence[SnapshotInfo] = ()) -> Interval:
-    """From the earlier to the later of two snapshots. ``between``: others of this server that were taken in
-    the meantime, whose transactions are left out, too. Raises :class:`UsageError` where the two are of
-    different servers, or no time passed from ``first`` to ``last``."""
+    """Returns the difference of two snapshots. ``between``: other snapshots of this server in between,
+    whose own transactions are left out, too. Raises :class:`UsageError` if the two are of different
+    servers, or no time passed from ``first`` to ``last``."""
     a, b = first.info, last.info
     if a.server != b.server:
         raise UsageError(
@@ -44,24 +49,24 @@ def interval(first: Snapshot, last: Snapshot, between: Sequence[SnapshotInfo] = 
         same = "are the same snapshot" if a.id == b.id else "are not in the order of the server's clock"
         cure = "give an earlier and a later one; if the clock was set back in between, two taken since then"
         raise UsageError(f"{_named(a)} and {_named(b)} {same}", cure)
-    made = _Difference(first, last, seconds, between)
-    tables = {name: made.table(name) for name in TABLES}
-    tables["relations"] = _of_kept_indexes(tables["relations"], tables["indexes"])
+    difference = _Difference(first, last, seconds, between)
+    tables = {name: difference.table(name) for name in TABLES}
+    tables["relations"] = _with_kept_indexes(tables["relations"], tables["indexes"])
     return Interval(
         a,
         b,
         seconds,
         tables,
-        made.restarted,
-        made.resets(tables),
-        made.evictions,
+        difference.restarted,
+        difference.resets(tables),
+        difference.evictions,
         _texts(first, last),
-        sum(made.own().values()),
+        sum(difference.own().values()),
     )
 
 
 def ordered(first: Snapshot, last: Snapshot) -> tuple[Snapshot, Snapshot]:
-    """The earlier one first."""
+    """Returns the earlier one first."""
     return (last, first) if last.info.server_time < first.info.server_time else (first, last)
 
 
@@ -83,7 +88,7 @@ class _Difference:
         self.evictions = self._evictions()
 
     def table(self, name: str) -> pl.DataFrame:
-        """The difference of one table of the schema."""
+        """Returns the difference of one table of the schema."""
         table = TABLES[name]
         both = self._joined(name, table)
         own = [c.name for c in table.counters if c.type == "i64" and (name, c.name) not in _PARTS]
@@ -95,16 +100,20 @@ class _Difference:
 
     def _joined(self, name: str, table: SnapshotTable) -> pl.DataFrame:
         key = [c.name for c in table.key]
-        a, b = (_single(s.tables[name], table) for s in (self._first, self._last))
+        a, b = (_one_row_per_key(s.tables[name], table) for s in (self._first, self._last))
         a = a.rename({c: c + _WAS for c in a.columns if c not in key}).with_columns(_a=True)
         both = a.join(
-            b.with_columns(_b=True), on=key, how="full", coalesce=True, nulls_equal=True,
+            b.with_columns(_b=True),
+            on=key,
+            how="full",
+            coalesce=True,
+            nulls_equal=True,
             maintain_order="right_left",
-        )  # fmt: skip
+        )
         return both.with_columns(pl.col("_a", "_b").fill_null(False))
 
     def _anew(self, name: str, table: SnapshotTable) -> tuple[pl.Expr, pl.Expr]:
-        """When a row's counting began, and whether that is in between."""
+        """Returns two expressions: when a row's counting began anew, and whether that was in between."""
         gauges = {c.name for c in table.gauges}
         if name == "databases":
             at = pl.col("reset_s")
@@ -140,27 +149,32 @@ class _Difference:
             only_last = pl.when(remade).then(pl.lit("remade")).otherwise(pl.lit("new"))
         unread_a, unread_b = (self._unread(name, s) for s in (self._first, self._last))
         return (
-            pl.when(pl.col("_a") & pl.col("_b") & pl.col("_reset")).then(reset)
-            .when(pl.col("_a") & pl.col("_b")).then(pl.lit("ok"))
-            .when(pl.col("_b") & unread_a | pl.col("_a") & unread_b).then(pl.lit("unread"))
-            .when(pl.col("_b")).then(only_last)
+            pl.when(pl.col("_a") & pl.col("_b") & pl.col("_reset"))
+            .then(reset)
+            .when(pl.col("_a") & pl.col("_b"))
+            .then(pl.lit("ok"))
+            .when(pl.col("_b") & unread_a | pl.col("_a") & unread_b)
+            .then(pl.lit("unread"))
+            .when(pl.col("_b"))
+            .then(only_last)
             .otherwise(pl.lit("gone"))
-        )  # fmt: skip
+        )
 
     def _unread(self, name: str, snapshot: Snapshot) -> pl.Expr:
-        """Whether the snapshot could not have read the row: then its absence says nothing."""
+        """Returns an expression: whether the snapshot could not have read the row, so that its absence
+        means nothing."""
         if snapshot.tables[name].is_empty() and name in snapshot.info.missing:
             return pl.lit(True)
         if name not in _OBJECTS:
             return pl.lit(False)
         read = pl.col("database").is_in(snapshot.info.databases)
         read_was = pl.col("database" + _WAS).is_in(snapshot.info.databases)
-        there = snapshot.tables["databases"]["database_id"]
+        known_ids = snapshot.tables["databases"]["database_id"]
         unread = pl.when("_b").then(~read).otherwise(~read_was).fill_null(False)
-        return unread & pl.col("database_id").is_in(there.implode())
+        return unread & pl.col("database_id").is_in(known_ids.implode())
 
     def _finished(self, name: str, table: SnapshotTable, both: pl.DataFrame) -> pl.DataFrame:
-        status, there = pl.col("status"), pl.col("_b")
+        status, in_last = pl.col("status"), pl.col("_b")
         whole, anew = status == "ok", status.is_in(["new", "remade", *LOWER_BOUNDS])
         growth = [
             pl.when(whole).then(_growth(name, c)).when(anew).then(pl.col(c.name)).alias(c.name)
@@ -172,25 +186,32 @@ class _Difference:
             if c.type == "i64"
         ]
         attributes = [
-            pl.when(there).then(pl.col(c.name)).otherwise(pl.col(c.name + _WAS)).alias(c.name)
+            pl.when(in_last).then(pl.col(c.name)).otherwise(pl.col(c.name + _WAS)).alias(c.name)
             for c in table.attributes
         ]
         start_s = None if self.restarted is None else self.restarted.timestamp()
         since = pl.coalesce(pl.col("_at"), pl.lit(start_s, pl.Float64))
         part = (self._end_s - since).clip(0.001, self._seconds).fill_null(self._seconds)
         seconds = pl.when(status.is_in(LOWER_BOUNDS)).then(part).otherwise(self._seconds).alias("seconds")
-        made = both.select(
-            *(c.name for c in table.key), *attributes, *growth,
-            *(c.name for c in table.gauges), *changes, status, seconds,
+        growth_rows = both.select(
+            *(c.name for c in table.key),
+            *attributes,
+            *growth,
+            *(c.name for c in table.gauges),
+            *changes,
+            status,
+            seconds,
             *(["value_was"] if name == "settings" else []),
-        )  # fmt: skip
+        )
         if name == "settings":
             other = (status == "ok") & pl.col("value").ne_missing(pl.col("value_was"))
-            made = made.with_columns(status=pl.when(other).then(pl.lit("changed")).otherwise(status))
-        return self._less_own(made) if name == "databases" else made
+            growth_rows = growth_rows.with_columns(
+                status=pl.when(other).then(pl.lit("changed")).otherwise(status)
+            )
+        return self._less_own(growth_rows) if name == "databases" else growth_rows
 
     def _less_own(self, databases: pl.DataFrame) -> pl.DataFrame:
-        """Without the transactions in which snapshots were taken."""
+        """Subtracts the transactions in which snapshots were taken."""
         own = self.own()
         if not own:
             return databases
@@ -199,7 +220,8 @@ class _Difference:
         return databases.with_columns(commits=pl.when(pl.col("commits").is_not_null()).then(less))
 
     def own(self) -> dict[str, int]:
-        """By database, how many transactions of dbdyno's own its growth holds: since a reset, those since."""
+        """Returns the number of dbdyno's own transactions in the growth, by database. After a reset, only
+        later ones count."""
         counted = [(self._first.info.server_time, self._first.info.own_transactions)]
         for info in self._between:
             counted += [(info.server_time, info.own_before), (info.server_time, info.own_transactions)]
@@ -219,15 +241,15 @@ class _Difference:
         return next((r.at_s for r in self._noted() if r.what == what), None)
 
     def _noted(self) -> list[Reset]:
-        """Resets whose time the server noted."""
+        """Returns the resets whose time the server recorded."""
         a, b = (s.tables["resets"].select("what", "reset_s") for s in (self._first, self._last))
         both = b.join(a.rename({"reset_s": "reset_s_was"}), on="what", how="left", maintain_order="left")
         known = both.filter(pl.col("what").is_in(a["what"].implode()) & _changed("reset_s"))
         return [Reset(what, at, "reset") for what, at in known.select("what", "reset_s").iter_rows()]
 
     def _reset_databases(self) -> tuple[dict[int, float | None], dict[str, float]]:
-        """Number -> when, of those whose counters were all reset; name -> when, of those where only single
-        objects' were: the server notes that in the same place."""
+        """Returns two mappings. Database id -> time, if all its counters were reset. Database name ->
+        time, if only single objects' were: the server records both in the same column."""
         a, b = (s.tables["databases"] for s in (self._first, self._last))
         kept = ["database_id", *(c.name for c in TABLES["databases"].counters), "reset_s"]
         was = a.select(kept).rename({c: c + _WAS for c in kept[1:]})
@@ -245,12 +267,13 @@ class _Difference:
         return whole, partly
 
     def _read_twice(self) -> set[int]:
-        """Databases whose objects are in both snapshots."""
+        """Returns the databases whose objects are in both snapshots."""
         a, b = (set(s.tables["relations"]["database_id"].unique()) for s in (self._first, self._last))
         return a & b
 
     def _standing(self) -> set[int]:
-        """Databases where an object's counters are what they were, and not 0: they were not all reset."""
+        """Returns the databases with an object whose counters are unchanged and not 0: not all of their
+        counters were reset."""
         table = TABLES["relations"]
         counters = [c.name for c in table.counters]
         key = [c.name for c in table.key]
@@ -268,18 +291,20 @@ class _Difference:
         return int(b) if b < a or self._statements is not None else int(b - a)
 
     def resets(self, tables: Mapping[str, pl.DataFrame]) -> tuple[Reset, ...]:
-        """Every reset in between, by what was reset."""
+        """Returns every reset in between."""
         names = dict(self._last.tables["databases"].select("database_id", "database").iter_rows())
-        whole = [Reset(names[n] or "shared objects", at, "reset" if at is not None else "fell")
-                 for n, at in self._databases.items()]  # fmt: skip
+        whole = [
+            Reset(names[n] or "shared objects", at, "reset" if at is not None else "fell")
+            for n, at in self._databases.items()
+        ]
         partly = [Reset(name, at, "objects") for name, at in self._partly.items()]
-        mine = {r.what for r in (*whole, *partly)}
-        noted = [r for r in self._noted() if r.what not in mine]
+        databases = {r.what for r in (*whole, *partly)}
+        noted = [r for r in self._noted() if r.what not in databases]
         fell = [Reset(n, None, "fell") for n in tables if self._fell_unnoted(n, tables[n])]
         return (*whole, *partly, *noted, *fell)
 
     def _fell_unnoted(self, name: str, table: pl.DataFrame) -> bool:
-        """Rows that were reset though no time was noted that covers them."""
+        """Returns whether rows were reset without a recorded time that covers them."""
         rows = table.filter(pl.col("status") == "reset")
         if name == "databases" or rows.is_empty() or (name == STATEMENTS and self._statements is not None):
             return False
@@ -291,22 +316,23 @@ class _Difference:
 
 
 def _growth(table: str, counter: Column) -> pl.Expr:
-    """Growth of a row that was not reset. A sum of squares is rounded: it can seem to fall."""
+    """Returns the growth of a row that was not reset. A sum of squares is rounded, so that it can seem to
+    fall."""
     now, was = pl.col(counter.name), pl.col(counter.name + _WAS)
     if counter.type == "f64":
         return (now - was).clip(0.0)
     return pl.when(now < was).then(now).otherwise(now - was) if (table, counter.name) in _PARTS else now - was
 
 
-def _of_kept_indexes(relations: pl.DataFrame, indexes: pl.DataFrame) -> pl.DataFrame:
-    """Where an index was dropped, or its counters were reset, what is counted by index is summed anew."""
+def _with_kept_indexes(relations: pl.DataFrame, indexes: pl.DataFrame) -> pl.DataFrame:
+    """Sums counters by index anew for tables where an index was dropped, or its counters were reset."""
     key = ["database_id", "relation_id"]
     lost = pl.col("status").is_in(["gone", "remade", *LOWER_BOUNDS])
     sums = indexes.group_by(key).agg(
         lost.any().alias("_lost"),
         *(
-            pl.when(pl.col(of).count() > 0).then(pl.col(of).sum()).alias(f"_{c}")
-            for c, of in _OF_INDEXES.items()
+            pl.when(pl.col(index_counter).count() > 0).then(pl.col(index_counter).sum()).alias(f"_{c}")
+            for c, index_counter in _OF_INDEXES.items()
         ),
     )
     both = relations.join(sums.filter("_lost"), on=key, how="left", maintain_order="left", nulls_equal=True)
@@ -318,12 +344,13 @@ def _of_kept_indexes(relations: pl.DataFrame, indexes: pl.DataFrame) -> pl.DataF
 
 
 def _changed(column: str) -> pl.Expr:
-    """A time that was noted, and is another."""
+    """Returns an expression: whether a time is recorded and differs from the former one."""
     return pl.col(column).is_not_null() & pl.col(column).ne_missing(pl.col(column + _WAS))
 
 
-def _single(rows: pl.DataFrame, table: SnapshotTable) -> pl.DataFrame:
-    """A row for each key: rows that hide what tells them apart are summed."""
+def _one_row_per_key(rows: pl.DataFrame, table: SnapshotTable) -> pl.DataFrame:
+    """Sums rows with equal keys. A server without permission to see a row hides the columns that
+    distinguish it."""
     key = [c.name for c in table.key]
     if not rows.select(key).is_duplicated().any():
         return rows
@@ -332,8 +359,8 @@ def _single(rows: pl.DataFrame, table: SnapshotTable) -> pl.DataFrame:
         for c in table.counters
     ]
     rest = [pl.col(c.name).max() for c in table.gauges] + [pl.col(c.name).first() for c in table.attributes]
-    made = rows.group_by(key, maintain_order=True).agg(*sums, *rest)
-    return made.select(rows.columns)
+    merged = rows.group_by(key, maintain_order=True).agg(*sums, *rest)
+    return merged.select(rows.columns)
 
 
 def _texts(first: Snapshot, last: Snapshot) -> pl.DataFrame:

@@ -1,13 +1,16 @@
 """Table ``statement_ledger``: each statement's CPU time, CPU WAIT and sleep by wait event, per cell. Pure.
 
-Traced: sleep and run queue are exact (but for the queue under way when the window began, where several
-statements may have had it since), and so is CPU time but for slices in which the statement changed: a
-slice belongs to the statement at its end; a tick of the clock ends one, too. Its interval is from none of the
-slices that began in another statement to all that began in this one. Where the clock's ticks contradict that
-(a statement that came and went inside slices), CPU time is divided by ticks instead, with Wilson's interval.
-Sampled: the exact time on a CPU and in the run queue is divided by samples; sleeps are what they stand for.
-All seconds add up to those of the ledger (in the sampled tier, of CPU and run queue). Those of sessions that
-the trace did not follow whole are rows of their own, status lost.
+Traced: sleep and run queue are exact, but for the queue in progress at the start of the window, which several
+statements may have had since. CPU time is exact but for slices in which the statement changed: a slice
+belongs to the statement at its end, and a clock tick ends a slice, too. Its interval reaches from none of the
+slices that began in another statement to all that began in this one. If the clock ticks contradict it (a
+statement came and went inside slices), CPU time is divided by ticks instead, with Wilson's interval.
+
+Sampled: the exact time on a CPU and in the run queue is divided by samples; each sleeping sample stands for
+the time between samples.
+
+All seconds add up to those of the ledger (in the sampled tier, those of CPU and run queue). Sessions that
+were not traced throughout are rows of their own, status lost.
 """
 
 from __future__ import annotations
@@ -28,24 +31,26 @@ from dbdyno.stats.estimates import wilson
 SAMPLES, TICKS, OS_TASKS = "activity samples", "scheduler trace, by clock ticks", "os tasks"
 _KEY = ("query_id", "query_status", "worker")
 _STRICT = (1.96 / 3.5) ** 2
-"""A contradiction is one of 3.5 standard errors: there are many statements."""
+"""Scales the number of ticks so that Wilson's 95 % interval spans 3.5 standard errors, not 1.96.
+
+Many statements are tested at once, so 1.96 would find contradictions by chance."""
 _ROUNDING = 1e-9
 
 
 @makes("statement_ledger", reads=("ledger", "rates"))
 def statement_ledger(tables: Tables) -> pl.DataFrame:
-    """Of ``windows``, ``ledger``, ``rates``, ``cut_statements``, ``cut_statement_waits``, ``.._samples``."""
-    made = [empty("statement_ledger")]
+    """Returns the ledger of statements per cell. Reads ``windows`` and the tables :data:`_NEEDED`."""
+    frames = [empty("statement_ledger")]
     client = families_of(tables).among(Family.CLIENT)
     parts = ByCell({name: tables[name] for name in _NEEDED})
     for window in tables["windows"].to_dicts():
         cut = parts.of(window["cell"])
-        rows = _traced(cut, client) if knows(cut) else _sampled(cut, window, client)
+        rows = _traced(cut, client) if knows_statements(cut) else _sampled(cut, window, client)
         if rows.height:
             key = [pl.lit(window[c.name]).alias(c.name) for c in CELL]
             rows = _with_halves(rows, cut["ledger"], window["wall_s"])
-            made.append(conform("statement_ledger", _per(rows, cut, window["wall_s"]).with_columns(key)))
-    return pl.concat(made)
+            frames.append(conform("statement_ledger", _per(rows, cut, window["wall_s"]).with_columns(key)))
+    return pl.concat(frames)
 
 
 _NEEDED = (
@@ -54,28 +59,32 @@ _NEEDED = (
 )
 
 
-def knows(tables: Tables) -> bool:
-    """Whether the trace read the ids of statements in these cells."""
+def knows_statements(tables: Tables) -> bool:
+    """Returns whether the trace read the ids of statements in these cells."""
     waits = tables["cut_statement_waits"]
     return waits["query_id"].null_count() < waits.height
 
 
 def statement_times(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of one cell's ledger per query id: seconds, and the wait of most time."""
+    """Returns seconds and the longest wait by query id, from the ledger of one cell."""
     account, seconds = pl.col("account"), pl.col("seconds")
     asleep = account == "sleep"
-    made = rows.filter(account.is_in(["run", "runq", "sleep"])).group_by("query_id", maintain_order=True).agg(
-        db_time_s=seconds.sum(),
-        cpu_s=seconds.filter(account == "run").sum(),
-        cpu_wait_s=seconds.filter(account == "runq").sum(),
-        waited_s=seconds.filter(asleep).sum(),
-        top_wait=pl.col("detail").filter(asleep).sort_by(seconds.filter(asleep), descending=True).first(),
-    )  # fmt: skip
-    return made.filter(pl.col("query_id").is_not_null() | (pl.col("db_time_s") > 0))
+    by_query = (
+        rows.filter(account.is_in(["run", "runq", "sleep"]))
+        .group_by("query_id", maintain_order=True)
+        .agg(
+            db_time_s=seconds.sum(),
+            cpu_s=seconds.filter(account == "run").sum(),
+            cpu_wait_s=seconds.filter(account == "runq").sum(),
+            waited_s=seconds.filter(asleep).sum(),
+            top_wait=pl.col("detail").filter(asleep).sort_by(seconds.filter(asleep), descending=True).first(),
+        )
+    )
+    return by_query.filter(pl.col("query_id").is_not_null() | (pl.col("db_time_s") > 0))
 
 
 def _traced(cut: Tables, client: pl.Expr) -> pl.DataFrame:
-    """Seconds per second."""
+    """Returns accounts by statement from the trace, in seconds per second."""
     waits = cut["cut_statement_waits"]
     slept = waits.with_columns(account=pl.when(client).then(pl.lit("client")).otherwise(pl.lit("sleep")))
     slept = slept.group_by(*_KEY, "account", detail=event_name(), maintain_order=True).agg(
@@ -89,13 +98,14 @@ def _traced(cut: Tables, client: pl.Expr) -> pl.DataFrame:
     rows = pl.concat([rows, _not_followed(rows, cut)], how="diagonal")
     value = pl.col("value")
     return rows.with_columns(
-        low=pl.coalesce("low", value), high=pl.coalesce("high", value),
+        low=pl.coalesce("low", value),
+        high=pl.coalesce("high", value),
         source=pl.coalesce("source", pl.lit(TRACE)),
-    )  # fmt: skip
+    )
 
 
 def _not_followed(rows: pl.DataFrame, cut: Tables) -> pl.DataFrame:
-    """What the ledger has beyond ``rows``, where the trace did not follow all sessions whole."""
+    """Returns the ledger's time beyond ``rows`` if some session was not traced throughout; else no row."""
     key = ["pid", "tid", "start_ticks"]
     of_sessions = pl.col("role").is_in(["session", BRIEF])
     sessions = cut["cut_tasks"].filter(of_sessions)
@@ -105,12 +115,13 @@ def _not_followed(rows: pl.DataFrame, cut: Tables) -> pl.DataFrame:
     followed_aas = dict(rows.group_by("account").agg(pl.col("value").sum()).iter_rows())
     whole = {n: account(cut["ledger"], n).aas for n in ("run", "runq", "sleep", "client")}
     left = {n: aas - followed_aas.get(n, 0.0) for n, aas in whole.items() if aas is not None}
-    made = [{"account": n, "value": v} for n, v in left.items() if v > _ROUNDING]
-    found = pl.DataFrame(made, schema={"account": pl.String, "value": pl.Float64})
-    return found.with_columns(query_status=pl.lit("lost"), source=pl.lit(OS_TASKS))
+    records = [{"account": n, "value": v} for n, v in left.items() if v > _ROUNDING]
+    missing = pl.DataFrame(records, schema={"account": pl.String, "value": pl.Float64})
+    return missing.with_columns(query_status=pl.lit("lost"), source=pl.lit(OS_TASKS))
 
 
 def _slices(waits: pl.DataFrame) -> pl.DataFrame:
+    """Returns CPU time by statement: of slices, or of clock ticks where these contradict the slices."""
     rows = waits.group_by(_KEY, maintain_order=True).agg(pl.col("run", "came", "left", "run_samples").sum())
     run, came, left, met = (rows[n].to_numpy() for n in ("run", "came", "left", "run_samples"))
     whole, ticks = run.sum(), met.sum()
@@ -119,27 +130,27 @@ def _slices(waits: pl.DataFrame) -> pl.DataFrame:
     if ticks > 0:
         strict = wilson(met / ticks, ticks * _STRICT)
         beyond = np.maximum(strict[0] * whole - most, least - strict[1] * whole)
-        if (beyond > _ROUNDING * whole).any():  # of none there may be 1e-18
+        if (beyond > _ROUNDING * whole).any():  # a tolerance, as sums of no slices may be 1e-18
             ends = wilson(met / ticks, ticks)
             value, low, high, source = met / ticks * whole, ends[0] * whole, ends[1] * whole, TICKS
-    made = rows.select(*_KEY, "run_samples", account=pl.lit("run"), source=pl.lit(source))
-    return made.hstack([pl.Series("value", value), pl.Series("low", low), pl.Series("high", high)])
+    with_source = rows.select(*_KEY, "run_samples", account=pl.lit("run"), source=pl.lit(source))
+    return with_source.hstack([pl.Series("value", value), pl.Series("low", low), pl.Series("high", high)])
 
 
 def _sampled(cut: Tables, window: dict[str, float], client: pl.Expr) -> pl.DataFrame:
-    """The same by samples; nothing where they know no statement, or no states of tasks."""
-    met = cut["cut_statement_samples"].filter(~((pl.col("doing") == "wait") & client))
+    """Returns accounts by statement from samples; empty if they know no statement, or no states of tasks."""
+    samples = cut["cut_statement_samples"].filter(~((pl.col("doing") == "wait") & client))
     exact = {n: account(cut["ledger"], n).aas for n in ("run", "runq")}
-    blind = (met["doing"] == "?").any() or None in exact.values()
-    if blind or met["query_id"].null_count() == met.height:
+    blind = (samples["doing"] == "?").any() or None in exact.values()
+    if blind or samples["query_id"].null_count() == samples.height:
         return pl.DataFrame()
     n, total = pl.col("samples"), pl.col("samples").sum()
     low, high = wilson(n / total, total)
     seconds = pl.col("seconds")
-    waits = met.filter(doing="wait").with_columns(
+    waits = samples.filter(doing="wait").with_columns(
         account=pl.lit("sleep"), whole=seconds.sum() / window["wall_s"]
     )
-    awake = met.filter(doing="run").group_by("query_id", maintain_order=True).agg(seconds.sum(), n.sum())
+    awake = samples.filter(doing="run").group_by("query_id", maintain_order=True).agg(seconds.sum(), n.sum())
     parts = [awake.with_columns(account=pl.lit(a), whole=pl.lit(v)) for a, v in exact.items()]
     parts.append(waits.select("query_id", "seconds", "samples", "account", "whole", detail=event_name()))
     share = seconds / seconds.sum()
@@ -152,35 +163,40 @@ def _sampled(cut: Tables, window: dict[str, float], client: pl.Expr) -> pl.DataF
 
 
 def _with_halves(rows: pl.DataFrame, ledger: pl.DataFrame, wall_s: float) -> pl.DataFrame:
-    """In seconds; and CPU time in user and kernel mode in the proportion of all sessions, within Frechet's
-    bounds: what is in the other mode at most, or at least, is not in this one."""
+    """Returns rows in seconds, with CPU time divided into user and kernel mode in the proportion of all
+    sessions. Intervals are Fréchet's bounds: a statement's time in one mode is at least its CPU time less
+    all time in the other mode, and at most all time in this mode."""
     halves = {n: account(ledger, f"run.{n}").aas for n in ("user", "system")}
     run = rows.filter(account="run")
-    made = [rows]
+    parts = [rows]
     if None not in halves.values() and (whole := sum(filter(None, halves.values()))) > 0:
         for name, aas in halves.items():
             part = aas or 0.0
             value, low, high = pl.col("value"), pl.col("low"), pl.col("high")
-            made.append(run.with_columns(
-                account=pl.lit(f"run.{name}"), value=value * part / whole,
-                low=(low - (whole - part)).clip(0.0), high=pl.min_horizontal(high, pl.lit(part)),
-                run_samples=pl.lit(None, pl.Int64),
-            ))  # fmt: skip
-    found = pl.concat(made, how="diagonal_relaxed")
-    return found.with_columns(pl.col("value", "low", "high") * wall_s).rename({"value": "seconds"})
+            parts.append(
+                run.with_columns(
+                    account=pl.lit(f"run.{name}"),
+                    value=value * part / whole,
+                    low=(low - (whole - part)).clip(0.0),
+                    high=pl.min_horizontal(high, pl.lit(part)),
+                    run_samples=pl.lit(None, pl.Int64),
+                )
+            )
+    both = pl.concat(parts, how="diagonal_relaxed")
+    return both.with_columns(pl.col("value", "low", "high") * wall_s).rename({"value": "seconds"})
 
 
 def _per(rows: pl.DataFrame, cut: Tables, wall_s: float) -> pl.DataFrame:
-    """Beside each statement's seconds: their share, and what they are per call and per unit of work."""
+    """Adds each statement's share, and its seconds per call and per unit of work."""
     busy = pl.col("account").is_in(["run", "runq", "sleep"])
-    longer = pl.col("wall_s") / wall_s  # calls are counted from before the window to after it
+    longer = pl.col("wall_s") / wall_s  # counters span more than the window
     counted = cut["cut_statements"].filter("toplevel").with_columns(calls=pl.col("calls") / longer)
     calls = counted.group_by("query_id").agg(pl.col("calls").sum())
     rates = cut["rates"].filter((pl.col("scope") == "rung") & (pl.col("name") == "work_per_s"))
     work = float(rates["value"].sum()) * wall_s
     seconds = pl.col("seconds")
-    made = rows.join(calls.drop_nulls(), on="query_id", how="left", maintain_order="left")
-    return made.with_columns(
+    with_calls = rows.join(calls.drop_nulls(), on="query_id", how="left", maintain_order="left")
+    return with_calls.with_columns(
         share=pl.when(pl.col("account") != "client").then(seconds / seconds.filter(busy).sum()),
         per_call_s=pl.when(pl.col("calls") > 0).then(seconds / pl.col("calls")),
         per_work_s=seconds / work if work > 0 else pl.lit(None, pl.Float64),
@@ -189,8 +205,8 @@ def _per(rows: pl.DataFrame, cut: Tables, wall_s: float) -> pl.DataFrame:
 
 @makes("statement_ledger", stage="total")
 def statement_ledger_total(tables: Tables) -> pl.DataFrame:
-    """The same over all usable cells of a workload, variant and load together (cell ``all``)."""
-    made = [empty("statement_ledger")]
+    """Returns the ledger over all usable cells of a workload, variant and load together (cell ``all``)."""
+    frames = [empty("statement_ledger")]
     busy = pl.col("account").is_in(["run", "runq", "sleep"])
     seconds = pl.col("seconds")
     for head, cells in groups(tables["windows"]):
@@ -201,10 +217,15 @@ def statement_ledger_total(tables: Tables) -> pl.DataFrame:
             *(sum_of_known(n) for n in ("sleeps", "run_samples")),
             *((seconds.filter(pl.col(n) > 0) / pl.col(n).filter(pl.col(n) > 0)).sum().alias(n) for n in per),
             pl.col("source").unique().sort().str.join("; "),
-        )  # fmt: skip
-        made.append(conform("statement_ledger", sums.with_columns(
-            **{n: pl.when(pl.col(n) > 0).then(seconds / pl.col(n)) for n in per},
-            share=pl.when(pl.col("account") != "client").then(seconds / seconds.filter(busy).sum()),
-            **{n: pl.lit(v) for n, v in head.items()},
-        )))  # fmt: skip
-    return pl.concat(made)
+        )
+        frames.append(
+            conform(
+                "statement_ledger",
+                sums.with_columns(
+                    **{n: pl.when(pl.col(n) > 0).then(seconds / pl.col(n)) for n in per},
+                    share=pl.when(pl.col("account") != "client").then(seconds / seconds.filter(busy).sum()),
+                    **{n: pl.lit(v) for n, v in head.items()},
+                ),
+            )
+        )
+    return pl.concat(frames)

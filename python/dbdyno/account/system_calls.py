@@ -1,8 +1,8 @@
-"""Tables ``system_calls`` and ``system_call_sizes``: of the sessions, of each session, and of other processes
-of the server; of each cell, and of all cells of a load together. Pure.
+"""Tables ``system_calls`` and ``system_call_sizes``: of all sessions, of each session, and of the server's
+other processes; per cell, and over all cells of a load together. Pure.
 
-Counts and times are exact between two reads of a task. A share of DB time leaves out sleep for the client;
-a share of CPU is of all CPU time of the same tasks, in user mode, too.
+Counts and times are exact between two reads of a task. A share of DB time leaves out sleep for the client.
+A share of CPU relates to all CPU time of the same tasks, user mode included.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _WHOSE = ["cell", "session", "who"]
 _FIGURES = [f.name for f in CALLS.figures]
 _RATES = {"work_calls": "calls_per_s", "work_units": "work_per_s"}
 _BASES = ["wall_s", "db_time_s", "cpu_s", *_RATES]
-"""What shares and ratios are made of: the same for all system calls of those whose they are."""
+"""Denominators of shares and ratios: one value for all system calls of the same tasks."""
 
 
 @makes("system_calls", reads=("ledger", "rates"))
 def system_calls(tables: Tables) -> pl.DataFrame:
-    """From ``cut_syscalls``, ``windows``, ``ledger`` and ``rates``."""
+    """Returns system calls per cell, from ``cut_syscalls``, ``windows``, ``ledger`` and ``rates``."""
     counted = tables["cut_syscalls"]
     if counted.is_empty():
         return empty("system_calls")
-    found = _by_scope(counted, ["name"], _FIGURES)
-    found = found.join(tables["windows"].select("cell", "wall_s"), on="cell", maintain_order="left")
-    for bases in (_spent(tables["ledger"]), _done(tables["rates"])):
-        found = found.join(bases, on=_WHOSE, how="left", nulls_equal=True, maintain_order="left")
-    return _with_shares(found.with_columns(pl.col("db_time_s", "cpu_s", *_RATES) * pl.col("wall_s")))
+    figures = _by_scope(counted, ["name"], _FIGURES)
+    figures = figures.join(tables["windows"].select("cell", "wall_s"), on="cell", maintain_order="left")
+    for bases in (_time_bases(tables["ledger"]), _work_rates(tables["rates"])):
+        figures = figures.join(bases, on=_WHOSE, how="left", nulls_equal=True, maintain_order="left")
+    return _with_shares(figures.with_columns(pl.col("db_time_s", "cpu_s", *_RATES) * pl.col("wall_s")))
 
 
 @makes("system_call_sizes")
 def system_call_sizes(tables: Tables) -> pl.DataFrame:
-    """From ``cut_syscall_sizes``: of all sessions, and of other processes."""
+    """Returns sizes per cell from ``cut_syscall_sizes``: of all sessions, and of other processes."""
     counted = tables["cut_syscall_sizes"]
     if counted.is_empty():
         return empty("system_call_sizes")
@@ -48,30 +48,32 @@ def system_call_sizes(tables: Tables) -> pl.DataFrame:
 
 
 @makes("system_calls", "system_call_sizes", stage="total")
-def together(tables: Tables) -> dict[str, pl.DataFrame]:
-    """The same over all usable cells of a workload, variant and load together (cell ``all``)."""
-    made = {name: [empty(name)] for name in ("system_calls", "system_call_sizes")}
+def system_calls_total(tables: Tables) -> dict[str, pl.DataFrame]:
+    """Returns both tables over all usable cells of a workload, variant and load together (cell ``all``)."""
+    frames_by_name = {name: [empty(name)] for name in ("system_calls", "system_call_sizes")}
     for head, cells in groups(tables["windows"]):
-        mine = pl.col("cell").is_in([w["cell"] for w in cells]) & (pl.col("who") != "session")
+        in_load = pl.col("cell").is_in([w["cell"] for w in cells]) & (pl.col("who") != "session")
         named = [pl.lit(v).alias(k) for k, v in head.items()]
-        calls, sizes = (tables[name].filter(mine) for name in made)
+        calls, sizes = (tables[name].filter(in_load) for name in frames_by_name)
         if calls.height:
             each = calls.unique(["cell", "who"], maintain_order=True)
             bases = each.group_by("who").agg(sum_if_all_known(n) for n in _BASES)
             sums = calls.group_by("session", "who", "name", maintain_order=True)
-            found = sums.agg(sum_if_all_known(n) for n in _FIGURES).join(
+            summed = sums.agg(sum_if_all_known(n) for n in _FIGURES).join(
                 bases, on="who", maintain_order="left"
             )
-            made["system_calls"].append(_with_shares(found.with_columns(named)))
+            frames_by_name["system_calls"].append(_with_shares(summed.with_columns(named)))
         if sizes.height:
             by = ["who", "name", "size_bytes"]
-            found = sizes.group_by(by, maintain_order=True).agg(pl.col("calls").sum())
-            made["system_call_sizes"].append(conform("system_call_sizes", found.with_columns(named)))
-    return {name: pl.concat(frames) for name, frames in made.items()}
+            summed = sizes.group_by(by, maintain_order=True).agg(pl.col("calls").sum())
+            frames_by_name["system_call_sizes"].append(
+                conform("system_call_sizes", summed.with_columns(named))
+            )
+    return {name: pl.concat(frames) for name, frames in frames_by_name.items()}
 
 
 def _by_scope(counted: pl.DataFrame, label: list[str], figures: list[str]) -> pl.DataFrame:
-    """Sums over all sessions (``rung``), each session, and each role of other processes."""
+    """Sums figures over all sessions (``rung``), each session, and each role of other processes."""
     of_sessions, none = pl.col("role") == "session", pl.lit(None, pl.Int64)
     sessions = counted.filter(of_sessions)
     scopes = (
@@ -80,12 +82,12 @@ def _by_scope(counted: pl.DataFrame, label: list[str], figures: list[str]) -> pl
         counted.filter(~of_sessions).with_columns(session=none, who="role"),
     )
     by = [*_CELL, "session", "who", *label]
-    made = pl.concat(scopes).group_by(by).agg(sum_if_all_known(n) for n in figures)
-    return made.sort(by, nulls_last=True)
+    sums = pl.concat(scopes).group_by(by).agg(sum_if_all_known(n) for n in figures)
+    return sums.sort(by, nulls_last=True)
 
 
-def _spent(ledger: pl.DataFrame) -> pl.DataFrame:
-    """DB time and CPU time in seconds per second. A process that is no session's has no DB time."""
+def _time_bases(ledger: pl.DataFrame) -> pl.DataFrame:
+    """Returns DB time and CPU time in seconds per second. Processes other than sessions have no DB time."""
     rows = top_level(ledger).filter(pl.col("account").is_in(["run", "runq", "sleep"]))
     served = pl.col("scope").is_in(["rung", "session"])
     run = pl.col("aas").filter(pl.col("account") == "run")
@@ -99,8 +101,8 @@ def _spent(ledger: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _done(rates: pl.DataFrame) -> pl.DataFrame:
-    """Calls and units of work of the workload, a second."""
+def _work_rates(rates: pl.DataFrame) -> pl.DataFrame:
+    """Returns calls and units of work per second of the workload."""
     value = {n: pl.col("value").filter(pl.col("name") == rate).first() for n, rate in _RATES.items()}
     return rates.with_columns(who="scope").group_by(_WHOSE, maintain_order=True).agg(**value)
 

@@ -1,4 +1,4 @@
-"""Tables too large for sequential scans to bring into the server's cache: from two snapshots. Pure."""
+"""Tables too large for sequential scans to bring into the server's cache, from two snapshots. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from dbdyno.model.results.interval import STANDING, Interval
 from dbdyno.model.schema.tables import conform, empty
 
 
-def large_scans(found: Interval) -> pl.DataFrame:
-    """Raw table ``large_scans``. A partition counts by its own size, as it is scanned by itself."""
-    cache, frame = found.last.cache, found.tables["relations"]
+def large_scans(interval: Interval) -> pl.DataFrame:
+    """Returns the raw table ``large_scans``. A partition counts by its own size, as it is scanned by
+    itself."""
+    cache, frame = interval.last.cache, interval.tables["relations"]
     if cache is None:
         return empty("large_scans")
-    counted = found.tables["databases"].filter(pl.col("status").is_in(STANDING))["blocks_read"].drop_nulls()
+    counted = (
+        interval.tables["databases"].filter(pl.col("status").is_in(STANDING))["blocks_read"].drop_nulls()
+    )
+    # PostgreSQL scans a table above a quarter of shared_buffers through a small ring of buffers (initscan in
+    # heapam.c; buffer/README), so that it never becomes cached.
     large = (pl.col("table_bytes") > cache.scan_bytes) & (pl.col("seq_scans") > 0)
-    mine = frame.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system") & large)
-    made = mine.select(
+    scanned = frame.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system") & large)
+    columns = scanned.select(
         "database",
         pl.concat_str("schema", pl.lit("."), "relation").alias("relation"),
         *("seq_scans", "index_scans", "table_bytes"),
@@ -24,4 +29,4 @@ def large_scans(found: Interval) -> pl.DataFrame:
         pl.lit(int(counted.sum()) if len(counted) else None, pl.Int64).alias("blocks_read_all"),
         *(pl.lit(value, pl.Int64).alias(name) for name, value in cache.model_dump().items()),
     )
-    return conform("large_scans", made.sort("blocks_read", descending=True, nulls_last=True))
+    return conform("large_scans", columns.sort("blocks_read", descending=True, nulls_last=True))

@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from dbdyno.account.script_statements import alike, script_statements, with_work
+from dbdyno.account.script_statements import normalised, script_statements, with_work
 from dbdyno.model.schema.tables import Tables, rows
 
 HEAD = {"cell": "c1", "workload": "w", "variant": "base", "sessions": 1, "repeat": 1}
@@ -26,12 +26,12 @@ PAIRS = (
 
 @pytest.mark.parametrize(("written", "kept"), PAIRS)
 def test_a_statement_of_a_script_is_found_among_the_servers(written: str, kept: str) -> None:
-    assert alike(written) == alike(kept)
+    assert normalised(written) == normalised(kept)
 
 
 @pytest.mark.parametrize("other", ["select b from a where aid = $1", "select abalance from a where id = $1"])
 def test_other_columns_are_other_statements(other: str) -> None:
-    assert alike(other) != alike(PAIRS[0][0])
+    assert normalised(other) != normalised(PAIRS[0][0])
 
 
 def _tables(

@@ -15,7 +15,7 @@ from tests.unit import report_results
 from tests.unit.memory_tables import GIB, MIB
 
 from dbdyno import present
-from dbdyno.account.memory import figured, growth_between, on_demand
+from dbdyno.account.memory import growth_between, on_demand, with_computed
 from dbdyno.conclude.run import memory as claims
 from dbdyno.conclude.run.case import Case
 from dbdyno.model.results.claim import Claim
@@ -160,7 +160,7 @@ def ran(end: dict[str, Any] | None = None, world: report_results.World = report_
     for name, source in zip(NAMES, RAW_MEMORY, strict=False):
         keys = results.tables["windows"].select(c.name for c in CELL)
         held[name] = conform(name, keys.join(raw[source], how="cross"))
-    return replace(results, tables={**results.tables, **figured(held)})
+    return replace(results, tables={**results.tables, **with_computed(held)})
 
 
 def found_in(results: Results) -> dict[str, Claim]:

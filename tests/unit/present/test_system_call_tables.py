@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from tests.unit import report_results
 
-from dbdyno.account.system_calls import system_call_sizes, system_calls, together
+from dbdyno.account.system_calls import system_call_sizes, system_calls, system_calls_total
 from dbdyno.conclude.catalogue.criteria import apart, exceeds
 from dbdyno.model.results.results import Results
 from dbdyno.model.schema.tables import empty, rows
@@ -120,7 +120,7 @@ def test_repeats_together_are_sums_over_sums(tables: dict[str, pl.DataFrame]) ->
         )
         for n in named
     }
-    made = together(both)
+    made = system_calls_total(both)
     times = _of(made, "rung", "times")
     assert (times["cell"], times["calls"], times["calls_share"]) == ("all", 16400, 0.82)
     assert (times["per_call"], times["cpu_share"]) == (16.4, pytest.approx(0.0225))
