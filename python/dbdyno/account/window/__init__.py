@@ -53,12 +53,12 @@ __all__ = [
 
 
 def cut(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """All tables of this room: ``windows``, ``rates`` and those of ``CUT`` and ``OF_CELL``."""
+    """Returns all tables of this room: ``windows``, ``rates`` and those of ``CUT`` and ``OF_CELL``."""
     return cut_without_samples(cells) | {"cut_samples": cut_samples(cells)}
 
 
 def cut_without_samples(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """The same without ``cut_samples``, which may be long: :func:`sample_chunks` has its rows."""
+    """Returns the same without ``cut_samples``, which may be long: :func:`sample_chunks` has its rows."""
     return cut_rates(cells) | {
         "cut_traced": cut_traced(cells),
         "cut_waits": cut_waits(cells),
@@ -83,25 +83,26 @@ def cut_without_samples(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
     stage="cut",
 )
 def tables_of_windows(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """Those of :func:`cut_without_samples`; ``rates``, which the ledger adds to, as ``cut_rates``."""
+    """Returns the tables of :func:`cut_without_samples`. Its ``rates``, to which the ledger adds, are
+    ``cut_rates``."""
     tables = cut_without_samples(cells)
     return {"cut_rates" if name == "rates" else name: table for name, table in tables.items()}
 
 
 @makes("statement_texts", stage="end")
 def each_text_once(statement_texts: pl.DataFrame) -> pl.DataFrame:
-    """Table ``statement_texts`` of a run."""
+    """Returns table ``statement_texts`` of a run."""
     return statement_texts.unique("query_id", maintain_order=True)
 
 
 @makes("wait_families", stage="end")
 def each_family_once(wait_families: pl.DataFrame) -> pl.DataFrame:
-    """Table ``wait_families`` of a run."""
+    """Returns table ``wait_families`` of a run."""
     return wait_families.unique(maintain_order=True)
 
 
 def cut_rates(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
-    """Those of :func:`cut` that ``rates`` and a first look at the sessions' time need."""
+    """Returns the tables of :func:`cut` that ``rates`` and a preliminary ledger need."""
     tables = {
         "windows": windows(cells),
         "cut_tasks": cut_tasks(cells),
@@ -115,5 +116,5 @@ def cut_rates(cells: Sequence[RawCell]) -> dict[str, pl.DataFrame]:
 
 
 def rates(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``rates``: per session and per rung."""
+    """Returns table ``rates``: per session and per rung."""
     return cut_rates(cells)["rates"]

@@ -1,4 +1,4 @@
-"""Whose a process is: sessions by their pid, parallel workers by their leader."""
+"""Attributes processes to sessions: by their pid, and parallel workers by their leader."""
 
 from __future__ import annotations
 
@@ -9,33 +9,32 @@ from dbdyno.model.results.raw import RawCell, once_each
 
 @once_each
 def pooled(cell: RawCell) -> bool:
-    """Whether a connection pooler stood in front of the server: then its counters were asked for."""
+    """Returns whether a connection pooler was in front of the server: only then are its counters read."""
     return bool((cell.tables["counters"]["scope"] == "pooler").any())
 
 
 @once_each
 def sessions_of(cell: RawCell) -> pl.DataFrame:
-    """``session``, ``pid``, ``start_ticks`` (NULL: not known) of all sessions of a cell.
+    """Returns ``session``, ``pid``, ``start_ticks`` (NULL if unknown) of all sessions of a cell.
 
-    A load of our own lists them; of an observation they are the processes that were met as sessions, and of
-    a pooled cell the server connections of its pool.
+    A driven load lists them. In an observation they are the processes that were read as sessions, and in a
+    pooled cell the server connections of its pool.
     """
     driven = cell.tables["sessions"].select("session", pid="backend_pid")
     if driven.height and not pooled(cell):
         return driven.with_columns(start_ticks=pl.lit(None, dtype=pl.Int64))
-    mine = (pl.col("role") == "session") & pl.col("session").is_not_null()
-    read = (cell.tables[table].filter(mine) for table in ("tasks", "traced"))
-    met = [part.select("session", "pid", "start_ticks") for part in (*read, cell.met)]
-    known = pl.concat(met).sort(pl.col("start_ticks").is_null(), maintain_order=True)
+    is_session = (pl.col("role") == "session") & pl.col("session").is_not_null()
+    read = (cell.tables[table].filter(is_session) for table in ("tasks", "traced"))
+    parts = [part.select("session", "pid", "start_ticks") for part in (*read, cell.met)]
+    known = pl.concat(parts).sort(pl.col("start_ticks").is_null(), maintain_order=True)
     return known.unique(["session", "pid"], keep="first", maintain_order=True)
 
 
 @once_each
 def workers(cell: RawCell) -> pl.DataFrame:
-    """Parallel workers: ``pid``, ``start_ticks`` and ``leader``, the session they work for.
-
-    As far as samples or the server's list of processes saw them beside a leader that is a session.
-    """
+    """Returns the parallel workers: ``pid``, ``start_ticks`` and ``leader``, the session they work for.
+    Only workers that a sample or the server's list of processes showed together with a leader that is a
+    session are known."""
     led_by = pl.col("pid") != pl.col("leader_pid")
     listed = cell.tables["backends"].select("pid", "leader_pid", start_ticks=pl.lit(None, dtype=pl.Int64))
     led = pl.concat([cell.led, listed.filter(led_by)]).unique(maintain_order=True)
@@ -46,15 +45,13 @@ def workers(cell: RawCell) -> pl.DataFrame:
     return led.join(leaders, on="leader_pid", maintain_order="left").select("pid", "start_ticks", "leader")
 
 
-def fold(frame: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    """``frame`` with the workers' rows in role session, their leader's number, and column ``worker``.
-
-    A pid that was used again is another process: where both start times are known they must be equal.
-    """
-    if found.is_empty():
+def fold(frame: pl.DataFrame, known_workers: pl.DataFrame) -> pl.DataFrame:
+    """Returns ``frame`` with the workers' rows in role session, their leader's session number, and column
+    ``worker``. A reused pid is another process: if both start times are known they must be equal."""
+    if known_workers.is_empty():
         return frame.with_columns(worker=pl.lit(False))
-    exact = found.drop_nulls("start_ticks").unique(["pid", "start_ticks"])
-    loose = found.unique("pid", keep="last").select("pid", "start_ticks", any_leader="leader")
+    exact = known_workers.drop_nulls("start_ticks").unique(["pid", "start_ticks"])
+    loose = known_workers.unique("pid", keep="last").select("pid", "start_ticks", any_leader="leader")
     joined = frame.join(exact, on=["pid", "start_ticks"], how="left", maintain_order="left").join(
         loose.rename({"start_ticks": "its_start"}), on="pid", how="left", maintain_order="left"
     )

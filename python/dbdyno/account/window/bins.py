@@ -17,10 +17,11 @@ BINS = 60
 
 
 def cut_bins(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_bins``: about 60 bins, none under 1 s, of each session's own task (workers are not in it).
+    """Returns table ``cut_bins``: about 60 bins, none under 1 s, of each session's own task (without
+    workers).
 
-    What a task did between two reads is spread evenly over the time between them; ``known_ns`` is how much
-    of a bin lies between reads. A session behind a pooler has no task of its own.
+    Growth between two reads is spread evenly over the time between them; ``known_ns`` is the part of a bin
+    that lies between reads. A session behind a pooler has no task of its own.
     """
     return for_each("cut_bins", [c for c in cells if not pooled(c)], _bins)
 
@@ -48,8 +49,8 @@ def _bins(cell: RawCell) -> pl.DataFrame:
         .select(pl.col("session").unique())
         .join(pl.DataFrame({"bin": range(count)}), how="cross")
     )
-    found = grid.join(known, on=["session", "bin"], how="left").sort("session", "bin")
-    return found.select(
+    bins = grid.join(known, on=["session", "bin"], how="left").sort("session", "bin")
+    return bins.select(
         "session",
         start_ns=start,
         end_ns=end,
@@ -60,7 +61,8 @@ def _bins(cell: RawCell) -> pl.DataFrame:
 
 
 def _pieces(cell: RawCell) -> pl.DataFrame:
-    """Growth from read to read of the sessions' own tasks; where a figure fell, nothing is known."""
+    """Returns growth from read to read of the sessions' own tasks. If a figure fell, the growth is left
+    out."""
     reads = reads_of(cell).filter((pl.col("role") == "session") & ~pl.col("worker")).sort("at_ns")
     growth = {n: pl.col(f"{n}_ns").diff().over(TASK) for n in ("run", "runq")}
     pieces = reads.with_columns(before=pl.col("at_ns").shift(1).over(TASK), **growth)

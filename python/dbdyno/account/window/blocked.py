@@ -14,7 +14,7 @@ from dbdyno.model.units import NS_PER_S
 
 
 def cut_blocked(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_blocked``."""
+    """Returns table ``cut_blocked``."""
     return for_each("cut_blocked", cells, _rows)
 
 
@@ -24,7 +24,7 @@ def _rows(cell: RawCell) -> pl.DataFrame | None:
         return None
     spans = spans_of(cell).filter(pl.col("via") == "sql")
     spans = spans.select("sample", seconds=(pl.col("high_ns") - pl.col("low_ns")) / NS_PER_S)
-    ours = sessions_of(cell).drop_nulls("pid").select("pid", "session")
+    sessions = sessions_of(cell).drop_nulls("pid").select("pid", "session")
     led = workers(cell).drop_nulls("leader").select("pid", session="leader")
-    whose = pl.concat([ours, led]).unique("pid", keep="last")
-    return blocked.join(spans, on="sample").join(whose, on="pid", how="left", maintain_order="left")
+    owners = pl.concat([sessions, led]).unique("pid", keep="last")
+    return blocked.join(spans, on="sample").join(owners, on="pid", how="left", maintain_order="left")

@@ -1,6 +1,6 @@
-"""Sessions too brief to be sampled, as one task each window: of an observation of all sessions.
+"""Sessions too brief to be sampled, as one task per window, in an observation of all sessions.
 
-Beside a load of our own, and where an observation chose its sessions, they are nobody's: role ``other``.
+In a driven load, and in an observation of chosen sessions, they have role ``other``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IS_BRIEF = pl.col("role").is_in([BRIEF, SHORT_HELPER])
 
 @once_each
 def role(cell: RawCell) -> str:
-    """What they are to this cell."""
+    """Returns the role of brief processes in this cell."""
     if is_tree(cell):
         return BRIEF
     if cell.meta.cell.sessions or cell.meta.chosen:
@@ -38,44 +38,45 @@ def role(cell: RawCell) -> str:
 
 
 def established(cell: RawCell) -> int | None:
-    """How many sessions were established that were never read."""
+    """Returns the number of sessions that were established and never read; None if unknown."""
     read = cell.tables["tasks"].filter(pl.col("status") == "ok")
     return logons(cell.tables["counters"], met(read, cell.meta.t0_ns))
 
 
 def brief_task(cell: RawCell, reads: pl.DataFrame) -> pl.DataFrame | None:
-    """The row of ``cut_tasks``: CPU time from the main process's children; all else is unknown. ``reads``: of
-    all tasks."""
+    """Returns the row of ``cut_tasks`` of brief sessions; None if there are none. Their CPU time is that
+    of the main process's ended children, everything else is unknown. ``reads``: of all tasks."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     its_role, tree = role(cell), is_tree(cell)
     if (its_role == "other" or tree) and cell.tables["traced"].height:
-        return None  # the trace has each of them by itself
-    found = unseen(reads, t0, t1) if tree else children(cell.tables["tasks"], t0, t1)
-    if found is None or not (found.any or ((tree or established(cell)) and found.cpu_ns > LEAST_NS)):
+        return None  # the trace has a row for each of them
+    ended = unseen(reads, t0, t1) if tree else children(cell.tables["tasks"], t0, t1)
+    if ended is None or not (ended.any or ((tree or established(cell)) and ended.cpu_ns > LEAST_NS)):
         return None
-    row = {"role": its_role, "run_ns": found.cpu_ns, "wall_ns": found.cpu_ns, "over_ns": found.wall_ns}
+    row = {"role": its_role, "run_ns": ended.cpu_ns, "wall_ns": ended.cpu_ns, "over_ns": ended.wall_ns}
     return pl.DataFrame([row | _whole(t0, t1) | {"status": STATUS}], schema_overrides=_SCHEMA)
 
 
 def without_briefly_met(read: pl.DataFrame, cell: RawCell, followed: pl.DataFrame) -> pl.DataFrame:
-    """``read`` without sessions that came and went and have no figures: they are among the brief ones.
+    """Removes sessions from ``read`` that came and went without figures, as they are counted among the brief
+    ones.
 
-    A process that the trace ``followed`` has its figures from there. Sessions of the driver, and chosen ones,
-    stay: what is unknown of them is said of each.
+    Processes that the trace ``followed`` have their figures from there. Sessions of the driver, and chosen
+    ones, stay, each with its status.
     """
     if (cell.meta.cell.sessions and not is_tree(cell)) or cell.meta.chosen:
         return read
     briefly = (pl.col("role") == "session") & pl.col("run_ns").is_null()
     briefly &= pl.col("status").is_in(["vanished", "too short"])
     born = (pl.col("start_ticks") * TICK_NS > cell.meta.t0_ns).fill_null(True)
-    told = followed.select("pid", "start_ticks", followed=True).unique()  # a row a thread
-    outside = ~pl.col("partial")  # seen by no sample of the window
-    read = read.join(told, on=["pid", "start_ticks"], how="left", maintain_order="left")
+    in_trace = followed.select("pid", "start_ticks", followed=True).unique()  # one row per thread
+    outside = ~pl.col("partial")  # no sample of the window saw it
+    read = read.join(in_trace, on=["pid", "start_ticks"], how="left", maintain_order="left")
     return read.filter(~(briefly & (born | outside)) | pl.col("followed").fill_null(False)).drop("followed")
 
 
-def told_apart(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
-    """``reads`` of the trace: what processes are that nobody told it of."""
+def with_roles(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    """Assigns roles to processes in ``reads`` of the trace that were unknown when it met them."""
     its_role = role(cell)
     if its_role == "other":
         return reads
@@ -88,7 +89,7 @@ def told_apart(reads: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
 
 
 def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFrame:
-    """``tasks`` of the trace with brief processes as one row, their lives summed up."""
+    """Returns the trace's ``tasks`` with brief processes merged into one row, their lives summed."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     known = tasks.filter(_IS_BRIEF & (pl.col("wall_ns") > 0))  # others lived outside the window
     if known.is_empty():
@@ -106,7 +107,7 @@ def folded(tasks: pl.DataFrame, figures: list[str], cell: RawCell) -> pl.DataFra
 
 
 def folded_labels(rows: pl.DataFrame, label: list[str]) -> pl.DataFrame:
-    """The same of rows by label."""
+    """Merges brief processes in rows by label."""
     figures = [n for n in rows.columns if n not in (*TASK, *label, "role", "session")]
     one = (
         rows.filter(_IS_BRIEF)

@@ -1,4 +1,4 @@
-"""The window of each cell, and what all its cuts have in common."""
+"""The window of each cell, and helpers of all its cuts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dbdyno.model.units import NS_PER_S
 
 
 def windows(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``windows``, one row a cell."""
+    """Returns table ``windows``, one row per cell."""
     return rows("windows", [_window(cell) for cell in cells])
 
 
 def key(cell: RawCell) -> dict[str, Any]:
-    """The columns that every derived table begins with."""
+    """Returns the columns with which every derived table begins."""
     c = cell.meta.cell
     return dict(zip((k.name for k in CELL), (c.id, c.workload, c.variant, c.sessions, c.repeat), strict=True))
 
@@ -28,19 +28,19 @@ def key(cell: RawCell) -> dict[str, Any]:
 def for_each(
     table: str, cells: Iterable[RawCell], cut: Callable[[RawCell], pl.DataFrame | None]
 ) -> pl.DataFrame:
-    """``cut`` of every cell, with the cell's key in front, as one conforming frame."""
-    found = ((cell, cut(cell)) for cell in cells)
-    made = [conform(table, frame, key(cell)) for cell, frame in found if frame is not None and frame.height]
-    return pl.concat(made) if made else empty(table)
+    """Applies ``cut`` to every cell and returns one conforming frame, with the cell's key in front."""
+    cuts = ((cell, cut(cell)) for cell in cells)
+    frames = [conform(table, frame, key(cell)) for cell, frame in cuts if frame is not None and frame.height]
+    return pl.concat(frames) if frames else empty(table)
 
 
 def of_cells(table: str, cells: Iterable[RawCell]) -> pl.DataFrame:
-    """The raw table that ``cell_NAME`` is of, of all cells."""
+    """Returns the raw table NAME of all cells as ``cell_NAME``."""
     return for_each(table, cells, lambda cell: cell.tables[table.removeprefix("cell_")])
 
 
 def middle() -> pl.Expr:
-    """The middle of a read's bracket."""
+    """Returns the middle of a read's bracket."""
     before = pl.col("before_ns")
     return before + (pl.col("after_ns") - before) // 2
 
@@ -49,7 +49,7 @@ def _window(cell: RawCell) -> dict[str, Any]:
     meta = cell.meta
     wall_ns = meta.t1_ns - meta.t0_ns
     status, reason = meta.status, meta.reason
-    # how long a set of jobs takes is exact, however short
+    # the duration of a set of jobs is exact, however short
     if wall_ns < LEAST_WINDOW_NS and status != "invalid" and not meta.cell.once:
         status, reason = "invalid", reason or f"the window is shorter than {LEAST_WINDOW_NS // NS_PER_S} s"
     return key(cell) | {

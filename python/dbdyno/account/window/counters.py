@@ -19,16 +19,18 @@ _PROBES = ("before1", "before2", "after1", "after2")
 
 
 def cut_work(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_work``: per session and counter what its calls added.
+    """Returns table ``cut_work``: the growth of each counter by a session's calls.
 
-    Four probes, two before the barrier and two after the last call, each adding the same constant: the
-    work is ``after1 - before2 - (before2 - before1)``; ``after2 - after1`` checks the constant.
+    There are four probes, two before the barrier and two after the last call, and each adds the same
+    constant. So the work is ``after1 - before2 - (before2 - before1)``; ``after2 - after1`` checks the
+    constant.
     """
     return for_each("cut_work", cells, _work)
 
 
 def cut_levels(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_levels``: growth of cgroup, host and server-wide counters; NULL where one went down."""
+    """Returns table ``cut_levels``: growth of cgroup, host and server-wide counters; NULL for a counter
+    that went down."""
     return for_each("cut_levels", cells, _levels)
 
 
@@ -76,14 +78,14 @@ def _levels(cell: RawCell) -> pl.DataFrame | None:
 
     ok = reads.filter((pl.col("status") == "ok") & pl.col("value").is_not_null()).sort("at_ns")
     inside = pl.col("at_ns").is_between(nearest("at_ns", t0), nearest("at_ns", t1))
-    found = ok.group_by(_LEVEL, maintain_order=True).agg(
+    growths = ok.group_by(_LEVEL, maintain_order=True).agg(
         first=nearest("value", t0),
         last=nearest("value", t1),
         growth=nearest("value", t1) - nearest("value", t0),
         wall_ns=nearest("at_ns", t1) - nearest("at_ns", t0),
         reset=(pl.col("value").filter(inside).diff() < 0).any(),
     )
-    found = found.with_columns(reset=pl.col("reset") | _told_of_reset(found))
+    growths = growths.with_columns(reset=pl.col("reset") | _engine_reset(growths))
     known = ~pl.col("gauge") & ~pl.col("reset") & (pl.col("wall_ns") > 0)
     status = (
         pl.when(known | pl.col("gauge"))
@@ -92,7 +94,7 @@ def _levels(cell: RawCell) -> pl.DataFrame | None:
         .then(pl.lit("reset"))
         .otherwise(pl.lit("too short"))
     )
-    cut = found.with_columns(delta=pl.when(known).then("growth"), status=status).drop("growth", "reset")
+    cut = growths.with_columns(delta=pl.when(known).then("growth"), status=status).drop("growth", "reset")
     cut = _by_calls(cut, cell)
     failed = reads.join(cut, on=_LEVEL, how="anti", nulls_equal=True)
     failed = failed.group_by(_LEVEL, maintain_order=True).agg(pl.col("status").first())
@@ -103,17 +105,19 @@ BY_CALLS = (
     *("logical_reads", "physical_reads", "blocks_dirtied", "executions", "db_time_ns", LOG_BYTES),
     *("transactions_committed", "transactions_rolled_back", "temporary_bytes"),
 )
-"""What sessions do in calls. The server hears of it late, so these are counted from before the barrier until
-all sessions have left and reported, and the window has the part of its calls."""
+"""Counters of work in calls.
+
+Sessions report them late, so they are read before the barrier and after all sessions have left and reported.
+The window gets the part of its calls."""
 _AT_ONCE = ("blocks_dirtied", "executions")
-"""Counted when a statement ends, so no call before the barrier is ever in them."""
+"""Counters that grow at the end of a statement, and so never contain calls before the barrier."""
 _TRANSACTIONS = ("transactions_committed", "transactions_rolled_back")
 SINGLE = "each session is one transaction"
 
 
 class _Part(NamedTuple):
-    """What the window has of a counter's growth between two phases; ``warm_up``: the part of that growth that
-    was before the barrier."""
+    """The window's share of a counter's growth between two phases. ``warm_up``: the part of that growth
+    before the barrier; None if there is none."""
 
     first: str
     last: str
@@ -121,26 +125,27 @@ class _Part(NamedTuple):
     warm_up: float | None = None
 
 
-def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
-    """``delta`` without dbdyno's statements (``own``); what a load of our own did is scaled to the window."""
+def _by_calls(levels: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    """Sets ``delta`` without dbdyno's own statements (``own``). Growth by a driven load is scaled to the
+    window."""
     engine = cell.tables["counters"].filter(
         pl.col("scope").is_in(["server", "database"]) & (pl.col("status") == "ok")
     )
     names = set(engine["name"].to_list())
-    parts = (_parts(cell, engine) or _BETWEEN_READS) if names & set(OWN.values()) else {}
+    parts = (_parts_by_counter(cell, engine) or _BETWEEN_READS) if names & set(OWN.values()) else {}
     if not parts:
-        return found.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("own", "warm_up"))
-    values, made, between = _values(engine), [], parts is _BETWEEN_READS
+        return levels.with_columns(pl.lit(None, pl.Float64).alias(name) for name in ("own", "warm_up"))
+    values, records, between = _values(engine), [], parts is _BETWEEN_READS
     for name, part in parts.items():
-        own = _own(cell, values, name, part)
+        own = _own_growth(cell, values, name, part)
         for scope, grown in _growth(values, name, part):
             if grown >= 0 and own is not None:
                 by_calls = max(grown - own, 0.0) * part.share
-                made.append(("engine", scope, name, part.warm_up, by_calls, own * part.share))
+                records.append(("engine", scope, name, part.warm_up, by_calls, own * part.share))
     columns: dict[str, Any] = dict.fromkeys(("origin", "scope", "key"), pl.String)
     columns |= dict.fromkeys(("warm_up", "by_calls", "own"), pl.Float64)
-    mine = pl.DataFrame(made, columns, orient="row")
-    joined = found.join(mine, on=["origin", "scope", "key"], how="left", maintain_order="left")
+    by_counter = pl.DataFrame(records, columns, orient="row")
+    joined = levels.join(by_counter, on=["origin", "scope", "key"], how="left", maintain_order="left")
     whole = pl.col("by_calls").is_not_null() & pl.col("delta").is_not_null()
     window_ns = pl.lit(cell.meta.t1_ns - cell.meta.t0_ns)
     length = pl.when(whole & pl.lit(not between)).then(window_ns).otherwise("wall_ns")
@@ -157,7 +162,7 @@ def _by_calls(found: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
 
 
 _Values = Mapping[tuple[str, str, str], float]
-"""Values of the engine's counters, by phase, scope and name."""
+"""Values of the engine's counters by phase, scope and name."""
 
 
 def _values(engine: pl.DataFrame) -> _Values:
@@ -166,16 +171,19 @@ def _values(engine: pl.DataFrame) -> _Values:
 
 
 def _growth(values: _Values, name: str, part: _Part) -> Iterator[tuple[str, float]]:
-    """By scope."""
-    for (phase, scope, its), value in values.items():
-        if (phase, its) == (part.first, name) and (part.last, scope, name) in values:
+    """Yields the growth of a counter by scope."""
+    for (phase, scope, counter), value in values.items():
+        if (phase, counter) == (part.first, name) and (part.last, scope, name) in values:
             yield scope, values[part.last, scope, name] - value
 
 
-def _parts(cell: RawCell, engine: pl.DataFrame) -> dict[str, _Part]:
-    """By counter. Where calls before the barrier are reported only after it (``warm_calls``), growth is that
-    from before the sessions were there, but not of transactions, as setting sessions up takes some (those of
-    a pool are set up before). Empty: no calls."""
+def _parts_by_counter(cell: RawCell, engine: pl.DataFrame) -> dict[str, _Part]:
+    """Returns the window's part by counter; empty without calls.
+
+    If calls before the barrier are reported only after it (``warm_calls``), growth begins before the
+    sessions existed. Growth of transactions does not, as setting up sessions takes some (those of a pool
+    are set up before).
+    """
     sessions, length_ns = cell.tables["sessions"], cell.meta.t1_ns - cell.meta.t0_ns
     calls = float(sessions.select((pl.col("calls_total") + pl.col("errors_total")).sum()).item() or 0)
     span = pl.col("last_end_ns") - pl.col("first_start_ns")
@@ -200,21 +208,22 @@ def _parts(cell: RawCell, engine: pl.DataFrame) -> dict[str, _Part]:
 
 
 def _in_calls(cell: RawCell, calls: float) -> float | None:
-    """Time in all calls from the barrier on; None: some failed, or nobody asked when they were over."""
+    """Returns the time in all calls from the barrier on; None if some failed, or progress was not read
+    after the last."""
     last = cell.tables["progress"].sort("at_ns").tail(1)
     whole = last.filter((pl.col("calls") == calls) & (pl.col("errors") == 0))
     return float(whole["in_call_ns"][0]) if whole.height else None
 
 
-def _own(cell: RawCell, values: _Values, name: str, part: _Part) -> float | None:
-    """What dbdyno's own connections added to a counter: statements, samples and probes, each a transaction;
-    blocks that they and probes read. ``None``: unknown."""
+def _own_growth(cell: RawCell, values: _Values, name: str, part: _Part) -> float | None:
+    """Returns the growth by dbdyno's own connections: statements, samples and probes, each a transaction,
+    and blocks that they and probes read. None if unknown."""
     if name in OWN:
-        return sum(grown for _, grown in _growth(values, OWN[name], part)) + _answers(cell)
+        return sum(grown for _, grown in _growth(values, OWN[name], part)) + _answered_samples(cell)
     if name not in OWN_READS:
         return 0.0
     read = [grown for _, grown in _growth(values, OWN_READS[name], part)]
-    if not read and part.first != "t0":  # before and after a load of ours there is little but its calls
+    if not read and part.first != "t0":  # around a driven load there is little but its calls
         read = [0.0]
     if name == "logical_reads":
         probes = _work(cell)
@@ -225,26 +234,26 @@ def _own(cell: RawCell, values: _Values, name: str, part: _Part) -> float | None
 
 
 _BETWEEN_READS = dict.fromkeys((*OWN, *OWN_READS), _Part("t0", "t1", 1.0))
-"""Of somebody else's load."""
+"""Parts of an observed load."""
 
 
 @once_each
-def _answers(cell: RawCell) -> float:
-    """How many times dbdyno asked the server what its sessions do."""
+def _answered_samples(cell: RawCell) -> float:
+    """Returns the number of samples that the server answered."""
     asked = (pl.col("via").fill_null("sql") == "sql") & (pl.col("status") == "ok")
     return float(cell.tables["sampler"].select(asked.sum()).item())
 
 
-def _told_of_reset(found: pl.DataFrame) -> pl.Expr:
-    """The engine's own mark of a reset (``..._reset_s``) moved: a counter that has outgrown its old value
-    since then would show nothing."""
+def _engine_reset(levels: pl.DataFrame) -> pl.Expr:
+    """Returns an expression: whether the engine's own mark of a reset (``..._reset_s``) moved. A counter
+    that has outgrown its old value since the reset would not show it otherwise."""
     mark = (pl.col("origin") == "engine") & pl.col("key").str.ends_with("_reset_s")
-    moved = found.filter(mark & (pl.col("last") > pl.col("first"))).height > 0
+    moved = levels.filter(mark & (pl.col("last") > pl.col("first"))).height > 0
     return pl.lit(moved) & (pl.col("origin") == "engine") & ~pl.col("gauge")
 
 
 def _all_levels(cell: RawCell) -> pl.DataFrame:
-    """cgroup, host and server-wide counters in one form."""
+    """Returns cgroup, host and server-wide counters in one form."""
     at = middle().alias("at_ns")
     value = pl.col("value").cast(pl.Float64)
     none = pl.lit(None, dtype=pl.String).alias("place")

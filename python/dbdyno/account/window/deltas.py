@@ -1,8 +1,8 @@
-"""Growth of cumulated figures between two reads of the same thing: what tasks and the trace have in common.
+"""Growth of cumulative figures between two reads of the same task, for OS tasks and the trace.
 
-A thing is known by its key, start time included, so a pid that is used again is another thing. Its W is
-the wall time between its own two reads, those nearest to t0 and t1. One that appeared or vanished inside
-the window keeps its own, shorter bracket and is marked partial.
+A task is identified by its key, start time included, so a reused pid is another task. Its W is the wall
+time between its own two reads, those nearest to t0 and t1. A task that appeared or vanished inside the
+window keeps its own, shorter bracket and is marked partial.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from dbdyno.model.plan.plan import LEAST_WINDOW_NS
 from dbdyno.model.units import TICK_NS
 
 NEAR_NS = 200_000_000
-"""A task whose reads end this much before those of others has vanished (all tasks are read within less)."""
+"""Delay of a task's last read after which it counts as vanished: a pass over all tasks takes less."""
 
 SAME_NS = 1_000_000
-"""Reads of a task and of its labels lie no further apart; its birth lies further before its first read."""
+"""Largest distance of the reads of a task and of its labels; less than from its birth to its first read."""
 
 ENDED = "X"
-"""State in a row that the kernel told at a task's end: its figures are exact, a row of zeros is its start."""
+"""State in a row that the kernel reported at a task's end: its figures are exact. A row of zeros is its
+start."""
 
 TASK = ("pid", "tid", "start_ticks")
 ENDS = ("from_ns", "to_ns")
 
 
 def nearest(reads: pl.DataFrame, key: Sequence[str], to: int | str) -> pl.DataFrame:
-    """Of each ``key`` the read whose ``at_ns`` is nearest to ``to``: an instant, or a column of instants."""
+    """Returns for each ``key`` the read whose ``at_ns`` is nearest to ``to``: an instant, or a column of
+    instants."""
     return _ordered(reads, to).unique(key, keep="first", maintain_order=True)
 
 
@@ -46,22 +48,24 @@ def grown(
     shortest_ns: int = LEAST_WINDOW_NS,
     come_and_go: bool = False,
 ) -> pl.DataFrame:
-    """One row a task: bracket, partial or not, status, and the growth of its figures.
+    """Returns one row per task: bracket, partial or not, status, and the growth of its figures.
 
-    ``sure``: figures that every one of ``reads`` has; where one of them falls, the status is reset and all
-    is NULL. ``more``: figures that some reads have; they grow between the reads that do, if those are as
-    good as the task's own ends (within :data:`NEAR_NS`), else NULL. Other columns are those of the first
-    read (``NAME``) and, with the suffix ``_b``, of the last. A difference over less than ``shortest_ns`` is
-    none; of a thing that was there all the time each end may be :data:`NEAR_NS` off. Where tasks
-    ``come_and_go`` all the time, one that was born in the window, or told of its end, was not there all the
-    time, however close to the window's ends that was: many such lives follow each other.
+    ``sure``: figures that all ``reads`` have; if one of them falls, the status is reset and all figures are
+    NULL. ``more``: figures that some reads have; they grow between the reads with them if these are within
+    :data:`NEAR_NS` of the task's own ends, else they are NULL. Other columns are those of the first read
+    (``NAME``) and of the last (``NAME_b``).
+
+    A difference over less than ``shortest_ns`` is not used. For a task that existed all the time each end
+    may be :data:`NEAR_NS` off. If tasks ``come_and_go`` all the time, a task that was born in the window,
+    or whose end was reported, did not exist all the time, however close to the window's ends: many such
+    lives follow each other.
     """
     some = [n for n in more if reads[n].null_count()]
     first, last = (_at(reads, instant, some) for instant in (t0, t1))
     both = first.join(last, on=TASK, suffix="_b", nulls_equal=True, maintain_order="left")
     both = _with_falls(both, reads, sure)
     brief = _came_or_went(both, t0, t1) if come_and_go else pl.lit(False)
-    found = _bracketed(both, t0, t1, shortest_ns, brief)
+    bracketed = _bracketed(both, t0, t1, shortest_ns, brief)
     known = pl.col("status") == "ok"
     growths = {n: pl.col(f"{n}_b") - pl.col(n) for n in (*sure, *more)}
     good = {n: known & (growths[n] >= 0) for n in more}
@@ -70,12 +74,12 @@ def grown(
         good[name] = (
             known & _near(f"{name}_at", "from_ns") & _near(f"{name}_at_b", "to_ns") & (growths[name] >= 0)
         )
-    return found.with_columns(pl.when(good.get(n, known)).then(g).alias(n) for n, g in growths.items())
+    return bracketed.with_columns(pl.when(good.get(n, known)).then(g).alias(n) for n, g in growths.items())
 
 
 def _at(reads: pl.DataFrame, instant: int, some: Sequence[str]) -> pl.DataFrame:
-    """The read of each task nearest to an instant; and of each of ``some`` figures, ``NAME_known`` and
-    ``NAME_at`` of the nearest read that has it."""
+    """Returns the read of each task nearest to an instant; and for each of ``some`` figures,
+    ``NAME_known`` and ``NAME_at`` of the nearest read that has it."""
     return (
         _ordered(reads, instant)
         .group_by(TASK, maintain_order=True)
@@ -103,12 +107,12 @@ def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int, brief: pl
     late = pl.col("at_ns") > pl.max_horizontal(pl.lit(first_ns), pl.lit(t0)) + NEAR_NS
     early = pl.col("at_ns_b") < pl.min_horizontal(pl.lit(last_ns), pl.lit(t1)) - NEAR_NS
     partial = late | early | brief
-    once = (wall == 0) & ~partial  # it was there, but a single read tells no difference: as if unread
+    once = (wall == 0) & ~partial  # it existed, but one read has no difference: as if unread
     least = pl.when(partial).then(shortest_ns).otherwise(shortest_ns - 2 * NEAR_NS)
-    if "state_b" in both.columns:  # told at its end: no figure is old
+    if "state_b" in both.columns:  # reported at its end: no figure is outdated
         least = pl.when(pl.col("state_b") == ENDED).then(1).otherwise(least)
     short, fallen = (wall < least) | once, pl.col("fallen").fill_null(False)
-    # a window that began before the first reads, or ended after the last, is as long as what was read of it
+    # If a window began before the first reads, or ended after the last, only the time between these counts.
     begin_ns = t0 if first_ns is None or first_ns <= t0 + NEAR_NS else first_ns  # type: ignore[operator]
     end_ns = t1 if last_ns is None or last_ns >= t1 - NEAR_NS else last_ns  # type: ignore[operator]
     covered = pl.when(once).then(pl.lit(t1 - t0)).otherwise(pl.lit(end_ns - begin_ns))  # type: ignore[operator]
@@ -124,7 +128,7 @@ def _bracketed(both: pl.DataFrame, t0: int, t1: int, shortest_ns: int, brief: pl
 
 
 def _with_falls(both: pl.DataFrame, reads: pl.DataFrame, figures: Sequence[str]) -> pl.DataFrame:
-    """``both`` with ``fallen``: True where one of ``figures`` went down between the task's two reads."""
+    """Adds ``fallen``: whether one of ``figures`` went down between the task's two reads."""
     before = {n: pl.col(n).shift().over(TASK) for n in ("at_ns", *figures)}
     lower = pl.any_horizontal(pl.col(n) < before[n] for n in figures)
     steps = reads.sort("at_ns", maintain_order=True).select(
@@ -133,9 +137,9 @@ def _with_falls(both: pl.DataFrame, reads: pl.DataFrame, figures: Sequence[str])
     falls = steps.filter("lower")
     if falls.is_empty():
         return both.with_columns(fallen=pl.lit(False))
-    met = both.join(falls, on=TASK, nulls_equal=True)
+    spanning = both.join(falls, on=TASK, nulls_equal=True)
     inside = (pl.col("low") >= pl.col("at_ns")) & (pl.col("high") <= pl.col("at_ns_b"))
-    fallen = met.filter(inside).select(*TASK, fallen=True).unique()
+    fallen = spanning.filter(inside).select(*TASK, fallen=True).unique()
     return both.join(fallen, on=TASK, how="left", nulls_equal=True, maintain_order="left")
 
 
@@ -148,25 +152,25 @@ def labelled(
     falls: bool = False,
     levels: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Growth of figures that each task has one row a ``label`` of, between its ends, which are instants of
-    ``rows`` or, at its first, its birth. ``brackets``: each task with its ``ENDS``.
+    """Returns growth by task and ``label`` between the task's ends. ``brackets``: each task with its
+    ``ENDS``, which are instants of ``rows`` or the task's birth.
 
-    A label that has no row yet at the task's first read had nothing then; one whose rows are not repeated
-    has not grown. A figure that went down is NULL, unless the caller judges falls itself (``falls``).
-    ``levels``: figures that are given as they were at both ends (``NAME_a``, ``NAME_b``).
+    A label without a row at the task's first read was 0 then; one whose rows are not repeated has not
+    grown. A figure that went down is NULL, unless the caller handles falls (``falls``). ``levels``:
+    figures whose values at both ends are returned, too (``NAME_a``, ``NAME_b``).
     """
-    key, some = [*TASK, *label], (*figures, *levels)
-    mine = rows.join(brackets, on=TASK, nulls_equal=True, maintain_order="left")
+    key, columns = [*TASK, *label], (*figures, *levels)
+    bracketed_rows = rows.join(brackets, on=TASK, nulls_equal=True, maintain_order="left")
     ends = []
     for suffix, end in (("_a", "from_ns"), ("_b", "to_ns")):
-        upto = mine.filter(pl.col("at_ns") <= pl.col(end) + SAME_NS)
+        until_end = bracketed_rows.filter(pl.col("at_ns") <= pl.col(end) + SAME_NS)
         ends.append(
-            _ordered(upto, end)
+            _ordered(until_end, end)
             .group_by(key, maintain_order=True)
-            .agg(pl.col(n).first().alias(f"{n}{suffix}") for n in some)
+            .agg(pl.col(n).first().alias(f"{n}{suffix}") for n in columns)
         )
     both = ends[1].join(ends[0], on=key, how="left", nulls_equal=True, maintain_order="left")
-    first = {n: pl.when(pl.col(f"{figures[0]}_a").is_null()).then(0).otherwise(f"{n}_a") for n in some}
+    first = {n: pl.when(pl.col(f"{figures[0]}_a").is_null()).then(0).otherwise(f"{n}_a") for n in columns}
     growth = {n: pl.col(f"{n}_b") - first[n] for n in figures}
     return both.select(
         *key,

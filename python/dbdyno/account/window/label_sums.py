@@ -1,4 +1,5 @@
-"""The trace's sums by wait event and statement: whether they add up, and whose a queue was that was open."""
+"""The trace's sums by wait event and statement: checks that they add up, and assigns open waits to
+statements."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from dbdyno.model.schema.tables import sum_of_known
 
 EVENT = ("wait_class", "wait_event", "status")
 MOVES = ("runq_ns", "throttled_ns", "run_ns")
-"""What is under way at a read may be under another statement later: a difference may be negative."""
+"""Figures that may shrink: time in progress at a read may be under another statement later."""
 STAYS = ("sleep_ns", "sleeps", "begun", "unclear", "preempted", "run_samples", "came_ns", "left_ns")
 OPEN = "open_ns"
 """The part of ``runq_ns`` at a read that moves to the next statement."""
@@ -47,7 +48,7 @@ def check_label_sums(tasks: pl.DataFrame, growth: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_event(growth: pl.DataFrame) -> pl.DataFrame:
-    """``growth`` of all statements together; what went down is NULL."""
+    """Sums ``growth`` over statements. A figure that went down is NULL."""
     figures = ("sleep_ns", "runq_ns", "throttled_ns", *STAYS[1:-2])
     sums = growth.group_by(*TASK, *EVENT, maintain_order=True).agg(sum_of_known(n) for n in figures)
     sums = sums.with_columns(pl.when(pl.col(n) >= 0).then(pl.col(n)).alias(n) for n in figures)
@@ -55,19 +56,19 @@ def by_event(growth: pl.DataFrame) -> pl.DataFrame:
 
 
 def begun() -> pl.Expr:
-    """Waits that began: NULL where of one of their sleeps it is not known whether it began one."""
+    """Returns the number of waits that began; NULL if it is unknown of a sleep whether it began one."""
     return pl.when(pl.col("unclear") == 0).then("begun")
 
 
 def by_statement(growth: pl.DataFrame) -> pl.DataFrame:
-    """``growth`` with each figure under the statement that it belongs to, never below 0, and the ends of the
-    run queue (``runq_low``, ``runq_high``). The sums of a task stay what they are.
+    """Assigns each figure of ``growth`` to the statement that caused it, never below 0, with bounds of the
+    run queue (``runq_low``, ``runq_high``). The sums of a task do not change.
 
-    The queue after a wait for the next statement is that statement's. At a read the next one is not known
-    yet, and the queue stands under the statement before: at the window's end it stays there, and what stood
-    there at its beginning is taken off the statement that has it since. That statement grew by at least as
-    much; where several did, it is divided among them, and the interval goes from all of it to none. In runs
-    of older versions, which did not store the open part, it is what went down: more may have moved unseen.
+    The queue after a wait for the next statement belongs to that statement. At a read this is still unknown,
+    and the open queue is under the previous statement. At the window's end it stays there. At its beginning
+    it is subtracted from the statement that got it since: one that grew by at least as much. If several did,
+    it is divided among them, and the interval reaches from all of it to none. Runs of older versions did not
+    store the open part; there it is the amount by which a figure went down, and more may have moved unseen.
 
     A slice on a CPU moves likewise. It lies within the slices that came and left.
     """
@@ -75,13 +76,14 @@ def by_statement(growth: pl.DataFrame) -> pl.DataFrame:
 
 
 def _open(end: str) -> pl.Expr:
-    """Queue that was open at an end of the window; in older runs, at its beginning, what went down since."""
+    """Returns the queue that was open at an end of the window. For older runs it is, at the beginning, the
+    later fall."""
     fallen = pl.when(pl.lit(end == "a")).then((-pl.col("runq_ns")).clip(0)).otherwise(0)
     return pl.coalesce(f"{OPEN}_{end}", fallen)
 
 
 def _booked() -> pl.Expr:
-    """Growth of the queue whose statement is known: it cannot go down."""
+    """Returns the growth of the queue whose statement is known. It cannot go down."""
     return pl.col("runq_ns") + _open("a") - _open("b")
 
 
@@ -92,12 +94,12 @@ def _with_queue(growth: pl.DataFrame) -> pl.DataFrame:
     )
     moved, booked = pl.col("was").sum().over(label), pl.col("booked")
     rows = rows.with_columns(moved=moved, may=(booked >= moved) & (moved > 0))
-    all_of = booked.sum().over(label)
-    # one wait moved as a whole; should no row have room for it, all of them had it together
+    all_booked = booked.sum().over(label)
+    # One wait moves as a whole. If no row has room for it, the rows had it together.
     rows = rows.with_columns(
         may=pl.when(pl.col("may").any().over(label))
         .then("may")
-        .otherwise((booked > 0) & (all_of >= pl.col("moved")) & (pl.col("moved") > 0))
+        .otherwise((booked > 0) & (all_booked >= pl.col("moved")) & (pl.col("moved") > 0))
     )
     ones, may = pl.col("may").sum().over(label), pl.col("may")
     room = booked.filter(may).sum().over(label)
@@ -113,17 +115,17 @@ def _with_queue(growth: pl.DataFrame) -> pl.DataFrame:
         "runq_high": pl.when(unsure)
         .then(booked + pl.col("still"))
         .when(unseen)
-        .then(all_of - pl.col("moved"))
+        .then(all_booked - pl.col("moved"))
         .otherwise(value)
         .clip(0.0),
-        "throttled_ns": _kept("throttled_ns", label),
+        "throttled_ns": _without_falls("throttled_ns", label),
     }
     return rows.with_columns(**queue).drop("was", "still", "booked", "has_open", "moved", "may")
 
 
 def _with_run(growth: pl.DataFrame) -> pl.DataFrame:
-    before, run = pl.col("run_ns"), _kept("run_ns", list(TASK))
-    taken = before - run  # negative: of those that went down
+    before, run = pl.col("run_ns"), _without_falls("run_ns", list(TASK))
+    taken = before - run  # negative for figures that went down
     return growth.with_columns(
         run_ns=run,
         left_ns=pl.when(before < 0)
@@ -132,8 +134,8 @@ def _with_run(growth: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _kept(name: str, over: list[str]) -> pl.Expr:
-    """A figure with 0 in place of what went down, which the others have: off each in proportion."""
+def _without_falls(name: str, over: list[str]) -> pl.Expr:
+    """Sets figures that went down to 0, and subtracts the fall from the others in proportion."""
     value = pl.col(name).cast(pl.Float64)
     up, down = value.clip(0.0), (-value).clip(0.0)
     room = up.sum().over(over)

@@ -1,8 +1,8 @@
-"""Figures of paced load: what became due, when it was begun, and what is still to be done.
+"""Figures of paced load: calls that became due, that were begun, and the backlog.
 
-Response times are from when a call was due. A call that was due in the window and not begun at its end is in
-them with the time that it had waited: it would have taken longer, so that a percentile among such calls is a
-lower bound. Calls that were dropped are in none.
+Response times begin when a call was due. A call that was due in the window and not begun at its end is
+included with the time that it had waited; it would have taken longer, so that a percentile among such
+calls is a lower bound. Dropped calls are not included.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dbdyno.model.units import NS_PER_S
 
 Figure = tuple[str, str, float | None, str, str]
 BY_CHANCE = 10
-"""Mean distances between calls: a first call that begins later than that waited behind older ones."""
+"""Delay of the first call, in mean distances between calls, from which on it waited behind older calls."""
 _COUNTS = (
     "arrivals",
     "begun",
@@ -42,7 +42,7 @@ def is_phase(cell: RawCell) -> bool:
 
 
 def histograms(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cell_histogram``: response times, those of calls that were due and not begun among them."""
+    """Returns table ``cell_histogram``: response times, with those of calls that were due and not begun."""
     return for_each("cell_histogram", cells, _histogram)
 
 
@@ -55,15 +55,15 @@ def _histogram(cell: RawCell) -> pl.DataFrame:
 
 
 def longest_ns(cell: RawCell) -> float | None:
-    """The longest wait of a call that was due and not begun; ``None``: there is none."""
+    """Returns the longest wait of a call that was due and not begun; None if there is none."""
     if not is_paced(cell) or not cell.tables["pace"]["backlog_age_max_ns"].sum():
         return None
     return float(cell.tables["pace"].select(pl.col("backlog_age_max_ns").max()).item())
 
 
 def span_ns(cell: RawCell) -> float:
-    """The time in which the calls that became due in the window were worked on: the window, less what older
-    calls took of it, and with the last ones where others were still to be begun."""
+    """Returns the time in which the calls that became due in the window were worked on: the window, less
+    the time that older calls took of it, and extended by the last calls if a backlog remained."""
     meta, sessions, pace = cell.meta, cell.tables["sessions"], cell.tables["pace"]
     began, ended = meta.t0_ns, meta.t1_ns
     if is_phase(cell):  # calls belong to the phase in which they end
@@ -81,7 +81,7 @@ def span_ns(cell: RawCell) -> float:
 
 
 def figures(cell: RawCell) -> Iterator[Figure]:
-    """Rates of the rung that only paced load has."""
+    """Yields the rates of the rung that only paced load has."""
     if not is_paced(cell):
         return
     pace, wall_ns = cell.tables["pace"], cell.meta.t1_ns - cell.meta.t0_ns
@@ -101,7 +101,7 @@ def figures(cell: RawCell) -> Iterator[Figure]:
 
 
 def _carried(cell: RawCell) -> Iterator[Figure]:
-    """In phases: what was left by the one before, and how long into this one until nothing waited."""
+    """Yields for phases: the backlog of the previous phase, and the time until nothing waited."""
     if not is_phase(cell):
         return
     begin, idle_ns = cell.tables["pace"].select("backlog_begin", "idle_ns").sum().row(0)
@@ -111,7 +111,7 @@ def _carried(cell: RawCell) -> Iterator[Figure]:
 
 
 def _service(cell: RawCell) -> Iterator[Figure]:
-    """From the real start of calls that ended well."""
+    """Yields service times from the actual start of calls, over calls that ended well."""
     none = "no call ended well"
     service, calls = cell.tables["service"], float(cell.tables["sessions"]["calls"].sum())
     total = float(service["in_call_ns"].sum())

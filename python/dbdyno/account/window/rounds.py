@@ -1,4 +1,4 @@
-"""Rounds: calls that all sessions began together (driver.rounds), those that were measured whole."""
+"""Rounds: calls that all sessions began together (driver.rounds), if all were measured."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dbdyno.model.results.raw import RawCell
 
 
 def cut_rounds(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``rounds``. A session's n-th call is of round n. A round of which a call failed, was not
-    measured, or is missing, is left out."""
+    """Returns table ``rounds``. A session's n-th call belongs to round n. A round with a failed,
+    unmeasured or missing call is left out."""
     return for_each("rounds", (c for c in cells if c.meta.cell.driver.rounds), _rounds)
 
 

@@ -1,9 +1,9 @@
 """Samples cut to the window, each with the time that it stands for.
 
-A sample stands for the time from the middle between it and the one before to the middle between it and
-the next, cut at the window. A sample that was not answered stands for nothing: its neighbours take its
-time, and the ledger's intervals grow by it. The two samplers (the server asked, its memory read) each
-number their own samples, and each fill the window.
+A sample stands for the time from the middle between it and the previous one to the middle between it and
+the next, cut at the window. An unanswered sample stands for nothing: its neighbours take its time, and the
+ledger's intervals grow by it. The two samplers (SQL, and the server's memory) number their samples
+separately, and each fills the window.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _MORE = ("role", "session", "query_id", "leader_pid", "worker")
 
 
 def cut_sampler(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_sampler``: the spans of a sampler's samples follow one another and fill its window."""
+    """Returns table ``cut_sampler``: the consecutive spans of a sampler's samples, which fill its window."""
     return for_each("cut_sampler", cells, spans_of)
 
 
 def cut_samples(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_samples``: the rows of the samples in ``cut_sampler``."""
+    """Returns table ``cut_samples``: the rows of the samples in ``cut_sampler``."""
     return for_each("cut_samples", cells, _rows)
 
 
 def sample_chunks(cells: Sequence[RawCell], rows: int = CHUNK_ROWS) -> Iterator[pl.DataFrame]:
-    """The rows of ``cut_samples`` that the ledger uses, about so many at a time: all rows of a sample come
-    together. Samples outside the window are among them."""
+    """Yields the rows of ``cut_samples`` that the ledger uses, about ``rows`` at a time, with all rows of
+    a sample in one chunk. Samples outside the window are included."""
     parts: list[pl.DataFrame] = []
     for part in (part for cell in cells for part in _whole_samples(cell, rows)):
         parts.append(part)
@@ -46,13 +46,14 @@ def sample_chunks(cells: Sequence[RawCell], rows: int = CHUNK_ROWS) -> Iterator[
 
 
 def _whole_samples(cell: RawCell, rows: int) -> Iterator[pl.DataFrame]:
-    """A sample that a chunk's end may have cut is kept for the next one. Samplers number them as they go."""
+    """Yields chunks of whole samples. A sample that a chunk's end may have cut is kept for the next.
+    Sample numbers ascend."""
     cut = pl.col("sample") == pl.col("sample").max().over("via")
     kept: list[pl.DataFrame] = []
     read = ("task_ns", "sql_before_ns", "sql_after_ns")
     for chunk in cell.chunks("samples", *_KEY, *_SEEN, *read, rows=rows):
-        whose = (pl.lit(cell.id).alias("cell"), "pid", _tid(), "start_ticks")
-        part = pl.concat([*kept, chunk.select(*whose, _via(), "sample", *_SEEN, *_read())])
+        head = (pl.lit(cell.id).alias("cell"), "pid", _tid(), "start_ticks")
+        part = pl.concat([*kept, chunk.select(*head, _via(), "sample", *_SEEN, *_read())])
         whole = int(part.select(cut.arg_max()).item())
         rest = part[whole:]
         kept = [rest.filter(cut)]
@@ -61,17 +62,17 @@ def _whole_samples(cell: RawCell, rows: int) -> Iterator[pl.DataFrame]:
 
 
 def seen_spans(cell: RawCell, where: pl.Expr | None = None) -> pl.DataFrame:
-    """Per session and task: ``seen_from`` and ``seen_to``, the time that samples of it stand for."""
-    mine = (pl.col("role") == "session") & (True if where is None else where)
-    whose, spans = ("session", "pid", "tid"), spans_of(cell)
+    """Returns per session and task ``seen_from`` and ``seen_to``, the time that its samples stand for."""
+    condition = (pl.col("role") == "session") & (True if where is None else where)
+    key, spans = ("session", "pid", "tid"), spans_of(cell)
 
     def ends(parts: list[pl.DataFrame], low: str, high: str) -> pl.DataFrame:
-        every = pl.concat(parts).group_by(whose, maintain_order=True)
+        every = pl.concat(parts).group_by(key, maintain_order=True)
         return every.agg(seen_from=pl.col(low).min(), seen_to=pl.col(high).max())
 
-    rows = (c.with_columns(_via(), _tid()) for c in cell.chunks("samples", *whose, *_SAMPLE, where=mine))
+    rows = (c.with_columns(_via(), _tid()) for c in cell.chunks("samples", *key, *_SAMPLE, where=condition))
     parts = [ends([part.join(spans, on=_SAMPLE)], "low_ns", "high_ns") for part in rows]
-    none = [pl.DataFrame(schema=dict.fromkeys((*whose, "seen_from", "seen_to"), pl.Int64))]
+    none = [pl.DataFrame(schema=dict.fromkeys((*key, "seen_from", "seen_to"), pl.Int64))]
     return ends([*none, *parts], "seen_from", "seen_to")
 
 
@@ -85,19 +86,21 @@ def _via() -> pl.Expr:
 
 @once_each
 def spans_of(cell: RawCell) -> pl.DataFrame:
+    """Returns the spans of the samples that were answered in the window: ``at_ns``, ``late_ns``,
+    ``low_ns``, ``high_ns``."""
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
     start = pl.col("start_ns")
     at = start + (pl.col("end_ns") - start) // 2
     answered = cell.tables["sampler"].filter(pl.col("status") == "ok").with_columns(_via(), at_ns=at)
     inside = answered.filter((pl.col("at_ns") >= t0) & (pl.col("at_ns") < t1)).sort("via", "at_ns", "sample")
-    here = pl.col("at_ns")
-    before, after = (here.shift(n).over("via") for n in (1, -1))
+    at_ = pl.col("at_ns")
+    before, after = (at_.shift(n).over("via") for n in (1, -1))
     return inside.select(
         *_SAMPLE,
         "at_ns",
         late_ns=start - pl.col("due_ns"),
-        low_ns=(before + (here - before) // 2).fill_null(t0),
-        high_ns=(here + (after - here) // 2).fill_null(t1),
+        low_ns=(before + (at_ - before) // 2).fill_null(t0),
+        high_ns=(at_ + (after - at_) // 2).fill_null(t1),
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from dbdyno.account.window.attribution import fold, workers
-from dbdyno.account.window.brief import folded, folded_labels, told_apart
+from dbdyno.account.window.brief import folded, folded_labels, with_roles
 from dbdyno.account.window.cells import for_each, middle
 from dbdyno.account.window.deltas import ENDS, NEAR_NS, TASK, grown, labelled
 from dbdyno.account.window.label_sums import (
@@ -28,11 +28,11 @@ from dbdyno.model.schema.tables import empty, sum_if_all_known, sum_of_known
 from dbdyno.model.units import NS_PER_S, TICK_NS
 
 SHORTEST_NS = 1
-"""Measured at each switch: a life of any length has a difference."""
+"""Shortest life with a difference: the trace counts at each switch, so any length will do."""
 _SURE = ("run_ns", "runq_ns", "sleep_ns")
 _MORE = ("throttled_ns", "blocked_ns", "voluntary", "involuntary")
 _BRIEF = (BRIEF, SHORT_HELPER)
-_WHOSE = ("role", "session", "worker")
+_OWNER = ("role", "session", "worker")
 _BRACKET = ("from_ns", "to_ns", "wall_ns", "over_ns", "partial", "status")
 _STATEMENT = ("query_id", "query_status")
 _TIMES = ("sleep_ns", "runq_ns", "throttled_ns", "run_ns", "came_ns", "left_ns", "runq_low", "runq_high")
@@ -41,8 +41,8 @@ _PER_S = {"waits_per_s": "begun", "sleeps_per_s": "sleeps", "preempted_per_s": "
 
 
 def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_traced``. Status lost: events were missed between a task's two reads, or one of them does
-    not add up (:func:`check_label_sums`)."""
+    """Returns table ``cut_traced``. Status lost: events were missed between a task's two reads, or its
+    labels do not add up (:func:`check_label_sums`)."""
     figures = [*_SURE, *_MORE]
     return for_each(
         "cut_traced", cells, lambda c: folded(_tasks(c), figures, c) if c.tables["traced"].height else None
@@ -51,40 +51,45 @@ def cut_traced(cells: Sequence[RawCell]) -> pl.DataFrame:
 
 @once_each
 def traced_tasks(cell: RawCell) -> pl.DataFrame:
-    """The tasks of a cell that the trace saw in its window, each by itself; empty without a trace."""
+    """Returns the tasks of a cell that the trace saw in its window, one row each; empty without a trace."""
     if cell.tables["traced"].is_empty():
         return empty("cut_traced")
     return _tasks(cell).filter(pl.col("wall_ns") > 0)
 
 
 def cut_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_waits``: per task and wait event, between the ends of its row in ``cut_traced``; NULL, with
-    its status, where that is not ok."""
+    """Returns table ``cut_waits``: by task and wait event, between the ends of its row in ``cut_traced``;
+    NULL with that row's status if it is not ok."""
     return for_each("cut_waits", cells, _waits)
 
 
 def cut_statement_waits(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_statement_waits``: time by statement and wait event, of all sessions that ``cut_traced``
-    has with status ok."""
+    """Returns table ``cut_statement_waits``: time by statement and wait event, over all sessions that
+    ``cut_traced`` has with status ok."""
     return for_each("cut_statement_waits", cells, _statement_waits)
 
 
 def cut_wait_times(cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_wait_times``: how long waits of all sessions lasted, by statement and wait event."""
+    """Returns table ``cut_wait_times``: durations of the waits of all sessions, by statement and wait
+    event."""
     return for_each("cut_wait_times", cells, _wait_times)
 
 
 def cut_counts(source: TaskCounts, cells: Sequence[RawCell]) -> pl.DataFrame:
-    """Table ``cut_TABLE`` of a source: per task and label; counts that went down are left out."""
+    """Returns table ``cut_TABLE`` of a source by task and label. Counts that went down are left out."""
     table, label = source.table, [c.name for c in source.labels]
-    figures, known = ([f.name for f in source.figures if not (sure and f.null)] for sure in (False, True))
+    figures, known = (
+        [f.name for f in source.figures if not (required and f.null)] for required in (False, True)
+    )
     return for_each(f"cut_{table}", cells, lambda c: _labelled(c, table, label, figures, known))
 
 
 def _reads(cell: RawCell, table: str) -> pl.DataFrame:
-    named = cell.tables[table].rename({"from_ns": "low_ns"}, strict=False)  # that of a task is its bracket's
+    named = cell.tables[table].rename(
+        {"from_ns": "low_ns"}, strict=False
+    )  # ``from_ns`` is a column of the task's bracket
     reads = fold(named.with_columns(middle().alias("at_ns")), workers(cell))
-    return told_apart(reads, cell)
+    return with_roles(reads, cell)
 
 
 @once_each
@@ -96,11 +101,11 @@ def _tasks(cell: RawCell) -> pl.DataFrame:
 @once_each
 def _measured(cell: RawCell) -> pl.DataFrame:
     reads = _halved(cell)
-    told = _lives(cell)
+    lives = _lives(cell)
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
-    found = grown(told, t0, t1, _SURE, _MORE, SHORTEST_NS, come_and_go=is_tree(cell)).drop("status_b")
-    return _with_missed(found, reads).select(
-        *("pid", "tid", "start_ticks", *_WHOSE, *_SURE, *_MORE),
+    growths = grown(lives, t0, t1, _SURE, _MORE, SHORTEST_NS, come_and_go=is_tree(cell)).drop("status_b")
+    return _with_missed(growths, reads).select(
+        *("pid", "tid", "start_ticks", *_OWNER, *_SURE, *_MORE),
         *_BRACKET[:-1],
         slack_ns=(pl.col("half_ns") + pl.col("half_ns_b")).cast(pl.Int64),
         status=pl.coalesce("missed", "status"),
@@ -123,20 +128,20 @@ def _lives(cell: RawCell) -> pl.DataFrame:
 
 
 def _alive(cell: RawCell) -> pl.DataFrame:
-    """When the operating system last had each task (``alive_ns``)."""
+    """Returns the last time at which the operating system listed each task (``alive_ns``)."""
     reads = cell.tables["tasks"].filter(pl.col("status") == "ok").with_columns(at_ns=middle())
     return reads.group_by(TASK).agg(alive_ns=pl.col("at_ns").max())
 
 
 def _whole_lives(reads: pl.DataFrame, t0: int, alive: pl.DataFrame) -> pl.DataFrame:
-    """``reads`` with each task's first and last instants as they were.
+    """Adds each task's first instant and corrects its last one.
 
-    The sums begin where the trace met the task: at the birth of one that came later. So a read minus its
-    sums is that instant, all sums are 0 there, and one inside the window is a read of its own. An ended
-    task's sums stand still: its last read is true of the instant it ended, unless the task was seen alive
-    after that; then time is missing, and stays so.
+    The sums begin when the trace met the task: at its birth if it came later. So a read's time minus its
+    sums is that instant; all sums are 0 there, and an instant inside the window becomes a read of its own.
+    The sums of an ended task stand still, so its last read holds for the instant of its end, unless the
+    task was seen alive after that; then time is missing.
 
-    A task that had ended before its first read was born earlier than that read minus its sums: at its start
+    A task that ended before its first read was born earlier than that read minus its sums: at its start
     time, known to a tick. Start times count from boot, suspended time included; where the machine was
     suspended they are too late, and change nothing.
     """
@@ -160,36 +165,37 @@ def _whole_lives(reads: pl.DataFrame, t0: int, alive: pl.DataFrame) -> pl.DataFr
     return reads.drop("met_ns", "alive_ns", "ended")
 
 
-def _with_missed(found: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
-    """``found`` with what the reads inside a task's bracket had to say, where it was not ok (``missed``)."""
+def _with_missed(tasks: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``missed``: the status of reads inside a task's bracket that were not ok."""
     bad = reads.filter(pl.col("status") != "ok")
     if bad.is_empty():
-        return found.with_columns(missed=pl.lit(None, pl.String))
-    bad = bad.join(found.select(*TASK, "from_ns", "to_ns"), on=TASK, nulls_equal=True, maintain_order="left")
+        return tasks.with_columns(missed=pl.lit(None, pl.String))
+    bad = bad.join(tasks.select(*TASK, "from_ns", "to_ns"), on=TASK, nulls_equal=True, maintain_order="left")
     inside = (pl.col("at_ns") > pl.col("from_ns")) & (pl.col("at_ns") <= pl.col("to_ns"))
     missed = bad.filter(inside).group_by(TASK).agg(missed=pl.col("status").min())
-    return found.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left")
+    return tasks.join(missed, on=TASK, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _labelled(
     cell: RawCell, table: str, label: Sequence[str], figures: Sequence[str], known: Sequence[str] = ()
 ) -> pl.DataFrame | None:
-    """``known``: figures without which a row is left out."""
+    """Returns growth by task and label of a table; None if it is empty. ``known``: figures without which a
+    row is left out."""
     if cell.tables[table].is_empty():
         return None
-    found = labelled(_in_lives(cell, table), _brackets(cell), label, figures)
-    found = _with_whose(found, cell).drop("worker", "over_ns", "its_status")
-    return folded_labels(found.drop_nulls(known) if known else found, list(label))
+    growth = labelled(_in_lives(cell, table), _brackets(cell), label, figures)
+    growth = _with_owner(growth, cell).drop("worker", "over_ns", "its_status")
+    return folded_labels(growth.drop_nulls(known) if known else growth, list(label))
 
 
-def _with_whose(rows: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
-    whose = traced_tasks(cell).select(*TASK, *_WHOSE, "over_ns", its_status="status")
+def _with_owner(rows: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    whose = traced_tasks(cell).select(*TASK, *_OWNER, "over_ns", its_status="status")
     return rows.join(whose, on=TASK, nulls_equal=True, maintain_order="left")
 
 
 @once_each
 def _label_growth(cell: RawCell) -> pl.DataFrame:
-    """Growth of the table ``waits`` by task, wait event and statement, and what was open at its ends."""
+    """Returns growth of table ``waits`` by task, wait event and statement, and the open queue at its ends."""
     rows, label = _in_lives(cell, "waits"), (*_STATEMENT, *EVENT)
     return labelled(rows, _brackets(cell), label, (*STAYS, *MOVES), falls=True, levels=[OPEN])
 
@@ -197,19 +203,19 @@ def _label_growth(cell: RawCell) -> pl.DataFrame:
 def _waits(cell: RawCell) -> pl.DataFrame | None:
     if cell.tables["waits"].is_empty():
         return None
-    found = _with_whose(by_event(_label_growth(cell)), cell)
+    by_wait = _with_owner(by_event(_label_growth(cell)), cell)
     ok = pl.col("its_status") == "ok"
-    found = found.filter(ok | ~pl.col("role").is_in(_BRIEF))  # some of many may be lost
+    by_wait = by_wait.filter(ok | ~pl.col("role").is_in(_BRIEF))  # a few of many brief tasks may be lost
     figures = ("sleep_ns", "runq_ns", "throttled_ns", "begun", *_COUNTS)
-    found = found.with_columns(
+    by_wait = by_wait.with_columns(
         *(pl.when(ok).then(n).alias(n) for n in figures),
         status=pl.when(ok).then("status").otherwise("its_status"),
     )
-    return folded_labels(found.drop("worker", "over_ns", "its_status"), list(EVENT))
+    return folded_labels(by_wait.drop("worker", "over_ns", "its_status"), list(EVENT))
 
 
 def _in_lives(cell: RawCell, table: str) -> pl.DataFrame:
-    """Reads of a table at the instants of their tasks' reads (``its_ns``)."""
+    """Returns the reads of a table at the instants of their tasks' reads (``its_ns``)."""
     key = [*TASK, "after_ns"]
     rows = _reads(cell, table).join(
         _instants(cell), on=key, how="left", nulls_equal=True, maintain_order="left"
@@ -222,19 +228,19 @@ def _instants(cell: RawCell) -> pl.DataFrame:
     return _lives(cell).group_by(*TASK, "after_ns").agg(its_ns=pl.col("at_ns").max())  # no births
 
 
-def _of_sessions(rows: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
-    return _with_whose(rows, cell).filter(pl.col("role").is_in(["session", BRIEF]))
+def _session_rows(rows: pl.DataFrame, cell: RawCell) -> pl.DataFrame:
+    return _with_owner(rows, cell).filter(pl.col("role").is_in(["session", BRIEF]))
 
 
 def _statement_waits(cell: RawCell) -> pl.DataFrame | None:
     if cell.tables["waits"].is_empty() or cell.tables["waits"]["run_ns"].null_count():
-        return None  # of a version that knew no statements
-    found = _of_sessions(by_statement(_label_growth(cell)), cell).filter(pl.col("its_status") == "ok")
+        return None  # stored by a version without statements
+    by_wait = _session_rows(by_statement(_label_growth(cell)), cell).filter(pl.col("its_status") == "ok")
     over = pl.col("over_ns")
-    found = found.with_columns(begun=begun()).with_columns(
+    by_wait = by_wait.with_columns(begun=begun()).with_columns(
         (pl.col(n) * NS_PER_S / over).alias(name) for name, n in _PER_S.items()
     )
-    return found.group_by("worker", *_STATEMENT, *EVENT, maintain_order=True).agg(
+    return by_wait.group_by("worker", *_STATEMENT, *EVENT, maintain_order=True).agg(
         *(sum_if_all_known(n) for n in _PER_S),
         *((pl.col(n) / over).sum().alias(n.removesuffix("_ns")) for n in _TIMES),
         *(sum_of_known(n) for n in _COUNTS),
@@ -242,25 +248,26 @@ def _statement_waits(cell: RawCell) -> pl.DataFrame | None:
 
 
 def _wait_times(cell: RawCell) -> pl.DataFrame | None:
-    """Waits that ended. A task whose sums, or counts at one of its ends, are lost has counts of 0 (lost)."""
+    """Returns waits that ended. A task whose sums, or counts at one of its ends, are lost has a count of 0
+    and status lost."""
     if cell.tables["wait_times"].is_empty():
         return None
     label = (*_STATEMENT, "part", "low_ns", *EVENT)
     rows = _in_lives(cell, "wait_times")
     ended = labelled(rows.drop_nulls("low_ns"), _brackets(cell), label, ("count",))
-    found = _of_sessions(ended, cell).join(_uncounted(cell, rows), on=TASK, how="left", nulls_equal=True)
+    counts = _session_rows(ended, cell).join(_uncounted(cell, rows), on=TASK, how="left", nulls_equal=True)
     good = (pl.col("its_status") == "ok") & pl.col("uncounted").is_null() & pl.col("count").is_not_null()
-    found = found.with_columns(
+    counts = counts.with_columns(
         pl.when(good).then("count").otherwise(0),
         status=pl.when(good).then("status").otherwise(pl.lit("lost")),
     )
-    sums = found.group_by(label, maintain_order=True).agg(pl.col("count").sum())
+    sums = counts.group_by(label, maintain_order=True).agg(pl.col("count").sum())
     return sums.filter((pl.col("count") > 0) | (pl.col("status") == "lost"))
 
 
 def _uncounted(cell: RawCell, counted: pl.DataFrame) -> pl.DataFrame:
-    """Tasks that had waited by an end of the window whose read has no counts of these waits: the read that
-    has them was lost, and the one in its place leaves out what is long."""
+    """Returns tasks that had waited by an end of the window whose read has no counts of these waits: the
+    read with them was lost, and its replacement leaves out long tables."""
     waited = _in_lives(cell, "waits").filter(pl.col("sleeps") + pl.col("preempted") > 0)
     waited = waited.select(*TASK, "at_ns").unique(maintain_order=True)
     without = waited.join(counted, on=[*TASK, "at_ns"], how="anti", nulls_equal=True, maintain_order="left")
