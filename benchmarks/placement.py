@@ -33,7 +33,7 @@ def main(runs: int = RUNS) -> None:
     chance = np.random.default_rng(1)
     print(f"told to have groups, of {runs} runs of one population each: all shapes, the worst shape")
     for name, draw in POPULATIONS.items():
-        shares = [np.mean([groups(draw(chance, s)).found for _ in range(runs)]) for s in SHAPES]
+        shares = [np.mean([groups(draw(chance, s)).significant for _ in range(runs)]) for s in SHAPES]
         worst = int(np.argmax(shares))
         rounds, n = SHAPES[worst]
         print(
@@ -60,7 +60,7 @@ def _power(chance: Any, rounds: int, n: int, slow: int, noise: float, *, settled
         order = np.argsort(chance.random((rounds, n)), axis=1)
         chosen = (order[:1] if settled else order) < slow
         times = np.exp(chance.normal(0, noise, (rounds, n))) * np.where(chosen, 1.5, 1)
-        count += groups(times).found
+        count += groups(times).significant
     return count / runs
 
 

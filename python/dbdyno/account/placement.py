@@ -141,7 +141,7 @@ def _group_figures(two_groups: Groups) -> Row:
     counts = counts[counts > 0]
     return {
         "p_groups": two_groups.p,
-        "groups": two_groups.found,
+        "groups": two_groups.significant,
         "group_rounds": int(two_groups.ratios.size),
         "slow_sessions": int(np.bincount(counts).argmax()) if counts.size else None,
         "ratio": float(np.median(two_groups.ratios)) if two_groups.ratios.size else None,

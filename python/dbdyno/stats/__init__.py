@@ -1,1 +1,1 @@
-"""Intervals, tests, fits: mathematics without a word of databases. Pure."""
+"""Intervals, tests and fits: mathematics that knows nothing of databases. Pure."""

@@ -1,4 +1,4 @@
-"""A whole number in whole parts."""
+"""Divides a whole number into whole parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 
 def apportioned(count: int, weights: Sequence[float]) -> list[int]:
-    """``count`` in whole parts nearest to the weights (largest remainders; of equal ones the first)."""
+    """Divides ``count`` into whole parts in proportion to weights, by largest remainders; the first of
+    equal ones wins."""
     total = sum(weights)
     exact = [count * weight / total for weight in weights]
     parts = [int(share) for share in exact]

@@ -1,4 +1,4 @@
-"""Series whose neighbours resemble each other: the error of their mean, a test of residuals."""
+"""Series with correlated neighbours: the error of their mean, and a test of residuals."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEAST = 5
-"""A series of fewer values has no error."""
+"""Least number of values for an error."""
 LEAST_DEGREES = 3
-"""Degrees of freedom below which Durbin and Watson's d has no p: its law is no beta distribution."""
+"""Least degrees of freedom for a p of Durbin and Watson's d: below, its law is not nearly a beta
+distribution."""
 
 
 class Correlated(NamedTuple):
-    """A series' mean, its standard error, the number of independent values with the same error."""
+    """The mean of a series, its standard error, and the number of independent values with the same error."""
 
     mean: float
     std_err: float
@@ -27,7 +28,8 @@ class Correlated(NamedTuple):
 
 
 def correlated(values: Sequence[float]) -> Correlated | None:
-    """``None``: fewer than five values. Of few values the error is rather too small than too large."""
+    """Returns the mean and its error; None for fewer than five values. For few values the error tends to
+    be too small."""
     series = np.asarray(values, dtype=float)
     n = len(series)
     if n < LEAST:
@@ -39,14 +41,17 @@ def correlated(values: Sequence[float]) -> Correlated | None:
 
 
 def integrated_time(centred: Sequence[float] | Floats) -> float:
-    """Integrated autocorrelation time, 1 + 2 times the sum of autocorrelations, in steps (Sokal 1997).
+    """Returns the integrated autocorrelation time in steps, 1 + 2 times the sum of autocorrelations (Sokal
+    1997).
 
     The sum is cut by Geyer's initial monotone sequence (1992, Statistical Science 7, 473-483): sums of
-    neighbouring pairs of autocovariances, as long as they are positive, none above the one before. Below 1
-    where neighbours lie on opposite sides of the mean; never below 1/n.
+    neighbouring pairs of autocovariances, as long as they are positive, each limited by the previous one.
+    The result is below 1 if neighbours lie on opposite sides of the mean, and never below 1/n.
     """
     series = np.asarray(centred, dtype=float)
     n = len(series)
+    # Wiener-Khinchin: the autocovariance is the inverse transform of the power. Padding to 2 n avoids
+    # wrap-around.
     power = np.abs(np.fft.rfft(series, 2 * n)) ** 2
     covariance = np.fft.irfft(power)[:n] / n
     pairs = covariance[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
@@ -58,12 +63,13 @@ def integrated_time(centred: Sequence[float] | Floats) -> float:
 def durbin_watson(
     residuals: Floats, basis: Floats, joined: NDArray[np.bool_] | None = None
 ) -> tuple[float, float]:
-    """d (about 2 without autocorrelation, towards 0 with) and its two-sided p that residuals are independent.
+    """Returns d (about 2 without autocorrelation, near 0 with) and its two-sided p under independent
+    residuals.
 
-    ``basis``: (n, k) orthonormal, the space that the fit took from ``residuals`` (n,) in their order;
+    ``basis``: (n, k), an orthonormal basis of the fitted space; ``residuals``: (n,) in their order;
     ``joined``: (n - 1,), which neighbours belong together, all by default. The first two moments of d are
-    exact; between them a beta distribution on 0..4 (Durbin, Watson 1951, Biometrika 38, 159-178, section 4).
-    NaN: nothing to compare, or fewer than 3 degrees of freedom.
+    exact, and its law is approximated by a beta distribution on 0..4 (Durbin, Watson 1951, Biometrika 38,
+    159-178, section 4). Both are NaN without anything to compare, or with fewer than 3 degrees of freedom.
     """
     from scipy.special import betainc
 
@@ -75,19 +81,23 @@ def durbin_watson(
         return math.nan, math.nan
     d = float(weights @ np.diff(residuals) ** 2) / rss
     steps = weights[:, None] * np.diff(basis, axis=0)
-    pulled = np.zeros_like(basis)  # A Q, with A the matrix of d's numerator
+    pulled = np.zeros_like(basis)  # A Q, with A the matrix of the numerator of d and Q the basis
     pulled[:-1] -= steps
     pulled[1:] += steps
     inner = basis.T @ pulled
-    ends = np.zeros(n)
-    ends[:-1] += weights
-    ends[1:] += weights
-    first = float(ends.sum()) - float(np.trace(inner))
-    second = (
-        float(ends @ ends) + 2 * float(weights.sum()) - 2 * float(np.sum(pulled**2)) + float(np.sum(inner**2))
+    diagonal = np.zeros(n)
+    diagonal[:-1] += weights
+    diagonal[1:] += weights
+    trace = float(diagonal.sum()) - float(np.trace(inner))
+    trace_of_square = (
+        float(diagonal @ diagonal)
+        + 2 * float(weights.sum())
+        - 2 * float(np.sum(pulled**2))
+        + float(np.sum(inner**2))
     )
-    mean = first / degrees
-    variance = 2 * (second - first * mean) / (degrees * (degrees + 2))
+    mean = trace / degrees
+    variance = 2 * (trace_of_square - trace * mean) / (degrees * (degrees + 2))
+    # Sum of the beta distribution's two parameters, by its mean and variance on 0..4.
     s = mean * (4 - mean) / variance - 1
     below = float(betainc(mean / 4 * s, (1 - mean / 4) * s, d / 4))
     return d, min(1.0, 2 * min(below, 1 - below))

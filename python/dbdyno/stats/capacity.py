@@ -1,15 +1,14 @@
-"""The level at which what is delivered stays when more is asked for.
+"""The capacity: the level at which throughput stays when the asked rate rises.
 
-Delivered is the smaller of the rate and the capacity, so its slope below the capacity is known (1), and only
-the rates that were not delivered say how high the level is. A rate close to it counts as not delivered where
-chance made the system slow or the arrivals many: what was measured there is low by selection. Such rates,
-within two standard deviations of what is delivered there, are left out where there are others; the choice is
-by the rate. Where a fall at higher rates can be neither shown nor excluded, the interval holds both the mean
-of all and what a straight line has at the lowest rate.
+Throughput is the smaller of the rate and the capacity. Below the capacity its slope is known (1), so only
+rates that were not delivered carry information on the level. A rate close to the capacity counts as not
+delivered if the system was slow or arrivals were many by chance: its throughput is low by selection. Rates
+within two standard deviations of their throughput are therefore left out if others remain; the choice is by
+rate. If a fall at higher rates can be neither shown nor excluded, the interval contains both the mean of all
+rates and a straight line's value at the lowest rate.
 
-Errors may resemble those of the rates beside them: what disturbs a ladder lasts longer than a measurement.
-Intervals are wider by as much as a first-order autoregression along the rates makes means and slopes less
-certain.
+Errors at neighbouring rates may be correlated, as a disturbance lasts longer than one measurement.
+Intervals are widened by the effect of a first-order autoregression along the rates on means and slopes.
 """
 
 from __future__ import annotations
@@ -22,14 +21,15 @@ from typing import Literal, NamedTuple
 from dbdyno.stats.estimates import Mean, students_quantile
 
 _EXACT = 1e-3
-"""No throughput counts as known to better than this share."""
+"""Least relative error of a throughput."""
 _SERIES = 3
-_RESEMBLING = (0.0, 0.2, 0.4, 0.6, 0.8)
-"""Correlations of neighbouring rates that are thought of. Nearer to 1 a few rates say nothing of a level."""
+_CORRELATIONS = (0.0, 0.2, 0.4, 0.6, 0.8)
+"""Correlations of neighbouring rates that are averaged over. Nearer to 1, few rates do not determine a
+level."""
 LEVEL = 0.03
-"""It is level where it surely changes by no more than this share from the lowest rate to the highest."""
+"""Largest share by which a level may change from the lowest rate to the highest, with 95 % confidence."""
 _NEAR = 2.0
-"""Standard deviations of a measurement by which a rate must lie above what is delivered."""
+"""Least distance of a rate above its throughput, in standard deviations of a measurement."""
 
 
 class Delivered(NamedTuple):
@@ -39,48 +39,52 @@ class Delivered(NamedTuple):
 
 @dataclass(frozen=True)
 class Capacity:
-    """``level``: the same at all rates but for chance; ``falls``: less at higher rates, 95 % sure, ``value``
-    is that of the lowest; ``rises``: more, ``value`` is that of the highest, and a lower bound; ``single``:
-    one measurement. Per second; ``low``, ``high``: 95 % interval, ``None``: not known."""
+    """The capacity per second, with 95 % interval ``low`` to ``high``; None if unknown.
+
+    Kinds: ``level``, equal at all rates within the error; ``falls``, significantly less at higher rates,
+    with ``value`` at the lowest; ``rises``, significantly more, with ``value`` at the highest as a lower
+    bound; ``single``, one measurement.
+    """
 
     kind: Literal["level", "falls", "rises", "single"]
     value: float
     points: tuple[Delivered, ...]
-    """Those that it rests on, by rate."""
+    """The measurements that it follows from, by rate."""
     low: float | None = None
     high: float | None = None
     change: tuple[float, float] | None = None
-    """95 % interval of the change from the lowest to the highest rate, as a share of their mean; ``None``:
-    fewer than two rates or three points."""
+    """95 % interval of the change from the lowest to the highest rate, as a share of their mean.
+
+    None for fewer than two rates or three points."""
 
 
-def capacity(over: Sequence[Delivered]) -> Capacity:
-    """``over``: one or more measurements at rates that were not delivered."""
-    points = _clear(tuple(sorted(over)))
+def capacity(measured: Sequence[Delivered]) -> Capacity:
+    """Returns the capacity by one or more measurements at rates that were not delivered."""
+    points = _clearly_above(tuple(sorted(measured)))
     mean = Mean.of(p.value for p in points)
     if mean.std_dev is None:
         return Capacity("single", mean.value, points)
-    line, wider = _line(points), _wider(points)
+    line, wider = _line(points), _widening(points)
     half = max(
         wider[0] * students_quantile(mean.n - 1) * mean.std_dev / math.sqrt(mean.n), _EXACT * mean.value
     )
-    made = Capacity("level", mean.value, points, max(0.0, mean.value - half), mean.value + half)
+    level = Capacity("level", mean.value, points, max(0.0, mean.value - half), mean.value + half)
     if line is None:
-        return made
+        return level
     line = replace(line, wider=wider)
     low, high = line.change(mean.value)
-    made = replace(made, change=(low, high))
+    level = replace(level, change=(low, high))
     if high < 0:
-        return _at_lowest(replace(made, kind="falls"))
+        return _at_lowest(replace(level, kind="falls"))
     if low > 0:
         top = Mean.of(p.value for p in points if p.rate == points[-1].rate)
-        return replace(made, kind="rises", value=top.value, low=None, high=None)
-    return made if max(-low, high) <= LEVEL else _or_falling(made, line)
+        return replace(level, kind="rises", value=top.value, low=None, high=None)
+    return level if max(-low, high) <= LEVEL else _with_possible_fall(level, line)
 
 
 @dataclass(frozen=True)
 class _Line:
-    """Throughput over the logarithm of the rate, by least squares."""
+    """Throughput as a linear function of the logarithm of the rate, by least squares."""
 
     middle: float
     mean: float
@@ -90,7 +94,7 @@ class _Line:
     sd: float
     points: int
     wider: tuple[float, float] = (1.0, 1.0)
-    """Of mean and slope, standard errors over those of independent errors."""
+    """Factors on the standard errors of mean and slope by correlated errors."""
 
     def at(self, x: float) -> float:
         return self.mean + self.slope * (x - self.middle)
@@ -110,7 +114,7 @@ class _Line:
 
 
 def _line(points: tuple[Delivered, ...]) -> _Line | None:
-    """``None``: fewer than two rates or three points."""
+    """Returns the line; None for fewer than two rates or three points."""
     n, x = len(points), [math.log(p.rate) for p in points]
     if n < 3 or x[0] == x[-1]:
         return None
@@ -122,13 +126,13 @@ def _line(points: tuple[Delivered, ...]) -> _Line | None:
     return _Line(middle, mean, slope, spread, (x[0], x[-1]), math.sqrt(rest / (n - 2)), n)
 
 
-def _wider(points: tuple[Delivered, ...]) -> tuple[float, float]:
-    """What errors that resemble their neighbours' make of the standard errors of mean and slope, 1 at least;
-    with fewer than :data:`_SERIES` rates that cannot be seen."""
+def _widening(points: tuple[Delivered, ...]) -> tuple[float, float]:
+    """Returns the factors by which correlated errors widen the standard errors of mean and slope, at least
+    1. They cannot be estimated from fewer than :data:`_SERIES` rates, and are 1 then."""
     rates = sorted({p.rate for p in points})
     if len(rates) < _SERIES:
         return 1.0, 1.0
-    import numpy as np  # takes longer to load than all else here
+    import numpy as np  # numpy takes longer to load than all else in this module
 
     from dbdyno.stats.least_squares import autoregressive, ols
 
@@ -137,12 +141,13 @@ def _wider(points: tuple[Delivered, ...]) -> tuple[float, float]:
     independent = fit.rss / fit.degrees * np.diag(fit.bread)
     if float(independent.min()) <= 0:
         return 1.0, 1.0
-    of_mean, of_slope = np.sqrt(np.maximum(autoregressive(fit, np.array(_RESEMBLING)) / independent, 1.0))
+    of_mean, of_slope = np.sqrt(np.maximum(autoregressive(fit, np.array(_CORRELATIONS)) / independent, 1.0))
     return float(of_mean), float(of_slope)
 
 
-def _clear(points: tuple[Delivered, ...]) -> tuple[Delivered, ...]:
-    """Those at rates that chance could not have kept."""
+def _clearly_above(points: tuple[Delivered, ...]) -> tuple[Delivered, ...]:
+    """Returns the points whose rate is above the throughput by more than chance; all points if fewer than
+    two remain."""
     mean, line = Mean.of(p.value for p in points), _line(points)
 
     def most(rate: float) -> float:
@@ -154,20 +159,22 @@ def _clear(points: tuple[Delivered, ...]) -> tuple[Delivered, ...]:
     return clear if len(clear) > 1 else points
 
 
-def _or_falling(found: Capacity, line: _Line) -> Capacity:
+def _with_possible_fall(level: Capacity, line: _Line) -> Capacity:
+    """Widens the interval to contain the line's interval at the lowest rate."""
     first = line.ends[0]
     low, high = line.at(first) - line.half(first), line.at(first) + line.half(first)
-    assert found.low is not None and found.high is not None
-    return replace(found, low=max(0.0, min(found.low, low)), high=max(found.high, high))
+    assert level.low is not None and level.high is not None
+    return replace(level, low=max(0.0, min(level.low, low)), high=max(level.high, high))
 
 
-def _at_lowest(found: Capacity) -> Capacity:
-    """The mean at the lowest rate alone, with the scatter of all repeats about the mean of their rate."""
-    rates = sorted({p.rate for p in found.points})
-    means = [Mean.of(p.value for p in found.points if p.rate == r) for r in rates]
+def _at_lowest(falling: Capacity) -> Capacity:
+    """Returns the mean at the lowest rate, with an error from the scatter of all repeats about their
+    rate's mean."""
+    rates = sorted({p.rate for p in falling.points})
+    means = [Mean.of(p.value for p in falling.points if p.rate == r) for r in rates]
     first, degrees = means[0], sum(m.n - 1 for m in means)
     if not degrees:
-        return replace(found, value=first.value, low=None, high=None)
+        return replace(falling, value=first.value, low=None, high=None)
     error = math.sqrt(sum(m.m2 for m in means) / degrees / first.n)
     half = max(students_quantile(degrees) * error, _EXACT * first.value)
-    return replace(found, value=first.value, low=max(0.0, first.value - half), high=first.value + half)
+    return replace(falling, value=first.value, low=max(0.0, first.value - half), high=first.value + half)

@@ -1,7 +1,7 @@
-"""How far another machine's clock is from ours, from two-way exchanges; its times on our clock.
+"""The offset of a remote clock from the local one, by two-way exchanges; converts times between them.
 
-An exchange asks the other machine for its time. Whatever the ways there and back took, its answer was
-read between ``sent_ns`` and ``received_ns``: the offset is known to half the round trip (Cristian,
+An exchange asks the remote host for its time. Whatever the delays in each direction, the answer was read
+between ``sent_ns`` and ``received_ns``: the offset is known to half the round trip (Cristian,
 "Probabilistic clock synchronization", Distributed Computing 3, 1989, section 3). The exchange with the
 least round trip bounds it best.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Exchange:
-    """Nanoseconds; ``there_ns`` of their clock, the others of ours."""
+    """Times of an exchange in ns: ``there_ns`` of the remote clock, the others of the local clock."""
 
     sent_ns: int
     there_ns: int
@@ -27,7 +27,8 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Offset:
-    """``ns``: their clock less ours at ``at_ns`` of theirs; it is within ``bound_ns`` of that."""
+    """Offset of the remote clock: ``ns`` is remote less local time at remote time ``at_ns``, with an error
+    of at most ``bound_ns``."""
 
     at_ns: int
     ns: int
@@ -35,7 +36,8 @@ class Offset:
 
     @staticmethod
     def of(exchanges: Iterable[Exchange]) -> Offset:
-        """Raises ValueError without an exchange."""
+        """Returns the offset by the exchange with the least round trip. Raises ValueError without an
+        exchange."""
         best = min(exchanges, key=lambda e: e.round_trip_ns)
         half = -(-best.round_trip_ns // 2)
         return Offset(best.there_ns, best.there_ns - best.sent_ns - best.round_trip_ns // 2, half)
@@ -43,25 +45,29 @@ class Offset:
 
 @dataclass(frozen=True)
 class Mapping:
-    """Their times on our clock, between and beyond two offsets; equal offsets: no drift is known."""
+    """Converts times between the clocks by two offsets, and beyond them. Equal offsets: the drift is
+    unknown, and 0."""
 
     first: Offset
     last: Offset
 
     @property
     def drift(self) -> float:
-        """Seconds that their clock gains in one of its own."""
+        """Seconds that the remote clock gains in one of its own."""
         passed = self.last.at_ns - self.first.at_ns
         return (self.last.ns - self.first.ns) / passed if passed > 0 else 0.0
 
     @property
     def bound_ns(self) -> int:
-        """Error of a time between the two: a line between two values errs by no more than either does."""
+        """Error of a time between the two offsets: a line between two values errs by no more than the
+        larger error."""
         return max(self.first.bound_ns, self.last.bound_ns)
 
     def to_ours(self, there_ns: int) -> int:
+        """Returns the local time of a remote time."""
         return there_ns - self.first.ns - round(self.drift * (there_ns - self.first.at_ns))
 
     def to_theirs(self, ours_ns: int) -> int:
+        """Returns the remote time of a local time."""
         undrifted = ours_ns + self.first.ns
         return undrifted + round(self.drift * (undrifted - self.first.at_ns) / (1 - self.drift))

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-# Tails and quantiles of Student's t and the binomial distribution, by ``scipy.special``; chi-square's tail.
-#
 # scipy is loaded by the first call that needs it (0.2 s): most commands need none.
 
 Z95 = 1.959963984540054
@@ -29,12 +27,13 @@ _T95 = (
     2.093024054408, 2.085963447266, 2.079613844728, 2.073873067904, 2.068657610419, 2.063898561628,
     2.059538552753, 2.055529438643, 2.051830516480, 2.048407141795, 2.045229642133, 2.042272456301,
 )  # fmt: skip
-"""Student's two-sided 95 % quantiles for 1 to 30 degrees of freedom: few values need no scipy."""
+"""Student's two-sided 95 % quantiles for 1 to 30 degrees of freedom, so that few values need no scipy."""
 
 
 @lru_cache(maxsize=4096)
 def students_quantile(degrees: float, alpha: float = 0.05) -> float:
-    """The t that is exceeded, on both sides together, with probability ``alpha``; ``inf``: the normal law."""
+    """Returns the t whose absolute value is exceeded with probability ``alpha``. ``inf`` degrees: the
+    normal distribution. Raises ValueError for less than one degree of freedom."""
     if degrees < 1:
         raise ValueError("an interval needs at least two values")
     if alpha == 0.05 and degrees <= len(_T95) and degrees == int(degrees):
@@ -47,22 +46,23 @@ def students_quantile(degrees: float, alpha: float = 0.05) -> float:
 
 
 def welch_degrees(*variances: tuple[float, float]) -> float:
-    """Degrees of freedom of a sum of independent variances of means, each given with its own degrees; ``inf``
-    where none is finite (Welch 1947, Biometrika 34, 28-35)."""
+    """Returns the degrees of freedom of a sum of independent variances of means, given as (variance,
+    degrees); ``inf`` if all degrees are infinite or all variances 0 (Welch 1947, Biometrika 34, 28-35)."""
     below = sum(v * v / degrees for v, degrees in variances)
     return sum(v for v, _ in variances) ** 2 / below if below > 0 else math.inf
 
 
 def students_tail(t: float, degrees: float) -> float:
-    """Two-sided p of ``t``."""
+    """Returns the two-sided p of ``t``."""
     from scipy.special import stdtr
 
     return 2 * float(stdtr(degrees, -abs(t)))
 
 
 def chi_square_tail(x: float, degrees: int) -> float:
-    """p of a chi-square at least as large as ``x`` (Abramowitz and Stegun 1964, 26.4.4 and 26.4.5)."""
-    half, odd = min(x / 2, 1e300), degrees % 2  # a finite sum: scipy, slow to load, is not needed
+    """Returns the probability of a chi-square of at least ``x`` (Abramowitz and Stegun 1964, 26.4.4 and
+    26.4.5)."""
+    half, odd = min(x / 2, 1e300), degrees % 2  # a finite sum, so that scipy, slow to load, is not needed
     if half <= 0:
         return 1.0
     powers = (n + odd / 2 for n in range(degrees // 2))
@@ -71,7 +71,7 @@ def chi_square_tail(x: float, degrees: int) -> float:
 
 
 def sign_tail(few: int, many: int) -> float:
-    """p of at most ``few`` heads in ``few + many`` throws of a fair coin."""
+    """Returns the probability of at most ``few`` heads in ``few + many`` throws of a fair coin."""
     from scipy.special import bdtr
 
     return float(bdtr(few, few + many, 0.5))
@@ -87,16 +87,18 @@ class Mean:
 
     @staticmethod
     def of(values: Iterable[float]) -> Mean:
-        """In two passes, as differences from the first: equal values have no spread."""
-        found = list(values)
-        if not found:
+        """Returns the mean of values, by differences from the first in two passes, so that equal values
+        have exactly no variance."""
+        known = list(values)
+        if not known:
             return Mean()
-        first, n = found[0], len(found)
-        value = first + sum(v - first for v in found) / n
-        return Mean(n, value, sum((v - value) * (v - value) for v in found))
+        first, n = known[0], len(known)
+        value = first + sum(v - first for v in known) / n
+        return Mean(n, value, sum((v - value) * (v - value) for v in known))
 
     def merge(self, other: Mean) -> Mean:
-        """Commutative and associative within rounding; ``Mean()`` is neutral."""
+        """Returns the mean of both sets of values. Commutative and associative within rounding; ``Mean()``
+        is neutral."""
         if self.n == 0 or other.n == 0:
             return other if self.n == 0 else self
         n = self.n + other.n
@@ -109,16 +111,17 @@ class Mean:
 
     @property
     def std_dev(self) -> float | None:
-        """Sample standard deviation; ``None`` (not 0) for fewer than two values."""
+        """Sample standard deviation; None (not 0) for fewer than two values."""
         return math.sqrt(self.m2 / (self.n - 1)) if self.n > 1 else None
 
     @property
     def std_err(self) -> float | None:
+        """Standard error of the mean; None for fewer than two values."""
         return None if self.std_dev is None else self.std_dev / math.sqrt(self.n)
 
     @property
     def interval95(self) -> tuple[float, float] | None:
-        """Student's 95 % interval of the mean; ``None`` for fewer than two values."""
+        """Student's 95 % interval of the mean; None for fewer than two values."""
         if self.std_err is None:
             return None
         half = students_quantile(self.n - 1) * self.std_err
@@ -126,14 +129,14 @@ class Mean:
 
     @property
     def positive95(self) -> tuple[float, float] | None:
-        """As :attr:`interval95`, on the scale of logarithms; see :func:`positive_interval`."""
+        """The same on a logarithmic scale; see :func:`positive_interval`."""
         if self.std_err is None or self.value <= 0:
             return self.interval95
         return positive_interval(self.value, self.std_err, self.n - 1)
 
     @property
     def share95(self) -> tuple[float, float] | None:
-        """The same on the scale of log odds: within 0 and 1, as the mean is."""
+        """The same on the scale of log odds, so that it stays within 0 and 1 as the mean does."""
         if self.std_err is None or self.std_err == 0 or not 0 < self.value < 1:
             return self.interval95
         odds = self.value / (1 - self.value)
@@ -143,47 +146,49 @@ class Mean:
 
 
 WIDEST = 1e4
-"""An interval whose upper end is more than so many times its lower one says nothing."""
+"""Largest ratio of an interval's ends; a wider interval is not reported."""
 
 
 def positive_interval(
     value: float, std_err: float, degrees: float, alpha: float = 0.05
 ) -> tuple[float, float] | None:
-    """Student's interval on the scale of logarithms, its error by the delta method: both ends are above zero,
-    however large the error is. ``value`` is above zero. ``None``: wider than :data:`WIDEST`."""
+    """Returns Student's interval on a logarithmic scale, its error by the delta method: both ends are
+    above zero, however large the error. ``value`` is above zero. None if it is wider than :data:`WIDEST`."""
     half = students_quantile(degrees, alpha) * std_err / value
     return None if 2 * half > math.log(WIDEST) else (value / math.exp(half), value * math.exp(half))
 
 
-# Shares seen in samples: intervals, and how many independent samples unequal ones are worth.
+# Intervals of shares in samples, and effective sample sizes.
 
 Number = TypeVar("Number", float, "pl.Expr", "np.ndarray[Any, Any]")
 Many = TypeVar("Many", "pl.Expr", "np.ndarray[Any, Any]")
 
 
 def unseen(n: int) -> float:
-    """The upper end of the 95 % interval of a share that none of ``n`` samples met: 1 - 0.05^(1/n), for many
-    the rule of three (Hanley, Lippman-Hand 1983)."""
+    """Returns the upper end of the 95 % interval of a share that none of ``n`` samples met: 1 -
+    0.05^(1/n), for large n the rule of three (Hanley, Lippman-Hand 1983)."""
     return 1 - 0.05 ** (1 / n) if n > 0 else 1.0
 
 
 def wilson_of(hits: float, n: float) -> tuple[float, float]:
-    """Wilson's 95 % interval of ``hits`` out of ``n``; either may be an effective number."""
+    """Returns Wilson's 95 % interval of ``hits`` out of ``n``; either may be an effective number."""
     low, high = _wilson(hits / n, float(n))
     return max(0.0, low), min(1.0, high)
 
 
 def wilson(share: Many, n: Many) -> tuple[Many, Many]:
-    """The same of a share seen in ``n`` effective samples, per row.
+    """Returns the same for a share in ``n`` effective samples, row by row.
 
-    It never leaves [0, 1] and keeps its width at shares of 0 and 1. A share beyond [0, 1] counts as 0 or 1.
+    It never leaves [0, 1] and keeps its width at shares of 0 and 1. A share outside of [0, 1] counts as 0
+    or 1.
     """
     low, high = _wilson(share.clip(0.0, 1.0), n)
     return low.clip(0.0, 1.0), high.clip(0.0, 1.0)
 
 
 def _wilson(p: Number, n: Number) -> tuple[Number, Number]:
-    """Score interval (Wilson 1927; Brown, Cai, DasGupta 2001, Statistical Science 16, equation 5)."""
+    """Returns the score interval (Wilson 1927; Brown, Cai, DasGupta 2001, Statistical Science 16, equation
+    5)."""
     z2 = Z95 * Z95
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = Z95 / (1 + z2 / n) * (p * (1 - p) / n + z2 / (4 * n * n)) ** 0.5
@@ -191,16 +196,17 @@ def _wilson(p: Number, n: Number) -> tuple[Number, Number]:
 
 
 _RARE = (0.0, 0.0513, 0.3554, 0.8177)
-"""Lower ends, in hits, for 0 to 3 hits: half the 5 % points of chi square with 2 x degrees of freedom."""
+"""Lower ends of Poisson's interval for 0 to 3 hits: half the 5 % points of chi-square with 2 x degrees of
+freedom."""
 
 
 def interval(share: pl.Series, n: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Wilson's interval, wider where a share is next to 0 or 1: up to 3 hits, or all but 3. Row by row; NULL
-    where the share or ``n`` is.
+    """Returns Wilson's interval, widened for shares next to 0 or 1: up to 3 hits, or all but 3. Row by row;
+    NULL if the share or ``n`` is.
 
-    There Wilson's end lies too near (it holds as few as 84 of 100); Poisson's is taken instead, as by Brown,
-    Cai and DasGupta (Interval estimation for a binomial proportion, Statistical Science 16, 2001, 4.1.1).
-    Effective numbers are no integers: between those of whole hits it is linear.
+    There Wilson's interval covers as few as 84 of 100; Poisson's end is taken instead, as by Brown, Cai
+    and DasGupta (Interval estimation for a binomial proportion, Statistical Science 16, 2001, 4.1.1).
+    Effective numbers are not integers: between whole hits the end is interpolated linearly.
     """
     import polars as pl
 
@@ -213,7 +219,7 @@ def interval(share: pl.Series, n: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def interval_ends(share: np.ndarray[Any, Any], n: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """Both ends of :func:`interval`; NaN where the share or ``n`` is."""
+    """Returns both ends of :func:`interval`; NaN if the share or ``n`` is."""
     import numpy as np
 
     with np.errstate(all="ignore"):
@@ -227,11 +233,12 @@ def interval_ends(share: np.ndarray[Any, Any], n: np.ndarray[Any, Any]) -> list[
 
 
 def _rare(hits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Interpolates the lower ends :data:`_RARE` between whole hits."""
     steps = enumerate(pairwise(_RARE))
     return sum(((b - a) * (hits - i).clip(0.0, 1.0) for i, (a, b) in steps), start=0.0 * hits)
 
 
 def effective(weight: pl.Expr) -> pl.Expr:
-    """Effective number of samples of unequal weight (Kish 1965): ``(sum w)^2 / sum w^2``."""
+    """Returns the effective number of samples of unequal weight (Kish 1965): ``(sum w)^2 / sum w^2``."""
     w = weight.cast(float)
     return w.sum() ** 2 / (w * w).sum()

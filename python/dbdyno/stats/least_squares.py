@@ -1,4 +1,4 @@
-"""Least squares with standard errors that hold where errors are uneven or resemble their neighbours.
+"""Least squares with standard errors that hold for uneven or correlated errors.
 
 Shapes: ``x`` is (n, k) with the column of ones in front, ``y`` is (n,); results are (k,), (k, k) or (n,).
 """
@@ -16,16 +16,20 @@ from dbdyno.stats.estimates import chi_square_tail
 Floats = NDArray[np.float64]
 
 ALONE = 1e-10
-"""Limit of 1 - leverage: below it a point decides alone."""
+"""1 - leverage below which a point determines a coefficient alone."""
 
 LEAST_DEGREES = 1.75
-"""Of a variance: with fewer, intervals of simulated ladders are several times as wide as they need be."""
+"""Least degrees of freedom of a variance: with fewer, intervals of simulated ladders are several times too
+wide."""
 
 _FIXED_B = (1.9600, 2.9694, 0.4160, -0.5324)
-"""Bartlett kernel, 97.5 % (Kiefer, Vogelsang 2005, Econometric Theory 21, 1130-1164, table 1)."""
+"""Polynomial of the critical value with Bartlett's kernel, 97.5 % (Kiefer, Vogelsang 2005, Econometric Theory
+21, 1130-1164, table 1)."""
 
 
 class Fit(NamedTuple):
+    """A fit by ordinary least squares."""
+
     x: Floats
     y: Floats
     beta: Floats
@@ -33,7 +37,7 @@ class Fit(NamedTuple):
     bread: Floats
     """Inverse of X'X."""
     leverage: Floats
-    """Diagonal of the hat matrix: 0..1, its sum is k."""
+    """Diagonal of the hat matrix: each value in 0..1, sum k."""
 
     @property
     def degrees(self) -> int:
@@ -41,7 +45,7 @@ class Fit(NamedTuple):
 
     @property
     def basis(self) -> Floats:
-        """Orthonormal, of the space of the columns; (n, k)."""
+        """Orthonormal basis of the column space; (n, k)."""
         return np.asarray(np.linalg.qr(self.x / np.linalg.norm(self.x, axis=0))[0])
 
     @property
@@ -50,14 +54,14 @@ class Fit(NamedTuple):
 
     @property
     def r_squared(self) -> float:
-        """NaN where ``y`` does not vary."""
+        """Coefficient of determination; NaN if ``y`` does not vary."""
         centred = self.y - self.y.mean()
         total = float(centred @ centred)
         return 1 - self.rss / total if total > 0 else math.nan
 
 
 def ols(x: Floats, y: Floats) -> Fit:
-    """By QR of columns brought to one length (Golub 1965): units of work span many powers of ten."""
+    """Fits by QR of columns scaled to one length (Golub 1965), as units of work span many powers of ten."""
     scale = np.linalg.norm(x, axis=0)
     q, r = np.linalg.qr(x / scale)
     inverse = np.linalg.inv(r) / scale[:, None]
@@ -67,18 +71,19 @@ def ols(x: Floats, y: Floats) -> Fit:
 
 
 def hc3(fit: Fit) -> Floats:
-    """Errors of uneven size: residuals over 1 - leverage (MacKinnon, White 1985, J. Econometrics 29, 305).
+    """Returns the covariance of the coefficients for errors of uneven size: residuals over 1 - leverage
+    (MacKinnon, White 1985, J. Econometrics 29, 305).
 
-    A point with leverage 1 determines the line alone: there is no finite error then (``inf``).
+    A point with leverage 1 determines the line alone, and the error is ``inf``.
     """
     return newey_west(fit, 0)
 
 
 def hc3_degrees(fit: Fit) -> Floats:
-    """Degrees of freedom (k,) of each variance by :func:`hc3`, :data:`LEAST_DEGREES` to n - k.
+    """Returns degrees of freedom (k,) of each variance by :func:`hc3`, :data:`LEAST_DEGREES` to n - k.
 
-    Few points with much leverage make a variance of few squares. Where errors are even it has the first two
-    moments of a chi-squared with so many degrees (Bell, McCaffrey 2002, Survey Methodology 28, 169-181;
+    With few points of high leverage a variance has few terms. With even errors it has the first two
+    moments of a chi-squared with these degrees (Bell, McCaffrey 2002, Survey Methodology 28, 169-181;
     Imbens, Kolesar 2016, Rev. Econ. Stat. 98, 701-712).
     """
     free = 1 - fit.leverage
@@ -91,10 +96,11 @@ def hc3_degrees(fit: Fit) -> Floats:
 
 
 def newey_west(fit: Fit, lags: int, jackknife: bool = True) -> Floats:
-    """Errors in time order that resemble ``lags`` neighbours: Bartlett weights 1 - l / (lags + 1).
+    """Returns the covariance of the coefficients for errors in time order that are correlated over ``lags``
+    neighbours, with Bartlett weights 1 - l / (lags + 1).
 
-    Newey, West 1987, Econometrica 55, 703-708, equation 5. ``jackknife``: residuals over 1 - leverage as in
-    HC3, without which few points give too little.
+    Newey, West 1987, Econometrica 55, 703-708, equation 5. ``jackknife``: residuals over 1 - leverage as
+    in HC3, without which the result is too small for few points.
     """
     free = 1 - fit.leverage if jackknife else np.ones_like(fit.leverage)
     if bool((free < ALONE).any()):
@@ -108,11 +114,11 @@ def newey_west(fit: Fit, lags: int, jackknife: bool = True) -> Floats:
 
 
 def whitened(fit: Fit, lags: int) -> Floats:
-    """Variances (k,) of the coefficients by :func:`newey_west` after first-order prewhitening.
+    """Returns variances (k,) of the coefficients by :func:`newey_west` after first-order prewhitening.
 
-    What each point adds to a coefficient is regressed on what the point before adds (slope r >= 0, its bias
-    corrected by (1 + 3 r) / n: Kendall 1954); what is left goes into Newey and West's sum, which is divided
-    by (1 - r)^2 (Andrews, Monahan 1992, Econometrica 60, 953-966). r is at most 0.97, as there.
+    Each point's contribution to a coefficient is regressed on that of the previous point (slope r >= 0,
+    its bias corrected by (1 + 3 r) / n: Kendall 1954). The residuals go into Newey and West's sum, which
+    is divided by (1 - r)^2 (Andrews, Monahan 1992, Econometrica 60, 953-966). r is at most 0.97, as there.
     """
     free = 1 - fit.leverage
     if bool((free < ALONE).any()):
@@ -120,12 +126,12 @@ def whitened(fit: Fit, lags: int) -> Floats:
     return np.array([_whitened(z, lags) for z in ((fit.x * (fit.residuals / free)[:, None]) @ fit.bread).T])
 
 
-def _whitened(added: Floats, lags: int) -> float:
-    n, before = len(added), added[:-1]
+def _whitened(contributions: Floats, lags: int) -> float:
+    n, before = len(contributions), contributions[:-1]
     size = float(before @ before)
-    r = float(added[1:] @ before) / size if size > 0 else 0.0
+    r = float(contributions[1:] @ before) / size if size > 0 else 0.0
     r = min(max(r + (1 + 3 * r) / n, 0.0), 0.97) if r > 0 else 0.0
-    left = added[1:] - r * before
+    left = contributions[1:] - r * before
     total = float(left @ left)
     for lag in range(1, min(lags, n - 2) + 1):
         total += 2 * (1 - lag / (lags + 1)) * float(left[lag:] @ left[:-lag])
@@ -136,12 +142,14 @@ _AUTOREGRESSIONS = np.linspace(-0.6, 0.995, 60)
 
 
 def autoregressive(fit: Fit, r: Floats = _AUTOREGRESSIONS) -> Floats:
-    """Variances (k,) of the coefficients where errors follow a first-order autoregression by one of ``r``.
+    """Returns variances (k,) of the coefficients if errors follow a first-order autoregression by one of
+    ``r``.
 
-    Residuals resemble their neighbours less than errors do, the more so the fewer they are, and a variance at
-    one estimate of r knows nothing of r's own error. So it is averaged over r, weighted by its restricted
-    likelihood and the reference prior 1 / sqrt(1 - r^2) (Berger, Yang 1994, Econometric Theory 10, 461-482);
-    at each, the errors' variance is what the residuals' sum of squares is expected to leave of it.
+    Residuals are less correlated than errors, the more so the fewer they are, and a variance at one
+    estimate of r ignores r's own error. So the variance is averaged over r, weighted by its restricted
+    likelihood and the reference prior 1 / sqrt(1 - r^2) (Berger, Yang 1994, Econometric Theory 10,
+    461-482). At each r, the variance of the errors follows from the expected sum of squares of the
+    residuals.
     """
     n, k = fit.x.shape
     together = np.column_stack([fit.x / np.linalg.norm(fit.x, axis=0), fit.y])
@@ -150,18 +158,18 @@ def autoregressive(fit: Fit, r: Floats = _AUTOREGRESSIONS) -> Floats:
     steps = whole - r[:, None, None] * (across + across.T) + (r**2)[:, None, None] * inner
     design, response = steps[:, :k, :k], steps[:, :k, k]
     left = steps[:, k, k] - np.sum(response * np.linalg.solve(design, response[..., None])[..., 0], axis=1)
-    if float(left.min()) <= 0:  # an exact line
+    if float(left.min()) <= 0:  # the points lie exactly on the line
         return np.zeros(k)
-    likely = -np.linalg.slogdet(design)[1] / 2 - (n - k) / 2 * np.log(left)
-    weights = np.exp(likely - likely.max())
+    log_likelihood = -np.linalg.slogdet(design)[1] / 2 - (n - k) / 2 * np.log(left)
+    weights = np.exp(log_likelihood - log_likelihood.max())
     decay = r[:, None] ** np.arange(n)
-    kept = n - decay @ _lagged(fit.basis).sum(axis=1)  # the trace of residuals' covariance
-    variances = fit.rss / kept[:, None] * (decay @ _lagged(fit.x @ fit.bread))
+    expected_squares = n - decay @ _lagged(fit.basis).sum(axis=1)  # the trace of residuals' covariance
+    variances = fit.rss / expected_squares[:, None] * (decay @ _lagged(fit.x @ fit.bread))
     return np.asarray(weights @ variances / weights.sum())
 
 
 def _lagged(columns: Floats) -> Floats:
-    """(n, k): of each column, sums of products of values l apart, twice for l > 0."""
+    """Returns (n, k): for each column the sums of products of values l apart, doubled for l > 0."""
     n = len(columns)
     power = np.abs(np.fft.rfft(columns, 2 * n, axis=0)) ** 2
     sums = np.fft.irfft(power, 2 * n, axis=0)[:n]
@@ -170,23 +178,24 @@ def _lagged(columns: Floats) -> Floats:
 
 
 def bandwidth(n: int) -> int:
-    """S = 1.3 sqrt(n), rounded up (Lazarus, Lewis, Stock, Watson 2018, J. Bus. Econ. Stat. 36, 541, eq. 3).
+    """Returns S = 1.3 sqrt(n), rounded up (Lazarus, Lewis, Stock, Watson 2018, J. Bus. Econ. Stat. 36, 541,
+    eq. 3).
 
-    Lags are S - 1. Longer than older rules (4 (n / 100)^(2/9)): that costs width but keeps the coverage,
-    with critical values that know S / n (:func:`fixed_b`).
+    Lags are S - 1. This is longer than older rules (4 (n / 100)^(2/9)): it widens intervals but keeps
+    their coverage, with critical values that depend on S / n (:func:`fixed_b`).
     """
     return max(1, min(math.ceil(1.3 * math.sqrt(n)), n - 1))
 
 
 def fixed_b(share: float) -> float:
-    """Two-sided 95 % critical value of t by Newey and West with ``share`` = S / n, 0..1."""
+    """Returns the two-sided 95 % critical value of t by Newey and West with ``share`` = S / n, 0..1."""
     a0, a1, a2, a3 = _FIXED_B
     return a0 + a1 * share + a2 * share**2 + a3 * share**3
 
 
 def breusch_pagan(fit: Fit) -> float:
-    """p that squared residuals do not depend on x: n R2 of their regression is chi-squared (Koenker 1981,
-    J. Econometrics 17, 107-112). NaN where they do not vary."""
+    """Returns p that squared residuals do not depend on x: n R2 of their regression is chi-squared
+    (Koenker 1981, J. Econometrics 17, 107-112). NaN if they do not vary."""
     auxiliary = ols(fit.x, fit.residuals**2)
     if math.isnan(auxiliary.r_squared):
         return math.nan
@@ -194,10 +203,8 @@ def breusch_pagan(fit: Fit) -> float:
 
 
 def cook(fit: Fit) -> Floats:
-    """How far all predictions move without a point, in units of their error (Cook 1977, Technometrics 19).
-
-    NaN where a point decides alone, or nothing is left to explain.
-    """
+    """Returns the shift of all predictions without a point, in units of their error (Cook 1977,
+    Technometrics 19). NaN if a point determines a coefficient alone, or the fit is exact."""
     free = 1 - fit.leverage
     scale = fit.x.shape[1] * fit.rss / fit.degrees
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -12,15 +12,16 @@ SWEEPS = 200
 
 
 def ipf(seed: Floats, group: NDArray[np.int64], rows: Floats, columns: Floats) -> Floats:
-    """``seed`` fitted to the totals of its rows and, for each group of rows, of its columns.
+    """Returns ``seed`` scaled to the totals of its rows and, for each group of rows, of its columns.
 
-    ``seed`` (n, c); ``group`` (n,): number of the table each row belongs to; ``rows`` (n,): row totals;
-    ``columns`` (tables, c): column totals. Rows and columns are scaled in turn until the rows' totals are
-    within 1e-9 of their table's, or 200 times; column totals are exact in the end. Margins that contradict
-    one another, or zeros in the seed that forbid them, leave the rows' totals unmet.
+    ``seed`` (n, c); ``group`` (n,): number of the table that each row belongs to; ``rows`` (n,): row
+    totals; ``columns`` (tables, c): column totals. Rows and columns are scaled in turn until the row
+    totals are within 1e-9 of their table's, or 200 times; column totals are exact at the end. Row totals
+    are not met if margins contradict each other, or zeros of the seed forbid them.
     """
     fitted = seed.astype(np.float64)
     tables, width = columns.shape
+    # The smallest normal number keeps an empty table from a division by zero.
     whole = np.maximum(sums_of(group, rows, tables), np.finfo(np.float64).tiny)[group]
     for _ in range(SWEEPS):
         fitted *= ratio(rows, fitted.sum(axis=1))[:, None]
@@ -32,10 +33,10 @@ def ipf(seed: Floats, group: NDArray[np.int64], rows: Floats, columns: Floats) -
 
 
 def sums_of(group: NDArray[np.int64], values: Floats, size: int) -> Floats:
-    """Sum of ``values`` in each of ``size`` groups."""
+    """Returns the sum of ``values`` in each of ``size`` groups."""
     return np.bincount(group, values, size).astype(np.float64)
 
 
 def ratio(want: Floats, have: Floats) -> Floats:
-    """``want / have``; 0 where there is nothing to scale."""
+    """Returns ``want / have``; 0 if ``have`` is 0."""
     return np.divide(want, have, out=np.zeros_like(have), where=have > 0)

@@ -1,16 +1,16 @@
-"""Did the level of a series change on the way, where neighbouring values resemble each other? When?
+"""Steps: did the level of a series with correlated neighbours change on the way, and when?
 
-For a stretch of the series let T be the difference of the means inside and outside over its standard error,
-were values independent. A change that lasts is a stretch that reaches to an end; one that came and went lies
-inside. The largest T of all stretches is compared with that of normal noise whose neighbours are correlated
-by :data:`RHO` (an autoregressive process of order 1): a series with less of it has fewer false alarms. Its
-own correlation is not estimated, as tens of values are too few for that, and a change looks like it.
+For a stretch of the series let T be the difference of the means inside and outside over its standard error
+for independent values. A lasting change is a stretch that reaches to an end; a temporary one lies inside. The
+largest T of all stretches is compared with that of normal noise with lag-one correlation :data:`RHO` (an
+autoregressive process of order 1). A series with a lower correlation has fewer false alarms. Its own
+correlation is not estimated, as tens of values are too few, and a change looks like correlation.
 
-A line through the values that leaves less than the change does is drift: no change is found then. Nor where
-medians do not show it: single values make none.
+There is no change if a straight line leaves a smaller sum of squares (drift), or if medians do not show it
+(single values).
 
-The interval of a change inverts the same test: a place belongs to it unless the sum of squares there is
-larger than the least by more than noise like that makes it in 5 % (benchmarks/steps.py).
+The interval of a change inverts the same test: a place belongs to it unless its sum of squares exceeds the
+least by more than in 95 % of such noise (benchmarks/steps.py).
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 RHO = 0.75
-"""Correlation of neighbouring values that noise is taken to have: up to 0.7 false alarms are surely kept."""
+"""Assumed lag-one correlation of noise: the rate of false alarms is kept for correlations up to 0.7."""
 LEVEL = 0.05
 LEAST = 8
-"""A series of fewer values is not tested."""
+"""Least number of values of a series that is tested."""
 SIDE = 3
-"""Values inside and outside, at least; at each end of the series, too."""
+"""Least number of values inside and outside of a stretch, and at each end of the series."""
 MOST = 40
-"""A longer series is made as short by means of neighbours."""
+"""Largest length of a series; in a longer one neighbours are averaged."""
 DRAWS = 4_000
 LEAST_P = 2 / (DRAWS + 1)
-"""The smallest p that so many draws can show."""
+"""The smallest p with this number of draws."""
 _UNLIKELY = 4.0
-"""A largest T below this is not compared: it is no change with so few values."""
+"""Least T that is compared with noise: a smaller one is never significant."""
 _PLACED = 18.0
-"""Points of n log(RSS / least RSS) up to which a place belongs to the interval."""
+"""Largest n log(RSS / least RSS) of a place in the interval (by simulation, benchmarks/steps.py)."""
 
 
 class Stretch(NamedTuple):
-    """Values ``start`` to ``end`` (exclusive) have another level than the others; ``end`` is the number of
-    values where it stays so."""
+    """Values ``start`` to ``end`` (exclusive) that have another level than the others. ``end`` is the
+    number of values if the change lasts."""
 
     start: int
     end: int
     start95: tuple[int, int]
     end95: tuple[int, int]
-    """First and last possible place of both."""
+    """First and last possible place of each end."""
     before: float
-    """Mean of the values that are not in it."""
+    """Mean of the values outside."""
     inside: float
     p: float
 
@@ -63,8 +63,8 @@ class Stretch(NamedTuple):
 
 
 def change(values: Sequence[float], least_variance: float = 0.0) -> Stretch | None:
-    """``least_variance``: of a value, where the way of counting does not allow less. ``None``: fewer than
-    :data:`LEAST` values, drift, or nothing that could be a change."""
+    """Returns the change of a series; None for fewer than :data:`LEAST` values, for drift, or without a
+    possible change. ``least_variance``: lower bound of a value's variance by counting statistics."""
     if len(values) < LEAST:
         return None
     size = math.ceil(len(values) / MOST)
@@ -72,17 +72,17 @@ def change(values: Sequence[float], least_variance: float = 0.0) -> Stretch | No
     n = len(x)
     starts, ends = _stretches(n)
     floor = n * least_variance / size
-    t, left = _largest(x[None, :], floor)
+    t, left = _t_of_stretches(x[None, :], floor)
     best = int(np.argmax(t[0]))
     top, rss = float(t[0, best]), float(left[0, best])
     start, end = int(starts[best]), int(ends[best])
-    if top < _UNLIKELY or rss > _line(x) + floor or not _seen_in_medians(x, start, end):
+    if top < _UNLIKELY or rss > _line_squares(x) + floor or not _seen_in_medians(x, start, end):
         return None
     null = _null(n)
     p = float((1 + np.count_nonzero(null >= top)) / (1 + null.size))
     inside, outside = x[start:end], np.concatenate([x[:start], x[end:]])
-    held = n * np.log((left[0] + 1e-300) / (rss + 1e-300)) <= _PLACED
-    places = [_ends(starts, ends, held, n, of_start=s, start=start, end=end) for s in (True, False)]
+    possible = n * np.log((left[0] + 1e-300) / (rss + 1e-300)) <= _PLACED
+    places = [_ends(starts, ends, possible, n, of_start=s, start=start, end=end) for s in (True, False)]
     begins, stops = (
         (low * size - (size - 1), min(high * size + (size - 1), len(values))) for low, high in places
     )
@@ -102,34 +102,35 @@ def change(values: Sequence[float], least_variance: float = 0.0) -> Stretch | No
 def _ends(
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
-    held: NDArray[np.bool_],
+    possible: NDArray[np.bool_],
     n: int,
     *,
     of_start: bool,
     start: int,
     end: int,
 ) -> tuple[int, int]:
-    """The first and last place of one end, the other staying where it is."""
+    """Returns the first and last place of one end, with the other end fixed."""
     if end == n:
         if not of_start:
             return n, n
-        some = held & (ends == n)
-        return int(starts[some].min()), int(starts[some].max())
-    some = held & ((ends == end) if of_start else (starts == start)) & (ends < n)
-    found = starts[some] if of_start else ends[some]
-    return int(found.min()), int(found.max())
+        selected = possible & (ends == n)
+        return int(starts[selected].min()), int(starts[selected].max())
+    selected = possible & ((ends == end) if of_start else (starts == start)) & (ends < n)
+    places = starts[selected] if of_start else ends[selected]
+    return int(places.min()), int(places.max())
 
 
 @lru_cache(maxsize=64)
 def _stretches(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All that leave enough values on their sides. What reaches to the end stands for its complement, too."""
-    found = [(a, b) for a in range(SIDE, n) for b in range(a + SIDE, n + 1) if b == n or n - b >= SIDE]
-    pairs = np.array(found, dtype=np.int64)
+    """Returns starts and ends of all stretches with enough values on each side. A stretch that reaches to
+    the end also stands for its complement."""
+    bounds = [(a, b) for a in range(SIDE, n) for b in range(a + SIDE, n + 1) if b == n or n - b >= SIDE]
+    pairs = np.array(bounds, dtype=np.int64)
     return pairs[:, 0], pairs[:, 1]
 
 
-def _largest(rows: Floats, floor: float = 0.0) -> tuple[Floats, Floats]:
-    """T of each stretch of each row, and the sum of squares that is left."""
+def _t_of_stretches(rows: Floats, floor: float = 0.0) -> tuple[Floats, Floats]:
+    """Returns T of each stretch of each row, and the remaining sum of squares."""
     n = rows.shape[1]
     starts, ends = _stretches(n)
     centred = rows - rows.mean(axis=1, keepdims=True)
@@ -143,16 +144,16 @@ def _largest(rows: Floats, floor: float = 0.0) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=32)
 def _null(n: int) -> Floats:
-    """The largest T of noise with neighbours correlated by :data:`RHO`."""
+    """Returns the largest T of noise with lag-one correlation :data:`RHO`."""
     random = np.random.default_rng(n)
-    found = []
+    parts = []
     for _ in range(DRAWS // 500):
-        found.append(_largest(correlated_noise(random, 500, n, RHO))[0].max(axis=1))
-    return np.concatenate(found)
+        parts.append(_t_of_stretches(correlated_noise(random, 500, n, RHO))[0].max(axis=1))
+    return np.concatenate(parts)
 
 
 def correlated_noise(random: np.random.Generator, rows: int, n: int, rho: float) -> Floats:
-    """Normal, of standard deviation 1: x(t) = rho x(t - 1) + e(t)."""
+    """Returns normal noise of standard deviation 1: x(t) = rho x(t - 1) + e(t)."""
     x = random.normal(size=(rows, n))
     x[:, 1:] *= math.sqrt(1 - rho * rho)
     for t in range(1, n):
@@ -160,14 +161,15 @@ def correlated_noise(random: np.random.Generator, rows: int, n: int, rho: float)
     return x
 
 
-def _line(x: Floats) -> float:
-    """What a straight line leaves."""
+def _line_squares(x: Floats) -> float:
+    """Returns the sum of squares about a straight line."""
     at = np.arange(len(x)) - (len(x) - 1) / 2
     centred = x - x.mean()
     return float((centred**2).sum() - (at @ centred) ** 2 / (at @ at))
 
 
 def _seen_in_medians(x: Floats, start: int, end: int) -> bool:
+    """Returns whether medians show at least half of the difference of means, in the same direction."""
     inside, outside = x[start:end], np.concatenate([x[:start], x[end:]])
     means = float(inside.mean() - outside.mean())
     return float(np.median(inside) - np.median(outside)) / means > 0.5 if means else False

@@ -147,13 +147,13 @@ def test_one_population_has_no_groups(name: str) -> None:
     """At most one of twenty; of 120 that is at most 12 (99.5 % of the binomial). All of it: benchmarks."""
     chance = np.random.default_rng(7)
     shapes = [(1, 4), (1, 9), (10, 3), (30, 9), (12, 2), (30, 16)]
-    wrong = sum(groups(100 * POPULATIONS[name](chance, s)).found for s in shapes for _ in range(20))
+    wrong = sum(groups(100 * POPULATIONS[name](chance, s)).significant for s in shapes for _ in range(20))
     assert wrong <= 12
 
 
 def test_a_gap_under_ten_percent_is_no_group() -> None:
-    assert not groups(np.array([[100.0, 100, 100, 100, 108, 108]] * 20)).found
-    assert groups(np.array([[100.0, 100, 100, 100, 112, 112]] * 20)).found
+    assert not groups(np.array([[100.0, 100, 100, 100, 108, 108]] * 20)).significant
+    assert groups(np.array([[100.0, 100, 100, 100, 112, 112]] * 20)).significant
 
 
 def test_two_sessions_of_which_now_one_and_now_the_other_is_slow() -> None:
@@ -162,7 +162,7 @@ def test_two_sessions_of_which_now_one_and_now_the_other_is_slow() -> None:
     slow = chance.integers(0, 2, 40)
     times[np.arange(40), slow] *= 1.5
     found = groups(times)
-    assert found.found and found.slow.sum(axis=1).tolist() == [1] * 40
+    assert found.significant and found.slow.sum(axis=1).tolist() == [1] * 40
     assert (found.slow.argmax(axis=1) == slow).all()
 
 

@@ -1,11 +1,12 @@
-"""What a ladder says after the choice of model: figures and throughputs averaged over all models.
+"""Figures and throughputs of a ladder, averaged over all models.
 
-An interval of the model that happened to win knows nothing of the choice, and is too narrow: the models are
-averaged, with the probability that the data give each (Hoeting, Madigan, Raftery and Volinsky, Bayesian Model
-Averaging: A Tutorial, Statistical Science 14 (1999) 382), and so are errors of one size and errors in
-proportion. A knee is claimed where models with one have a probability of 95 %: odds of k to 1 in favour of
-what is not so come up in fewer than 1 of k ladders (Kass and Raftery, Journal of the American Statistical
-Association 90 (1995) 773). How often intervals hold the truth is simulated: ``python -m benchmarks claims``.
+An interval of the model that happened to fit best ignores the choice, and is too narrow. So the models are
+averaged, weighted by their probability given the data (Hoeting, Madigan, Raftery and Volinsky, Bayesian
+Model Averaging: A Tutorial, Statistical Science 14 (1999) 382), and so are errors of constant size and
+proportional errors. A knee is claimed if models with one have a probability of 95 %: odds of k to 1 in
+favour of a false hypothesis occur in fewer than 1 of k ladders (Kass and Raftery, Journal of the American
+Statistical Association 90 (1995) 773). The coverage of the intervals is simulated by ``python -m
+benchmarks claims``.
 """
 
 from __future__ import annotations
@@ -25,27 +26,28 @@ from dbdyno.stats.scaling.points import FARTHEST, Points
 from dbdyno.stats.scaling.sampled import FAMILIES, Sampled, Series
 
 SURE = 0.95
-"""Probability from which on a knee, a second one, or a law's parameters are claimed."""
+"""Least probability of a knee, a second one, or a law's parameters that are claimed."""
 SURE_PEAK = 0.975
-"""That of a peak: so that the upper end of its interval is a load."""
+"""Least probability of a claimed peak, so that the upper end of its interval is finite."""
 TAIL = 0.025
-"""Of rates and throughputs, at each end."""
+"""Tail probability of rates and throughputs at each end."""
 SELECTED = 0.0125
-"""Of figures that are claimed only where the models agree that there are such: the other half is spent on the
-choice."""
+"""Tail probability of figures that are claimed only if the models agree that they exist.
+
+The other half of the error is spent on that choice."""
 HULL = {"rate": 0.05, "knee": 0.05, "yield": 0.005, "peak": 0.005, "peak throughput": 0.005}
-"""Tails of what each other model that is not excluded adds to an interval."""
+"""Tail probability of each further model that is not excluded and widens an interval."""
 NEAR = 3.0
-"""Log likelihood by which a model may be below the most probable one and still speak of where it bends."""
+"""Largest difference in log likelihood to the most probable model of one that still widens intervals."""
 KEPT, NEARBY = 4000, 400
-"""Draws of all models together, and of each one that is not excluded."""
+"""Number of draws of all models together, and of each one that is not excluded."""
 MOST_LOADS = 120
-"""More are brought together with their neighbours."""
+"""Largest number of loads; of more, neighbours are merged."""
 DRIFTS = np.concatenate([[1.0], 1.5 * 2.0 ** np.arange(11)])
-"""Variance between climbs over what noise within them makes of it; the first without drift."""
+"""Factors on the variance between climbs by drift, relative to noise alone; the first is without drift."""
 KNEED = ("plateau", "queue", "one-knee", "two-knees")
 STEADY = ("linear", "amdahl", sampling.POWER)
-"""Models that neither bend at a load nor peak."""
+"""Models without a knee and a peak."""
 
 
 @dataclass(frozen=True)
@@ -57,28 +59,28 @@ class Claimed:
     high: float | None
     claimed: bool
     probability: float
-    """That there is such a figure at all."""
+    """Probability that the figure exists."""
     why: str = ""
-    """Where it is not claimed: no-knee | no-second-knee | no-peak | other-models."""
+    """Reason why it is not claimed: no-knee | no-second-knee | no-peak | other-models."""
 
 
 @dataclass(frozen=True)
 class Averaged:
-    """Draws from all models, each as likely as any other; throughput in the unit of the points."""
+    """Draws from all models, all with equal weight; throughput in the unit of the points."""
 
     shares: dict[str, float]
     """Probability of each model."""
     proportional: float
-    """Probability that errors are in proportion."""
+    """Probability of proportional errors."""
     parameters: dict[str, Floats]
-    """Of each model's draws, (draws, parameters)."""
+    """Parameters of each model's draws, (draws, parameters)."""
     near: dict[str, Floats]
-    """As many of each model that bends and is not excluded, however small its share."""
+    """Draws of each model with a knee or peak that is not excluded, however small its probability."""
     first: float
     last: float
 
     def throughput(self, loads: Floats) -> tuple[Floats, Floats, Floats]:
-        """Median of the mean throughput at ``loads``, and its 95 % interval."""
+        """Returns the median of the mean throughput at ``loads``, and its 95 % interval."""
         n = np.asarray(loads, dtype=float)
         curves = [
             sampling.curve_of(m, n, self.first, self.last)(p) for m, p in self.parameters.items() if len(p)
@@ -88,25 +90,25 @@ class Averaged:
 
     @cached_property
     def figures(self) -> dict[str, Claimed]:
-        """rate, sigma, kappa, knee, yield, knee2, yield2, peak, peak throughput."""
+        """Figures rate, sigma, kappa, knee, yield, knee2, yield2, peak, peak throughput."""
         return _figures(self)
 
 
 def averaged(points: Points, names: Sequence[str] | None = None) -> Averaged:
-    """``names``: of the models that are averaged; those that are not known here are passed over."""
+    """Averages the models ``names`` (all if None); unknown names are ignored."""
     return averaged_all([points], names)[0]
 
 
-def averaged_all(many: Sequence[Points], names: Sequence[str] | None = None) -> list[Averaged]:
-    """``many``: of the same loads and repeats."""
+def averaged_all(ladders: Sequence[Points], names: Sequence[str] | None = None) -> list[Averaged]:
+    """Averages the models for each of ``many`` ladders, which have the same loads and repeats."""
     known = [f for f in FAMILIES if names is None or f.name in names]
-    known = known if len(many[0].loads) > 1 else list(FAMILIES[:1])  # the line: one load has no shape
-    made = [_prepared(p) for p in many]
-    laws = [_together([m.laws[i] for m in made]) for i in range(2)]
+    known = known if len(ladders[0].loads) > 1 else list(FAMILIES[:1])  # one load has no shape: the line only
+    prepared = [_prepared(p) for p in ladders]
+    laws = [_together([m.laws[i] for m in prepared]) for i in range(2)]
     drawn = [sampling.sampled(f, law) for law in laws for f in known]
     evidence = np.stack([s.log_evidence for s in drawn], 1)
     shares = np.exp(evidence - special.logsumexp(evidence, axis=1, keepdims=True))
-    return [_One(i, m, drawn, shares[i]).averaged() for i, m in enumerate(made)]
+    return [_Ladder(i, m, drawn, shares[i]).averaged() for i, m in enumerate(prepared)]
 
 
 # -- points as series --
@@ -117,7 +119,7 @@ class _Prepared:
     size: float
     laws: tuple[Series, Series]
     drift: tuple[float, float] = (0.0, 0.0)
-    """Sum of squares between climbs, under each law."""
+    """Sum of squares between climbs, under each law of the noise."""
 
 
 def _prepared(points: Points) -> _Prepared:
@@ -138,14 +140,15 @@ def _prepared(points: Points) -> _Prepared:
 
 
 def _group(n: Floats) -> Floats:
-    """One number for loads that are near by ratio and by difference: curves bend most at low loads."""
+    """Returns one number for loads that are close by ratio and by difference, as curves bend most at low
+    loads."""
     first, last = n.min(), n.max()
     by_ratio, by_size = np.log(n / first) / np.log(last / first), (n - first) / (last - first)
     return np.asarray((by_ratio + by_size) * MOST_LOADS // 2)
 
 
 def _climbs(loads: Floats, x: Floats, size: float) -> _Prepared:
-    """Each climb brought to the mean of all: what climbs differ in as a whole is drift, and not noise.
+    """Scales each climb to the mean of all: differences of climbs as a whole are drift and not noise.
     ``x``: (climbs, loads, points of a climb at a load)."""
     climbs, _, each = x.shape
     mean = x.mean(axis=(0, 2))
@@ -167,7 +170,9 @@ def _climbs(loads: Floats, x: Floats, size: float) -> _Prepared:
 def _law(
     loads: Floats, mean: Floats, counts: NDArray[np.intp], within: float, scales: int, raw: Floats | None
 ) -> Series:
-    """``raw``: throughputs of which ``mean`` is that of the logarithms."""
+    """Returns the ladder under one law of the noise. ``raw``: throughputs if ``mean`` is that of their
+    logarithms, else None."""
+    # Both laws must be densities of the throughput itself to be compared: dx = x d(log x).
     jacobian = 0.0 if raw is None else -float(np.log(raw).sum())
     return Series(
         loads,
@@ -191,7 +196,7 @@ def _together(laws: Sequence[Series]) -> Series:
 
 
 @dataclass(frozen=True)
-class _One:
+class _Ladder:
     """Ladder ``at`` of those that were sampled together."""
 
     at: int
@@ -219,19 +224,19 @@ class _One:
         )
 
     def _of(self, name: str) -> list[tuple[Sampled, float]]:
-        """Under each law of the noise."""
+        """Returns the model's draws and probability under each law of the noise."""
         return [(s, p) for s, p in zip(self.drawn, self.shares, strict=True) if s.family.name == name]
 
     def _draws(self, name: str, of: float) -> Floats:
         return np.concatenate([self._parameters(s, round(of * share)) for s, share in self._of(name)])
 
     def _parameters(self, s: Sampled, count: int) -> Floats:
-        """``count`` draws by their weights, each with a rate of its own."""
+        """Returns ``count`` draws by their weights, each with its own rate."""
         if not count:
             return np.empty((0, s.p.shape[-1]))
         weight = np.exp(s.log_weight[self.at] - s.log_weight[self.at].max())
         at = _picked(weight, (np.arange(count) + 0.5) / count)
-        u = sampling.uniform(count, 2)  # in another order than the draws, of which none depends on it
+        u = sampling.uniform(count, 2)  # in an order that is independent of the draws
         t = special.stdtrit(max(s.series.degrees + s.series.scales - 1, 1), u[:, 0])
         rate, error = s.rate[self.at, at], s.error[self.at, at]
         if s.series.scales > 1:
@@ -242,8 +247,8 @@ class _One:
         return np.asarray(out)
 
     def _drift(self, s: Sampled, u: Floats) -> Floats:
-        """What drift from climb to climb multiplies the variance of the rate by, drawn: as likely none as
-        any of :data:`DRIFTS`."""
+        """Draws the factor on the variance of the rate by drift between climbs: no drift is as probable as
+        any of the other :data:`DRIFTS` together."""
         free, degrees = s.series.scales - 1, s.series.degrees
         squares = self.prepared.drift[int(s.series.proportional)]
         noise = float(s.series.within[self.at]) + degrees * sampling.SIZE_FLOOR**2
@@ -253,15 +258,15 @@ class _One:
 
 
 def _picked(weight: Floats, u: Floats) -> NDArray[np.intp]:
-    """Places at which the running share of ``weight`` reaches ``u``, 0..1."""
+    """Returns the places at which the cumulative share of ``weight`` reaches ``u``, 0..1."""
     return np.minimum(np.searchsorted(np.cumsum(weight) / weight.sum(), u), len(weight) - 1)
 
 
 # -- figures --
 
 
-def _figures(of: Averaged) -> dict[str, Claimed]:
-    p, empty = of.parameters, np.empty((0, 5))
+def _figures(averaged_: Averaged) -> dict[str, Claimed]:
+    p, empty = averaged_.parameters, np.empty((0, 5))
     amdahl, usl, two = (p.get(name, empty) for name in ("amdahl", "usl", "two-knees"))
     none = np.zeros(len(p.get("linear", empty)))
     rate = np.concatenate([v[:, 0] for v in p.values()])
@@ -273,24 +278,24 @@ def _figures(of: Averaged) -> dict[str, Claimed]:
         "rate": claim(rate, "", 0.0),
         "sigma": claim(np.concatenate([none, amdahl[:, 1], usl[:, 1]]), "other-models"),
         "kappa": claim(np.concatenate([none, 0 * amdahl[:, 1], usl[:, 2]]), "other-models"),
-        "knee": claim(_knees(p, of.last), "no-knee"),
+        "knee": claim(_knees(p, averaged_.last), "no-knee"),
         "yield": claim(_yields(p), "other-models"),
         "knee2": claim(two[:, 3], "no-second-knee"),
         "yield2": claim(two[:, 4], "no-second-knee"),
     }
-    peaks = _peaks(p, of)
+    peaks = _peaks(p, averaged_)
     for name, values in zip(("peak", "peak throughput"), peaks, strict=True):
         out[name] = claim(values, "no-peak", SURE_PEAK)
-    return _widened(of, out)
+    return _widened(averaged_, out)
 
 
-def _widened(of: Averaged, figures: dict[str, Claimed]) -> dict[str, Claimed]:
-    """With what each model says that the data do not exclude, though others have nearly all of the
+def _widened(averaged_: Averaged, figures: dict[str, Claimed]) -> dict[str, Claimed]:
+    """Widens intervals by models that the data do not exclude, though others have nearly all of the
     probability: few rungs leave open which shape a bend has."""
     out = dict(figures)
-    for name, v in of.near.items():
-        peaks, tops = _peaks({name: v}, of)
-        more = {"rate": v[:, 0], "knee": _knees({name: v}, of.last), "yield": _yields({name: v})}
+    for name, v in averaged_.near.items():
+        peaks, tops = _peaks({name: v}, averaged_)
+        more = {"rate": v[:, 0], "knee": _knees({name: v}, averaged_.last), "yield": _yields({name: v})}
         if len(peaks) > len(v) / 2:
             more |= {"peak": peaks, "peak throughput": tops}
         for figure, values in more.items():
@@ -304,35 +309,35 @@ def _widened(of: Averaged, figures: dict[str, Claimed]) -> dict[str, Claimed]:
 
 
 def _knees(parameters: dict[str, Floats], last: float) -> Floats:
-    """The first one of all draws that have one among the loads that were measured."""
+    """Returns the first knee of all draws with one among the measured loads."""
     knees = np.concatenate([np.empty(0), *(p[:, 1] for name, p in parameters.items() if name in KNEED)])
     return np.asarray(knees[knees <= last])
 
 
 def _yields(parameters: dict[str, Floats]) -> Floats:
-    """What one more brings after the first knee, over what one brings before it; nothing on a plateau."""
+    """Returns the gain per unit of load after the first knee over that before; 0 for a plateau."""
     flat = np.zeros(len(parameters.get("plateau", ())))
     bent = (p[:, 2] for name, p in parameters.items() if name in ("one-knee", "two-knees"))
     return np.concatenate([flat, *bent])
 
 
-def _peaks(parameters: dict[str, Floats], of: Averaged) -> tuple[Floats, Floats]:
-    """Load and throughput of the peak of all draws that have one in reach; one below all that was measured is
-    at the first load."""
+def _peaks(parameters: dict[str, Floats], averaged_: Averaged) -> tuple[Floats, Floats]:
+    """Returns load and throughput of the peak of all draws with one in reach. A peak below all measured
+    loads counts at the first load."""
     peaks, tops = [np.empty(0)], [np.empty(0)]
     for name, p in parameters.items():
         model = MODELS.get(name)
         if model is not None and model.peak is not None and model.top is not None and len(p):
             at = model.peak.of(p)
-            near = at <= FARTHEST * of.last
-            peaks.append(np.maximum(at[near], of.first))
-            below = model.curve(np.array([of.first]), p[near])[:, 0]
-            tops.append(np.where(at[near] < of.first, below, model.top.of(p[near])))
+            near = at <= FARTHEST * averaged_.last
+            peaks.append(np.maximum(at[near], averaged_.first))
+            below = model.curve(np.array([averaged_.first]), p[near])[:, 0]
+            tops.append(np.where(at[near] < averaged_.first, below, model.top.of(p[near])))
     return np.concatenate(peaks), np.concatenate(tops)
 
 
 def _claim(values: Floats, count: int, sure: float, why: str) -> Claimed:
-    """By the draws that have the figure, of ``count`` in all."""
+    """Returns the figure by the draws that have it, of ``count`` in all."""
     share, tail = len(values) / count, SELECTED if why else TAIL
     if not len(values):
         return Claimed(np.nan, None, None, False, 0.0, why)

@@ -1,4 +1,4 @@
-"""Which models describe the points, how clearly, and whether growth bends at all."""
+"""Chooses the models that describe the points, and tests whether growth bends at all."""
 
 from __future__ import annotations
 
@@ -15,41 +15,44 @@ from dbdyno.stats.scaling.models import MODELS, Model, for_loads
 from dbdyno.stats.scaling.points import FEWEST, Points
 
 CLEAR = 20.0
-"""A model this many times less likely than the best one is clearly worse."""
+"""Likelihood ratio to the best model from which on a model is clearly worse."""
 SAME = 0.005
-"""Share of the largest throughput: a curve that differs from a plateau by less is one."""
+"""Largest difference from a plateau, as a share of the largest throughput, of a curve that counts as one."""
 
 
 @dataclass(frozen=True)
 class Weighed:
+    """A fit with its weights."""
+
     fit: Fit
     weight: float
-    """By AICc: Burnham and Anderson, Model Selection and Multimodel Inference (2002), section 2.9."""
+    """Akaike weight by AICc (Burnham and Anderson, Model Selection and Multimodel Inference (2002),
+    section 2.9)."""
     weight_bic: float
 
 
 class Unfitted(NamedTuple):
-    """A model that needs more than there is."""
+    """A model that needs more loads or points than there are."""
 
     model: Model
     what: str
-    """loads | points."""
+    """What is lacking: loads | points."""
     needed: int
     present: int
 
 
 @dataclass(frozen=True)
 class Choice:
-    """All models that could be fitted, best first, and what was left out."""
+    """All models that could be fitted, best first, and those that were left out."""
 
     weighed: tuple[Weighed, ...]
     unfitted: tuple[Unfitted, ...] = ()
     plateaus: tuple[Model, ...] = ()
-    """Left out: these differ from a plateau by less than :data:`SAME`, or not at all."""
+    """Models that were left out, as they differ from a plateau by less than :data:`SAME`."""
 
 
 def choose(points: Points, names: Sequence[str], think_s: float | None) -> Choice:
-    """Fits and ranks the models named; none with fewer than :data:`FEWEST` loads."""
+    """Fits and ranks the named models; none with fewer than :data:`FEWEST` loads."""
     loads = len(points.loads)
     if loads < FEWEST:
         return Choice(())
@@ -59,9 +62,9 @@ def choose(points: Points, names: Sequence[str], think_s: float | None) -> Choic
             plateaus.append(MODELS[name])
             continue
         model = for_loads(MODELS[name], points.n, think_s)
-        few = _too_few(model, loads, len(points.n))
-        if few is not None:
-            unfitted.append(few)
+        lack = _too_few(model, loads, len(points.n))
+        if lack is not None:
+            unfitted.append(lack)
             continue
         fits.append(fit(model, points.n, points.x))
     copies = _copies_of_plateau(fits)
@@ -70,7 +73,8 @@ def choose(points: Points, names: Sequence[str], think_s: float | None) -> Choic
 
 
 def _too_few(model: Model, loads: int, points: int) -> Unfitted | None:
-    """AICc needs three points more than there are parameters, the curve a load more."""
+    """Returns the lack of a model, or None. AICc needs three points more than there are parameters, the
+    curve one load more."""
     parameters = len(model.parameters)
     if loads <= parameters:
         return Unfitted(model, "loads", parameters + 1, loads)
@@ -80,7 +84,8 @@ def _too_few(model: Model, loads: int, points: int) -> Unfitted | None:
 
 
 def _copies_of_plateau(fits: list[Fit]) -> list[Fit]:
-    """One knee with nothing gained after it is a plateau; a smaller difference is no finding."""
+    """Returns the fits with knees that equal the plateau within :data:`SAME`: a smaller difference is not
+    a finding."""
     flat = next((f for f in fits if f.model.name == "plateau"), None)
     if flat is None:
         return []
@@ -103,14 +108,16 @@ def _shares(values: list[float]) -> list[float]:
 DRAWS = 999
 PLACES = 60
 ALPHA = 0.05
-"""p up to which a bend, and with it a knee or a peak, is claimed."""
+"""Largest p of a bend, and with it of a knee or a peak, that is claimed."""
 
 
 def straight_p(n: Floats, x: Floats, seed: int) -> float | None:
-    """p that the points lie on a straight line through 0 but for chance, against growth that slows down at
-    one knee somewhere: F of the best knee, its law by draws of normal errors (Davies, Biometrika 74 (1987)
-    33, on why the tables do not hold; Hansen, Econometrica 64 (1996) 413, for the draws). None: too few
-    points to say."""
+    """Returns the p that the points lie on a straight line through 0, against growth that slows down at one
+    knee anywhere; None for too few points.
+
+    The statistic is F of the best knee. Its distribution comes from draws of normal errors (Davies,
+    Biometrika 74 (1987) 33, on why tables do not hold; Hansen, Econometrica 64 (1996) 413, for the draws).
+    """
     loads = np.unique(n)
     if len(loads) < 4:
         return None
@@ -119,13 +126,15 @@ def straight_p(n: Floats, x: Floats, seed: int) -> float | None:
         knees = knees[np.linspace(0, len(knees) - 1, PLACES).astype(int)]
     errors = np.random.default_rng(seed).normal(size=(DRAWS, len(n)))
     size = n / n.max()
-    alike = _p(n, x, errors, knees, np.ones_like(n))
-    growing = min(_p(n, x, errors * size, knees, np.ones_like(n)), _p(n, x, errors * size, knees, size))
-    return max(alike, min(1.0, 2 * growing))  # errors of one size, or in proportion (two tests): nobody knows
+    constant = _p(n, x, errors, knees, np.ones_like(n))
+    proportional = min(_p(n, x, errors * size, knees, np.ones_like(n)), _p(n, x, errors * size, knees, size))
+    return max(
+        constant, min(1.0, 2 * proportional)
+    )  # whether errors are constant or proportional (two tests) is unknown
 
 
 def _p(n: Floats, x: Floats, errors: Floats, knees: Floats, size: Floats) -> float:
-    """p of the best knee among ``errors``, all points weighted by the inverse of ``size``."""
+    """Returns the p of the best knee among ``errors``, with points weighted by the inverse of ``size``."""
     line = n / size
     line = line / np.sqrt((line * line).sum())
     own, drawn = (x / x.max() / size)[None], errors / size
@@ -135,8 +144,8 @@ def _p(n: Floats, x: Floats, errors: Floats, knees: Floats, size: Floats) -> flo
 
 
 def _gain(n: Floats, off: Floats, knees: Floats, size: Floats) -> Floats:
-    """Largest share of the squares ``off`` the line (draws, points) that growth slowing at a knee takes
-    away."""
+    """Returns the largest share of the squares ``off`` the line (draws, points) that growth slowing at a
+    knee explains."""
     line = n / size
     line = line / np.sqrt((line * line).sum())
     bends = np.maximum(n - knees[:, None], 0) / size

@@ -1,8 +1,8 @@
-"""A model fitted to points by least squares: where it starts from, where it ends, how good it is.
+"""Fits a model to points by least squares.
 
-Residuals are differences of throughput, each point with the same weight, as the published fits have them. A
-profile needs hundreds of fits, a bootstrap thousands, and one after another by scipy they would take longer
-than the measurement that they explain: so Levenberg and Marquardt's method is vectorised here, with bounds.
+Residuals are differences of throughput, each point with the same weight, as in published fits. A profile
+needs hundreds of fits and a bootstrap thousands, and one by one with scipy these would take longer than
+the measurement. So Levenberg and Marquardt's method is vectorised here, with bounds.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from dbdyno.stats.scaling.models import Model, tabled
 STEPS = 60
 LAST_STEPS = 30
 NEAR = 1e-9
-"""Relative gain below which the search from all starts ends: the last digits are those of the best one."""
+"""Relative gain below which the search from all starts ends; only the best one is then refined."""
 _NUDGE = 1e-7
 
 
 def solve(
     model: Model, n: Floats, x: Floats, start: Floats, held: Floats | None = None, gain: float = 1e-13
 ) -> tuple[Floats, Floats]:
-    """Minima of the sum of squares near ``start``.
+    """Returns minima of the sum of squares near ``start``.
 
-    ``n``: (points,); ``x``: (points,) or (problems, points); ``start``: (problems, parameters); ``held``: of
-    the same shape, true where a parameter keeps its start; ``gain``: relative, below it a problem is done.
-    Returns parameters and sums of squares, (problems,).
+    ``n``: (points,); ``x``: (points,) or (problems, points); ``start``: (problems, parameters); ``held``:
+    of the same shape, true if a parameter keeps its start; ``gain``: relative gain below which a problem
+    is done. Returns parameters and sums of squares, (problems,).
     """
     lowest, highest = model.low, model.high
     p = np.clip(start, lowest, highest)
@@ -50,10 +50,11 @@ def solve(
         rss_new = (r_new * r_new).sum(1)
         rss_old = rss[live]
         better = rss_new < rss_old
-        hopeful = (promised > gain * rss_old) | (damping[live] > 1)  # damped, little is promised anywhere
+        hopeful = (promised > gain * rss_old) | (damping[live] > 1)  # a damped step promises little anywhere
         still = np.where(better, rss_old - rss_new > gain * rss_old, hopeful & (damping[live] < 1e6))
         take = live[better]
         p[take], r[take], rss[take] = new[better], r_new[better], rss_new[better]
+        # Marquardt's damping: less after a success, more after a failure, with factors found by trial.
         damping[live] = np.where(better, damping[live] / 8, damping[live] * 6)
         live = live[still & (rss[live] > 1e-26)]
         if not len(live):
@@ -62,58 +63,57 @@ def solve(
 
 
 def jacobian(model: Model, n: Floats, p: Floats, nudge: float = _NUDGE) -> Floats:
-    """Derivatives of the throughput, (problems, points, parameters), one-sided away from the upper bounds."""
+    """Returns derivatives of the throughput, (problems, points, parameters), one-sided away from the upper
+    bounds."""
     size = np.maximum(np.abs(p), [1e-4 if q.unit == "ratio" else 1e-9 for q in model.parameters])
     h = np.where(p + nudge * size > model.high, -nudge, nudge) * size
-    own = np.arange(p.shape[1])
-    there = np.repeat(p[:, None], p.shape[1] + 1, axis=1)
-    there[:, own, own] += h
-    f = (model.quick or model.curve)(n, there)
+    diagonal = np.arange(p.shape[1])
+    moved = np.repeat(p[:, None], p.shape[1] + 1, axis=1)
+    moved[:, diagonal, diagonal] += h
+    f = (model.quick or model.curve)(n, moved)
     return np.asarray(np.swapaxes((f[:, :-1] - f[:, -1:]) / h[:, :, None], 1, 2))
 
 
 def _step(
     model: Model, n: Floats, p: Floats, r: Floats, damping: Floats, held: Floats
 ) -> tuple[Floats, Floats]:
-    """Where to go, and by how much the sum of squares falls at most if the model is straight there."""
+    """Returns the step, and the fall of the sum of squares that a linear model promises."""
     j = jacobian(model, n, p)
     transposed = np.swapaxes(j, 1, 2)
     a, g = transposed @ j, (transposed @ r[:, :, None])[:, :, 0]
-    own = np.arange(p.shape[1])
-    size = np.sqrt(a[:, own, own])
+    diagonal = np.arange(p.shape[1])
+    size = np.sqrt(a[:, diagonal, diagonal])
     size = np.where(size > 0, size, 1.0)
     a, g = a / (size[:, :, None] * size[:, None, :]), g / size
     at_bound = ((p <= model.low) & (g < 0)) | ((p >= model.high) & (g > 0))
     fixed = np.logical_or(held, at_bound)
     a = np.where(fixed[:, :, None] | fixed[:, None, :], 0.0, a)
-    a[:, own, own] += np.where(fixed, 1.0, damping[:, None] + 1e-12)
+    a[:, diagonal, diagonal] += np.where(fixed, 1.0, damping[:, None] + 1e-12)
     g = np.where(fixed, 0.0, g)
     step = np.linalg.solve(a, g[:, :, None])[:, :, 0]
     return step / size, 2 * (step * g).sum(1)
 
 
 MANY = 150
-"""Of more points a part finds the valleys, and all of them the minima."""
+"""Number of points above which a part of them locates the valleys, and all of them refine the minima."""
 AT_BOUND = 1e-7
-"""A parameter this near to its bound, relative to its size, is at it."""
+"""Distance from its bound, relative to its size, at which a parameter counts as at the bound."""
 EXACT = 1e-9
-"""Residuals of this size relative to the largest throughput are rounding, and no model is better than
-another."""
+"""Size of residuals, relative to the largest throughput, up to which they are rounding errors."""
 KEPT = 6
-"""Local minima that are kept: an interval may have to be sought from each."""
+"""Number of local minima that are kept, as an interval may have to be searched from each."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A model fitted to points, ``x`` in units of ``size``: all models have it as a factor of ``rate``
-    alone."""
+    """A model fitted to points. ``x`` is in units of ``size``, which in every model scales only ``rate``."""
 
     model: Model
     n: Floats
     x: Floats
     size: float
     minima: Floats
-    """(minima, parameters), the best first."""
+    """Local minima, (minima, parameters), the best first."""
     rss: float
 
     @property
@@ -140,7 +140,7 @@ class Fit:
 
     @property
     def aic(self) -> float:
-        """n ln(RSS / n) + 2k: Akaike 1974, for normal residuals, constants left out; RSS in units of
+        """n ln(RSS / n) + 2k: Akaike 1974, for normal residuals, without constants; RSS in units of
         throughput."""
         return self._deviance + 2 * len(self.p)
 
@@ -162,7 +162,7 @@ class Fit:
 
     @cached_property
     def at_bound(self) -> tuple[str, ...]:
-        """Names of the parameters that a bound holds: their error is not to be had from the curvature."""
+        """Names of the parameters at a bound: the curvature does not give their error."""
         model = self.model
         near = AT_BOUND * np.maximum(np.abs(self.p), 1e-3)
         held = (self.p - model.low <= near) | (model.high - self.p <= near)
@@ -175,7 +175,7 @@ class Fit:
 
     @cached_property
     def covariance(self) -> Floats:
-        """Covariance of the parameters from the curvature; zero rows for those at a bound."""
+        """Covariance of the parameters by the curvature; zero rows for those at a bound."""
         free = [i for i, name in enumerate(self.model.names) if name not in self.at_bound]
         j = self.slopes[:, free]
         out = np.zeros((len(self.p), len(self.p)))
@@ -186,7 +186,7 @@ class Fit:
 
 
 def central(model: Model, n: Floats, p: Floats) -> Floats:
-    """Derivatives by central differences."""
+    """Returns derivatives by central differences."""
     steps = np.diag(1e-5 * np.maximum(np.abs(p), 1e-6))
     up, down = p + steps, p - steps
     f = model.curve(n, np.concatenate([up, down]))
@@ -195,8 +195,8 @@ def central(model: Model, n: Floats, p: Floats) -> Floats:
 
 
 def fit(model: Model, n: Floats, x: Floats) -> Fit:
-    """The best fit within the bounds. ``n``, ``x``: (points,), above 0, of at least as many different loads
-    as the model has parameters."""
+    """Returns the best fit within the bounds. ``n``, ``x``: (points,), above 0, with at least as many
+    different loads as the model has parameters."""
     size = float(x.max())
     scaled = x / size
     model = unit(model, size)
@@ -206,12 +206,13 @@ def fit(model: Model, n: Floats, x: Floats) -> Fit:
     minima, best = distinct(p, rss)
     if len(n) >= 2 * MANY:
         minima, best = distinct(*solve(model, n, scaled, minima, gain=NEAR))
-    minima[0], least = _finished(model, n, scaled, minima[0], best)
+    minima[0], least = _refined(model, n, scaled, minima[0], best)
     return Fit(model, n, scaled, size, minima, least)
 
 
 def unit(model: Model, size: float) -> Model:
-    """``model`` for throughput in units of ``size``: only one with a known think time minds."""
+    """Returns ``model`` for throughput in units of ``size``. Only a model with a known think time depends
+    on it."""
     return model if math.isinf(model.high[0]) else _resized(model, size)
 
 
@@ -226,8 +227,8 @@ def _resized(model: Model, size: float) -> Model:
 
 
 def starts(model: Model, n: Floats, x: Floats) -> Floats:
-    """From where to look: knees at and between the loads, everything else at a few sizes; the best few of
-    them."""
+    """Returns starting points: knees at and between the loads, other parameters at a few sizes; the best
+    few of them."""
     loads, top = np.unique(n), float(n.max())
     between = np.unique(np.concatenate([loads, (loads[1:] + loads[:-1]) / 2]))
     if len(between) > 41:
@@ -250,20 +251,20 @@ def starts(model: Model, n: Floats, x: Floats) -> Floats:
 
 
 def _promising(model: Model, n: Floats, x: Floats, grid: Floats) -> Floats:
-    """The starts with the least squares, the rate of each being the best for it."""
+    """Returns the starts with the least sum of squares, each with its best rate."""
     f = (model.quick or model.curve)(n, grid)
     rate = np.maximum((f * x).sum(1) / np.maximum((f * f).sum(1), 1e-300), 1e-12)
     grid = grid.copy()
     grid[:, 0] = np.clip(grid[:, 0] * rate, model.low[0], model.high[0])
     rss = ((x - rate[:, None] * f) ** 2).sum(1)
     order = np.argsort(rss, kind="stable")
-    if len(model.parameters) == 5:  # valleys lie side by side: not all starts from the deepest
+    if len(model.parameters) == 5:  # valleys lie side by side: starts from several of them
         return np.asarray(grid[order[:72:3]])
     return np.asarray(grid[order[: 12 if any(q.is_kink for q in model.parameters) else 6]])
 
 
 def distinct(p: Floats, rss: Floats) -> tuple[Floats, float]:
-    """The minima that differ, best first, and the least sum of squares."""
+    """Returns the distinct minima, best first, and the least sum of squares."""
     order = np.argsort(rss, kind="stable")
     kept: list[Floats] = []
     for i in order:
@@ -275,8 +276,8 @@ def distinct(p: Floats, rss: Floats) -> tuple[Floats, float]:
     return np.array(kept), float(rss[order[0]])
 
 
-def _finished(model: Model, n: Floats, x: Floats, p: Floats, rss: float) -> tuple[Floats, float]:
-    """The last digits: Gauss and Newton's steps with central differences, halved where they lead upwards."""
+def _refined(model: Model, n: Floats, x: Floats, p: Floats, rss: float) -> tuple[Floats, float]:
+    """Refines a minimum by Gauss-Newton steps with central differences, halved if they lead upwards."""
     free = (p > model.low + AT_BOUND * 1e-3) & (p < model.high * (1 - 1e-12))
     if not free.any() or rss < len(n) * EXACT**2:
         return p, rss

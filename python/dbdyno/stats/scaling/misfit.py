@@ -1,16 +1,15 @@
-"""How far a law may be from the models: inside the measured range by what they leave of the points, beyond it
-by what smooth curves with the same end disagree.
+"""The possible distance of the true law from the models: inside the measured range by their residuals, beyond
+it by the disagreement of smooth curves with the same end.
 
-Inside, points are the models' average, a deviation that resembles itself from rung to rung, and noise of each
+Inside, points are the models' average, a deviation that is correlated from rung to rung, and noise of each
 point (a Gaussian process with an exponential correlation: Kennedy and O'Hagan, Journal of the Royal
-Statistical Society B 63 (2001) 425). How large it is and how far it reaches is not known: both are averaged
-over, and one half of the probability is that there is none. Such a deviation may be the law's, then it
-belongs to the curve, or the measurement's (drift, errors that last), then the curve is less certain by it:
-bands hold both.
+Statistical Society B 63 (2001) 425). Its size and its range are unknown and averaged over; half of the prior
+probability is that there is none. Such a deviation may belong to the law, and then to the curve, or to the
+measurement (drift, lasting errors), and then it makes the curve less certain. Bands contain both.
 
-Beyond, throughput goes on from its end as a line, a power, a hyperbola (Amdahl's law) or a curve with a peak
-(the USL without contention) that has the same elasticity there: d log X / d log N, 1 where growth is without
-loss, 0 at a peak. Nothing that was measured tells these apart.
+Beyond, throughput continues from its end as a line, a power, a hyperbola (Amdahl's law) or a curve with a
+peak (the USL without contention) with the same elasticity there: d log X / d log N, 1 for growth without
+loss, 0 at a peak. The measurement cannot distinguish these.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from dbdyno.stats.scaling.models import STEEPEST
 from dbdyno.stats.scaling.points import Points
 
 SIZES = np.geomspace(0.1, 30.0, 7)
-"""Variance of the deviation over that of a point's noise."""
+"""Variances of the deviation over that of a point's noise that are averaged over."""
 REACHES = (0.7, 1.5, 3.0, 6.0, 12.0)
-"""Rungs over which it resembles itself."""
+"""Correlation lengths of the deviation, in rungs, that are averaged over."""
 NONE = 0.5
-"""Probability that there is none, before any data."""
+"""Prior probability that there is no deviation."""
 SIGMAS = 1.96
 FLOOR = 1e-3
-"""No throughput is known better than to this share."""
+"""Least relative error of a throughput."""
 MOST = 80
-"""More rungs are brought together with their neighbours."""
+"""Largest number of rungs; of more, neighbours are merged."""
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """Logarithms of factors on the models' average, by load; ``noise``: of a point, with what resembles
-    itself, relative."""
+    """Logarithms of factors on the models' average, by load. ``noise``: relative error of a point,
+    correlated part included."""
 
     loads: Floats
     low: Floats
@@ -48,35 +47,35 @@ class Misfit:
     noise: float
 
     def at(self, loads: Floats) -> tuple[Floats, Floats]:
-        """Lowest and highest factor; outside the measured range those of its ends."""
+        """Returns the lowest and highest factor; outside the measured range those of its ends."""
         rank = np.interp(loads, self.loads, np.arange(len(self.loads), dtype=float))
         places = np.arange(len(self.loads), dtype=float)
         return np.exp(np.interp(rank, places, self.low)), np.exp(np.interp(rank, places, self.high))
 
 
 def misfit(points: Points, curve: Floats) -> Misfit:
-    """``curve``: the models' average at ``points.loads``."""
+    """Returns the misfit of ``curve``, the models' average at ``points.loads``."""
     loads, at = np.unique(points.n, return_inverse=True)
     counts = np.bincount(at).astype(float)
     mean = np.bincount(at, points.x) / counts
     off = np.log(mean / curve)
     within, free = _within(points, at, mean)
     if len(loads) > MOST:
-        loads, counts, off = _brought_together(loads, counts, off)
+        loads, counts, off = _merged_rungs(loads, counts, off)
     low, high, noise = _averaged(off, np.log(loads), counts, within, free)
     return Misfit(loads, low, high, noise)
 
 
 def _within(points: Points, at: np.ndarray, mean: Floats) -> tuple[float, int]:
-    """Sum of squares of the points about their rung's mean, relative, without what climbs differ in as a
-    whole; and its degrees of freedom."""
+    """Returns the relative sum of squares of the points about their rung's mean, without differences
+    between climbs as a whole, and its degrees of freedom."""
     off = np.log(points.x / mean[at])
     _, climb = np.unique(points.repeat, return_inverse=True)
     off = off - (np.bincount(climb, off) / np.bincount(climb))[climb]
     return float(off @ off), max(len(off) - len(mean) - int(climb.max()), 0)
 
 
-def _brought_together(loads: Floats, counts: Floats, off: Floats) -> tuple[Floats, Floats, Floats]:
+def _merged_rungs(loads: Floats, counts: Floats, off: Floats) -> tuple[Floats, Floats, Floats]:
     parts = np.array_split(np.arange(len(loads)), MOST)
     total = np.array([counts[p].sum() for p in parts])
     return (
@@ -89,13 +88,13 @@ def _brought_together(loads: Floats, counts: Floats, off: Floats) -> tuple[Float
 def _averaged(
     off: Floats, place: Floats, counts: Floats, within: float, free: int
 ) -> tuple[Floats, Floats, float]:
-    """Ends of the curve by a deviation of any size and reach, each by its restricted likelihood; what smooth
-    curves could follow is taken from the deviation first: the models have followed it."""
+    """Returns the ends of the curve, averaged over deviations of any size and range with their restricted
+    likelihood. Smooth curves are removed from the deviation first, as the models have followed them."""
     m = len(off)
     z = (place - place.mean()) / max(float(np.ptp(place)), 1e-12)
     basis = np.linalg.qr(np.vander(z, min(3, max(m - 2, 1)), increasing=True))[0]
     rank = np.arange(m)
-    found, weights = [], []
+    settings_results, weights = [], []
     settings = [(0.0, 1.0, NONE)]
     each = (1 - NONE) / len(SIZES) / len(REACHES)
     settings += [(float(size), reach, each) for size in SIZES for reach in REACHES]
@@ -112,11 +111,11 @@ def _averaged(
         smooth, smooth_error = basis @ (seen @ (basis.T @ (inverse @ off))), basis @ seen @ basis.T
         own = k @ left
         whole = smooth + own @ off
-        # of smooth curve and deviation together: universal kriging
+        # error of smooth curve and deviation together: universal kriging
         rest = basis - k @ inverse @ basis
         error = np.diag(k - k @ inverse @ k + rest @ seen @ rest.T)
         total = np.sqrt(max(float(np.mean(1 / counts)), 0) + size)
-        found.append(
+        settings_results.append(
             (
                 smooth,
                 variance * np.diag(smooth_error),
@@ -127,7 +126,9 @@ def _averaged(
         )
     weight = np.exp(np.array(weights) - max(weights))
     weight /= weight.sum()
-    smooth, smooth_var, whole, whole_var, noise = (np.array([f[i] for f in found]) for i in range(5))
+    smooth, smooth_var, whole, whole_var, noise = (
+        np.array([f[i] for f in settings_results]) for i in range(5)
+    )
     ends = []
     for mean, variance in ((smooth, smooth_var), (whole, whole_var)):
         middle = weight @ mean
@@ -142,8 +143,8 @@ def _averaged(
 
 
 def continued(elasticity: float, ratio: Floats) -> tuple[Floats, Floats]:
-    """Least and largest throughput at ``ratio`` times the last load, over that there, of all shapes with this
-    elasticity at it."""
+    """Returns least and largest throughput at ``ratio`` times the last load, relative to that at the last
+    load, of all shapes with this elasticity there."""
     e, r = float(np.clip(elasticity, STEEPEST, 1.0)), ratio
     turn = (1 - e) / max(1 + e, 0.05)
     shapes = [r**e, r / (1 + (1 - e) * (r - 1))]
@@ -153,20 +154,20 @@ def continued(elasticity: float, ratio: Floats) -> tuple[Floats, Floats]:
 
 
 def elasticities(loads: Floats, x: Floats, noise: float) -> tuple[float, float]:
-    """Between which the elasticity at the last load is, by the last rungs: of a line and, where there are
-    enough, of a parabola on the scale of logarithms. ``noise``: of a rung's mean, relative."""
+    """Returns an interval of the elasticity at the last load, by a line through the last rungs and, with
+    enough of them, a parabola on a double logarithmic scale. ``noise``: relative error of a rung's mean."""
     n, y = np.log(loads / loads[-1]), np.log(x)
     ends = []
     for power, share, least in ((1, 2.2, 3), (2, 6.0, 5)):
-        some = np.flatnonzero(loads >= loads[-1] / share)
-        some = some if len(some) >= least else np.arange(max(len(loads) - least, 0), len(loads))
-        if len(some) < least:
+        selected = np.flatnonzero(loads >= loads[-1] / share)
+        selected = selected if len(selected) >= least else np.arange(max(len(loads) - least, 0), len(loads))
+        if len(selected) < least:
             continue
-        design = np.vander(n[some], power + 1, increasing=True)
+        design = np.vander(n[selected], power + 1, increasing=True)
         own = np.linalg.pinv(design)
-        slope = float(own[1] @ y[some])
-        left = y[some] - design @ (own @ y[some])
-        scatter = float(np.sqrt(left @ left / max(len(some) - power - 1, 1)))
+        slope = float(own[1] @ y[selected])
+        left = y[selected] - design @ (own @ y[selected])
+        scatter = float(np.sqrt(left @ left / max(len(selected) - power - 1, 1)))
         error = max(noise, scatter) * float(np.sqrt(own[1] @ own[1]))
         ends.append((slope - SIGMAS * error, slope + SIGMAS * error))
     if not ends:
@@ -174,14 +175,14 @@ def elasticities(loads: Floats, x: Floats, noise: float) -> tuple[float, float]:
     return min(e[0] for e in ends), max(e[1] for e in ends)
 
 
-def band(of: Averaged, points: Points, off: Misfit, loads: Floats) -> tuple[Floats, Floats, Floats]:
-    """Throughput at ``loads`` with what holds it in 95 %, whichever law it follows. ``off``: of ``points``
-    from the average of models."""
+def band(averaged_: Averaged, points: Points, off: Misfit, loads: Floats) -> tuple[Floats, Floats, Floats]:
+    """Returns throughput at ``loads`` with 95 % limits, whichever law it follows. ``off``: misfit of
+    ``points`` from the models' average."""
     n = np.asarray(loads, dtype=float)
     first, last = float(points.loads[0]), float(points.loads[-1])
-    asked = np.append(n, (first, last))
-    middle, low, high = of.throughput(asked)
-    least, most = off.at(asked)
+    all_loads = np.append(n, (first, last))
+    middle, low, high = averaged_.throughput(all_loads)
+    least, most = off.at(all_loads)
     low, high = np.minimum(low, middle * least), np.maximum(high, middle * most)
     ends = middle[-2:], low[-2:], high[-2:]
     middle, low, high = middle[:-2], low[:-2], high[:-2]

@@ -1,5 +1,4 @@
-"""The models as data: parameters with units and bounds, formula, citation, and where they peak or have
-knees."""
+"""The models as data: parameters with units and bounds, formula, citation, peak and knees."""
 
 from __future__ import annotations
 
@@ -14,31 +13,34 @@ from dbdyno.stats.scaling.curves import Floats
 
 Curve = Callable[[Floats, Floats], Floats]
 BY_CURVATURE = -1
-"""Place of a figure that is no parameter of any form of its model: its interval comes from the curvature."""
+"""Index of a figure that is not a parameter of any form of its model, so that the curvature gives its
+interval."""
 TABLE = 80
-"""Places of the queue's splines."""
+"""Number of knots of the queue's splines."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a parameter is, its unit, and between which bounds it may lie."""
+    """A parameter, its unit and its bounds."""
 
     name: str
     unit: str
     low: float
     high: float
     is_knee: bool = False
-    """A load at which growth changes: fitted by going through the loads that were measured."""
+    """Whether it is a load at which growth changes; then the fit starts from each measured load."""
     is_kink: bool = False
-    """The curve bends sharply there, and the sum of squares may have several valleys."""
+    """Whether the curve bends sharply there, so that the sum of squares may have several valleys."""
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A figure that follows from the parameters: ``of`` gives it for parameters of shape (..., parameters).
+    """A figure that follows from the parameters. ``of`` computes it for parameters of shape (...,
+    parameters).
 
-    ``curve`` is the same model with this figure as its parameter ``at`` in place of another, for its profile;
-    ``turned`` gives those parameters. None: it is the parameter ``at`` of the model itself.
+    ``model`` is the same model with this figure as its parameter ``at`` in place of another, for its
+    profile; ``turned`` converts the parameters. Both are None if the figure is the parameter ``at`` of the
+    model itself.
     """
 
     name: str
@@ -59,10 +61,10 @@ class Model:
     parameters: tuple[Parameter, ...]
     curve: Curve
     quick: Curve | None = None
-    """The same to six digits for given loads only, where the curve itself takes long."""
+    """The same to six digits for fixed loads, if the curve itself is slow."""
     peak: Derived | None = None
     top: Derived | None = None
-    """Load and size of the largest throughput; of no meaning (infinite) where the parameters give none."""
+    """Load and size of the largest throughput; infinite if the parameters give none."""
     knees: tuple[Derived, ...] = ()
 
     @property
@@ -106,7 +108,7 @@ def _usl_turned(p: Floats) -> Floats:
 
 
 def _segment_peak(p: Floats) -> Floats:
-    """The last knee before growth turns to loss; infinite where it never does."""
+    """Returns the last knee before growth turns to loss; infinite if it never does."""
     peak = np.where(p[..., 2] < 0, p[..., 1], np.inf)
     if p.shape[-1] == 5:
         peak = np.where((p[..., 2] >= 0) & (p[..., 4] < 0), p[..., 3], peak)
@@ -118,13 +120,13 @@ def _top_of(curve: Curve) -> Callable[[Floats], Floats]:
 
 
 def own_parameter(at: int, name: str) -> Derived:
-    """A parameter as a figure."""
+    """Returns a parameter as a figure."""
     return Derived(name, lambda p: p[..., at], at)
 
 
 def _saturation(p: Floats) -> Floats:
-    """servers (1 + think): where rate N meets the capacity (Kleinrock, Queueing Systems II (1976), section
-    4.12)."""
+    """Returns servers (1 + think), the load at which rate N meets the capacity (Kleinrock, Queueing
+    Systems II (1976), section 4.12)."""
     return np.asarray(p[..., 1] * (1 + p[..., 2]))
 
 
@@ -147,7 +149,7 @@ _BY_KNEE = Model(
 
 
 def tabled(model: Model, n: Floats) -> Model:
-    """The queue's curve by :func:`queue_table`; others stay as they are."""
+    """Returns the queue's model with :func:`queue_table` as quick curve; other models unchanged."""
     if model.name != "queue":
         return model
     return replace(model, quick=queue_table(tuple(n), model.low[1], model.high[1]))
@@ -155,8 +157,8 @@ def tabled(model: Model, n: Floats) -> Model:
 
 @lru_cache(maxsize=8)
 def queue_table(loads: tuple[float, ...], low: float, high: float) -> Curve:
-    """M/M/c at given loads, by splines over the logarithm of the servers, which are from ``low`` to ``high``:
-    the curve itself takes long."""
+    """Returns M/M/c at fixed loads, by splines over the logarithm of the servers between ``low`` and
+    ``high``, as the curve itself is slow."""
     places = np.linspace(np.log(low) - 1e-3, np.log(high) + 1e-3, TABLE)
     values = curves.queue(np.array(loads), np.stack([np.ones(TABLE), np.exp(places)], axis=-1))
     bent = _bends(values)
@@ -173,9 +175,9 @@ def queue_table(loads: tuple[float, ...], low: float, high: float) -> Curve:
 
 
 def _bends(values: Floats) -> Floats:
-    """Second derivatives, over six, of the cubic spline through ``values`` (places, ...) one apart, whose
-    third derivative is the same in the first two pieces, and in the last two (scipy.interpolate's default,
-    whose import takes longer than all fits of a ladder)."""
+    """Returns second derivatives, over six, of the cubic spline through ``values`` (places, ...) at unit
+    distances. Its third derivative is continuous at the second and the last but one knot (not-a-knot, the
+    default of scipy.interpolate, whose import takes longer than all fits of a ladder)."""
     m = len(values)
     left, right = np.zeros((m, m)), np.zeros_like(values)
     inner = np.arange(1, m - 1)
@@ -187,12 +189,12 @@ def _bends(values: Floats) -> Floats:
 
 
 STEEPEST = -3.0
-"""Throughput is not thought to fall faster than by this power of the load."""
+"""Steepest assumed fall of throughput, as a power of the load."""
 
 
 def carried_on(model: Model, last: float) -> Curve:
-    """``model``'s curve, whose falling line goes on beyond the load ``last`` in proportion: as the power of
-    the load that has its slope there. As a line it would end below 0."""
+    """Returns ``model``'s curve with a falling line continued beyond the load ``last`` as a power of the
+    load with the same slope there. A line would end below 0."""
     if model.name not in ("one-knee", "two-knees"):
         return model.curve
 
@@ -207,7 +209,7 @@ def carried_on(model: Model, last: float) -> Curve:
 
 
 def _known_think(think_s: float) -> Curve:
-    """The repairman's curve by rate and servers, as Z is known: Z / S = Z rate / (1 - Z rate)."""
+    """Returns the repairman's curve by rate and servers for a known Z: Z / S = Z rate / (1 - Z rate)."""
 
     def curve(n: Floats, p: Floats) -> Floats:
         return curves.repairman(n, with_think(p, think_s))
@@ -216,7 +218,7 @@ def _known_think(think_s: float) -> Curve:
 
 
 def with_think(p: Floats, think_s: float) -> Floats:
-    """(rate, servers) -> (rate, servers, think), ``think_s`` in seconds, rate below 1 / think_s."""
+    """Converts (rate, servers) to (rate, servers, think). ``think_s`` in seconds, rate below 1 / think_s."""
     spent = np.minimum(p[..., 0] * think_s, 1 - 1e-9)
     return np.stack([p[..., 0], p[..., 1], spent / (1 - spent)], axis=-1)
 
@@ -305,9 +307,9 @@ MODELS: dict[str, Model] = {
 
 
 def for_loads(model: Model, n: Floats, think_s: float | None = None) -> Model:
-    """The model with its knees kept to where the loads ``n`` can tell them, and with the think time where it
-    is known: a knee at or beyond the last load but one (servers: the last) is no knee that was seen (a queue
-    is curved before its servers are all busy)."""
+    """Returns the model with knees limited to the range that the loads ``n`` can show, and with a known
+    think time. A knee at or beyond the last load but one (servers: the last) was not observed; a queue
+    bends before all its servers are busy."""
     loads = np.unique(n)
     last = {"servers": loads[-1] * (4 if model.name == "queue" else 1), "knee": loads[-2], "knee2": loads[-2]}
     parameters = tuple(

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 FARTHEST = 2.0
-"""Times the largest measured load, beyond which a model is a guess."""
+"""Multiple of the largest measured load beyond which a model is a guess."""
 FEWEST = 4
-"""Different loads that a fit needs."""
+"""Least number of different loads for a fit."""
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Points:
-    """By load, then repeat."""
+    """Points ordered by load, then repeat."""
 
     n: Floats
     x: Floats
@@ -29,8 +29,8 @@ class Points:
 
     @cached_property
     def series(self) -> Floats | None:
-        """Throughput by repeat, load and point: (repeats, loads, points at a load in one series). None: there
-        is one series only, or not every series has the same points at every load."""
+        """Throughput by repeat, load and point: (repeats, loads, points at a load in one series). None for
+        a single series, or if not every series has as many points at every load."""
         names, loads = np.unique(self.repeat), self.loads
         each = len(self.n) // (len(names) * len(loads))
         if len(names) < 2 or len(names) * len(loads) * each != len(self.n):

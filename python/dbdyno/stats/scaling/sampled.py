@@ -1,15 +1,16 @@
-"""Every curve that could have made the points, with its probability: shapes of each model under each law of
-the noise, drawn by importance sampling.
+"""Draws the shapes that could have produced the points, with their probability: by importance sampling, for
+each model under each law of the noise.
 
-A shape is a curve at rate 1. Priors say before any data what is thinkable: all models are alike, a knee
-lies anywhere between two rungs, a loss by contention has any size from nothing to all. Rate and noise have
-the usual scale-free priors, and are integrated in closed form: what is left are up to four numbers in a unit
-cube. They are drawn about the best shapes and by the moments of what was found (Cappe, Guillin, Marin and
-Robert, Population Monte Carlo, Journal of Computational and Graphical Statistics 13 (2004) 907), all weighted
-by the mixture of their proposals (Owen and Zhou, Journal of the American Statistical Association 95 (2000)
-135), from fixed low-discrepancy points, so that the same ladder always has the same answer.
+A shape is a curve at rate 1. The priors: all models are equally probable, a knee is anywhere between two
+rungs, a loss by contention has any size from nothing to all. Rate and noise have the usual scale-free priors,
+and are integrated in closed form. Up to four numbers in a unit cube remain. They are drawn about the best
+shapes and by the moments of earlier draws (Cappe, Guillin, Marin and Robert, Population Monte Carlo, Journal
+of Computational and Graphical Statistics 13 (2004) 907), all weighted by the mixture of their proposals (Owen
+and Zhou, Journal of the American Statistical Association 95 (2000) 135), from fixed low-discrepancy points,
+so that the same ladder always has the same result.
 
-Arrays have ladders in front: many ladders with the same loads are sampled at once, as simulations need it.
+The first axis of arrays is the ladder: many ladders with the same loads are sampled at once, as
+simulations need it.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from dbdyno.stats.scaling.curves import Floats, power
 from dbdyno.stats.scaling.models import MODELS, Curve, carried_on, queue_table
 
 POWER = "power"
-"""Averaged with the models, and none of them: a law without a bend that broken lines follow well."""
+"""A law without a knee that is averaged with the models, as piecewise lines follow it well."""
 SIZE_FLOOR = 1e-3
-"""No throughput is known better than to this share of the largest one."""
+"""Least error of a throughput, as a share of the largest one."""
 SMALL = 0.2
-"""Losses below this are thought evenly likely, above it evenly by ratio."""
+"""Loss below which the prior is uniform, and above which it is uniform in the logarithm."""
 LEAST_BEND = 0.95
-"""A knee after which one more brings more than this share is none."""
+"""Largest gain after a knee, as a share of that before."""
 FALLING = 0.3
-"""Probability that throughput falls after a knee, before any data."""
+"""Prior probability that throughput falls after a knee."""
 FIRST, DRAWS, ROUNDS = 512, 256, 1
 STARTS, STEPS, NUDGE = 4, 10, 1e-5
 FLAT = 1e-3
-"""Relative gain in squares below which no step is taken from there."""
+"""Relative gain in squares below which the search stops."""
 DEGREES = 5
-"""Of Student's t, of which the proposals are: tails heavier than the target's."""
+"""Degrees of freedom of the proposals, Student's t: their tails must be heavier than the target's."""
 FEW = 40
-"""Effective draws from which a proposal is made."""
+"""Least number of effective draws for the moments of a proposal."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +51,19 @@ class Series:
     """Ladders of the same loads in units of their largest throughput, under one law of the noise."""
 
     n: Floats
-    """Loads, (loads,), ascending, no two alike."""
+    """Distinct loads, (loads,), ascending."""
     y: Floats
-    """(ladders, loads): mean throughput, or mean logarithm of it."""
+    """Mean throughput, or mean of its logarithm, (ladders, loads)."""
     counts: Floats
-    """Points at each load, (loads,)."""
+    """Number of points at each load, (loads,)."""
     within: Floats
     """Sum of squares of the points about ``y``, (ladders,)."""
     proportional: bool
-    """Errors in proportion: the logarithm has errors of one size."""
+    """Whether errors are proportional: the logarithm has errors of constant size."""
     scales: int
-    """Rates that were fitted: one, or one a climb."""
+    """Number of fitted rates: one, or one per climb."""
     jacobian: Floats
-    """Log density of the throughputs over that of ``y``'s scale, (ladders,)."""
+    """Logarithm of the Jacobian from throughput to the scale of ``y``, (ladders,)."""
 
     @property
     def degrees(self) -> int:
@@ -71,24 +72,24 @@ class Series:
 
 @dataclass(frozen=True)
 class Family:
-    """A model's shapes: ``prior`` makes of points in the unit cube its parameters at rate 1."""
+    """The shapes of a model. ``prior`` converts points in the unit cube to parameters at rate 1."""
 
     name: str
     size: int
     prior: Callable[[Floats, Floats], Floats]
     ascending: int = 0
-    """As many of the first numbers are in ascending order, and all orders are one."""
+    """How many of the first numbers are sorted; all their orders are equivalent."""
 
     def outside(self, u: Floats) -> NDArray[np.bool_]:
         disorder = (np.diff(u[..., : self.ascending], axis=-1) < 0).any(-1)
         return np.asarray(((u < 0) | (u > 1)).any(-1) | disorder)
 
     def density(self, u: Floats, centre: Floats, root: Floats) -> Floats:
-        """Log density of a proposal over that of the prior."""
+        """Returns the log density of a proposal over that of the prior."""
         return np.asarray(_density(u, centre, root) - special.gammaln(self.ascending + 1))
 
     def even(self, count: int) -> Floats:
-        """Fills the prior."""
+        """Returns points that fill the prior evenly."""
         u = uniform(count, self.size).copy()
         u[:, : self.ascending] = np.sort(u[:, : self.ascending], axis=1)
         return u
@@ -99,7 +100,7 @@ def _loss(u: Floats, most: float) -> Floats:
 
 
 def _place(u: Floats, loads: Floats) -> Floats:
-    """Between any two neighbours with the same probability."""
+    """Returns loads such that each interval between neighbours has the same probability."""
     return np.interp(u * (len(loads) - 1), np.arange(len(loads)), loads)
 
 
@@ -113,7 +114,8 @@ def _kappa(u: Floats, n: Floats) -> Floats:
 
 
 def _fall(u: Floats, reached: Floats, rest: Floats) -> Floats:
-    """Slopes with which ``reached`` falls to any share of it at the last load, ``rest`` further on."""
+    """Returns slopes with which ``reached`` falls to any share of it at the last load, ``rest`` further
+    on."""
     return -np.clip(1 - u, 0.0, 0.98) * reached / np.maximum(rest, 1e-9)
 
 
@@ -129,8 +131,9 @@ def _one_knee(u: Floats, n: Floats) -> Floats:
 
 
 def _two_knees(u: Floats, n: Floats) -> Floats:
-    """The second number is the load at which growth without loss would reach what the second knee has: where
-    it is well known and the knees are not, all that is possible is a box."""
+    """Returns parameters of two knees. The second number is the load at which growth without loss would
+    reach the throughput of the second knee: if that is well known and the knees are not, the possible
+    region is nearly a box."""
     knee, level, knee2 = (_place(np.maximum.accumulate(u[..., :3], -1)[..., i], n[:-1]) for i in range(3))
     after = (level - knee) / np.maximum(knee2 - knee, 1e-9)
     after2 = _after(u[..., 3], after * LEAST_BEND, level, n[-1] - knee2)
@@ -155,18 +158,18 @@ FAMILIES = (
 
 @dataclass(frozen=True)
 class Sampled:
-    """Draws of one family under one law, (ladders, draws) in front of everything."""
+    """Draws of one family under one law; the first axes are (ladders, draws)."""
 
     family: Family
     series: Series
     p: Floats
     """Parameters at rate 1."""
     log_weight: Floats
-    """-inf outside the priors."""
+    """Log of the importance weight; -inf outside the prior."""
     rate: Floats
-    """The best one of each draw, in units of the largest throughput."""
+    """Best rate of each draw, in units of the largest throughput."""
     error: Floats
-    """Its relative standard error, without drift."""
+    """Relative standard error of the rate, without drift."""
     top: Floats
     """Largest log likelihood, (ladders,)."""
 
@@ -176,13 +179,13 @@ class Sampled:
 
 
 def sampled(family: Family, series: Series) -> Sampled:
-    """Draws from what ``series`` leave of ``family``: everywhere, then about the best shapes by the curvature
-    there, then by the moments of all draws so far."""
+    """Draws from the posterior of ``family``: first over the whole prior, then about the best shapes by
+    the curvature there, then by the moments of all draws so far."""
     n, count, d = series.n, len(series.y), family.size
     problem = _Problem(family, series, curve_of(family.name, n, float(n[0]), float(n[-1])))
     u = family.even(FIRST * (8 if d > 2 else 1) if d else 1)[None]
-    found = [u, *problem.likelihood(u)]
-    draws = [np.broadcast_to(a, (count, *a.shape[1:])) for a in found]
+    first = [u, *problem.likelihood(u)]
+    draws = [np.broadcast_to(a, (count, *a.shape[1:])) for a in first]
     if d:
         density = np.full(draws[0].shape[:2], np.log(u.shape[1]))
         local, size = _local(problem, draws), DRAWS * (2 if d > 2 else 1)
@@ -209,12 +212,13 @@ class _Problem:
     curve: Callable[[Floats], Floats]
 
     def likelihood(self, u: Floats) -> list[Floats]:
-        """Parameters, log likelihoods, rates, errors."""
+        """Returns parameters, log likelihoods, rates, errors."""
         p = self.family.prior(u, self.series.n)
         return [p, *_log_likelihood(self.series, self.curve(p))]
 
     def off(self, u: Floats) -> Floats:
-        """Residuals at the best rate, each by the root of its points: (ladders, shapes, loads)."""
+        """Returns residuals at the best rate, each times the root of its number of points: (ladders,
+        shapes, loads)."""
         f, y, c = self.curve(self.family.prior(u, self.series.n)), self.series.y[:, None], self.series.counts
         f = np.nan_to_num(np.maximum(f, 1e-9), posinf=1e9)
         if self.series.proportional:
@@ -228,7 +232,8 @@ class _Problem:
 def _drawn(
     problem: _Problem, draws: list[Floats], density: Floats, new: list[Proposal], old: list[Proposal]
 ) -> tuple[list[Floats], Floats]:
-    """``draws`` with those from ``new``, and the density of all proposals at each, times the draws."""
+    """Adds draws from ``new`` proposals. Returns all draws, and at each the density of all proposals times
+    their numbers of draws."""
     us = []
     for at, (centre, root, count) in enumerate(new):
         density = np.logaddexp(density, problem.family.density(draws[0], centre, root) + np.log(count))
@@ -237,33 +242,33 @@ def _drawn(
     u = np.concatenate(us, 1)
     outside = problem.family.outside(u)
     u = np.clip(u, 0.0, 1.0)
-    found = [u, *problem.likelihood(u)]
-    found[2] = np.where(outside, -np.inf, found[2])
-    here = np.full(outside.shape, np.log(FIRST * (8 if u.shape[-1] > 2 else 1)))
+    drawn = [u, *problem.likelihood(u)]
+    drawn[2] = np.where(outside, -np.inf, drawn[2])
+    own_density = np.full(outside.shape, np.log(FIRST * (8 if u.shape[-1] > 2 else 1)))
     for centre, root, count in (*old, *new):
-        here = np.logaddexp(here, problem.family.density(u, centre, root) + np.log(count))
-    joined = [np.concatenate(pair, 1) for pair in zip(draws, found, strict=True)]
-    return joined, np.concatenate([density, here], 1)
+        own_density = np.logaddexp(own_density, problem.family.density(u, centre, root) + np.log(count))
+    joined = [np.concatenate(pair, 1) for pair in zip(draws, drawn, strict=True)]
+    return joined, np.concatenate([density, own_density], 1)
 
 
 def _local(problem: _Problem, draws: list[Floats]) -> list[tuple[Floats, Floats]]:
-    """Best shapes near the most likely draws (Levenberg and Marquardt's steps), with the root of the
-    covariance by the curvature and the prior's."""
+    """Returns the best shapes near the most likely draws (Levenberg and Marquardt's steps), each with the
+    root of the covariance by the curvature and the prior."""
     d = draws[0].shape[-1]
     starts = STARTS * (2 if d > 2 else 1)
     order = np.argsort(-draws[2], axis=1)[:, : 4 * starts : 4]
     u = np.take_along_axis(draws[0], order[..., None], 1)
-    off, own = problem.off(u), np.arange(d)
+    off, diagonal = problem.off(u), np.arange(d)
     damping = np.full(u.shape[:2], 1e-2)
     for _ in range(STEPS):
         g, a = _curvature(problem, u, off)
-        a[..., own, own] *= 1 + damping[..., None]
-        a[..., own, own] += 1e-12
+        a[..., diagonal, diagonal] *= 1 + damping[..., None]
+        a[..., diagonal, diagonal] += 1e-12
         new = np.clip(u - np.linalg.solve(a, g[..., None])[..., 0], 1e-6, 1 - 1e-6)
-        there = problem.off(new)
-        before, after = (off**2).sum(-1), (there**2).sum(-1)
+        trial_off = problem.off(new)
+        before, after = (off**2).sum(-1), (trial_off**2).sum(-1)
         better = after < before
-        u, off = np.where(better[..., None], new, u), np.where(better[..., None], there, off)
+        u, off = np.where(better[..., None], new, u), np.where(better[..., None], trial_off, off)
         damping = np.where(better, damping / 5, damping * 5)
         if (np.abs(after - before) <= FLAT * before).all():
             break
@@ -271,24 +276,25 @@ def _local(problem: _Problem, draws: list[Floats]) -> list[tuple[Floats, Floats]
     floor = problem.series.within[:, None] + problem.series.counts.sum() * SIZE_FLOOR**2
     variance = ((off**2).sum(-1) + floor) / max(problem.series.degrees - d, 1)
     a = a / variance[..., None, None]
-    a[..., own, own] += 12.0
+    # The uniform prior on the unit cube has a variance of 1/12 per number: its precision is added.
+    a[..., diagonal, diagonal] += 12.0
     root: Floats = np.linalg.cholesky(np.linalg.inv(a) * 1.3).astype(float)
     return [(u[:, i], root[:, i]) for i in range(u.shape[1])]
 
 
 def _curvature(problem: _Problem, u: Floats, off: Floats) -> tuple[Floats, Floats]:
-    """The gradient of the residuals' squares and the normal equations, halved."""
+    """Returns half the gradient of the sum of squares, and the normal equations."""
     ladders, starts, d = u.shape
-    step, own = np.where(u > 0.5, -NUDGE, NUDGE), np.arange(d)
-    there = np.repeat(u[:, :, None], d, axis=2)
-    there[..., own, own] += step
-    moved = problem.off(there.reshape(ladders, starts * d, d)).reshape(ladders, starts, d, -1)
+    step, diagonal = np.where(u > 0.5, -NUDGE, NUDGE), np.arange(d)
+    nudged = np.repeat(u[:, :, None], d, axis=2)
+    nudged[..., diagonal, diagonal] += step
+    moved = problem.off(nudged.reshape(ladders, starts * d, d)).reshape(ladders, starts, d, -1)
     j = (moved - off[:, :, None]) / step[..., None]
     return (j @ off[..., None])[..., 0], j @ np.swapaxes(j, -1, -2)
 
 
 def curve_of(name: str, n: Floats, first: float, last: float) -> Callable[[Floats], Floats]:
-    """The model's curve at ``n``, for parameters of points that were measured from ``first`` to ``last``."""
+    """Returns the model's curve at ``n``, for parameters of points measured from ``first`` to ``last``."""
     quick: Curve = power
     if name == "queue":
         quick = queue_table(tuple(n), first, 2 * last)
@@ -303,10 +309,12 @@ def curve_of(name: str, n: Floats, first: float, last: float) -> Callable[[Float
 
 
 def _log_likelihood(series: Series, f: Floats) -> list[Floats]:
-    """Of shapes ``f`` (ladders or 1, draws, loads), rate and noise integrated out; best rates; their relative
-    errors."""
+    """Returns log likelihoods of shapes ``f`` (ladders or 1, draws, loads) with rate and noise integrated
+    out; best rates; and their relative errors."""
     c, y, points = series.counts, series.y, series.counts.sum()
-    sound = np.asarray(((f > 0) & np.isfinite(f)).all(-1))  # contention makes nonsense of loads below 1
+    sound = np.asarray(
+        ((f > 0) & np.isfinite(f)).all(-1)
+    )  # contention gives negative throughput at loads below 1
     f = np.where(sound[..., None], f, 1.0)
     if series.proportional:
         g = np.log(f)
@@ -326,7 +334,7 @@ def _log_likelihood(series: Series, f: Floats) -> list[Floats]:
 
 
 def _tempered(weight: Floats) -> Floats:
-    """Weights to a power of at most 1 that leaves :data:`FEW` effective draws, normalised."""
+    """Returns normalised weights to a power of at most 1 that leaves :data:`FEW` effective draws."""
     top = np.max(weight, axis=1, keepdims=True)
     shifted = np.where(np.isfinite(weight), weight - top, -1e300)
     low, high = np.full(len(weight), 1e-4), np.ones(len(weight))
@@ -341,17 +349,17 @@ def _tempered(weight: Floats) -> Floats:
 
 
 def _moments(u: Floats, w: Floats) -> tuple[Floats, Floats]:
-    """Centre and root of the covariance, a little widened."""
+    """Returns the centre and the root of the covariance, slightly widened."""
     centre = (w[:, None] @ u)[:, 0]
     off = u - centre[:, None]
     covariance = np.swapaxes(off, 1, 2) @ (off * w[..., None]) * 1.3
-    own = np.arange(u.shape[-1])
-    covariance[:, own, own] = covariance[:, own, own] * 1.001 + 1e-14
+    diagonal = np.arange(u.shape[-1])
+    covariance[:, diagonal, diagonal] = covariance[:, diagonal, diagonal] * 1.001 + 1e-14
     return centre, np.linalg.cholesky(covariance).astype(float)
 
 
 def _density(u: Floats, centre: Floats, root: Floats) -> Floats:
-    """Log of the proposal's density."""
+    """Returns the log density of a proposal (multivariate t)."""
     d = u.shape[-1]
     z = (u - centre[:, None]) @ np.swapaxes(np.linalg.inv(root), 1, 2)
     size = special.gammaln((DEGREES + d) / 2) - special.gammaln(DEGREES / 2) - d / 2 * np.log(DEGREES * np.pi)
@@ -361,7 +369,7 @@ def _density(u: Floats, centre: Floats, root: Floats) -> Floats:
 
 @lru_cache(maxsize=32)
 def uniform(count: int, d: int, shift: int = 0) -> Floats:
-    """Points that fill the unit cube evenly: additive recurrence by the powers of the root of
+    """Returns points that fill the unit cube evenly: additive recurrence by the powers of the root of
     x^(d+1) = x + 1 (Roberts, The Unreasonable Effectiveness of Quasirandom Sequences (2018))."""
     root = 2.0
     for _ in range(40):
@@ -372,7 +380,7 @@ def uniform(count: int, d: int, shift: int = 0) -> Floats:
 
 @lru_cache(maxsize=64)
 def _students(count: int, d: int, step: int) -> Floats:
-    """Multivariate t."""
+    """Returns draws of a multivariate t."""
     u = uniform(count, d + 1, step + 1)
     u = np.clip(u, 1e-9, 1 - 1e-9)
     chi = 2 * special.gammaincinv(DEGREES / 2, u[:, d])
