@@ -87,13 +87,13 @@ def _looked(server: Server, look_ns: int) -> list[Source]:
         return [*server.sources()]
     watch = observe.open_observation(server, Observation(), {}, observe.How(asked=_TRIED))
     tables = _read(watch, clock_of(server), look_ns)
-    return observe.judged(server.sources(), tables, said=observe.Said.by(watch))
+    return observe.judged(server.sources(), tables, reported=observe.WatchState.by(watch))
 
 
 def _of_machine(machine: Machine, look_ns: int) -> Iterator[Source]:
     watch = observe.open_machine(machine)
     tables = _read(watch, MachineClock(), look_ns)
-    found = observe.judged((), tables, said=observe.Said.by(watch))
+    found = observe.judged((), tables, reported=observe.WatchState.by(watch))
     yield from (s for s in found if s.name not in _OF_SERVER)
 
 

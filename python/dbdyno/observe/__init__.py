@@ -1,4 +1,4 @@
-"""The observers: the host, a watch over one cell, its tables, and what each data source could read."""
+"""The observers: the host, a watch over one cell, its tables, and the state of each data source."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dbdyno.observe.host import at_end, counter_files, host, per_cpu
     from dbdyno.observe.limits import opened, read_of_host, record
     from dbdyno.observe.open_files import direct_files
-    from dbdyno.observe.sources import Said, judged, sources
+    from dbdyno.observe.sources import WatchState, judged, sources
     from dbdyno.observe.topology import topology
     from dbdyno.observe.watch import (
         THREADS,
@@ -32,7 +32,7 @@ lazy(
     {
         "How": "dbdyno.observe.watch",
         "NoWatch": "dbdyno.observe.watch",
-        "Said": "dbdyno.observe.sources",
+        "WatchState": "dbdyno.observe.sources",
         "THREADS": "dbdyno.observe.watch",
         "at_end": "dbdyno.observe.host",
         "brief_seen": "dbdyno.observe.glance_parts",

@@ -1,4 +1,4 @@
-"""Who blocks whom by the latest sample of the lock table: a tree, roots first."""
+"""The tree of blocking sessions by the latest sample of the lock table, roots first."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _Row = Mapping[str, Any]
 class Blocked:
     """A line of the tree."""
 
-    depth: int  # 0: a root, which waits for no lock
-    pid: int | None  # None: a prepared transaction, or no blocker was found
-    doing: str  # a root's state and wait event; the lock that another waits for
+    depth: int  # 0 is a root, which waits for no lock
+    pid: int | None  # None for a prepared transaction, or without a known blocker
+    doing: str  # a root's state and wait event; else the lock it waits for
     who: str = ""
-    waited_s: float | None = None  # for that lock
+    waited_s: float | None = None  # time waited for that lock
     query_id: int | None = None
-    waiters: int = 0  # of a root: all sessions below it
+    waiters: int = 0  # number of all sessions below a root
 
 
 def blocking(recent: Tables) -> list[Blocked]:
-    """Empty where nobody waited for a lock when the server was asked last."""
+    """Returns the tree; empty if no session waited for a lock in the latest sample."""
     rows = recent["blocked"]
     if rows.is_empty():
         return []
@@ -48,26 +48,27 @@ def _tree(rows: Sequence[_Row]) -> Iterator[Blocked]:
     below: dict[int | None, dict[int, _Row]] = defaultdict(dict)
     for row in rows:
         below[row["blocker"]][row["leader_pid"] or row["pid"]] = row
-    waiting = {pid for mine in below.values() for pid in mine}
+    waiting = {pid for waiters in below.values() for pid in waiters}
     roots = [pid for pid in below if pid not in waiting]
     shown: set[int] = set()
     for root in sorted(roots, key=lambda r: -len(_under(r, below))):
         yield _root(root, next(iter(below[root].values())), len(_under(root, below)))
         yield from _waiters(root, below, 1, shown)
-    if left := sorted(waiting - shown):  # they wait for each other
+    if left := sorted(waiting - shown):  # sessions that are in no tree wait for each other
         yield Blocked(0, None, "deadlock: these sessions wait for each other", waiters=len(left))
         for pid in left:
-            row = next(mine[pid] for mine in below.values() if pid in mine)
+            row = next(waiters[pid] for waiters in below.values() if pid in waiters)
             yield _waiter(row, 1)
 
 
 def _under(root: int | None, below: Mapping[int | None, Mapping[int, _Row]]) -> set[int]:
-    found: set[int] = set()
+    """Returns the pids of all sessions below a root."""
+    pids: set[int] = set()
     fresh = set(below.get(root, ()))
     while fresh:
-        found |= fresh
-        fresh = {pid for one in fresh for pid in below.get(one, ())} - found
-    return found
+        pids |= fresh
+        fresh = {pid for one in fresh for pid in below.get(one, ())} - pids
+    return pids
 
 
 def _waiters(

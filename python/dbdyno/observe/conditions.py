@@ -1,8 +1,8 @@
-"""The facts of a machine that may spoil figures, read below a root that may be ``/`` or a recorded tree.
+"""Facts of a machine that may distort measurements, read below a root: ``/`` or a recorded tree.
 
-Documentation/admin-guide: sysctl/vm.rst, sysctl/kernel.rst, mm/transhuge.rst, mm/hugetlbpage.rst,
-pm/cpufreq.rst, cgroup-v2.rst, cgroup-v1/pids.rst; proc(5), proc_pid_mountinfo(5), tmpfs(5). Needs no rights:
-what may not be read is None. A fact that is about the server is read by its main process.
+Sources: Documentation/admin-guide sysctl/vm.rst, sysctl/kernel.rst, mm/transhuge.rst, mm/hugetlbpage.rst,
+pm/cpufreq.rst, cgroup-v2.rst, cgroup-v1/pids.rst; proc(5), proc_pid_mountinfo(5), tmpfs(5). No rights are
+needed: unreadable facts are None. Facts of the server are those of its main process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _THP = "sys/kernel/mm/transparent_hugepage"
 _CHOSEN = re.compile(r"\[(\w+)\]")
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _READS, _ROUNDS = 200, 20
-"""Reads of the clock in a round, and rounds, of which the fastest counts: 1 ms with a clock of 250 ns."""
+"""Clock reads per round, and rounds, of which the fastest counts. In all 1 ms with a clock of 250 ns."""
 HERE = Path("/")
 
 
@@ -39,9 +39,12 @@ def machine_facts(
     look_s: float = 0.0,
     most_ns: int | None = None,
 ) -> MachineFacts:
-    """``main_pid``: of the server, None: there is none here. ``stat_before``: /proc/stat as it was
-    ``look_s`` ago. ``data_files``: how paths of its data files look; left out, they are not looked at;
-    ``most_ns``: about so long that may take."""
+    """Returns the facts of a machine.
+
+    ``main_pid``: of the server; None if there is none here. ``stat_before``: /proc/stat as read ``look_s``
+    ago. ``data_files``: pattern of the paths of its data files; None: they are not looked at. ``most_ns``:
+    approximate limit of the time for that.
+    """
     memory = fields(text(root, "proc/meminfo"))
     return MachineFacts(
         of_server=main_pid is not None,
@@ -52,8 +55,8 @@ def machine_facts(
         clocksource=text(root, CLOCKSOURCE),
         clocksources=tuple((text(root, CLOCKSOURCE.replace("current", "available")) or "").split()),
         clock_ns=clock_ns() if root == HERE and machine_of(root).reached is None else None,
-        transparent_pages=_chosen(text(root, f"{_THP}/enabled")),
-        shared_transparent_pages=_chosen(text(root, f"{_THP}/shmem_enabled")),
+        transparent_pages=_bracketed_word(text(root, f"{_THP}/enabled")),
+        shared_transparent_pages=_bracketed_word(text(root, f"{_THP}/shmem_enabled")),
         huge_total=_number(memory, "HugePages_Total"),
         huge_free=_number(memory, "HugePages_Free"),
         huge_bytes=_kb(memory, "Hugepagesize"),
@@ -84,29 +87,30 @@ def _direct(
 
 
 def _kb(memory: dict[str, str], key: str) -> int | None:
-    found = first_number(memory.get(key, ""))
-    return None if found is None else found * 1024
+    value = first_number(memory.get(key, ""))
+    return None if value is None else value * 1024
 
 
 def _number(memory: dict[str, str], key: str) -> int | None:
     return number(memory.get(key, ""))
 
 
-def _chosen(listed: str | None) -> str | None:
-    """``always [madvise] never`` -> ``madvise``."""
-    found = _CHOSEN.search(listed or "")
-    return found[1] if found else None
+def _bracketed_word(listed: str | None) -> str | None:
+    """Returns the bracketed word: ``always [madvise] never`` -> ``madvise``."""
+    bracketed = _CHOSEN.search(listed or "")
+    return bracketed[1] if bracketed else None
 
 
 def _governors(root: Path) -> dict[str, int]:
-    """CPUs by governor; empty where the kernel scales no frequency (most virtual machines)."""
+    """Returns the number of CPUs by governor; empty if the kernel scales no frequency (most virtual
+    machines)."""
     files = ((f"{CPU}/cpu{n}/cpufreq/scaling_governor") for n in online_cpus(root))
     return dict(Counter(g for file in files if (g := text(root, file))))
 
 
 def _huge_mapped(root: Path, pid: int) -> bool | None:
-    """Whether a process has memory of the kernel's huge page pool mapped: ``/anon_hugepage`` in its maps
-    (mm/hugetlb.c); None: its maps may not be read."""
+    """Returns whether a process has memory of the kernel's huge page pool mapped: ``/anon_hugepage`` in
+    its maps (mm/hugetlb.c). None if its maps are not readable."""
     maps = text(root, f"proc/{pid}/maps")
     return None if not maps else "/anon_hugepage" in maps
 
@@ -115,35 +119,37 @@ def _huge_mapped(root: Path, pid: int) -> bool | None:
 
 
 def _quota(root: Path, pid: int | None) -> Limit | None:
-    found = tightest_quota(groups_of(pid, root, ["cpu"]))
-    return None if found is None else Limit(found.cpus, own_path(root, found.where))
+    tightest = tightest_quota(groups_of(pid, root, ["cpu"]))
+    return None if tightest is None else Limit(tightest.cpus, own_path(root, tightest.where))
 
 
 def _memory(root: Path, pid: int | None) -> Limit | None:
-    found = memory_limit(groups_of(pid, root, ["memory"]))
-    return None if found is None else Limit(found[0], own_path(root, found[1]))
+    tightest = memory_limit(groups_of(pid, root, ["memory"]))
+    return None if tightest is None else Limit(tightest[0], own_path(root, tightest[1]))
 
 
 def _processes(root: Path, pid: int | None) -> Limit | None:
-    """``pids.max``, of both versions: ``max`` or a number."""
+    """Returns ``pids.max`` of either version: ``max`` or a number."""
     groups = groups_of(pid, root, ["pids"])
-    found = [
+    limits_ = [
         (n, str(group)) for _, group in groups if (n := integer(group, "pids.max")) is not None and n > 0
     ]
-    return Limit(min(found)[0], own_path(root, min(found)[1])) if found else None
+    return Limit(min(limits_)[0], own_path(root, min(limits_)[1])) if limits_ else None
 
 
 def _run_delay(root: Path, pid: int | None) -> bool | None:
-    """Whether /proc/PID/schedstat counts (fs/proc/base.c: three zeros without scheduler statistics)."""
+    """Returns whether /proc/PID/schedstat counts (fs/proc/base.c: three zeros without scheduler
+    statistics)."""
     for name in (str(pid), "self", "1"):
-        if (found := text(root, f"proc/{name}/schedstat")) is not None:
-            return found.split() != ["0", "0", "0"]
+        if (figures := text(root, f"proc/{name}/schedstat")) is not None:
+            return figures.split() != ["0", "0", "0"]
     return False if (root / "proc/stat").exists() else None
 
 
 def shm_mount(mountinfo: str, memory_bytes: int | None) -> int | None:
-    """Size of the tmpfs at /dev/shm: its option ``size=65536k``, else half of the memory (tmpfs(5)); None:
-    nothing is mounted there. Of several the last counts: it covers the others."""
+    """Returns the size of the tmpfs at /dev/shm: its option ``size=65536k``, else half of the memory
+    (tmpfs(5)). None if nothing is mounted there. Of several mounts the last counts, as it covers the
+    others."""
     size = None
     for line in mountinfo.split("\n"):
         mount, _, file_system = line.partition(" - ")
@@ -158,13 +164,13 @@ def shm_mount(mountinfo: str, memory_bytes: int | None) -> int | None:
 
 
 def cpu_times(root: Path = HERE) -> str:
-    """/proc/stat as it is now; empty where it cannot be read."""
+    """Returns the present /proc/stat; empty if it is not readable."""
     return text(root, "proc/stat") or ""
 
 
 def steal(before: str, now: str, look_s: float) -> Steal | None:
-    """From the line ``cpu`` of two reads of /proc/stat (proc(5): steal is the eighth figure; guest time is
-    in user's already)."""
+    """Returns stolen time since boot and between two reads of /proc/stat, by the line ``cpu``
+    (proc_stat(5): steal is the eighth figure; guest time is part of user)."""
     last, first = _cpu(now), _cpu(before)
     if last is None:
         return None
@@ -183,13 +189,13 @@ def _stolen(ticks: list[int]) -> float | None:
 
 
 def clock_ns() -> float:
-    """A read of the clock (CLOCK_MONOTONIC by the vDSO, or a system call), of the fastest round of a loop,
-    less what the loop takes with a call that does nothing."""
+    """Returns the duration of a clock read (CLOCK_MONOTONIC by the vDSO, or a system call): the fastest
+    round of a loop, less the loop with a call that does nothing."""
     return max(1.0, min(_rounds(time.monotonic_ns)) - min(_rounds(bool)))
 
 
 def _rounds(call: Callable[[], object]) -> Iterator[float]:
-    """Nanoseconds a call, of each round."""
+    """Yields nanoseconds per call of each round."""
     for _ in range(_ROUNDS):
         begin = time.monotonic_ns()
         for _ in range(_READS):

@@ -1,8 +1,7 @@
-"""The CPUs of a machine: names, where each sits (socket, die, core, thread), NUMA nodes, caches.
+"""The CPUs of a machine: names, places (socket, die, core, thread), NUMA nodes, caches.
 
-From /sys/devices/system/cpu (Documentation/admin-guide/cputopology.rst), CPU by CPU; where it is silent,
-from /proc/cpuinfo. Nodes and caches: Documentation/ABI, sysfs-devices-node, sysfs-devices-system-cpu. Files
-are read below a root that may be ``/`` or a recorded tree; what is not there is None.
+From /sys/devices/system/cpu (Documentation/admin-guide/cputopology.rst), CPU by CPU, and /proc/cpuinfo for
+what that lacks. All files are read below a root, ``/`` or a recorded tree; what is not there is None.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dbdyno.model.text import cpu_lists
 
 
 def text(root: Path, path: str) -> str | None:
-    """The stripped text of ``root/path``; None where it is absent or may not be read."""
+    """Returns the stripped text of ``root/path``; None if it is absent or not readable."""
     try:
         return (root / path).read_text(errors="replace").strip()
     except OSError:
@@ -29,35 +28,37 @@ def text(root: Path, path: str) -> str | None:
 
 
 def integer(root: Path, path: str) -> int | None:
-    """A file that holds one integer; None also where it holds something else."""
+    """Returns the integer that a file holds; None also for other content."""
     return number(text(root, path) or "")
 
 
 def cpu_list(listed: str) -> tuple[int, ...]:
-    """``'0-2,5'`` -> (0, 1, 2, 5): the kernel's list format (cpuset(7), "List format")."""
+    """Parses the kernel's list format (cpuset(7), "List format"): ``'0-2,5'`` -> (0, 1, 2, 5)."""
     return tuple(sorted(cpu_lists.of_kernel(listed)))
 
 
 def cpu_mask(mask: str) -> tuple[int, ...]:
-    """``'3,00000003'`` -> (0, 1, 32, 33): words of 32 bits in hexadecimal, the highest first (cpuset(7))."""
+    """Parses a mask of 32-bit words in hexadecimal, highest first (cpuset(7)): ``'3,00000003'`` -> (0, 1,
+    32, 33)."""
     bits = int(mask.strip().replace(",", "") or "0", 16)
     return tuple(n for n in range(bits.bit_length()) if bits >> n & 1)
 
 
 def cpus_listed(root: Path, *files: str, masks: Iterable[str] = ()) -> tuple[int, ...] | None:
-    """CPUs that the first readable one of ``files`` holds, else of ``masks``. None: nothing tells."""
+    """Returns the CPUs in the first readable one of ``files``, else of ``masks``; None if none is
+    readable."""
     for paths, parse in ((files, cpu_list), (tuple(masks), cpu_mask)):
         for path in paths:
             try:
-                if (found := text(root, path)) is not None:
-                    return parse(found)
+                if (content := text(root, path)) is not None:
+                    return parse(content)
             except (ValueError, UsageError):
                 continue
     return None
 
 
 def numbered(root: Path, folder: str, prefix: str) -> tuple[int, ...]:
-    """Numbers n of what is called ``PREFIXn`` in a folder; empty where it is absent or may not be listed."""
+    """Returns the numbers n of entries ``PREFIXn`` of a folder; empty if it is absent or not readable."""
     try:
         names = [p.name.removeprefix(prefix) for p in (root / folder).iterdir() if p.name.startswith(prefix)]
     except OSError:
@@ -66,12 +67,12 @@ def numbered(root: Path, folder: str, prefix: str) -> tuple[int, ...]:
 
 
 def fields(listed: str | None, separator: str = ":") -> dict[str, str]:
-    """``key: value`` lines; of a key that comes again the first counts."""
-    found: dict[str, str] = {}
+    """Parses ``key: value`` lines. The first of several lines with one key counts."""
+    by_key: dict[str, str] = {}
     for line in (listed or "").splitlines():
         key, _, value = line.partition(separator)
-        found.setdefault(key.strip(), value.strip())
-    return found
+        by_key.setdefault(key.strip(), value.strip())
+    return by_key
 
 
 _MODEL_KEYS = ("model name", "cpu model", "cpu", "Model", "Hardware")  # x86, MIPS, POWER, ARM boards
@@ -93,17 +94,17 @@ _ARM_PARTS = {
 
 
 def blocks(root: Path) -> list[dict[str, str]]:
-    """A dictionary of each paragraph."""
+    """Returns one dictionary per paragraph of /proc/cpuinfo."""
     return [fields(block) for block in (text(root, "proc/cpuinfo") or "").split("\n\n")]
 
 
 def processors(root: Path) -> dict[int, dict[str, str]]:
-    """CPU number -> its paragraph."""
+    """Returns the paragraph of each CPU number."""
     return {int(b["processor"]): b for b in blocks(root) if b.get("processor", "").isdigit()}
 
 
 def flags(root: Path) -> frozenset[str]:
-    """Flags of the first CPU; empty where the architecture lists none (all but x86)."""
+    """Returns the flags of the first CPU; empty for architectures without them (all but x86)."""
     return frozenset(fields(text(root, "proc/cpuinfo")).get("flags", "").split())
 
 
@@ -122,7 +123,7 @@ def _arm_name(implementer: str | None, part: str | None) -> str | None:
 
 
 CPU = "sys/devices/system/cpu"
-# the newer name first; kernels before 2.6.25 have masks only
+# The newer name first. Kernels before 2.6.25 have only masks.
 _CORE = ("core_cpus", "thread_siblings")
 _PACKAGE = ("package_cpus", "core_siblings")
 
@@ -139,21 +140,21 @@ class Place(NamedTuple):
         return None if self.core is None else self.core.index(self.cpu)
 
 
-def told_online(root: Path) -> tuple[int, ...]:
-    """Numbers of the online CPUs; empty where neither /sys nor /proc/cpuinfo tells."""
+def kernel_online(root: Path) -> tuple[int, ...]:
+    """Returns the numbers of the online CPUs by the kernel; empty without /sys and /proc/cpuinfo."""
     listed = cpus_listed(root, f"{CPU}/online") or tuple(processors(root))
-    return _behind(root, listed) or listed
+    return _kernel_list(root, listed) or listed
 
 
 def narrowed_online(root: Path) -> tuple[int, ...] | None:
-    """What ``online`` lists where a container's view (lxcfs) lies over it; None: it is the kernel's."""
+    """Returns the list in ``online`` if a container's view (lxcfs) covers the kernel's; else None."""
     listed = cpus_listed(root, f"{CPU}/online")
-    return listed if listed and _behind(root, listed) else None
+    return listed if listed and _kernel_list(root, listed) else None
 
 
-def _behind(root: Path, listed: Iterable[int]) -> tuple[int, ...]:
-    """The online CPUs where ``listed`` cannot be the kernel's list: a CPU that is present is in neither that
-    nor ``offline``, or none of it is in the affinity mask. Empty: it can."""
+def _kernel_list(root: Path, listed: Iterable[int]) -> tuple[int, ...]:
+    """Returns the online CPUs if ``listed`` cannot be the kernel's list: a present CPU is in neither that
+    nor ``offline``, or none of it is in the affinity mask. Empty if it can."""
     online = frozenset(listed)
     mask = frozenset(cpu_list(fields(text(root, "proc/self/status")).get("Cpus_allowed_list", "")))
     present = frozenset(cpus_listed(root, f"{CPU}/present") or ())
@@ -164,23 +165,24 @@ def _behind(root: Path, listed: Iterable[int]) -> tuple[int, ...]:
 
 
 def online_cpus(root: Path) -> tuple[int, ...]:
-    """Numbers of the online CPUs; without /sys and /proc/cpuinfo what the C library says."""
-    return told_online(root) or tuple(range(os.cpu_count() or 1))
+    """Returns the numbers of the online CPUs; without /sys and /proc/cpuinfo by the C library."""
+    return kernel_online(root) or tuple(range(os.cpu_count() or 1))
 
 
 def present_cpus(root: Path) -> tuple[int, ...]:
-    """Those that are there, online or not."""
+    """Returns the numbers of present CPUs, online or not."""
     present = cpus_listed(root, f"{CPU}/present") or numbered(root, CPU, "cpu")
-    return tuple(sorted({*present, *told_online(root)}))
+    return tuple(sorted({*present, *kernel_online(root)}))
 
 
 def places(root: Path, cpus: Iterable[int]) -> list[Place]:
-    """The place of each, in the order given. Sockets without a number are numbered as lscpu does."""
-    told = [_from_sys(root, n) for n in cpus]
-    if any(p.core is None for p in told):
+    """Returns the place of each CPU, in the given order. Sockets without a number are numbered as lscpu
+    does."""
+    placed = [_from_sys(root, n) for n in cpus]
+    if any(p.core is None for p in placed):
         listed = _from_cpuinfo(root)
-        told = [p if p.core is not None else listed.get(p.cpu, p) for p in told]
-    return _number_sockets(root, told)
+        placed = [p if p.core is not None else listed.get(p.cpu, p) for p in placed]
+    return _number_sockets(root, placed)
 
 
 def _from_sys(root: Path, n: int) -> Place:
@@ -191,7 +193,8 @@ def _from_sys(root: Path, n: int) -> Place:
 
 
 def _from_cpuinfo(root: Path) -> dict[int, Place]:
-    """By ``physical id`` and ``core id``; empty where a processor has none (ARM, some virtual machines)."""
+    """Returns places by ``physical id`` and ``core id``; empty if a processor lacks them (ARM, some
+    virtual machines)."""
     listed = processors(root)
     keys = {n: (b.get("physical id", ""), b.get("core id", "")) for n, b in listed.items()}
     if not all(socket.isdecimal() and core.isdecimal() for socket, core in keys.values()):
@@ -200,15 +203,16 @@ def _from_cpuinfo(root: Path) -> dict[int, Place]:
     return {n: Place(n, int(key[0]), None, int(key[1]), cores[key]) for n, key in keys.items()}
 
 
-def _number_sockets(root: Path, told: Sequence[Place]) -> list[Place]:
-    """POWER and some ARM firmware name no package (-1), but the kernel still lists what belongs together."""
-    if all(p.socket is not None for p in told):
-        return list(told)
-    packages = {p.cpu: _together(root, p.cpu, _PACKAGE) for p in told}
+def _number_sockets(root: Path, placed: Sequence[Place]) -> list[Place]:
+    """Numbers sockets by their lists of CPUs. POWER and some ARM firmware have no package id (-1), but the
+    kernel still lists the CPUs of a package."""
+    if all(p.socket is not None for p in placed):
+        return list(placed)
+    packages = {p.cpu: _together(root, p.cpu, _PACKAGE) for p in placed}
     if not all(packages.values()):
-        return list(told)
+        return list(placed)
     numbers = {package: i for i, package in enumerate(dict.fromkeys(packages.values()))}
-    return [p._replace(socket=numbers[packages[p.cpu]]) for p in told]
+    return [p._replace(socket=numbers[packages[p.cpu]]) for p in placed]
 
 
 def _together(root: Path, n: int, names: Sequence[str]) -> tuple[int, ...] | None:
@@ -217,9 +221,9 @@ def _together(root: Path, n: int, names: Sequence[str]) -> tuple[int, ...] | Non
 
 
 def _id(root: Path, path: str) -> int | None:
-    """-1 is the kernel's word for unknown."""
-    found = integer(root, path)
-    return None if found is None or found < 0 else found
+    """Reads an id. The kernel writes -1 for unknown."""
+    value = integer(root, path)
+    return None if value is None or value < 0 else value
 
 
 NODE = "sys/devices/system/node"
@@ -227,10 +231,10 @@ _FACTORS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def nodes(root: Path, online: Iterable[int]) -> tuple[Node, ...]:
-    """Nodes that are online and whose CPUs can be read; empty where the kernel tells of none."""
+    """Returns the online NUMA nodes with readable CPUs; empty if the kernel lists none."""
     listed = cpus_listed(root, f"{NODE}/online") or numbered(root, NODE, "node")
-    found = (_node(root, n, listed, frozenset(online)) for n in listed)
-    return tuple(node for node in found if node is not None)
+    read_nodes = (_node(root, n, listed, frozenset(online)) for n in listed)
+    return tuple(node for node in read_nodes if node is not None)
 
 
 def _node(root: Path, n: int, listed: tuple[int, ...], online: frozenset[int]) -> Node | None:
@@ -255,9 +259,9 @@ def _memory(root: Path, n: int) -> int | None:
 
 
 def caches(root: Path, cpus: Iterable[int]) -> tuple[Cache, ...]:
-    """Each cache once, by level, kind and first CPU."""
-    found = {(c.level, c.type, c.cpus): c for n in cpus for c in _caches_of(root, n)}
-    return tuple(found[key] for key in sorted(found, key=lambda k: (k[0], k[1], k[2])))
+    """Returns each cache once, by level, type and first CPU."""
+    by_key = {(c.level, c.type, c.cpus): c for n in cpus for c in _caches_of(root, n)}
+    return tuple(by_key[key] for key in sorted(by_key, key=lambda k: (k[0], k[1], k[2])))
 
 
 def _caches_of(root: Path, n: int) -> Iterable[Cache]:
@@ -277,7 +281,7 @@ def _caches_of(root: Path, n: int) -> Iterable[Cache]:
 
 
 def _size(written: str | None) -> int | None:
-    """``32K``; absent or 0 where the firmware does not say (POWER, ARM)."""
+    """Parses a size such as ``32K``; None if it is absent or 0, as with some firmware (POWER, ARM)."""
     digits = (written or "").rstrip("KMG")
     size = number(digits)
     if written is None or size is None:
@@ -286,11 +290,11 @@ def _size(written: str | None) -> int | None:
 
 
 def cpu(root: Path) -> Cpu:
-    """The CPUs that are online. What neither source tells is None."""
+    """Returns the online CPUs in figures. A figure is None if no source has it."""
     online = online_cpus(root)
-    found = places(root, online)
-    sockets = {p.socket for p in found}
-    cores = Counter(p.core for p in found)
+    placed = places(root, online)
+    sockets = {p.socket for p in placed}
+    cores = Counter(p.core for p in placed)
     nodes = cpus_listed(root, "sys/devices/system/node/online")
     max_khz = integer(root, f"{CPU}/cpu{online[0]}/cpufreq/cpuinfo_max_freq")
     return Cpu(
@@ -305,6 +309,6 @@ def cpu(root: Path) -> Cpu:
 
 
 def siblings(root: Path) -> tuple[tuple[int, ...], ...] | None:
-    """The online CPUs of each core, by the first of them. None: neither source tells of every CPU."""
+    """Returns the online CPUs of each core, ordered by the first; None if the core of a CPU is unknown."""
     cores = {p.core for p in places(root, online_cpus(root))}
     return None if None in cores else tuple(sorted(core for core in cores if core is not None))

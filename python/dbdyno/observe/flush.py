@@ -1,7 +1,7 @@
-"""A probe of what a flush costs in a directory: 8 kB written over and flushed by fdatasync(2), many times.
+"""Measures the cost of a flush in a directory: 8 kB overwritten and flushed by fdatasync(2), many times.
 
-As the server writes its log: into a file that has its size already, so that no metadata are written along.
-The file has no name from its first moment on: nothing is left behind, whatever happens.
+As a server writes its log: into a file of full size, so that no metadata are written. The file is unlinked
+at once, so that nothing is left behind in any case.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OCTAL = re.compile(r"\\(\d{3})")
 
 
 def flush_probe(directory: Path, root: Path = Path("/")) -> Flush:
-    """Takes 2 s at most. Where it cannot write there, ``trouble`` says why."""
+    """Probes for at most 2 s. If the directory is not writable, ``trouble`` has the reason."""
     system, source, options = mounted_at(text(root, "proc/self/mountinfo") or "", directory.resolve())
     barrier = _NO_BARRIER.search(options)
     try:
@@ -44,7 +44,7 @@ def flush_probe(directory: Path, root: Path = Path("/")) -> Flush:
 
 
 def _times(directory: Path) -> list[int]:
-    """Nanoseconds of each write with its flush. Raises :class:`OSError`."""
+    """Returns the nanoseconds of each write with its flush. Raises :class:`OSError`."""
     path = directory / f"dbdyno-flush-{os.getpid()}"
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -64,9 +64,9 @@ def _times(directory: Path) -> list[int]:
 
 
 def mounted_at(mountinfo: str, directory: Path) -> tuple[str, str, str]:
-    """File system, source and options of the mount that ``directory`` lies in (proc_pid_mountinfo(5)); of
-    several at one point the last covers the others. Empty where none is found."""
-    best, found = -1, ("", "", "")
+    """Returns file system, source and options of the mount of ``directory`` (proc_pid_mountinfo(5)); empty
+    if there is none. Of several mounts at one point the last covers the others."""
+    best, mount_facts = -1, ("", "", "")
     for line in mountinfo.split("\n"):
         mount, _, rest = line.partition(" - ")
         words, system = mount.split(), rest.split()
@@ -75,13 +75,13 @@ def mounted_at(mountinfo: str, directory: Path) -> tuple[str, str, str]:
         point = Path(_OCTAL.sub(lambda m: chr(int(m[1], 8)), words[4]))
         if directory.is_relative_to(point) and len(point.parts) >= best:
             best = len(point.parts)
-            found = (system[0], system[1], ",".join([words[5], *system[2:3]]))
-    return found
+            mount_facts = (system[0], system[1], ",".join([words[5], *system[2:3]]))
+    return mount_facts
 
 
 def _device(number: int, source: str, root: Path) -> str:
-    """Name of the whole disk in /sys/block: by the file system's device number, else by the mount's source
-    (btrfs has numbers of its own)."""
+    """Returns the name of the whole disk in /sys/block: by the file system's device number, else by the
+    mount's source (btrfs has anonymous device numbers)."""
     listed = root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
     place = listed if listed.exists() else root / f"sys/class/block/{Path(source).name}"
     if not place.exists():

@@ -1,7 +1,7 @@
-"""Memory that programs may still take without swapping: of the machine, and of a process's control groups.
+"""Memory that programs can still take without swapping: of the machine, and of a process's control groups.
 
-``MemAvailable`` is the kernel's own estimate (proc_meminfo(5)). A group may take what its limit leaves above
-its usage, and what of that are pages of files (cgroup-v1/memory.rst, cgroup-v2.rst).
+``MemAvailable`` is the kernel's own estimate (proc_meminfo(5)). A group can take what its limit leaves
+above its usage, and its page cache (cgroup-v1/memory.rst, cgroup-v2.rst).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _FILES = {
     1: ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),
     2: ("memory.max", "memory.current", ("inactive_file", "active_file")),
 }
-"""Limit, usage, and the lines of memory.stat with pages of files."""
+"""By version: files of limit and usage, and the lines of memory.stat with page cache."""
 
 
 class Free(NamedTuple):
-    """``where``: whose bound it is."""
+    """Free memory. ``where``: the source of the bound."""
 
     bytes: int
     where: str
 
 
 def free_memory(pid: int | None = None, root: Path = Path("/")) -> Free | None:
-    """The least of the machine and the groups of a process (``None``: ourselves); ``None``: not known."""
+    """Returns the least of the machine and the groups of a process (None: this one); None if unknown."""
     available = fields(text(root, "proc/meminfo")).get("MemAvailable", "").split()
     machine = [Free(int(available[0]) * 1024, "MemAvailable")] if available else []
     return min([*machine, *_of_groups(pid, root)], default=None)
@@ -39,7 +39,7 @@ def _of_groups(pid: int | None, root: Path) -> Iterator[Free]:
         limit_file, usage_file, parts = _FILES[version]
         limit, usage = integer(group, limit_file), integer(group, usage_file)
         if limit is None or usage is None:
-            continue  # "max", or it cannot be read
+            continue  # "max", or not readable
         listed = fields(text(group, "memory.stat"), " ")
         pages = sum(int(listed.get(name, 0)) for name in parts)
         yield Free(max(0, limit - usage + pages), f"limit of {group}")

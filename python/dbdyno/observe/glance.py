@@ -1,8 +1,8 @@
-"""What the latest seconds of a watch show, in few figures: for a live view that must cost next to nothing.
+"""The latest seconds of a watch in few figures, for a live view at next to no cost.
 
-CPU and run queue of each session are exact (growth of the tasks' figures, or the trace's). What it did
-while it was asleep comes from the trace, or else from the samples of those seconds, whose shares are
-spread over the exact sums: a glance has no intervals. The ledger of a stored window has them.
+CPU and run queue of each session are exact (growth of the tasks' figures, or the trace's). Time asleep is
+divided by the trace, or else by the samples of those seconds, whose shares are applied to the exact sums.
+A glance has no intervals; the ledger of a stored window has them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CPU = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 @dataclass(frozen=True)
 class Machine:
-    """CPUs in use; NULL or absent where not read."""
+    """CPUs in use. None or absent figures were not read."""
 
     cpus: int | None = None
     cpu: Mapping[str, float] = field(default_factory=dict)  # kind of time -> CPUs
@@ -46,6 +46,7 @@ class Machine:
 
 
 def machine(recent: Tables) -> Machine:
+    """Returns the machine's figures."""
     host = recent["host"].filter((pl.col("status") == "ok") & pl.col("value").is_not_null())
     tasks = recent["tasks"].filter((pl.col("status") == "ok") & pl.col("run_ns").is_not_null())
     cpus = host.filter(pl.col("key") == "cpus")["value"]
@@ -65,13 +66,13 @@ def machine(recent: Tables) -> Machine:
 
 
 def _host(host: pl.DataFrame) -> dict[str, float]:
-    """Growth over the time between the first and the last reading."""
-    found = {}
+    """Returns CPUs by kind of time, from growth between the first and the last read."""
+    by_kind = {}
     for kind in _CPU:
         rows = host.filter(pl.col("key") == f"cpu.{kind}_ns")
         if rows.height > 1 and (wall_ns := rows["after_ns"][-1] - rows["after_ns"][0]) > 0:
-            found[kind] = (rows["value"][-1] - rows["value"][0]) / wall_ns
-    return found
+            by_kind[kind] = (rows["value"][-1] - rows["value"][0]) / wall_ns
+    return by_kind
 
 
 def _cpus(reads: pl.DataFrame) -> float | None:
@@ -85,13 +86,13 @@ def _cpus(reads: pl.DataFrame) -> float | None:
 
 _WAITS = ("sleep", "client", "db_time")
 _ALL_ALONG = 0.9
-"""A session with this part of a window was there all along: its first and last readings lie inside."""
-GONE_NS = 1_500_000_000  # a session not in the server's answers for so long has ended
+"""Share of a window from which on a session existed all along, as its first and last reads lie inside."""
+GONE_NS = 1_500_000_000  # a session that is absent from samples for longer has ended
 
 
 @dataclass(frozen=True)
 class EventLine:
-    """Seconds per second under one wait event; ``event`` None: no wait event."""
+    """Seconds per second under one wait event; ``event`` None: without wait event."""
 
     wait_class: str | None
     event: str | None
@@ -99,7 +100,7 @@ class EventLine:
     runq: float | None
     run: float | None
     family: Family = Family.OTHER
-    waits: float | None = None  # that began, a second; known to the trace alone
+    waits: float | None = None  # waits that began per second; only the trace has them
 
     @property
     def at_client(self) -> bool:
@@ -111,13 +112,13 @@ class EventLine:
 
     @property
     def mean_ns(self) -> float | None:
-        """How long a wait in it lasts asleep."""
+        """Mean duration of a wait, asleep."""
         return NS_PER_S * self.sleep / self.waits if self.sleep is not None and self.waits else None
 
 
 @dataclass(frozen=True)
 class SessionLine:
-    """One session; shares of its time, NULL where not known."""
+    """One session with shares of its time; None if unknown."""
 
     pid: int
     session: int
@@ -126,21 +127,21 @@ class SessionLine:
     query_id: int | None
     run: float | None
     runq: float | None
-    sleep: float | None  # asleep, not for the client
+    sleep: float | None  # asleep, without waits for the client
     client: float | None
-    active: float  # share of samples in another state than idle
+    active: float  # share of samples in states other than idle
     events: tuple[EventLine, ...] = ()
     spent: Spent | None = None
 
     @property
     def db_time(self) -> float | None:
-        """On a CPU, in the run queue or asleep in the database."""
+        """Time on a CPU, in the run queue or asleep in the database."""
         parts = (self.run, self.runq, self.sleep)
         return None if None in parts else sum(p for p in parts if p is not None)
 
     @property
     def idle_busy(self) -> bool:
-        """Always idle by the server's word, and yet it used a CPU or waited for one."""
+        """Whether it was idle in every sample and yet used a CPU or waited for one."""
         return (
             self.active == 0 and self.state not in (None, HIDDEN) and (self.run or 0) + (self.runq or 0) > 0
         )
@@ -156,37 +157,36 @@ class Glance:
     machine: Machine = field(default_factory=Machine)
     brief: Brief | None = None
     resting: int = 0
-    """More sessions, which did nothing but wait for their client: where only sums are wanted."""
+    """Number of further sessions that only waited for their client."""
     nobody: bool = False
-    """The server was asked, and has no session."""
+    """Whether the server was sampled and had no session."""
 
     def total(self, part: str) -> float | None:
-        """Sum over the sessions of ``run``, ``runq``, ``sleep``, ``client``, ``db_time``; known ones only.
-        None where much is missing: waits of sessions that are hidden from our role, or a part of sessions
-        too brief to be sampled that is not known.
-        """
+        """Returns the sum over the sessions of ``run``, ``runq``, ``sleep``, ``client`` or ``db_time``,
+        over known values. None if much is missing: waits of sessions that are hidden from our role, or an
+        unknown part of sessions too brief to be sampled."""
         if part in _WAITS and self.hidden:
             return None
         known = [v for s in self.sessions if (v := getattr(s, part)) is not None]
         if self.resting:
             known.append(float(self.resting) if part == "client" else 0.0)
-        found = sum(known) if known else 0.0 if self.nobody else None
+        sum_ = sum(known) if known else 0.0 if self.nobody else None
         if self.brief is None:
-            return found
-        theirs: float | None = getattr(self.brief, part)
-        if theirs is None:
+            return sum_
+        brief_part: float | None = getattr(self.brief, part)
+        if brief_part is None:
             missing = self.brief.matters(sum(s.run or 0.0 for s in self.sessions))
-            return None if missing else found
-        return (found or 0.0) + theirs
+            return None if missing else sum_
+        return (sum_ or 0.0) + brief_part
 
     @property
     def count(self) -> int:
-        """Sessions, those that rested included."""
+        """Number of sessions, resting ones included."""
         return len(self.sessions) + self.resting
 
     @property
     def hidden(self) -> int:
-        """Sessions that our role may not see, and whose waits are unknown by that."""
+        """Number of sessions that our role may not see, so that their waits are unknown."""
         return sum(s.state == HIDDEN and s.sleep is None for s in self.sessions)
 
     @property
@@ -203,13 +203,13 @@ def glance(
     resting: bool = False,
     window_ns: int | None = None,
 ) -> Glance:
-    """``recent``: the tables of a watch with the rows of the latest few seconds, or of a whole window.
+    """Returns a glance at ``recent``, the tables of a watch with the rows of the latest seconds or of a whole
+    window.
 
-    A session that was not in the server's answers for the last ``gone_ns`` is left out.
-    ``everyone``: sessions too brief to be sampled count, as no session was left out by choice.
-    ``resting``: those that did nothing are counted together, without a line each: there may be thousands.
-    ``window_ns``: shares are of a window of this length, also those of sessions that were there for a part
-    of it; without, of each session's own time.
+    A session that is absent from samples of the last ``gone_ns`` is left out. ``everyone``: sessions too
+    brief to be sampled count, as no session was excluded by choice. ``resting``: idle sessions are counted
+    together without lines of their own, as there may be thousands. ``window_ns``: shares are of a window
+    of this length, also for sessions that existed for a part of it; None: of each session's own time.
     """
     recent = _by_session(recent)
     samples = recent["samples"].filter(pl.col("role") == "session")
@@ -222,13 +222,13 @@ def glance(
     latest = _latest(samples, gone_ns)
     spent = spent_by_pid(recent, workers(recent["samples"], samples))
     tier, labels = labels_of(recent, samples, spent)
-    if everyone and recent["traced"].height:  # those whose figures are not known are with the brief ones
-        labels = {pid: mine for pid, mine in labels.items() if pid in spent}
-    events = {pid: _events(mine, families) for pid, mine in labels.items()}
+    if everyone and recent["traced"].height:  # sessions without figures count among the brief ones
+        labels = {pid: labels_ for pid, labels_ in labels.items() if pid in spent}
+    events = {pid: _events(labels_, families) for pid, labels_ in labels.items()}
     lines = tuple(_session(pid, row, spent.get(pid), events.get(pid, ())) for pid, row in latest.items())
     if window_ns is not None:
         lines = tuple(_within(line, window_ns) for line in lines)
-    unmet = brief(everything, {*spent, *rest["pid"]}, families) if everyone else None
+    brief_sessions = brief(everything, {*spent, *rest["pid"]}, families) if everyone else None
     wall_ns = max((*(s.wall_ns for s in spent.values()), *rest["wall_ns"]), default=0)
     return Glance(
         seconds=wall_ns / 1e9 or _seconds(samples),
@@ -237,7 +237,7 @@ def glance(
         sessions=lines,
         events=_summed(lines),
         machine=machine(recent),
-        brief=unmet,
+        brief=brief_sessions,
         resting=rest.height,
         nobody=samples.is_empty() and not rest.height and _asked(everything),
     )
@@ -249,8 +249,8 @@ def _asked(recent: Tables) -> bool:
 
 
 def _by_session(recent: Tables) -> Tables:
-    """The same tables, where a session of several tasks, or of one that is not a process, has in ``pid`` the
-    number of the first of them: what it is known by."""
+    """Sets ``pid`` of a session of several tasks, or of a thread, to its first task id, by which it is
+    identified."""
     task = pl.coalesce("tid", "pid")
     named = (recent[name].filter(pl.col("role") == "session") for name in ("samples", "tasks"))
     met = pl.concat([f.select("session", first=task, own="pid") for f in named]).drop_nulls("session")
@@ -280,12 +280,13 @@ def _seconds(samples: pl.DataFrame) -> float:
 
 
 def _latest(samples: pl.DataFrame, gone_ns: int) -> dict[int, dict[str, Any]]:
-    """By pid, of those in the server's last answers: its word in the latest, the share of them not idle."""
+    """Returns by pid the latest sampled state of each session that still exists, and its share of samples
+    that are not idle."""
     asked = samples.filter(pl.col("via") == "sql").sort("sql_after_ns")
     event = pl.when(pl.col("wait_event").is_not_null()).then(
         pl.concat_str([pl.col("wait_class").fill_null("?"), pl.col("wait_event")], separator="/")
     )
-    found = asked.group_by("pid", maintain_order=True).agg(
+    sessions = asked.group_by("pid", maintain_order=True).agg(
         pl.col("session").last(),
         pl.col("state").last(),
         event.last().alias("event"),
@@ -294,16 +295,16 @@ def _latest(samples: pl.DataFrame, gone_ns: int) -> dict[int, dict[str, Any]]:
         pl.col("sql_after_ns").last().alias("seen_ns"),
     )
     gone = pl.col("seen_ns") < pl.col("seen_ns").max() - gone_ns
-    return {int(row.pop("pid")): row for row in found.filter(~gone).to_dicts()}
+    return {int(row.pop("pid")): row for row in sessions.filter(~gone).to_dicts()}
 
 
 def _events(labels: tuple[Label, ...], families: WaitFamilies) -> tuple[EventLine, ...]:
-    """The greatest first."""
-    made = (
+    """Returns wait events by falling weight."""
+    lines = (
         EventLine(*label[:5], _family(families, label.wait_class, label.event), label.waits)
         for label in labels
     )
-    return tuple(sorted(made, key=weight, reverse=True))
+    return tuple(sorted(lines, key=weight, reverse=True))
 
 
 def _family(families: WaitFamilies, wait_class: str | None, event: str | None) -> Family:
@@ -337,7 +338,8 @@ def _session(
 
 
 def _within(line: SessionLine, window_ns: int) -> SessionLine:
-    """Shares of the window where the session was there for less than :data:`_ALL_ALONG` of it."""
+    """Converts shares to shares of the window if the session existed for less than :data:`_ALL_ALONG` of
+    it."""
     part = 1.0 if line.spent is None else line.spent.wall_ns / window_ns
     if part >= _ALL_ALONG:
         return line
@@ -366,24 +368,26 @@ def _within(line: SessionLine, window_ns: int) -> SessionLine:
 
 
 def weight(event: EventLine) -> float:
-    """What events are ranked by: asleep and in the run queue."""
+    """Returns the rank key of events: time asleep and in the run queue."""
     return (event.sleep or 0.0) + (event.runq or 0.0)
 
 
 def _summed(lines: tuple[SessionLine, ...]) -> tuple[EventLine, ...]:
-    """The sessions' events in sum, the greatest first."""
+    """Sums events over sessions, by falling weight."""
     sums: dict[tuple[str | None, str | None, Family], list[float | None]] = {}
     waits: dict[tuple[str | None, str | None, Family], float | None] = {}
     for line in lines:
         for e in line.events:
             key = e.wait_class, e.event, e.family
-            mine = sums.setdefault(key, [None] * 3)
+            sums_of_event = sums.setdefault(key, [None] * 3)
             for i, value in enumerate((e.sleep, e.runq, e.run)):
-                mine[i] = value if mine[i] is None else (mine[i] or 0.0) + (value or 0.0)
+                sums_of_event[i] = (
+                    value if sums_of_event[i] is None else (sums_of_event[i] or 0.0) + (value or 0.0)
+                )
             before = waits.get(key, 0.0)
             waits[key] = None if before is None or e.waits is None else before + e.waits
-    made = [
-        EventLine(name, event, v[0], v[1], v[2], of, waits[name, event, of])
-        for (name, event, of), v in sums.items()
+    summed = [
+        EventLine(name, event, v[0], v[1], v[2], family, waits[name, event, family])
+        for (name, event, family), v in sums.items()
     ]
-    return tuple(sorted(made, key=weight, reverse=True))
+    return tuple(sorted(summed, key=weight, reverse=True))

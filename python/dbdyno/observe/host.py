@@ -1,13 +1,13 @@
-"""The host a run is made on: hardware, kernel, limits; and what is read of it only where a window begins
-and ends: CPU by CPU busy time and, on POWER, the utilization registers; files of counters.
+"""The host of a run: hardware, kernel, limits; and figures that are read only at the begin and end of a
+window.
+
+These are busy time by CPU, on POWER the utilization registers, and files of counters.
 
 - ``/sys/devices/system/cpu/cpuN/{purr,spurr,idle_purr,idle_spurr}``: hexadecimal without ``0x``
-  (Documentation/ABI/testing/sysfs-devices-system-cpu; arch/powerpc/kernel/sysfs.c). The idle ones since 5.8,
-  on logical partitions only; all are readable by root alone on some kernels.
-- ``timebase`` of ``/proc/cpuinfo``: ticks a second.
-- ``/proc/powerpc/lparcfg``: ``key=value`` lines; ``purr`` there is the sum over CPUs, in decimal
-  (arch/powerpc/platforms/pseries/lparcfg.c).
-"""
+(Documentation/ABI/testing/sysfs-devices-system-cpu; arch/powerpc/kernel/sysfs.c). The idle ones since 5.8,
+on logical partitions only; all are readable by root alone on some kernels. - ``timebase`` of
+``/proc/cpuinfo``: ticks a second. - ``/proc/powerpc/lparcfg``: ``key=value`` lines; ``purr`` there is the
+sum over CPUs, in decimal (arch/powerpc/platforms/pseries/lparcfg.c)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dbdyno.observe import cpus
 from dbdyno.observe.cpus import CPU, cpu, fields, online_cpus, siblings, text
 from dbdyno.observe.limits import limits
 
-# What a firmware calls itself -> what it is; after systemd's src/basic/virt.c, dmi_vendor_table.
+# Name in the firmware -> hypervisor; after systemd's src/basic/virt.c, dmi_vendor_table.
 _FIRMWARE = {
     "KVM": "KVM",
     "OpenStack": "KVM",
@@ -50,7 +50,7 @@ _FIRMWARE = {
     "Microsoft Corporation Virtual Machine": "Hyper-V",
     "Google Compute Engine": "Google Compute Engine",
 }
-_RENT_METAL = ("Amazon EC2", "Google Compute Engine", "KVM")  # OpenStack counts as KVM, above
+_CLOUDS_WITH_METAL = ("Amazon EC2", "Google Compute Engine", "KVM")  # OpenStack is mapped to KVM above
 # vendor and device in hexadecimal; after util-linux's sys-utils/lscpu-virt.c
 _DEVICES = {"80eebeef": "VirtualBox", "80eecafe": "VirtualBox", "15ad0405": "VMware", "58530001": "Xen"}
 _PCI = "proc/bus/pci/devices"
@@ -60,13 +60,14 @@ _GROUP = re.compile(r"/(docker|kubepods|lxc|libpod|containerd|garden)\b")
 
 
 def virtualisation(root: Path) -> str | None:
-    """E.g. ``docker container on a virtual machine (KVM)``; None: no hint of either."""
+    """Returns a text such as ``docker container on a virtual machine (KVM)``; None without a hint of
+    either."""
     hints = [h for h in (container(root), machine(root)) if h]
     return " on a ".join(hints) if hints else None
 
 
 def container(root: Path) -> str | None:
-    """``docker container`` and the like, or None."""
+    """Returns a text such as ``docker container``, or None."""
     if (root / ".dockerenv").exists():
         return "docker container"
     if (root / "run/.containerenv").exists():
@@ -79,7 +80,7 @@ def container(root: Path) -> str | None:
 
 
 def machine(root: Path) -> str | None:
-    """``virtual machine (KVM)`` and the like; None on bare metal, as far as one can see."""
+    """Returns a text such as ``virtual machine (KVM)``; None on bare metal, as far as visible."""
     if bare_metal(root):
         return None
     xen = text(root, "sys/hypervisor/type")
@@ -91,15 +92,16 @@ def machine(root: Path) -> str | None:
 
 
 def bare_metal(root: Path) -> bool:
-    """Whether there is certainly no hypervisor: False is "there is one, or one cannot see".
+    """Returns whether there is certainly no hypervisor; False also means unknown.
 
     An x86 CPU without the flag ``hypervisor`` is bare metal, even if its firmware has the name of a cloud
-    (they rent out whole machines too), but not if that has the name of a hypervisor which hides the flag.
+    (clouds rent out whole machines, too), but not if the firmware has the name of a hypervisor that hides
+    the flag.
     """
     flags = cpus.flags(root)
     if not flags:
         return any(block.get("platform") == "PowerNV" for block in cpus.blocks(root))
-    hidden = _firmware(root) not in (None, *_RENT_METAL) or _by_device(root)
+    hidden = _firmware(root) not in (None, *_CLOUDS_WITH_METAL) or _by_device(root)
     return "hypervisor" not in flags and not text(root, "sys/hypervisor/type") and not hidden
 
 
@@ -109,19 +111,20 @@ def _firmware(root: Path) -> str | None:
 
 
 def _by_device(root: Path) -> str | None:
-    """By a device that only this hypervisor has."""
+    """Returns the hypervisor by a device that only it has."""
     devices = {line.split("\t")[1] for line in (text(root, _PCI) or "").splitlines() if "\t" in line}
     return next((kind for id_, kind in _DEVICES.items() if id_ in devices), None)
 
 
 def _by_clock(root: Path) -> str | None:
-    """A guest kernel that has found its hypervisor offers that one's clock."""
+    """Returns the hypervisor whose clock the guest kernel offers."""
     clocks = text(root, "sys/devices/system/clocksource/clocksource0/available_clocksource") or ""
     return next((kind for sign, kind in _CLOCKS.items() if sign in clocks), None)
 
 
 def _device_tree(root: Path) -> str | None:
-    """POWER and ARM; after util-linux's sys-utils/lscpu-virt.c and systemd's src/basic/virt.c."""
+    """Returns the hypervisor of POWER and ARM; after util-linux's sys-utils/lscpu-virt.c and systemd's
+    src/basic/virt.c."""
     tree = root / "proc/device-tree"
     if (tree / "ibm,partition-name").exists() and (tree / "hmc-managed?").exists():
         return "PowerVM"
@@ -136,7 +139,7 @@ CLOCKSOURCE = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 
 
 def host(root: Path = Path("/")) -> Host:
-    """The machine below ``root`` (``/``, or a recorded tree). Needs no rights; raises nothing."""
+    """Returns the machine below ``root`` (``/``, or a recorded tree). Needs no rights; raises nothing."""
     memory_kb = first_number(fields(text(root, "proc/meminfo")).get("MemTotal", ""))
     return Host(
         kernel=f"Linux {text(root, 'proc/sys/kernel/osrelease') or os.uname().release}",
@@ -153,13 +156,13 @@ def host(root: Path = Path("/")) -> Host:
 
 
 def _distribution(root: Path) -> str | None:
-    """PRETTY_NAME of os-release(5)."""
+    """Returns PRETTY_NAME of os-release(5)."""
     release = fields(text(root, "etc/os-release") or text(root, "usr/lib/os-release"), "=")
     return release.get("PRETTY_NAME", "").strip("\"'") or None
 
 
 def _notes(root: Path) -> list[str]:
-    """What will be unknown here, and what would make it known."""
+    """Returns what will be unknown here, with cures."""
     notes = []
     if not (root / "proc/pressure/cpu").exists():
         notes.append(
@@ -184,7 +187,7 @@ def _notes(root: Path) -> list[str]:
 
 
 def _proc_options(root: Path) -> str:
-    """Super-block options of the mount at /proc (proc(5), mountinfo)."""
+    """Returns the super-block options of the mount at /proc (proc_pid_mountinfo(5))."""
     for line in (text(root, "proc/self/mountinfo") or "").split("\n"):
         mount, _, filesystem = line.partition(" - ")
         if filesystem.startswith("proc ") and mount.split()[4:5] == ["/proc"]:
@@ -194,19 +197,19 @@ def _proc_options(root: Path) -> str:
 
 @dataclass(frozen=True)
 class Partition:
-    """What /proc/powerpc/lparcfg says of the partition. ``None``: it does not tell."""
+    """The POWER partition by /proc/powerpc/lparcfg; None for figures that are not in it."""
 
     shared: bool | None
     capped: bool | None
     entitled_cores: float | None
-    """partition_entitled_capacity counts in hundredths of a core."""
+    """From partition_entitled_capacity, which is in hundredths of a core."""
     virtual_cores: int | None
-    """partition_active_processors."""
+    """From partition_active_processors."""
     purr: int | None
 
 
 def register(printed: str) -> int | None:
-    """A register as sysfs prints it: ``1a2b3c`` -> 1715004; None: not a number."""
+    """Parses a register as sysfs prints it: ``1a2b3c`` -> 1715004; None for other text."""
     try:
         return int(printed.strip(), 16)
     except ValueError:
@@ -214,49 +217,51 @@ def register(printed: str) -> int | None:
 
 
 def timebase_hz(cpuinfo: str) -> int | None:
-    """From the line ``timebase : 512000000``."""
-    found = fields(cpuinfo).get("timebase", "")
-    return int(found) if found.isdecimal() else None
+    """Returns the frequency in the line ``timebase : 512000000``."""
+    ticks = fields(cpuinfo).get("timebase", "")
+    return int(ticks) if ticks.isdecimal() else None
 
 
 def partition(lparcfg: str) -> Partition:
-    """From the text of /proc/powerpc/lparcfg. Unknown lines are passed over."""
-    said = fields(lparcfg, "=")
-    hundredths = _whole(said, "partition_entitled_capacity")
-    shared, capped = _whole(said, "shared_processor_mode"), _whole(said, "capped")
+    """Parses /proc/powerpc/lparcfg. Unknown lines are ignored."""
+    by_key = fields(lparcfg, "=")
+    hundredths = _integer_of(by_key, "partition_entitled_capacity")
+    shared, capped = _integer_of(by_key, "shared_processor_mode"), _integer_of(by_key, "capped")
     return Partition(
         shared=None if shared is None else bool(shared),
         capped=None if capped is None else bool(capped),
         entitled_cores=None if hundredths is None else hundredths / 100,
-        virtual_cores=_whole(said, "partition_active_processors"),
-        purr=_whole(said, "purr"),
+        virtual_cores=_integer_of(by_key, "partition_active_processors"),
+        purr=_integer_of(by_key, "purr"),
     )
 
 
 def read(root: Path, at_s: float) -> PurrRead | None:
-    """All online CPUs below ``root``. None: this is no POWER machine, or the registers may not be read."""
+    """Reads the registers of all online CPUs below ``root``; None if this is not a POWER machine, or they
+    are not readable."""
     ticks = timebase_hz(text(root, "proc/cpuinfo") or "")
-    cpus = {n: found for n in online_cpus(root) if (found := _of_cpu(root, n)) is not None}
+    cpus = {n: purr for n in online_cpus(root) if (purr := _of_cpu(root, n)) is not None}
     return PurrRead(at_s, ticks, cpus) if ticks and cpus else None
 
 
 def _of_cpu(root: Path, n: int) -> Purr | None:
-    found = Purr.of({name: register(text(root, f"{CPU}/cpu{n}/{name}") or "") for name in REGISTERS})
-    return None if found.purr is None else found
+    purr = Purr.of({name: register(text(root, f"{CPU}/cpu{n}/{name}") or "") for name in REGISTERS})
+    return None if purr.purr is None else purr
 
 
-def _whole(said: Mapping[str, str], key: str) -> int | None:
-    value = said.get(key, "").strip()
+def _integer_of(by_key: Mapping[str, str], key: str) -> int | None:
+    value = by_key.get(key, "").strip()
     return int(value) if value.isdecimal() else None
 
 
 _BUSY = (0, 1, 2, 5, 6)
-"""user nice system, without idle and iowait, irq softirq, without steal (proc(5)); guest is in user."""
+"""Columns of /proc/stat that are busy time: user, nice, system, irq, softirq (proc_stat(5)); guest is part
+of user."""
 
 
 def per_cpu(root: Path = Path("/")) -> pl.DataFrame:
-    """``cpuN.busy_ns`` of every CPU online, read now; on POWER its registers (``cpuN.purr_ticks``, ...) and
-    ``timebase_hz``, too. Empty where /proc/stat cannot be read."""
+    """Reads ``cpuN.busy_ns`` of every online CPU; on POWER also its registers (``cpuN.purr_ticks``, ...)
+    and ``timebase_hz``. Empty if /proc/stat is not readable."""
     before_ns = _core.now_ns()
     stat = text(root, "proc/stat")
     values = dict(_values(busy_ns(stat or ""), read(root, before_ns / NS_PER_S)))
@@ -265,19 +270,19 @@ def per_cpu(root: Path = Path("/")) -> pl.DataFrame:
 
 
 def at_end(machine: Machine) -> pl.DataFrame:
-    """Both of a window's end: :func:`per_cpu` and :func:`counter_files`."""
+    """Reads :func:`per_cpu` and :func:`counter_files` at the end of a window."""
     root = machine.root
     with machine.ahead([root / "proc/stat", *(root / f.path.lstrip("/") for f in files().values())]):
         return pl.concat([per_cpu(root), counter_files(root)])
 
 
 def counter_files(root: Path = Path("/")) -> pl.DataFrame:
-    """``KEY.COUNTER`` of the registered files (:mod:`dbdyno.model.schema.data_sources`), read now."""
+    """Reads ``KEY.COUNTER`` of the registered files (:mod:`dbdyno.model.schema.data_sources`)."""
     return pl.concat([empty("host"), *(rows("host", _read(root, file)) for file in files().values())])
 
 
 def _read(root: Path, file: CounterFile) -> list[dict[str, object]]:
-    """One row a counter; where the file cannot be read, or lacks a counter, the status says so."""
+    """Returns one row per counter. The status says if the file is not readable or lacks the counter."""
     before_ns = _core.now_ns()
     status, values = "not supported", dict[str, int]()
     try:
@@ -287,19 +292,20 @@ def _read(root: Path, file: CounterFile) -> list[dict[str, object]]:
     except (OSError, ValueError):  # no such file in this kernel, or in another form
         pass
     bracket = {"before_ns": before_ns, "after_ns": _core.now_ns()}
-    made = ((f"{file.key}.{c.name}", values.get(c.name)) for c in file.counters)
-    return [bracket | {"key": k, "value": v, "status": status if v is None else "ok"} for k, v in made]
+    values_ = ((f"{file.key}.{c.name}", values.get(c.name)) for c in file.counters)
+    return [bracket | {"key": k, "value": v, "status": status if v is None else "ok"} for k, v in values_]
 
 
 def busy_ns(stat: str) -> dict[int, int]:
-    """Busy time of each CPU since boot, from /proc/stat (proc(5)); ticks of 10 ms."""
-    found = {}
+    """Returns the busy time of each CPU since boot, from /proc/stat (proc_stat(5)); it counts in ticks of
+    10 ms."""
+    by_cpu = {}
     for line in stat.splitlines():
         word, *numbers = line.split()
         cpu = word.removeprefix("cpu")
         if word != cpu and cpu.isdecimal():
-            found[int(cpu)] = TICK_NS * sum(int(numbers[i]) for i in _BUSY if i < len(numbers))
-    return found
+            by_cpu[int(cpu)] = TICK_NS * sum(int(numbers[i]) for i in _BUSY if i < len(numbers))
+    return by_cpu
 
 
 def _values(busy: Mapping[int, int], registers: PurrRead | None) -> Iterator[tuple[str, int]]:
@@ -307,6 +313,6 @@ def _values(busy: Mapping[int, int], registers: PurrRead | None) -> Iterator[tup
     if registers is None:
         return
     yield "timebase_hz", registers.timebase_hz
-    for n, found in registers.cpus.items():
-        told = ((name, getattr(found, name)) for name in REGISTERS)
-        yield from ((f"cpu{n}.{name}_ticks", value) for name, value in told if value is not None)
+    for n, purr in registers.cpus.items():
+        values_ = ((name, getattr(purr, name)) for name in REGISTERS)
+        yield from ((f"cpu{n}.{name}_ticks", value) for name, value in values_ if value is not None)

@@ -1,5 +1,5 @@
-"""What a process may really use: affinity, the tightest control-group quota above it, memory, files; and
-machines recorded in a tar file, whose topology and limits are read elsewhere."""
+"""Resource limits of a process: affinity, the tightest control-group quota, memory, files. Also records
+machines in a tar file, so that their topology and limits can be read elsewhere."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dbdyno.kernel.machine import groups_of, machine_of
 from dbdyno.model.engine.environment import Limits
 from dbdyno.model.engine.topology import CpuQuota, Cpuset, Why
 from dbdyno.model.errors import StoreError, UsageError
-from dbdyno.observe.cpus import cpu_list, cpus_listed, fields, integer, text, told_online
+from dbdyno.observe.cpus import cpu_list, cpus_listed, fields, integer, kernel_online, text
 from dbdyno.store.files import read_limited
 
-_UNLIMITED_BYTES = 1 << 60  # v1 says "no limit" with a number near 2^63
+_UNLIMITED_BYTES = 1 << 60  # v1 has a number near 2^63 for "no limit"
 
 
 class Quota(NamedTuple):
@@ -34,7 +34,8 @@ class Quota(NamedTuple):
 
 
 def limits(root: Path) -> Limits:
-    """Limits of this process. Groups above those mounted here cannot be seen; they may be tighter."""
+    """Returns the limits of this process. Groups above those mounted here are not visible; they may be
+    tighter."""
     may_use = affinity(root)
     groups = find_groups(root, "cpu")
     quota = tightest_quota(groups)
@@ -50,24 +51,25 @@ def limits(root: Path) -> Limits:
 
 
 def affinity(root: Path) -> tuple[int, ...]:
-    """CPUs of the affinity mask that are online; of a recorded tree that has no mask that of this process."""
-    return told_affinity(root) or (() if machine_of(root).reached else tuple(sorted(os.sched_getaffinity(0))))
+    """Returns the online CPUs of the affinity mask; for a recorded tree without a mask those of this
+    process."""
+    return online_affinity(root) or (
+        () if machine_of(root).reached else tuple(sorted(os.sched_getaffinity(0)))
+    )
 
 
-def told_affinity(root: Path) -> tuple[int, ...] | None:
-    """CPUs of the affinity mask that are online; the mask may name CPUs that are not there (yet).
-
-    None: a recorded tree that does not tell.
-    """
+def online_affinity(root: Path) -> tuple[int, ...] | None:
+    """Returns the online CPUs of the affinity mask, which may contain absent CPUs; None for a recorded
+    tree without a mask."""
     listed = fields(text(root, "proc/self/status")).get("Cpus_allowed_list")
     if not listed and not _is_here(root):
         return None
     allowed = set(cpu_list(listed)) if listed else os.sched_getaffinity(0)
-    return tuple(sorted(allowed.intersection(told_online(root)) or allowed))
+    return tuple(sorted(allowed.intersection(kernel_online(root)) or allowed))
 
 
 def _is_here(root: Path) -> bool:
-    """Whether this is no recorded tree, and no other machine."""
+    """Returns whether ``root`` is neither a recorded tree nor another machine."""
     return root == Path("/") and machine_of(root).reached is None
 
 
@@ -76,7 +78,8 @@ def tightest_quota(groups: Sequence[tuple[int, Path]]) -> Quota | None:
 
 
 def find_groups(root: Path, controller: str) -> Sequence[tuple[int, Path]]:
-    """(version, directory) of our groups with ``controller``, innermost first; empty where none is seen."""
+    """Returns (version, directory) of our groups with ``controller``, innermost first; empty if none is
+    visible."""
     return groups_of(None, root, [controller])
 
 
@@ -88,18 +91,18 @@ def _quotas(groups: Sequence[tuple[int, Path]]) -> Iterator[Quota]:
 
 
 def _v1_quota(group: Path) -> tuple[int | None, int | None]:
-    """(quota, period) in microseconds; a quota of -1 is none (scheduler/sched-bwc.rst)."""
+    """Returns (quota, period) in microseconds; a quota of -1 means none (scheduler/sched-bwc.rst)."""
     return integer(group, "cpu.cfs_quota_us"), integer(group, "cpu.cfs_period_us")
 
 
 def _v2_quota(group: Path) -> tuple[int | None, int | None]:
-    """``max 100000`` or ``150000 100000`` (cgroup-v2.rst, "cpu.max")."""
+    """Parses ``max 100000`` or ``150000 100000`` (cgroup-v2.rst, "cpu.max")."""
     limit, _, period = (text(group, "cpu.max") or "max").partition(" ")
     return (int(limit), int(period)) if limit.isdigit() and period.isdigit() else (None, None)
 
 
 def memory_limit(groups: Sequence[tuple[int, Path]]) -> tuple[int, str] | None:
-    """The tightest limit in bytes, and the group's directory."""
+    """Returns the tightest limit in bytes, and the group's directory."""
     return min(_memory_limits(groups), default=None)
 
 
@@ -111,7 +114,7 @@ def _memory_limits(groups: Sequence[tuple[int, Path]]) -> Iterator[tuple[int, st
 
 
 def _open_files(root: Path) -> int:
-    """The soft limit of open files; unlimited is the largest number there is."""
+    """Returns the soft limit of open files; unlimited is 2^63 - 1."""
     for line in (text(root, "proc/self/limits") or "").splitlines():
         if line.startswith("Max open files"):
             soft = line.split()[3]
@@ -120,7 +123,7 @@ def _open_files(root: Path) -> int:
     return (1 << 63) - 1 if soft_limit == resource.RLIM_INFINITY else soft_limit
 
 
-# version of control groups -> (CPUs, memory nodes); effective: what is left of the wish by the groups above
+# Version of control groups -> (CPUs, memory nodes). "effective" is the list within that of the groups above.
 _FILES = {
     1: (("cpuset.effective_cpus", "cpuset.cpus"), ("cpuset.effective_mems", "cpuset.mems")),
     2: (("cpuset.cpus.effective",), ("cpuset.mems.effective",)),
@@ -128,7 +131,8 @@ _FILES = {
 
 
 def cpuset(root: Path) -> Cpuset | None:
-    """That of the innermost group that has one; None: none is seen (its effect is in the affinity mask)."""
+    """Returns the cpuset of the innermost group with one; None if none is visible (its effect is in the
+    affinity mask)."""
     for version, directory in find_groups(root, "cpuset"):
         cpus, mems = (cpus_listed(directory, *names) for names in _FILES[version])
         if cpus:
@@ -138,14 +142,17 @@ def cpuset(root: Path) -> Cpuset | None:
 
 
 def quota(root: Path) -> CpuQuota | None:
-    found = tightest_quota(find_groups(root, "cpu"))
-    return None if found is None else CpuQuota(cpus=found.cpus, directory=own_path(root, found.where))
+    tightest = tightest_quota(find_groups(root, "cpu"))
+    return (
+        None if tightest is None else CpuQuota(cpus=tightest.cpus, directory=own_path(root, tightest.where))
+    )
 
 
 def verdicts(
     present: Iterable[int], online: Iterable[int], group: Cpuset | None, affinity: Iterable[int] | None
 ) -> Mapping[int, tuple[bool | None, Why | None]]:
-    """CPU -> (whether we may run there, what forbids it). The first reason in the kernel's order counts."""
+    """Returns CPU -> (whether we may run there, what forbids it). The first reason in the kernel's order
+    counts."""
     running, mask = frozenset(online), None if affinity is None else frozenset(affinity)
     inside = None if group is None or group.cpus is None else frozenset(group.cpus)
     return {n: _verdict(n, running, inside, mask) for n in present}
@@ -164,7 +171,7 @@ def _verdict(
 
 
 def own_path(root: Path, directory: str) -> str:
-    """As the machine itself names a directory below ``root``."""
+    """Returns the machine's own name of a directory below ``root``."""
     path = Path(directory)
     return f"/{path.relative_to(root)}" if path.is_relative_to(root) else directory
 
@@ -194,7 +201,7 @@ _RECORDED = (
     "sys/devices/system/node/online",
     *(f"sys/devices/system/node/node[0-9]*/{n}" for n in ("cpulist", "cpumap", "distance", "meminfo")),
 )
-# of these only lines that the topology needs: the rest is nobody's business elsewhere
+# Only lines that the topology needs are recorded of these files, as the rest is private.
 _LINES = {
     "proc/self/status": re.compile(r"Cpus_allowed"),
     "proc/self/mountinfo": re.compile(r" - (cgroup2?|proc) "),
@@ -202,12 +209,13 @@ _LINES = {
 }
 _GROUP_FILES = ("cpuset.*", "cpu.max", "cpu.cfs_*_us")
 _LARGEST_BYTES = 16 << 20
-# 30 files for each CPU, most of them one block of 512 bytes behind another: 17 MiB for 512 CPUs
+# There are 30 files per CPU, most of them a header and a block of 512 bytes: 17 MiB for 512 CPUs.
 _MOST_TREE_BYTES, _MOST_FILES = 256 << 20, 200_000
 
 
 def read_of_host() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What :func:`dbdyno.observe.host.host` and the topology read: files and folders, ``*`` for any name."""
+    """Returns the files and folders that :func:`dbdyno.observe.host.host` and the topology read, with
+    ``*`` for any name."""
     files = (p.replace("[0-9]*", "*").replace("[!u]*", "*") for p in _RECORDED)
     more = ("proc/self/schedstat", "proc/sys/kernel/task_delayacct", "usr/lib/os-release")
     folders = (_CPU, f"{_CPU}/cpu*/cache", "sys/devices/system/node")
@@ -215,10 +223,9 @@ def read_of_host() -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def record(into: Path, root: Path = Path("/")) -> int:
-    """Writes the machine below ``root`` as a tar file (compressed where it ends in gz or xz); files in it.
-
-    What may not be read is left out. Raises StoreError where the file cannot be written.
-    """
+    """Writes the machine below ``root`` as a tar file (compressed if the name ends in gz or xz). Returns
+    the number of files. Unreadable files are left out. Raises StoreError if the tar file cannot be
+    written."""
     mode = {".gz": "w:gz", ".tgz": "w:gz", ".xz": "w:xz"}.get(into.suffix, "w")
     count = 0
     try:
@@ -235,10 +242,8 @@ def record(into: Path, root: Path = Path("/")) -> int:
 
 @contextmanager
 def opened(tree: Path) -> Iterator[Path]:
-    """A recorded machine as a directory: itself, or a tar file unpacked for as long as it is needed.
-
-    Raises UsageError where that is no tar file.
-    """
+    """Yields a recorded machine as a directory: itself, or a tar file unpacked temporarily. Raises
+    UsageError if it is not a tar file."""
     if tree.is_dir():
         yield _top(tree)
         return
@@ -253,7 +258,7 @@ def opened(tree: Path) -> Iterator[Path]:
 
 
 def _top(folder: Path) -> Path:
-    """Where a recorded machine begins: below directories that hold nothing but one other."""
+    """Returns the begin of a recorded machine: skips directories with a single entry, another directory."""
     for _ in range(_MOST_ABOVE):
         names = [p for p in folder.iterdir() if not p.is_symlink()]
         if len(names) != 1 or not names[0].is_dir() or names[0].name in _TOPS:
@@ -263,13 +268,13 @@ def _top(folder: Path) -> Path:
 
 
 class _Limited:
-    """A stream of which only so much is read as recorded machines have: a compressed file may have no end."""
+    """A stream with a limit of the bytes read, as a compressed file may decompress without end."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self._left_bytes = stream, _MOST_TREE_BYTES
 
     def read(self, size: int) -> bytes:
-        """Raises OSError beyond the limit."""
+        """Reads. Raises OSError beyond the limit."""
         content = self._stream.read(size)
         self._left_bytes -= len(content)
         if self._left_bytes < 0:
@@ -302,7 +307,7 @@ def _group_files(root: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> bytes | None:
-    """Files of /sys do not know their size: read to the end."""
+    """Reads a file to its end, as files of /sys do not know their size; None if it is not readable."""
     try:
         return path.read_bytes() if path.is_file() else None
     except OSError:
@@ -310,12 +315,12 @@ def _read(path: Path) -> bytes | None:
 
 
 def _unpack(tar: tarfile.TarFile, into: Path) -> None:
-    """Ordinary files below ``into``, nothing else: a tree from elsewhere is not to be trusted."""
+    """Unpacks ordinary files below ``into`` and nothing else, as the archive is not trusted."""
     for count, member in enumerate(tar):
         if count >= _MOST_FILES:
             raise OSError(errno.EFBIG, f"it has more than {_MOST_FILES:,} files")
         name = PurePosixPath(member.name)
-        plain = member.isfile() and not member.issparse()  # holes take nothing in the archive
+        plain = member.isfile() and not member.issparse()  # holes take no space in the archive
         if not plain or name.is_absolute() or ".." in name.parts or member.size > _LARGEST_BYTES:
             continue
         source = tar.extractfile(member)

@@ -1,8 +1,8 @@
-"""Memory of the machine and of a control group: rows of the table ``memory``, scopes ``host`` and ``group``.
+"""Memory of the machine and of a control group: rows of table ``memory``, scopes ``host`` and ``group``.
 
-What the figures are stands in :mod:`dbdyno.model.schema.data_sources.memory`. Sources: ``/proc/meminfo``
-(proc_meminfo(5)), ``/proc/vmstat`` (pages since boot), ``/sys/devices/system/node/nodeN/meminfo``, and of a
-control group ``memory.stat`` and its neighbours (cgroup-v1/memory.rst, cgroup-v2.rst, psi.rst).
+:mod:`dbdyno.model.schema.data_sources.memory` defines the figures. Sources: ``/proc/meminfo``
+(proc_meminfo(5)), ``/proc/vmstat`` (pages since boot), ``/sys/devices/system/node/nodeN/meminfo``, and of
+a control group ``memory.stat`` and its neighbours (cgroup-v1/memory.rst, cgroup-v2.rst, psi.rst).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dbdyno.kernel.numbers import number
 from dbdyno.observe.cpus import fields, integer, numbered, text
 
 Row = dict[str, Any]
-_UNLIMITED_BYTES = 1 << 60  # v1 says "no limit" with a number near 2^63
+_UNLIMITED_BYTES = 1 << 60  # v1 has a number near 2^63 for "no limit"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _NODES = "sys/devices/system/node"
 _PLAIN = {
@@ -42,17 +42,19 @@ _RECLAIMING = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgstea
 
 
 def meminfo(printed: str) -> dict[str, int]:
-    """Lines ``MemTotal: 24684096 kB`` or ``Node 0 MemTotal: ...`` in bytes; without a unit as they are."""
-    found = {}
+    """Parses lines ``MemTotal: 24684096 kB`` or ``Node 0 MemTotal: ...`` to bytes; numbers without a unit
+    are unchanged."""
+    by_key = {}
     for key, value in fields(re.sub(r"(?m)^Node \d+ ", "", printed)).items():
         digits, _, unit = value.partition(" ")
         if (count := number(digits)) is not None:
-            found[key] = count * (1024 if unit == "kB" else 1)
-    return found
+            by_key[key] = count * (1024 if unit == "kB" else 1)
+    return by_key
 
 
 def figures(info: Mapping[str, int]) -> dict[str, int | None]:
-    """Figures of the host or of a node, whose files are in ``FilePages``; ``None``: not in this kernel."""
+    """Returns the figures of the host or of a node, whose page cache is ``FilePages``; None if this kernel
+    lacks one."""
     files = info.get("FilePages")
     if files is None and "Cached" in info:
         files = info["Cached"] + info.get("Buffers", 0) + info.get("SwapCached", 0)
@@ -65,7 +67,8 @@ def figures(info: Mapping[str, int]) -> dict[str, int | None]:
 
 
 def _kernel(info: Mapping[str, int]) -> int | None:
-    """Kernel stacks are in ``VmallocUsed`` with CONFIG_VMAP_STACK; before 5.3 that is 0."""
+    """Returns the kernel's memory. Kernel stacks are part of ``VmallocUsed`` with CONFIG_VMAP_STACK;
+    before 5.3 that is 0."""
     if "Slab" not in info:
         return None
     parts = sum(info.get(k, 0) for k in ("Slab", "PageTables", "SecPageTables", "Percpu"))
@@ -73,7 +76,7 @@ def _kernel(info: Mapping[str, int]) -> int | None:
 
 
 def totals(vmstat: str) -> dict[str, int | None]:
-    """Bytes since boot, from ``name pages`` lines; kernels before 4.8 count reclaim by zone."""
+    """Returns bytes since boot, from ``name pages`` lines. Kernels before 4.8 count reclaim by zone."""
     counts = {k: int(v) for k, v in fields(vmstat, " ").items() if v.isdecimal()}
     reclaimed = [v for k, v in counts.items() if k.startswith(_RECLAIMING)]
     pages = {
@@ -85,41 +88,41 @@ def totals(vmstat: str) -> dict[str, int | None]:
 
 
 def host_rows(root: Path = Path("/")) -> Iterator[Row]:
-    """The whole machine, then each NUMA node where there are several. A machine in a container shows
-    what its own kernel has, not what the container may use: that is the group's limit."""
+    """Yields the whole machine, then each NUMA node if there are several. In a container these are the
+    kernel's figures; the container's limit is that of its group."""
     before_ns = _core.now_ns()
     whole = text(root, "proc/meminfo")
-    found = figures(meminfo(whole or "")) | totals(text(root, "proc/vmstat") or "")
-    yield from _rows("host", None, found, before_ns)
+    machine_figures = figures(meminfo(whole or "")) | totals(text(root, "proc/vmstat") or "")
+    yield from _rows("host", None, machine_figures, before_ns)
     nodes = numbered(root, _NODES, "node")
     for node in nodes if len(nodes) > 1 else ():
         before_ns = _core.now_ns()
-        told = figures(meminfo(text(root, f"{_NODES}/node{node}/meminfo") or ""))
+        node_figures = figures(meminfo(text(root, f"{_NODES}/node{node}/meminfo") or ""))
         for key in _OF_ALL_NODES:
-            told.pop(key)
-        yield from _rows("host", node, told, before_ns)
+            node_figures.pop(key)
+        yield from _rows("host", node, node_figures, before_ns)
 
 
 def group_rows(pid: int | None, root: Path = Path("/")) -> Iterator[Row]:
-    """The innermost control group of a process; nothing where no group with memory figures is seen."""
+    """Yields the innermost control group of a process; nothing if no group with memory figures is visible."""
     before_ns = _core.now_ns()
-    if found := group_figures(groups_of(pid, root, ["memory"])):
-        yield from _rows("group", None, found, before_ns)
+    if group := group_figures(groups_of(pid, root, ["memory"])):
+        yield from _rows("group", None, group, before_ns)
 
 
 def group_figures(groups: Sequence[tuple[int, Path]]) -> dict[str, int | None]:
-    """``groups``: (version, directory), innermost first. The limit is the tightest of all above; NULL and
-    ok: there is none. Empty: no group has a memory controller."""
+    """Returns the figures of a group. ``groups``: (version, directory), innermost first. The limit is the
+    tightest of all; None if there is none. Empty if no group has a memory controller."""
     of_v1, of_v2 = ([p for v, p in groups if v == version] for version in (1, 2))
     if of_v1 and (of_v1[0] / "memory.stat").exists():
-        return _of_v1(of_v1)
+        return _figures_v1(of_v1)
     if of_v2 and (of_v2[0] / "memory.stat").exists():
-        return _of_v2(of_v2)
+        return _figures_v2(of_v2)
     return {}
 
 
-def _of_v1(groups: Sequence[Path]) -> dict[str, int | None]:
-    """Figures of the group and those below it are ``total_*``; reclaim and pressure are not counted."""
+def _figures_v1(groups: Sequence[Path]) -> dict[str, int | None]:
+    """Returns figures of v1. ``total_*`` include groups below; reclaim and pressure are not counted."""
     stat = _counts(groups[0])
     limits = [integer(g, "memory.limit_in_bytes") for g in groups] + [stat.get("hierarchical_memory_limit")]
     cache, shared = stat.get("total_cache"), stat.get("total_shmem")
@@ -134,8 +137,8 @@ def _of_v1(groups: Sequence[Path]) -> dict[str, int | None]:
     }
 
 
-def _of_v2(groups: Sequence[Path]) -> dict[str, int | None]:
-    """The root group has neither a limit nor ``memory.current``."""
+def _figures_v2(groups: Sequence[Path]) -> dict[str, int | None]:
+    """Returns figures of v2. The root group has neither a limit nor ``memory.current``."""
     stat, group = _counts(groups[0]), groups[0]
     files, shared, stolen = stat.get("file"), stat.get("shmem"), stat.get("pgsteal")
     return {
@@ -157,16 +160,19 @@ def _tightest(limits: Sequence[int | None]) -> int | None:
 
 
 def pressure(printed: str) -> dict[str, int | None]:
-    """Time with a task, or with all tasks, waiting for memory: ``total=`` is in microseconds (psi.rst)."""
-    told = dict(re.findall(r"(?m)^(some|full) .*total=(\d+)", printed))
-    return {f"pressure_{k}_ns": int(told[k]) * 1000 if k in told else None for k in ("some", "full")}
+    """Returns the time with a task, or with all tasks, waiting for memory: ``total=`` is in microseconds
+    (psi.rst)."""
+    totals_us = dict(re.findall(r"(?m)^(some|full) .*total=(\d+)", printed))
+    return {
+        f"pressure_{k}_ns": int(totals_us[k]) * 1000 if k in totals_us else None for k in ("some", "full")
+    }
 
 
 _MAY_BE_NONE = "limit_bytes"
 
 
-def _rows(scope: str, node: int | None, found: Mapping[str, int | None], before_ns: int) -> Iterator[Row]:
+def _rows(scope: str, node: int | None, figures_: Mapping[str, int | None], before_ns: int) -> Iterator[Row]:
     read = {"before_ns": before_ns, "after_ns": _core.now_ns(), "scope": scope, "node": node}
-    for key, value in found.items():
+    for key, value in figures_.items():
         known = value is not None or key == _MAY_BE_NONE
         yield {**read, "key": key, "value": value, "status": "ok" if known else "not supported"}

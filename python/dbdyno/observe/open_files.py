@@ -1,10 +1,10 @@
-"""How the files of a server's processes are open: whether past the page cache (O_DIRECT, open(2)).
+"""How a server's processes have opened their files: with direct I/O (O_DIRECT, open(2)) or not.
 
-/proc/PID/fd has a link for each descriptor, /proc/PID/fdinfo/N its flags (proc_pid_fdinfo(5)), in octal as
-open(2) has them: the bit of O_DIRECT differs by architecture (x86 040000, arm64 0200000, POWER 0400000), and
-``os.O_DIRECT`` has that of this one. Both are readable by the process's user, and by others with
-CAP_SYS_PTRACE. A file system may refuse the flag, or take it and read through the page cache all the same:
-that it is set says what the server asked, and that the file system agreed.
+/proc/PID/fd has a link for each descriptor, and /proc/PID/fdinfo/N its flags (proc_pid_fdinfo(5)) in octal
+as in open(2). The bit of O_DIRECT depends on the architecture (x86 040000, arm64 0200000, POWER 0400000),
+and ``os.O_DIRECT`` has that of this one. Both are readable by the process's user, and by others with
+CAP_SYS_PTRACE. A file system may refuse the flag, or accept it and still read through the page cache: the
+flag shows that the server requested direct I/O and the file system accepted.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ def direct_files(
     direct: int = os.O_DIRECT,
     most_ns: int | None = None,
 ) -> DirectFiles:
-    """How many files the server's processes (``main_pid`` and its children) have open now, and how many with
-    direct I/O, of those whose path has a part like ``named``. ``direct``: the flag's bit. ``most_ns``: about
-    so long it may take, then the processes that were looked at count. Raises nothing."""
+    """Counts the open files of the server's processes (``main_pid`` and its children) whose path matches
+    ``named``, and those with direct I/O. ``direct``: the flag's bit. ``most_ns``: approximate time limit,
+    after which the processes read so far count. Raises nothing."""
     end_ns = None if most_ns is None else time.monotonic_ns() + most_ns
-    found: dict[str, bool] = {}
+    direct_by_path: dict[str, bool] = {}
     refused = 0
     for pid in (main_pid, *children(main_pid, root)):
-        if found and end_ns is not None and time.monotonic_ns() > end_ns:
+        if direct_by_path and end_ns is not None and time.monotonic_ns() > end_ns:
             break
         try:
             for path, is_direct in _open(root / "proc" / str(pid), direct):
                 if named.search(path):
-                    found[path] = found.get(path, True) and is_direct
+                    direct_by_path[path] = direct_by_path.get(path, True) and is_direct
         except PermissionError:
             refused += 1
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
-    if found:
-        return DirectFiles(sum(found.values()), len(found))
+    if direct_by_path:
+        return DirectFiles(sum(direct_by_path.values()), len(direct_by_path))
     if refused:
         return DirectFiles(
             None,
@@ -58,12 +58,12 @@ def direct_files(
 
 
 def children(pid: int, root: Path = Path("/")) -> tuple[int, ...]:
-    """Child processes; empty where the kernel has no CONFIG_PROC_CHILDREN or the process is gone."""
+    """Returns child processes; empty if the kernel has no CONFIG_PROC_CHILDREN or the process is gone."""
     return tuple(int(n) for n in (text(root, f"proc/{pid}/task/{pid}/children") or "").split())
 
 
 def parse_flags(fdinfo: str) -> int | None:
-    """Flags of open(2), from the line ``flags:  0140002``; None: there is none."""
+    """Returns the flags of open(2) in the line ``flags:  0140002``; None without one."""
     octal = fields(fdinfo).get("flags", "")
     try:
         return int(octal, 8)
@@ -72,7 +72,7 @@ def parse_flags(fdinfo: str) -> int | None:
 
 
 def _open(process: Path, direct: int) -> Iterator[tuple[str, bool]]:
-    """(path, whether O_DIRECT is set) of each regular descriptor. Raises :class:`OSError`."""
+    """Yields (path, whether O_DIRECT is set) of each regular descriptor. Raises :class:`OSError`."""
     for number in _names(process / "fd"):
         try:
             path = str((process / "fd" / number).readlink()).removesuffix(_DELETED)

@@ -1,4 +1,4 @@
-"""How far each data source of a cell got: rows of the table ``sources``, judged by what was actually read."""
+"""The state of each data source of a cell: rows of table ``sources``, judged by what was read."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dbdyno.observe.watch import TRACED_EVENTS, TRACED_STATEMENTS
 
 EXITS = "task statistics at exit"
 DRIVER_TASKS = "driver tasks"
-"""Read whether anything else is observed or not."""
+"""This source is read even if observation is off."""
 
 
 @dataclass(frozen=True)
 class _Spec:
     name: str
     provenance: str
-    statuses: Callable[[Tables], pl.Series]  # of every single read
+    statuses: Callable[[Tables], pl.Series]  # status of every single read
     noun: str = "reads"
     cures: Mapping[str, str] | None = None
     enabling: Enabling = NO_ENABLING
@@ -41,26 +41,26 @@ def _in(roles: Sequence[str]) -> pl.Expr:
 _SERVERS = _in(_ROLES)
 
 
-def _of_tasks(*roles: str) -> Callable[[Tables], pl.Series]:
+def _task_statuses(*roles: str) -> Callable[[Tables], pl.Series]:
     return lambda tables: tables["tasks"].filter(_in(roles))["status"]
 
 
 def _block_io(tables: Tables) -> pl.Series:
     read = tables["tasks"].filter(_SERVERS & (pl.col("status") == "ok"))
     if read.is_empty():
-        return _of_tasks(*_ROLES)(tables)
+        return _task_statuses(*_ROLES)(tables)
     return read.select(
         pl.when(pl.col("blkio_ns").is_null()).then(pl.lit("off")).otherwise(pl.lit("ok")).alias("status")
     )["status"]
 
 
 def _in_files(keys: Sequence[str]) -> pl.Expr:
-    """Rows of the table ``host`` that are of these files."""
+    """Returns an expression: whether a row of table ``host`` is from these files."""
     return pl.any_horizontal(pl.col("key").str.starts_with(f"{k}.") for k in keys)
 
 
 def _registered(tables: Tables) -> Iterator[_Spec]:
-    """Sources of the registry; one that is off unless asked for is among them where it was read."""
+    """Yields sources of the registry. One that is off by default is included if it was read."""
     for s in SOURCES:
         if s.file is not None:
             read = tables["host"].filter(_in_files([s.file.key]))["status"]
@@ -89,7 +89,7 @@ _SPECS = (
     _Spec(
         "os tasks",
         "/proc/PID/task/TID/schedstat (run, run queue) and stat (user, kernel, state) of the server's tasks",
-        _of_tasks(*_ROLES),
+        _task_statuses(*_ROLES),
         cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
         enabling=Enabling(
             "CPU, run queue and sleep of every session and helper, exactly",
@@ -100,7 +100,7 @@ _SPECS = (
     _Spec(
         DRIVER_TASKS,
         "/proc/PID/task/TID/schedstat and stat of the driver's threads and of dbdyno itself",
-        _of_tasks("driver", "dbdyno"),
+        _task_statuses("driver", "dbdyno"),
         cures={"not supported": "needs a kernel with CONFIG_SCHED_INFO"},
         enabling=Enabling("whether the client limits a measurement", "none"),
     ),
@@ -183,15 +183,15 @@ _SPECS = (
     ),
 )
 
-_OTHERS = {
+_REPORTED = {
     "sampler priority": "scheduling class of the threads that sample",
     LOCK_WAITS: "the server's table of locks",
     EXITS: "what the kernel says of a task as it ends (netlink taskstats), where there is no scheduler trace",
     "open files": "descriptors kept open for the files of tasks",
     "samples on disk": "a file without a name on the server's host, until the measurement ends",
 }
-"""What a watch tells of itself that is no series of reads -> provenance."""
-_OTHERS_ENABLED = {
+"""Sources that are not a series of reads, whose state a watch reports -> provenance."""
+_REPORTED_ENABLING = {
     "sampler priority": Enabling(
         "samples on time on a busy machine",
         "CAP_SYS_NICE",
@@ -211,23 +211,23 @@ _OTHERS_ENABLED = {
     ),
 }
 
-_UNTOLD = {
+_NOT_REQUESTED = {
     "wait event word": ("not supported", "no such word of this server is known"),
     "scheduler trace": ("off", "switched off with --waits sampled"),
 }
-"""A data source that was not asked for: status and why."""
+"""Status and reason of data sources that were not requested."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a watch says of itself."""
+class WatchState:
+    """The state that a watch reports of itself."""
 
-    trouble: str | None = None  # the first thing that went wrong with the activity samples
+    trouble: str | None = None  # the first error of the activity samples
     states: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (status, detail)
 
     @staticmethod
-    def by(watch: Watch) -> Said:
-        return Said(watch.trouble(), watch.source_status())
+    def by(watch: Watch) -> WatchState:
+        return WatchState(watch.trouble(), watch.source_status())
 
 
 def sources(
@@ -236,12 +236,12 @@ def sources(
     *,
     enabled: bool = True,
     driven: bool = True,
-    said: Said = Said(),
+    reported: WatchState = WatchState(),
 ) -> pl.DataFrame:
-    """Table ``sources`` of a cell: the driver where we drive, the observers, the engine's own."""
-    found = judged(server.sources(), tables, enabled=enabled, driven=driven, said=said)
+    """Returns table ``sources`` of a cell: the driver if we drive, the observers, and the engine's own."""
+    judged_sources = judged(server.sources(), tables, enabled=enabled, driven=driven, reported=reported)
     drivers = (_driver(tables),) if driven else ()
-    return rows("sources", [s.model_dump() for s in (*drivers, *found)])
+    return rows("sources", [s.model_dump() for s in (*drivers, *judged_sources)])
 
 
 def judged(
@@ -250,29 +250,31 @@ def judged(
     *,
     enabled: bool = True,
     driven: bool = False,
-    said: Said = Said(),
+    reported: WatchState = WatchState(),
 ) -> list[Source]:
-    """The observers by what they read, then the engine's own."""
-    told = {s.name: s for s in of_engine}
-    observed = [_judge(w, tables, told.get(w.name), enabled, said) for w in (*_SPECS, *_registered(tables))]
+    """Returns the observers' sources by what was read, then the engine's own."""
+    by_name = {s.name: s for s in of_engine}
+    observed = [
+        _source(w, tables, by_name.get(w.name), enabled, reported) for w in (*_SPECS, *_registered(tables))
+    ]
     if not driven:
         observed = [s for s in observed if s.name != DRIVER_TASKS]
     observed += [
-        _stated(name, _OTHERS[name], _OTHERS_ENABLED[name], said.states[name])
-        for name in _OTHERS
-        if name in said.states
+        _reported_source(name, _REPORTED[name], _REPORTED_ENABLING[name], reported.states[name])
+        for name in _REPORTED
+        if name in reported.states
     ]
     observed += [
-        _stated(s.name, s.provenance, s.enabling, said.states[s.name])
+        _reported_source(s.name, s.provenance, s.enabling, reported.states[s.name])
         for s in SOURCES
-        if s.stacks is not None and s.name in said.states
+        if s.stacks is not None and s.name in reported.states
     ]
     names = {s.name for s in observed} | {"driver"}
-    return [*observed, *(s for s in told.values() if s.name not in names)]
+    return [*observed, *(s for s in by_name.values() if s.name not in names)]
 
 
-def _stated(name: str, provenance: str, enabling: Enabling, state: tuple[str, str]) -> Source:
-    """What is no series of reads, or says itself how it went."""
+def _reported_source(name: str, provenance: str, enabling: Enabling, state: tuple[str, str]) -> Source:
+    """Returns a source that is not a series of reads, by its reported state."""
     status, detail = state
     return Source.model_validate(
         {"name": name, "provenance": provenance, "status": status, "detail": detail, "enabling": enabling}
@@ -289,23 +291,27 @@ def _driver(tables: Tables) -> Source:
     )
 
 
-def _judge(spec: _Spec, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
-    """With what would enable it: the engine's own words win."""
-    found = _judged(spec, tables, told, enabled, said)
-    enabling = told.enabling if told is not None and told.enabling.adds else spec.enabling
-    return found.model_copy(update={"enabling": enabling})
+def _source(spec: _Spec, tables: Tables, own: Source | None, enabled: bool, reported: WatchState) -> Source:
+    """Returns a source with its means of enabling; the engine's take precedence."""
+    source = _source_state(spec, tables, own, enabled, reported)
+    enabling = own.enabling if own is not None and own.enabling.adds else spec.enabling
+    return source.model_copy(update={"enabling": enabling})
 
 
-def _judged(spec: _Spec, tables: Tables, told: Source | None, enabled: bool, said: Said) -> Source:
-    """``ok`` as soon as one read is; the detail then counts those that are not."""
-    provenance = told.provenance if told else spec.provenance
+def _source_state(
+    spec: _Spec, tables: Tables, own: Source | None, enabled: bool, reported: WatchState
+) -> Source:
+    """Returns a source: ``ok`` as soon as one read is, and the detail then counts the others."""
+    provenance = own.provenance if own else spec.provenance
     if not enabled and spec.name != DRIVER_TASKS:
         return Source(name=spec.name, provenance=provenance, status="off", detail=_CURES["off"])
     counts = _counts(spec.statuses(tables))
-    announced = said.states.get(spec.name)
+    announced = reported.states.get(spec.name)
     if announced is None and not counts:
-        announced = _untold(spec.name, tables)
-    if announced is not None and (not counts or "ok" not in (*counts, announced[0])):  # it told why
+        announced = _not_requested(spec.name, tables)
+    if announced is not None and (
+        not counts or "ok" not in (*counts, announced[0])
+    ):  # the reported reason is better
         return Source.model_validate(
             {"name": spec.name, "provenance": provenance, "status": announced[0], "detail": announced[1]}
         )
@@ -314,39 +320,39 @@ def _judged(spec: _Spec, tables: Tables, told: Source | None, enabled: bool, sai
     if announced is not None and (status, announced[0]) == ("ok", "limited"):
         status, detail = "limited", "; ".join(d for d in (announced[1], detail) if d)
     if spec.name == TRACE and status in READ:
-        detail = "; ".join(d for d in (detail, *_without(said)) if d)
-    if said.trouble and spec.name == "activity samples" and "lost" in counts:
-        detail = f"{detail}: {said.trouble}"
-    if told and told.detail and status != "ok":
-        detail = f"{detail}; {told.detail}"
+        detail = "; ".join(d for d in (detail, *_trace_lacks(reported)) if d)
+    if reported.trouble and spec.name == "activity samples" and "lost" in counts:
+        detail = f"{detail}: {reported.trouble}"
+    if own and own.detail and status != "ok":
+        detail = f"{detail}; {own.detail}"
     return Source(name=spec.name, provenance=provenance, status=status, detail=detail)
 
 
-def _without(said: Said) -> Iterator[str]:
-    """What the trace runs without, and why."""
+def _trace_lacks(reported: WatchState) -> Iterator[str]:
+    """Yields what the trace runs without, and why."""
     lacks = {
         TRACED_EVENTS: "run, run queue and sleep without wait events",
         TRACED_STATEMENTS: "no time by statement",
     }
-    for name, words in lacks.items():
-        status, why = said.states.get(name, ("ok", ""))
+    for name, effect in lacks.items():
+        status, why = reported.states.get(name, ("ok", ""))
         if status != "ok" and why:
-            yield f"{words}: {why}"
+            yield f"{effect}: {why}"
 
 
-def _untold(name: str, tables: Tables) -> tuple[str, str] | None:
-    """Status and why of a data source that was not asked for."""
-    tasks = _verdict(_counts(_of_tasks(*_ROLES)(tables)))
+def _not_requested(name: str, tables: Tables) -> tuple[str, str] | None:
+    """Returns status and reason of a data source that was not requested."""
+    tasks = _verdict(_counts(_task_statuses(*_ROLES)(tables)))
     if tasks == "not here":
         return None
-    if tasks == "not permitted" and name in _UNTOLD:
+    if tasks == "not permitted" and name in _NOT_REQUESTED:
         return tasks, _CURES[tasks]
-    return _UNTOLD.get(name)
+    return _NOT_REQUESTED.get(name)
 
 
 def _counts(statuses: pl.Series) -> dict[Status, int]:
-    found: dict[str, int] = dict(statuses.value_counts().iter_rows())
-    return {known: found[known] for known in get_args(Status) if known in found}
+    counts: dict[str, int] = dict(statuses.value_counts().iter_rows())
+    return {known: counts[known] for known in get_args(Status) if known in counts}
 
 
 def _verdict(counts: Mapping[Status, int]) -> Status:
@@ -360,7 +366,7 @@ def _cure(spec: _Spec, status: Status) -> str:
 
 
 def _exceptions(counts: Mapping[Status, int], noun: str) -> str:
-    """``3 vanished of 120 reads``."""
+    """Returns a text such as ``3 vanished of 120 reads``."""
     total = sum(counts.values())
     others = [f"{n} {status}" for status, n in counts.items() if status != "ok"]
     return f"{', '.join(others)} of {total} {noun}" if others else ""

@@ -1,4 +1,4 @@
-"""The whole topology of a machine, put together from what each source tells."""
+"""The whole topology of a machine, assembled from all sources."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from dbdyno.observe.cpus import (
     caches,
     cpus_listed,
     integer,
+    kernel_online,
     model_name,
     narrowed_online,
     nodes,
     places,
     present_cpus,
     text,
-    told_online,
 )
 from dbdyno.observe.host import bare_metal, container, machine
-from dbdyno.observe.limits import told_affinity
+from dbdyno.observe.limits import online_affinity
 
 
 def unknowns(t: Topology, narrowed: Iterable[int] | None = None) -> Iterator[str]:
-    """One sentence each, ``what: why; cure``. ``narrowed``: the CPUs online in a container's view."""
+    """Yields one sentence ``what: why; cure`` per unknown. ``narrowed``: the online CPUs in a container's
+    view."""
     yield from _places(t)
     yield from _limits(t, narrowed)
     if t.smt.state is None and t.cpus:
@@ -76,16 +77,17 @@ _CLOCK = "sys/devices/system/clocksource/clocksource0"
 
 
 def topology(root: Path = Path("/")) -> Topology:
-    """The machine below ``root`` (``/``, or a recorded tree). Needs no rights; raises nothing."""
-    present, online = present_cpus(root), told_online(root)
+    """Returns the topology of the machine below ``root`` (``/``, or a recorded tree). Needs no rights;
+    raises nothing."""
+    present, online = present_cpus(root), kernel_online(root)
     where = {p.cpu: p for p in places(root, online)}
     of_nodes, of_caches = nodes(root, online), caches(root, online)
-    affinity, group, quota = told_affinity(root), limits.cpuset(root), limits.quota(root)
+    affinity, group, quota = online_affinity(root), limits.cpuset(root), limits.quota(root)
     verdicts = limits.verdicts(present, online, group, affinity)
     cores = _cores(where.values(), of_nodes)
     cpus = tuple(_cpu(root, n, where.get(n), cores, of_nodes, of_caches, verdicts[n]) for n in present)
     may_use = None if any(c.allowed is None for c in cpus) else sum(bool(c.allowed) for c in cpus)
-    found = Topology(
+    topology_ = Topology(
         model=model_name(root),
         cpus=cpus,
         cores=tuple(cores.values()),
@@ -104,15 +106,15 @@ def topology(root: Path = Path("/")) -> Topology:
         clocksource=text(root, f"{_CLOCK}/current_clocksource") or None,
         clocksources=tuple((text(root, f"{_CLOCK}/available_clocksource") or "").split()) or None,
     )
-    return found.model_copy(update={"notes": tuple(unknowns(found, narrowed_online(root)))})
+    return topology_.model_copy(update={"notes": tuple(unknowns(topology_, narrowed_online(root)))})
 
 
-def _cores(found: Iterable[Place], of_nodes: Sequence[Node]) -> dict[tuple[int, ...], Core]:
-    """By their CPUs, numbered in the order of the first."""
+def _cores(placed: Iterable[Place], of_nodes: Sequence[Node]) -> dict[tuple[int, ...], Core]:
+    """Returns cores by their CPUs, numbered in the order of the first CPU."""
     cores: dict[tuple[int, ...], Core] = {}
-    seen = list(found)
-    online = {p.cpu for p in seen}
-    for p in seen:
+    place_list = list(placed)
+    online = {p.cpu for p in place_list}
+    for p in place_list:
         if p.core is not None and p.core not in cores:
             cores[p.core] = Core(
                 core=len(cores),
@@ -173,7 +175,7 @@ def _socket(number: int, inside: Sequence[LogicalCpu]) -> Socket:
 
 
 def _smt(root: Path, cores: Mapping[tuple[int, ...], Core]) -> Smt:
-    """``control`` may be a number of threads (POWER, since 6.6): then SMT is on."""
+    """Returns the SMT state. ``control`` may be a number of threads (POWER, since 6.6); SMT is on then."""
     control = text(root, f"{CPU}/smt/control") or None
     threads = max((len(core.cpus) for core in cores.values()), default=None)
     state: SmtState | None = next((s for s in get_args(SmtState) if s == control), None)

@@ -1,4 +1,5 @@
-"""Opens the observers of one window: the engine's own, the real ones, or none; and their tables as frames."""
+"""Opens the observers of one window: the engine's own, the real ones, or none; and returns their tables as
+frames."""
 
 from __future__ import annotations
 
@@ -26,17 +27,17 @@ from dbdyno.model.sources.source import READ, TRACE
 Waits = Literal["auto", "sampled", "exact"]
 TASK_INTERVAL_MS = 1000
 THREADS = "dbdyno-"
-"""How the names of the observing threads begin."""
+"""Prefix of the names of the observing threads."""
 TRACED_EVENTS = "wait events of the scheduler trace"
-"""Whether it can read what tasks wait for; only where there is a trace."""
+"""State of reading wait events by the trace; reported only with a trace."""
 TRACED_STATEMENTS = "statements of the scheduler trace"
-"""Whether it can read the ids of their statements."""
+"""State of reading statement ids by the trace."""
 _DRIVER_ALONE = {"os": False, "host": False, "trace": "off", "task_interval_ms": TASK_INTERVAL_MS}
-"""Nothing of the server, nothing of the machine."""
+"""Options of a watch over the driver only: nothing of the server or the machine."""
 
 
 class BothHosts:
-    """A watch over the server's host, and one over tasks of ours on this one."""
+    """A watch over the server's host, and one over our own tasks on this host."""
 
     def __init__(self, there: Watch, here: Watch) -> None:
         self.there, self.here = there, here
@@ -66,7 +67,7 @@ class BothHosts:
 
 
 class NoWatch:
-    """Nothing is read, nothing is known."""
+    """A watch that reads nothing."""
 
     def start(self, t0_ns: int, t1_ns: int) -> None: ...
 
@@ -90,16 +91,16 @@ class NoWatch:
 
 @dataclass(frozen=True)
 class How:
-    """How to watch: what the experiment says of it."""
+    """Options of a watch, from the experiment."""
 
     sample_hz: float = 10.0
     seed: int = 1
     enabled: bool = True
     waits: Waits = "auto"
-    asked: tuple[str, ...] = ()  # keys of sources that are off unless asked for
+    asked: tuple[str, ...] = ()  # keys of sources that are off by default
     memory_budget: float = 0.005
-    hz: Mapping[str, float] = field(default_factory=dict)  # of these, where it is not the source's own
-    until_ns: Mapping[str, int] = field(default_factory=dict)  # of these, where they end before the watch
+    hz: Mapping[str, float] = field(default_factory=dict)  # their sampling rates, if not the default
+    until_ns: Mapping[str, int] = field(default_factory=dict)  # their ends, if before that of the watch
 
     @staticmethod
     def of(experiment: Experiment) -> How:
@@ -109,12 +110,12 @@ class How:
         return How(e.sample_hz, e.seed, e.observe, e.waits, e.asked, e.memory_budget, hz)
 
     def until(self, ends_ns: Mapping[str, int], now_ns: int) -> How:
-        """With sources that end at these times, and without those that have ended."""
+        """Returns the options with sources that end at these times, without those that have ended."""
         left = tuple(key for key in self.asked if ends_ns.get(key, now_ns + 1) > now_ns)
         return replace(self, asked=left, until_ns=ends_ns)
 
     def spec(self) -> dict[str, Any]:
-        """These keys of ``_core.Watch``; without a trace nothing is counted that it would."""
+        """Returns the keys of ``_core.Watch``. Without a trace, sources that need it are off."""
         trace = "off" if self.waits == "sampled" else "auto"
         return {
             "sample_hz": self.sample_hz,
@@ -126,28 +127,29 @@ class How:
         }
 
     def _clock(self, option: Option) -> dict[str, float | int | None]:
-        """Samples a second, and until when."""
+        """Returns the samples per second, and the end."""
         return {"hz": self.hz.get(option.key, option.hz), "until_ns": self.until_ns.get(option.key)}
 
 
 def open_watch(server: Server, load: Load, how: How | None = None) -> Watch:
-    """The watch over ``load``, whose sessions are connected. To be started before t0.
+    """Opens the watch over ``load``, whose sessions are connected. It is to be started before t0.
 
-    A server that cannot be asked for activity is no error: the samples are lost, everything else is read.
-    Where observation is switched off the driver's own threads are read all the same: whether the client
-    limits a measurement has to be known, and nothing of the server is touched for it.
-    Raises :class:`TargetError` where ``waits`` demands the exact tier and the trace is refused.
+    A server without activity view is not an error: samples are lost, everything else is read. If
+    observation is off the driver's own threads are still read, as it must be known whether the client
+    limits a measurement, and that does not affect the server. Raises :class:`TargetError` if ``waits``
+    demands the exact tier and the trace is refused.
     """
     how = how or How()
     driver = [{"pid": pid, "tid": tid, "role": "driver"} for pid, tid in _driving(load)]
     if not how.enabled:
-        return _made(server, {**_DRIVER_ALONE, "tasks": driver}, HERE)
+        return _opened_watch(server, {**_DRIVER_ALONE, "tasks": driver}, HERE)
     half = server.watch_spec(load)
     return _open(server, half, how, driver)
 
 
 def _driving(load: Load) -> Iterator[tuple[int, int]]:
-    """(pid, tid) of the driver's threads on this host: our own, and those of drivers in other processes."""
+    """Yields (pid, tid) of the driver's threads on this host: our own, and those of drivers in other
+    processes."""
     ours = os.getpid()
     yield from ((ours, tid) for tid in load.threads())
     yield from getattr(load, "tasks_here", tuple)()
@@ -160,10 +162,10 @@ def open_observation(
     how: How | None = None,
     ours: Sequence[Mapping[str, Any]] = (),
 ) -> Watch:
-    """The watch over sessions that are not ours. ``known``: their number by (pid, tid), of the window before;
-    ``ours``: tasks of dbdyno in other processes.
+    """Opens the watch over sessions of other clients. ``known``: their session numbers by (pid, tid) from the
+    previous window; ``ours``: tasks of dbdyno in other processes.
 
-    Raises as :func:`open_watch`, and :class:`UsageError` for a filter that cannot be.
+    Raises as :func:`open_watch`, and :class:`UsageError` for an impossible filter.
     """
     return _open(
         server,
@@ -174,26 +176,28 @@ def open_observation(
 
 
 def open_machine(on: Machine = HERE) -> Watch:
-    """The watch over a machine alone, where there is no server: the process that reads stands for one."""
+    """Opens the watch over a machine without a server. The reading process takes the server's place."""
     own = {"pid": on.pid, "tid": on.pid, "role": "other"}
-    groups_ = _of("server", on.pid, on)
+    groups_ = _groups_of("server", on.pid, on)
     machine = {"os": True, "tasks": [own], "cgroups": groups_, "host": True}
     return Attended[Watch](
         lambda _: on.watch({**machine, **How().spec(), "task_interval_ms": TASK_INTERVAL_MS}),
-        _left,
+        _stop_abandoned,
     ).result()
 
 
 def check_exact(server: Server, how: How) -> None:
-    """Before a start: raises :class:`TargetError` where the exact tier is demanded and cannot be had."""
-    if how.enabled and how.waits == "exact" and server.watching is not None:  # else with the first load
+    """Raises :class:`TargetError` before a start if the exact tier is demanded and unavailable."""
+    if (
+        how.enabled and how.waits == "exact" and server.watching is not None
+    ):  # else it is checked with the first load
         open_observation(server, Observation(), {}, how).stop()
 
 
 def _open(
     server: Server, engine_half: Mapping[str, Any], how: How, tasks: Sequence[Mapping[str, Any]] = ()
 ) -> Watch:
-    """``tasks``: of ours on this host."""
+    """Opens a watch over a server. ``tasks``: our own on this host."""
     away = server.machine.reached is not None
     spec = {
         **engine_half,
@@ -203,41 +207,41 @@ def _open(
         "cgroups": groups(engine_half, server.machine),
         "host": True,
     }
-    watch = _made(server, spec)
+    watch = _opened_watch(server, spec)
     if how.waits == "exact":
         _demand(watch)
     if not away:
         return watch
     try:
-        return BothHosts(watch, _made(server, {**_DRIVER_ALONE, "tasks": list(tasks)}, HERE))
+        return BothHosts(watch, _opened_watch(server, {**_DRIVER_ALONE, "tasks": list(tasks)}, HERE))
     except BaseException:
         watch.stop()
         raise
 
 
-def _made(server: Server, spec: Mapping[str, Any], machine: Machine | None = None) -> Watch:
-    """``machine``: whose; the server's."""
+def _opened_watch(server: Server, spec: Mapping[str, Any], machine: Machine | None = None) -> Watch:
+    """Opens a watch on ``machine``, by default the server's."""
     if server.world is not None:
         return server.world.watch(spec)
-    of = machine or server.machine
+    on_machine = machine or server.machine
     try:
-        return Attended[Watch](lambda _: of.watch(spec), _left).result()
+        return Attended[Watch](lambda _: on_machine.watch(spec), _stop_abandoned).result()
     except _core.ObserverError as e:
         raise TargetError(
             f"cannot watch the server: {e.args[1]}", "dbdyno run --no-observe leaves it out"
         ) from e
 
 
-def _left(watch: Watch) -> None:
+def _stop_abandoned(watch: Watch) -> None:
     watch.stop()
 
 
 def _demand(watch: Watch) -> None:
-    told = watch.source_status()
-    status, detail = told.get(TRACE, ("not supported", "this engine has none"))
+    states = watch.source_status()
+    status, detail = states.get(TRACE, ("not supported", "this engine has none"))
     what = f"the {TRACE} is"
     if status in READ:
-        status, detail = told.get(TRACED_EVENTS, ("ok", ""))
+        status, detail = states.get(TRACED_EVENTS, ("ok", ""))
         what = f"the {TRACED_EVENTS} are"
     if status not in READ:
         watch.stop()
@@ -248,33 +252,34 @@ def _demand(watch: Watch) -> None:
 
 
 def groups(spec: Mapping[str, Any], machine: Machine = HERE) -> list[dict[str, Any]]:
-    """Groups to read: the server's, if it is seen, those of sessions apart, and our own, if that is the same
-    host; innermost first in each hierarchy."""
-    found = []
+    """Returns the groups to read: the server's if visible, separate ones of sessions, and our own if on
+    the same host; innermost first in each hierarchy."""
+    groups_ = []
     if spec.get("os") and (server_pid := _some_pid(spec)) is not None:
-        found += _of("server", server_pid, machine)
-        found += _apart(spec, found, machine)
-    return found if machine.reached is not None else found + _of("driver", os.getpid())
+        groups_ += _groups_of("server", server_pid, machine)
+        groups_ += _session_groups(spec, groups_, machine)
+    return groups_ if machine.reached is not None else groups_ + _groups_of("driver", os.getpid())
 
 
-def _apart(
+def _session_groups(
     spec: Mapping[str, Any], known: Sequence[Mapping[str, Any]], machine: Machine
 ) -> list[dict[str, Any]]:
-    """Groups of single sessions beside the server's; ``shared`` where other processes are in them, too."""
+    """Returns groups of single sessions that are not the server's, with scope ``shared`` if they contain
+    other processes."""
     pids = {int(pid) for _, pid, *_ in spec.get("sessions", ()) if pid}
     if machine.reached is None and (main := spec.get("main_pid")):
         pids |= children_of(int(main), machine.root)
-    places, found = {group["path"] for group in known}, []
-    for group in (group for pid in sorted(pids) for group in _of("sessions", pid, machine)):
+    places, separate = {group["path"] for group in known}, []
+    for group in (group for pid in sorted(pids) for group in _groups_of("sessions", pid, machine)):
         if group["path"] not in places:
             places.add(group["path"])
             alone = members_of(group["path"]) <= pids
-            found.append(group if alone else {**group, "scope": "shared"})
-    return found
+            separate.append(group if alone else {**group, "scope": "shared"})
+    return separate
 
 
 def children_of(pid: int, root: Path = Path("/")) -> set[int]:
-    """Processes that it has started; none where they are hidden from us (proc(5), children)."""
+    """Returns the child processes; empty if they are hidden from us (proc_pid_children(5))."""
     try:
         return {int(n) for n in (root / f"proc/{pid}/task/{pid}/children").read_text().split()}
     except (OSError, ValueError):
@@ -282,7 +287,7 @@ def children_of(pid: int, root: Path = Path("/")) -> set[int]:
 
 
 def members_of(group: str) -> set[int]:
-    """Processes in a control group; -1 for those that cannot be known."""
+    """Returns the processes in a control group, with -1 for invisible ones."""
     try:
         return {int(n) or -1 for n in (Path(group) / "cgroup.procs").read_text().split()}
     except (OSError, ValueError):
@@ -290,16 +295,16 @@ def members_of(group: str) -> set[int]:
 
 
 def _some_pid(spec: Mapping[str, Any]) -> int | None:
-    """The main process, or else a session's: they share their group unless somebody parted them."""
+    """Returns the main process, or else a session's, which is normally in the same group."""
     pids = [spec.get("main_pid"), *(pid for _, pid, *_ in spec.get("sessions", ()))]
     return next((pid for pid in pids if pid), None)
 
 
-def _of(scope: str, pid: int, machine: Machine = HERE) -> list[dict[str, Any]]:
+def _groups_of(scope: str, pid: int, machine: Machine = HERE) -> list[dict[str, Any]]:
     try:
-        found = machine.find_cgroups(pid, machine.root)
-        return [{"scope": scope, "version": v, "path": path} for v, path in found]
-    except OSError:  # gone, or hidden from us: no rows, and the source says so
+        directories = machine.find_cgroups(pid, machine.root)
+        return [{"scope": scope, "version": v, "path": path} for v, path in directories]
+    except OSError:  # gone, or hidden from us: no rows, as the source's status says
         return []
 
 
@@ -308,29 +313,29 @@ TABLES = ("samples", "tasks", "cgroup", "host", "sampler", *_ASKED, *TRACED, *sa
 
 
 def frames(watch: Watch) -> dict[str, pl.DataFrame]:
-    """All tables of a watch; one it does not have is empty."""
-    return _joined(_frames(watch.tables()), watch, lambda here: here.tables())
+    """Returns all tables of a watch; absent ones are empty."""
+    return _with_own_tasks(_frames(watch.tables()), watch, lambda here: here.tables())
 
 
 def recent_frames(watch: Watch, since_ns: int, names: Sequence[str] = TABLES) -> dict[str, pl.DataFrame]:
-    """The same, or some of them, with what was read since then only."""
-    found = _frames(watch.recent(since_ns), names)
-    return _joined(found, watch, lambda here: here.recent(since_ns))
+    """Returns the same, or some of them, with only the rows read since then."""
+    tables = _frames(watch.recent(since_ns), names)
+    return _with_own_tasks(tables, watch, lambda here: here.recent(since_ns))
 
 
-def _joined(
-    found: dict[str, pl.DataFrame],
+def _with_own_tasks(
+    tables: dict[str, pl.DataFrame],
     watch: Watch,
     read: Callable[[Watch], Mapping[str, Mapping[str, CoreColumn]]],
 ) -> dict[str, pl.DataFrame]:
-    """With our tasks of this host; of other tables those of the server's host are all."""
-    if not isinstance(watch, BothHosts) or "tasks" not in found:
-        return found
+    """Adds our tasks of this host. All other tables are from the server's host."""
+    if not isinstance(watch, BothHosts) or "tasks" not in tables:
+        return tables
     ours = _frames(read(watch.here), ("tasks",))["tasks"].with_columns(pl.col("pid", "tid") + OF_CLIENT)
-    return {**found, "tasks": pl.concat([found["tasks"], ours])}
+    return {**tables, "tasks": pl.concat([tables["tasks"], ours])}
 
 
 def _frames(
-    made: Mapping[str, Mapping[str, CoreColumn]], names: Sequence[str] = TABLES
+    columns: Mapping[str, Mapping[str, CoreColumn]], names: Sequence[str] = TABLES
 ) -> dict[str, pl.DataFrame]:
-    return {name: from_core(name, made[name]) if name in made else empty(name) for name in names}
+    return {name: from_core(name, columns[name]) if name in columns else empty(name) for name in names}

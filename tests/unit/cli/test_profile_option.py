@@ -13,7 +13,7 @@ from dbdyno.model.errors import UsageError
 from dbdyno.model.plan.plan import Experiment, Observation
 from dbdyno.model.schema.data_sources import CPU_PROFILE
 from dbdyno.observe import How
-from dbdyno.observe.sources import Said, judged
+from dbdyno.observe.sources import WatchState, judged
 from dbdyno.plan import sampled_for
 
 assert CPU_PROFILE.option
@@ -74,7 +74,7 @@ def test_the_recipes_key_goes_to_the_watch(chosen: object, hz: float) -> None:
 
 @pytest.mark.parametrize("status", ["ok", "not permitted", "not supported", "not here"])
 def test_its_row_is_what_it_says_itself(status: str) -> None:
-    said = Said(states={CPU_PROFILE.name: (status, "so it is")})
-    (row,) = (s for s in judged((), tables(), said=said) if s.name == CPU_PROFILE.name)
+    state = WatchState(states={CPU_PROFILE.name: (status, "so it is")})
+    (row,) = (s for s in judged((), tables(), reported=state) if s.name == CPU_PROFILE.name)
     assert (row.status, row.detail, row.provenance) == (status, "so it is", CPU_PROFILE.provenance)
     assert CPU_PROFILE.name not in {s.name for s in judged((), tables())}, "not asked for"

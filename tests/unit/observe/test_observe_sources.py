@@ -12,7 +12,7 @@ from dbdyno.model.engine.protocols import Server, Target
 from dbdyno.model.schema.tables import RAW, empty, rows
 from dbdyno.model.sources.source import TRACE, Source
 from dbdyno.observe import frames, sources
-from dbdyno.observe.sources import EXITS, Said
+from dbdyno.observe.sources import EXITS, WatchState
 from dbdyno.observe.watch import How, open_watch
 
 Tables = dict[str, pl.DataFrame]
@@ -76,9 +76,9 @@ def test_block_io_is_off_where_its_column_is_unknown() -> None:
 
 
 def test_lost_samples_say_what_the_server_said() -> None:
-    found = judged(tables(sampler=sampler("lost")), said=Said(trouble="connection refused"))
+    found = judged(tables(sampler=sampler("lost")), reported=WatchState(trouble="connection refused"))
     assert "connection refused" in found["activity samples"]["detail"]
-    found = judged(tables(sampler=sampler("ok", "ok", "lost")), said=Said(trouble="it broke"))[
+    found = judged(tables(sampler=sampler("ok", "ok", "lost")), reported=WatchState(trouble="it broke"))[
         "activity samples"
     ]
     assert (found["status"], found["detail"]) == ("ok", "1 lost of 3 samples: it broke")
@@ -121,18 +121,18 @@ def test_observation_switched_off_reads_the_drivers_threads_alone_and_says_so() 
 
 
 def test_a_witness_that_was_refused_says_why_itself() -> None:
-    said = Said(
+    state = WatchState(
         states={"scheduler trace": ("not permitted", "needs CAP_BPF"), "sampler priority": ("ok", "")}
     )
-    found = judged(tables(tasks=tasks({})), said=said)
+    found = judged(tables(tasks=tasks({})), reported=state)
     assert (found["scheduler trace"]["status"], found["scheduler trace"]["detail"]) == (
         "not permitted",
         "needs CAP_BPF",
     )
     assert found["sampler priority"]["status"] == "ok"
     refused = sampler("lost").with_columns(via=pl.lit("memory"))
-    said = Said(states={"wait event word": ("not permitted", "another uid")})
-    word = judged(tables(tasks=tasks({}), sampler=refused), said=said)["wait event word"]
+    state = WatchState(states={"wait event word": ("not permitted", "another uid")})
+    word = judged(tables(tasks=tasks({}), sampler=refused), reported=state)["wait event word"]
     assert (word["status"], word["detail"]) == ("not permitted", "another uid")
 
 
@@ -140,11 +140,11 @@ def test_a_witness_that_lost_a_part_is_limited_and_its_figures_count() -> None:
     read = {"before_ns": 1, "after_ns": 2, "pid": 3, "tid": 3, "role": "session", "status": "ok"}
     traced = tables(tasks=tasks({}), traced=rows("traced", [read, {**read, "status": "lost"}]))
     states = {TRACE: ("limited", "3 processes found no room"), EXITS: ("limited", "9 messages")}
-    found = judged(traced, said=Said(states=states))
+    found = judged(traced, reported=WatchState(states=states))
     assert found[TRACE]["status"] == "limited"
     assert found[TRACE]["detail"] == "3 processes found no room; 1 lost of 2 reads"
     assert (found[EXITS]["status"], found[EXITS]["detail"]) == ("limited", "9 messages")
-    assert judged(traced, said=Said(states={TRACE: ("ok", "")}))[TRACE]["status"] == "ok"
+    assert judged(traced, reported=WatchState(states={TRACE: ("ok", "")}))[TRACE]["status"] == "ok"
 
 
 def test_memory_samples_and_activity_samples_are_counted_apart() -> None:

@@ -279,7 +279,7 @@ def _measure(
     tables |= asked.tables(tables["counters"], tables["host"])
     tables |= statement_tables(server, first, last)
     tables["sources"] = observe.sources(
-        server, tables, enabled=experiment.observe, said=observe.Said.by(watch)
+        server, tables, enabled=experiment.observe, reported=observe.WatchState.by(watch)
     )
     if asked.lost and (last_ns := last_answer_ns(tables["sessions"], clock.t0_ns)) is not None:
         window_end_ns = min(window_end_ns, last_ns)

@@ -263,7 +263,9 @@ def closed(
     ours = pl.when(pl.col("pid").is_in(own)).then(pl.lit("dbdyno")).otherwise("role").alias("role")
     tables |= {name: tables[name].with_columns(ours) for name in tables if name in _TOLD_LATER and own}
     tables["host"] = pl.concat([tables["host"], window.first.host, last.host])
-    tables["sources"] = observe.sources(server, tables, driven=False, said=observe.Said.by(window.watch))
+    tables["sources"] = observe.sources(
+        server, tables, driven=False, reported=observe.WatchState.by(window.watch)
+    )
     t1_ns = _end_ns(window, tables, end, now_ns)
     early = end is not None and (end.silent or t1_ns < window.t1_ns)
     status: CellStatus = "short" if early else "ok"

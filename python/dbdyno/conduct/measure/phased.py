@@ -273,7 +273,7 @@ class _Made:
             self.server,
             {n: tables.get(n, empty(n)) for n in RAW},
             enabled=self.plan.experiment.observe,
-            said=observe.Said.by(phase.watch),
+            reported=observe.WatchState.by(phase.watch),
         )
         if isinstance(phase.watch, observe.NoWatch):
             unseen = pl.col("status") == "not here"
