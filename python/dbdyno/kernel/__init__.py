@@ -1,1 +1,1 @@
-"""What the kernel shows of processes and control groups, and takes: for engines and limits alike."""
+"""Reads and changes processes and control groups by kernel interfaces, for engines and limits."""

@@ -1,6 +1,6 @@
-"""Directories of control groups: writing to them, reading them, removing them.
+"""Directories of control groups: writes, reads and removes them.
 
-No path is trusted: it must lie in a mounted cgroup file system and lead through no link.
+No path is trusted: it must lie in a mounted cgroup file system and contain no link.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ _MOUNTS = Path("/proc/self/mountinfo")
 
 @contextmanager
 def directory(path: Path) -> Iterator[int]:
-    """A descriptor of a control group's directory.
-
-    Raises :class:`OSError` where a part of its path is a link, or it is no directory of a cgroup file system.
-    """
+    """Yields a descriptor of a control group's directory. Raises :class:`OSError` if a part of its path is
+    a link, or it is not a directory of a cgroup file system."""
     descriptor = _walk(path)
     try:
         if os.fstat(descriptor).st_dev not in _cgroup_devices():
@@ -31,7 +29,7 @@ def directory(path: Path) -> Iterator[int]:
 
 
 def is_group(path: Path) -> bool:
-    """Whether it is there. Raises :class:`OSError` as :func:`directory`."""
+    """Returns whether the group exists. Raises :class:`OSError` as :func:`directory`."""
     try:
         with directory(path):
             return True
@@ -40,7 +38,7 @@ def is_group(path: Path) -> bool:
 
 
 def _walk(path: Path) -> int:
-    """Opens it part by part: a link on the way is followed by none of these calls."""
+    """Opens a path part by part with O_NOFOLLOW, so that no link is followed."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open("/", flags)
     for part in path.absolute().parts[1:]:
@@ -55,24 +53,25 @@ def _walk(path: Path) -> int:
 
 
 def _cgroup_devices() -> set[int]:
-    """Devices of the mounted cgroup file systems (mountinfo); the tmpfs above those of v1 is none."""
-    found = set()
+    """Returns the devices of the mounted cgroup file systems (mountinfo); the tmpfs above those of v1 is
+    not one."""
+    devices = set()
     for line in _MOUNTS.read_text(errors="replace").split("\n"):
         before, _, after = line.partition(" - ")
         if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
             major, minor = before.split(" ")[2].split(":")
-            found.add(os.makedev(int(major), int(minor)))
-    return found
+            devices.add(os.makedev(int(major), int(minor)))
+    return devices
 
 
 def remove(group: Path) -> None:
-    """The kernel's files go with the directory."""
+    """Removes a group. The kernel removes its files with the directory."""
     with contextlib.suppress(FileNotFoundError), directory(group.parent) as parent:
         os.rmdir(group.name, dir_fd=parent)
 
 
 def write(file: Path, value: str) -> None:
-    """In one write(2), as the kernel wants it. Never makes a file: a group has those that it has."""
+    """Writes a value with one write(2), as the kernel requires. Never creates a file."""
     with directory(file.parent) as group:
         descriptor = os.open(file.name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=group)
         try:
@@ -81,8 +80,8 @@ def write(file: Path, value: str) -> None:
             os.close(descriptor)
 
 
-def words(file: Path) -> str:
-    """The words of a file of a group; nothing where it is absent or may not be read."""
+def file_words(file: Path) -> str:
+    """Returns the words of a group's file; empty if it is absent or not readable."""
     try:
         return " ".join(file.read_text().split())
     except OSError:
@@ -90,5 +89,5 @@ def words(file: Path) -> str:
 
 
 def members(group: Path) -> list[int]:
-    """Its processes that have a pid for us; those outside our pid namespace show as 0."""
-    return [pid for pid in map(int, words(group / "cgroup.procs").split()) if pid]
+    """Returns the processes of a group that have a pid in our namespace; others are shown as 0."""
+    return [pid for pid in map(int, file_words(group / "cgroup.procs").split()) if pid]

@@ -1,4 +1,4 @@
-"""This host as a :class:`dbdyno.model.engine.machine.Machine`, and the machine that a path is of."""
+"""This host as a :class:`dbdyno.model.engine.machine.Machine`, and the machine that a path belongs to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbdyno.model.engine.protocols import Watch
 
 
 class ThisHost:
-    """See :class:`Machine`."""
+    """This host; see :class:`Machine`."""
 
     root = Path("/")
     reached: Reached | None = None
@@ -39,7 +39,7 @@ class ThisHost:
 
     @contextmanager
     def ahead(self, paths: Iterable[Path], folders: Iterable[Path] = ()) -> Iterator[None]:  # noqa: ARG002
-        """A read here is no round trip."""
+        """Does nothing, as reads on this host need no round trip."""
         yield
 
     def find_cgroups(
@@ -62,7 +62,7 @@ class ThisHost:
         return _core.Watch(json.dumps(spec))
 
     def connects(self, engine: str, spec: Mapping[str, Any], same: Callable[[int], bool]) -> bool:  # noqa: ARG002
-        """Who asks is connected from here."""
+        """Returns True: the caller connects from this host."""
         return True
 
     def revive(self) -> None:
@@ -73,16 +73,16 @@ HERE: Machine = ThisHost()
 
 
 def machine_of(path: Path) -> Machine:
-    """The machine whose file this is; a recorded tree is read here."""
-    found: Machine = getattr(path, "machine", HERE)
-    return found
+    """Returns the machine that a path belongs to. A recorded tree belongs to this host."""
+    machine: Machine = getattr(path, "machine", HERE)
+    return machine
 
 
 def groups_of(pid: int | None, root: Path, controllers: Sequence[str]) -> list[tuple[int, Path]]:
-    """(version, directory) of a process's control groups (``None``: of who reads) with these controllers,
-    innermost first; none where they cannot be seen."""
+    """Returns (version, directory) of the control groups with these controllers of a process (None: the
+    reader), innermost first; empty if they are not visible."""
     try:
-        found = machine_of(root).find_cgroups(pid, root, controllers)
+        directories = machine_of(root).find_cgroups(pid, root, controllers)
     except OSError:
         return []
-    return [(version, type(root)(directory)) for version, directory in found]
+    return [(version, type(root)(directory)) for version, directory in directories]

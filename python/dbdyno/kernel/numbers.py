@@ -1,5 +1,5 @@
-"""Numbers in texts that others wrote, such as the kernel of another host: they may hold anything, and
-``str.isdigit`` takes more than ``int`` does."""
+"""Parses numbers in untrusted text, such as files of another host's kernel. ``str.isdigit`` accepts more
+than ``int`` does."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 def number(text: str) -> int | None:
-    """A whole number of at most 64 bits' digits; None for any other text."""
+    """Returns a whole number of at most 20 digits; None for any other text."""
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def first_number(text: str) -> int | None:
-    """The number before a unit: of ``24684096 kB``."""
+    """Returns the number before a unit, as in ``24684096 kB``."""
     words = text.split()
     return number(words[0]) if words else None

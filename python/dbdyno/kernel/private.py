@@ -1,9 +1,9 @@
-"""Folders and files that a later start trusts: nobody but this user, and root, may write them or put others
-in their place.
+"""Folders and files that a later start trusts: only this user and root may write or replace them.
 
-They hold what is run, or what leads to commands: a server's configuration, compiled programs, what is to be
-put back. So every way to them is checked before it is used: who could write to a folder on the way could
-exchange what is below it. Folders are made with the mode they are to have, whatever the umask is.
+They contain programs that are executed or data that lead to commands: a server's configuration, compiled
+programs, changes to be undone. So every path to them is checked before use: a user who can write to a
+folder on the path can replace everything below. Folders are created with their final mode, whatever the
+umask.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from functools import cache
 from pathlib import Path
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_MOST_LINKS = 40  # on one way, as the kernel follows (path_resolution(7))
+_MOST_LINKS = 40  # largest number of links in one path, as in the kernel (path_resolution(7))
 _OVERFLOW = Path("/proc/sys/kernel/overflowuid")
-_WHOLE_MAP = ["0", "0", "4294967295"]  # of a process that is in no user namespace of its own
+_WHOLE_MAP = ["0", "0", "4294967295"]  # uid_map of a process in the initial user namespace
 
 
 class NotPrivate(PermissionError):
-    """``strerror`` says which folder or file another user may write or owns; ``cure`` what to do about it."""
+    """Another user may write or owns a folder or file. ``strerror`` names it; ``cure`` is the remedy."""
 
     def __init__(self, words: str, cure: str) -> None:
         super().__init__(errno.EPERM, words)
@@ -34,43 +34,43 @@ class NotPrivate(PermissionError):
 
 
 def make_private(directory: Path, mode: int = 0o700, *, parents: bool = True) -> None:
-    """Makes ``directory``, if it is not there, and checks it as :func:`check_private` does. Raises
-    :class:`OSError`, also where ``parents`` may not be made and are missing."""
+    """Creates ``directory`` if it is missing, and checks it by :func:`check_private`. Raises
+    :class:`OSError`, also if parents are missing and ``parents`` is False."""
     check_private(directory, missing=True)
     _make(directory, mode, parents=parents)
     check_private(directory)
 
 
 def make_shared(directory: Path) -> None:
-    """The same for a place that the user names: its owner and its group are the user's choice, but not
-    everybody may exchange what is below it. What is made is private."""
+    """Does the same for a place that the user names: owner and group are the user's choice, but not every
+    user may replace what is below. Created folders are private."""
     check_shared(directory)
     _make(directory, 0o700)
     check_shared(directory)
 
 
 def check_private(directory: Path, *, missing: bool = False) -> None:
-    """Raises :class:`NotPrivate` unless it is a directory, and no link, of this user, that nobody else may
-    write or exchange; :class:`FileNotFoundError` where there is none, unless it may be ``missing``."""
+    """Raises :class:`NotPrivate` unless it is a directory (not a link) of this user that nobody else may
+    write or replace; :class:`FileNotFoundError` if it does not exist, unless ``missing``."""
     try:
-        for place, found, last in _way(directory):
+        for place, found, last in _path_steps(directory):
             if not last:
                 _check_above(place, found)
             elif stat.S_ISLNK(found.st_mode):
                 _check_above(place, found)
-                raise _of_another_kind(place, found)
+                raise _wrong_kind(place, found)
             elif stat.S_ISDIR(found.st_mode):
                 check_found(found, place, f"directory {place}")
             else:
-                raise _of_another_kind(place, found)
+                raise _wrong_kind(place, found)
     except FileNotFoundError:
         if not missing:
             raise
 
 
 def is_private(directory: Path) -> bool:
-    """Whether :func:`check_private` takes it, as far as it is there. Raises :class:`OSError` where that
-    cannot be seen."""
+    """Returns whether :func:`check_private` accepts the existing part of the path. Raises :class:`OSError`
+    if that is not visible."""
     try:
         check_private(directory, missing=True)
     except NotPrivate:
@@ -79,10 +79,10 @@ def is_private(directory: Path) -> bool:
 
 
 def check_shared(directory: Path) -> None:
-    """Raises :class:`NotPrivate` where every user may exchange what is below ``directory``, as far as it is
-    there."""
+    """Raises :class:`NotPrivate` if every user may replace what is below the existing part of
+    ``directory``."""
     try:
-        for place, found, _ in _way(directory):
+        for place, found, _ in _path_steps(directory):
             if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWOTH and not _is_sticky(found):
                 raise _open_to_others(place, found, f"directory {place}", "o-w")
     except FileNotFoundError:
@@ -90,15 +90,17 @@ def check_shared(directory: Path) -> None:
 
 
 def open_private(path: Path, *, by_hand: bool = False) -> int:
-    """The descriptor of a file that nobody else can have written, to be read, in a directory that
-    :func:`check_private` takes. Raises :class:`OSError`.
+    """Opens a file that nobody else can have written, for reading, in a directory that :func:`check_private`
+    accepts. Raises :class:`OSError`.
 
-    ``by_hand``: it is one that users make themselves: links are followed, where nobody else may turn them, it
-    may be root's, and the group that a user has alone may write it.
+    ``by_hand``: users create the file themselves. Then links are followed unless others may change them,
+    it may belong to root, and the user's own group may write it.
     """
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # no wait for a FIFO
+    flags = (
+        os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+    )  # O_NONBLOCK: opening a FIFO does not wait
     if by_hand:
-        for place, found, _ in _way(path):
+        for place, found, _ in _path_steps(path):
             _check_above(place, found)
     try:
         descriptor = os.open(path, flags | (0 if by_hand else os.O_NOFOLLOW))
@@ -119,25 +121,26 @@ def open_private(path: Path, *, by_hand: bool = False) -> int:
 
 
 def check_found(found: os.stat_result, path: Path, what: str, owner: int | None = None) -> None:
-    """Raises :class:`NotPrivate` where a file or a directory is not of user ``owner`` (None: ours), or others
-    may write to it."""
+    """Raises :class:`NotPrivate` if a file or directory does not belong to user ``owner`` (None: us), or
+    others may write to it."""
     if found.st_uid != (os.geteuid() if owner is None else owner):
-        raise _of_another(path, found, what)
+        raise _other_owner(path, found, what)
     if found.st_mode & _OTHERS_WRITE:
         raise _open_to_others(path, found, what, "go-w")
 
 
 def is_sound(path: Path, owner: int | None = None) -> bool:
-    """Whether a file or directory of user ``owner`` (None: ours) is there that nobody else could ever write.
+    """Returns whether a file or directory of user ``owner`` (None: us) exists that nobody else could ever
+    write.
 
-    It must lie in a private directory, and be what can be made again: what is open to others is to be, for
-    they may have changed it. A link of that user counts where it leads to a private directory. Raises
-    :class:`NotPrivate` where it is another user's.
+    It must lie in a private directory and be reproducible: if it is open to others it must be created
+    again, as they may have changed it. A link of that user counts if it leads to a private directory.
+    Raises :class:`NotPrivate` if it belongs to another user.
     """
     try:
         found = path.lstat()
         if found.st_uid != (os.geteuid() if owner is None else owner):
-            raise _of_another(path, found, str(path))
+            raise _other_owner(path, found, str(path))
         if stat.S_ISLNK(found.st_mode):
             check_private(path.resolve())
             return True
@@ -147,7 +150,7 @@ def is_sound(path: Path, owner: int | None = None) -> bool:
 
 
 def discard(path: Path) -> None:
-    """Removes a file or a directory of ours that was open to others. Raises :class:`OSError`."""
+    """Removes a file or directory of ours that was open to others. Raises :class:`OSError`."""
     if not path.is_dir():
         path.unlink(missing_ok=True)
         return
@@ -162,15 +165,15 @@ def discard(path: Path) -> None:
 
 
 def close_to_others(path: Path) -> None:
-    """Takes every right of others from what was just made, and from all below it."""
+    """Removes all rights of others from a new place and everything below it."""
     for place in (path, *path.rglob("*")):
         if not place.is_symlink():
             place.chmod(stat.S_IMODE(place.stat().st_mode) & 0o700)
 
 
 def _make(directory: Path, mode: int, *, parents: bool = True) -> None:
-    """One that another process makes first is checked: it need not be of ours. Users whom root makes way for
-    may pass its parents."""
+    """Creates a directory. One that another process creates first is checked, as it may belong to another
+    user. If root creates parents, other users may pass through them."""
     missing = [p for p in (directory, *directory.parents) if not os.path.lexists(p)]
     above = 0o755 if os.geteuid() == 0 else 0o700
     for path in reversed(missing if parents else missing[:1]):
@@ -180,13 +183,13 @@ def _make(directory: Path, mode: int, *, parents: bool = True) -> None:
         except FileExistsError:
             check_private(path)
         else:
-            path.chmod(wanted)  # whatever the umask is; nobody else may exchange it
+            path.chmod(wanted)  # independent of the umask; nobody else may replace the folder
 
 
 # -- the way to a place -------------------------------------------------------------------------------
-def _way(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
-    """Every directory and link that decides where ``path`` leads, and as the last ``path`` itself (then where
-    it leads to, if that is a link). Raises :class:`FileNotFoundError` where it ends before."""
+def _path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
+    """Yields every directory and link that decides where ``path`` leads, with ``path`` itself last (then
+    its target, if it is a link). Raises :class:`FileNotFoundError` if the path ends early."""
     here, left, links = Path("/"), list(reversed(path.absolute().parts[1:])), 0
     yield here, here.lstat(), not left
     while left:
@@ -206,10 +209,10 @@ def _way(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
 
 
 def _check_above(place: Path, found: os.stat_result) -> None:
-    """Raises :class:`NotPrivate` where another user may exchange what lies below, or turn a link."""
+    """Raises :class:`NotPrivate` if another user may replace what lies below, or change a link."""
     kind = "link" if stat.S_ISLNK(found.st_mode) else "directory" if stat.S_ISDIR(found.st_mode) else "file"
     if found.st_uid not in {0, os.geteuid()} and found.st_uid != _unmapped():
-        raise _of_another(place, found, f"{kind} {place}")
+        raise _other_owner(place, found, f"{kind} {place}")
     if kind == "link" or (kind == "directory" and _is_sticky(found)):
         return
     group = stat.S_IWGRP if found.st_gid and not _is_own_group(found.st_gid) else 0
@@ -223,7 +226,8 @@ def _is_sticky(found: os.stat_result) -> bool:
 
 @cache
 def _is_own_group(gid: int) -> bool:
-    """Whether it is the group that this user has alone: many systems make one for each, with umask 002."""
+    """Returns whether this user is the only member of the group: many systems have one per user, with
+    umask 002."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except KeyError:
@@ -234,8 +238,8 @@ def _is_own_group(gid: int) -> bool:
 
 @cache
 def _unmapped() -> int | None:
-    """Whom everybody outside of our user namespace seems to be, root too (user_namespaces(7)): who owns the
-    directories above is not to be told there. None: we are in none."""
+    """Returns the uid that all users outside of our user namespace appear to have, root included
+    (user_namespaces(7)), so that the owner of directories above is unknown. None in the initial namespace."""
     try:
         if Path("/proc/self/uid_map").read_text().split() == _WHOLE_MAP:
             return None
@@ -244,14 +248,14 @@ def _unmapped() -> int | None:
         return None
 
 
-def _of_another(path: Path, found: os.stat_result, what: str) -> NotPrivate:
+def _other_owner(path: Path, found: os.stat_result, what: str) -> NotPrivate:
     return NotPrivate(
         f"{what} belongs to another user (uid {found.st_uid})",
         f"look at it (ls -ld {shlex.quote(str(path))}), and remove it",
     )
 
 
-def _of_another_kind(path: Path, found: os.stat_result) -> NotPrivate:
+def _wrong_kind(path: Path, found: os.stat_result) -> NotPrivate:
     kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no directory"
     return NotPrivate(f"{path} is {kind}", f"look at it, and remove it: rm {shlex.quote(str(path))}")
 

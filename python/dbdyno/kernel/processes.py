@@ -1,6 +1,6 @@
-"""Processes in /proc, and how they are told from later ones of the same pid.
+"""Processes in /proc, identified by pid and start time.
 
-``root`` is where the machine's tree begins: ``/``, or a recorded one.
+``root`` is the root of the machine's tree: ``/``, or a recorded one.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ _CAP_SYS_NICE = 23  # linux/capability.h
 
 
 class Identity(NamedTuple):
-    """A process or a task of one life of the machine."""
+    """A process or task, identified by pid and start time since boot."""
 
     pid: int
     ticks: int  # its start, in clock ticks since boot
 
 
 def identity(pid: int, root: Path = ROOT) -> Identity | None:
-    """None: gone, or a zombie."""
+    """Returns the identity of a process; None if it is gone, or a zombie."""
     fields = _stat(root / f"proc/{pid}/stat")
     return None if fields is None or fields[0] in "ZX" else Identity(pid, int(fields[_START]))
 
 
 def parent(pid: int, root: Path = ROOT) -> int | None:
-    """None: gone, or a zombie."""
+    """Returns the parent's pid; None if the process is gone, or a zombie."""
     fields = _stat(root / f"proc/{pid}/stat")
     return None if fields is None or fields[0] in "ZX" else int(fields[_PPID])
 
 
 def tree(main_pid: int, root: Path = ROOT) -> set[int]:
-    """The process and all its descendants, as far as they can be seen; empty when it is gone."""
+    """Returns the process and all visible descendants; empty if it is gone."""
     parents: dict[int, int] = {}
     for entry in (root / "proc").iterdir():
         if entry.name.isdecimal() and (fields := _stat(entry / "stat")) is not None and fields[0] not in "ZX":
             parents[int(entry.name)] = int(fields[_PPID])
-    found = {main_pid} & parents.keys()
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
+    pids = {main_pid} & parents.keys()
+    while more := {pid for pid, parent in parents.items() if parent in pids} - pids:
+        pids |= more
+    return pids
 
 
 def tasks(pid: int, root: Path = ROOT) -> list[int]:
-    """Its threads; none when it is gone."""
+    """Returns the threads of a process; empty if it is gone."""
     try:
         return [int(p.name) for p in (root / f"proc/{pid}/task").iterdir()]
     except OSError:
@@ -58,40 +58,43 @@ def tasks(pid: int, root: Path = ROOT) -> list[int]:
 
 
 def with_variable(name: str, value: str, root: Path = ROOT) -> set[int]:
-    """Processes that were started with this in their environment, as far as it may be read."""
-    wanted, found = f"{name}={value}".encode(), set[int]()
+    """Returns the processes that were started with this variable in their environment, as far as it is
+    readable."""
+    wanted, pids = f"{name}={value}".encode(), set[int]()
     for entry in (root / "proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError):
                 if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    found.add(int(entry.name))
-    return found
+                    pids.add(int(entry.name))
+    return pids
 
 
 def cpus_allowed(pid: int, root: Path = ROOT) -> frozenset[int]:
-    """CPUs a task may run on, those offline with them: its mask within its cpuset. Empty when it is gone."""
+    """Returns the CPUs that a task may run on, offline ones included: its mask within its cpuset. Empty if
+    it is gone."""
     return cpu_lists.of_kernel(_status(pid, root).get("Cpus_allowed_list", ""))
 
 
 def mems_allowed(pid: int, root: Path = ROOT) -> frozenset[int]:
-    """NUMA nodes a task may have memory from."""
+    """Returns the NUMA nodes from which a task may get memory."""
     return cpu_lists.of_kernel(_status(pid, root).get("Mems_allowed_list", ""))
 
 
 def is_ours(pid: int, root: Path = ROOT) -> bool:
-    """Whether it runs as our user (effective)."""
+    """Returns whether the process has our effective user."""
     uids = _status(pid, root).get("Uid", "").split()
     return len(uids) > 1 and number(uids[1]) == os.geteuid()
 
 
 def may_place(pid: int, root: Path = ROOT) -> bool:
-    """Whether we may set its affinity: our user's, or CAP_SYS_NICE (sched_setaffinity(2))."""
+    """Returns whether we may set the affinity of a process: it is our user's, or we have CAP_SYS_NICE
+    (sched_setaffinity(2))."""
     capable = int(_status(os.getpid(), ROOT).get("CapEff", "0"), 16)
     return is_ours(pid, root) or bool(capable >> _CAP_SYS_NICE & 1)
 
 
 def boot_id(root: Path = ROOT) -> str:
-    """Names this life of the machine: pids and ticks of another one mean nothing."""
+    """Returns the id of this boot: pids and start times are meaningless after another one."""
     try:
         return (root / "proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -110,6 +113,6 @@ def _stat(path: Path) -> list[str] | None:
     try:
         fields = path.read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
-        return None  # it has ended, or is hidden from us
+        return None  # the process has ended, or is hidden from us
     whole = len(fields) > _START and None not in (number(fields[_PPID]), number(fields[_START]))
     return fields if whole else None

@@ -1,11 +1,11 @@
-"""Limits on the server's processes: CPUs, memory nodes, quota, weight; and one session, one CPU.
+"""Limits on the server's processes: CPUs, memory nodes, quota, weight; and binding of one session to one CPU.
 
-``check`` before the start, ``apply`` before the sessions connect, ``pin`` when they have, ``Applied.undo``
-at the end; ``undo`` with what the journal of a killed run holds. Nothing is changed that the journal does
-not name first.
+The order is: ``check`` before the start, ``apply`` before the sessions connect, ``pin`` after that,
+``Applied.undo`` at the end; ``undo`` with the journal of a killed run. The journal names every change before
+it is made.
 
-A cpuset control group is enough for ``cpus``: the kernel narrows the masks of all processes in it. Only
-where none can be made affinity alone has to do, and that is said.
+A cpuset control group is enough for ``cpus``: the kernel narrows the masks of all processes in it.
+Affinity alone is used only if no group can be created, and the report says so.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""One session, one CPU: in which order CPUs are given to sessions, and giving them.
+"""Binding of one session to one CPU: the order of CPUs, and setting it.
 
-``spread`` has each socket serve before one serves twice, and each core before one serves with two threads;
-``pack`` fills a core, then its socket, then the next.
+``spread`` uses each socket once before one is used twice, and each core before one is used with two
+threads. ``pack`` fills a core, then its socket, then the next.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dbdyno.model.text import cpu_lists
 
 
 class _Seat(NamedTuple):
-    """Where a CPU is among those that may be used."""
+    """The position of a CPU among those that may be used."""
 
     socket: int
     core: int  # place within the socket
@@ -30,9 +30,9 @@ class _Seat(NamedTuple):
 
 
 def order(topology: Topology, how: Literal["spread", "pack"], within: Iterable[int]) -> list[int]:
-    """CPUs ``within`` that are online, in the order in which sessions get them. Pure.
+    """Returns the online CPUs of ``within`` in the order in which sessions get them. Pure.
 
-    A CPU of unknown socket is of socket 0, one of unknown core a core of its own.
+    A CPU of unknown socket belongs to socket 0; one of unknown core is a core of its own.
     """
     chosen = set(within)
     seats = _seats([c for c in topology.cpus if c.online and c.cpu in chosen])
@@ -55,27 +55,25 @@ def _seats(cpus: Sequence[LogicalCpu]) -> list[_Seat]:
 
 
 def bind_order(spec: LimitSpec, topology: Topology, main_pid: int) -> list[int]:
-    """CPUs for the sessions of a variant: those of ``spec.cpus``, else all that the server may use.
-
-    Empty where nothing is to be bound.
-    """
+    """Returns the CPUs for the sessions of a variant: those of ``spec.cpus``, else all that the server may
+    use. Empty without binding."""
     if spec.bind in (None, "off"):
         return []
     may_use = processes.cpus_allowed(main_pid)
     within = may_use if spec.cpus is None else may_use & set(cpu_lists.parse(spec.cpus, "cpus"))
-    found = order(topology, "pack" if spec.bind == "pack" else "spread", within)
-    if not found:
+    cpus = order(topology, "pack" if spec.bind == "pack" else "spread", within)
+    if not cpus:
         raise UsageError(f"bind = {spec.bind!r}: no CPU is left to bind to", "choose other CPUs")
-    return found
+    return cpus
 
 
 def pin(backends: Sequence[tuple[int, int, int]], cpus: Sequence[int], main_pid: int) -> dict[int, int]:
-    """Pins each backend, (session, pid, tid), to one CPU: all threads of a process by its main task, else the
-    thread alone; in the order of sessions the k-th to ``cpus[k % n]``.
+    """Pins each backend, (session, pid, tid), to one CPU: all threads of a process by its main task, else
+    only the thread; in the order of sessions the k-th to ``cpus[k % n]``.
 
-    Session -> CPU of those pinned; one that has ended is left out. Nothing is to be put back: a backend
-    ends with its session. Raises :class:`NotPrivileged`, and :class:`TargetError` for a process that is no
-    child of the server's main process: a stranger of the same number.
+    Returns the CPU of each pinned session, without those that have ended. Nothing needs to be undone: a
+    backend ends with its session. Raises :class:`NotPrivileged`, and :class:`TargetError` for a process
+    that is not a child of the server's main process (a reused pid).
     """
     pinned: dict[int, int] = {}
     for place, (session, pid, tid) in enumerate(sorted(backends)):
@@ -97,7 +95,7 @@ def pin(backends: Sequence[tuple[int, int, int]], cpus: Sequence[int], main_pid:
 
 
 def not_placed(pid: int, why: str | None = None) -> NotPrivileged:
-    """The right that is missing for affinity, and the command."""
+    """Returns the error that names the missing right for affinity, and the command."""
     return NotPrivileged(
         f"cannot set the affinity of process {pid}{f': {why}' if why else ''}: it is another user's, "
         "and that needs CAP_SYS_NICE",
@@ -105,14 +103,14 @@ def not_placed(pid: int, why: str | None = None) -> NotPrivileged:
     )
 
 
-# Affinity of the server's processes: sched_setaffinity(2) on every thread of each, and its way back.
+# Affinity of the server's processes: sched_setaffinity(2) on every thread of each, and its undoing.
 
 _ROUNDS = 50
 
 
 def undo_of(main_pid: int, ours: frozenset[int] | None) -> Undo:
-    """What to note before :func:`place`. ``ours``: the CPUs it will set; None where only a cpuset is made,
-    which changes masks, too (before Linux 6.2 the kernel forgets them)."""
+    """Returns the journal entry for :func:`place`. ``ours``: the CPUs that it will set; None if only a
+    cpuset is made, which changes masks, too (before Linux 6.2 the kernel forgets them)."""
     known = {
         task: (who.ticks, cpu_lists.text(processes.cpus_allowed(task)))
         for pid in processes.tree(main_pid)
@@ -136,7 +134,8 @@ def undo_of(main_pid: int, ours: frozenset[int] | None) -> Undo:
 
 
 def place(main_pid: int, cpus: frozenset[int]) -> int:
-    """Sets it until no task of the server has another one; how many tasks. Later ones inherit it."""
+    """Sets the affinity until no task of the server has another one, and returns the number of tasks.
+    Later tasks inherit it."""
     for _ in range(_ROUNDS):
         tasks = _tasks(main_pid)
         others = [task for task in tasks if not processes.cpus_allowed(task) <= cpus]
@@ -148,10 +147,8 @@ def place(main_pid: int, cpus: frozenset[int]) -> int:
 
 
 def put_back(data: Mapping[str, Any]) -> str:
-    """Each task that is still there gets its mask of before; one born since, that of the main process.
-
-    A mask that somebody else has set meanwhile stays.
-    """
+    """Restores the former mask of each task that still exists; tasks born since get that of the main
+    process. A mask that others have set meanwhile stays."""
     what = f"affinity {data['mask']} of the server's processes"
     main = data["main"]
     if main is None or data["boot"] != processes.boot_id() or _gone(*main):
@@ -169,8 +166,8 @@ def put_back(data: Mapping[str, Any]) -> str:
 
 
 def _before(task: int, data: Mapping[str, Any], state: frozenset[int]) -> frozenset[int] | None:
-    """The mask to put back; None where nothing is to be done. ``state``: what the main process had just now,
-    so that others have it from the kernel or from us."""
+    """Returns the mask to restore; None if nothing is to be done. ``state``: the present mask of the main
+    process, which new tasks inherit from it."""
     now, ours = processes.cpus_allowed(task), cpu_lists.of_kernel(data["ours"])
     ticks, mask = data["tasks"].get(str(task), (None, data["mask"]))
     known = ticks is not None and processes.identity(task) == (task, ticks)
@@ -195,5 +192,5 @@ def _set(task: int, cpus: frozenset[int]) -> None:
     except PermissionError as e:
         raise not_placed(task, e.strerror) from e
     except OSError as e:
-        if e.errno != errno.EINVAL:  # none of them is left to it: its cpuset has changed meanwhile
+        if e.errno != errno.EINVAL:  # none of the CPUs is left to it, as its cpuset has changed
             raise

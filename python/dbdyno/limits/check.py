@@ -1,4 +1,5 @@
-"""Whether limits can be set on this server, before the start: by which means, or which right is missing."""
+"""Checks before the start whether limits can be set on this server: by which means, or which right is
+missing."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from pathlib import Path
 
 from dbdyno import _core
 from dbdyno.kernel import processes
-from dbdyno.kernel.control_groups import words as file_words
+from dbdyno.kernel.control_groups import file_words
 from dbdyno.limits import binding, groups, places
-from dbdyno.limits.means import PERIOD_NS, Means, decide, period_us, words
+from dbdyno.limits.means import PERIOD_NS, Means, decide, describe, period_us
 from dbdyno.limits.places import Place
 from dbdyno.model.engine.protocols import Journal
 from dbdyno.model.engine.topology import Topology
@@ -28,13 +29,13 @@ def check(
     journal: Journal | None = None,
     why: str = "",
 ) -> tuple[Means, ...]:
-    """By which means the limits of a variant will be set on the server with this main process.
+    """Returns the means by which the limits of a variant will be set on the server with this main process.
 
-    Tries what can be tried without touching a process: makes each group, fills it, removes it (noted in
-    ``journal``, where there is one). ``why``: the reason where the server is not ``here``. Also without
-    limits: a server that a killed run left limited is refused (:class:`ServerBusy`). Raises
-    :class:`UsageError`, :class:`TargetError` where the server's processes are not seen, and
-    :class:`NotPrivileged` with the right needed and the command that gives it.
+    Tries all that is possible without touching a process: creates each group, fills it, removes it (noted
+    in ``journal`` if given). ``why``: the reason if the server is not ``here``. Even without limits, a
+    server that a killed run left limited is refused (:class:`ServerBusy`). Raises :class:`UsageError`,
+    :class:`TargetError` if the server's processes are not visible, and :class:`NotPrivileged` with the
+    missing right and the command that gives it.
     """
     check_spec(spec, topology)
     if here and main_pid is not None:
@@ -47,16 +48,16 @@ def check(
     decision = decide(spec, main_pid)
     for place in decision.places:
         _rehearse(spec, place, main_pid, journal)
-    means = words(spec, decision)
+    means = describe(spec, decision)
     if not binds:
         return means
     if not processes.may_place(main_pid):
         raise binding.not_placed(main_pid)
-    return (*means, _binding_words(spec, topology, main_pid, sessions_top))
+    return (*means, _binding_means(spec, topology, main_pid, sessions_top))
 
 
 def seen(main_pid: int | None, here: bool, why: str = "") -> int:
-    """The main process, which limits need. Raises :class:`TargetError`."""
+    """Returns the main process, which limits need. Raises :class:`TargetError` if it is not visible."""
     if not here or main_pid is None:
         raise TargetError(
             "limits are set on the server's processes, and these are not seen here"
@@ -75,10 +76,7 @@ def _refuse_left_over(main_pid: int) -> None:
 
 
 def check_spec(spec: LimitSpec, topology: Topology) -> None:
-    """What can be said without a server: lists, numbers, CPUs and nodes that are not there.
-
-    Raises :class:`UsageError`. Pure.
-    """
+    """Checks lists, numbers, CPUs and nodes that need no server. Raises :class:`UsageError`. Pure."""
     cpus = None if spec.cpus is None else cpu_lists.parse(spec.cpus, "cpus")
     known, online = {c.cpu for c in topology.cpus}, {c.cpu for c in topology.online}
     if cpus is not None:
@@ -121,7 +119,7 @@ def _check_quota(spec: LimitSpec, cpus: Iterable[int]) -> None:
 
 
 def check_fits(spec: LimitSpec, cpus: float, of: str) -> None:
-    """Raises :class:`UsageError` where the quota is above ``cpus``: it would never throttle."""
+    """Raises :class:`UsageError` if the quota is above ``cpus``, as it would never throttle."""
     if spec.quota is not None and spec.quota > cpus:
         raise UsageError(
             f"quota = {spec.quota:g} CPUs is more than {of}: {cpus:g}",
@@ -130,7 +128,7 @@ def check_fits(spec: LimitSpec, cpus: float, of: str) -> None:
 
 
 def check_server(spec: LimitSpec, topology: Topology, main_pid: int) -> None:
-    """CPUs and nodes that exist, but not for this server. Raises :class:`UsageError`."""
+    """Raises :class:`UsageError` for CPUs and nodes that exist, but not for this server."""
     online = {c.cpu for c in topology.online}
     may_use = (processes.cpus_allowed(main_pid) & online) or frozenset(online)
     if spec.cpus is not None and (refused := set(cpu_lists.parse(spec.cpus, "cpus")) - may_use):
@@ -152,7 +150,7 @@ def check_server(spec: LimitSpec, topology: Topology, main_pid: int) -> None:
 
 
 def _why(main_pid: int, refused: set[int], may_use: frozenset[int]) -> str:
-    """Its cpuset, or else its affinity."""
+    """Returns the reason why CPUs are refused: the server's cpuset, or else its affinity."""
     for _, directory in _groups(main_pid, "cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
             if listed := file_words(Path(directory) / name):
@@ -163,14 +161,14 @@ def _why(main_pid: int, refused: set[int], may_use: frozenset[int]) -> str:
 
 
 def _quota_above(main_pid: int) -> tuple[float, str] | None:
-    """(CPUs, group) of the tightest quota that the server is under already."""
-    found = []
+    """Returns (CPUs, group) of the tightest quota that the server already has."""
+    quotas = []
     for version, directory in _groups(main_pid, "cpu"):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if version == 1 else ("cpu.max",)
         quota, period, *_ = [*" ".join(file_words(Path(directory) / n) for n in names).split(), "", ""]
         if quota.isdecimal() and period.isdecimal() and int(period):
-            found.append((int(quota) / int(period), directory))
-    return min(found, default=None)
+            quotas.append((int(quota) / int(period), directory))
+    return min(quotas, default=None)
 
 
 def _groups(main_pid: int, controller: str) -> list[tuple[int, str]]:
@@ -190,7 +188,7 @@ def _rehearse(spec: LimitSpec, place: Place, main_pid: int, journal: Journal | N
         journal.forget(undo.key)
 
 
-def _binding_words(spec: LimitSpec, topology: Topology, main_pid: int, sessions_top: int) -> Means:
+def _binding_means(spec: LimitSpec, topology: Topology, main_pid: int, sessions_top: int) -> Means:
     order = binding.bind_order(spec, topology, main_pid)
     shown = ", ".join(map(str, order[:8])) + (", ..." if len(order) > 8 else "")
     more = (

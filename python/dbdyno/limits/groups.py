@@ -1,4 +1,4 @@
-"""Making a control group, filling it, moving processes into it; and back, from what was noted before."""
+"""Creates a control group, fills it and moves processes into it; and undoes that from its journal entry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from dbdyno import _core
 from dbdyno.kernel import processes
-from dbdyno.kernel.control_groups import is_group, members, remove, words, write
+from dbdyno.kernel.control_groups import file_words, is_group, members, remove, write
 from dbdyno.limits import places
 from dbdyno.limits.places import OURS, Place, Refused
 from dbdyno.model.engine.protocols import Undo
@@ -21,14 +21,14 @@ from dbdyno.model.plan.plan import LimitSpec
 from dbdyno.model.text import cpu_lists
 
 CONTROLLERS = {"quota": "cpu", "weight": "cpu", "cpus": "cpuset", "mems": "cpuset"}
-"""Limit -> the controller that sets it."""
+"""Controller by limit."""
 _UNUSED = {
     "cpu": {"cpu.max": "max 100000", "cpu.weight": "100"},
     "cpuset": {"cpuset.cpus": "", "cpuset.mems": ""},
 }
-"""v2: controller -> its files and what they say in a group that nobody limited."""
-_ROUNDS = 200  # of moving: more are a fork bomb, not a server
-_EMPTY_S = 3.0  # until a group whose last process has left can be removed
+"""v2: controller -> its files with their content in a group without limits."""
+_ROUNDS = 200  # passes of moving: a server that needs more is a fork bomb
+_EMPTY_S = 3.0  # largest wait until a group whose last process has left can be removed
 
 
 def new_name() -> str:
@@ -36,20 +36,21 @@ def new_name() -> str:
 
 
 def values(spec: LimitSpec, period_us: int, place: Place) -> dict[str, str]:
-    """File -> what is written, in this order (scheduler/sched-bwc.rst, cgroup-v2.rst, cpuset(7)).
+    """Returns the content by file, in the order of writing (scheduler/sched-bwc.rst, cgroup-v2.rst,
+    cpuset(7)).
 
-    A v1 group with cpuset takes no process before both of its lists are filled: what is not limited is
-    its parent's.
+    A v1 group with cpuset accepts processes only after both of its lists are filled; lists without a limit
+    are copied from its parent.
     """
-    found: dict[str, str] = {}
+    content: dict[str, str] = {}
     if "cpu" in place.controllers:
-        found |= _cpu_v1(spec, period_us) if place.version == 1 else _cpu_v2(spec, period_us)
+        content |= _cpu_v1(spec, period_us) if place.version == 1 else _cpu_v2(spec, period_us)
     if place.version == 1 and (place.parent / "cpuset.mems").exists():
-        found |= {name: words(place.parent / name) for name in ("cpuset.mems", "cpuset.cpus")}
+        content |= {name: file_words(place.parent / name) for name in ("cpuset.mems", "cpuset.cpus")}
     if "cpuset" in place.controllers:
         wanted = {"cpuset.mems": spec.mems, "cpuset.cpus": spec.cpus}
-        found |= {name: _list(listed, name) for name, listed in wanted.items() if listed is not None}
-    return found
+        content |= {name: _list(listed, name) for name, listed in wanted.items() if listed is not None}
+    return content
 
 
 def _list(listed: str, name: str) -> str:
@@ -57,25 +58,28 @@ def _list(listed: str, name: str) -> str:
 
 
 def _cpu_v1(spec: LimitSpec, period_us: int) -> dict[str, str]:
-    found = {}
+    content = {}
     if spec.quota is not None:
-        found = {"cpu.cfs_period_us": str(period_us), "cpu.cfs_quota_us": str(round(spec.quota * period_us))}
+        content = {
+            "cpu.cfs_period_us": str(period_us),
+            "cpu.cfs_quota_us": str(round(spec.quota * period_us)),
+        }
     if spec.weight is not None:
-        found["cpu.shares"] = str(max(2, round(spec.weight * 1024 / 100)))  # 1024 is everybody's
-    return found
+        content["cpu.shares"] = str(max(2, round(spec.weight * 1024 / 100)))  # 1024 is the default
+    return content
 
 
 def _cpu_v2(spec: LimitSpec, period_us: int) -> dict[str, str]:
-    found = {}
+    content = {}
     if spec.quota is not None:
-        found["cpu.max"] = f"{round(spec.quota * period_us)} {period_us}"
+        content["cpu.max"] = f"{round(spec.quota * period_us)} {period_us}"
     if spec.weight is not None:
-        found["cpu.weight"] = str(spec.weight)
-    return found
+        content["cpu.weight"] = str(spec.weight)
+    return content
 
 
 def undo_of(place: Place, name: str, main_pid: int) -> Undo:
-    """What to note before :func:`make`."""
+    """Returns the journal entry for :func:`make`."""
     group = place.parent / name
     return Undo(
         kind="group",
@@ -86,29 +90,28 @@ def undo_of(place: Place, name: str, main_pid: int) -> Undo:
             "group": str(group),
             "home": str(place.home),
             "enabled": list(place.enable),
-            "elsewhere": _elsewhere(place, main_pid),
+            "elsewhere": _in_other_groups(place, main_pid),
             "boot": processes.boot_id(),
         },
     )
 
 
-def _elsewhere(place: Place, main_pid: int) -> list[tuple[int, int, str]]:
-    """(pid, start, group) of the server's processes that are in another group than its main process."""
-    found = []
+def _in_other_groups(place: Place, main_pid: int) -> list[tuple[int, int, str]]:
+    """Returns (pid, start, group) of the server's processes that are in another group than its main
+    process."""
+    others = []
     for pid in processes.tree(main_pid) - set(members(place.home)):
         who = processes.identity(pid)
         with contextlib.suppress(OSError):
             groups = _core.find_cgroups(pid, controllers=place.controllers[:1])
             if who is not None and groups and Path(groups[0][1]) != place.home:
-                found.append((*who, groups[0][1]))
-    return found
+                others.append((*who, groups[0][1]))
+    return others
 
 
 def rehearse(place: Place, content: Mapping[str, str], group: Path) -> None:
-    """Makes the group, fills it and removes it, with no process in it: finds out what the kernel refuses.
-
-    Where controllers would have to be handed down first, only that a group can be made is tried.
-    """
+    """Creates the group, fills it and removes it, without a process in it, to find out what the kernel
+    refuses. If controllers would have to be delegated first, only the creation of a group is tried."""
     try:
         group.mkdir()
     except OSError as e:
@@ -122,11 +125,12 @@ def rehearse(place: Place, content: Mapping[str, str], group: Path) -> None:
 
 
 def make(place: Place, content: Mapping[str, str], group: Path, main_pid: int) -> None:
-    """The group with its limits. Where it is below ``home``, all of its processes are moved as well."""
+    """Creates the group with its limits. If it is below ``home``, all processes of ``home`` are moved,
+    too."""
     try:
         group.mkdir()
         if place.parts:
-            _part(place, group, main_pid)
+            _divide(place, group, main_pid)
         if place.enable:
             write(place.parent / "cgroup.subtree_control", _signed("+", place.enable))
     except OSError as e:
@@ -134,8 +138,8 @@ def make(place: Place, content: Mapping[str, str], group: Path, main_pid: int) -
     fill(group, content, place.version)
 
 
-def _part(place: Place, group: Path, main_pid: int) -> None:
-    """Empties ``home``: the server's processes into ``group``, all others into one beside it."""
+def _divide(place: Place, group: Path, main_pid: int) -> None:
+    """Empties ``home``: moves the server's processes to ``group``, all others to one beside it."""
     rest = _rest(group)
     rest.mkdir()
     for _ in range(_ROUNDS):
@@ -160,7 +164,8 @@ def fill(group: Path, content: Mapping[str, str], version: int) -> None:
 
 
 def outside(main_pid: int, group: Path) -> set[int]:
-    """Processes of the server that are not in its group; one that ends between two looks is none."""
+    """Returns the processes of the server that are not in its group. One that ends meanwhile does not
+    count."""
     left = processes.tree(main_pid) - set(members(group))
     return {pid for pid in left if processes.identity(pid) is not None} - set(members(group))
 
@@ -175,7 +180,7 @@ def gather(main_pid: int, group: Path) -> None:
 
 
 def move(pids: Iterable[int], group: Path) -> None:
-    """One pid a write; one that has ended in the meantime is left out."""
+    """Moves processes, one pid per write. One that has ended meanwhile is left out."""
     for pid in pids:
         try:
             write(group / "cgroup.procs", str(pid))
@@ -187,30 +192,32 @@ def move(pids: Iterable[int], group: Path) -> None:
 
 
 def put_back(data: Mapping[str, Any]) -> str:
-    """Undoes :func:`make`, wherever it was interrupted; again does nothing. Touches no group but ours."""
+    """Undoes :func:`make`, wherever it was interrupted. A second call does nothing. Changes only groups of
+    dbdyno."""
     group, home = Path(data["group"]), Path(data["home"])
     if not OURS.fullmatch(group.name) or data["boot"] != processes.boot_id():
         return f"control group {group} is gone: the machine was restarted"
     below = data["version"] == 2 and group.parent == home
     try:
-        there = [g for g in (group, _rest(group)) if is_group(g)]
-        if below:  # else ``home`` may not take its processes back
-            _hand_down_no_more(home, data["enabled"], but=there)
+        existing = [g for g in (group, _rest(group)) if is_group(g)]
+        if below:  # else ``home`` cannot take its processes back
+            _disable_controllers(home, data["enabled"], but=existing)
         back = {
             pid: Path(to) for pid, ticks, to in data["elsewhere"] if processes.identity(pid) == (pid, ticks)
         }
-        moved = sum(_empty(g, home, back) for g in there)
+        moved = sum(_empty(g, home, back) for g in existing)
         if not below:
-            _hand_down_no_more(group.parent, data["enabled"])
+            _disable_controllers(group.parent, data["enabled"])
     except OSError as e:
         raise _refused(e, f"remove control group {group}", data["version"]) from e
-    if not there:
+    if not existing:
         return f"control group {group} was gone already"
     return f"removed control group {group}; {moved} processes went back to {_existing(home)}"
 
 
 def _empty(group: Path, home: Path, back: Mapping[int, Path]) -> int:
-    """Moves all processes out of our group, each to where it was, and removes it; how many went."""
+    """Moves all processes out of our group, each to its former group, and removes it. Returns their
+    number."""
     gone: set[int] = set()
     deadline = time.monotonic() + _EMPTY_S
     while True:
@@ -226,9 +233,9 @@ def _empty(group: Path, home: Path, back: Mapping[int, Path]) -> int:
         time.sleep(0.005)
 
 
-def _hand_down_no_more(parent: Path, controllers: Iterable[str], but: Iterable[Path] = ()) -> None:
-    """Takes back what we enabled, unless another group than ``but`` has begun to use it."""
-    handed = words(parent / "cgroup.subtree_control").split()
+def _disable_controllers(parent: Path, controllers: Iterable[str], but: Iterable[Path] = ()) -> None:
+    """Disables the controllers that we enabled, unless a group other than ``but`` uses them."""
+    handed = file_words(parent / "cgroup.subtree_control").split()
     children = [g for g in parent.iterdir() if g.is_dir() and g not in set(but)] if parent.exists() else []
     unused = [c for c in controllers if c in handed and not any(_uses(g, c) for g in children)]
     if unused:
@@ -236,12 +243,14 @@ def _hand_down_no_more(parent: Path, controllers: Iterable[str], but: Iterable[P
 
 
 def _uses(group: Path, controller: str) -> bool:
-    limited = (words(group / name) not in (usual, "") for name, usual in _UNUSED.get(controller, {}).items())
-    return any(limited) or controller in words(group / "cgroup.subtree_control").split()
+    limited = (
+        file_words(group / name) not in (usual, "") for name, usual in _UNUSED.get(controller, {}).items()
+    )
+    return any(limited) or controller in file_words(group / "cgroup.subtree_control").split()
 
 
 def _existing(home: Path) -> Path:
-    """Its group may have been removed meanwhile: then the nearest above it."""
+    """Returns the group, or the nearest existing one above if it was removed meanwhile."""
     return next((g for g in (home, *home.parents) if (g / "cgroup.procs").exists()), home)
 
 

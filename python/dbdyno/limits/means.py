@@ -1,5 +1,5 @@
-"""By which means limits are set, control groups or else affinity; setting them on the server's processes, and
-putting everything back: at the end, or after a crash."""
+"""The means by which limits are set, control groups or else affinity; sets them on the server's processes,
+and undoes everything, at the end or after a crash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from dbdyno.kernel import processes
-from dbdyno.kernel.control_groups import words as file_words
+from dbdyno.kernel.control_groups import file_words
 from dbdyno.limits import binding, groups, places
 from dbdyno.limits.places import Place, Refused
 from dbdyno.model.engine.protocols import Journal, Undo
@@ -25,7 +25,7 @@ _DEFAULT_PERIOD = "100ms"
 
 
 class Means(NamedTuple):
-    """By which means a limit is set, in words."""
+    """The means by which a limit is set, as text."""
 
     limit: str  # key of LimitSpec
     words: str
@@ -37,12 +37,13 @@ class Decision:
 
     places: tuple[Place, ...] = ()
     cpus: frozenset[int] | None = None
-    alone: str | None = None  # why affinity alone has to do for ``cpus``
-    mems_there: bool = False  # the server has these nodes and no others: nothing to do
+    alone: str | None = None  # reason why ``cpus`` is set by affinity alone
+    mems_there: bool = False  # whether the server already has exactly these nodes
 
 
 def period_us(spec: LimitSpec) -> int:
-    """Period of the quota. Raises :class:`UsageError` outside of what the kernel takes, 1 ms to 1 s."""
+    """Returns the period of the quota. Raises :class:`UsageError` outside of the kernel's range, 1 ms to 1
+    s."""
     period_ns = parse_duration_ns(spec.period or _DEFAULT_PERIOD)
     if not PERIOD_NS[0] <= period_ns <= PERIOD_NS[1]:
         raise UsageError(f"period = {spec.period!r}: the kernel accepts 1ms to 1s", "100ms is the usual one")
@@ -50,7 +51,7 @@ def period_us(spec: LimitSpec) -> int:
 
 
 def decide(spec: LimitSpec, main_pid: int, root: Path = processes.ROOT) -> Decision:
-    """Groups where they can be had; affinity where it must do. Raises :class:`NotPrivileged`."""
+    """Uses control groups if they can be created, else CPU affinity. Raises :class:`NotPrivileged`."""
     if not spec.of_system:
         return Decision()
     cpus = None if spec.cpus is None else frozenset(cpu_lists.parse(spec.cpus, "cpus"))
@@ -76,30 +77,30 @@ def _has_mems(spec: LimitSpec, main_pid: int, root: Path) -> bool:
     return processes.mems_allowed(main_pid, root) == set(cpu_lists.parse(spec.mems or "", "mems"))
 
 
-def words(spec: LimitSpec, decision: Decision) -> tuple[Means, ...]:
-    """What will be done, a line for each limit of the operating system."""
+def describe(spec: LimitSpec, decision: Decision) -> tuple[Means, ...]:
+    """Describes what will be done, one line per limit of the operating system."""
     at = {controller: place for place in decision.places for controller in place.controllers}
-    found = []
+    means = []
     for limit, controller in groups.CONTROLLERS.items():
         value = getattr(spec, limit)
         if value is None:
             continue
         place = at.get(controller)
-        found.append(Means(limit, _by_group(spec, limit, place) if place else _without(limit, decision)))
-    return tuple(found)
+        means.append(Means(limit, _by_group(spec, limit, place) if place else _other_means(limit, decision)))
+    return tuple(means)
 
 
 def _by_group(spec: LimitSpec, limit: str, place: Place) -> str:
     file = _FILES[limit][place.version - 1]
     value = groups.values(spec, period_us(spec), place)[file]
-    what = f"{_SAYS[limit].format(value=getattr(spec, limit))} by {file} = {value}"
+    what = f"{_TEXTS[limit].format(value=getattr(spec, limit))} by {file} = {value}"
     if limit == "quota" and place.version == 1:
         what += f" (us of each {period_us(spec)})"
     beside = "beside" if place.parent != place.home else "in"
     return f"{what} of a control group {beside} {place.home}" + (_PARTS if place.parts else "")
 
 
-def _without(limit: str, decision: Decision) -> str:
+def _other_means(limit: str, decision: Decision) -> str:
     if limit == "mems":
         return "the server has no other nodes: nothing to do"
     cpus = cpu_lists.text(decision.cpus or ())
@@ -112,8 +113,8 @@ _FILES = {
     "cpus": ("cpuset.cpus", "cpuset.cpus"),
     "mems": ("cpuset.mems", "cpuset.mems"),
 }
-"""Limit -> its file in v1 and v2."""
-_SAYS = {
+"""File by limit, in v1 and v2."""
+_TEXTS = {
     "quota": "quota of {value:g} CPUs",
     "weight": "weight {value} (100 is everybody's, among the groups beside it)",
     "cpus": "CPUs {value}",
@@ -123,27 +124,25 @@ _PARTS = "; its other processes go to a group of their own meanwhile"
 
 
 class Applied:
-    """Limits in force, until :meth:`undo`; or as a context manager."""
+    """Limits in force until :meth:`undo`; also a context manager."""
 
     def __init__(self, main_pid: int, decision: Decision, means: Sequence[Means], journal: Journal) -> None:
         self.means = tuple(means)
         self._main_pid, self._decision, self._journal = main_pid, decision, journal
         self._undos: list[Undo] = []
-        self._groups: dict[Path, dict[str, str]] = {}  # with what was written to their files
+        self._groups: dict[Path, dict[str, str]] = {}  # content written by file, for each group
 
     @property
     def groups(self) -> tuple[Path, ...]:
-        """Directories of the groups that hold the server's processes."""
+        """Directories of the groups that contain the server's processes."""
         return tuple(self._groups)
 
     def undo(self) -> tuple[str, ...]:
-        """Puts everything back, the last first; in words. Again does nothing.
-
-        What cannot be put back is raised after all the rest, and stays in the journal.
-        """
+        """Undoes everything, last change first. Returns texts. A second call does nothing. What cannot be
+        undone is raised after all the rest, and stays in the journal."""
         done: list[str] = []
         with ExitStack() as stack:
-            for one in self._undos:  # called in the reverse order, each whatever the others raise
+            for one in self._undos:  # called in reverse order, each even if another one raises
                 stack.callback(self._undo_one, one, done)
         return tuple(done)
 
@@ -153,7 +152,8 @@ class Applied:
         self._undos.remove(one)
 
     def broken(self) -> str | None:
-        """Limits that are no longer in force, because another process or the server itself changed them."""
+        """Returns a text if limits are no longer in force, as another process or the server itself changed
+        them; else None."""
         tree = processes.tree(self._main_pid)
         for group, content in self._groups.items():
             for name, value in content.items():
@@ -181,7 +181,7 @@ class Applied:
         self._groups[group] = content
 
     def settle(self) -> None:
-        """All processes in, also those born meanwhile."""
+        """Moves all processes in, also those born meanwhile."""
         for group in self._groups:
             groups.gather(self._main_pid, group)
         if self._decision.cpus is not None:
@@ -201,15 +201,15 @@ class Applied:
 
 
 def apply(spec: LimitSpec, main_pid: int, journal: Journal) -> Applied:
-    """All processes of the server under these limits when it returns; later ones are born into them.
+    """Sets limits: on return all processes of the server have them, and later ones are born with them.
 
-    ``journal`` has each change before it is done. Nothing is changed where it raises. A server that is
-    restarted leaves its limits: ``undo`` before, ``apply`` to the new one. ``bind`` is :func:`pin`.
+    ``journal`` has each change before it is made. If it raises, nothing is changed. A restarted server
+    loses its limits: call ``undo`` before, and ``apply`` to the new one. ``bind`` is set by :func:`pin`.
     """
     if processes.identity(main_pid) is None:
         raise TargetError(f"the server's main process {main_pid} is gone", "look at the server's log")
     decision = decide(spec, main_pid)
-    applied = Applied(main_pid, decision, words(spec, decision), journal)
+    applied = Applied(main_pid, decision, describe(spec, decision), journal)
     try:
         if decision.cpus is not None or any("cpuset" in p.controllers for p in decision.places):
             applied.note(binding.undo_of(main_pid, decision.cpus))
@@ -223,10 +223,8 @@ def apply(spec: LimitSpec, main_pid: int, journal: Journal) -> Applied:
 
 
 def undo(one: Undo) -> str | None:
-    """Puts back what a run changed, also one that was killed; in words. Idempotent. None: not this room's.
-
-    Raises :class:`NotPrivileged` where that needs a right we lack now.
-    """
+    """Undoes a change of a run, also of a killed one. Returns a text; None if the entry belongs to another
+    room. Idempotent. Raises :class:`NotPrivileged` if a right is missing."""
     if one.kind == "group":
         return groups.put_back(one.data)
     return binding.put_back(one.data) if one.kind == "affinity" else None

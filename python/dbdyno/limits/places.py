@@ -1,9 +1,9 @@
-"""Where a control group for the server's processes may be made, decided before anything is changed; and the
-commands that give a right that is missing.
+"""Decides where a control group for the server's processes can be created, before anything is changed; and
+names the commands that give missing rights.
 
-v1 (cgroup-v1/cgroups.rst): below the group that the server is in, in each controller's own hierarchy.
-v2 (cgroup-v2.rst): beside it, where we may write in its parent; else below it, and then every other
-process of the group gets a leaf of its own, too: a group that hands controllers down holds no processes.
+v1 (cgroup-v1/cgroups.rst): below the server's group, in each controller's own hierarchy. v2
+(cgroup-v2.rst): beside it, if we may write in its parent; else below it, and then every other process of
+the group needs a leaf, too, as a group that delegates controllers cannot contain processes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dbdyno import _core
 from dbdyno.kernel import processes
-from dbdyno.kernel.control_groups import members, words
+from dbdyno.kernel.control_groups import file_words, members
 from dbdyno.model.errors import NotPrivileged, ServerBusy
 
 _SYSTEMD = Path("/run/systemd/system")  # sd_booted(3)
@@ -27,7 +27,8 @@ def as_root() -> str:
 
 
 def delegated() -> str:
-    """Our own user's server: a scope of systemd's is ours to divide (Delegate=yes)."""
+    """Returns the command for our own user's server: a delegated scope of systemd may be divided
+    (Delegate=yes)."""
     if not _SYSTEMD.exists():
         return f"{as_root()} (there is no systemd here to delegate a control group)"
     return (
@@ -38,7 +39,8 @@ def delegated() -> str:
 
 
 def no_controller(controller: str) -> str:
-    """Users' managers get few controllers by default (systemd's user@.service)."""
+    """Returns the command that delegates a controller: users' managers have few by default (systemd's
+    user@.service)."""
     if not _SYSTEMD.exists():
         return f"the {controller} controller has to be enabled above, by root; {container()}"
     return (
@@ -69,18 +71,18 @@ OURS = re.compile(r"dbdyno-\d+-[0-9a-f]{8}(?:-rest)?")
 
 
 class Refused(NotPrivileged):
-    """No group can be made here: why, the right that is missing, and the command that gives it."""
+    """No group can be created here: has the reason, the missing right, and the command that gives it."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """``parent`` gets a new group that holds the server's processes, now in ``home``."""
+    """A place for a new group of the server's processes: in ``parent``. They are now in ``home``."""
 
     version: int
     controllers: tuple[str, ...]
     home: Path
     parent: Path
-    enable: tuple[str, ...] = ()  # v2: controllers that ``parent`` does not hand down yet
+    enable: tuple[str, ...] = ()  # v2: controllers that ``parent`` does not delegate yet
 
     @property
     def parts(self) -> bool:
@@ -89,8 +91,8 @@ class Place:
 
 
 def find(main_pid: int, controllers: Iterable[str], root: Path = processes.ROOT) -> list[Place]:
-    """One place for each hierarchy that these controllers are in. Raises :class:`Refused`, and
-    :class:`ServerBusy` where the server is in a group of ours already."""
+    """Returns one place per hierarchy of these controllers. Raises :class:`Refused`, and
+    :class:`ServerBusy` if the server is already in a group of dbdyno."""
     homes: dict[tuple[int, Path], list[str]] = {}
     for controller in controllers:
         homes.setdefault(_home(main_pid, controller, root), []).append(controller)
@@ -101,7 +103,7 @@ def find(main_pid: int, controllers: Iterable[str], root: Path = processes.ROOT)
 
 
 def _home(main_pid: int, controller: str, root: Path) -> tuple[int, Path]:
-    """Version and directory of the server's group in the hierarchy of this controller."""
+    """Returns version and directory of the server's group in the hierarchy of this controller."""
     try:
         groups = _core.find_cgroups(main_pid, root, [controller])
     except OSError as e:
@@ -114,7 +116,7 @@ def _home(main_pid: int, controller: str, root: Path) -> tuple[int, Path]:
     version, directory = groups[0]
     home = Path(directory)
     check_not_ours(home)
-    if words(home / "cgroup.type") != "threaded" and main_pid not in members(home):
+    if file_words(home / "cgroup.type") != "threaded" and main_pid not in members(home):
         raise Refused(
             f"the server's control group is outside of what is mounted here: {home} does not hold it",
             container(),
@@ -123,7 +125,7 @@ def _home(main_pid: int, controller: str, root: Path) -> tuple[int, Path]:
 
 
 def check_not_ours(home: Path) -> None:
-    """Limits are not nested: raises :class:`ServerBusy` where ``home`` lies in a group of dbdyno."""
+    """Raises :class:`ServerBusy` if ``home`` lies in a group of dbdyno, as limits are not nested."""
     for part in home.parts:
         if OURS.fullmatch(part):
             raise ServerBusy(
@@ -134,7 +136,8 @@ def check_not_ours(home: Path) -> None:
 
 
 def _v1(home: Path, controllers: tuple[str, ...], ours: bool) -> Place:
-    """Directories have to be writable, and cgroup.procs for the way back; moving a stranger needs root."""
+    """Returns the place in v1. Directories must be writable, and cgroup.procs for undoing; moving another
+    user's process needs root."""
     if os.geteuid() != 0 and not ours:
         raise Refused("the server is another user's: moving it to a control group needs root", as_root())
     refuse_unwritable([home, home / "cgroup.procs"], version=1, ours=ours)
@@ -154,27 +157,27 @@ def _v2(home: Path, controllers: tuple[str, ...], ours: bool) -> Place:
             refusals.append(e)
         else:
             return place
-    raise refusals[0 if os.geteuid() == 0 else -1]  # a plain user's own group is what can be delegated
+    raise refusals[0 if os.geteuid() == 0 else -1]  # a plain user can only get their own group delegated
 
 
 def _to_enable(place: Place) -> tuple[str, ...]:
-    """Controllers that ``parent`` has and does not hand down yet. Raises :class:`Refused`."""
+    """Returns the controllers that ``parent`` has and does not delegate yet. Raises :class:`Refused`."""
     parent = place.parent
-    kind = "domain" if _is_root(parent) else words(parent / "cgroup.type")
+    kind = "domain" if _is_root(parent) else file_words(parent / "cgroup.type")
     if kind != "domain":
         raise Refused(
             f"control group {parent} is {kind}: no group with limits can be made in it "
             '(cgroups(7), "Thread mode")',
             "move the server to an ordinary group, for example into a service or a scope of systemd's",
         )
-    has = words(parent / "cgroup.controllers").split()
+    has = file_words(parent / "cgroup.controllers").split()
     if missing := [c for c in place.controllers if c not in has]:
         raise Refused(
             f"control group {parent} is not given the controller {missing[0]}: it has "
             f"{' '.join(has) or 'none'}",
             no_controller(missing[0]),
         )
-    handed = words(parent / "cgroup.subtree_control").split()
+    handed = file_words(parent / "cgroup.subtree_control").split()
     enable = tuple(c for c in place.controllers if c not in handed)
     if enable and not (_is_root(parent) or place.parts) and members(parent):
         raise Refused(
@@ -185,8 +188,8 @@ def _to_enable(place: Place) -> tuple[str, ...]:
 
 
 def _written(place: Place) -> Sequence[Path]:
-    """What will be written: the common ancestor's cgroup.procs decides (cgroup-v2.rst, "Delegation
-    Containment"), and that of ``home`` for the way back."""
+    """Returns the files that will be written: the common ancestor's cgroup.procs decides (cgroup-v2.rst,
+    "Delegation Containment"), and that of ``home`` is needed for undoing."""
     files = [place.parent, place.parent / "cgroup.procs", place.home / "cgroup.procs"]
     return [*files, place.parent / "cgroup.subtree_control"] if place.enable else files
 
@@ -208,5 +211,5 @@ def _is_group(directory: Path) -> bool:
 
 
 def _is_root(group: Path) -> bool:
-    """Whether it is the root of the v2 hierarchy: only there is no cgroup.type."""
+    """Returns whether it is the root of the v2 hierarchy, the only group without cgroup.type."""
     return not (group / "cgroup.type").exists()

@@ -269,9 +269,9 @@ def test_v2_beside_the_service_with_what_has_to_be_handed_down(tmp_path: Path) -
         "cpuset.mems": "0",
         "cpuset.cpus": "0",
     }
-    said = {m.limit: m.words for m in means.words(spec, means.decide(spec, PID, root))}
-    assert "quota of 0.5 CPUs by cpu.max = 50000 100000 of a control group beside" in said["quota"]
-    assert "what it has already stays where it is" in said["mems"]
+    texts = {m.limit: m.words for m in means.describe(spec, means.decide(spec, PID, root))}
+    assert "quota of 0.5 CPUs by cpu.max = 50000 100000 of a control group beside" in texts["quota"]
+    assert "what it has already stays where it is" in texts["mems"]
 
 
 def test_v2_without_cpuset_affinity_does_and_the_quota_stays(tmp_path: Path) -> None:
@@ -280,9 +280,9 @@ def test_v2_without_cpuset_affinity_does_and_the_quota_stays(tmp_path: Path) -> 
     decision = means.decide(spec, PID, root)
     assert [p.controllers for p in decision.places] == [("cpu",)]
     assert decision.cpus == {0, 1}
-    said = {m.limit: m.words for m in means.words(spec, decision)}
-    assert said["cpus"].startswith("CPUs 0-1 by affinity alone, which a process may change: control group")
-    assert "is not given the controller cpuset: it has cpu memory" in said["cpus"]
+    texts = {m.limit: m.words for m in means.describe(spec, decision)}
+    assert texts["cpus"].startswith("CPUs 0-1 by affinity alone, which a process may change: control group")
+    assert "is not given the controller cpuset: it has cpu memory" in texts["cpus"]
 
 
 def test_mems_without_cpuset(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dbdyno import _core
-from dbdyno.kernel.control_groups import members, words
+from dbdyno.kernel.control_groups import file_words, members
 from dbdyno.limits import groups, places
 from dbdyno.limits.places import Place, Refused
 from dbdyno.model.engine.protocols import Undo
@@ -26,7 +26,9 @@ NOBODY = 65534
 def _root() -> Path | None:
     found = [Path(d) for version, d in _core.find_cgroups(None) if version == 2]
     top = found[-1] if found else None
-    return top if top and not (top / "cgroup.type").exists() and words(top / "cgroup.controllers") else None
+    return (
+        top if top and not (top / "cgroup.type").exists() and file_words(top / "cgroup.controllers") else None
+    )
 
 
 pytestmark = [
@@ -47,13 +49,13 @@ def top() -> Path:
 @pytest.fixture
 def controller(top: Path) -> str:
     """One that v2 has: hugetlb where the others are on v1."""
-    return words(top / "cgroup.controllers").split()[-1]
+    return file_words(top / "cgroup.controllers").split()[-1]
 
 
 @pytest.fixture
 def box(top: Path, controller: str) -> Iterator[Path]:
     """A group of ours with the controller; all that is in it goes away again."""
-    handed = controller in words(top / "cgroup.subtree_control").split()
+    handed = controller in file_words(top / "cgroup.subtree_control").split()
     if not handed:
         (top / "cgroup.subtree_control").write_text(f"+{controller}")
     made = top / f"box-{os.getpid()}"
@@ -115,10 +117,10 @@ def test_as_root_a_group_beside_the_servers_and_the_controller_handed_down(
         assert group.parent == box
         assert members(group) == [server]
         assert members(home) == [other]
-        assert words(box / "cgroup.subtree_control") == controller
+        assert file_words(box / "cgroup.subtree_control") == controller
         assert f"1 processes went back to {home}" in groups.put_back(undo.data)
         assert sorted(members(home)) == sorted([server, other])
-        assert words(box / "cgroup.subtree_control") == ""
+        assert file_words(box / "cgroup.subtree_control") == ""
         assert not group.exists()
         assert "gone already" in groups.put_back(undo.data)
 
@@ -135,10 +137,10 @@ def test_a_delegated_scope_is_divided_and_made_whole_again(box: Path, controller
             assert members(group) == [server]
             assert members(group.with_name(f"{group.name}-rest")) == [other]
             assert members(home) == []
-            assert words(home / "cgroup.subtree_control") == controller
+            assert file_words(home / "cgroup.subtree_control") == controller
             assert "1 processes went back" in groups.put_back(undo.data) or members(home)
         assert sorted(members(home)) == sorted([server, other])
-        assert words(home / "cgroup.subtree_control") == ""
+        assert file_words(home / "cgroup.subtree_control") == ""
         assert [p.name for p in home.iterdir() if p.is_dir()] == []
 
 
@@ -155,13 +157,13 @@ def test_killed_in_the_middle(box: Path, controller: str, parts: bool, steps: in
         if steps > 0:
             group.mkdir()
         if steps > 1 and parts:
-            groups._part(place, group, server)
+            groups._divide(place, group, server)
         elif steps > 1:
             groups.move([server], group)
         groups.put_back(undo.data)
         assert sorted(members(home)) == sorted([server, other])
         assert not group.exists()
-        assert words(box / "cgroup.subtree_control") == controller, "it was handed down before us"
+        assert file_words(box / "cgroup.subtree_control") == controller, "it was handed down before us"
 
 
 def test_a_user_is_told_of_delegation(box: Path, controller: str) -> None:
@@ -198,11 +200,11 @@ def test_others_that_use_the_controller_keep_it(
     box: Path, controller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(groups._UNUSED, controller, {"limit": "max"})
-    monkeypatch.setattr(groups, "words", lambda f: "7" if f.name == "limit" else words(f))
+    monkeypatch.setattr(groups, "file_words", lambda f: "7" if f.name == "limit" else file_words(f))
     home = sub(box, "service")
     with process(home) as server:
         (place,) = places.find(server, [controller])
         group, undo = made(place, server)
         groups.put_back(undo.data)
         assert not group.exists()
-        assert words(box / "cgroup.subtree_control") == controller
+        assert file_words(box / "cgroup.subtree_control") == controller

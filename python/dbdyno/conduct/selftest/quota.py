@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dbdyno import limits
-from dbdyno.kernel.control_groups import words
+from dbdyno.kernel.control_groups import file_words
 from dbdyno.limits import places
 from dbdyno.model.errors import DbdynoError
 from dbdyno.model.plan.plan import LimitSpec
@@ -43,4 +43,4 @@ def quota(main_pid: int, cpus: float) -> Iterator[tuple[Path, ...]]:
 
 def _counts(group: Path) -> bool:
     usage, stat = (group / name for name in _COUNTS)
-    return usage.exists() or "usage_usec" in words(stat)
+    return usage.exists() or "usage_usec" in file_words(stat)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from dbdyno import _core
 from dbdyno.kernel import processes
-from dbdyno.kernel.control_groups import is_group, members, remove, words, write
+from dbdyno.kernel.control_groups import file_words, is_group, members, remove, write
 from dbdyno.model.engine.protocols import Journal, Undo
 from dbdyno.model.errors import NotPrivileged
 from dbdyno.model.sources.source import Source, Status
@@ -99,7 +99,7 @@ class Containment:
             detail="" if can_kill else self._without(),
         )
 
-    def words(self) -> str:
+    def file_words(self) -> str:
         by = "pids.max" if self.limited_by is not None else "counted ten times a second"
         return f"commands may have {self.limit.tasks:,} tasks at once, by {by}: {self.limit.words}"
 
@@ -138,7 +138,7 @@ def candidates(name: str) -> list[list[Group]]:
 def _may_leave(home: Path) -> bool:
     """Returns whether a sibling of this group has no fewer limits than the group itself (v2)."""
     can_have_sibling = (home / "cgroup.type").exists() and (home.parent / "cgroup.procs").exists()
-    return can_have_sibling and all(words(home / name) in (usual, "") for name, usual in _NEUTRAL.items())
+    return can_have_sibling and all(file_words(home / name) in (usual, "") for name, usual in _NEUTRAL.items())
 
 
 def undo_of(token: str, hierarchies: list[list[Group]], launcher: int) -> Undo:
@@ -231,16 +231,16 @@ def limit() -> Limit:
 
 def _task_limits() -> Iterator[tuple[int, str]]:
     """Yields limits on the number of tasks, each with its reason."""
-    used = int(words(Path("/proc/loadavg")).split()[3].partition("/")[2])  # "running/all" (proc_loadavg(5))
+    used = int(file_words(Path("/proc/loadavg")).split()[3].partition("/")[2])  # "running/all" (proc_loadavg(5))
     for name in ("threads-max", "pid_max"):
-        if (value := words(Path("/proc/sys/kernel", name))).isdecimal():
+        if (value := file_words(Path("/proc/sys/kernel", name))).isdecimal():
             yield (int(value) - used) // 2, f"half of what kernel.{name} = {value} leaves"
     soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if os.geteuid() != 0 and soft != resource.RLIM_INFINITY:  # does not bind root
         yield (soft - used) // 2, f"half of what ulimit -u = {soft} leaves"
     for path in _pids_groups():
-        if (value := words(path / "pids.max")).isdecimal():
-            left = int(value) - int(words(path / "pids.current") or 0)
+        if (value := file_words(path / "pids.max")).isdecimal():
+            left = int(value) - int(file_words(path / "pids.current") or 0)
             yield left // 2, f"half of what {path / 'pids.max'} = {value} leaves"
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
