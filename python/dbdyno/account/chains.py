@@ -36,6 +36,7 @@ ARROW = " -> "
 LEDGER, SAMPLES = "ledger, lock waits", "lock waits"
 _LONGEST = 64
 """Longest chain that is followed, in waiters."""
+# Shares that differ from 0 or 1 by less are rounding errors.
 _ROUNDING = 1e-9
 
 Row = Mapping[str, Any]
@@ -87,6 +88,7 @@ def wait_chains_total(tables: Tables) -> pl.DataFrame:
         chains = tables["wait_chains"].filter(pl.col("cell").is_in(names))
         if chains.is_empty():
             continue
+        # A share is of the cell's DB time, so seconds / share recovers DB time.
         whole = chains.group_by("cell").agg(
             (pl.col("seconds") / pl.col("share")).filter(pl.col("share") > 0).first()
         )["seconds"]

@@ -156,6 +156,7 @@ def _masses(n: Floats, run: Floats, targets: Floats | None) -> tuple[Floats, dic
     columns = np.where(counted > 0, targets * (1.0 - part), 0.0)
     # Raking needs equal sums of rows and columns. The floor avoids a division by zero.
     rows = run[met] * (columns.sum() / max(float(run[met].sum()), 1e-300))
+    # Raking changes only the margins: the odds between modes within a task stay those of its samples.
     mass[met] = ipf(n[met], np.zeros(int(met.sum()), dtype=np.int64), rows, columns[None, :])
     left = targets - mass.sum(axis=0)
     # Differences below 1e-12 are rounding errors of the fit, not time.
@@ -281,6 +282,7 @@ def _rows_by_code(seen: pl.DataFrame, code: Code) -> Iterator[pl.DataFrame]:
 def _largest_functions(rows: pl.DataFrame) -> pl.DataFrame:
     """Keeps the first :data:`MOST` functions of each group by self or by total time. The others become one
     row without a total, as totals of nested calls overlap."""
+    # A leaf function matters by its self time, a caller only by its total time.
     places = [pl.col(n).rank("ordinal", descending=True).over(_GROUP) for n in ("aas", "total")]
     rows = rows.with_columns(kept=pl.min_horizontal(places) <= MOST)
     rest = rows.filter(~pl.col("kept")).group_by(*_GROUP, "by", maintain_order=True)
@@ -297,6 +299,7 @@ def bounded(rows: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
         kept = pl.col("sampled") * (1 - pl.col("lost"))
         missing = pl.col("sampled") * pl.col("lost")
         ends |= {f"{before}low": low * kept, f"{before}high": high * kept + missing}
+    # Without any sampled time there is no share to bound.
     ends = {n: pl.when(pl.col("sampled") > 0).then(e).fill_nan(None) for n, e in ends.items()}
     return rows.with_columns(**ends, status=pl.lit("ok"))
 

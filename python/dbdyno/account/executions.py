@@ -59,6 +59,7 @@ def _timed_executions(cell: RawCell, shells: dict[tuple[str, str], int]) -> pl.D
         end_s=(pl.col("end_ns") - t0) / NS_PER_S,
         spawn_ns=pl.col("exec_ns") - pl.col("start_ns"),
     ).rename({"user_ns": "cpu_user_ns", "system_ns": "cpu_system_ns"})
+    # A command that is faster than the shell's calibrated start-up must not get a negative duration.
     timed = timed.with_columns(duration_ns=pl.max_horizontal(wall_ns - pl.col("shell_ns"), 0))
     counted = pl.when(_OK & pl.col("measured")).then(pl.col("duration_ns"))
     off = counted - counted.median().over("job")
@@ -120,6 +121,7 @@ def _figures(whole: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
             makespan_ns=(ended.max() - begun.min()).cast(pl.Float64),
         )
     )
+    # Jobs overlap, so throughput is per second of makespan and not of summed durations.
     seconds = pl.when(pl.col("makespan_ns") > 0).then(pl.col("makespan_ns") / NS_PER_S)
     work = pl.when(pl.col("work").is_not_null()).then(pl.col("works"))
     return sums.with_columns(

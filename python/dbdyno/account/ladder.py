@@ -102,6 +102,7 @@ def _rung(parts: ByCell, ledgers: _Ledgers, cells: pl.DataFrame, histogram: pl.D
     low, high = (rate.positive95 if rate else None) or (None, None)
     row: Row = {
         "repeats": len(ids),
+        # the worst status of the cells that count
         "status": max((states[c] for c in ids), key=_WORST.index),
         "calls": round(sum(f.get("calls") or 0 for f in figures.values())),
         "errors": round(sum(f.get("errors") or 0 for f in figures.values())),

@@ -106,6 +106,7 @@ def _parts(host: Mapping[str, _Known]) -> Iterator[_Row]:
         "kernel": host.get("kernel_bytes", _NONE),
         "anonymous": host.get("anonymous_bytes", _NONE),
         "executables": mapped,
+        # Mapped executables are page cache, too: no page may count in two parts.
         "page cache": files if mapped[0] is None else _minus(files, mapped),
         "shared memory": host.get("shared_bytes", _NONE),
         "huge pages": _times(host.get("huge_pages_total", _NONE), host.get("huge_page_bytes", _NONE)),
@@ -177,7 +178,7 @@ def _first_failure() -> pl.Expr:
 
 
 def _figures(at: Tables) -> Iterator[_Row]:
-    """Yields the figures of one read, each as a share of what contains it."""
+    """Yields the figures of one read, each with its share of the figure that contains it."""
     host, server, group = (_values(at["memory_held"], s) for s in ("host", "server", "group"))
     memory, whole = _memory(host, group)
     yield _figure("memory_bytes", memory, memory, whole)

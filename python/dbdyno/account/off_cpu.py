@@ -107,6 +107,8 @@ def _weighted(samples: pl.DataFrame, exact: pl.DataFrame) -> code.Weighted:
     by = [*_GROUP, "event"]
     sums = samples.group_by(by).agg(sampled=pl.col("aas").sum())
     seen = samples.join(sums, on=by).join(exact, on=by, maintain_order="left").drop_nulls("exact")
+    # The exact total per wait event corrects the sampled one (poststratification; Cochran, Sampling
+    # Techniques), so that only the division within an event has a sampling error.
     seen = seen.with_columns(aas=pl.col("aas") * pl.col("exact") / pl.col("sampled"))
     rest = exact.join(sums, on=by, how="anti", maintain_order="left")
     whole = seen.group_by(_GROUP, maintain_order=True).agg(

@@ -174,6 +174,7 @@ def _cause(row: Row, records: Sequence[Row]) -> str | None:
     rung = [r for r in records if r["groups"] and all(r[k] == row[k] for k in _RUNG)]
     slow_known, fast_known = row["slow_known"], row["known"] - row["slow_known"]
     for kind in ("core", "cpu"):
+        # Repeats are independent, so Fisher's method combines their p.
         ps = [p for p in (r[f"p_{kind}"] for r in rung) if p is not None]
         if (
             row[f"p_{kind}"] is not None

@@ -113,6 +113,8 @@ def _server_accounts(commands: pl.DataFrame, ids: pl.DataFrame, ledger: pl.DataF
     named = known.join(accounts.drop_nulls("query_id"), on="query_id", maintain_order="left", suffix="_all")
     seconds = pl.col("seconds")
     every = known.group_by("query_id").agg(every=seconds.sum(), count=pl.len())
+    # Commands that share an id are indistinguishable in the server: the client's time is the best key to
+    # divide by.
     named = named.join(every, on="query_id").with_columns(part=seconds / pl.col("every"))
     many = pl.col("count") > 1
     source = pl.when(many).then(pl.format("{}; {}", "source", pl.lit(DIVIDED))).otherwise("source")
@@ -158,6 +160,7 @@ def _without_id(bare: pl.DataFrame, accounts: pl.DataFrame) -> pl.DataFrame:
     """Divides time without an id among such commands, in proportion to their client time and not above it."""
     client = float(bare["seconds"].sum())
     served = float(accounts.filter(pl.col("account").is_in(_SERVED))["seconds_all"].sum())
+    # Time in the server is part of the client's time, so it cannot exceed it.
     most = min(1.0, client / served) if served > 0 else 0.0
     shares = bare.with_columns(part=pl.col("seconds") / client * most if client > 0 else pl.lit(0.0))
     both = shares.join(accounts, how="cross").with_columns(

@@ -31,6 +31,7 @@ _SCRIPT = [*_CELL, "script"]
 
 def normalised(text: str) -> str:
     """Normalises a statement's text for comparison with others."""
+    # Strings go first, as comment marks inside of them are text.
     bare = _COMMENT.sub(" ", _STRING.sub("?", text)).lower()
     bare = " ".join(_VARYING.sub("?", bare).replace("(", " ( ").replace(")", " ) ").split())
     bare = _LIST.sub("?", _NAME.sub("as ?", bare)).rstrip("; ")

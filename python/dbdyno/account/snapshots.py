@@ -91,6 +91,7 @@ class _Difference:
         """Returns the difference of one table of the schema."""
         table = TABLES[name]
         both = self._joined(name, table)
+        # Sums of squares (f64) fall by rounding, so only whole numbers prove a reset.
         own = [c.name for c in table.counters if c.type == "i64" and (name, c.name) not in _PARTS]
         fell = pl.any_horizontal(pl.lit(False), *(pl.col(c) < pl.col(c + _WAS) for c in own))
         at, anew = self._anew(name, table)
@@ -191,6 +192,7 @@ class _Difference:
         ]
         start_s = None if self.restarted is None else self.restarted.timestamp()
         since = pl.coalesce(pl.col("_at"), pl.lit(start_s, pl.Float64))
+        # A reset just before the read leaves next to no time: rates divide by this.
         part = (self._end_s - since).clip(0.001, self._seconds).fill_null(self._seconds)
         seconds = pl.when(status.is_in(LOWER_BOUNDS)).then(part).otherwise(self._seconds).alias("seconds")
         growth_rows = both.select(

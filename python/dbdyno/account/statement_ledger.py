@@ -125,6 +125,8 @@ def _slices(waits: pl.DataFrame) -> pl.DataFrame:
     rows = waits.group_by(_KEY, maintain_order=True).agg(pl.col("run", "came", "left", "run_samples").sum())
     run, came, left, met = (rows[n].to_numpy() for n in ("run", "came", "left", "run_samples"))
     whole, ticks = run.sum(), met.sum()
+    # A slice counts for the statement at its end. ``came`` began in another statement and may be its time;
+    # ``left`` began in this one and counts for another.
     least, most = run - came, run + left
     value, low, high, source = run, least.clip(0.0), np.minimum(most, whole), TRACE
     if ticks > 0:
@@ -215,6 +217,7 @@ def statement_ledger_total(tables: Tables) -> pl.DataFrame:
         sums = rows.group_by(*_KEY, "account", "detail", maintain_order=True).agg(
             pl.col("seconds", "low", "high").sum(),
             *(sum_of_known(n) for n in ("sleeps", "run_samples")),
+            # Seconds over seconds per call are calls: these add up over cells, quotients do not.
             *((seconds.filter(pl.col(n) > 0) / pl.col(n).filter(pl.col(n) > 0)).sum().alias(n) for n in per),
             pl.col("source").unique().sort().str.join("; "),
         )

@@ -116,6 +116,7 @@ def _joined(counted: pl.DataFrame, times: pl.DataFrame, source: str) -> pl.DataF
     counters."""
     named = times.drop_nulls("query_id")
     own, every = pl.col("exec_ns"), pl.col("exec_ns").sum().over("query_id", "toplevel")
+    # Samples have only the query id: roles and databases share its time by execution time.
     part = pl.when(every > 0).then(own / every).otherwise(1 / pl.len().over("query_id", "toplevel"))
     with_times = counted.with_columns(part=part).join(
         named.with_columns(toplevel=True), on=["query_id", "toplevel"], how="left", maintain_order="left"

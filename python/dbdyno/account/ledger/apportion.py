@@ -305,6 +305,7 @@ def _with_sampled_sleep(tasks: pl.DataFrame, seen: pl.DataFrame, whole: pl.DataF
     whole_ns = pl.when("known").then(pl.col("slept") + pl.col("woken")).otherwise("sampled_ns")
     tasks = tasks.with_columns(raw_share=pl.when(whole_ns > 0).then(accounted / whole_ns))
     low, high = interval(tasks["raw_share"], tasks["samples"].clip(1.0))
+    # Errors of the margins: stale reads at both ends, switches, and time for which the sampler held a CPU.
     slack = pl.sum_horizontal("stale_run_ns", "stale_runq_ns", "switch_ns", _blur("held_ns"))
     off, wall = pl.col("off_ns"), pl.col("wall_ns")
     tasks = tasks.with_columns(off_low=low * wall - slack, off_high=high * wall + slack)

@@ -81,6 +81,8 @@ def _ends(by_key: pl.DataFrame) -> list[pl.Series]:
         p, least = value / whole, whole**2 / aa
         # Variance of a ratio estimator x / a, linearised: sum (x - p a)^2 = xx - 2 p xa + p^2 aa.
         variance = xx - 2 * p * xa + p * p * aa  # NaN for a group of one task
+        # p (1 - p) / variance is the number of independent observations with this variance. A variance of 0
+        # up to rounding, of p = 0 or 1, has no such number.
         n_free = np.where(variance > 1e-12 * whole**2, p * (1 - p) * whole**2 / variance, least)
         n = np.fmax(np.fmin(n_free, whole**2 / yy), least)
         low, high = interval_ends(p, n)
@@ -246,6 +248,7 @@ def missed(groups: Groups) -> pl.DataFrame:
     """Returns per group the upper end of time asleep and of runnable time under a label that no sample
     saw."""
     over, wall = pl.col("over_ns"), pl.col("wall_ns") / pl.col("over_ns")
+    # A label that no sample saw: the upper end of Wilson's interval for 0 hits.
     share = wilson(pl.lit(0.0), (pl.col("samples") * wall).sum().clip(1.0) / pl.len())[1]
     both = pl.col("run_ns") + pl.col("runq_ns")
     given = pl.when("known").then("asleep_ns").otherwise("wall_ns")

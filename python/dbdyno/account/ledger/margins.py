@@ -176,6 +176,7 @@ def with_stolen(tasks: pl.DataFrame, cut: Tables) -> pl.DataFrame:
     tasks while they run. Tasks that we do not see share it, so this is an upper bound.
     """
     run = pl.when("known").then(pl.col("run_ns")).fill_null(0)
+    # Steal hits the task that runs, so it is divided by CPU time.
     part = run / run.sum().over("cell")
     with_steal = tasks.join(steal(cut), on="cell", how="left", maintain_order="left")
     stolen = pl.col("steal") * pl.col("over_ns") * part

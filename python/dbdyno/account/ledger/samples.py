@@ -184,6 +184,7 @@ def _kind() -> pl.Expr:
 
 def _code() -> pl.Expr:
     """Packs an observation into 64 bits. The fields are far wider than the number of distinct strings."""
+    # 14 + 14 + 27 bits and 4 bits of flags leave 5 of 64 for the sampler.
     words = (("state", 14), ("wait_class", 14), ("wait_event", 27))
     code = pl.col("via").to_physical().cast(pl.UInt64)
     for name, bits in words:
@@ -314,6 +315,7 @@ def run_shares(labels: pl.DataFrame, tasks: pl.DataFrame, families: WaitFamilies
     columns[index, 0], columns[index, 1] = run, runq
     free = table["wait_class"].is_null().to_numpy()
     even = free | table.select(even=families.among(*EVEN))["even"].to_numpy()
+    # Raking preserves odds, so only the ratio of both columns matters.
     seed = np.stack([np.where(even, 1.0, LABELLED), np.ones(len(rows))], axis=1)
     fitted = ipf(seed, index, rows, columns)
     low, high = _range(rows, run, both, free, sums_of(index, rows * free, size)[index])

@@ -177,6 +177,7 @@ def _tick_error(cut: OfCell, busy: float | None) -> float:
         return 0.0
     share = min(1.0, max(0.0, busy / cpus))
     looks = _HERTZ * cpus * cut["windows"]["wall_s"][0]
+    # Twice the binomial standard error of a share.
     return float(2 * cpus * math.sqrt(share * (1 - share) / looks))
 
 

@@ -219,4 +219,5 @@ def _rest(bins: pl.DataFrame, parts: list[pl.DataFrame]) -> pl.DataFrame:
         time=pl.col("length") - pl.col("used").fill_null(0.0),
         part=pl.when(pl.col("run").is_not_null()).then(pl.lit(ASLEEP)).otherwise(pl.lit(UNKNOWN)),
     )
+    # Rounding errors are not a part of a bin.
     return left.filter(pl.col("time") > 1e-6 * pl.col("length")).select("bin", "part", "time")

@@ -97,6 +97,7 @@ def _between(
         idle = [np.prod([1 - busy.get(cpu, 0.0) for cpu in core]) for core in siblings]
         alone = float(len(idle) - sum(idle))
         return {"cores": _inside(alone, bracket), "source": f"{_SOURCE}; siblings taken for independent"}
+    # A ratio of sums: a mean of ratios would give passes with one busy thread the weight of those with many.
     ratio = pairs[:, 1].sum() / pairs[:, 0].sum()
     # Percentile bootstrap over passes (Efron and Tibshirani 1993): threads within a pass are not independent.
     # The seed makes the result reproducible.

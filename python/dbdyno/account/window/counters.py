@@ -44,6 +44,7 @@ def _work(cell: RawCell) -> pl.DataFrame | None:
     failed = pl.col("status").filter(pl.col("status") != "ok").first().alias("failed")
     by_session = probes.group_by("session", "name", "unit", maintain_order=True).agg(*values, failed)
     probe = pl.col("before2") - pl.col("before1")
+    # A probe itself adds a constant to the counters that it reads.
     work = pl.col("after1") - pl.col("before2") - probe
     drift = (pl.col("after2") - pl.col("after1") != probe).fill_null(False)
     status = (

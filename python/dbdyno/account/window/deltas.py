@@ -60,6 +60,7 @@ def grown(
     or whose end was reported, did not exist all the time, however close to the window's ends: many such
     lives follow each other.
     """
+    # Figures without gaps grow between the task's own ends, which is faster to compute.
     some = [n for n in more if reads[n].null_count()]
     first, last = (_at(reads, instant, some) for instant in (t0, t1))
     both = first.join(last, on=TASK, suffix="_b", nulls_equal=True, maintain_order="left")

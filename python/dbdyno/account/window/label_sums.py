@@ -37,6 +37,7 @@ def check_label_sums(tasks: pl.DataFrame, growth: pl.DataFrame) -> pl.DataFrame:
         *(pl.col(n).sum().alias(f"{n}_labels") for n in _ADDS_UP), pl.col("fell", "has_run").any()
     )
     both = tasks.join(by_label, on=TASK, how="left", nulls_equal=True, maintain_order="left")
+    # A task without labels has sums of 0.
     labels = {n: pl.col(f"{n}_labels").fill_null(0) for n in _ADDS_UP}
     apart = pl.any_horizontal(
         (labels[n] != pl.col(n)) & (pl.lit(n != "run_ns") | pl.col("has_run").fill_null(False))

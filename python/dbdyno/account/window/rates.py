@@ -102,6 +102,7 @@ def _response_error(bins: pl.DataFrame) -> float | None:
     if not calls:
         return None
     mean_ns = float(bins["in_call_ns"].sum()) / calls
+    # Linearised ratio R = sum(y) / sum(x): its error is that of sum(y - R x), over sum(x).
     left = correlated((bins["in_call_ns"] - mean_ns * bins["calls"]).to_list())
     return None if left is None else left.std_err * left.n / calls
 

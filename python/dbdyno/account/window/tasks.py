@@ -83,6 +83,7 @@ def _with_births(reads: pl.DataFrame, t0: int) -> pl.DataFrame:
     """
     first = reads.sort("at_ns").unique(TASK, keep="first", maintain_order=True)
     birth, lived = pl.col("start_ticks") * TICK_NS, pl.sum_horizontal(_SURE)
+    # Start times are rounded down to a tick, so a task may have lived one tick longer than they say.
     fits = (birth > t0) & (birth <= pl.col("at_ns")) & (lived <= pl.col("at_ns") - birth + TICK_NS)
     fits &= (lived > 0) | (pl.col("state") == "R").fill_null(True)  # else that read is its birth
     zeros = [
