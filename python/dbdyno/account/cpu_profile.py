@@ -385,12 +385,13 @@ def cpu_profile_total(windows: pl.DataFrame, table: pl.DataFrame, name: str = "c
         rows = table.join(walls, on="cell", maintain_order="left")
         if rows.height:
             whole_s = float(rows.select("cell", "wall_s").unique()["wall_s"].sum())
-            frames.append(conform(name, _mean_over_cells(rows, whole_s).with_columns(**_literals(head))))
+            frames.append(
+                conform(
+                    name,
+                    _mean_over_cells(rows, whole_s).with_columns(**{k: pl.lit(v) for k, v in head.items()}),
+                )
+            )
     return pl.concat(frames)
-
-
-def _literals(head: dict[str, Any]) -> dict[str, pl.Expr]:
-    return {k: pl.lit(v) for k, v in head.items()}
 
 
 def _mean_over_cells(rows: pl.DataFrame, whole_s: float) -> pl.DataFrame:

@@ -132,7 +132,7 @@ def _figures(whole: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def _count_if_known(counted: pl.Expr, known: pl.Expr) -> pl.Expr:
-    """Counts rows where ``are`` is true; NULL if ``known`` is NULL in all of them."""
+    """Counts the rows where ``counted`` is true; NULL if ``known`` is NULL in all of them."""
     return pl.when(known.is_not_null().any()).then(counted.sum()).cast(pl.Int64)
 
 

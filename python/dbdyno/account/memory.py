@@ -202,9 +202,9 @@ def _figures(at: Tables) -> Iterator[_Row]:
         yield _figure("group_used_bytes", group["used_bytes"], limit, "limit_bytes")
 
 
-def _figure(key: str, known: _Known, whole: _Known = _NONE, of: str | None = None) -> _Row:
+def _figure(key: str, known: _Known, whole: _Known = _NONE, whole_key: str | None = None) -> _Row:
     value, status = known
-    return {"key": key, "value": value, "share": _share(value, whole[0]), "of": of, "status": status}
+    return {"key": key, "value": value, "share": _share(value, whole[0]), "of": whole_key, "status": status}
 
 
 def _memory(host: Mapping[str, _Known], group: Mapping[str, _Known]) -> tuple[_Known, str]:

@@ -53,16 +53,16 @@ def check_private(directory: Path, *, missing: bool = False) -> None:
     """Raises :class:`NotPrivate` unless it is a directory (not a link) of this user that nobody else may
     write or replace; :class:`FileNotFoundError` if it does not exist, unless ``missing``."""
     try:
-        for place, found, last in _path_steps(directory):
+        for place, status, last in _path_steps(directory):
             if not last:
-                _check_above(place, found)
-            elif stat.S_ISLNK(found.st_mode):
-                _check_above(place, found)
-                raise _wrong_kind(place, found)
-            elif stat.S_ISDIR(found.st_mode):
-                check_found(found, place, f"directory {place}")
+                _check_above(place, status)
+            elif stat.S_ISLNK(status.st_mode):
+                _check_above(place, status)
+                raise _wrong_kind(place, status)
+            elif stat.S_ISDIR(status.st_mode):
+                check_found(status, place, f"directory {place}")
             else:
-                raise _wrong_kind(place, found)
+                raise _wrong_kind(place, status)
     except FileNotFoundError:
         if not missing:
             raise
@@ -82,9 +82,9 @@ def check_shared(directory: Path) -> None:
     """Raises :class:`NotPrivate` if every user may replace what is below the existing part of
     ``directory``."""
     try:
-        for place, found, _ in _path_steps(directory):
-            if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWOTH and not _is_sticky(found):
-                raise _open_to_others(place, found, f"directory {place}", "o-w")
+        for place, status, _ in _path_steps(directory):
+            if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IWOTH and not _is_sticky(status):
+                raise _open_to_others(place, status, f"directory {place}", "o-w")
     except FileNotFoundError:
         return
 
@@ -100,19 +100,19 @@ def open_private(path: Path, *, by_hand: bool = False) -> int:
         os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
     )  # O_NONBLOCK: opening a FIFO does not wait
     if by_hand:
-        for place, found, _ in _path_steps(path):
-            _check_above(place, found)
+        for place, status, _ in _path_steps(path):
+            _check_above(place, status)
     try:
         descriptor = os.open(path, flags | (0 if by_hand else os.O_NOFOLLOW))
     except PermissionError:
         check_found(path.lstat(), path, "it")
         raise
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         if by_hand:
-            _check_above(path, found)
+            _check_above(path, status)
         else:
-            check_found(found, path, "it")
+            check_found(status, path, "it")
             check_private(path.parent)
     except BaseException:
         os.close(descriptor)
@@ -120,13 +120,13 @@ def open_private(path: Path, *, by_hand: bool = False) -> int:
     return descriptor
 
 
-def check_found(found: os.stat_result, path: Path, what: str, owner: int | None = None) -> None:
+def check_found(status: os.stat_result, path: Path, what: str, owner: int | None = None) -> None:
     """Raises :class:`NotPrivate` if a file or directory does not belong to user ``owner`` (None: us), or
     others may write to it."""
-    if found.st_uid != (os.geteuid() if owner is None else owner):
-        raise _other_owner(path, found, what)
-    if found.st_mode & _OTHERS_WRITE:
-        raise _open_to_others(path, found, what, "go-w")
+    if status.st_uid != (os.geteuid() if owner is None else owner):
+        raise _other_owner(path, status, what)
+    if status.st_mode & _OTHERS_WRITE:
+        raise _open_to_others(path, status, what, "go-w")
 
 
 def is_sound(path: Path, owner: int | None = None) -> bool:
@@ -138,15 +138,15 @@ def is_sound(path: Path, owner: int | None = None) -> bool:
     Raises :class:`NotPrivate` if it belongs to another user.
     """
     try:
-        found = path.lstat()
-        if found.st_uid != (os.geteuid() if owner is None else owner):
-            raise _other_owner(path, found, str(path))
-        if stat.S_ISLNK(found.st_mode):
+        status = path.lstat()
+        if status.st_uid != (os.geteuid() if owner is None else owner):
+            raise _other_owner(path, status, str(path))
+        if stat.S_ISLNK(status.st_mode):
             check_private(path.resolve())
             return True
     except FileNotFoundError:
         return False
-    return not found.st_mode & _OTHERS_WRITE
+    return not status.st_mode & _OTHERS_WRITE
 
 
 def discard(path: Path) -> None:
@@ -195,9 +195,9 @@ def _path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
     while left:
         name = left.pop()
         place = here.parent if name == ".." else here / name
-        found = place.lstat()
-        yield place, found, not left
-        if not stat.S_ISLNK(found.st_mode):
+        status = place.lstat()
+        yield place, status, not left
+        if not stat.S_ISLNK(status.st_mode):
             here = place
             continue
         links += 1
@@ -208,20 +208,20 @@ def _path_steps(path: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
         left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
 
 
-def _check_above(place: Path, found: os.stat_result) -> None:
+def _check_above(place: Path, status: os.stat_result) -> None:
     """Raises :class:`NotPrivate` if another user may replace what lies below, or change a link."""
-    kind = "link" if stat.S_ISLNK(found.st_mode) else "directory" if stat.S_ISDIR(found.st_mode) else "file"
-    if found.st_uid not in {0, os.geteuid()} and found.st_uid != _unmapped():
-        raise _other_owner(place, found, f"{kind} {place}")
-    if kind == "link" or (kind == "directory" and _is_sticky(found)):
+    kind = "link" if stat.S_ISLNK(status.st_mode) else "directory" if stat.S_ISDIR(status.st_mode) else "file"
+    if status.st_uid not in {0, os.geteuid()} and status.st_uid != _unmapped():
+        raise _other_owner(place, status, f"{kind} {place}")
+    if kind == "link" or (kind == "directory" and _is_sticky(status)):
         return
-    group = stat.S_IWGRP if found.st_gid and not _is_own_group(found.st_gid) else 0
-    if found.st_mode & (stat.S_IWOTH | group):
-        raise _open_to_others(place, found, f"{kind} {place}", "go-w" if group else "o-w")
+    group = stat.S_IWGRP if status.st_gid and not _is_own_group(status.st_gid) else 0
+    if status.st_mode & (stat.S_IWOTH | group):
+        raise _open_to_others(place, status, f"{kind} {place}", "go-w" if group else "o-w")
 
 
-def _is_sticky(found: os.stat_result) -> bool:
-    return bool(found.st_mode & stat.S_ISVTX)
+def _is_sticky(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_ISVTX)
 
 
 @cache
@@ -248,20 +248,20 @@ def _unmapped() -> int | None:
         return None
 
 
-def _other_owner(path: Path, found: os.stat_result, what: str) -> NotPrivate:
+def _other_owner(path: Path, status: os.stat_result, what: str) -> NotPrivate:
     return NotPrivate(
-        f"{what} belongs to another user (uid {found.st_uid})",
+        f"{what} belongs to another user (uid {status.st_uid})",
         f"look at it (ls -ld {shlex.quote(str(path))}), and remove it",
     )
 
 
-def _wrong_kind(path: Path, found: os.stat_result) -> NotPrivate:
-    kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no directory"
+def _wrong_kind(path: Path, status: os.stat_result) -> NotPrivate:
+    kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no directory"
     return NotPrivate(f"{path} is {kind}", f"look at it, and remove it: rm {shlex.quote(str(path))}")
 
 
-def _open_to_others(path: Path, found: os.stat_result, what: str, change: str) -> NotPrivate:
-    mode = stat.S_IMODE(found.st_mode)
+def _open_to_others(path: Path, status: os.stat_result, what: str, change: str) -> NotPrivate:
+    mode = stat.S_IMODE(status.st_mode)
     return NotPrivate(
         f"other users may write to {what} (mode {mode:04o})",
         f"look whether all of it is yours; then chmod {change} {shlex.quote(str(path))}",

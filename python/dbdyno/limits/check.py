@@ -118,11 +118,11 @@ def _check_quota(spec: LimitSpec, cpus: Iterable[int]) -> None:
         )
 
 
-def check_fits(spec: LimitSpec, cpus: float, of: str) -> None:
+def check_fits(spec: LimitSpec, cpus: float, available: str) -> None:
     """Raises :class:`UsageError` if the quota is above ``cpus``, as it would never throttle."""
     if spec.quota is not None and spec.quota > cpus:
         raise UsageError(
-            f"quota = {spec.quota:g} CPUs is more than {of}: {cpus:g}",
+            f"quota = {spec.quota:g} CPUs is more than {available}: {cpus:g}",
             f"take a quota of at most {cpus:g}, or leave it out",
         )
 

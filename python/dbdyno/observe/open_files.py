@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from dbdyno.model.engine.condition import DirectFiles
@@ -73,7 +73,7 @@ def parse_flags(fdinfo: str) -> int | None:
 
 def _open(process: Path, direct: int) -> Iterator[tuple[str, bool]]:
     """Yields (path, whether O_DIRECT is set) of each regular descriptor. Raises :class:`OSError`."""
-    for number in _names(process / "fd"):
+    for number in sorted(p.name for p in (process / "fd").iterdir()):
         try:
             path = str((process / "fd" / number).readlink()).removesuffix(_DELETED)
             flags = parse_flags((process / "fdinfo" / number).read_text())
@@ -83,7 +83,3 @@ def _open(process: Path, direct: int) -> Iterator[tuple[str, bool]]:
             continue
         if path.startswith("/") and flags is not None:
             yield path, bool(flags & direct)
-
-
-def _names(folder: Path) -> Iterable[str]:
-    return sorted(p.name for p in folder.iterdir())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from dbdyno.account.window.deltas import grown
+from dbdyno.account.window.deltas import task_growth
 from dbdyno.model.units import TICK_NS
 
 MS = 1_000_000
@@ -19,14 +19,14 @@ def lives(of: list[tuple[int, int, int]], stated: bool = True) -> pl.DataFrame:
          "run_ns": ran * MS // 2, "state": state}
         for pid, a, b in of for at, ran, state in ((a, 0, "S"), (b, b - a, "X"))
     ]  # fmt: skip
-    found = pl.DataFrame(rows)
-    return found if stated else found.drop("state")
+    result = pl.DataFrame(rows)
+    return result if stated else result.drop("state")
 
 
 def used(reads: pl.DataFrame, window_ms: int) -> float:
     """CPU seconds per second."""
-    found = grown(reads, T0, T0 + window_ms * MS, ["run_ns"], shortest_ns=1, come_and_go=True)
-    return float((found["run_ns"] / found["over_ns"]).sum())
+    result = task_growth(reads, T0, T0 + window_ms * MS, ["run_ns"], shortest_ns=1, come_and_go=True)
+    return float((result["run_ns"] / result["over_ns"]).sum())
 
 
 @pytest.mark.parametrize("stated", [True, False])

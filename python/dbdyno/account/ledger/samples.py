@@ -117,9 +117,9 @@ def _encoded(frame: pl.DataFrame, short: Mapping[str, pl.Enum]) -> list[pl.Expr]
 
 
 def _sampled_tasks(tasks: pl.DataFrame) -> pl.DataFrame:
-    theirs = pl.col("role").is_in(_ROLES) | pl.col("role").str.starts_with("helper:")
+    sampled_role = pl.col("role").is_in(_ROLES) | pl.col("role").str.starts_with("helper:")
     names = ("task", "cell", "pid", "tid", "start_ticks", "from_ns", "to_ns", "partial", "known")
-    return tasks.filter(theirs).select(names)
+    return tasks.filter(sampled_role).select(names)
 
 
 def _seen(chunk: pl.DataFrame, spans: pl.DataFrame, tasks: pl.DataFrame) -> pl.DataFrame:

@@ -39,7 +39,7 @@ def _ordered(reads: pl.DataFrame, to: int | str) -> pl.DataFrame:
     return reads.sort((pl.col("at_ns") - instant).abs(), maintain_order=True)
 
 
-def grown(
+def task_growth(
     reads: pl.DataFrame,
     t0: int,
     t1: int,

@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.account.window.attribution import fold, sessions_of, workers
 from dbdyno.account.window.brief import brief_task, without_briefly_met
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.account.window.deltas import NEAR_NS, TASK, grown
+from dbdyno.account.window.deltas import NEAR_NS, TASK, task_growth
 from dbdyno.account.window.samples import seen_spans
 from dbdyno.account.window.traced import traced_tasks
 from dbdyno.account.window.trees import is_tree, outside, with_asides, with_ends, with_sessions
@@ -47,7 +47,7 @@ def _cut(cell: RawCell) -> pl.DataFrame:
     reads = _with_waits(_with_births(with_asides(known, cell), meta.t0_ns))
     tree = is_tree(cell)
     shortest_ns = 1 if tree else LEAST_WINDOW_NS  # unread time of ended tasks has a row of its own
-    rows = grown(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE, shortest_ns, come_and_go=tree)
+    rows = task_growth(reads, meta.t0_ns, meta.t1_ns, _SURE, _MORE, shortest_ns, come_and_go=tree)
     read = rows.select(*_COLUMNS, *_BRACKET, *_SURE, *_MORE, state_a="state", state_b="state_b")
     if is_tree(cell):
         read = read.filter(~outside(meta.t0_ns, meta.t1_ns))

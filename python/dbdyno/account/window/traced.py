@@ -9,7 +9,7 @@ import polars as pl
 from dbdyno.account.window.attribution import fold, workers
 from dbdyno.account.window.brief import folded, folded_labels, with_roles
 from dbdyno.account.window.cells import for_each, middle
-from dbdyno.account.window.deltas import ENDS, NEAR_NS, TASK, grown, labelled
+from dbdyno.account.window.deltas import ENDS, NEAR_NS, TASK, labelled, task_growth
 from dbdyno.account.window.label_sums import (
     EVENT,
     MOVES,
@@ -103,7 +103,9 @@ def _measured(cell: RawCell) -> pl.DataFrame:
     reads = _halved(cell)
     lives = _lives(cell)
     t0, t1 = cell.meta.t0_ns, cell.meta.t1_ns
-    growths = grown(lives, t0, t1, _SURE, _MORE, SHORTEST_NS, come_and_go=is_tree(cell)).drop("status_b")
+    growths = task_growth(lives, t0, t1, _SURE, _MORE, SHORTEST_NS, come_and_go=is_tree(cell)).drop(
+        "status_b"
+    )
     return _with_missed(growths, reads).select(
         *("pid", "tid", "start_ticks", *_OWNER, *_SURE, *_MORE),
         *_BRACKET[:-1],

@@ -206,8 +206,8 @@ class _Ladder:
 
     def averaged(self) -> Averaged:
         names = dict.fromkeys(s.family.name for s in self.drawn)
-        total = {name: float(sum(share for _, share in self._of(name))) for name in names}
-        tops = {name: max(float(s.top[self.at]) for s, _ in self._of(name)) for name in names}
+        total = {name: float(sum(share for _, share in self._by_law(name))) for name in names}
+        tops = {name: max(float(s.top[self.at]) for s, _ in self._by_law(name)) for name in names}
         least = tops[max(total, key=lambda name: total[name])] - NEAR
         near = [name for name in names if name not in STEADY and tops[name] >= least]
         proportional = sum(
@@ -223,12 +223,12 @@ class _Ladder:
             float(loads[-1]),
         )
 
-    def _of(self, name: str) -> list[tuple[Sampled, float]]:
+    def _by_law(self, name: str) -> list[tuple[Sampled, float]]:
         """Returns the model's draws and probability under each law of the noise."""
         return [(s, p) for s, p in zip(self.drawn, self.shares, strict=True) if s.family.name == name]
 
-    def _draws(self, name: str, of: float) -> Floats:
-        return np.concatenate([self._parameters(s, round(of * share)) for s, share in self._of(name)])
+    def _draws(self, name: str, count: float) -> Floats:
+        return np.concatenate([self._parameters(s, round(count * share)) for s, share in self._by_law(name)])
 
     def _parameters(self, s: Sampled, count: int) -> Floats:
         """Returns ``count`` draws by their weights, each with its own rate."""
