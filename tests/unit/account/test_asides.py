@@ -39,12 +39,12 @@ def ran(session: int, pid: int, begun: int, ended: int, left_over: int = 0) -> d
 
 def roles(of: RawCell, *lives: tuple[int, int | None, int, int]) -> dict[int, str]:
     """Of lives (pid, session, from, to) in ms."""
-    found = [
+    result = [
         {"pid": pid, "tid": pid, "start_ticks": a * MS // TICK_NS, "session": session,
          "role": "brief" if session is None else "session", "at_ns": at * MS}
         for pid, session, a, b in lives for at in (a, b)
     ]  # fmt: skip
-    made = with_asides(pl.DataFrame(found), of)
+    made = with_asides(pl.DataFrame(result), of)
     return dict(made.select("pid", "role").unique().rows())
 
 
@@ -52,7 +52,7 @@ TWO = [ran(0, 1, 100, 300), ran(0, 2, 500, 700), ran(1, 3, 0, 480)]
 
 
 def test_a_life_between_two_executions_of_its_session_is_aside() -> None:
-    found = roles(
+    result = roles(
         cell(TWO),
         (1, 0, 100, 300),  # an execution itself
         (10, 0, 310, 490),  # between two, while another session has one
@@ -61,7 +61,7 @@ def test_a_life_between_two_executions_of_its_session_is_aside() -> None:
         (13, 0, 705, 900),  # after the last
         (14, 1, 300, 470),
     )
-    assert found == {1: "session", 10: ASIDE, 11: "session", 12: ASIDE, 13: ASIDE, 14: "session"}
+    assert result == {1: "session", 10: ASIDE, 11: "session", 12: ASIDE, 13: ASIDE, 14: "session"}
 
 
 def test_of_an_unknown_session_it_is_aside_where_no_session_has_an_execution() -> None:

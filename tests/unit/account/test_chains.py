@@ -98,16 +98,16 @@ def seconds(found: pl.DataFrame, by: str) -> dict[str, float]:
 
 def test_a_chain_of_three_ends_at_its_root() -> None:
     blocked = [waiter(1, 2, event="tuple"), waiter(2, 3), waiter(3, 9, **COMMITS, query_id=77)]
-    found = wait_chains(tables(blocked, {"Lock/tuple": 1.0, "Lock/transactionid": 2.0}))
-    assert seconds(found, DOING) == {"IO/WalSync": pytest.approx(30.0)}
-    assert seconds(found, CHAIN) == {
+    result = wait_chains(tables(blocked, {"Lock/tuple": 1.0, "Lock/transactionid": 2.0}))
+    assert seconds(result, DOING) == {"IO/WalSync": pytest.approx(30.0)}
+    assert seconds(result, CHAIN) == {
         "Lock/tuple -> Lock/transactionid -> Lock/transactionid -> IO/WalSync": pytest.approx(10.0),
         "Lock/transactionid -> Lock/transactionid -> IO/WalSync": pytest.approx(10.0),
         "Lock/transactionid -> IO/WalSync": pytest.approx(10.0),
     }
-    root = found.filter(pl.col("by") == STATEMENT).to_dicts()[0]
+    root = result.filter(pl.col("by") == STATEMENT).to_dicts()[0]
     assert (root["name"], root["query_id"]) == ("shop (app@d)", 77)
-    assert seconds(found, OBJECT) == {
+    assert seconds(result, OBJECT) == {
         "t (transactionid)": pytest.approx(20.0),
         "t (tuple)": pytest.approx(10.0),
     }
@@ -115,38 +115,38 @@ def test_a_chain_of_three_ends_at_its_root() -> None:
 
 def test_parts_add_up_to_the_ledgers_lock_waits() -> None:
     blocked = [waiter(p, 9, s, **(COMMITS if s % 3 else IDLE)) for s in range(12) for p in (1, 2, 3)]
-    found = wait_chains(
+    result = wait_chains(
         tables(blocked, {"Lock/transactionid": 2.5, "Lock/relation": 0.25, "IO/WalSync": 1.0})
     )
     for by in (DOING, CHAIN, STATEMENT, OBJECT):
-        mine = found.filter(pl.col("by") == by)
-        assert mine["seconds"].sum() == pytest.approx(27.5)
-        assert mine["lock_share"].sum() == pytest.approx(1.0)
-        assert (mine["low"] <= mine["seconds"] + 1e-9).all() and (
-            mine["seconds"] <= mine["high"] + 1e-9
+        selected = result.filter(pl.col("by") == by)
+        assert selected["seconds"].sum() == pytest.approx(27.5)
+        assert selected["lock_share"].sum() == pytest.approx(1.0)
+        assert (selected["low"] <= selected["seconds"] + 1e-9).all() and (
+            selected["seconds"] <= selected["high"] + 1e-9
         ).all()
-    doing = seconds(found, DOING)
+    doing = seconds(result, DOING)
     assert doing["client (idle in transaction)"] == pytest.approx(25 / 3)
     assert doing[f"Lock/relation: {NOT_SAMPLED}"] == pytest.approx(2.5)
-    assert found.filter(pl.col("status") == NOT_SAMPLED)["samples"].to_list() == [0] * 4
+    assert result.filter(pl.col("status") == NOT_SAMPLED)["samples"].to_list() == [0] * 4
 
 
 def test_a_runnable_root_is_divided_as_its_window_was() -> None:
     task = {"pid": 9, "tid": 9, "role": "other", "run_ns": 3 * 10**9, "runq_ns": 10**9, "status": "ok"}
-    found = wait_chains(tables([waiter(1, 9, **RUNS)], tasks=[task]))
-    assert seconds(found, DOING) == {"DB CPU": pytest.approx(15.0), "CPU WAIT": pytest.approx(5.0)}
+    result = wait_chains(tables([waiter(1, 9, **RUNS)], tasks=[task]))
+    assert seconds(result, DOING) == {"DB CPU": pytest.approx(15.0), "CPU WAIT": pytest.approx(5.0)}
     unknown = wait_chains(tables([waiter(1, 9, **RUNS)]))
     assert seconds(unknown, DOING) == {"CPU or CPU WAIT": pytest.approx(20.0)}
 
 
 def test_sessions_that_wait_for_each_other_are_a_deadlock() -> None:
-    found = wait_chains(tables([waiter(1, 2, **COMMITS), waiter(2, 1, **COMMITS), waiter(3, 1, **COMMITS)]))
-    assert seconds(found, DOING) == {CYCLE: pytest.approx(20.0)}
+    result = wait_chains(tables([waiter(1, 2, **COMMITS), waiter(2, 1, **COMMITS), waiter(3, 1, **COMMITS)]))
+    assert seconds(result, DOING) == {CYCLE: pytest.approx(20.0)}
 
 
 def test_several_blockers_share_a_waiter() -> None:
-    found = wait_chains(tables([waiter(1, 8, **COMMITS), waiter(1, 9, **IDLE)]))
-    assert list(seconds(found, DOING).values()) == [pytest.approx(10.0)] * 2
+    result = wait_chains(tables([waiter(1, 8, **COMMITS), waiter(1, 9, **IDLE)]))
+    assert list(seconds(result, DOING).values()) == [pytest.approx(10.0)] * 2
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_several_blockers_share_a_waiter() -> None:
     ],
 )
 def test_roots_that_are_no_session_of_ours(root: dict[str, Any], doing: str) -> None:
-    found = wait_chains(tables([waiter(1, None) | root]))
-    assert seconds(found, DOING) == {doing: pytest.approx(20.0)}
+    result = wait_chains(tables([waiter(1, None) | root]))
+    assert seconds(result, DOING) == {doing: pytest.approx(20.0)}
 
 
 def test_a_leader_waits_for_whom_its_worker_waits_for() -> None:

@@ -67,13 +67,13 @@ def _task(pid: int, start: tuple[int, int], end: tuple[int, int], role: str, **c
 
 def test_all_agree_on_the_fake_machine():
     made = climb("fake:cpus=2,cpu=20ms,wait=IO/x:5ms,helper=checkpointer:0.1,driver=1ms,think=1ms", [1, 4])
-    found = _cross_checked(*made.cells).filter(~pl.col("source").str.starts_with(NAIVE))
-    assert "differs" not in set(found["verdict"])
-    cpu = found.filter(quantity="cpu_used", sessions=4).drop_nulls("value")
+    result = _cross_checked(*made.cells).filter(~pl.col("source").str.starts_with(NAIVE))
+    assert "differs" not in set(result["verdict"])
+    cpu = result.filter(quantity="cpu_used", sessions=4).drop_nulls("value")
     assert cpu["source"].to_list()[:3] == ["os tasks", "cgroup", "host: whole machine less driver and dbdyno"]
-    executions = found.filter(quantity="executions")["relative_difference"].drop_nulls()
+    executions = result.filter(quantity="executions")["relative_difference"].drop_nulls()
     assert executions.to_list() == [0.0, 0.0]
-    time = found.filter(quantity="db_time", sessions=1).drop_nulls("value")
+    time = result.filter(quantity="db_time", sessions=1).drop_nulls("value")
     assert time["source"].to_list()[:2] == ["driver", "ledger"]
     assert time["value"][0] == pytest.approx(25 / 27, rel=0.01), "20 ms + 5 ms of 27 with driver and thinking"
 
@@ -101,10 +101,10 @@ def test_the_trace_counts_what_the_hypervisor_withheld(steal_s: float, verdict: 
     tasks = _task(100, (10 * S, 0), (20 * S, 4 * S), "session", start_ticks=5)
     host = _host(4 * S, round(steal_s * S))
     cell = made_cell({"tasks": tasks, "traced": traced, "sessions": [session_row()], "host": host})
-    found = _cross_checked(cell).filter(quantity="cpu_sessions", source="scheduler trace").row(0, named=True)
-    assert (found["value"], found["verdict"]) == (pytest.approx(0.45), verdict)
+    result = _cross_checked(cell).filter(quantity="cpu_sessions", source="scheduler trace").row(0, named=True)
+    assert (result["value"], result["verdict"]) == (pytest.approx(0.45), verdict)
     assert (
-        found["reason"]
+        result["reason"]
         == f"the scheduler trace counts what the hypervisor withheld, too: {steal_s / 10:.3f} CPUs"
     ) == (verdict == "not comparable")
 
@@ -127,8 +127,8 @@ def test_the_machine_less_driver_is_set_against_the_servers_tasks():
         50, (10 * S, 0), (20 * S, 2 * S), "driver"
     )
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": _host(6_500_000_000)})
-    found = _cross_checked(cell).filter(quantity="cpu_used").filter(pl.col("source").str.starts_with("host"))
-    assert found["value"].to_list() == pytest.approx([0.45])
+    result = _cross_checked(cell).filter(quantity="cpu_used").filter(pl.col("source").str.starts_with("host"))
+    assert result["value"].to_list() == pytest.approx([0.45])
 
 
 _INCLUDED, _PARTLY = "os tasks, ended ones included", "os tasks, ended ones as far as read"
@@ -165,10 +165,10 @@ def test_processes_that_ended_count_for_what_they_used_in_the_window(
         for at in (10 * S, 20 * S)
     ]
     cell = made_cell({"tasks": tasks, "sessions": [session_row()], "host": cpus, "cgroup": _cgroup(7 * S)})
-    found = _cross_checked(cell).filter(quantity="cpu_used")
-    row = found.row(0, named=True)
+    result = _cross_checked(cell).filter(quantity="cpu_used")
+    row = result.row(0, named=True)
     assert (row["source"], row["value"]) == (source, pytest.approx(cores, abs=0.001))
-    group = found.filter(source="cgroup").row(0, named=True)
+    group = result.filter(source="cgroup").row(0, named=True)
     assert group["verdict"] != "differs" or first is None
 
 
@@ -179,8 +179,10 @@ def test_processes_that_the_server_has_not_named_may_be_older_than_the_window():
         task_row(10 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=5 * S),
         task_row(20 * S, 0, 0, pid=1, tid=1, role="helper:main", session=None, children_ns=8 * S),
     ]
-    found = _cross_checked(made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(6 * S)}))
-    rows = found.filter(quantity="cpu_used")
+    result = _cross_checked(
+        made_cell({"tasks": tasks, "sessions": [session_row()], "cgroup": _cgroup(6 * S)})
+    )
+    rows = result.filter(quantity="cpu_used")
     assert (rows["source"][0], rows["value"][0]) == (_PARTLY, pytest.approx(0.4))
     assert rows.filter(source="cgroup")["verdict"].to_list() == ["not comparable"]
 
@@ -192,10 +194,10 @@ def test_processes_that_the_server_has_not_named_may_be_older_than_the_window():
 def test_db_time_by_the_servers_clock_may_lag(growth_s: float, verdict: str):
     """The driver says 10 s in calls."""
     cell = made_cell({"sessions": [session_row()], "counters": _engine("db_time_ns", growth_s * S)})
-    found = _cross_checked(cell).filter(quantity="db_time")
-    row = found.filter(source="engine counters").row(0, named=True)
-    assert found["source"][0] == "driver"
-    assert found["value"][0] == pytest.approx(1.0)
+    result = _cross_checked(cell).filter(quantity="db_time")
+    row = result.filter(source="engine counters").row(0, named=True)
+    assert result["source"][0] == "driver"
+    assert result["value"][0] == pytest.approx(1.0)
     assert row["tolerance"] == pytest.approx(0.02)
     assert row["verdict"] == verdict
 
@@ -209,9 +211,9 @@ def test_an_observed_load_has_no_driver():
         "samples": samples,
         "sessions": [session_row(calls=0, first_start_ns=None, last_end_ns=None, in_call_ns=0)],
     }
-    found = _cross_checked(made_cell(tables, sessions=0)).filter(quantity="db_time")
-    assert "driver" not in found["source"].to_list()
-    assert found.filter(source="ledger")["value"].to_list() == pytest.approx([0.4], abs=0.001)
+    result = _cross_checked(made_cell(tables, sessions=0)).filter(quantity="db_time")
+    assert "driver" not in result["source"].to_list()
+    assert result.filter(source="ledger")["value"].to_list() == pytest.approx([0.4], abs=0.001)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +244,8 @@ def test_what_observed_sessions_have_not_reported_yet_is_not_comparable(
         "sessions": ended,
         "counters": _engine("db_time_ns", growth_s * S),
     }
-    found = _cross_checked(made_cell(tables, sessions=0)).filter(quantity="db_time")
-    row = found.filter(source="engine counters").row(0, named=True)
+    result = _cross_checked(made_cell(tables, sessions=0)).filter(quantity="db_time")
+    row = result.filter(source="engine counters").row(0, named=True)
     assert row["verdict"] == verdict
     assert "when it ends" in row["reason"]
 
@@ -254,18 +256,18 @@ def test_a_session_that_came_and_went_does_not_blot_out_the_others():
         *_task(101, (12 * S, 0), (12 * S + S // 2, S // 10), "session", session=1),
     ]
     cell = made_cell({"tasks": tasks, "sessions": [session_row(0), session_row(1)]}, sessions=2)
-    found = _cross_checked(cell)
-    assert found.filter(quantity="cpu_sessions")["value"][0] == pytest.approx(0.4)
-    server = found.filter(quantity="cpu_used", source="os tasks").row(0, named=True)
+    result = _cross_checked(cell)
+    assert result.filter(quantity="cpu_sessions")["value"][0] == pytest.approx(0.4)
+    server = result.filter(quantity="cpu_used", source="os tasks").row(0, named=True)
     assert (server["value"], server["status"]) == (None, "1 came and went"), "the main process was not read"
 
 
 def test_unknown_is_said_with_its_status():
-    found = _cross_checked(made_cell({"sessions": [session_row()]}))
-    unknown = found.filter(pl.col("value").is_null())
+    result = _cross_checked(made_cell({"sessions": [session_row()]}))
+    unknown = result.filter(pl.col("value").is_null())
     assert set(unknown["verdict"]) == {"unknown"}
     assert "ok" not in set(unknown["status"])
-    assert set(found.filter(quantity="cpu_used")["verdict"]) == {"unknown"}
+    assert set(result.filter(quantity="cpu_used")["verdict"]) == {"unknown"}
 
 
 @pytest.mark.parametrize(("size", "verdict"), [(50, "agrees"), (49, "differs")])
@@ -275,13 +277,13 @@ def test_executions_can_be_told_by_the_work_they_did(size: int, verdict: str):
     calibration = server.calibrate(LIO, {}, 50_000_000, "a test")
     cell = climb_one(server, plan_cell(2), calibration)
     own = cell.tables["counters"].filter(pl.col("name") != "calls")
-    said = calibration.model_copy(update={"work_per_call": size * 132.0})
-    meta = cell.meta.model_copy(update={"calibration": said})
+    stated = calibration.model_copy(update={"work_per_call": size * 132.0})
+    meta = cell.meta.model_copy(update={"calibration": stated})
     tables = cut([RawCell(meta, {**cell.tables, "counters": own})])
-    found = cross_check(tables, ledger(tables))
-    row = found.filter(quantity="executions", source="engine counters, by work").row(0, named=True)
+    result = cross_check(tables, ledger(tables))
+    row = result.filter(quantity="executions", source="engine counters, by work").row(0, named=True)
     assert row["verdict"] == verdict
-    assert found.filter(quantity="work_per_call", source="calibration")["verdict"].to_list() == [verdict]
+    assert result.filter(quantity="work_per_call", source="calibration")["verdict"].to_list() == [verdict]
 
 
 def _counted(reads: float, statements: float) -> list[dict]:
@@ -320,9 +322,9 @@ def test_counts_are_compared_over_all_calls_to_half_a_percent(deviation: float, 
     counters = [*_counted(150 * 1000 * deviation, 40.0), *_probes(1000.0, 150)]
     sessions = [session_row(calls=100, calls_total=150, first_start_ns=10 * S, last_end_ns=20 * S)]
     cell = made_cell({"sessions": sessions, "counters": counters})
-    found = _cross_checked(cell).filter(quantity="logical_reads")
-    assert found["value"][0] == pytest.approx(10_000)
-    row = found.filter(source="engine counters").row(0, named=True)
+    result = _cross_checked(cell).filter(quantity="logical_reads")
+    assert result["value"][0] == pytest.approx(10_000)
+    row = result.filter(source="engine counters").row(0, named=True)
     assert row["value"] == pytest.approx(10_000 * deviation)
     assert row["tolerance"] == pytest.approx(50)
     assert row["verdict"] == verdict
@@ -335,8 +337,8 @@ def test_counters_that_were_read_once_say_nothing():
     once = [c | {"before_ns": 10 * S, "after_ns": 10 * S} for c in _counted(150_000.0, 40.0)]
     counters = [*once, *_probes(1000.0, 150)]
     sessions = [session_row(calls=100, calls_total=150, first_start_ns=10 * S, last_end_ns=20 * S)]
-    found = _cross_checked(made_cell({"sessions": sessions, "counters": counters}))
-    row = found.filter(quantity="logical_reads", source="engine counters").row(0, named=True)
+    result = _cross_checked(made_cell({"sessions": sessions, "counters": counters}))
+    row = result.filter(quantity="logical_reads", source="engine counters").row(0, named=True)
     assert (row["value"], row["verdict"]) == (None, "unknown")
 
 
@@ -415,7 +417,7 @@ def test_time_at_the_client_is_no_db_time_of_the_trace(driven: bool):
         else session_row(calls=0, first_start_ns=None, last_end_ns=None)
     )
     tables = {"tasks": tasks, "traced": traced, "waits": waits, "sessions": [session]}
-    found = _cross_checked(made_cell(tables, sessions=int(driven))).filter(quantity="db_time")
-    row = found.filter(source="scheduler trace").row(0, named=True)
+    result = _cross_checked(made_cell(tables, sessions=int(driven))).filter(quantity="db_time")
+    row = result.filter(source="scheduler trace").row(0, named=True)
     assert row["value"] == pytest.approx(0.6)
-    assert row["verdict"] == ("agrees" if found["source"][0] != "scheduler trace" else "reference")
+    assert row["verdict"] == ("agrees" if result["source"][0] != "scheduler trace" else "reference")

@@ -58,23 +58,23 @@ def read(root: Path, at_ns: int, text: str | None) -> list[dict[str, object]]:
 def test_a_file_read_at_both_ends_of_a_window_becomes_rates(tmp_path: Path) -> None:
     host = [*read(tmp_path, 10 * S, FIRST), *read(tmp_path, 20 * S, LAST)]
     cell = made_cell({"host": host, "sessions": [session_row()]})
-    found = window.cut([cell])["rates"].filter(source="paging")
-    assert {r["name"]: (r["value"], r["status"]) for r in found.to_dicts()} == {
+    result = window.cut([cell])["rates"].filter(source="paging")
+    assert {r["name"]: (r["value"], r["status"]) for r in result.to_dicts()} == {
         "vmstat.pgfault_per_s": (50.0, "ok"),
         "vmstat.zswpin_per_s": (None, "not supported"),
     }
-    told = sources(Engine(), cell.tables).filter(name="paging").row(0, named=True)  # type: ignore[arg-type]
-    assert (told["provenance"], told["status"]) == ("/proc/vmstat", "ok")
+    reported = sources(Engine(), cell.tables).filter(name="paging").row(0, named=True)  # type: ignore[arg-type]
+    assert (reported["provenance"], reported["status"]) == ("/proc/vmstat", "ok")
 
 
 @pytest.mark.usefixtures("registered")
 def test_a_file_that_is_not_there_is_unknown_with_the_cure(tmp_path: Path) -> None:
     host = [*read(tmp_path, 10 * S, None), *read(tmp_path, 20 * S, None)]
     cell = made_cell({"host": host, "sessions": [session_row()]})
-    found = window.cut([cell])["rates"].filter(source="paging")
-    assert found["value"].null_count() == found.height == 2
-    told = sources(Engine(), cell.tables).filter(name="paging").row(0, named=True)  # type: ignore[arg-type]
-    assert (told["status"], told["detail"]) == ("not supported", PAGING.cures["not supported"])
+    result = window.cut([cell])["rates"].filter(source="paging")
+    assert result["value"].null_count() == result.height == 2
+    reported = sources(Engine(), cell.tables).filter(name="paging").row(0, named=True)  # type: ignore[arg-type]
+    assert (reported["status"], reported["detail"]) == ("not supported", PAGING.cures["not supported"])
 
 
 def test_without_a_registration_nothing_is_read() -> None:
@@ -116,5 +116,5 @@ def test_a_counted_source_has_its_row_where_it_was_read() -> None:
     figures = {first.labels[0].name: "x", **{f.name: 1 for f in first.figures}}
     for rows, expected in (([], []), ([row | figures], ["ok"])):
         tables = made_cell({table: rows}).tables
-        found = sources(Engine(), tables).filter(pl.col("name") == counted.name)  # type: ignore[arg-type]
-        assert found["status"].to_list() == expected
+        result = sources(Engine(), tables).filter(pl.col("name") == counted.name)  # type: ignore[arg-type]
+        assert result["status"].to_list() == expected

@@ -41,8 +41,8 @@ def in_time() -> Iterator[None]:
 
 
 def read(text: str, protocol: str = "simple") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(_core.read_script("a.sql", text, False, protocol, []))
-    return found
+    result: dict[str, Any] = json.loads(_core.read_script("a.sql", text, False, protocol, []))
+    return result
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_a_limit_is_named_with_file_and_line(text: str, message: str) -> None:
     ],
 )
 def test_what_is_only_long_is_read(text: str, protocol: str, count: int) -> None:
-    found = read(text, protocol)
-    assert found["error"] is None
-    assert len(found["commands"]) == count
+    result = read(text, protocol)
+    assert result["error"] is None
+    assert len(result["commands"]) == count
 
 
 def test_lines_are_counted_from_the_top() -> None:
-    found = read("select 1;\n\n-- no\nselect\n2;\\set x 1\n\\if 1\nselect 3;\n\\endif")
-    assert [c["line"] for c in found["commands"]] == [1, 4, 5, 6, 7]
+    result = read("select 1;\n\n-- no\nselect\n2;\\set x 1\n\\if 1\nselect 3;\n\\endif")
+    assert [c["line"] for c in result["commands"]] == [1, 4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(

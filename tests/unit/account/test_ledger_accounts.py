@@ -64,8 +64,8 @@ def test_a_session_by_hand():
         task_row(10 * S, 0, 0),
         task_row(20 * S, 4 * S, 3 * S, user_ns=3 * S, system_ns=1 * S),
     ]
-    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks}))
-    assert _accounts(found) == pytest.approx(
+    result = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks}))
+    assert _accounts(result) == pytest.approx(
         {
             ("run.user", None): 0.3,
             ("run.system", None): 0.1,
@@ -78,7 +78,7 @@ def test_a_session_by_hand():
         },
         abs=1e-12,
     )
-    memos = found.filter(scope="memo", who="rung")
+    memos = result.filter(scope="memo", who="rung")
     assert {(a, d): v for a, d, v in memos.select("account", "detail", "aas").rows()} == pytest.approx(
         {
             ("wall", None): 1.0,
@@ -95,7 +95,7 @@ def test_a_session_by_hand():
         },
         abs=1e-7,
     )
-    queued = queue_labels(found)
+    queued = queue_labels(result)
     assert dict(queued.select("detail", "aas").rows()) == pytest.approx(
         {"no wait event": 0.1663277, "Client/ClientRead": 0.1336723}, abs=1e-7
     )
@@ -121,8 +121,8 @@ def test_no_tick_seen_is_no_zero():
 def test_on_another_host_run_and_queue_are_unknown_and_labels_are_no_cpu():
     states = [(None, wait) for _, wait in MIXED]
     tasks = [task_row(t * S, None, None, status="not here", start_ticks=None) for t in (10, 20)]
-    found = _ledger(made_cell(_ten_samples(states) | {"tasks": tasks}))
-    assert _accounts(found) == pytest.approx(
+    result = _ledger(made_cell(_ten_samples(states) | {"tasks": tasks}))
+    assert _accounts(result) == pytest.approx(
         {
             ("run.user", None): None,
             ("run.system", None): None,
@@ -136,15 +136,15 @@ def test_on_another_host_run_and_queue_are_unknown_and_labels_are_no_cpu():
         },
         abs=1e-9,
     )
-    rung = found.filter(scope="rung")
+    rung = result.filter(scope="rung")
     assert set(rung.filter(account="run")["status"]) == {"not here"}
     assert set(rung.filter(account="sleep")["source"]) == {"activity samples, the server's word alone"}
 
 
 def test_without_samples_waits_are_unknown_and_the_rest_is_unaccounted():
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 3 * S, user_ns=4 * S)]
-    found = _ledger(made_cell({"tasks": tasks, "sessions": [session_row()]}))
-    accounts = _accounts(found)
+    result = _ledger(made_cell({"tasks": tasks, "sessions": [session_row()]}))
+    accounts = _accounts(result)
     assert accounts[("sleep", None)] is None
     assert accounts[("client", None)] is None
     assert accounts[("unaccounted", None)] == pytest.approx(0.3)
@@ -164,10 +164,10 @@ def test_parallel_workers_are_folded_into_their_leaders_session():
     tables["samples"].append(
         sample_row(0, 10 * S, "R", pid=200, role="helper:parallel worker", session=None, leader_pid=100)
     )
-    found = _ledger(made_cell(tables | {"tasks": tasks}))
-    assert _accounts(found, "session")[("run", None)] == pytest.approx(0.9)
-    assert found.filter(scope="memo", who="session", account="wall")["aas"].to_list() == pytest.approx([2.0])
-    assert found.filter(scope="helper").is_empty()
+    result = _ledger(made_cell(tables | {"tasks": tasks}))
+    assert _accounts(result, "session")[("run", None)] == pytest.approx(0.9)
+    assert result.filter(scope="memo", who="session", account="wall")["aas"].to_list() == pytest.approx([2.0])
+    assert result.filter(scope="helper").is_empty()
 
 
 def _group(key: str, values: tuple[int, int], **changes) -> list[dict]:
@@ -190,8 +190,8 @@ def _group(key: str, values: tuple[int, int], **changes) -> list[dict]:
 def test_throttled_time_is_a_bracket_inside_the_run_queue(throttled: int, usage: int, bracket):
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 3 * S, user_ns=4 * S)]
     cgroup = _group("throttled_ns", (0, throttled)) + _group("usage_ns", (0, usage))
-    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
-    row = found.filter(account="runq.throttled_bracket")
+    result = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
+    row = result.filter(account="runq.throttled_bracket")
     assert row.select("low", "high").row(0) == pytest.approx(bracket)
     assert row["aas"].to_list() == [None], "a bracket, no value: never added"
 
@@ -202,16 +202,16 @@ def test_a_group_of_sessions_alone_adds_all_of_its_throttled_time(servers: int |
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 3 * S, user_ns=4 * S)]
     own = _group("throttled_ns", (0, 1 * S), scope="sessions", path="/own")
     cgroup = own + ([] if servers is None else _group("throttled_ns", (0, servers)))
-    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
-    row = found.filter(account="runq.throttled_bracket")
+    result = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
+    row = result.filter(account="runq.throttled_bracket")
     assert row.select("low", "high").row(0) == pytest.approx((0.1, 0.3))
 
 
 def test_a_throttled_group_that_sessions_share_with_others_may_have_throttled_none_or_all_of_their_wait():
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 3 * S, user_ns=4 * S)]
     cgroup = _group("throttled_ns", (0, 0)) + _group("throttled_ns", (0, S), scope="shared", path="/both")
-    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
-    row = found.filter(account="runq.throttled_bracket")
+    result = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
+    row = result.filter(account="runq.throttled_bracket")
     assert row.select("low", "high").row(0) == pytest.approx((0.0, 0.3))
 
 
@@ -237,8 +237,8 @@ def test_a_group_that_was_not_read_over_the_whole_window_may_have_throttled_all_
     ]
     if "status" in changes:
         cgroup[-1] |= {"value": None}
-    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
-    row = found.filter(account="runq.throttled_bracket")
+    result = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
+    row = result.filter(account="runq.throttled_bracket")
     assert row.select("low", "high").row(0) == pytest.approx((0.0, 0.3))
 
 
@@ -247,8 +247,8 @@ def test_a_group_that_cannot_be_throttled_leaves_the_bracket_of_zero():
     tasks = [task_row(10 * S, 0, 0), task_row(20 * S, 4 * S, 3 * S, user_ns=4 * S)]
     cgroup = _group("throttled_ns", (0, 0))
     cgroup += [r | {"value": None} for r in _group("throttled_ns", (0, 0), path="/", status="not supported")]
-    found = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
-    row = found.filter(account="runq.throttled_bracket")
+    result = _ledger(made_cell(_ten_samples(MIXED) | {"tasks": tasks, "cgroup": cgroup}))
+    row = result.filter(account="runq.throttled_bracket")
     assert row.select("low", "high").row(0) == (0.0, 0.0)
 
 
@@ -273,8 +273,8 @@ def test_a_stopped_process_is_in_no_wait_of_its_own(state: str, by: str):
 def test_wilson_is_newcombes(hits: int, n: int, low: float, high: float):
     """R. G. Newcombe, Statistics in Medicine 17 (1998), table I, method 3."""
     bounds = wilson(pl.lit(hits / n), pl.lit(float(n)))
-    found = pl.select(low=bounds[0], high=bounds[1]).row(0)
-    assert found == pytest.approx((low, high), abs=5e-5)
+    result = pl.select(low=bounds[0], high=bounds[1]).row(0)
+    assert result == pytest.approx((low, high), abs=5e-5)
 
 
 @pytest.mark.parametrize(
@@ -290,9 +290,9 @@ def test_wilson_is_newcombes(hits: int, n: int, low: float, high: float):
 )
 def test_rare_shares_have_the_interval_of_brown_cai_and_dasgupta(hits: int, n: int, low, high):
     """Statistical Science 16 (2001), table 5: 0.051, 0.355, 0.818 for 1, 2, 3 hits at 95 %."""
-    found = interval(pl.Series([hits / n]), pl.Series([n]))
-    for mine, published in zip(found, (low, high), strict=True):
-        assert published is None or mine.item() == pytest.approx(published, abs=5e-5)
+    result = interval(pl.Series([hits / n]), pl.Series([n]))
+    for selected, published in zip(result, (low, high), strict=True):
+        assert published is None or selected.item() == pytest.approx(published, abs=5e-5)
 
 
 def test_unequal_weights_count_for_less():
@@ -312,15 +312,15 @@ LAWS = (
 @pytest.mark.parametrize("dsn", LAWS)
 def test_exact_accounts_are_the_truth(dsn: str):
     made = climb(dsn, [1, 2, 6])
-    found = _ledger(*made.cells)
+    result = _ledger(*made.cells)
     for cell in made.cells:
         truth = made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns)
-        mine = found.filter(cell=cell.id)
+        selected = result.filter(cell=cell.id)
         for account in ("run", "runq"):
             exact = {n: getattr(t, account) / t.wall for n, t in truth.items()}
-            rows = account_rows(mine, account, scope="session")
+            rows = account_rows(selected, account, scope="session")
             assert dict(rows.select("session", "aas").rows()) == pytest.approx(exact, abs=1e-12)
-            rung = account_rows(mine, account)["aas"].item()
+            rung = account_rows(selected, account)["aas"].item()
             assert rung == pytest.approx(sum(exact.values()), abs=1e-9)
 
 
@@ -332,15 +332,15 @@ def test_dense_samples_come_near_the_truth(dsn: str):
     made = climb(dsn + ",skew=0s", [5], hz=500.0)
     (cell,) = made.cells
     truth = made.server.truth(cell.id, cell.meta.t0_ns, cell.meta.t1_ns).values()
-    found = _ledger(cell)
-    rung = _accounts(found)
+    result = _ledger(cell)
+    rung = _accounts(result)
     waits = {f"{c}/{e}" for t in truth for c, e in t.sleep}
     for wait in waits:
         exact = sum(t.sleep.get(tuple(wait.split("/")), 0) for t in truth) / 10 / S
         assert rung[("sleep", wait)] == pytest.approx(exact, abs=0.015 * 5)
     assert rung[("client", None)] == pytest.approx(sum(t.client for t in truth) / 10 / S, abs=0.015 * 5)
     assert rung[("unaccounted", None)] == pytest.approx(0, abs=0.015 * 5)
-    hidden = found.filter(scope="memo", who="rung", account="label.runnable")
+    hidden = result.filter(scope="memo", who="rung", account="label.runnable")
     for detail, aas in hidden.select("detail", "aas").rows():
         exact = sum(t.queued_as.get(tuple(detail.split("/")), 0) for t in truth) / 10 / S
         assert aas == pytest.approx(exact, abs=0.015 * 5)
@@ -355,8 +355,8 @@ def test_sampled_accounts_hold_the_truth_in_their_intervals():
         "sleep": sum(sum(t.sleep.values()) for t in truth) / 10 / S,
         "client": sum(t.client for t in truth) / 10 / S,
     }
-    found = _ledger(*(_as(sampled_again(made.server, cell, seed), f"again-{seed}") for seed in range(20)))
-    rungs = found.filter(
+    result = _ledger(*(_as(sampled_again(made.server, cell, seed), f"again-{seed}") for seed in range(20)))
+    rungs = result.filter(
         (pl.col("account") == "client") | (pl.col("detail") == "IO/DataFileRead"), scope="rung"
     )
     ends = rungs.select("account", "low", "high").rows()
@@ -372,9 +372,9 @@ def _as(cell: RawCell, name: str) -> RawCell:
 
 def test_the_quota_bracket_holds_the_truth():
     made = climb("fake:cpus=2,cpu=20ms,quota=1.2,helper=checkpointer:0.1", [1, 3, 6])
-    found = _ledger(*made.cells).filter(account="runq.throttled_bracket").sort("sessions")
-    for cell, low, high in found.select("cell", "low", "high").rows():
+    result = _ledger(*made.cells).filter(account="runq.throttled_bracket").sort("sessions")
+    for cell, low, high in result.select("cell", "low", "high").rows():
         meta = next(c.meta for c in made.cells if c.id == cell)
         truth = made.server.truth(cell, meta.t0_ns, meta.t1_ns).values()
         assert low <= sum(t.throttled for t in truth) / 10 / S <= high
-    assert found["low"][-1] > 0.1
+    assert result["low"][-1] > 0.1

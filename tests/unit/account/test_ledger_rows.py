@@ -69,11 +69,11 @@ def _as_stored_before(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def test_an_older_ledger_is_read_with_its_parts() -> None:
-    found = ledger(cut(climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:7ms,think=2ms", [1, 6]).cells))
-    read = of_older(_as_stored_before(found))
+    result = ledger(cut(climb("fake:cpus=2,cpu=20ms,wait=IO/DataFileRead:7ms,think=2ms", [1, 6]).cells))
+    read = of_older(_as_stored_before(result))
     by = ["cell", "scope", "who", "session", "account", "parent", "detail"]
-    assert_frame_equal(read.sort(by), found.sort(by), rel_tol=1e-9)
-    assert top_level(read).height == top_level(found).height
+    assert_frame_equal(read.sort(by), result.sort(by), rel_tol=1e-9)
+    assert top_level(read).height == top_level(result).height
     for scope in ("rung", "session"):
         whole = account_rows(read, "runq", scope=scope).group_by("cell", "session").agg(pl.col("aas").sum())
         parts = queue_labels(read, scope).group_by("cell", "session").agg(parts=pl.col("aas").sum())

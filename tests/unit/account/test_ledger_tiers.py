@@ -34,8 +34,8 @@ def _by_name(rows: pl.DataFrame) -> dict[tuple[str, str | None], Any]:
 
 
 def _memos(ledger: pl.DataFrame, prefix: str) -> dict[tuple[str, str | None], Any]:
-    found = _accounts(ledger, "memo", who="rung")
-    return {k: v for k, v in found.items() if k[0].startswith(prefix)}
+    result = _accounts(ledger, "memo", who="rung")
+    return {k: v for k, v in result.items() if k[0].startswith(prefix)}
 
 
 def _reads(run: float, runq: float, **changes: Any) -> Rows:

@@ -20,11 +20,11 @@ def test_a_rung_of_a_traced_and_a_lost_session_says_how_many_it_speaks_for():
         },
         sessions=2,
     )
-    found = accounts(cut([cell]))["ledger"]
-    row = found.filter(pl.col("account") == "client", scope="rung").select("aas", "low", "status").row(0)
+    result = accounts(cut([cell]))["ledger"]
+    row = result.filter(pl.col("account") == "client", scope="rung").select("aas", "low", "status").row(0)
     assert row == (0.0, 0.0, "1 of 2 tasks")
-    assert found.filter(pl.col("account") == "client", scope="rung")["high"].item() >= 1.0
-    lost = found.filter(pl.col("account") == "client", scope="session", session=1)
+    assert result.filter(pl.col("account") == "client", scope="rung")["high"].item() >= 1.0
+    lost = result.filter(pl.col("account") == "client", scope="session", session=1)
     assert lost.select("aas", "status").row(0) == (None, "lost")
 
 

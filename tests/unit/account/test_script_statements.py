@@ -89,8 +89,8 @@ def test_work_of_a_statement_that_two_scripts_send_is_divided_by_their_execution
 
 def test_a_shared_statement_belongs_to_each_command_in_part() -> None:
     tables = _tables((0, "select 1", 3), (1, "select :b", 9), statements=((7, "select $1", 24, 48, 24),))
-    found = script_statements(tables["command_rates"], tables["statement_texts"]).sort("script")
-    assert found["part"].to_list() == [0.25, 0.75]
+    result = script_statements(tables["command_rates"], tables["statement_texts"]).sort("script")
+    assert result["part"].to_list() == [0.25, 0.75]
     assert with_work(tables)["lio_per_call"].to_list() == [2.0, 2.0]
 
 

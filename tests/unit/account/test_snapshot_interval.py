@@ -33,12 +33,12 @@ def statement(number: int | None, **figures: Any) -> dict[str, Any]:
 def test_growth_gauges_and_their_change() -> None:
     a = snapshot(databases=[{**SHOP, "commits": 100, "size_bytes": 50, "deadlocks": None}])
     b = snapshot(60, databases=[{**SHOP, "commits": 160, "size_bytes": 40, "deadlocks": 3}])
-    found = interval(a, b)
-    assert found.seconds == 60
-    shop = row(found, "databases")
+    result = interval(a, b)
+    assert result.seconds == 60
+    shop = row(result, "databases")
     assert (shop["commits"], shop["size_bytes"], shop["size_bytes_growth"]) == (60, 40, -10)
     assert (shop["deadlocks"], shop["status"], shop["seconds"]) == (None, "ok", 60)  # unknown is not zero
-    assert (found.restarted, found.resets, found.evictions) == (None, (), None)
+    assert (result.restarted, result.resets, result.evictions) == (None, (), None)
 
 
 def test_commits_are_without_those_of_taking_snapshots() -> None:
@@ -47,8 +47,8 @@ def test_commits_are_without_those_of_taking_snapshots() -> None:
     b = snapshot(60, info=own, databases=[{**SHOP, "commits": 160}])
     assert row(interval(a, b), "databases")["commits"] == 57
     between = [snapshot(at, info=own).info for at in (20, 40)]
-    found = interval(a, b, between)
-    assert (row(found, "databases")["commits"], found.own_transactions) == (51, 9)
+    result = interval(a, b, between)
+    assert (row(result, "databases")["commits"], result.own_transactions) == (51, 9)
     at = START_S + 30  # those before a reset are no longer counted
     b = snapshot(60, info=own, databases=[{**SHOP, "commits": 30, "reset_s": at, "deadlocks": 0}])
     a = snapshot(info=own, databases=[{**SHOP, "commits": 100, "deadlocks": 1}])
@@ -60,8 +60,8 @@ def test_tables_made_dropped_and_made_again() -> None:
     remade = table(30, relation="t3", seq_scans=4)
     a = snapshot(databases=[SHOP], relations=[kept, gone, old])
     b = snapshot(9, databases=[SHOP], relations=[kept | {"seq_scans": 8}, remade, table(4, seq_scans=2)])
-    found = interval(a, b).tables["relations"].sort("relation_id")
-    assert found.select("relation_id", "relation", "seq_scans", "status").rows() == [
+    result = interval(a, b).tables["relations"].sort("relation_id")
+    assert result.select("relation_id", "relation", "seq_scans", "status").rows() == [
         (1, "t1", 3, "ok"), (2, "t2", None, "gone"), (3, "t3", None, "gone"),
         (4, "t4", 2, "new"), (30, "t3", 4, "remade"),
     ]  # fmt: skip
@@ -88,9 +88,15 @@ def test_a_renamed_table_is_the_same_one() -> None:
 
 def test_objects_of_a_database_that_one_snapshot_did_not_read_are_not_new() -> None:
     both = [SHOP, {"database_id": 6, "database": "other"}]
-    mine = {"database_id": 6, "database": "other", "relation_id": 1, "relation": "t1", "seq_scans": 5}
+    other_relation = {
+        "database_id": 6,
+        "database": "other",
+        "relation_id": 1,
+        "relation": "t1",
+        "seq_scans": 5,
+    }
     a = snapshot(databases=both)
-    b = snapshot(9, {}, {"databases": ("shop", "other")}, databases=both, relations=[mine])
+    b = snapshot(9, {}, {"databases": ("shop", "other")}, databases=both, relations=[other_relation])
     assert row(interval(a, b), "relations")["status"] == "unread"
     assert row(interval(a, b), "relations")["seq_scans"] is None
     made = snapshot(databases=both[:1])  # the database was made in between, with its tables
@@ -110,11 +116,11 @@ def test_a_database_reset_in_between_counts_since_the_reset() -> None:
     at = START_S + 40
     b = snapshot(60, databases=[{**SHOP, "commits": 30, "reset_s": at}], relations=[table(1, seq_scans=7)],
                  resets=[{"what": "shop", "reset_s": at}])  # fmt: skip
-    found = interval(a, b)  # no value fell: the time alone tells
+    result = interval(a, b)  # no value fell: the time alone tells
     for name, figure in (("databases", ("commits", 30)), ("relations", ("seq_scans", 7))):
-        one = row(found, name)
+        one = row(result, name)
         assert (one[figure[0]], one["status"], one["seconds"]) == (figure[1], "reset", 20)
-    assert found.resets == (Reset("shop", at, "reset"),)
+    assert result.resets == (Reset("shop", at, "reset"),)
 
 
 def test_reset_of_a_single_table_leaves_the_rest_of_its_database() -> None:
@@ -124,28 +130,28 @@ def test_reset_of_a_single_table_leaves_the_rest_of_its_database() -> None:
     )
     b = snapshot(60, databases=[{**SHOP, "commits": 30, "reset_s": at}],
                  relations=[table(1, seq_scans=7), table(2, seq_scans=9)])  # fmt: skip
-    found = interval(a, b)
-    assert row(found, "databases")["commits"] == 20
-    rows = found.tables["relations"].sort("relation_id").select("seq_scans", "status").rows()
+    result = interval(a, b)
+    assert row(result, "databases")["commits"] == 20
+    rows = result.tables["relations"].sort("relation_id").select("seq_scans", "status").rows()
     assert rows == [(7, "reset"), (0, "ok")]
-    assert Reset("shop", at, "objects") in found.resets
+    assert Reset("shop", at, "objects") in result.resets
 
 
 def test_a_noted_reset_where_no_objects_were_read_may_be_of_single_ones() -> None:
     a = snapshot(databases=[{**SHOP, "commits": 10}])
     b = snapshot(60, databases=[{**SHOP, "commits": 30, "reset_s": START_S + 40}])
-    found = interval(a, b)  # at least 20, in both cases
-    assert (row(found, "databases")["commits"], found.resets[0].how) == (20, "objects")
+    result = interval(a, b)  # at least 20, in both cases
+    assert (row(result, "databases")["commits"], result.resets[0].how) == (20, "objects")
 
 
 def test_counters_lost_in_a_crash_count_since_the_start() -> None:
     a = snapshot(databases=[{**SHOP, "commits": 100}])
     b = snapshot(60, info={"started": NOON + timedelta(seconds=30)}, databases=[{**SHOP, "commits": 12}])
-    found = interval(a, b)
-    assert found.restarted == NOON + timedelta(seconds=30)
-    shop = row(found, "databases")
+    result = interval(a, b)
+    assert result.restarted == NOON + timedelta(seconds=30)
+    shop = row(result, "databases")
     assert (shop["commits"], shop["status"], shop["seconds"]) == (12, "reset", 30)
-    assert found.resets == (Reset("shop", None, "fell"),)
+    assert result.resets == (Reset("shop", None, "fell"),)
 
 
 def test_a_restart_that_kept_the_counters_resets_nothing() -> None:
@@ -162,11 +168,13 @@ def test_statements_evicted_and_counted_anew(since: float | None) -> None:
     b = snapshot(60, statements=[statement(1, calls=9, since_s=since), statement(2, calls=9),
                                  statement(3, calls=1)],
                  resets=[{"what": "statements", "evictions": 5}])  # fmt: skip
-    found = interval(a, b)
-    rows = found.tables["statements"].sort("query_id").select("query_id", "calls", "status", "seconds").rows()
+    result = interval(a, b)
+    rows = (
+        result.tables["statements"].sort("query_id").select("query_id", "calls", "status", "seconds").rows()
+    )
     assert rows == [(1, 9, "evicted", 10 if since else 60), (2, 4, "ok", 60), (3, 1, "new", 60),
                     (4, None, "gone", 60)]  # fmt: skip
-    assert found.evictions == 2
+    assert result.evictions == 2
 
 
 def test_a_statement_counted_anew_beyond_its_old_count() -> None:
@@ -183,10 +191,10 @@ def test_all_statements_reset() -> None:
     a = snapshot(statements=[statement(1, calls=5)], resets=[{"what": "statements", "reset_s": 1.0}])
     b = snapshot(60, statements=[statement(1, calls=9), statement(2, calls=3)],
                  resets=[{"what": "statements", "reset_s": at}])  # fmt: skip
-    found = interval(a, b)
-    rows = found.tables["statements"].sort("query_id").select("calls", "status", "seconds").rows()
+    result = interval(a, b)
+    rows = result.tables["statements"].sort("query_id").select("calls", "status", "seconds").rows()
     assert rows == [(9, "reset", 15), (3, "reset", 15)]
-    assert found.resets == (Reset("statements", at, "reset"),)
+    assert result.resets == (Reset("statements", at, "reset"),)
 
 
 def test_hidden_statements_of_a_role_are_one_row() -> None:
@@ -202,9 +210,9 @@ def test_io_reset() -> None:
     key = {"backend_type": "client backend", "object": "relation", "context": "normal"}
     a = snapshot(io=[key | {"reads": 10, "reset_s": 1.0}], resets=[{"what": "I/O", "reset_s": 1.0}])
     b = snapshot(60, io=[key | {"reads": 25, "reset_s": at}], resets=[{"what": "I/O", "reset_s": at}])
-    found = interval(a, b)
-    assert (row(found, "io")["reads"], row(found, "io")["seconds"]) == (25, 50)
-    assert found.resets == (Reset("I/O", at, "reset"),)
+    result = interval(a, b)
+    assert (row(result, "io")["reads"], row(result, "io")["seconds"]) == (25, 50)
+    assert result.resets == (Reset("I/O", at, "reset"),)
 
 
 def test_settings_that_changed() -> None:
@@ -214,8 +222,8 @@ def test_settings_that_changed() -> None:
     b = snapshot(
         60, settings=[{"setting": n, "value": v} for n, v in (("same", "1"), ("other", "2"), ("new", "3"))]
     )
-    found = interval(a, b).tables["settings"].sort("setting")
-    assert found.select("setting", "value_was", "value", "status").rows() == [
+    result = interval(a, b).tables["settings"].sort("setting")
+    assert result.select("setting", "value_was", "value", "status").rows() == [
         ("new", None, "3", "new"), ("old", "1", "1", "gone"),
         ("other", "1", "2", "changed"), ("same", "1", "1", "ok"),
     ]  # fmt: skip

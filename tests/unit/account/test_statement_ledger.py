@@ -60,14 +60,14 @@ def test_durations_count_what_ended() -> None:
     cut = {"cut_wait_times": cut_wait_times([CELL]), "cut_statement_waits": cut_statement_waits([CELL])}
     assert cut["cut_wait_times"]["count"].to_list() == [400, 1, 400], "not the one that was under way"
     cut |= {"windows": windows([CELL]), "wait_histogram": wait_histogram(cut)}
-    found = wait_durations(cut)
-    (every,) = found.filter((pl.col("query_status") == "all") & (pl.col("part") == "sleep")).to_dicts()
+    result = wait_durations(cut)
+    (every,) = result.filter((pl.col("query_status") == "all") & (pl.col("part") == "sleep")).to_dicts()
     assert (every["count"], every["begun"]) == (801, 800)
     assert every["mean_ns"] == pytest.approx(8 * S / 800)
     assert (every["p50_ns"], every["p99_ns"], every["max_ns"]) == (10 << 20, None, 12 << 20), (
         "801 are too few"
     )
-    assert found.filter(query_id=2)["count"].to_list() == [400]
+    assert result.filter(query_id=2)["count"].to_list() == [400]
 
 
 def _durations(figures: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
@@ -111,13 +111,13 @@ def _ran(query_id: int, run: float, came: float, left: float, ticks: int) -> dic
 
 
 def test_a_slice_belongs_to_the_statement_at_its_end_within_the_slices_that_changed() -> None:
-    found = _slices(pl.DataFrame([_ran(1, 0.6, 0.1, 0.05, 118), _ran(2, 0.4, 0.05, 0.1, 81)])).to_dicts()
-    assert [(r["value"], r["source"]) for r in found] == [(0.6, TRACE), (0.4, TRACE)]
-    assert (found[0]["low"], found[0]["high"]) == pytest.approx((0.5, 0.65))
+    result = _slices(pl.DataFrame([_ran(1, 0.6, 0.1, 0.05, 118), _ran(2, 0.4, 0.05, 0.1, 81)])).to_dicts()
+    assert [(r["value"], r["source"]) for r in result] == [(0.6, TRACE), (0.4, TRACE)]
+    assert (result[0]["low"], result[0]["high"]) == pytest.approx((0.5, 0.65))
 
 
 def test_ticks_that_contradict_the_slices_divide_cpu_time() -> None:
-    found = _slices(pl.DataFrame([_ran(1, 0.9, 0, 0, 100), _ran(2, 0.1, 0, 0, 100)])).to_dicts()
-    assert [r["source"] for r in found] == [TICKS, TICKS]
-    assert [r["value"] for r in found] == pytest.approx([0.5, 0.5])
-    assert found[0]["low"] < 0.5 < found[0]["high"]
+    result = _slices(pl.DataFrame([_ran(1, 0.9, 0, 0, 100), _ran(2, 0.1, 0, 0, 100)])).to_dicts()
+    assert [r["source"] for r in result] == [TICKS, TICKS]
+    assert [r["value"] for r in result] == pytest.approx([0.5, 0.5])
+    assert result[0]["low"] < 0.5 < result[0]["high"]

@@ -66,8 +66,8 @@ def test_io_workers_have_a_line_of_their_own(exact: bool):
 def test_stolen_time_is_not_slept_and_bounds_what_is_left():
     """The trace takes it for time on a CPU, the tasks' own figures leave it out: it is unaccounted there."""
     made = played("fake:cpus=2,cpu=10ms,wait=IO/DataFileRead:5ms,stolen=0.1", 3)
-    told = list(truths(made).values())
-    run, stolen = sum(t.run for t in told) / W_NS, sum(t.stolen for t in told) / W_NS
+    true_values = list(truths(made).values())
+    run, stolen = sum(t.run for t in true_values) / W_NS, sum(t.stolen for t in true_values) / W_NS
     assert stolen > 0.15
     traced, estimated = (ledger(cut([cell])) for cell in (made.cells[0], sampled(made)))
     assert _value(traced, scope="rung", account="run") == pytest.approx(run + stolen, abs=1e-9)
@@ -75,7 +75,7 @@ def test_stolen_time_is_not_slept_and_bounds_what_is_left():
     left = estimated.filter(scope="rung", account="unaccounted").row(0, named=True)
     assert left["low"] <= stolen <= left["high"]
     slept = estimated.filter(scope="rung", account="sleep", detail="IO/DataFileRead").row(0, named=True)
-    truth = sum(t.sleep["IO", "DataFileRead"] for t in told) / W_NS
+    truth = sum(t.sleep["IO", "DataFileRead"] for t in true_values) / W_NS
     assert slept["low"] <= truth <= slept["high"]
     assert slept["high"] - slept["low"] < 2 * stolen, "no wider than it must be"
 
@@ -83,13 +83,13 @@ def test_stolen_time_is_not_slept_and_bounds_what_is_left():
 def test_a_session_that_ends_counts_as_long_as_it_was_there():
     """Session 1 is lost after 4 s of the window, and a stranger gets its pid: that time is the stranger's."""
     made = played("fake:cpus=4,cpu=10ms,think=5ms,lose=1@6s,pids=reused", 3)
-    told: dict[int, Truth] = truths(made)
+    true_values: dict[int, Truth] = truths(made)
     frame = ledger(cut(made.cells))
-    assert told[1].wall == pytest.approx(0.4 * W_NS, rel=1e-6)
-    for session, truth in told.items():
-        mine = frame.filter(scope="session", session=session)
-        assert mine.filter(account="run")["aas"].item() == pytest.approx(truth.run / W_NS, abs=1e-9)
-        assert mine.filter(account="unaccounted")["aas"].item() == pytest.approx(0, abs=1e-6)
+    assert true_values[1].wall == pytest.approx(0.4 * W_NS, rel=1e-6)
+    for session, truth in true_values.items():
+        selected = frame.filter(scope="session", session=session)
+        assert selected.filter(account="run")["aas"].item() == pytest.approx(truth.run / W_NS, abs=1e-9)
+        assert selected.filter(account="unaccounted")["aas"].item() == pytest.approx(0, abs=1e-6)
     assert _value(frame, scope="beside", who="other", account="run") == pytest.approx(0.18, abs=0.01)
 
 

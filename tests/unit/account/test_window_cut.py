@@ -56,16 +56,16 @@ def test_a_pid_used_again_is_another_task():
     old = [task_row(t * S, (t - 10) * S // 2, 0) for t in (10, 12, 14)]
     new = [task_row(t * S, (t - 15) * S, 0, start_ticks=9) for t in (15, 17, 20)]
     others = [task_row(t * S, 0, 0, pid=5, tid=5, role="driver", session=None) for t in (10, 20)]
-    found = cut_tasks([made_cell({"tasks": [*old, *new, *others], "sessions": [session_row()]})])
-    mine = {r["start_ticks"]: r for r in found.filter(pid=100).to_dicts()}
-    assert (mine[7]["role"], mine[7]["run_ns"], mine[7]["wall_ns"], mine[7]["partial"]) == (
+    result = cut_tasks([made_cell({"tasks": [*old, *new, *others], "sessions": [session_row()]})])
+    selected = {r["start_ticks"]: r for r in result.filter(pid=100).to_dicts()}
+    assert (selected[7]["role"], selected[7]["run_ns"], selected[7]["wall_ns"], selected[7]["partial"]) == (
         "session",
         2 * S,
         4 * S,
         True,
     )
-    assert (mine[9]["role"], mine[9]["session"], mine[9]["run_ns"]) == ("other", None, 5 * S)
-    assert mine[7]["over_ns"] == 10 * S, "a partial task's time is divided by the window"
+    assert (selected[9]["role"], selected[9]["session"], selected[9]["run_ns"]) == ("other", None, 5 * S)
+    assert selected[7]["over_ns"] == 10 * S, "a partial task's time is divided by the window"
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_what_a_task_used_before_its_first_read_counts_if_it_was_born_in_the_win
     who = {"pid": 200, "tid": 200, "role": "other", "session": None, "start_ticks": round(born_s * 100)}
     late = [task_row(13 * S, S // 2, 0, **who), task_row(20 * S, 17 * S // 2, 0, **who)]
     own = [task_row(t * S, 0, 0) for t in (10, 20)]
-    found = cut_tasks([made_cell({"tasks": [*own, *late], "sessions": [session_row()]})]).filter(pid=200)
-    row = found.row(0, named=True)
+    result = cut_tasks([made_cell({"tasks": [*own, *late], "sessions": [session_row()]})]).filter(pid=200)
+    row = result.row(0, named=True)
     assert (row["run_ns"] / S, row["wall_ns"] / S, row["partial"]) == (run_s, wall_s, True)
 
 
@@ -110,8 +110,8 @@ def test_samples_stand_for_the_time_to_the_middles():
     """Window 10 to 20 s, samples at 11, 14, 15: [10, 12.5), [12.5, 14.5), [14.5, 20). 9.9 is outside."""
     sampler = [sampler_row(i, t * S // 10) for i, t in enumerate((99, 110, 140, 150))]
     sampler.append(sampler_row(9, 17 * S, "lost"))
-    found = cut_sampler([made_cell({"sampler": sampler})])
-    assert found.select("low_ns", "high_ns").rows() == [
+    result = cut_sampler([made_cell({"sampler": sampler})])
+    assert result.select("low_ns", "high_ns").rows() == [
         (10 * S, 12_500_000_000),
         (12_500_000_000, 14_500_000_000),
         (14_500_000_000, 20 * S),
@@ -161,9 +161,9 @@ def test_the_rung_is_the_sum_of_each_session_over_its_own_time():
         session_row(1, first_start_ns=11 * S, last_end_ns=15 * S, calls=6),
         session_row(2, first_start_ns=None, last_end_ns=None, calls=0, in_call_ns=0),
     ]
-    found = rates([made_cell({"sessions": sessions}, sessions=3)]).filter(name="calls_per_s")
-    assert found.filter(scope="rung")["value"].to_list() == [2.5]
-    by_session = found.filter(scope="session").sort("session")
+    result = rates([made_cell({"sessions": sessions}, sessions=3)]).filter(name="calls_per_s")
+    assert result.filter(scope="rung")["value"].to_list() == [2.5]
+    by_session = result.filter(scope="session").sort("session")
     assert by_session["value"].to_list() == [1.0, 1.5, None]
     assert by_session["status"].to_list() == ["ok", "ok", "no measured calls"]
 
@@ -180,8 +180,8 @@ def test_round_trips_and_the_drivers_cpu_are_over_all_calls():
     ]
     driver = {"pid": 5, "tid": 5, "role": "driver", "session": None}
     tasks = [task_row(t * S, run, 0, **driver) for t, run in ((10, 0), (20, S))]
-    found = cut([made_cell({"sessions": sessions, "tasks": tasks}, sessions=3)])["rates"]
-    figures = dict(found.filter(scope="rung").select("name", "value").rows())
+    result = cut([made_cell({"sessions": sessions, "tasks": tasks}, sessions=3)])["rates"]
+    figures = dict(result.filter(scope="rung").select("name", "value").rows())
     assert figures["round_trips_per_call"] == pytest.approx(42 / 20)
     assert figures["client_cpu_per_call_ns"] == pytest.approx(0.1 / 2.5 * S)
 
@@ -195,8 +195,8 @@ def test_percentiles_come_from_the_histogram_and_the_mean_from_the_sum():
     """500 calls of 1, 450 of 2, 50 of 3: median 1, 95 % in 2, 99 % in 3."""
     histogram = [{"low_ns": n, "high_ns": n, "count": c} for n, c in ((1, 500), (2, 450), (3, 50))]
     sessions = [session_row(calls=1000, in_call_ns=1550, max_ns=3)]
-    found = rates([made_cell({"sessions": sessions, "histogram": histogram})]).filter(scope="rung")
-    figures = dict(found.select("name", "value").rows())
+    result = rates([made_cell({"sessions": sessions, "histogram": histogram})]).filter(scope="rung")
+    figures = dict(result.select("name", "value").rows())
     assert [figures[f"response_p{q}_ns"] for q in (50, 95, 99)] == [1, 2, 3]
     assert figures["response_mean_ns"] == 1.55
 
@@ -209,17 +209,17 @@ def test_a_window_under_a_second_is_invalid():
 def test_cpu_and_work_per_call_are_those_of_the_law():
     """10 ms of CPU and 132 LIO a call."""
     made = climb("fake:cpu=10ms,wait=IO/Read:5ms", [1, 3])
-    found = cut(made.cells)["rates"].filter(scope="rung")
-    assert found.filter(name="cpu_per_call_ns")["value"].to_list() == pytest.approx(
+    result = cut(made.cells)["rates"].filter(scope="rung")
+    assert result.filter(name="cpu_per_call_ns")["value"].to_list() == pytest.approx(
         [10_000_000] * 2, rel=0.003
     )
-    assert found.filter(name="work_per_call")["value"].to_list() == [132.0, 132.0]
-    assert set(found.filter(name="work_per_call")["source"]) == {"engine counters"}
+    assert result.filter(name="work_per_call")["value"].to_list() == [132.0, 132.0]
+    assert set(result.filter(name="work_per_call")["source"]) == {"engine counters"}
 
 
 def test_helpers_that_were_replaced_are_two_partial_tasks():
     made = climb("fake:helper=checkpointer:0.1,reuse=6s", [1])
-    found = cut_tasks(made.cells).filter(role="helper:checkpointer").sort("from_ns")
-    assert found["partial"].to_list() == [True, True]
-    assert found["start_ticks"].n_unique() == 2
-    assert found["pid"].n_unique() == 1
+    result = cut_tasks(made.cells).filter(role="helper:checkpointer").sort("from_ns")
+    assert result["partial"].to_list() == [True, True]
+    assert result["start_ticks"].n_unique() == 2
+    assert result["pid"].n_unique() == 1

@@ -95,8 +95,8 @@ def test_waits_of_labels_that_come_later_or_stand_still():
     reads = [_traced(10, 1, 1.5, 7), _traced(15, 3, 1.6, 8.5), _traced(20, 5.15, 2.6, 11.75)]
     cell = made_cell({"traced": reads, "waits": waits, "sessions": [session_row()]})
     rows = {r["wait_event"]: r for r in cut_waits([cell]).to_dicts()}
-    found = {e: (r["sleep_ns"] / S, r["runq_ns"] / S, r["sleeps"]) for e, r in rows.items()}
-    assert found == {
+    result = {e: (r["sleep_ns"] / S, r["runq_ns"] / S, r["sleeps"]) for e, r in rows.items()}
+    assert result == {
         "ClientRead": (3.0, 0.5, 30),
         "DataFileRead": (1.0, 0.1, 10),
         "tuple": (0.75, 0.25, 3),
@@ -122,13 +122,13 @@ def test_a_label_that_fell_is_unknown_and_calls_that_fell_are_left_out():
 def test_each_sampler_fills_the_window_by_itself():
     rows = [sampler_row(0, 12 * S), sampler_row(1, 18 * S)]
     rows += [sampler_row(n, t * S) | {"via": "memory"} for n, t in enumerate((11, 13, 19))]
-    found = cut_sampler([made_cell({"sampler": rows})])
-    spans = {via: part.select("low_ns", "high_ns").rows() for (via,), part in found.group_by("via")}
+    result = cut_sampler([made_cell({"sampler": rows})])
+    spans = {via: part.select("low_ns", "high_ns").rows() for (via,), part in result.group_by("via")}
     assert spans == {
         "sql": [(10 * S, 15 * S), (15 * S, 20 * S)],
         "memory": [(10 * S, 12 * S), (12 * S, 16 * S), (16 * S, 20 * S)],
     }
-    assert set(found["late_ns"]) == {-1000}
+    assert set(result["late_ns"]) == {-1000}
 
 
 def test_rows_belong_to_the_sample_of_their_own_sampler():
@@ -184,8 +184,8 @@ def _watched(*lives: tuple[int, int, float, float], every: float = 0.5) -> dict[
 def test_sessions_of_an_observation_that_come_and_go_with_the_same_pid():
     """Pid 100: one until 13.1 s, another from 15 s until 18.1 s. Each has its own bracket."""
     tables = _watched((0, 7, 10.0, 13.1), (1, 8, 15.0, 18.1))
-    found = cut([made_cell(tables)])
-    rows = {r["session"]: r for r in found["cut_tasks"].to_dicts()}
+    result = cut([made_cell(tables)])
+    rows = {r["session"]: r for r in result["cut_tasks"].to_dicts()}
     brackets = {s: (r["from_ns"] / S, r["to_ns"] / S, r["partial"], r["run_ns"]) for s, r in rows.items()}
     assert brackets == {
         0: (10, 13, True, 3 * S // 4),
@@ -193,7 +193,7 @@ def test_sessions_of_an_observation_that_come_and_go_with_the_same_pid():
         9: (10, 20, False, 10 * S // 4),
     }
     assert {r["over_ns"] for r in rows.values()} == {10 * S}
-    assert found["rates"].is_empty(), "nobody drove them"
+    assert result["rates"].is_empty(), "nobody drove them"
 
 
 def test_a_session_too_brief_for_two_reads_has_the_time_of_its_samples():
@@ -250,16 +250,16 @@ def test_workers_are_folded_by_what_the_server_lists_and_a_pid_used_again_is_not
 def test_bins_spread_what_two_reads_saw():
     """Reads at 10, 12.5 and 20 s: 2 s of 2.5 on a CPU, then nothing: 0.8, 0.8, 0.4, 0, ... in bins of 1 s."""
     tasks = [task_row(10 * S, 0, 0), task_row(12_500 * MS, 2 * S, 0), task_row(20 * S, 2 * S, 0)]
-    found = cut_bins([made_cell({"tasks": tasks, "sessions": [session_row()]})])
-    assert (found["run_ns"] / S).to_list() == pytest.approx([0.8, 0.8, 0.4] + [0.0] * 7)
-    assert set(found["known_ns"]) == {S}
-    assert (found["end_ns"] - found["start_ns"]).to_list() == [S] * 10
+    result = cut_bins([made_cell({"tasks": tasks, "sessions": [session_row()]})])
+    assert (result["run_ns"] / S).to_list() == pytest.approx([0.8, 0.8, 0.4] + [0.0] * 7)
+    assert set(result["known_ns"]) == {S}
+    assert (result["end_ns"] - result["start_ns"]).to_list() == [S] * 10
 
 
 def test_long_windows_have_sixty_bins_and_what_was_not_read_is_not_known():
     tasks = [task_row(t * S, t * S // 2, 0) for t in (10, 310)]
-    found = cut_bins([made_cell({"tasks": tasks, "sessions": [session_row()]}, t1=610 * S)])
-    assert found.height == 60
-    known = found.filter(pl.col("known_ns") > 0)
+    result = cut_bins([made_cell({"tasks": tasks, "sessions": [session_row()]}, t1=610 * S)])
+    assert result.height == 60
+    known = result.filter(pl.col("known_ns") > 0)
     assert (known.height, known["run_ns"].sum()) == (30, 150 * S)
-    assert found.filter(pl.col("known_ns") == 0)["run_ns"].null_count() == 30
+    assert result.filter(pl.col("known_ns") == 0)["run_ns"].null_count() == 30

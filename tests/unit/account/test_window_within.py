@@ -24,25 +24,25 @@ def rates(ended: list[int], in_call_ns: list[int]) -> dict[str, tuple[float | No
 
 
 def test_seconds_that_alternate_tell_more_than_independent_ones() -> None:
-    found = rates([8, 12] * 5, [S] * 10)
-    error, effective = found["calls_per_s_se"][0], found["effective_bins"][0]
+    result = rates([8, 12] * 5, [S] * 10)
+    error, effective = result["calls_per_s_se"][0], result["effective_bins"][0]
     assert error is not None and effective is not None
     assert error < math.sqrt(40 / 9 / 10) and effective > 10  # below s / sqrt(n): the mean hardly moves
 
 
 def test_seconds_that_drift_tell_less() -> None:
-    found = rates(list(range(5, 15)), [S] * 10)
-    error, effective = found["calls_per_s_se"][0], found["effective_bins"][0]
+    result = rates(list(range(5, 15)), [S] * 10)
+    error, effective = result["calls_per_s_se"][0], result["effective_bins"][0]
     assert error is not None and effective is not None
     assert error > math.sqrt(82.5 / 9 / 10) and effective < 6
 
 
 def test_a_response_time_that_is_the_same_in_all_seconds_has_no_error() -> None:
     """Twice the calls in twice the time."""
-    found = rates([8, 12] * 5, [8 * S, 12 * S] * 5)
-    assert found["response_mean_se_ns"] == (0.0, "ok")
+    result = rates([8, 12] * 5, [8 * S, 12 * S] * 5)
+    assert result["response_mean_se_ns"] == (0.0, "ok")
 
 
 def test_of_few_seconds_nothing_is_said() -> None:
-    found = rates([9, 11, 10], [S] * 3)
-    assert found["calls_per_s_se"] == (None, "too few seconds")
+    result = rates([9, 11, 10], [S] * 3)
+    assert result["calls_per_s_se"] == (None, "too few seconds")

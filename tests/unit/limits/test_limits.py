@@ -100,15 +100,15 @@ def test_smt4_of_two_sockets() -> None:
 def machines(draw: st.DrawFn) -> Topology:
     """Any machine, also one that does not tell where its CPUs are."""
     sockets, cores, threads = (draw(st.integers(1, n)) for n in (4, 6, 4))
-    told = draw(st.booleans())
+    reported = draw(st.booleans())
     places = [(s, c, t) for t in range(threads) for s in range(sockets) for c in range(cores)]
     cpus = [
         LogicalCpu(
             cpu=n,
             online=draw(st.booleans()) or n == 0,
-            socket=s if told else None,
-            core=s * cores + c if told else None,
-            thread=t if told else None,
+            socket=s if reported else None,
+            core=s * cores + c if reported else None,
+            thread=t if reported else None,
         )
         for n, (s, c, t) in enumerate(places)
     ]

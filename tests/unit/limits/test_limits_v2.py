@@ -24,8 +24,8 @@ NOBODY = 65534
 
 
 def _root() -> Path | None:
-    found = [Path(d) for version, d in _core.find_cgroups(None) if version == 2]
-    top = found[-1] if found else None
+    result = [Path(d) for version, d in _core.find_cgroups(None) if version == 2]
+    top = result[-1] if result else None
     return (
         top if top and not (top / "cgroup.type").exists() and file_words(top / "cgroup.controllers") else None
     )

@@ -32,24 +32,24 @@ def main(at: int, told: int) -> dict[str, Any]:
 
 
 def test_children_that_nobody_read_are_all_brief():
-    found = children(rows("tasks", [main(10 * S, 7 * S), main(20 * S, 12 * S)]), 10 * S, 20 * S)
-    assert found is not None
-    assert (found.cpu_ns, found.tail_ns, found.wall_ns, found.any) == (5 * S, 0, 10 * S, True)
+    result = children(rows("tasks", [main(10 * S, 7 * S), main(20 * S, 12 * S)]), 10 * S, 20 * S)
+    assert result is not None
+    assert (result.cpu_ns, result.tail_ns, result.wall_ns, result.any) == (5 * S, 0, 10 * S, True)
 
 
 def test_what_was_read_of_a_child_that_ended_is_taken_off_its_life_before_the_window_included():
     tasks = rows(
         "tasks",
         [
-            *(main(t * S, told * S) for t, told in ((10, 0), (15, 900), (20, 900))),
+            *(main(t * S, reported * S) for t, reported in ((10, 0), (15, 900), (20, 900))),
             *(read(5, t * S, "session", 890 * S + (t - 10) * S // 2) for t in range(10, 15)),
             read(5, 15 * S, "session", None),
         ],
     )
-    found = children(tasks, 10 * S, 20 * S)
-    assert found is not None
-    assert found.cpu_ns == 900 * S - 892 * S
-    assert found.tail_ns == S  # at most all the time from its last read to its end
+    result = children(tasks, 10 * S, 20 * S)
+    assert result is not None
+    assert result.cpu_ns == 900 * S - 892 * S
+    assert result.tail_ns == S  # at most all the time from its last read to its end
 
 
 def test_a_session_that_was_read_once_and_ended_is_brief():
@@ -57,34 +57,34 @@ def test_a_session_that_was_read_once_and_ended_is_brief():
     tasks = rows(
         "tasks",
         [
-            *(main(t * S, told * S) for t, told in ((10, 0), (20, 3))),
+            *(main(t * S, reported * S) for t, reported in ((10, 0), (20, 3))),
             read(5, birth + 50 * MS, "session", 40 * MS, start=birth // TICK),
             read(5, 13 * S, "session", None),
         ],
     )
-    found = children(tasks, 10 * S, 20 * S)
-    assert found is not None
-    assert found.cpu_ns == 3 * S
+    result = children(tasks, 10 * S, 20 * S)
+    assert result is not None
+    assert result.cpu_ns == 3 * S
 
 
 def test_a_child_that_ended_before_the_window_is_not_taken_off():
     tasks = rows(
         "tasks",
         [
-            *(main(t * S, told * S) for t, told in ((8, 0), (9, 2), (10, 2), (20, 5))),
+            *(main(t * S, reported * S) for t, reported in ((8, 0), (9, 2), (10, 2), (20, 5))),
             read(5, 8 * S, "session", 2 * S),
             read(5, 9 * S, "session", None),
         ],
     )
-    found = children(tasks, 10 * S, 20 * S)
-    assert found is not None
-    assert found.cpu_ns == 3 * S
+    result = children(tasks, 10 * S, 20 * S)
+    assert result is not None
+    assert result.cpu_ns == 3 * S
 
 
 def test_the_rounding_of_ticks_is_no_session():
-    found = children(rows("tasks", [main(10 * S, 0), main(20 * S, 2 * TICK)]), 10 * S, 20 * S)
-    assert found is not None
-    assert not found.any
+    result = children(rows("tasks", [main(10 * S, 0), main(20 * S, 2 * TICK)]), 10 * S, 20 * S)
+    assert result is not None
+    assert not result.any
 
 
 @pytest.mark.parametrize("told", [[], [read(MAIN, 10 * S, "helper:main")], [main(10 * S, 0)]])
@@ -111,10 +111,10 @@ def test_connections_that_are_not_counted_are_unknown():
 
 def test_a_glance_adds_what_the_main_process_was_told():
     recent = {"traced": empty("traced"), "tasks": rows("tasks", [main(10 * S, 0), main(20 * S, 6 * S)])}
-    found = brief(recent, (), wait_families())
-    assert found is not None
-    assert found.run == pytest.approx(0.6, rel=1e-3)
-    assert found.runq is None and found.db_time is None
+    result = brief(recent, (), wait_families())
+    assert result is not None
+    assert result.run == pytest.approx(0.6, rel=1e-3)
+    assert result.runq is None and result.db_time is None
 
 
 def test_a_small_part_leaves_the_sums_known_and_a_large_one_does_not():
@@ -151,5 +151,5 @@ def test_a_glance_does_not_call_sleep_what_the_trace_could_not_name(status: str)
     wait_class = "Client" if status == "ok" else None
     row = {"pid": 7, "start_ticks": 1_050, "after_ns": S, "wait_class": wait_class, "sleep_ns": S}
     waits = pl.DataFrame([row | {"status": status}])
-    found = glance_parts._client_share(waits, waits.select("pid", "start_ticks"), wait_families())
-    assert found == (1.0 if status == "ok" else None)
+    result = glance_parts._client_share(waits, waits.select("pid", "start_ticks"), wait_families())
+    assert result == (1.0 if status == "ok" else None)

@@ -45,8 +45,8 @@ def test_a_machine_of_two_nodes_with_swap_and_huge_pages() -> None:
 
 
 def test_a_group_of_v2_has_the_tightest_limit_above_it() -> None:
-    found = by_key(group_rows(42, golden("memory-v2-2-nodes")))
-    assert found == {
+    result = by_key(group_rows(42, golden("memory-v2-2-nodes")))
+    assert result == {
         "limit_bytes": (16 * GIB, "ok"),
         "used_bytes": (12 * GIB, "ok"),
         "page_cache_bytes": (2 * GIB, "ok"),
@@ -58,11 +58,11 @@ def test_a_group_of_v2_has_the_tightest_limit_above_it() -> None:
 
 
 def test_a_group_of_v1_beside_an_empty_v2() -> None:
-    found = by_key(group_rows(42, golden("memory-v1")))
-    assert found["limit_bytes"] == (4 * GIB, "ok") and found["used_bytes"] == (900_000_000, "ok")
-    assert found["page_cache_bytes"] == (867_090_432 - 8_998_912, "ok")
-    assert found["anonymous_bytes"] == (22_618_112, "ok")
-    assert found["pressure_some_ns"] == found["reclaimed_total"] == (None, "not supported")
+    result = by_key(group_rows(42, golden("memory-v1")))
+    assert result["limit_bytes"] == (4 * GIB, "ok") and result["used_bytes"] == (900_000_000, "ok")
+    assert result["page_cache_bytes"] == (867_090_432 - 8_998_912, "ok")
+    assert result["anonymous_bytes"] == (22_618_112, "ok")
+    assert result["pressure_some_ns"] == result["reclaimed_total"] == (None, "not supported")
 
 
 def test_a_group_that_is_not_seen_has_no_rows() -> None:
@@ -70,30 +70,30 @@ def test_a_group_that_is_not_seen_has_no_rows() -> None:
 
 
 def test_what_the_kernel_does_not_print_is_not_zero() -> None:
-    found = figures(meminfo("MemTotal: 100 kB\nMemFree: 40 kB\n"))
-    assert found["free_bytes"] == 40 * KIB
-    assert found["page_cache_bytes"] is found["kernel_bytes"] is found["anonymous_bytes"] is None
+    result = figures(meminfo("MemTotal: 100 kB\nMemFree: 40 kB\n"))
+    assert result["free_bytes"] == 40 * KIB
+    assert result["page_cache_bytes"] is result["kernel_bytes"] is result["anonymous_bytes"] is None
 
 
 def test_parts_of_this_machine_are_no_more_than_all_of_it() -> None:
-    found = {k: v for k, (v, _) in by_key(host_rows()).items()}
+    result = {k: v for k, (v, _) in by_key(host_rows()).items()}
     parts = ("free_bytes", "anonymous_bytes", "shared_bytes", "page_cache_bytes", "kernel_bytes")
-    assert 0 < sum(found[p] or 0 for p in parts) <= 1.02 * (found["total_bytes"] or 0)
+    assert 0 < sum(result[p] or 0 for p in parts) <= 1.02 * (result["total_bytes"] or 0)
 
 
 # -- processes --------------------------------------------------------------------------------------
 
 
 def test_processes_as_recorded() -> None:
-    found = {
+    result = {
         r["pid"]: r
         for r in ProcessReader(golden("memory-v1")).rows({7: "session", 8: "other", 9: "other"}, 10**9)
     }
-    assert set(found) == {7, 8}  # the third has ended
-    assert found[7]["pss_bytes"] == 331 * KIB and found[7]["anonymous_bytes"] == 116 * KIB
-    assert found[7]["page_tables_bytes"] == 120 * KIB and found[7]["swapped_bytes"] == 16 * KIB
-    assert found[8]["status"] == "not supported" and "pss_bytes" not in found[8]
-    assert found[8]["page_tables_bytes"] == 40 * KIB
+    assert set(result) == {7, 8}  # the third has ended
+    assert result[7]["pss_bytes"] == 331 * KIB and result[7]["anonymous_bytes"] == 116 * KIB
+    assert result[7]["page_tables_bytes"] == 120 * KIB and result[7]["swapped_bytes"] == 16 * KIB
+    assert result[8]["status"] == "not supported" and "pss_bytes" not in result[8]
+    assert result[8]["page_tables_bytes"] == 40 * KIB
 
 
 _IDLE = """
@@ -133,24 +133,24 @@ def file(disk_path: Path) -> Path:
 
 def test_a_program_that_touches_known_amounts(file: Path) -> None:
     with touching(file) as (busy, idle):
-        found = {r["pid"]: r for r in ProcessReader().rows({busy: "session", idle: "other"}, 10**10)}
+        result = {r["pid"]: r for r in ProcessReader().rows({busy: "session", idle: "other"}, 10**10)}
     more = {
-        c: found[busy][c] - found[idle][c]
+        c: result[busy][c] - result[idle][c]
         for c in ("anonymous_bytes", "shared_bytes", "file_bytes", "pss_bytes")
     }
     assert more["anonymous_bytes"] == pytest.approx(64 * MIB, abs=2 * MIB)
     assert more["shared_bytes"] == pytest.approx(32 * MIB, abs=2 * MIB)
     assert more["file_bytes"] == pytest.approx(16 * MIB, abs=4 * MIB)
     assert more["pss_bytes"] == pytest.approx(112 * MIB, abs=6 * MIB)
-    assert found[busy]["page_tables_bytes"] - found[idle]["page_tables_bytes"] > 40 * 4 * KIB
+    assert result[busy]["page_tables_bytes"] - result[idle]["page_tables_bytes"] > 40 * 4 * KIB
 
 
 def test_processes_without_time_are_lost_and_come_first_the_next_time() -> None:
-    reader, mine = ProcessReader(), os.getpid()
-    others = {1: "other", mine: "dbdyno"}
+    reader, own_pid = ProcessReader(), os.getpid()
+    others = {1: "other", own_pid: "dbdyno"}
     first = list(reader.rows(others, 0))
     assert [r["status"] for r in first][1:] == ["lost"] and "pss_bytes" not in first[1]
-    assert next(iter(reader.rows(others, 10**9)))["pid"] == mine
+    assert next(iter(reader.rows(others, 10**9)))["pid"] == own_pid
 
 
 def test_programs_are_what_is_mapped_to_be_executed() -> None:
@@ -165,9 +165,9 @@ def test_programs_are_what_is_mapped_to_be_executed() -> None:
         ("fe:01", "10"): "/r/usr/bin/server",
         ("fe:01", "11"): "/r/lib/a library.so",
     }
-    found = executables(10**10)
-    assert found["status"] in ("ok", "not permitted")
-    assert found["value"] is None or found["value"] > MIB
+    result = executables(10**10)
+    assert result["status"] in ("ok", "not permitted")
+    assert result["value"] is None or result["value"] > MIB
     assert executables(0)["status"] == "lost"
 
 
@@ -219,10 +219,10 @@ def test_a_file_of_somebody_else_has_no_figure(file: Path) -> None:
             parent.chmod(0o755)
     os.seteuid(65534)
     try:
-        found = _core.page_cache([(file, b"", 0), (Path("/etc/shadow"), b"", 0)], 8192, 10**9)
+        result = _core.page_cache([(file, b"", 0), (Path("/etc/shadow"), b"", 0)], 8192, 10**9)
     finally:
         os.seteuid(0)
-    assert [(cached, status) for _, cached, _, status in found] == [(None, "not permitted")] * 2
+    assert [(cached, status) for _, cached, _, status in result] == [(None, "not permitted")] * 2
 
 
 def test_relations_are_counted_in_turn(file: Path, tmp_path: Path) -> None:

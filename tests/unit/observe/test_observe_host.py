@@ -12,8 +12,8 @@ from dbdyno.observe.cpus import cpu_list
 
 
 def test_eight_nodes_and_160_cpus() -> None:
-    found = host(golden(BIG))
-    assert found.cpu == Cpu(
+    result = host(golden(BIG))
+    assert result.cpu == Cpu(
         model="Intel(R) Xeon(R) CPU E7- 4850  @ 2.00GHz",
         logical=160,
         cores=80,
@@ -22,29 +22,34 @@ def test_eight_nodes_and_160_cpus() -> None:
         threads_per_core=2,
     )
     # bound to node 0: "1-10,41-50"
-    assert found.limits.affinity == (*range(1, 11), *range(41, 51))
-    assert found.limits.usable_cpus == 20
+    assert result.limits.affinity == (*range(1, 11), *range(41, 51))
+    assert result.limits.usable_cpus == 20
 
 
 def test_container_with_cgroup_v2() -> None:
-    found = host(golden("v2-container"))
-    assert (found.cpu.logical, found.cpu.cores, found.cpu.sockets, found.cpu.threads_per_core) == (8, 4, 1, 2)
-    assert found.virtualisation == "podman container on a virtual machine (Amazon EC2)"
-    assert (found.kernel, found.distribution) == ("Linux 6.8.0-1015-aws", "Alpine Linux v3.20")
-    limits = found.limits
+    result = host(golden("v2-container"))
+    assert (result.cpu.logical, result.cpu.cores, result.cpu.sockets, result.cpu.threads_per_core) == (
+        8,
+        4,
+        1,
+        2,
+    )
+    assert result.virtualisation == "podman container on a virtual machine (Amazon EC2)"
+    assert (result.kernel, result.distribution) == ("Linux 6.8.0-1015-aws", "Alpine Linux v3.20")
+    limits = result.limits
     assert (limits.quota_cpus, limits.usable_cpus, limits.cgroup_version) == (1.5, 1.5, 2)
     assert limits.quota_where == str(golden("v2-container") / "sys/fs/cgroup")
     assert (limits.memory_bytes, limits.open_files) == (512 << 20, 1048576)
-    assert found.memory_bytes == 32427436 * 1024
-    assert _subjects(found) == ["task_delayacct off", "in a container"]
+    assert result.memory_bytes == 32427436 * 1024
+    assert _subjects(result) == ["task_delayacct off", "in a container"]
 
 
 def test_old_server_with_cgroup_v1_and_the_tighter_quota_above() -> None:
-    found = host(golden("v1-box"))
-    assert (found.cpu.logical, found.cpu.cores, found.cpu.sockets, found.cpu.numa_nodes) == (4, 2, 2, 2)
-    assert found.cpu.max_mhz == 3200
-    assert found.virtualisation is None
-    limits = found.limits
+    result = host(golden("v1-box"))
+    assert (result.cpu.logical, result.cpu.cores, result.cpu.sockets, result.cpu.numa_nodes) == (4, 2, 2, 2)
+    assert result.cpu.max_mhz == 3200
+    assert result.virtualisation is None
+    limits = result.limits
     assert limits.affinity == (1, 2, 3), "the mask names CPUs that are not online"
     assert (limits.quota_cpus, limits.usable_cpus, limits.cgroup_version) == (2.0, 2.0, 1)
     assert limits.quota_where is not None
@@ -57,12 +62,12 @@ def test_old_server_with_cgroup_v1_and_the_tighter_quota_above() -> None:
         "no scheduler statistics",
         "/proc is mounted with hidepid",
     ]
-    assert _subjects(found) == expected
+    assert _subjects(result) == expected
 
 
 def test_without_sys_the_topology_is_that_of_cpuinfo() -> None:
-    found = host(golden("no-sys"))
-    assert found.cpu == Cpu(
+    result = host(golden("no-sys"))
+    assert result.cpu == Cpu(
         model="Intel(R) Xeon(R) Gold 6338",
         logical=4,
         cores=4,
@@ -70,13 +75,13 @@ def test_without_sys_the_topology_is_that_of_cpuinfo() -> None:
         numa_nodes=None,
         threads_per_core=1,
     )
-    assert found.limits.cgroup_version is None
-    assert "no /sys" in _subjects(found)
+    assert result.limits.cgroup_version is None
+    assert "no /sys" in _subjects(result)
 
 
 def test_what_no_source_tells_is_unknown() -> None:
-    found = host(golden("arm-board")).cpu
-    assert found == Cpu(
+    result = host(golden("arm-board")).cpu
+    assert result == Cpu(
         model=None, logical=2, cores=None, sockets=None, numa_nodes=None, threads_per_core=None
     )
 
@@ -133,17 +138,17 @@ def test_the_clock(tmp_path: Path) -> None:
 
 
 def test_an_empty_tree_is_no_error(tmp_path: Path) -> None:
-    found = host(tmp_path)
-    assert (found.cpu.cores, found.cpu.model, found.distribution) == (None, None, None)
-    assert found.limits.usable_cpus >= 1
+    result = host(tmp_path)
+    assert (result.cpu.cores, result.cpu.model, result.distribution) == (None, None, None)
+    assert result.limits.usable_cpus >= 1
 
 
 def test_this_machine_agrees_with_the_c_library() -> None:
-    found = host()
-    assert found.limits.affinity == tuple(sorted(os.sched_getaffinity(0)))
-    assert found.cpu.logical == os.sysconf("SC_NPROCESSORS_ONLN")
-    assert found.kernel == f"Linux {os.uname().release}"
-    assert found.clock_ticks_per_s == os.sysconf("SC_CLK_TCK")
+    result = host()
+    assert result.limits.affinity == tuple(sorted(os.sched_getaffinity(0)))
+    assert result.cpu.logical == os.sysconf("SC_NPROCESSORS_ONLN")
+    assert result.kernel == f"Linux {os.uname().release}"
+    assert result.clock_ticks_per_s == os.sysconf("SC_CLK_TCK")
 
 
 @pytest.mark.parametrize(

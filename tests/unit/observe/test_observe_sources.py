@@ -52,22 +52,22 @@ def test_one_good_read_is_ok_and_the_others_are_counted() -> None:
     read = tasks(
         {}, {"session": 1}, {"role": "helper:x", "status": "vanished"}, {"role": "driver", "status": "lost"}
     )
-    found = judged(tables(tasks=read))
-    assert (found["os tasks"]["status"], found["os tasks"]["detail"]) == ("ok", "1 vanished of 3 reads")
-    assert found["driver tasks"]["status"] == "lost"
+    result = judged(tables(tasks=read))
+    assert (result["os tasks"]["status"], result["os tasks"]["detail"]) == ("ok", "1 vanished of 3 reads")
+    assert result["driver tasks"]["status"] == "lost"
 
 
 @pytest.mark.parametrize("status", ["not here", "not permitted", "not supported", "lost", "vanished"])
 def test_a_witness_without_a_good_read_says_why_and_the_cure(status: str) -> None:
-    found = judged(tables(tasks=tasks({"status": status})))
-    assert found["os tasks"]["status"] == status
-    assert found["os tasks"]["detail"]
+    result = judged(tables(tasks=tasks({"status": status})))
+    assert result["os tasks"]["status"] == status
+    assert result["os tasks"]["detail"]
 
 
 def test_no_read_at_all_is_not_here() -> None:
-    found = judged(tables())
-    assert {found[n]["status"] for n in ("os tasks", "cgroup", "host", "activity samples")} == {"not here"}
-    assert found["driver"]["status"] == "lost"
+    result = judged(tables())
+    assert {result[n]["status"] for n in ("os tasks", "cgroup", "host", "activity samples")} == {"not here"}
+    assert result["driver"]["status"] == "lost"
 
 
 def test_block_io_is_off_where_its_column_is_unknown() -> None:
@@ -76,20 +76,20 @@ def test_block_io_is_off_where_its_column_is_unknown() -> None:
 
 
 def test_lost_samples_say_what_the_server_said() -> None:
-    found = judged(tables(sampler=sampler("lost")), reported=WatchState(trouble="connection refused"))
-    assert "connection refused" in found["activity samples"]["detail"]
-    found = judged(tables(sampler=sampler("ok", "ok", "lost")), reported=WatchState(trouble="it broke"))[
+    result = judged(tables(sampler=sampler("lost")), reported=WatchState(trouble="connection refused"))
+    assert "connection refused" in result["activity samples"]["detail"]
+    result = judged(tables(sampler=sampler("ok", "ok", "lost")), reported=WatchState(trouble="it broke"))[
         "activity samples"
     ]
-    assert (found["status"], found["detail"]) == ("ok", "1 lost of 3 samples: it broke")
+    assert (result["status"], result["detail"]) == ("ok", "1 lost of 3 samples: it broke")
 
 
 def test_the_engine_names_the_view_and_adds_witnesses_of_its_own() -> None:
     view = Source(name="activity samples", provenance="pg_stat_activity", status="ok")
     own = Source(name="session counters", provenance="some view", status="not supported", detail="needs 18")
-    found = judged(tables(sampler=sampler("ok")), Engine(view, own))
-    assert found["activity samples"]["provenance"] == "pg_stat_activity"
-    assert found["session counters"]["status"] == "not supported"
+    result = judged(tables(sampler=sampler("ok")), Engine(view, own))
+    assert result["activity samples"]["provenance"] == "pg_stat_activity"
+    assert result["session counters"]["status"] == "not supported"
 
 
 class Seen(Engine):
@@ -115,21 +115,21 @@ def test_observation_switched_off_reads_the_drivers_threads_alone_and_says_so() 
     read = frames(watch)
     assert set(read["tasks"]["role"]) == {"driver", "dbdyno"}
     assert all(read[name].is_empty() for name in ("samples", "cgroup", "host", "traced"))
-    found = judged(tables(tasks=read["tasks"]), enabled=False)
-    assert found.pop("driver tasks")["status"] == "ok"
-    assert {row["status"] for name, row in found.items() if name != "driver"} == {"off"}
+    result = judged(tables(tasks=read["tasks"]), enabled=False)
+    assert result.pop("driver tasks")["status"] == "ok"
+    assert {row["status"] for name, row in result.items() if name != "driver"} == {"off"}
 
 
 def test_a_witness_that_was_refused_says_why_itself() -> None:
     state = WatchState(
         states={"scheduler trace": ("not permitted", "needs CAP_BPF"), "sampler priority": ("ok", "")}
     )
-    found = judged(tables(tasks=tasks({})), reported=state)
-    assert (found["scheduler trace"]["status"], found["scheduler trace"]["detail"]) == (
+    result = judged(tables(tasks=tasks({})), reported=state)
+    assert (result["scheduler trace"]["status"], result["scheduler trace"]["detail"]) == (
         "not permitted",
         "needs CAP_BPF",
     )
-    assert found["sampler priority"]["status"] == "ok"
+    assert result["sampler priority"]["status"] == "ok"
     refused = sampler("lost").with_columns(via=pl.lit("memory"))
     state = WatchState(states={"wait event word": ("not permitted", "another uid")})
     word = judged(tables(tasks=tasks({}), sampler=refused), reported=state)["wait event word"]
@@ -140,18 +140,18 @@ def test_a_witness_that_lost_a_part_is_limited_and_its_figures_count() -> None:
     read = {"before_ns": 1, "after_ns": 2, "pid": 3, "tid": 3, "role": "session", "status": "ok"}
     traced = tables(tasks=tasks({}), traced=rows("traced", [read, {**read, "status": "lost"}]))
     states = {TRACE: ("limited", "3 processes found no room"), EXITS: ("limited", "9 messages")}
-    found = judged(traced, reported=WatchState(states=states))
-    assert found[TRACE]["status"] == "limited"
-    assert found[TRACE]["detail"] == "3 processes found no room; 1 lost of 2 reads"
-    assert (found[EXITS]["status"], found[EXITS]["detail"]) == ("limited", "9 messages")
+    result = judged(traced, reported=WatchState(states=states))
+    assert result[TRACE]["status"] == "limited"
+    assert result[TRACE]["detail"] == "3 processes found no room; 1 lost of 2 reads"
+    assert (result[EXITS]["status"], result[EXITS]["detail"]) == ("limited", "9 messages")
     assert judged(traced, reported=WatchState(states={TRACE: ("ok", "")}))[TRACE]["status"] == "ok"
 
 
 def test_memory_samples_and_activity_samples_are_counted_apart() -> None:
     both = pl.concat([sampler("ok", "lost"), sampler("ok", "ok", "ok").with_columns(via=pl.lit("memory"))])
-    found = judged(tables(tasks=tasks({}), sampler=both))
-    assert found["activity samples"]["detail"] == "1 lost of 2 samples"
-    assert (found["wait event word"]["status"], found["wait event word"]["detail"]) == ("ok", "")
+    result = judged(tables(tasks=tasks({}), sampler=both))
+    assert result["activity samples"]["detail"] == "1 lost of 2 samples"
+    assert (result["wait event word"]["status"], result["wait event word"]["detail"]) == ("ok", "")
 
 
 def test_what_was_not_asked_for_is_off_and_elsewhere_not_here() -> None:

@@ -199,8 +199,8 @@ def test_a_quota_shows_in_the_group_and_as_run_queue(quota_group: list[Path]) ->
     with running(sys.executable, "-c", "while True: pass") as pid:
         for child in quota_group:
             (child / "cgroup.procs").write_text(str(pid))
-        found = [path for version, path in _core.find_cgroups(pid) if version == 1]
-        assert {str(c) for c in quota_group} <= set(found)
+        result = [path for version, path in _core.find_cgroups(pid) if version == 1]
+        assert {str(c) for c in quota_group} <= set(result)
         groups = [{"scope": "server", "version": 1, "path": str(c)} for c in quota_group]
         first = _core.read_task(pid, pid)
 

@@ -56,8 +56,8 @@ def laid_out(root: Path, pid: int, files: dict[str, int], children: str = "") ->
 def test_a_server_of_two_processes_on_arm(tmp_path: Path) -> None:
     laid_out(tmp_path, 10, {"socket:[77]": 2, "/d/postgresql.conf": ARM64}, "11 12 ")
     laid_out(tmp_path, 11, {"/d/base/5/1247": 2 | ARM64, "/d/base/5/1259": 2 | ARM64})
-    found = direct_files(10, DATA, tmp_path, ARM64)
-    assert (found.direct, found.files, found.words) == (2, 2, "O_DIRECT seen on 2 of 2 open data files")
+    result = direct_files(10, DATA, tmp_path, ARM64)
+    assert (result.direct, result.files, result.words) == (2, 2, "O_DIRECT seen on 2 of 2 open data files")
     some = direct_files(10, DATA, tmp_path, ARM64, most_ns=0)
     assert some.files == 2, "of the first process that has some"
     assert direct_files(10, DATA, tmp_path, 0o40000).direct == 0, "the bit of x86 means a directory there"
@@ -73,6 +73,6 @@ def test_nothing_open_and_nothing_permitted_are_unknown(
         raise PermissionError
 
     monkeypatch.setattr(Path, "iterdir", refused)
-    found = direct_files(10, DATA, tmp_path)
-    assert found[:3] == (None, None, "not permitted")
-    assert "as root or as the server's user" in found.words
+    result = direct_files(10, DATA, tmp_path)
+    assert result[:3] == (None, None, "not permitted")
+    assert "as root or as the server's user" in result.words

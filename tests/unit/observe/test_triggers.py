@@ -34,8 +34,8 @@ def ramp(
 
 def fired(when: str, *counts: float, **options: str) -> list[tuple[float, str]]:
     name = options.pop("name", "sessions")
-    found = firings(trigger(when, **options), ramp(*counts, name=name))
-    return [(f.at_ns / S, f.matched) for f in found]
+    result = firings(trigger(when, **options), ramp(*counts, name=name))
+    return [(f.at_ns / S, f.matched) for f in result]
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_a_condition_of_known_and_unknown_figures(text: str, truth: bool | None)
 
 
 def test_arguments_times_and_how_long_it_must_hold() -> None:
-    found = parse_condition("wait(Lock/some thing) >= 0.5 and statement(-42) > 1 for 300 ms")
-    assert [f.key for f in found.figures()] == ["wait(Lock/some thing)", "statement(-42)"]
-    assert found.for_ns == 300_000_000
+    result = parse_condition("wait(Lock/some thing) >= 0.5 and statement(-42) > 1 for 300 ms")
+    assert [f.key for f in result.figures()] == ["wait(Lock/some thing)", "statement(-42)"]
+    assert result.for_ns == 300_000_000
     assert holds("response > 20ms", response=0.021) is True
 
 
@@ -226,14 +226,14 @@ WANTED = [
 
 def test_figures_of_samples() -> None:
     met = ((0, "Client", "Read", 7), (1, "Latch", "Log", 7), (2, None, None, 7), (3, "Latch", "Page", 8))
-    found = live_values(sampled(12, *met), WANTED, FAMILIES, since_ns=0)
-    assert len(found) == 11
-    assert found[-1][1] == {
+    result = live_values(sampled(12, *met), WANTED, FAMILIES, since_ns=0)
+    assert len(result) == 11
+    assert result[-1][1] == {
         "sessions": 4, "active": 3, "db_time": 3.0, "wait(latch)": 2.0, "wait(Latch/Log)": 1.0,
         "wait(Latch/Other)": 0.0, "statement(7)": 2, "cpu_wait": None,
     }  # fmt: skip
-    assert found[0][1]["db_time"] is None  # less than a second was sampled
-    assert found[0][1]["sessions"] == 4
+    assert result[0][1]["db_time"] is None  # less than a second was sampled
+    assert result[0][1]["sessions"] == 4
 
 
 def test_what_hidden_sessions_do_is_unknown_and_not_nothing() -> None:
@@ -241,9 +241,9 @@ def test_what_hidden_sessions_do_is_unknown_and_not_nothing() -> None:
     seen = sampled(12, (1, None, None, 7), (2, None, None, None))
     hidden = pl.when(pl.col("session") == 2).then(pl.lit("hidden")).otherwise("state").alias("state")
     seen |= {"samples": seen["samples"].with_columns(hidden), "blocked": empty("blocked")}
-    found = live_values(seen, [*WANTED, Wanted("lock_depth", "", "lock_depth")], FAMILIES, since_ns=0)
-    assert {k for k, v in found[-1][1].items() if v is not None} == {"sessions"}
-    assert found[-1][1]["sessions"] == 2
+    result = live_values(seen, [*WANTED, Wanted("lock_depth", "", "lock_depth")], FAMILIES, since_ns=0)
+    assert {k for k, v in result[-1][1].items() if v is not None} == {"sessions"}
+    assert result[-1][1]["sessions"] == 2
 
 
 def test_the_longest_chain_of_lock_waits() -> None:
@@ -255,13 +255,13 @@ def test_the_longest_chain_of_lock_waits() -> None:
         for waiter, blocker in ((101, 100), (102, 100), (103, 102))
     ]  # fmt: skip
     depth = [Wanted("lock_depth", "", "lock_depth")]
-    found = live_values(seen | {"blocked": rows("blocked", waits)}, depth, FAMILIES, since_ns=0)
-    assert found[-1][1] == {"lock_depth": 2}
-    found = live_values(seen | {"blocked": empty("blocked")}, depth, FAMILIES, since_ns=0)
-    assert found[-1][1] == {"lock_depth": 0}
+    result = live_values(seen | {"blocked": rows("blocked", waits)}, depth, FAMILIES, since_ns=0)
+    assert result[-1][1] == {"lock_depth": 2}
+    result = live_values(seen | {"blocked": empty("blocked")}, depth, FAMILIES, since_ns=0)
+    assert result[-1][1] == {"lock_depth": 0}
 
 
 def test_nobody_is_connected() -> None:
-    found = live_values(sampled(12), WANTED, FAMILIES, since_ns=0)
-    assert found[-1][1]["sessions"] == 0
-    assert found[-1][1]["db_time"] == 0
+    result = live_values(sampled(12), WANTED, FAMILIES, since_ns=0)
+    assert result[-1][1]["sessions"] == 0
+    assert result[-1][1]["db_time"] == 0

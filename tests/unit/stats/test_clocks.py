@@ -28,21 +28,21 @@ def test_a_time_between_comes_back_within_the_bound(first, last, offset_ns, drif
     begin = [asked(k * 10_000_000, *legs, offset_ns, drift) for k, legs in enumerate(first)]
     end_ns = 60 * NS_PER_S
     end = [asked(end_ns + k * 10_000_000, *legs, offset_ns, drift) for k, legs in enumerate(last)]
-    found = Mapping(Offset.of(begin), Offset.of(end))
+    result = Mapping(Offset.of(begin), Offset.of(end))
     low, high = begin[-1].received_ns, end_ns
     ours_ns = round(low + share * (high - low))
     there_ns = ours_ns + offset_ns + round(drift * ours_ns)
-    within = found.bound_ns * (1 + abs(drift)) + 3  # rounded to nanoseconds
-    assert abs(found.to_ours(there_ns) - ours_ns) <= within
+    within = result.bound_ns * (1 + abs(drift)) + 3  # rounded to nanoseconds
+    assert abs(result.to_ours(there_ns) - ours_ns) <= within
 
 
 def test_the_shortest_exchange_counts() -> None:
-    found = Offset.of([Exchange(0, 1_000_900, 1000), Exchange(5000, 1_005_010, 5020)])
-    assert (found.ns, found.bound_ns) == (1_000_000, 10)
+    result = Offset.of([Exchange(0, 1_000_900, 1000), Exchange(5000, 1_005_010, 5020)])
+    assert (result.ns, result.bound_ns) == (1_000_000, 10)
 
 
 @given(st.integers(-(10**15), 10**15), st.floats(-5e-4, 5e-4), st.integers(0, 10**14))
 def test_there_and_back_is_the_same_time(ns: int, drift: float, there_ns: int) -> None:
-    found = Mapping(Offset(10**12, ns, 1), Offset(2 * 10**12, ns + round(drift * 10**12), 1))
-    assert abs(found.to_theirs(found.to_ours(there_ns)) - there_ns) <= 2
-    assert abs(found.to_ours(found.to_theirs(there_ns)) - there_ns) <= 2
+    result = Mapping(Offset(10**12, ns, 1), Offset(2 * 10**12, ns + round(drift * 10**12), 1))
+    assert abs(result.to_theirs(result.to_ours(there_ns)) - there_ns) <= 2
+    assert abs(result.to_ours(result.to_theirs(there_ns)) - there_ns) <= 2

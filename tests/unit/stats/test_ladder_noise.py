@@ -49,8 +49,8 @@ def test_growth_faster_than_the_load_is_no_noise(law: str, loads: tuple[int, ...
 
 def test_an_exact_superlinear_ladder_is_known_to_its_last_load() -> None:
     exact = measured(SUPERLINEAR["power 1.15"], POWERS)
-    found = bend(exact, 0.5)
-    assert (found.at, found.low, found.high) == (64, 32, None)
+    result = bend(exact, 0.5)
+    assert (result.at, result.low, result.high) == (64, 32, None)
 
 
 @pytest.mark.parametrize("loads", [POWERS, DENSE])
@@ -63,8 +63,8 @@ def test_an_exact_ladder_of_a_known_law_has_no_noise(law: str, loads: tuple[int,
 @pytest.mark.parametrize("law", ["linear", "power 1.15", "linear and square", "power 1.5"])
 def test_scatter_about_a_curve_is_noise_whichever_way_it_bends(law: str, noise: float) -> None:
     made = (KNOWN | SUPERLINEAR)[law]
-    found = [noise_of(measured(made, DENSE, noise, seed=s)).share for s in range(40)]
-    assert 0.7 * noise < statistics.median(found) < 1.5 * noise
+    result = [noise_of(measured(made, DENSE, noise, seed=s)).share for s in range(40)]
+    assert 0.7 * noise < statistics.median(result) < 1.5 * noise
 
 
 def test_one_rung_that_lies_far_off_is_noise_on_any_law() -> None:

@@ -62,11 +62,11 @@ def test_what_is_claimed_holds_the_truth(law: str) -> None:
         for m in simulated(law, LAWS[law], loads, noise, climbs=climbs, proportional=proportional)
     ]
     for name, truth in TRUTHS[law].items():
-        said = [f for m in made if (f := m.figures[name]).claimed]
-        held = [f.low <= truth <= f.high for f in said if f.low is not None and f.high is not None]
-        assert len(held) == len(said)
+        stated = [f for m in made if (f := m.figures[name]).claimed]
+        held = [f.low <= truth <= f.high for f in stated if f.low is not None and f.high is not None]
+        assert len(held) == len(stated)
         assert sum(held) >= 0.9 * len(held) - 2, (name, sum(held), len(held))
-    assert name == "rate" or said
+    assert name == "rate" or stated
     false = {"knee": law in ("linear", "amdahl", "usl"), "peak": law != "usl"}
     for name, wrong in false.items():
         assert not wrong or sum(m.figures[name].claimed for m in made) <= 0.05 * len(made), name
@@ -128,13 +128,13 @@ def test_two_bends_that_one_could_be_are_not_claimed_as_one() -> None:
     ],
 )
 def test_any_ladder_has_figures_in_their_range(n: object, x: object) -> None:
-    found = points(n, x)
-    made = averaged(found)
+    result = points(n, x)
+    made = averaged(result)
     assert sum(made.shares.values()) == pytest.approx(1)
     for f in made.figures.values():
         if f.claimed:
             assert f.low is not None and f.high is not None
             assert np.isfinite([f.low, f.value, f.high]).all() and f.low <= f.value <= f.high
     assert made.figures["rate"].low > 0  # type: ignore[operator]
-    middle, low, high = made.throughput(found.loads[-3:])
+    middle, low, high = made.throughput(result.loads[-3:])
     assert (low > 0).all() and (low <= middle).all() and (middle <= high).all()

@@ -39,8 +39,8 @@ def test_of_two_loads_the_one_below_the_peak_is_meant(name: str, beyond: float) 
     assert top is not None
     x = inverse.throughput(law, top[0] * beyond)
     assert x < top[1]
-    found = inverse.load_for_throughput(law, x)
-    assert found < top[0] and inverse.throughput(law, found) == pytest.approx(x, rel=EXACT)
+    result = inverse.load_for_throughput(law, x)
+    assert result < top[0] and inverse.throughput(law, result) == pytest.approx(x, rel=EXACT)
 
 
 @pytest.mark.parametrize("name", CURVED)
@@ -69,10 +69,10 @@ def test_the_law_for_any_parameters(rate: float, sigma: float, kappa: float, loa
     top = inverse.peak(law)
     bend = 0.9 if top is None else abs(top[0] / load - 1)
     if bend > 0.05 and inverse.throughput(law, load * 1.01) != pytest.approx(x, rel=1e-4):
-        found = inverse.load_for_throughput(law, x)
-        assert inverse.throughput(law, found) == pytest.approx(x, rel=EXACT)
+        result = inverse.load_for_throughput(law, x)
+        assert inverse.throughput(law, result) == pytest.approx(x, rel=EXACT)
         if top is None or load < top[0]:
-            assert found == pytest.approx(load, rel=EXACT)
+            assert result == pytest.approx(load, rel=EXACT)
 
 
 def test_what_is_out_of_reach_is_an_error() -> None:

@@ -112,5 +112,5 @@ def test_independent_residuals_are_said_to_resemble_each_other_as_often_as_promi
     basis = np.linalg.qr(np.column_stack([np.ones_like(load), load]))[0]
     errors = np.random.default_rng(4).normal(size=(2000, len(load)))
     left = errors - (errors @ basis) @ basis.T
-    found = [durbin_watson(row, basis, np.diff(repeat) == 0)[1] for row in left]
-    assert 0.03 <= np.mean(np.array(found) < 0.05) <= 0.07
+    result = [durbin_watson(row, basis, np.diff(repeat) == 0)[1] for row in left]
+    assert 0.03 <= np.mean(np.array(result) < 0.05) <= 0.07
