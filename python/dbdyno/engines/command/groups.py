@@ -99,7 +99,7 @@ class Containment:
             detail="" if can_kill else self._without(),
         )
 
-    def file_words(self) -> str:
+    def words(self) -> str:
         by = "pids.max" if self.limited_by is not None else "counted ten times a second"
         return f"commands may have {self.limit.tasks:,} tasks at once, by {by}: {self.limit.words}"
 
