@@ -62,7 +62,7 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
     rows = accounts.stack(results, places)
     if load != figures.SESSIONS:
         rows = accounts.piled(rows.filter(pl.col("key") != "client"))
-    rows = accounts.few(rows)
+    rows = accounts.merge_small(rows)
     if rows.is_empty():
         return None
     tasks = kind_of(results.plan).among((COMMANDS,))  # of these there are more than sessions
@@ -92,7 +92,7 @@ def timeline(results: Results) -> Chart | None:
     places = stretches(results)
     rows = accounts.stack(results, places.select("cell", "place", "weight"))
     client = rows.filter(pl.col("key") == "client")
-    rows = accounts.few(rows.filter(pl.col("key") != "client"))
+    rows = accounts.merge_small(rows.filter(pl.col("key") != "client"))
     if rows.is_empty():
         return None
     spans = places.group_by("place").agg(

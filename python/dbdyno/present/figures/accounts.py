@@ -1,4 +1,4 @@
-"""The ledger made ready for showing: its leaves (nothing counted twice), and these as a stack by place."""
+"""Prepares the ledger for showing: its leaves (nothing counted twice), and these as a stack by place."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dbdyno.model.text.nouns import noun
 from dbdyno.model.units import format_average
 from dbdyno.present.figures.figures import Series, by_load, load_of, of_series
 
-BRACKET = "runq.throttled_bracket"  # lies inside runq: shown beside it, never added
+BRACKET = "runq.throttled_bracket"  # part of runq: shown beside it, never added
 THROTTLED = "runq.throttled"
 POOLER = "pooler"  # the data source of the queue for a pool's connections
 INSIDE = (BRACKET, THROTTLED, "block_io")  # parts of other accounts
@@ -32,17 +32,20 @@ NAMES = {
 
 
 class Segment(NamedTuple):
-    """A segment of the stack."""
+    """One segment of a stack."""
 
     key: str  # "run.user", "sleep:" or "runq:" and a wait class
     label: str
-    family: str  # what its colour stands for: an account or, for a sleep and its run queue, a wait's family
-    waiting: bool  # in the run queue under that label: hatched
+    family: str  # decides the colour: an account, or the family of a wait for its sleep and run queue
+    waiting: bool  # whether it is time in the run queue under a wait label, which is hatched
 
 
 def leaves(ledger: pl.DataFrame, scope: str) -> pl.DataFrame:
-    """Rows of ``scope`` that add up to the whole: an account's parts where it and all of them are known, else
-    its total. ``sleep`` without detail that is not known gives way to its events."""
+    """Returns the rows of ``scope`` that add up to the whole, without double counting.
+
+    An account is represented by its parts if it and all of them are known, else by its total. An unknown
+    ``sleep`` without detail is left out if its events are there.
+    """
     rows = ledger.filter((pl.col("scope") == scope) & ~pl.col("account").is_in(INSIDE))
     group = ["cell", "session", "who"]
     whole = [*group, pl.coalesce("parent", "account")]
@@ -56,7 +59,8 @@ def leaves(ledger: pl.DataFrame, scope: str) -> pl.DataFrame:
 
 
 def throttled(results: Results, series: Series) -> dict[float, str]:
-    """Per rung the throttled time (seconds per second), measured or as a bracket, where known and not 0."""
+    """Returns throttled time by rung in seconds per second, measured or as a bracket, where known and not
+    0."""
     column = load_of(results).column
     rows = of_series(by_load(results, results.tables["ledger"]), series).filter(
         (pl.col("scope") == "rung") & pl.col("account").is_in([BRACKET, THROTTLED])
@@ -73,52 +77,56 @@ def throttled(results: Results, series: Series) -> dict[float, str]:
 
 
 def wait_class(detail: str | None) -> str:
-    """``A`` of ``A/b``; a sleep without detail was seen by no sample."""
+    """Returns ``A`` of ``A/b``; a sleep without detail was in no sample."""
     return UNSEEN if detail is None else detail.split("/", 1)[0].split(":", 1)[0]
 
 
 def wait_classes(detail: str = "detail") -> pl.Expr:
-    """:func:`wait_class` of a column."""
+    """Returns :func:`wait_class` as an expression over a column."""
     return pl.col(detail).str.extract(r"^([^/:]+)").fill_null(UNSEEN)
 
 
-# Where the time went as a stack: every wait class in its sleep and its run queue, place by place.
+# The stack of session time: sleep and run queue of every wait class, place by place.
 #
-# A place is a rung (the mean of its repeats) or a stretch of an observation (the mean of its windows).
+# A place is a rung (mean of its repeats) or a stretch of an observation (mean of its windows).
 
 _FIRST = ("run", "run.user", "run.system", "runq", f"runq:{NO_LABEL}")
 _LAST = ("client", "unaccounted")
 _FIGURES = ("aas", "low", "high")
 _SEGMENT: dict[str, Any] = {
-    "key": pl.String, "label": pl.String, "family": pl.String, "waiting": pl.Boolean, "order": pl.Int64
-}  # fmt: skip
+    "key": pl.String,
+    "label": pl.String,
+    "family": pl.String,
+    "waiting": pl.Boolean,
+    "order": pl.Int64,
+}
 
 
 def at_rungs(results: Results, series: Series) -> pl.DataFrame:
-    """The cells of a ladder, each at its rung."""
+    """Returns the cells of a ladder with their rung as the place."""
     cells = of_series(results.tables["windows"], series)
     return cells.select("cell", place=pl.col(load_of(results).column), weight=pl.lit(1.0))
 
 
 def stack(results: Results, places: pl.DataFrame) -> pl.DataFrame:
-    """One row a place and segment: place, key, label, family, waiting, order, aas, low, high, runq, events,
-    source, y0, y1; a negative remainder hangs below zero. ``places``: cell, place, weight.
+    """Returns one row per place and segment; a negative remainder hangs below zero.
 
-    Raises nothing; what is unknown is not there (:func:`missing` names it).
+    Columns: place, key, label, family, waiting, order, aas, low, high, runq, events, source, y0, y1.
+    ``places`` has cell, place and weight. Unknown time has no row; :func:`missing_parts` names it.
     """
     rows = means(results, places).filter(pl.col("aas").is_not_null() & (pl.col("aas") != 0))
     segments = enumerate(_segments(rows, families_of(results.tables)))
-    told = pl.DataFrame([(*s, order) for order, s in segments], schema=_SEGMENT, orient="row")
-    return piled(rows.join(told, on="key").sort("place", "order"))
+    ordered = pl.DataFrame([(*s, order) for order, s in segments], schema=_SEGMENT, orient="row")
+    return piled(rows.join(ordered, on="key").sort("place", "order"))
 
 
 _ROOM = 8
 _SMALL = 0.005
-"""Of a place's time: a segment that nowhere takes more is not worth an entry of the legend by itself."""
+"""Share of a place's time; a segment that is nowhere larger is not worth an entry of the legend."""
 
 
-def few(rows: pl.DataFrame) -> pl.DataFrame:
-    """A stack with its smallest segments as one, where they are too many for a legend or too small to be
+def merge_small(rows: pl.DataFrame) -> pl.DataFrame:
+    """Merges the smallest segments where there are too many for a legend, or they are too small to be
     seen."""
     share = (pl.col("aas").abs() / pl.col("aas").abs().sum().over("place")).alias("share")
     sizes = rows.with_columns(share).group_by("key").agg(pl.col("share").max()).sort("share", "key")
@@ -129,20 +137,31 @@ def few(rows: pl.DataFrame) -> pl.DataFrame:
         return rows
     rest, last = pl.col("key").is_in(small), max(rows["order"].to_list())
     as_one = {
-        "key": pl.lit("rest"), "account": pl.lit("rest"), "label": pl.lit(f"other ({len(small)})"),
-        "family": pl.lit("rest"), "waiting": pl.lit(False), "order": pl.lit(last - 2),
-    }  # fmt: skip
-    made = rows.filter(rest).with_columns(**as_one).group_by("place", *as_one, maintain_order=True).agg(
-        *(pl.col(c).sum() for c in ("aas", "low", "high")), pl.col("runq").first(),
-        pl.col("label").first().alias("events"), pl.col("source").first(),
-    )  # fmt: skip
+        "key": pl.lit("rest"),
+        "account": pl.lit("rest"),
+        "label": pl.lit(f"other ({len(small)})"),
+        "family": pl.lit("rest"),
+        "waiting": pl.lit(False),
+        "order": pl.lit(last - 2),
+    }
+    merged = (
+        rows.filter(rest)
+        .with_columns(**as_one)
+        .group_by("place", *as_one, maintain_order=True)
+        .agg(
+            *(pl.col(c).sum() for c in ("aas", "low", "high")),
+            pl.col("runq").first(),
+            pl.col("label").first().alias("events"),
+            pl.col("source").first(),
+        )
+    )
     kept = rows.filter(~rest).drop("y0", "y1")
-    both = pl.concat([kept, made.select(kept.columns)], how="vertical_relaxed")
+    both = pl.concat([kept, merged.select(kept.columns)], how="vertical_relaxed")
     return piled(both.sort("place", "order", maintain_order=True))
 
 
 def piled(rows: pl.DataFrame) -> pl.DataFrame:
-    """With y0 and y1, each place's segments one on the other; a negative remainder hangs below zero."""
+    """Adds y0 and y1, which pile up the segments of each place; a negative remainder hangs below zero."""
     aas = pl.col("aas")
     top = pl.when(aas > 0).then(aas.clip(lower_bound=0.0).cum_sum().over("place")).otherwise(aas)
     bottom = pl.when(aas > 0).then(pl.col("y1") - aas).otherwise(0.0)
@@ -150,35 +169,37 @@ def piled(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def missing_parts(results: Results, places: pl.DataFrame) -> list[str]:
-    """Accounts of which at least one place does not know the time."""
+    """Returns the accounts whose time is unknown at one place or more."""
     rows = means(results, places).filter(pl.col("aas").is_null())
     names = [NAMES.get(a, a) for a in rows["account"].unique(maintain_order=True).to_list()]
     return [f"waits of sessions {HIDDEN_STATUS}", *names] if hidden(results, places) else names
 
 
 def hidden(results: Results, places: pl.DataFrame) -> bool:
-    """Whether a place has sessions whose waits our role may not see: its waits are those of the others."""
+    """Returns whether a place has sessions whose waits this role may not see; its waits are those of the
+    others."""
     rows = results.tables["ledger"].join(places, on="cell", how="semi").filter(pl.col("scope") == "rung")
     waits = rows.filter(pl.col("account").is_in(["sleep", "client"]))
     return bool(waits["status"].str.contains(HIDDEN_STATUS).any())
 
 
 def means(results: Results, places: pl.DataFrame) -> pl.DataFrame:
-    """Place, key, account, aas, low, high, runq (CPU WAIT in all), events, source: weighted means of cells.
+    """Returns weighted means of cells: place, key, account, aas, low, high, runq, events, source.
 
-    A cell without a row did not see that wait: nothing there. One with NULL does not know: left out. The
-    ends of a class's interval are the sums of its events' ends, which is rather too wide.
+    ``runq`` is CPU WAIT in total. A cell without a row did not have that wait, so it counts as 0; a cell
+    with NULL is unknown and is left out. The ends of a class's interval are the sums of its events' ends,
+    which is rather too wide.
     """
     rows = _classes(leaves(results.tables["ledger"].join(places, on="cell"), "rung"))
     weight = pl.col("weight")
     whole = places.group_by("place").agg(weight.sum().alias("whole"))
-    asked = pl.col("whole").first() - weight.filter(pl.col("aas").is_null()).sum()
+    known_weight = pl.col("whole").first() - weight.filter(pl.col("aas").is_null()).sum()
     return (
         rows.join(whole, on="place", maintain_order="left")
         .group_by("place", "key", maintain_order=True)
         .agg(
             pl.col("account").first(),
-            *(pl.when(asked > 0).then(_summed(c) / asked).alias(c) for c in _FIGURES),
+            *(pl.when(known_weight > 0).then(_summed(c) / known_weight).alias(c) for c in _FIGURES),
             pl.col("events").drop_nulls().first(),
             pl.col("source").unique(maintain_order=True).str.join(", "),
         )
@@ -188,27 +209,31 @@ def means(results: Results, places: pl.DataFrame) -> pl.DataFrame:
 
 
 def _summed(column: str) -> pl.Expr:
-    """Weighted sum; an end of an interval is known only where all are."""
+    """Returns the weighted sum; an end of an interval is known only if it is known in all cells."""
     total = (pl.col(column) * pl.col("weight")).sum()
     known = pl.col(column).is_not_null() | pl.col("aas").is_null()
     return pl.when(known.all()).then(total) if column != "aas" else total
 
 
 def _segments(rows: pl.DataFrame, families: WaitFamilies) -> list[Segment]:
-    """The segments of a stack from the bottom up; each class's run queue lies beside its sleep, and that
-    under a label of the client's below the client's time."""
-    found = rows.select("key", "account").unique(maintain_order=True)
-    accounts = dict(found.rows())
+    """Returns the segments of a stack from the bottom up.
+
+    The run queue of each wait class lies beside its sleep. The run queue under a label of the client lies
+    below the client's time.
+    """
+    keyed = rows.select("key", "account").unique(maintain_order=True)
+    accounts = dict(keyed.rows())
     named = sorted({k.split(":", 1)[1] for k in accounts if ":" in k} - {NO_LABEL})
     classes = [c for c in named if families.of(c) not in AT_CLIENT]
     clients = [f"runq:{c}" for c in named if families.of(c) in AT_CLIENT]
     further = [k for k in accounts if ":" not in k and k not in (*_FIRST, *_LAST)]
     middle = [k for c in (NO_LABEL, *classes) for k in (f"runq:{c}", f"sleep:{c}")]
     keys = [k for k in dict.fromkeys((*_FIRST, *further, *middle, *clients, *_LAST)) if k in accounts]
-    made = [_segment(k, families) for k in keys]
-    split = any(k.startswith("runq:") for k in keys)  # elsewhere, where a place has it whole
+    segments = [_segment(k, families) for k in keys]
+    # Some places have the run queue divided by label, others only as a whole: the latter is named apart.
+    split = any(k.startswith("runq:") for k in keys)
     whole = Segment("runq", "CPU WAIT, not divided", "runq-whole", False)
-    return [whole if split and s.key == "runq" else s for s in made]
+    return [whole if split and s.key == "runq" else s for s in segments]
 
 
 def _segment(key: str, families: WaitFamilies) -> Segment:
@@ -224,17 +249,19 @@ def _segment(key: str, families: WaitFamilies) -> Segment:
 
 
 def _classes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Per cell, waits and run queues by class; ``events``: the longest ones of a class in words."""
+    """Returns waits and run queues of each cell by class; ``events`` names the longest events of a class."""
     labelled = (pl.col("account") == "runq") & pl.col("detail").is_not_null()
     by_class = (pl.col("account") == "sleep") | labelled
     key = pl.concat_str("account", pl.lit(":"), wait_classes())
     event = pl.col("detail").str.extract(r"^[^/:]+[/:](.*)$").fill_null("")
-    words = pl.when(by_class & (event != "") & (pl.col("aas") > 0)).then(
+    event_text = pl.when(by_class & (event != "") & (pl.col("aas") > 0)).then(
         pl.format("{} {}", event, pl.col("aas").round(3))
     )
     known = [sum_if_all_known(c) for c in _FIGURES]
     return (
-        rows.with_columns(pl.when(by_class).then(key).otherwise("account").alias("key"), words.alias("words"))
+        rows.with_columns(
+            pl.when(by_class).then(key).otherwise("account").alias("key"), event_text.alias("words")
+        )
         .sort("aas", descending=True, nulls_last=True, maintain_order=True)
         .group_by("cell", "place", "weight", "key", maintain_order=True)
         .agg(

@@ -1,4 +1,4 @@
-"""The tables of a comparison, and its plot of intervals."""
+"""Builds the tables of a comparison, and its plot of intervals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ EFFECT = (
     numeric("p (Holm)", 5),
     numeric("p (perm.)", 6),
 )
-"""The answer first: where a line is too long, it is the last to go."""
+"""Columns of the answer come first: where a line is too long, they are left out last."""
 _RANK = (
     numeric("", 7),
     Column("variant"),
@@ -65,7 +65,7 @@ _RUNGS = (
 )
 _NEXT = (Column("variant"), Column("against"), *EFFECT)
 _MINOR = 0.02
-"""Accounts below this share of all change are left out where space is short."""
+"""Accounts below this share of the total change are left out where space is short."""
 _TONES: dict[str, Tone] = {"better": "good", "worse": "invalid", "undecided": "warning"}
 _NAMES = NAMES | {
     BRACKET: "throttled, within CPU WAIT, at most",
@@ -73,7 +73,7 @@ _NAMES = NAMES | {
     "block_io": "block I/O, within sleep",
 }
 _NOTHING = word("")
-_Of = TypeVar("_Of", Line, Contrast, Why)
+_AtRung = TypeVar("_AtRung", Line, Contrast, Why)
 
 
 class Place(NamedTuple):
@@ -90,32 +90,32 @@ class Place(NamedTuple):
 
 
 def places(table: MetricTable) -> list[Place]:
-    """Every rung of the table, in its order."""
+    """Returns every rung of the table in its order."""
     return list(dict.fromkeys(Place(x.workload, x.series, x.sessions) for x in table.lines))
 
 
 def tops(table: MetricTable) -> list[Place]:
-    """The highest rung of each ladder."""
+    """Returns the highest rung of each ladder."""
     highest: dict[tuple[str, str], Place] = {}
     for place in sorted(places(table), key=lambda p: p.sessions):
         highest[place.workload, place.series] = place
     return list(highest.values())
 
 
-def title(made: Comparison) -> str:
-    if made.kind == "runs":
-        return f"A = {made.runs[0]} against B = {made.runs[1]}"
-    variants = {x.variant for t in made.metrics for x in t.lines}
-    return f"{len(variants)} variants of run {made.runs[0]}, baseline {made.baseline}"
+def title(comparison: Comparison) -> str:
+    if comparison.kind == "runs":
+        return f"A = {comparison.runs[0]} against B = {comparison.runs[1]}"
+    variants = {x.variant for t in comparison.metrics for x in t.lines}
+    return f"{len(variants)} variants of run {comparison.runs[0]}, baseline {comparison.baseline}"
 
 
 def ranks(table: MetricTable, place: Place, margin: float, title: str) -> Table:
-    """A row for each variant, the best first."""
+    """Returns a table with one row per variant, the best first."""
     return Table(title, _RANK, list(rank_rows(table, place, margin))).without_unknown()
 
 
 def others(tables: Sequence[MetricTable], place: Place, margin: float) -> Table:
-    """The same of several quantities, one below the other."""
+    """Returns the same for several quantities, one below the other."""
     rows = [
         row._replace(cells=[word("" if n else table.title), *row.cells[1:]])
         for table in tables
@@ -146,7 +146,7 @@ def rank_rows(table: MetricTable, place: Place, margin: float) -> Iterator[Row]:
 
 
 def rungs(table: MetricTable, margin: float, title: str) -> Table:
-    """Two runs: a row for each number of sessions."""
+    """Returns a comparison of two runs, one row per number of sessions."""
     means = {(x.workload, x.series, x.sessions, x.variant): x.mean for x in table.lines}
     rows = []
     for c in table.claims:
@@ -160,7 +160,7 @@ def rungs(table: MetricTable, margin: float, title: str) -> Table:
 
 
 def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
-    """Neighbours in the rank, neither of them the baseline."""
+    """Returns comparisons of neighbours in the rank, neither of them the baseline; None without any."""
     claims = [c for c in at(place, table.claims) if c.neighbours]
     rows = [
         Row([word(c.variant), word(c.baseline), *_effect(c, margin)], _TONES.get(c.verdict, ""))
@@ -170,16 +170,17 @@ def neighbours(table: MetricTable, place: Place, margin: float) -> Table | None:
 
 
 def figure(unit: str, value: float) -> Cell:
-    """Without the unit where the quantity's title says it: ``6.21 M``, ``1.23 ms``."""
+    """Returns a figure without its unit, which the title of the quantity states: ``6.21 M``, ``1.23 ms``."""
     return Cell(value_text("ns" if unit == "ns" else "", value), value, unit)
 
 
-def effect(claim: Contrast | None, made: Comparison, variant: str, repeats: int) -> list[Cell]:
-    """Cells of :data:`EFFECT` of a variant at a rung."""
+def effect(claim: Contrast | None, comparison: Comparison, variant: str, repeats: int) -> list[Cell]:
+    """Returns the cells of :data:`EFFECT` for a variant at a rung; ``claim`` is None if it was not
+    compared."""
     if claim is not None:
-        return _effect(claim, made.margin)
+        return _effect(claim, comparison.margin)
     own = _baseline(repeats)
-    return own if variant == made.baseline else [word("not compared"), *own[1:]]
+    return own if variant == comparison.baseline else [word("not compared"), *own[1:]]
 
 
 def _baseline(repeats: int) -> list[Cell]:
@@ -199,8 +200,11 @@ def _effect(claim: Contrast, margin: float) -> list[Cell]:
 
 
 def verdict(claim: Contrast, margin: float) -> str:
-    """``better``; ``undecided: 3 repeats (+6)``: why, and how many more repeats would decide; ``equal within
-    2 %``: the margin."""
+    """Returns the verdict with its reason.
+
+    ``undecided: 3 repeats (+6)`` adds the further repeats that would decide, ``equal within 2 %`` the
+    margin.
+    """
     if claim.verdict == "no difference":
         return f"equal within {100 * margin:g} %"
     more = "" if claim.further_repeats is None else f" (+{claim.further_repeats:,})"
@@ -208,19 +212,20 @@ def verdict(claim: Contrast, margin: float) -> str:
 
 
 def claim_notes(table: MetricTable) -> list[str]:
-    """What verdicts mean here, and what is to be said beside them: each once, with those that it is about."""
+    """Returns explanations of verdicts, each once with the variants that it applies to."""
     noted = [
         (c, f"{c.variant}/{c.baseline}" if c.neighbours else c.series or c.variant) for c in table.claims
     ]
-    found = grouped((c.note, f"{who} at {c.sessions}") for c, who in noted if c.note)
-    notes = [f"{', '.join(who)}: {note}" for note, who in found.items()]
+    by_note = grouped((c.note, f"{who} at {c.sessions}") for c, who in noted if c.note)
+    notes = [f"{', '.join(who)}: {note}" for note, who in by_note.items()]
     if any(c.further_repeats is not None for c in table.claims):
         notes.append("undecided (+n): about n more repeats of each would decide.")
     return notes
 
 
 def interval(e: Effect) -> str:
-    """``0.817..0.833``; in brackets where it is of the windows alone; ``exact`` where nothing varies."""
+    """Returns ``0.817..0.833``, in brackets if it is based on windows alone, or ``exact`` if nothing
+    varies."""
     if e.low is None or e.high is None:
         return "exact" if e.exact else UNKNOWN
     ends = f"{ratio_text(e, e.low)}..{ratio_text(e, e.high)}"
@@ -232,17 +237,17 @@ def p_text(p: float | None) -> str:
 
 
 def repeats(e: Effect) -> str:
-    """``6``; of samples that differ in size ``6+5``."""
+    """Returns ``6``, or ``6+5`` if the samples differ in size."""
     return str(e.n_baseline) if e.n_baseline == e.n_variant else f"{e.n_baseline}+{e.n_variant}"
 
 
-def at(place: Place, found: Iterable[_Of]) -> list[_Of]:
-    """Those of one rung."""
-    return [x for x in found if (x.workload, x.series, x.sessions) == place]
+def at(place: Place, items: Iterable[_AtRung]) -> list[_AtRung]:
+    """Returns the items of one rung."""
+    return [x for x in items if (x.workload, x.series, x.sessions) == place]
 
 
 def why_table(why: Why) -> Table:
-    """A row for each account that took time on one of the sides."""
+    """Returns a table with one row per account that took time on one of the sides."""
     change = sum(abs(a.difference_s) for a in why.accounts if not a.inside)
     columns: tuple[tuple[Column, Callable[[Account], Cell]], ...] = (
         (Column("account"), lambda a: word(account_name(a.account, a.detail))),
@@ -257,9 +262,11 @@ def why_table(why: Why) -> Table:
     )
     shown = [a for a in why.accounts if a.baseline_s or a.variant_s]
     change_s = f"{_signed(why.difference_s)} of {noun('session_time')} per {why.unit}"
-    made = table(f"{why.variant} against {why.baseline}: {change_s}", columns, shown)
+    shown_table = table(f"{why.variant} against {why.baseline}: {change_s}", columns, shown)
     minor = (not a.inside and abs(a.difference_s) < _MINOR * change for a in shown)
-    return replace(made, rows=[r._replace(minor=m) for r, m in zip(made.rows, minor, strict=True)])
+    return replace(
+        shown_table, rows=[r._replace(minor=m) for r, m in zip(shown_table.rows, minor, strict=True)]
+    )
 
 
 def _seconds(seconds: float) -> str:
@@ -271,7 +278,7 @@ def _signed_ends(a: Account) -> str:
 
 
 def account_name(account: str, detail: str | None) -> str:
-    """``CPU WAIT``; ``asleep in CLASS/EVENT``."""
+    """Returns the account in words: ``CPU WAIT``, ``asleep in CLASS/EVENT``."""
     if account == "sleep":
         return f"asleep in {detail}" if detail else "asleep, no sample"
     name = _NAMES.get(account, account)
@@ -282,7 +289,7 @@ def _signed(seconds: float) -> str:
     return f"{'-' if seconds < 0 else '+'}{_seconds(abs(seconds))}"
 
 
-# The interval plot: each ratio as a dot with its 95 % interval, the margin as a band around 1. Plain SVG.
+# The interval plot as plain SVG: each ratio is a dot with its 95 % interval, the margin a band around 1.
 
 _WIDTH, _LEFT, _RIGHT, _ROW, _TOP = 820, 250, 200, 24, 26
 _COLOURS = {
@@ -295,19 +302,19 @@ _COLOURS = {
 _TICKS, _LONGEST_NAME = 6, 24
 
 
-def plot(table: MetricTable, made: Comparison) -> Html | None:
-    """A row for each claim against the baseline; ``None`` where no ratio is known."""
+def plot(table: MetricTable, comparison: Comparison) -> Html | None:
+    """Returns the plot with one row per claim against the baseline; None if no ratio is known."""
     claims = [c for c in table.claims if not c.neighbours and c.effect.ratio is not None]
     if not claims:
         return None
-    low, high = _range(claims, made.margin)
+    low, high = _range(claims, comparison.margin)
     height = _TOP + _ROW * len(claims) + 30
     direction = "higher is better" if table.higher_is_better else "lower is better"
-    label = f"{table.title} as a ratio to {made.baseline}, with 95 % intervals; {direction}"
+    label = f"{table.title} as a ratio to {comparison.baseline}, with 95 % intervals; {direction}"
     return el(
         "svg",
-        *_ground(low, high, made, height, direction),
-        *(part for n, c in enumerate(claims) for part in _row(n, c, low, high, made)),
+        *_ground(low, high, comparison, height, direction),
+        *(part for n, c in enumerate(claims) for part in _row(n, c, low, high, comparison)),
         class_="intervals",
         viewBox=f"0 0 {_WIDTH} {height}",
         role="img",
@@ -316,7 +323,10 @@ def plot(table: MetricTable, made: Comparison) -> Html | None:
 
 
 def _range(claims: Sequence[Contrast], margin: float) -> tuple[float, float]:
-    """All intervals, 1 and the margin; an end that lies far out is cut."""
+    """Returns the range of all intervals, 1 and the margin.
+
+    An end beyond a third of the lowest ratio, or three times the highest, is cut.
+    """
     ratios = [c.effect.ratio or 1.0 for c in claims]
     ends = [e for c in claims for e in (c.effect.low, c.effect.high) if e is not None]
     low = max(min([*ratios, *ends, 1 - margin]), min([*ratios, 1.0]) / 3)
@@ -331,7 +341,7 @@ def _x(value: float, low: float, high: float) -> float:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """About six round numbers."""
+    """Returns about six round numbers."""
     rough = (high - low) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
@@ -339,10 +349,10 @@ def _ticks(low: float, high: float) -> list[float]:
     return [float(f"{n * step:.6g}") for n in range(first, last + 1)]
 
 
-def _ground(low: float, high: float, made: Comparison, height: int, direction: str) -> Iterator[Html]:
-    """The margin's band, the line at 1, ticks."""
+def _ground(low: float, high: float, comparison: Comparison, height: int, direction: str) -> Iterator[Html]:
+    """Yields the band of the margin, the line at 1, and the ticks."""
     bottom = height - 26
-    left, right = _x(1 - made.margin, low, high), _x(1 + made.margin, low, high)
+    left, right = _x(1 - comparison.margin, low, high), _x(1 + comparison.margin, low, high)
     band = f"fill:{var('line')};opacity:.6"
     yield el("rect", x=left, y=_TOP - 8, width=round(right - left, 1), height=bottom - _TOP + 8, style=band)
     one = _x(1, low, high)
@@ -351,14 +361,14 @@ def _ground(low: float, high: float, made: Comparison, height: int, direction: s
         yield el(
             "text", f"{value:g}", x=_x(value, low, high), y=height - 8, text_anchor="middle", class_="muted"
         )
-    yield el("text", f"ratio to {made.baseline}; {direction}", x=_LEFT, y=12, class_="muted")
+    yield el("text", f"ratio to {comparison.baseline}; {direction}", x=_LEFT, y=12, class_="muted")
 
 
-def _row(n: int, claim: Contrast, low: float, high: float, made: Comparison) -> Iterator[Html]:
+def _row(n: int, claim: Contrast, low: float, high: float, comparison: Comparison) -> Iterator[Html]:
     y = _TOP + n * _ROW + 10
     e = claim.effect
     colour = var(_COLOURS[claim.verdict])
-    who = claim.variant if made.kind == "variants" else claim.series or claim.workload
+    who = claim.variant if comparison.kind == "variants" else claim.series or claim.workload
     name = f"{shortened(who, _LONGEST_NAME)}, {counted(claim.sessions, noun('single'))}"
     yield el("text", name, x=_LEFT - 10, y=y + 4, text_anchor="end")
     if e.low is not None and e.high is not None:
@@ -370,9 +380,11 @@ def _row(n: int, claim: Contrast, low: float, high: float, made: Comparison) -> 
     middle = _x(e.ratio or 1.0, low, high)
     tip = f"{ratio_text(e, e.ratio or 1.0)} [{interval(e)}]"
     yield el("circle", el("title", tip), cx=middle, cy=y, r=4.5, fill=fill, stroke=colour, stroke_width=2)
-    yield el("text", verdict(claim, made.margin), x=_WIDTH - _RIGHT + 10, y=y + 4, style=f"fill:{colour}")
+    yield el(
+        "text", verdict(claim, comparison.margin), x=_WIDTH - _RIGHT + 10, y=y + 4, style=f"fill:{colour}"
+    )
 
 
 def shortened(text: str, most: int) -> str:
-    """No longer than ``most`` characters."""
+    """Cuts a text to at most ``most`` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,6 +1,6 @@
-"""Runs, comparisons, ladders and machines as JSON documents with stable keys; what is unknown is ``None``.
+"""Returns runs, comparisons, ladders and machines as JSON documents with stable keys; unknown is ``None``.
 
-docs/json.md and docs/analyze.md say what each key means.
+docs/json.md and docs/analyze.md explain each key.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dbdyno.present.figures import headline, selection, sources_used
 from dbdyno.present.figures.figures import is_observation
 
 FORMAT = 1
-"""Raised when a key of any of the documents changes its meaning or goes; new keys do not raise it."""
+"""Increased when a key of any of the documents changes its meaning or is removed, not for new keys."""
 
 
 def document(results: Results) -> dict[str, Any]:
-    """Identity, plan, environment, rungs, ledger of rungs and helpers, findings, sources of a run."""
+    """Returns identity, plan, environment, tables, sources, claims, comparison and scaling of a run."""
     with speaking_of(kind_of(results.plan)):
         return {
             "format": FORMAT,
@@ -49,8 +49,10 @@ def document(results: Results) -> dict[str, Any]:
 
 
 def tables(results: Results) -> dict[str, list[dict[str, Any]]]:
-    """The rows of all tables whose records give them a place here, by name; of those that have others, too,
-    without the rows of single sessions."""
+    """Returns the rows of all tables that are registered for the JSON document, by name.
+
+    Rows of single sessions are left out where the table says so.
+    """
     named = [table for table in REGISTERED.values() if table.shown and table.json]
     return {t.name: plain(_whole(results.tables.get(t.name, empty(t.name)), t.sessions)) for t in named}
 
@@ -63,14 +65,14 @@ def _whole(rows: pl.DataFrame, sessions: str) -> pl.DataFrame:
     return rows
 
 
-def _tier(found: sources_used.Tier) -> dict[str, Any]:
-    """Which data source the waits of how many cells are from."""
-    kind = "exact" if found.source == TRACE else "sampled"
-    return {"source": found.source, "tier": kind, "cells": found.cells}
+def _tier(tier: sources_used.Tier) -> dict[str, Any]:
+    """Returns the data source of waits, its tier, and the number of cells that used it."""
+    kind = "exact" if tier.source == TRACE else "sampled"
+    return {"source": tier.source, "tier": kind, "cells": tier.cells}
 
 
 def _observation(results: Results) -> dict[str, Any] | None:
-    """All windows of an observation together. Their profile and top events have the cell ``all``."""
+    """Returns events and microstates of all windows of an observation together; None for other runs."""
     if not is_observation(results):
         return None
     tables = {"events": selection.events(results), "microstates": selection.microstates(results)}
@@ -78,7 +80,7 @@ def _observation(results: Results) -> dict[str, Any] | None:
 
 
 def finding(claim: Claim) -> dict[str, Any]:
-    """A claim of a whole run, its figure flat."""
+    """Returns a claim of a run with its figure in flat keys."""
     figure = {"value": None, "unit": "", "low": None, "high": None}
     if claim.value is not None:
         figure = {key: plain(getattr(claim.value, key)) for key in figure}
@@ -87,22 +89,22 @@ def finding(claim: Claim) -> dict[str, Any]:
 
 
 def _answer(claim: Claim) -> dict[str, Any]:
-    """A claim of a ladder."""
+    """Returns a claim of a ladder."""
     return {"id": claim.id, "claim": claim.text, "value": plain(claim.value), "evidence": claim.evidence}
 
 
-def comparison(made: Comparison | SampleComparison) -> dict[str, Any]:
-    """A comparison of runs, variants, or two files of numbers."""
-    return {"format": FORMAT, **made.model_dump(mode="json")}
+def comparison(compared: Comparison | SampleComparison) -> dict[str, Any]:
+    """Returns a comparison of runs, of variants, or of two files of numbers."""
+    return {"format": FORMAT, **compared.model_dump(mode="json")}
 
 
 def scaling(scalings: Sequence[Scaling]) -> dict[str, Any]:
-    """What ladders say of scaling; what is not finite is unknown."""
+    """Returns the fits and answers of ladders; values that are not finite become None."""
     return {"format": FORMAT, "scalings": [_scaling(s) for s in scalings]}
 
 
 def _scaling(scaling: Scaling) -> dict[str, Any]:
-    """One ladder: its points, all fits (the best first), the curve, the residuals, the answers."""
+    """Returns one ladder: its points, all fits (the best first), the curve, the residuals, the answers."""
     ladder = scaling.ladder
     ladders = {key: getattr(ladder, key) for key in _LADDER}
     record: dict[str, Any] = plain(
@@ -125,31 +127,31 @@ def _scaling(scaling: Scaling) -> dict[str, Any]:
 _LADDER = ("name", "load_unit", "throughput_unit", "of_work", "machine", "think_s")
 
 
-def regression(made: Regression) -> dict[str, Any]:
-    """CPU per unit of work in one range of loads."""
-    parts = {p.name: plain(p) for p in made.parts}
+def regression(fitted: Regression) -> dict[str, Any]:
+    """Returns CPU per unit of work in one range of loads."""
+    parts = {p.name: plain(p) for p in fitted.parts}
     named = {n: {k: v for k, v in parts[n].items() if k != "name"} for n in PARTS if n in parts}
-    return {**plain(made), "parts": named}
+    return {**plain(fitted), "parts": named}
 
 
-def machines(made: Comparison | None, pairs: Iterable[Machines]) -> dict[str, Any]:
-    """The comparison, with a key ``machines`` where there are some; these alone where it is ``None``."""
-    document = {"format": FORMAT} if made is None else comparison(made)
-    found = [_machines(pair) for pair in pairs]
-    return {**document, "machines": found} if found else document
+def machines(compared: Comparison | None, pairs: Iterable[Machines]) -> dict[str, Any]:
+    """Returns the comparison with a key ``machines``; if ``compared`` is None, the machines alone."""
+    document = {"format": FORMAT} if compared is None else comparison(compared)
+    records = [_machines(pair) for pair in pairs]
+    return {**document, "machines": records} if records else document
 
 
-def _machines(made: Machines) -> dict[str, Any]:
-    """A pair of ladders."""
-    record = plain(made)
+def _machines(machines: Machines) -> dict[str, Any]:
+    """Returns a pair of ladders."""
+    record = plain(machines)
     speeds = [record[k] for k in ("one_session", "peak", "per_core", "per_thread", "per_cpu_second")]
     for speed in (*speeds, *(at[k] for at in record["at_loads"] for k in ("throughput", "response"))):
         speed["reason"] = speed["reason"] or None
     a, b, loads = (record.pop(k) for k in ("a", "b", "peak_loads"))
     return {
         **record,
-        "claims": [c.text for c in made.claims],
-        "notes": [n.text for n in made.notes],
+        "claims": [c.text for c in machines.claims],
+        "notes": [n.text for n in machines.notes],
         "format": FORMAT,
         "ladders": [a["name"], b["name"]],
         "machines": [a["machine"], b["machine"]],
@@ -160,7 +162,8 @@ def _machines(made: Machines) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value of the model as JSON has it: dataclasses and rows as objects, what is not finite as null."""
+    """Converts a value of the model to JSON types: dataclasses and rows become objects, infinite or NaN
+    None."""
     if isinstance(value, pl.DataFrame):
         return plain(value.to_dicts())
     if is_dataclass(value) and not isinstance(value, type):

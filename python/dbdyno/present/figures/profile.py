@@ -1,4 +1,4 @@
-"""The load profile, the events of most time, and every wait event."""
+"""Shows the load profile, the events that took the most time, and every wait event."""
 
 from __future__ import annotations
 
@@ -35,42 +35,52 @@ from dbdyno.present.figures.selection import Pick, rows_of
 from dbdyno.present.figures.sources_used import in_words
 
 _PER = ("per_s", "per_transaction", "per_execution", "per_call")
-HEADS = {"per_s": "per second", "per_transaction": "per transaction", "per_execution": "per execution",
-         "per_call": "per {~call}"}  # fmt: skip
+HEADS = {
+    "per_s": "per second",
+    "per_transaction": "per transaction",
+    "per_execution": "per execution",
+    "per_call": "per {~call}",
+}
 _RATIO = "ratio"
-_NONE = "-"  # in a cell that has no figure
-_OWN = {"DB CPU": "", "CPU WAIT": ""}  # no waits: they have no label
+_NONE = "-"  # text of a cell without a figure
+_OWN = {"DB CPU": "", "CPU WAIT": ""}  # these are no waits, so they have no run queue of their own
 _TOP = "time: a wait's is asleep; CPU WAIT: in the run queue under its label, counted in the line CPU WAIT."
 
 
 def load_profile(results: Results, pick: Pick) -> list[Block]:
-    """A row for each figure, a column for each of what it is divided by; then why figures are unknown."""
+    """Returns a row per figure and a column per divisor, and the reasons why figures are unknown."""
     rows = rows_of(results, "profile", pick).to_dicts()
     if not current_kind().among((SERVED,)):
-        rows = [r for r in rows if r["name"] != "DB time"]  # it is time in calls, and executions have tasks
+        # DB time is time in calls, which executions of commands do not have.
+        rows = [r for r in rows if r["name"] != "DB time"]
     if not rows:
         return [Paragraph("No load profile: the run has no counters.", "muted")]
     per = [c for c in _PER if c == "per_s" or any(r[c] is not None for r in rows if r["unit"] != _RATIO)]
     columns = [Column(""), *(numeric(fill(HEADS[c])) for c in per), Column("source", rank=1)]
     repeats = f", all {pick.repeats} repeats together" if pick.repeats > 1 else ""
     shown = sorted(rows, key=lambda r: r["unit"] == _RATIO)
-    made = Table(f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per)) for r in shown], named=True)
-    return [made, *remarks(_notes(rows, per))]
+    profile = Table(
+        f"Load profile {pick.at}{repeats}", columns, [Row(_line(r, per)) for r in shown], named=True
+    )
+    return [profile, *remarks(_notes(rows, per))]
 
 
 def events(results: Results, pick: Pick) -> list[dict[str, Any]]:
-    """Rows of table ``top_events``, the most time first."""
+    """Returns the rows of table ``top_events``, the most time first."""
     return rows_of(results, "top_events", pick).sort("rank").to_dicts()
 
 
 def top_events(results: Results, pick: Pick) -> list[Block]:
-    """The ten largest parts of DB time."""
-    found = events(results, pick)
-    if not found:
+    """Returns the ten largest parts of DB time."""
+    largest = events(results, pick)
+    if not largest:
         return [Paragraph(fill("No {~top_events}: {~tasks} were neither sampled nor traced."), "muted")]
     return [
         table(
-            f"{noun('top')} {len(found)} {noun('events')} {pick.at} by total time", _EVENT, found, named=True
+            f"{noun('top')} {len(largest)} {noun('events')} {pick.at} by total time",
+            _EVENT,
+            largest,
+            named=True,
         ).without_unknown(_NONE),
         *remarks([f"{_TOP} {sources_used.caption(results, pick.cell)}"]),
     ]
@@ -122,12 +132,12 @@ _EVENT: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
 
 
 def _value(amount: float | None, unit: str) -> str:
-    """A figure with its unit: ``7.71 s``, ``132 k``, ``812 B``; unknown is ``?``."""
+    """Returns a figure with its unit: ``7.71 s``, ``132 k``, ``812 B``; ``?`` if it is unknown."""
     if amount is None:
         return UNKNOWN
     if unit == "s":
         return _time(amount)
-    space = "" if abs(amount) >= 1e3 else " "  # ``1.2 kB`` has its space already
+    space = "" if abs(amount) >= 1e3 else " "  # format_rate puts a space before a prefix, as in ``1.2 k``
     return f"{format_rate(amount)}{space}B" if unit == "bytes" else format_rate(amount)
 
 
@@ -138,7 +148,7 @@ def _line(row: dict[str, Any], columns: list[str]) -> list[Cell]:
     unit = row["unit"]
     suffix = {"blocks": ", blocks", "rows": ", rows"}.get(unit, "")
     any_known = row["total"] is not None or row["per_s"] is not None
-    # A divisor over itself says nothing; one that is unknown has its own row with the reason.
+    # A divisor divided by itself carries no information; an unknown one has its own row with the reason.
     values = [
         Cell(_NONE)
         if row[c] is None and any_known
@@ -153,7 +163,7 @@ def _optional(amount: float | None, text: Callable[[float], str], absent: str) -
 
 
 def _notes(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
-    """Unknown figures by their common reason."""
+    """Returns unknown figures grouped by their reason, and notes on missing columns."""
     unknown = [r for r in rows if r["total"] is None and r["per_s"] is None]
     reasons = grouped((in_words(r["status"]), r["name"]) for r in unknown)
     notes = [f"{UNKNOWN} {', '.join(names)}: {why}." for why, names in reasons.items()]
@@ -167,7 +177,7 @@ def _notes(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
     return notes
 
 
-# Every state and wait event with its time on a CPU, asleep and in the run queue.
+# The table of every state and wait event: its time on a CPU, asleep and in the run queue.
 
 MAX_ROWS = 60
 _PARTS = ("run", "sleep", "runq")
@@ -175,13 +185,14 @@ _ASLEEP = ("sleep", "client", "pool.queue", "active without wait event")
 _TOTALS = (("run", "run.user", "run.system"), _ASLEEP, ("runq",))
 _UNLABELLED = "active without wait event"
 _NAMELESS = (UNSEEN, "no samples", _UNLABELLED)
-"""What table events says in status of time under no known label."""
+"""Statuses in table events of time without a known label."""
 _UNDIVIDED = "the scheduler trace does not divide CPU time by label; its sum is exact"
 _PARTS_HEADS = ("CPU", "asleep", "CPU WAIT")  # in the order of _PARTS
 
 
 def wait_events(results: Results, pick: Pick) -> list[Block]:
-    """The rows of the rung (all sessions in sum), the most time first; the sums are the ledger's own."""
+    """Returns the rows of the rung (sum of all sessions), the most time first; the totals are the
+    ledger's."""
     frame = rows_of(results, "events", pick).filter(pl.col("scope") == "rung")
     if frame.is_empty():
         return [Paragraph(fill("No {~wait_events}: {~tasks} were neither sampled nor traced."), "muted")]
@@ -194,16 +205,16 @@ def wait_events(results: Results, pick: Pick) -> list[Block]:
     named = [word("all"), word(""), *(c for s in sums for c in (word(s), word("")))]
     total = Row([*named, *[word("")] * (len(_COLUMNS) - len(named))], key=True)
     title = f"{capital(noun('wait_events'))} {pick.at}{pick.which}: seconds per second"
-    made = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
-    left = len(frame) - len(made.rows)
+    shown = table(title, _COLUMNS, frame.head(MAX_ROWS).to_dicts(), named=True)
+    left = len(frame) - len(shown.rows)
     notes = [f"{left} smaller rows are left out; the export holds them."] if left else []
     notes += [*_wait_notes(frame), *_remainder(known, accounts.missing_parts(results, places))]
     notes += [*_throttled(results, pick), sources_used.caption(results, pick.cell)]
-    return [replace(made, rows=[*made.rows, total]).without_unknown(_NONE), *remarks(notes)]
+    return [replace(shown, rows=[*shown.rows, total]).without_unknown(_NONE), *remarks(notes)]
 
 
 def _places(results: Results, pick: Pick) -> pl.DataFrame:
-    """The cells of the pick as one place of the stack."""
+    """Returns the cells of the pick as one place of the stack."""
     windows = results.tables["windows"]
     cells = windows if pick.cell is None else windows.filter(pl.col("cell") == pick.cell)
     return cells.select("cell", place=pl.lit(0), weight="wall_s")
@@ -216,7 +227,8 @@ def _sum(accounts: dict[str, dict[str, Any]], names: tuple[str, ...]) -> str:
 
 
 def _remainder(accounts: dict[str, dict[str, Any]], missing: list[str]) -> list[str]:
-    """What the accounts leave of the sessions' time, signed, how sure that is, and what is unknown in it."""
+    """Returns a note on the signed remainder of session time, its interval, and unknown accounts within
+    it."""
     row = accounts.get("unaccounted")
     if row is None or row["aas"] is None:
         return []
@@ -226,8 +238,8 @@ def _remainder(accounts: dict[str, dict[str, Any]], missing: list[str]) -> list[
         else f" ({_signed(row['low'])} to {_signed(row['high'])})"
     )
     whole = noun("session_time")
-    words = f"unaccounted: {_signed(row['aas'])} s per second{ends}, signed: {whole} less all accounts."
-    return [f"{words} What is unknown lies in it: {', '.join(missing)}." if missing else words]
+    note = f"unaccounted: {_signed(row['aas'])} s per second{ends}, signed: {whole} less all accounts."
+    return [f"{note} What is unknown lies in it: {', '.join(missing)}." if missing else note]
 
 
 def _signed(value: float) -> str:
@@ -238,7 +250,7 @@ def _signed(value: float) -> str:
 
 
 def _throttled(results: Results, pick: Pick) -> list[str]:
-    """Throttled time of the cells, which lies inside CPU WAIT."""
+    """Returns a note on throttled time of the cells, which is part of CPU WAIT."""
     inside = pl.col("account").is_in([BRACKET, THROTTLED]) & (pl.col("scope") == "rung")
     cells = _places(results, pick)
     weight = pl.col("weight") / cells["weight"].sum()
@@ -256,13 +268,13 @@ def _throttled(results: Results, pick: Pick) -> list[str]:
         low, high = row["low"] or 0.0, row["high"] if row["high"] is not None else row["aas"]
         if high:
             how = "measured" if measured else "a bracket"
-            words = figure(high) if low == high else f"{figure(low)} to {figure(high)}"
-            return [f"throttled by a CPU limit: {words} s per second, inside CPU WAIT ({how}, never added)."]
+            amount = figure(high) if low == high else f"{figure(low)} to {figure(high)}"
+            return [f"throttled by a CPU limit: {amount} s per second, inside CPU WAIT ({how}, never added)."]
     return []
 
 
 def figure(aas: float) -> str:
-    """Seconds per second with three decimals, fewer where it is large."""
+    """Returns seconds per second with three decimals, fewer if the value is large."""
     if aas == 0:
         return "0"
     return format_average(aas)
@@ -295,7 +307,7 @@ def _ends(part: str) -> Callable[[dict[str, Any]], Cell]:
 
 
 def _why(status: str) -> str:
-    """Why a figure of a row is unknown."""
+    """Returns the reason why a figure of a row is unknown."""
     if status == _UNLABELLED:
         return fill(
             "active without a {~wait_event}: on a CPU, in the run queue or asleep, its task cannot be seen"
@@ -323,9 +335,9 @@ _COLUMNS: tuple[tuple[Column, Callable[[dict[str, Any]], Cell]], ...] = (
     (Column("{~wait_event}", shortens=True), lambda r: word(_label(r))),
     (Column("state", rank=4), lambda r: word(r["state"] or _NONE)),
     *(
-        made
+        column
         for part, head in zip(_PARTS, _PARTS_HEADS, strict=True)
-        for made in (
+        for column in (
             (numeric(head), _figure(part)),
             (numeric("95 %", 5), _ends(part)),
         )

@@ -1,4 +1,5 @@
-"""Data sources: why a figure is unknown, how waits were measured, the cross-check of one quantity."""
+"""Explains data sources: why a figure is unknown, how waits were measured, the cross-check of one
+quantity."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from dbdyno.present.figures.accounts import POOLER
 from dbdyno.present.figures.figures import difference, quantity
 from dbdyno.present.figures.selection import Pick, pick_of, rows_of
 
-# Column of table rungs -> where its status stands.
+# Columns of table rungs by the table that has their status: rates, or scope and account of the ledger.
 _RATES = (
     *("calls_per_s", "work_per_s", "work_per_call", "cpu_per_call_ns", "cpu_per_work_ns"),
     *(f"response_{s}_ns" for s in ("mean", "p50", "p95", "p99", "max")),
@@ -47,7 +48,7 @@ _LEDGER = {
     "unaccounted_aas": ("rung", "unaccounted"),
     "helpers_aas": ("helper", "run"),
 }
-# Where no row says why: the source that would have told.
+# The source of a column whose status is in neither table.
 _SOURCE_OF = {"helpers_aas": "os tasks", "driver_cpus": "driver tasks", "driver_starved": "driver tasks"}
 _WORDS = {
     "not here": "{~server_processes} are not visible from here",
@@ -63,7 +64,7 @@ _WORDS = {
     "shared": "sessions take turns on the server connections of a pool",
 }
 _OPTIONAL = ("pool_queue_aas",)
-"""Not unknown but not there, where no row of the ledger says otherwise: a rung without a pooler."""
+"""Columns that do not apply, rather than unknown, unless the ledger has a row: a rung without a pooler."""
 _FIXED = {
     "scaling": "the rate of this rung or of the lowest one is unknown",
     "top_wait": "no wait took 1 % of {~session_time}, or there were no activity samples",
@@ -71,7 +72,7 @@ _FIXED = {
 
 
 class Unknown(NamedTuple):
-    """One reason for unknown figures."""
+    """The reason why a column has unknown figures."""
 
     column: str
     why: str
@@ -79,14 +80,14 @@ class Unknown(NamedTuple):
 
 
 def reasons(results: Results, columns: tuple[str, ...]) -> list[Unknown]:
-    """One line for each of ``columns`` of table ``rungs`` that holds a NULL."""
+    """Returns the reason for each of ``columns`` of table ``rungs`` that has a NULL."""
     rungs = results.tables["rungs"]
     absent = [c for c in columns if c in rungs.columns and rungs[c].null_count()]
     return [_reason(results, c) for c in absent if c not in _OPTIONAL or _evidence(results, c).height]
 
 
 def in_words(status: str) -> str:
-    """A status of the schema as a clause."""
+    """Returns a status of the schema as a clause."""
     return fill(_WORDS[status]) if status in _WORDS else status
 
 
@@ -116,7 +117,7 @@ def _evidence(results: Results, column: str) -> pl.DataFrame:
 
 
 def _cure(results: Results, names: list[str]) -> str:
-    """What would make the failing sources available, as they say."""
+    """Returns the details of failing sources, which say how to make them available."""
     sources = results.tables["sources"].filter(pl.col("name").is_in(names) & (pl.col("status") != "ok"))
     return "; ".join(dict.fromkeys(d for d in sources["detail"].to_list() if d))
 
@@ -134,20 +135,20 @@ _SAMPLES = "activity samples"
 
 
 class Tier(NamedTuple):
-    """One data source of the waits, and for how many measurements it was used."""
+    """A data source of waits, and the number of measurements that used it."""
 
     source: str
     cells: int
 
     @property
     def short(self) -> str:
-        """For a table's caption."""
+        """The source as a caption names it."""
         name, *_ = self.source.split(",")
         return f"{'exact' if self.source == TRACE else 'sampled'} ({name})"
 
 
 def tiers(results: Results, cell: str | None = None) -> list[Tier]:
-    """The data sources of table events, the most used first; of one cell, or of all."""
+    """Returns the data sources of table events, the most used first; of one cell, or of all."""
     silent = (pl.col("status") == "no samples") | (pl.col("source") == POOLER)
     rows = results.tables["events"].filter((pl.col("scope") == "rung") & ~silent)
     if cell is not None:
@@ -158,24 +159,24 @@ def tiers(results: Results, cell: str | None = None) -> list[Tier]:
 
 
 def caption(results: Results, cell: str | None = None) -> str:
-    """``Waits: exact (scheduler trace).``"""
-    found = tiers(results, cell)
-    return f"Waits: {' and '.join(t.short for t in found) or 'not available'}."
+    """Returns ``Waits: exact (scheduler trace).``"""
+    used = tiers(results, cell)
+    return f"Waits: {' and '.join(t.short for t in used) or 'not available'}."
 
 
 def named(source: str) -> str:
-    """Data sources as tables name them, for readers: ``wait event word, sampled``."""
+    """Returns data sources of a table in words for readers: ``wait event word, sampled``."""
     return source.replace(", estimated", ", sampled")
 
 
 def words(results: Results) -> list[str]:
-    """Sentences: how waits were measured."""
-    found = tiers(results)
+    """Returns sentences on how waits were measured."""
+    used = tiers(results)
     whole = results.tables["windows"].height
-    told = [_tier(results, t, whole) for t in found]
-    if not found:
-        told.append("Waits: unknown. No data source read them together with the tasks.")
-    return told
+    sentences = [_tier(results, t, whole) for t in used]
+    if not used:
+        sentences.append("Waits: unknown. No data source read them together with the tasks.")
+    return sentences
 
 
 def _tier(results: Results, tier: Tier, whole: int) -> str:
@@ -189,16 +190,17 @@ def _cells(results: Results) -> str:
 
 
 def _rate(results: Results, source: str) -> str:
-    """How often it was asked: the activity view's rate is the plan's; the memory's its source says."""
+    """Returns the rate of sampling: the plan's for the activity view; for the others, the one in
+    ``sources``."""
     if source.startswith(_SAMPLES):
         return f" at {format_given(results.plan.experiment.sample_hz)} Hz"
     name = _READS.get(source, "")
     reads = results.tables["sources"].filter((pl.col("name") == name) & pl.col("status").is_in(READ))
-    told: list[str] = reads["provenance"].str.extract(r"(\d[\d.]*) ?Hz").drop_nulls().to_list()
-    return f" at {told[0]} Hz" if told else ""
+    rates: list[str] = reads["provenance"].str.extract(r"(\d[\d.]*) ?Hz").drop_nulls().to_list()
+    return f" at {rates[0]} Hz" if rates else ""
 
 
-# The same quantity from every data source, and how far they differ.
+# The cross-check: the same quantity from every data source, and the differences between them.
 
 MAX_COLUMNS = 60
 Record = dict[str, Any]
@@ -211,24 +213,28 @@ _TONES: dict[str, Tone] = {"differs": "warning", "agrees": "good"}
 
 
 def cross_check(results: Results, pick: Pick) -> list[Block]:
-    """A row for each quantity and source; the first source of a quantity is the reference."""
+    """Returns one row per quantity and source; the first source of a quantity is the reference."""
     if pick.cell is None and results.tables["windows"].height == 1:
         pick = pick_of(results, results.tables["windows"]["cell"].item()) or pick
     if pick.cell is None:
         return [Paragraph("Data sources are compared window by window: choose one.", "muted")]
-    found = [
+    checked = [
         r for r in rows_of(results, "data_sources", pick).to_dicts() if figures.has_quantity(r["quantity"])
     ]
-    if not found:
+    if not checked:
         return [Paragraph(f"Cross-check {pick.at}: no quantity has more than one data source.", "muted")]
-    order = [r["quantity"] for r in found]
-    rows = sorted(found, key=lambda r: order.index(r["quantity"]))
+    order = [r["quantity"] for r in checked]
+    rows = sorted(checked, key=lambda r: order.index(r["quantity"]))
     title = f"Cross-check of data sources {pick.at}{pick.which}"
     return [table(title, _COLUMNS, rows, named=True), *remarks([fill(_TOLERANCES)])]
 
 
 def differences(results: Results) -> Section | None:
-    """A row a quantity and source, a column a rung (mean of repeats) or window: how far off."""
+    """Returns relative differences: a row per quantity and source, a column per rung (mean of repeats) or
+    window.
+
+    None if there is nothing to compare.
+    """
     frame = results.tables["data_sources"].filter(pl.col("verdict") != "reference")
     quantities = filter(figures.has_quantity, frame["quantity"].unique())
     frame = frame.filter(pl.col("quantity").is_in([*quantities]))
@@ -236,7 +242,7 @@ def differences(results: Results) -> Section | None:
         return None
     frame = figures.by_load(results, frame)
     column, names = _columns(results, frame)
-    found = {
+    cells = {
         (q, s, c): Cell(
             UNKNOWN if value is None else difference(value), value, tone="warning" if differs else "good"
         )
@@ -245,10 +251,10 @@ def differences(results: Results) -> Section | None:
         .agg(pl.col("relative_difference").mean(), (pl.col("verdict") == "differs").any().alias("differs"))
         .rows()
     }
-    pairs = dict.fromkeys((q, s) for q, s, _ in found)
+    pairs = dict.fromkeys((q, s) for q, s, _ in cells)
     shown = names[:MAX_COLUMNS]
     rows = [
-        Row([word(f"{quantity(q)}: {s}"), *(found.get((q, s, c), word("")) for c in shown)]) for q, s in pairs
+        Row([word(f"{quantity(q)}: {s}"), *(cells.get((q, s, c), word("")) for c in shown)]) for q, s in pairs
     ]
     left = f"; {len(names) - len(shown)} more are in the export" if len(shown) < len(names) else ""
     what = "window" if figures.is_observation(results) else "load"

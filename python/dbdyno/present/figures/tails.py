@@ -1,4 +1,4 @@
-"""Columns of quantiles above the median, which only many calls make known."""
+"""Handles columns of quantiles above the median, which are known only with many calls."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from dbdyno.present.document.document import UNKNOWN, Block, Cell, Table, remark
 _TAILS = {"p95": 0.95, "p99": 0.99}
 
 
-def with_reason(made: Table, counted: str = "") -> list[Block]:
-    """The table without columns in which no quantile is known, and why one is not."""
-    asked: dict[str, float] = {}
+def with_reason(shown: Table, counted: str = "") -> list[Block]:
+    """Returns the table without columns that have no known quantile, and the number of calls that one
+    needs."""
+    unknown: dict[str, float] = {}
     kept = []
-    for n, column in enumerate(made.columns):
+    for n, column in enumerate(shown.columns):
         q = _TAILS.get(column.head.split()[-1] if column.head else "")
-        texts = {r.cells[n].text for r in made.rows} - {""}
+        texts = {r.cells[n].text for r in shown.rows} - {""}
         if q is not None and UNKNOWN in texts:
-            asked[f"p{100 * q:g}"] = q
+            unknown[f"p{100 * q:g}"] = q
         if q is None or texts != {UNKNOWN}:
             kept.append(n)
-    rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in made.rows]
+    rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in shown.rows]
     needed = ", ".join(
-        f"{name} needs {fewest_calls(q):,} {counted or noun('calls')}" for name, q in asked.items()
+        f"{name} needs {fewest_calls(q):,} {counted or noun('calls')}" for name, q in unknown.items()
     )
-    why = [f"{needed}: {CALLS_ABOVE} above it."] if asked and made.rows else []
-    return [replace(made, columns=[made.columns[n] for n in kept], rows=rows), *remarks(why)]
+    why = [f"{needed}: {CALLS_ABOVE} above it."] if unknown and shown.rows else []
+    return [replace(shown, columns=[shown.columns[n] for n in kept], rows=rows), *remarks(why)]
 
 
 def note(figure: Cell, q: float, note: str) -> str:
-    """``note``, or why the quantile is unknown."""
+    """Returns ``note``, or the reason why the quantile is unknown."""
     return note if figure.value is not None else f"unknown: it needs {fewest_calls(q):,} {noun('calls')}"

@@ -1,4 +1,4 @@
-"""Which chart, row or section of a document shows the figure of a claim."""
+"""Finds the chart, row or section of a document that shows the figure of a claim."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _PLACES = {
 }
 _PLACE = {claim: place for place, claims in _PLACES.items() for claim in claims}
 _ELSE = {"stack-aas": "timeline", "helpers": "cross-check", "spread": "sessions", "rungs": "timeline"}
-"""Where there is no such part."""
+"""Replacements for places that a document does not have."""
 
 
 def row_id(number: int, sessions: int, rate_per_s: float | None = None) -> str:
-    """The id of a row of the table of rungs: the ladder's number in the run, its sessions and rate."""
+    """Returns the id of a row in the table of rungs: number of the ladder in the run, sessions and rate."""
     return f"at-{number}-{sessions}" + ("" if rate_per_s is None else f"-{rate_per_s:g}")
 
 
 class Targets:
-    """The ids that a document's blocks have, by the claims that they show."""
+    """The ids of a document's blocks, by the claims that they show."""
 
     def __init__(self, results: Results, blocks: Iterable[Block]) -> None:
         self._series = figures.series_of(results)
@@ -57,7 +57,7 @@ class Targets:
                 self._ids += [(row.id, "") for row in block.rows if row.id]
 
     def of(self, claim: Claim) -> str:
-        """Empty where nothing shows it."""
+        """Returns the id of the block that shows a claim; empty without one."""
         place = _PLACE.get(claim.id, "")
         rows = {self._row(c) for c in claim.cells}
         if place == "rungs" and len(rows) == 1:
@@ -65,10 +65,15 @@ class Targets:
         return self.named(place, claim.subject) or self.named(_ELSE.get(place, ""), claim.subject)
 
     def named(self, place: str, subject: str = "") -> str:
-        """The id of a chart, section or row by its name; of several charts that of ``subject``."""
-        found = [(i, title) for i, title in self._ids if place and (i == place or i.endswith(f"-{place}"))]
-        mine = [i for i, title in found if ": " in title and subject.endswith(title.rpartition(": ")[2])]
-        return next(iter([*mine, *(i for i, _ in found)]), "")
+        """Returns the id of a chart, section or row by its name; among several charts, the one of
+        ``subject``."""
+        candidates = [
+            (i, title) for i, title in self._ids if place and (i == place or i.endswith(f"-{place}"))
+        ]
+        of_subject = [
+            i for i, title in candidates if ": " in title and subject.endswith(title.rpartition(": ")[2])
+        ]
+        return next(iter([*of_subject, *(i for i, _ in candidates)]), "")
 
     def _row(self, cell: str) -> str:
         window = self._windows.get(cell)
