@@ -403,7 +403,7 @@ PARTS = Parts(
             "triggers",
             triggers.TITLE,
             lambda p: triggers.blocks(p.results),
-            triggers.there,
+            triggers.any_fired,
             option="captures",
             details=(_fired,),
         ),

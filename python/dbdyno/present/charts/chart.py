@@ -1,4 +1,5 @@
-"""What all charts share: Vega-Lite specifications as plain dictionaries (docs/decisions/0008)."""
+"""Builds the parts that all charts share: Vega-Lite specifications as plain dictionaries
+(docs/decisions/0008)."""
 
 from __future__ import annotations
 
@@ -21,44 +22,45 @@ _TYPES = {"Q": "quantitative", "O": "ordinal", "N": "nominal"}
 
 
 class Group(NamedTuple):
-    """Charts under one heading; an empty heading: of the whole run."""
+    """Charts under one heading; an empty heading stands for the whole run."""
 
     heading: str
     charts: list[Chart]
 
 
 def channel(field: str, **options: Any) -> Spec:
-    """What a column of the data is shown by: ``channel("rate:Q", title="calls/s")``."""
+    """Returns an encoding channel for a column of the data: ``channel("rate:Q", title="calls/s")``."""
     name, _, kind = field.rpartition(":")
     return {"field": name, "type": _TYPES[kind], **options}
 
 
 def coloured(field: str, names: Iterable[str], paints: Iterable[str] | None = None) -> Spec:
-    """A colour for each value of a column; without ``paints`` those of series."""
+    """Returns a colour channel with one colour per value of a column; the colours of series without
+    ``paints``."""
     scale = series_scale(list(names)) if paints is None else {"domain": list(names), "range": list(paints)}
     return channel(f"{field}:N", scale=scale, legend=None)
 
 
-def tips(*told: str | tuple[str, str, str]) -> list[Spec]:
-    """What the hover says: a column, or a column with its format (or none) and its title."""
-    found = [(t, "", "") if isinstance(t, str) else t for t in told]
-    shown = [(field, {"format": form, "title": title}) for field, form, title in found]
-    return [channel(field, **{k: v for k, v in options.items() if v}) for field, options in shown]
+def tips(*fields: str | tuple[str, str, str]) -> list[Spec]:
+    """Returns tooltip channels. Each field is a column, or a column with its format (or "") and title."""
+    described = [(f, "", "") if isinstance(f, str) else f for f in fields]
+    options = [(field, {"format": form, "title": title}) for field, form, title in described]
+    return [channel(field, **{k: v for k, v in given.items() if v}) for field, given in options]
 
 
 def layer(rows: pl.DataFrame | Sequence[Spec], mark: str, **style: Any) -> Spec:
-    """One mark for each row; NULL stays null and is not drawn."""
+    """Returns a layer with one mark per row. A row is not drawn where its value is NULL."""
     values = rows.to_dicts() if isinstance(rows, pl.DataFrame) else list(rows)
     return {"data": {"values": values}, "mark": {"type": mark, **style}, "encoding": {}}
 
 
 def encoded(drawn: Spec, **channels: Any) -> Spec:
-    """The layer with further channels."""
+    """Returns the layer with further encoding channels."""
     return {**drawn, "encoding": {**drawn["encoding"], **channels}}
 
 
 def line_and_points(rows: Sequence[Spec], size: int, tooltip: list[Spec], **channels: Any) -> list[Spec]:
-    """A line for each colour with a point for each row, which says what it is."""
+    """Returns a line per colour, and a point with a tooltip per row."""
     points = layer(rows, "point", filled=True, size=size, opacity=1)
     return [
         encoded(layer(rows, "line", strokeWidth=2), **channels),
@@ -69,19 +71,23 @@ def line_and_points(rows: Sequence[Spec], size: int, tooltip: list[Spec], **chan
 def chart(
     id: str, title: str, caption: str, layers: Sequence[Spec], description: str, rows: Any, **more: Any
 ) -> Chart:
-    """``caption``: one sentence on what to see; ``description``: what is read aloud; ``rows``: the
-    data that it draws at least; ``more``: further fields of
-    :class:`~dbdyno.present.document.document.Chart`."""
+    """Returns a chart of these layers.
+
+    ``caption`` is one sentence on what the reader should see, ``description`` the text for screen readers.
+    ``rows`` are the data that the chart draws at least. ``more``: further fields of
+    :class:`~dbdyno.present.document.document.Chart`.
+    """
     return Chart(id, title, caption, finished(layers, description), marks=len(rows), **more)
 
 
 def finished(layers: Sequence[Spec], description: str) -> Spec:
-    """The layers as one specification as wide as its container; data that layers share are in it once."""
+    """Returns the layers as one specification as wide as its container. Data that layers share are stored
+    once."""
     names: dict[str, str] = {}
     drawn = [
-        {**one, "data": {"name": names.setdefault(_text(one["data"]["values"]), f"data-{len(names)}")}}
-        for one in layers
-        if one["data"]["values"]  # without a row there is no extent to draw
+        {**given, "data": {"name": names.setdefault(_text(given["data"]["values"]), f"data-{len(names)}")}}
+        for given in layers
+        if given["data"]["values"]  # without a row there is no extent to draw
     ]
     size: Spec = {"width": "container", "height": HEIGHT, "description": description}
     return {**size, "layer": drawn, "datasets": {name: json.loads(text) for text, name in names.items()}}
@@ -94,14 +100,13 @@ def _text(values: list[Spec]) -> str:
 LETTERS: Spec = {
     "labelExpr": "abs(datum.value) < 1000 ? format(datum.value, '~g') : format(datum.value, '~s')"
 }
-"""Labels of an axis with k, M and G from a thousand on. SI prefixes below 1 are left out: nobody reads
-900m for 0.9."""
+"""Axis labels with k, M and G from 1000 on. SI prefixes below 1 are left out: nobody reads 900m for 0.9."""
 ROUNDED = ",.4~r"
-"""Four digits and no prefix, of a tooltip, whose format cannot be an expression."""
+"""Format of a tooltip: four digits without a prefix. A tooltip's format cannot be an expression."""
 
 
 def load_axis(load: Load = SESSIONS) -> Spec:
-    """Sessions or rates to scale."""
+    """Returns a quantitative x axis of sessions or rates."""
     axis: Spec = {"labelOverlap": True}
     if load == SESSIONS:
         axis |= {"tickMinStep": 1, "format": "d"}
@@ -111,18 +116,19 @@ def load_axis(load: Load = SESSIONS) -> Spec:
 
 
 def rungs_axis(load: Load = SESSIONS) -> Spec:
-    """Sessions or rates as steps of equal width: for bars."""
+    """Returns an x axis of sessions or rates as equal steps, for bars."""
     axis = {"labelAngle": 0, "labelOverlap": "greedy", "labelSeparation": 8, "ticks": False}
     scale = {"type": "band", "paddingInner": 0.15}
     return channel(f"{load.column}:O", title=fill(load.title), axis=axis, scale=scale)
 
 
 ROOM = 8
-"""Entries of a legend; the last of them stands for all others."""
+"""Most entries of a legend; if there are more series, the last entry stands for all others."""
 
 
 def series_scale(labels: Sequence[str]) -> Spec:
-    own = _own(labels)
+    """Returns the colour scale of series; those that share the last entry of the legend are grey."""
+    own = _own_colours(labels)
     return {
         "domain": list(labels),
         "range": [var(SERIES[i]) for i in range(own)] + [_GREY] * (len(labels) - own),
@@ -130,7 +136,8 @@ def series_scale(labels: Sequence[str]) -> Spec:
 
 
 def series_keys(labels: Sequence[str], mark: Literal["line", "fill"] = "line") -> list[Key]:
-    own = _own(labels)
+    """Returns the entries of the legend of series."""
+    own = _own_colours(labels)
     keys = [Key(label, var(SERIES[i]), mark) for i, label in enumerate(labels[:own])]
     return [*keys, *([Key(f"other ({len(labels) - own})", _GREY, mark)] if own < len(labels) else [])]
 
@@ -138,31 +145,33 @@ def series_keys(labels: Sequence[str], mark: Literal["line", "fill"] = "line") -
 _GREY = var("client")
 
 
-def _own(labels: Sequence[str]) -> int:
-    """How many have a colour of their own, with room in the legend for one entry more."""
+def _own_colours(labels: Sequence[str]) -> int:
+    """Returns how many series have a colour of their own; one more entry of the legend is for the others."""
     return len(labels) if len(labels) < ROOM else ROOM - 2
 
 
 def rule(rows: Sequence[Spec], at: Mapping[str, Any], colour: str, dash: Sequence[int] = ()) -> Spec:
-    """A line across the chart."""
+    """Returns a line across the chart at the position ``at``."""
     dashed = {"strokeDash": list(dash)} if dash else {}
     return encoded(layer(rows, "rule", color=var(colour), **dashed, strokeWidth=1.5 if dash else 2), **at)
 
 
 def label(rows: Sequence[Spec], at: Mapping[str, Any], colour: str, **style: Any) -> Spec:
-    """The rows' column ``name`` as a text."""
+    """Returns a layer with the column ``name`` of the rows as text."""
     return encoded(layer(rows, "text", color=var(colour), **style), **at, text=channel("name:N"))
 
 
 def legible(rows: Sequence[Spec], at: Mapping[str, Any], colour: str, **style: Any) -> list[Spec]:
-    """The same on a halo, for texts on what is drawn."""
+    """Returns the labels with a halo around them, for text above other marks."""
     halo = label(rows, at, "card", stroke=var("card"), strokeWidth=4, **style)
     return [halo, label(rows, at, colour, **style)]
 
 
 def cpu_mark(cpus: float | None, axis: Literal["x", "y"], most: float = float("inf")) -> list[Spec]:
-    """A rule where the server's CPUs are all busy, with its name; none where they are unknown or ``most``
-    is less."""
+    """Returns a labelled rule where all CPUs of the server are busy.
+
+    Empty if the number of CPUs is unknown or above ``most``.
+    """
     if not cpus or cpus > most:
         return []
     data = [{"cpus": cpus, "name": cpus_text(cpus)}]
@@ -176,12 +185,12 @@ def cpu_mark(cpus: float | None, axis: Literal["x", "y"], most: float = float("i
 
 
 def number(value: Any) -> float:
-    """An extreme of a column: 0 of an empty one."""
+    """Returns the minimum or maximum of a column as a float; 0 for an empty column, whose extreme is None."""
     return float(value or 0)
 
 
 def time_unit(highest_ns: float) -> tuple[str, float]:
-    """The unit that suits a time axis, and nanoseconds in it."""
+    """Returns the unit that suits a time axis, and the nanoseconds in it."""
     for unit, factor in (("s", float(NS_PER_S)), ("ms", 1e6), ("µs", 1e3)):
         if highest_ns >= 2 * factor:
             return unit, factor
@@ -197,8 +206,11 @@ def response_lines(
     against: str,
     load: Load = SESSIONS,
 ) -> Chart:
-    """Statistics of durations against load. ``rows``: series, load, statistic, ns (taken out of them).
-    ``statistics``: name, colour, dashes; the first is drawn as a line. ``labels``: of the series."""
+    """Returns a chart of statistics of durations against load.
+
+    ``rows`` have the columns series, load, statistic and ns; ns is removed from them. ``statistics`` are
+    name, colour and dashes; the first one is drawn as a solid line. ``labels`` are those of the series.
+    """
     unit, factor = time_unit(max(r["ns"] for r in rows))
     for r in rows:
         r["time"] = r.pop("ns") / factor

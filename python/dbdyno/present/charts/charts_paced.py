@@ -1,4 +1,4 @@
-"""Charts of paced load against the rate at which calls become due; its key figures."""
+"""Draws charts of paced load against the rate at which calls become due, and lists its key figures."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ _STATISTICS = {
 
 
 def delivered(results: Results, series: list[Series]) -> Chart | None:
-    """Calls per second that ended well against those that became due, with the line where both are equal."""
+    """Returns a chart of calls per second that succeeded against calls due, with the diagonal; None
+    without data."""
     load = figures.load_of(results)
-    rows = [r for s in series for r in _delivered(results, s, load.column)]
+    rows = [r for s in series for r in _delivered_rows(results, s, load.column)]
     if not rows:
         return None
     labels = [s.label for s in series]
@@ -50,9 +51,10 @@ def delivered(results: Results, series: list[Series]) -> Chart | None:
         strokeWidth=1.5,
         color=var("muted"),
     )
-    said = (("offered:Q", ROUNDED, "calls/s due"), ("rate:Q", ROUNDED, "calls/s delivered"))
-    tooltip = tips("series:N", f"{load.column}:Q", *said, ("left:Q", ",.0f", "left over"), "status:N")
-    most = 1.2 * max(max(r["due"], r["rate"]) for r in rows)  # two repeats may have an endless interval
+    measured = (("offered:Q", ROUNDED, "calls/s due"), ("rate:Q", ROUNDED, "calls/s delivered"))
+    tooltip = tips("series:N", f"{load.column}:Q", *measured, ("left:Q", ",.0f", "left over"), "status:N")
+    # Two repeats may have an infinite interval, which would flatten everything else on the axis.
+    most = 1.2 * max(max(r["due"], r["rate"]) for r in rows)
     repeated = [{**r, "high": min(most, r["high"])} for r in rows if r["low"] is not None]
     return chart(
         "throughput",
@@ -70,24 +72,35 @@ def delivered(results: Results, series: list[Series]) -> Chart | None:
     )
 
 
-def _delivered(results: Results, series: Series, column: str) -> list[dict[str, Any]]:
-    made = []
+def _delivered_rows(results: Results, series: Series, column: str) -> list[dict[str, Any]]:
+    """Returns one row per rung with known rates; ``low`` and ``high`` are calls/s, None without repeats."""
+    rows = []
     for r in figures.ladder(results, series).to_dicts():
         if r["calls_per_s"] is None or r["offered_per_s"] is None:
             continue
         low, high = figures.ends(r) or (None, None)
         rate = float(r["calls_per_s"])
-        made.append({
-            "series": series.label, column: r[column], "due": r["rate_per_s"],
-            "offered": r["offered_per_s"], "rate": rate,
-            "low": None if low is None else rate * low, "high": None if high is None else rate * high,
-            "left": r["backlog_end"], "status": r["status"],
-        })  # fmt: skip
-    return made
+        rows.append(
+            {
+                "series": series.label,
+                column: r[column],
+                "due": r["rate_per_s"],
+                "offered": r["offered_per_s"],
+                "rate": rate,
+                "low": None if low is None else rate * low,
+                "high": None if high is None else rate * high,
+                "left": r["backlog_end"],
+                "status": r["status"],
+            }
+        )
+    return rows
 
 
 def response(results: Results, series: list[Series]) -> Chart | None:
-    """Percentiles of response times, which count from when a call was due, and of service times."""
+    """Returns a chart of percentiles of response times, counted from the due time, and of service times.
+
+    None without a known percentile. Several series share two percentiles of response times.
+    """
     load, one = figures.load_of(results), len(series) == 1
     shown = _STATISTICS if one else {n: _STATISTICS[n] for n in ("response_p50_ns", "response_p99_ns")}
     rows = [
@@ -112,32 +125,37 @@ def response(results: Results, series: list[Series]) -> Chart | None:
 
 
 DRAWN = delivered, response
-"""The first chart and the last."""
+"""The first chart and the last one of a paced run."""
 
 
 def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
-    """Key figures at the highest rate at which all calls were delivered, else at the lowest measured."""
+    """Returns key figures at the highest rate at which all calls were delivered.
+
+    Without such a rate, they are those of the lowest measured rate.
+    """
     capacity = {c.subject: c.said.get("rate") for c in results.findings if c.id == "paced-capacity"}
-    met = max((float(v) for v in capacity.values() if v is not None), default=None)
+    best_rate = max((float(v) for v in capacity.values() if v is not None), default=None)
     rungs = results.tables["rungs"].sort("rate_per_s", "sessions").to_dicts()
-    rung = next((r for r in reversed(rungs) if r["rate_per_s"] == met), rungs[0])
-    rate, took = targets.named("throughput"), targets.named("response")
-    stack, at = targets.named("stack-aas"), f"at {format_given(rung['rate_per_s'])}/s"
+    rung = next((r for r in reversed(rungs) if r["rate_per_s"] == best_rate), rungs[0])
+    rate_target, response_target = targets.named("throughput"), targets.named("response")
+    stack_target, at = targets.named("stack-aas"), f"at {format_given(rung['rate_per_s'])}/s"
     if figures.load_of(results) == figures.SESSIONS:
         at += f", {counted(rung['sessions'], 'session')}"
     seconds = (("CPU WAIT", "runq_aas"), ("On a CPU", "run_aas"))
     slow, served = (known(rung[f"{name}_p99_ns"], format_ns) for name in ("response", "service"))
     return [
-        KeyFigure("Delivered up to", known(met, format_rate, "calls/s"), "", rate),
-        KeyFigure(f"99 % of calls {at} within", slow, tails.note(slow, 0.99, "from when due"), took),
+        KeyFigure("Delivered up to", known(best_rate, format_rate, "calls/s"), "", rate_target),
+        KeyFigure(
+            f"99 % of calls {at} within", slow, tails.note(slow, 0.99, "from when due"), response_target
+        ),
         KeyFigure(
             f"99 % of them served {at} within",
             served,
             tails.note(served, 0.99, "from the real start"),
-            took,
+            response_target,
         ),
         *(
-            KeyFigure(f"{name} {at}", known(rung[column], format_average, "s per second"), "", stack)
+            KeyFigure(f"{name} {at}", known(rung[column], format_average, "s per second"), "", stack_target)
             for name, column in seconds
         ),
     ]

@@ -1,4 +1,4 @@
-"""Charts of where the time went: session time as a stack by rung or over time, and CPU used."""
+"""Draws charts of where the time went: session time stacked by rung or over time, and CPU used."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dbdyno.present.figures.figures import Series, gaps, of_series, series_of, s
 from dbdyno.present.figures.selection import Pick
 
 WORTH = 0.005
-"""Share of the CPUs: a chart of less shows nothing."""
+"""Share of the CPUs below which a chart of helper processes is not worth drawing."""
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _STACKS = {
     "aas": ("seconds per second", "Where {~session_time} went", "~g"),
@@ -50,13 +50,16 @@ _CAPTIONS = {
     "dotted line, what comes on top only waits.",
     "share": "What grows from left to right is what a further {~single} is spent on; what lies below zero "
     "was accounted for twice (signed remainder).",
-}  # fmt: skip
+}
 
 _PACED = _STRIPED + "Not drawn: time at the client, mostly of sessions for which no call was due."
 
 
 def time_stack(results: Results, series: Series, measure: Literal["aas", "share"]) -> Chart | None:
-    """Stacked bars, one a rung; a negative remainder hangs below zero."""
+    """Returns stacked bars of session time, one per rung, or None without rows.
+
+    A negative remainder hangs below zero.
+    """
     places = accounts.at_rungs(results, series)
     load = figures.load_of(results)
     rows = accounts.stack(results, places)
@@ -65,10 +68,11 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
     rows = accounts.merge_small(rows)
     if rows.is_empty():
         return None
-    tasks = kind_of(results.plan).among((COMMANDS,))  # of these there are more than sessions
+    # A job can have several tasks at once, so the stack can be higher than the number of jobs.
+    tasks = kind_of(results.plan).among((COMMANDS,))
     whole = pl.col("aas").sum().over("place") if tasks else pl.col("place")
     over = whole if measure == "share" else pl.lit(1)
-    drawn = _told(rows, whole).with_columns(
+    drawn = _hover_rows(rows, whole).with_columns(
         pl.col("place").alias(load.column), y0=pl.col("y0") / over, y1=pl.col("y1") / over
     )
     unit, title, form = map(fill, _STACKS[measure])
@@ -88,7 +92,10 @@ def time_stack(results: Results, series: Series, measure: Literal["aas", "share"
 
 
 def timeline(results: Results) -> Chart | None:
-    """The stack over an observation's time, its gaps left open; the client's time is not in it."""
+    """Returns the stack over the time of an observation, with its gaps left open; None without rows.
+
+    Time at the client is not drawn.
+    """
     places = stretches(results)
     rows = accounts.stack(results, places.select("cell", "place", "weight"))
     client = rows.filter(pl.col("key") == "client")
@@ -98,7 +105,7 @@ def timeline(results: Results) -> Chart | None:
     spans = places.group_by("place").agg(
         pl.col("start_s").min(), pl.col("end_s").max(), pl.col("clock").first()
     )
-    drawn = _told(rows, None).join(spans, on="place", maintain_order="left")
+    drawn = _hover_rows(rows, None).join(spans, on="place", maintain_order="left")
     axis = channel("start_s:Q", title="seconds since the start", scale={"nice": False})
     span = {"x": axis, "x2": {"field": "end_s"}}
     first = [("clock:N", "", "from"), ("end_s:Q", ".1f", "to second")]
@@ -109,9 +116,9 @@ def timeline(results: Results) -> Chart | None:
         if mean is None
         else f" Not drawn: {significant(number(mean))} sessions on average were at their client."
     )
-    found = gaps(results)
+    pauses = gaps(results)
     left_open = encoded(
-        layer(found, "rect", color=var("line"), opacity=0.6),
+        layer(pauses, "rect", color=var("line"), opacity=0.6),
         **span,
         y={"value": 0},
         y2={"value": HEIGHT},
@@ -119,12 +126,12 @@ def timeline(results: Results) -> Chart | None:
             ("what:N", "", "gap"), ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second")
         ),
     )
-    grey = " Grey: nothing was measured there." if found else ""
+    grey = " Grey: nothing was measured there." if pauses else ""
     fired = triggers.moments(results)
     return chart(
         "timeline",
         fill("Where the {~time_of_tasks} went"),
-        _caption(results, places, _STRIPED) + away + grey + triggers.words(fired),
+        _caption(results, places, _STRIPED) + away + grey + triggers.caption_note(fired),
         [
             left_open,
             bars,
@@ -138,48 +145,66 @@ def timeline(results: Results) -> Chart | None:
     )
 
 
-_LOOKS = 120
-"""Pieces of a measurement that a chart has room for; longer ones are put together from several looks."""
-_SLOW = 2.5
-"""Looks so many times as long as the median: the driver could not be asked in between."""
+_MAX_READINGS = 120
+"""Most pieces of a measurement in a chart; consecutive readings of the driver are merged above that."""
+_SLOW_FACTOR = 2.5
+"""A reading this many times longer than the median is grey: the driver did not answer in between."""
 
 
 def within(results: Results, pick: Pick) -> list[Block]:
-    """Throughput and mean response time of one measurement, from one look at the driver to the next."""
-    rows = _looks(results, pick)
+    """Returns charts of throughput and mean response time of one measurement, reading by reading.
+
+    Empty if there are fewer than two readings of the driver.
+    """
+    rows = _readings(results, pick)
     if len(rows) < 2:
         return []
-    gaps_ = rows.filter(
-        pl.col("end_s") - pl.col("start_s") > _SLOW * (pl.col("end_s") - pl.col("start_s")).median()
+    slow = rows.filter(
+        pl.col("end_s") - pl.col("start_s") > _SLOW_FACTOR * (pl.col("end_s") - pl.col("start_s")).median()
     )
     unit, factor = time_unit(number(rows["response_mean_ns"].max()))
     shown = rows.with_columns(time=pl.col("response_mean_ns") / factor)
     calls, time = noun("calls"), noun("response_time")
     drawn = (
-        ("calls_per_s", f"{noun('calls')}/s", f"Throughput over time, {pick.at}", "series-1",
-         f"{capital(calls)} that ended between two looks at the driver, about one a second."),
-        ("time", f"mean {time}, {unit}", f"{capital(time)} over time, {pick.at}", "stat-p95",
-         f"Mean duration of the {calls} that ended in between; percentiles are stored for the whole alone."),
-    )  # fmt: skip
+        (
+            "calls_per_s",
+            f"{noun('calls')}/s",
+            f"Throughput over time, {pick.at}",
+            "series-1",
+            f"{capital(calls)} that ended between two looks at the driver, about one a second.",
+        ),
+        (
+            "time",
+            f"mean {time}, {unit}",
+            f"{capital(time)} over time, {pick.at}",
+            "stat-p95",
+            f"Mean duration of the {calls} that ended in between; "
+            "percentiles are stored for the whole alone.",
+        ),
+    )
     fired = triggers.of_cell(results, pick.cell)
-    made = [_over_time(shown, gaps_, fired, pick, *words) for words in drawn]
-    return [c for c in made if c]
+    charts = [_over_time(shown, slow, fired, pick, *texts) for texts in drawn]
+    return [c for c in charts if c]
 
 
-def _looks(results: Results, pick: Pick) -> pl.DataFrame:
-    """Rows of table ``over_time`` of a measurement, several as one where they are many."""
+def _readings(results: Results, pick: Pick) -> pl.DataFrame:
+    """Returns the rows of table ``over_time`` of a measurement, with consecutive rows merged where there
+    are many."""
     rows = results.of_cell("over_time", pick.cell) if pick.cell else results.tables["over_time"].clear()
-    size = -(-len(rows) // _LOOKS) or 1
+    size = -(-len(rows) // _MAX_READINGS) or 1
     calls, spent = pl.col("calls").sum(), (pl.col("response_mean_ns") * pl.col("calls")).sum()
     return (
         rows.sort("start_s")
         .group_by(pl.int_range(pl.len()) // size, maintain_order=True)
         .agg(
-            pl.col("start_s").min(), pl.col("end_s").max(), calls, pl.col("errors").sum(),
+            pl.col("start_s").min(),
+            pl.col("end_s").max(),
+            calls,
+            pl.col("errors").sum(),
             response_mean_ns=pl.when(calls > 0).then(spent / calls),
         )
         .with_columns(calls_per_s=pl.col("calls") / (pl.col("end_s") - pl.col("start_s")))
-    )  # fmt: skip
+    )
 
 
 def _over_time(
@@ -191,9 +216,10 @@ def _over_time(
     unit: str,
     title: str,
     paint: str,
-    words: str,
+    caption: str,
 ) -> Chart | None:
-    """A step for each look; grey where the driver was not asked for long."""
+    """Returns a step chart of one column, grey where the driver did not answer for long; None without
+    values."""
     known = rows.filter(pl.col(column).is_not_null()).select(
         "start_s", "end_s", "calls", "errors", value=pl.col(column).round(4)
     )
@@ -203,49 +229,59 @@ def _over_time(
     span = {"x": axis, "x2": {"field": "end_s"}}
     y = channel("value:Q", title=unit, scale={"zero": True})
     tooltip = tips(
-        ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second"), ("value:Q", ",.4~r", unit),
-        ("calls:Q", ",", f"{noun('calls')} ended"), ("errors:Q", ",", "errors"),
-    )  # fmt: skip
+        ("start_s:Q", ".1f", "from second"),
+        ("end_s:Q", ".1f", "to second"),
+        ("value:Q", ",.4~r", unit),
+        ("calls:Q", ",", f"{noun('calls')} ended"),
+        ("errors:Q", ",", "errors"),
+    )
     grey = encoded(
         layer(slow.select("start_s", "end_s"), "rect", color=var("line"), opacity=0.6),
-        **span, y={"value": 0}, y2={"value": HEIGHT},
-    )  # fmt: skip
+        **span,
+        y={"value": 0},
+        y2={"value": HEIGHT},
+    )
     area = encoded(
         layer(known, "bar", color=var(paint), opacity=0.25), **span, y=y, y2={"datum": 0}, tooltip=tooltip
     )
     step = encoded(layer(known, "rule", color=var(paint), strokeWidth=2.5), **span, y=y)
-    told = f"{words} Grey: the driver could not be asked in between." if len(slow) else words
-    told += triggers.words(fired)
+    if len(slow):
+        caption += " Grey: the driver could not be asked in between."
+    caption += triggers.caption_note(fired)
     layers = [grey, area, step, *triggers.marks(fired)]
     name = "calls-over-time" if column == "calls_per_s" else "response-over-time"
-    return chart(f"{pick.key}-{name}", title, told, layers, f"{title}, in {unit}", known)
+    return chart(f"{pick.key}-{name}", title, caption, layers, f"{title}, in {unit}", known)
 
 
 def _fills(rows: pl.DataFrame) -> dict[str, tuple[str, bool]]:
-    """Segment key -> name of its colour, and whether it is hatched."""
-    found = rows.select("key", "family", "waiting").unique(maintain_order=True).rows()
-    paint = account_colours(sorted({family for _, family, _ in found}))
-    return {key: (paint[family], waiting) for key, family, waiting in found}
+    """Returns for each key of a segment the name of its colour, and whether it is hatched."""
+    segments = rows.select("key", "family", "waiting").unique(maintain_order=True).rows()
+    paint = account_colours(sorted({family for _, family, _ in segments}))
+    return {key: (paint[family], waiting) for key, family, waiting in segments}
 
 
 def _keys(rows: pl.DataFrame) -> list[Key]:
-    """The legend, in stacking order."""
+    """Returns the entries of the legend in the order of the stack."""
     paint = {key: hatch_css(name) if waiting else var(name) for key, (name, waiting) in _fills(rows).items()}
     shown = rows.sort("order").select("key", "label").unique(maintain_order=True).rows()
     return [Key(label, paint[key], "fill") for key, label in shown]
 
 
 def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: Spec, unit: str, form: str, first: list[Any]) -> Spec:
-    """``first``: what the hover begins with."""
+    """Returns the stacked bars. ``first`` are the first lines of the tooltip."""
     paint = {key: hatched(name) if waiting else var(name) for key, (name, waiting) in _fills(rows).items()}
     # Without nice ends, or a remainder of -0.001 would open a whole step below zero.
     ends = [1.02 * min(0.0, number(drawn["y1"].min())), 1.02 * number(drawn["y1"].max())]
     tooltip = tips(
-        *first, ("label:N", "", "account"), ("aas:Q", ".3f", "seconds per second"), "interval:N",
+        *first,
+        ("label:N", "", "account"),
+        ("aas:Q", ".3f", "seconds per second"),
+        "interval:N",
         *([("share:Q", ".1%", f"of {noun('session_time')}")] if "share" in drawn.columns else []),
-        ("runq:Q", ".3f", "CPU WAIT in all"), ("events:N", "", "most of it"),
+        ("runq:Q", ".3f", "CPU WAIT in all"),
+        ("events:N", "", "most of it"),
         ("source:N", "", "data source"),
-    )  # fmt: skip
+    )
     return encoded(
         layer(drawn, "bar", stroke=var("card"), strokeWidth=0.5),
         x=x,
@@ -256,30 +292,39 @@ def _bars(drawn: pl.DataFrame, rows: pl.DataFrame, x: Spec, unit: str, form: str
     )
 
 
-def _told(rows: pl.DataFrame, whole: pl.Expr | None) -> pl.DataFrame:
-    """What is drawn and said on hovering; ``whole``: what a share is a share of."""
+def _hover_rows(rows: pl.DataFrame, whole: pl.Expr | None) -> pl.DataFrame:
+    """Returns the columns that are drawn and those of the tooltip.
+
+    ``whole`` is the expression that a share refers to; None leaves the share out.
+    """
     interval = pl.when(pl.col("low").is_not_null() & pl.col("high").is_not_null()).then(
         pl.format("{} to {}", pl.col("low").round(3), pl.col("high").round(3))
     )
     share = [] if whole is None else [(pl.col("aas") / whole).alias("share")]
     return rows.select(
-        "place", "key", "label", *(pl.col(c).round(6) for c in ("aas", "runq", "y0", "y1")), *share,
+        "place",
+        "key",
+        "label",
+        *(pl.col(c).round(6) for c in ("aas", "runq", "y0", "y1")),
+        *share,
         interval.fill_null("not known").alias("interval"),
-        pl.when(pl.col("events") != "").then("events").otherwise(pl.lit("-")).alias("events"), "source",
-    )  # fmt: skip
+        pl.when(pl.col("events") != "").then("events").otherwise(pl.lit("-")).alias("events"),
+        "source",
+    )
 
 
-def _caption(results: Results, places: pl.DataFrame, words: str) -> str:
+def _caption(results: Results, places: pl.DataFrame, caption: str) -> str:
+    """Returns the caption, or a note which parts of the account are missing."""
     missing = accounts.missing_parts(results, places.select("cell", "place", "weight"))
     if not missing:
-        return words.strip()
+        return caption.strip()
     known = "unaccounted" not in missing
     where = " What they took lies in unaccounted." if known else ""
     return f"Not the whole account: unknown, and so not drawn: {', '.join(missing)}.{where}"
 
 
 def cpu_by_source(results: Results, series: Series) -> Chart | None:
-    """The same quantity, CPU used, from every data source."""
+    """Returns a chart of CPUs used, from every data source that measures them; None if none was used."""
     load, rows = figures.load_of(results), _cpu_rows(results, series)
     if not number(rows["value"].max()):
         return None
@@ -298,10 +343,13 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
         shape=channel("source:N", scale=shapes, legend=None),
         size=channel("source:O", scale=sizes, legend=None, sort=names),
         tooltip=tips(
-            f"{load.column}:Q", "source:N", ("value:Q", ".3f", "CPUs used"),
-            ("difference:Q", "+.1%", "to the reference"), "verdict:N",
+            f"{load.column}:Q",
+            "source:N",
+            ("value:Q", ".3f", "CPUs used"),
+            ("difference:Q", "+.1%", "to the reference"),
+            "verdict:N",
         ),
-    )  # fmt: skip
+    )
     lines = encoded(layer(rows, "line", strokeWidth=1.5, opacity=0.8), **base)
     return chart(
         "cpu",
@@ -316,7 +364,7 @@ def cpu_by_source(results: Results, series: Series) -> Chart | None:
 
 
 def _cpu_rows(results: Results, series: Series) -> pl.DataFrame:
-    """sessions or rate, source, value, difference, verdict: means over repeats."""
+    """Returns sessions or rate, source, value, difference and verdict, averaged over repeats."""
     column = figures.load_of(results).column
     rows = of_series(figures.by_load(results, results.tables["data_sources"]), series).filter(
         pl.col("quantity").is_in(["cpu_used", "cpu_used_machine"]) & pl.col("value").is_not_null()
@@ -335,9 +383,9 @@ def _cpu_rows(results: Results, series: Series) -> pl.DataFrame:
 
 
 def helpers(results: Results, series: Series) -> Chart | None:
-    """CPU of the server's own processes, which work for all sessions."""
+    """Returns a chart of the CPU of the server's own processes; None where it is below ``WORTH``."""
     load, rows = figures.load_of(results), _helper_rows(results, series)
-    if _used(rows) < WORTH * (figures.usable_cpus(results) or 1):
+    if _most_cpus(rows) < WORTH * (figures.usable_cpus(results) or 1):
         return None
     names = rows["who"].unique(maintain_order=True).to_list()
     bars = encoded(
@@ -358,22 +406,23 @@ def helpers(results: Results, series: Series) -> Chart | None:
     )
 
 
-def _used(rows: pl.DataFrame) -> float:
-    """CPUs at the rung where it is most."""
+def _most_cpus(rows: pl.DataFrame) -> float:
+    """Returns the CPUs at the rung where most are used."""
     return number(rows.group_by(rows.columns[0]).agg(pl.col("aas").sum())["aas"].max())
 
 
 def idle_helpers(results: Results) -> list[Block]:
-    """A line in place of a chart that would show next to nothing."""
-    whole = WORTH * (figures.usable_cpus(results) or 1)
-    found = [_used(rows) for s in series_of(results) if len(rows := _helper_rows(results, s))]
-    if not found or max(found) >= whole:
+    """Returns a line of text in place of the chart of helpers where that would show almost nothing."""
+    least = WORTH * (figures.usable_cpus(results) or 1)
+    used = [_most_cpus(rows) for s in series_of(results) if len(rows := _helper_rows(results, s))]
+    if not used or max(used) >= least:
         return []
-    return [Paragraph(f"CPU of {noun('launcher')}: at most {significant(max(found), 2)} CPUs.", "muted")]
+    return [Paragraph(f"CPU of {noun('launcher')}: at most {significant(max(used), 2)} CPUs.", "muted")]
 
 
 def _helper_rows(results: Results, series: Series) -> pl.DataFrame:
-    """CPU per rung and process, mean over the cells; the smallest processes come together as one."""
+    """Returns CPU by rung and process, averaged over the cells. The smallest processes are merged into
+    one."""
     column = figures.load_of(results).column
     rows = accounts.leaves(of_series(figures.by_load(results, results.tables["ledger"]), series), "helper")
     cpu = rows.filter(pl.col("account").is_in(["run", "run.user", "run.system"]) & (pl.col("aas") > 0))

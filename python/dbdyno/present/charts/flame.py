@@ -1,4 +1,4 @@
-"""Stacks as a tree: for the page's flame graph, as a drawing (SVG), as folded text."""
+"""Builds a tree of stacks, and writes it as a flame graph of the page, as SVG or as folded text."""
 
 from __future__ import annotations
 
@@ -19,13 +19,17 @@ from dbdyno.present.document.page import escaped
 from dbdyno.present.figures.selection import Pick
 
 LEAST = 2e-4
-"""Share of the whole below which a frame is left out of pictures: less than a third of a pixel."""
+"""Share of the whole below which pictures leave a frame out: less than a third of a pixel."""
 ROOT = "all"
 
 
 @dataclass
 class Node:
-    """A frame under its callers. ``value``: seconds per second with callees; ``other``: of a comparison."""
+    """A frame below its callers.
+
+    ``value`` is seconds per second including callees, ``other`` the same of the run that it is compared
+    with.
+    """
 
     text: str
     value: float = 0.0
@@ -33,7 +37,8 @@ class Node:
     children: dict[str, Node] = field(default_factory=dict)
 
     def size(self) -> float:
-        """What its width stands for: of two the larger, so that what vanished is seen, too."""
+        """Returns the value that its width shows: the larger one of a comparison, so that vanished frames
+        are seen."""
         return max(self.value, self.other)
 
 
@@ -44,23 +49,24 @@ def stacks(
     apart: Sequence[str] = (),
     tables: tuple[str, str] = ("cpu_profile", "cpu_stacks"),
 ) -> pl.DataFrame:
-    """``scope``, ``who``, ``stack``, ``mode``, ``aas``, ``samples``; of several cells their mean.
+    """Returns ``scope``, ``who``, ``stack``, ``mode``, ``aas`` and ``samples``, averaged over several
+    cells.
 
-    ``only``: the wait event and the statement whose samples are taken; ``apart``: these are columns, too;
-    ``tables``: the profile's and its stacks'.
+    ``only`` restricts the samples to a wait event and a statement, ``apart`` adds these columns to the
+    groups. ``tables`` are the names of the tables of the profile and its stacks.
     """
     profile, folded = tables
     windows = results.tables["windows"]
     if pick.cell is not None and pick.repeats == 1:
         walls = {pick.cell: 1.0}
     else:
-        there = set(results.tables[profile]["cell"])
-        found = [
+        profiled = set(results.tables[profile]["cell"])
+        picked = [
             cells
             for head, cells in groups(windows)
             if (pick.rung, pick.together) == (_rung(head), head["cell"])
         ]
-        walls = {w["cell"]: w["wall_s"] for cells in found for w in cells if w["cell"] in there}
+        walls = {w["cell"]: w["wall_s"] for cells in picked for w in cells if w["cell"] in profiled}
     parts = pl.LazyFrame({"cell": list(walls), "part": [w / sum(walls.values()) for w in walls.values()]})
     by = ["scope", "who", "stack", "mode", *apart]
     same = [pl.col(n) == v for n, v in (only or {}).items()]
@@ -79,42 +85,46 @@ def _rung(head: Mapping[str, Any]) -> tuple[str, str, int]:
 
 
 def tree(rows: pl.DataFrame, other: pl.DataFrame | None = None) -> Node:
-    """Rows of the sessions; where there are none, of all. ``other``: what they are compared with."""
+    """Returns the tree of stacks of the sessions, or of all processes if no session has one.
+
+    ``other`` has the stacks that they are compared with.
+    """
     root = Node(ROOT)
     for n, frame in enumerate((rows, other)):
         if frame is None:
             continue
-        mine = frame.filter(pl.col("scope") == "rung")
-        for stack, aas in (mine if mine.height else frame).select("stack", "aas").iter_rows():
+        of_sessions = frame.filter(pl.col("scope") == "rung")
+        for stack, aas in (of_sessions if of_sessions.height else frame).select("stack", "aas").iter_rows():
             _add(root, stack.split(";"), aas, "other" if n else "value")
     return root
 
 
-def _add(root: Node, frames: Iterable[str], aas: float, what: str) -> None:
-    setattr(root, what, getattr(root, what) + aas)
+def _add(root: Node, frames: Iterable[str], aas: float, attribute: str) -> None:
+    """Adds ``aas`` to an attribute (``value`` or ``other``) of each frame of a stack."""
+    setattr(root, attribute, getattr(root, attribute) + aas)
     node = root
     for text in frames:
         node = node.children.setdefault(text, Node(text))
-        setattr(node, what, getattr(node, what) + aas)
+        setattr(node, attribute, getattr(node, attribute) + aas)
 
 
 def block(
     id: str, title: str, caption: str, root: Node, unit: tuple[float, str], compared: bool = False
 ) -> Flame:
-    """``unit``: what a second per second is in it, and its name."""
+    """Returns the flame graph for a page. ``unit`` is the factor of a second per second, and its name."""
     names: dict[str, int] = {}
     least = LEAST * root.size()
 
-    def raw(node: Node) -> list[Any]:
+    def packed(node: Node) -> list[Any]:
         number = names.setdefault(node.text, len(names))
         kept = sorted((c for c in node.children.values() if c.size() >= least), key=lambda c: c.text)
-        inner = [raw(c) for c in kept]
+        inner = [packed(c) for c in kept]
         size = max(node.size(), sum(c[1] for c in inner))
         delta = node.value - node.other if compared else 0.0
         return [number, _rounded(size), _rounded(delta), inner]
 
-    made = raw(root)
-    return Flame(id, title, caption, list(names), made, colours(root), unit[0], unit[1], compared)
+    packed_root = packed(root)
+    return Flame(id, title, caption, list(names), packed_root, colours(root), unit[0], unit[1], compared)
 
 
 def _rounded(value: float) -> float:
@@ -122,7 +132,7 @@ def _rounded(value: float) -> float:
 
 
 def colours(root: Node) -> dict[str, str]:
-    """Module -> name of its colour: the kernel's is one, the others' go round by their time."""
+    """Returns the name of a colour per module: one for the kernel, the others in turn by their own time."""
     own: dict[str, float] = {}
 
     def walk(node: Node) -> None:
@@ -137,16 +147,16 @@ def colours(root: Node) -> dict[str, str]:
     return kernel | {m: palette.SERIES[n % len(palette.SERIES)] for n, m in enumerate(user)}
 
 
-# A drawing that needs no code.
-
+# A drawing that needs no script. Pixels: width of the drawing, height of a row, width of a character.
 _WIDE, _HIGH, _CHAR = 1200.0, 18.0, 6.6
 
 
 def svg(shown: Flame) -> str:
-    """An icicle of the whole; each frame's title has its figures. Raises nothing: any text is escaped."""
+    """Returns an icicle of the whole graph as SVG. The title of each frame has its figures; all text is
+    escaped."""
     rows: list[str] = []
     whole = shown.root[1] or 1.0
-    depth = _drawn(shown, shown.root, 0.0, 0, whole, rows)
+    depth = _draw_frame(shown, shown.root, 0.0, 0, whole, rows)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDE:g} {_HIGH * (depth + 2):g}" '
         'font-family="DejaVu Sans,Verdana,sans-serif" font-size="11">'
@@ -155,14 +165,16 @@ def svg(shown: Flame) -> str:
     return "\n".join([head, title, *rows, "</svg>", ""])
 
 
-def _drawn(shown: Flame, raw: Sequence[Any], x: float, depth: int, whole: float, rows: list[str]) -> int:
+def _draw_frame(shown: Flame, raw: Sequence[Any], x: float, depth: int, whole: float, rows: list[str]) -> int:
+    """Appends a frame and its callees to ``rows``, and returns the depth of the deepest frame that is
+    drawn."""
     width = _WIDE * raw[1] / whole
     if width < 0.3:
         return depth - 1
     text = shown.names[raw[0]]
     frame = frame_of(text)
     label = frame.function if "`" in text else text
-    title = f"{label} ({frame.module}): {_words(shown, raw, whole)}"
+    title = f"{label} ({frame.module}): {_figures(shown, raw, whole)}"
     room = int((width - 4) / _CHAR)
     short = label if len(label) <= room else f"{label[: room - 2]}.." if room > 4 else ""
     y = _HIGH * (depth + 1)
@@ -174,13 +186,13 @@ def _drawn(shown: Flame, raw: Sequence[Any], x: float, depth: int, whole: float,
     )
     deepest = depth
     for child in raw[3]:
-        deepest = max(deepest, _drawn(shown, child, x, depth + 1, whole, rows))
+        deepest = max(deepest, _draw_frame(shown, child, x, depth + 1, whole, rows))
         x += _WIDE * child[1] / whole
     return deepest
 
 
 def _opacity(shown: Flame, raw: Sequence[Any], whole: float) -> float:
-    """Of a comparison: the larger the difference, the stronger."""
+    """Returns the opacity of a frame; in a comparison it grows with the difference."""
     return min(0.8, 0.06 + 2 * abs(raw[2]) / whole) if shown.compared else 0.55
 
 
@@ -190,13 +202,16 @@ def _fill(shown: Flame, raw: Sequence[Any], module: str) -> str:
     return "#f4f4f4" if not raw[2] else palette.light("runq" if raw[2] > 0 else "run")
 
 
-def _words(shown: Flame, raw: Sequence[Any], whole: float) -> str:
-    told = f"{100 * raw[1] / whole:.2f} %, {significant(raw[1] * shown.scale)} {shown.unit}"
-    return f"{told}; difference {raw[2] * shown.scale:+.3g} {shown.unit}" if shown.compared else told
+def _figures(shown: Flame, raw: Sequence[Any], whole: float) -> str:
+    figures = f"{100 * raw[1] / whole:.2f} %, {significant(raw[1] * shown.scale)} {shown.unit}"
+    return f"{figures}; difference {raw[2] * shown.scale:+.3g} {shown.unit}" if shown.compared else figures
 
 
 def folded(rows: pl.DataFrame) -> str:
-    """A line per stack with its microseconds per second; the first frame is whose, ``_[k]`` in the kernel."""
+    """Returns a line per stack with its microseconds per second, as flamegraph.pl reads it.
+
+    The first frame names the sessions or process; frames of the kernel end in ``_[k]``.
+    """
     lines = []
     for who, stack, aas in rows.select("who", "stack", "aas").iter_rows():
         frames = [frame_of(f) for f in stack.split(";")]
@@ -207,5 +222,5 @@ def folded(rows: pl.DataFrame) -> str:
 
 
 def whose(who: str) -> str:
-    """The sessions in sum, or a kind of server process."""
+    """Returns ``sessions`` for the sum of all sessions, else the kind of server process."""
     return "sessions" if who == "rung" else who

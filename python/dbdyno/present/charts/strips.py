@@ -1,4 +1,4 @@
-"""The heat strip: a row a session, its seconds split into where they went."""
+"""Draws the heat strip: one row per session, its seconds split into where they went."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from dbdyno.present.figures.selection import Pick
 
 MAX_ROWS = 60
 MAX_PIECES = 60
-"""Pieces of a row; finer strips are drawn in pieces of several."""
-_EDGE = 1e-3  # of a piece: rounding is no overlap
+"""Most pieces of a row; finer time steps are merged."""
+_EDGE = 1e-3
+"""Part of a piece that a row may reach into the next one by rounding, without counting as there."""
 _FIRST = ("run", "runq")
 _NONE = "No strip of {~slots} over time: they were not sampled together with their tasks."
 _CAPTION = (
     "A row is a {~slot}, its height is all its time: CPU at the bottom, CPU WAIT on it, then sleep by wait "
     "class{~client_on_top}."
 )
-_WORDS = {
+_LABELS = {
     "run": "CPU",
     "runq": "CPU WAIT",
     "unknown": "not known",
@@ -37,24 +38,26 @@ _WORDS = {
 
 
 def parts(results: Results) -> list[str]:
-    """All parts of a run in the order of stacking."""
-    found: list[str] = results.ask("strips", _parts)["part"].sort().to_list()
-    last = ("asleep", *_clients(results, found), "unknown")
-    others = [p for p in found if p not in (*_FIRST, *last)]
-    return [p for p in (*_FIRST, *others, *last) if p in found]
+    """Returns all parts of session time in a run, in the order of stacking."""
+    present: list[str] = results.ask("strips", _parts)["part"].sort().to_list()
+    last = ("asleep", *_clients(results, present), "unknown")
+    others = [p for p in present if p not in (*_FIRST, *last)]
+    return [p for p in (*_FIRST, *others, *last) if p in present]
 
 
 def _clients(results: Results, shown: list[str]) -> list[str]:
+    """Returns those of the parts that are time at the client."""
     families = families_of(results.tables)
     return [p for p in shown if families.of(p) in AT_CLIENT]
 
 
 def label(results: Results, part: str) -> str:
-    return "client" if _clients(results, [part]) else _WORDS.get(part, part)
+    """Returns the name of a part for the legend."""
+    return "client" if _clients(results, [part]) else _LABELS.get(part, part)
 
 
 def colours(results: Results, shown: list[str]) -> dict[str, str]:
-    """Part -> name of its colour; what is not known has none (an empty one)."""
+    """Returns the name of a colour per part; empty for ``unknown``."""
     families = families_of(results.tables)
     hues = {p: families.hue(p) for p in shown if p != "unknown"}
     paint = account_colours(hues.values())
@@ -62,16 +65,16 @@ def colours(results: Results, shown: list[str]) -> dict[str, str]:
 
 
 def strips(results: Results, pick: Pick) -> list[Block]:
-    """The strip of one pick, or a remark why there is none."""
+    """Returns the strip of one load or window, or a remark that there is none."""
     shown = parts(results)
-    made = strip(results, pick.cell, shown, f"strip-{pick.key}") if shown else None
-    if made is None:
+    drawn = strip(results, pick.cell, shown, f"strip-{pick.key}") if shown else None
+    if drawn is None:
         return [Paragraph(fill(_NONE), "muted")]
-    return [replace(_few(made), title=f"{made.title}, {pick.at}")]
+    return [replace(_merge_small(drawn), title=f"{drawn.title}, {pick.at}")]
 
 
-def _few(shown: Strip) -> Strip:
-    """The least parts as one where a legend has no room for all."""
+def _merge_small(shown: Strip) -> Strip:
+    """Merges the parts with the least time into one where a legend has no room for all."""
     over = len(shown.parts) - ROOM
     if over <= 0:
         return shown
@@ -94,43 +97,45 @@ def _few(shown: Strip) -> Strip:
 
 
 def strip(results: Results, cell: str | None, shown: list[str], name: str = "strip") -> Strip | None:
-    """The most active sessions of one cell, or of all windows in a row; ``None`` where there are none."""
+    """Returns the strip of the most active sessions of one cell, or of all windows; None without sessions."""
     idle = (*_clients(results, shown), "unknown")
     bins = _bins(results) if cell is None else None
-    found = _of_rows(_rows(results, cell), idle) if bins is None else _of_bins(results, bins, idle)
-    if found is None:
+    drawn = _cut_rows(_strip_rows(results, cell), idle) if bins is None else _sum_bins(results, bins, idle)
+    if drawn is None:
         return None
-    sums = found.sums.with_columns(whole=pl.col("s").sum().over("who", "piece"))
+    sums = drawn.sums.with_columns(whole=pl.col("s").sum().over("who", "piece"))
     sums = sums.with_columns(percent=(100 * pl.col("s") / pl.col("whole")).round(0).cast(pl.Int64))
     percent = {(w, p, part): v for w, part, p, v in sums.select("who", "part", "piece", "percent").rows()}
-    seen = {(w, p) for w, p, _ in percent}
+    known = {(w, p) for w, p, _ in percent}
     paint = colours(results, shown)
     note = f" A piece of a row holds up to {bins.most} windows." if bins else ""
     fired = triggers.of_cell(results, cell)
-    note += triggers.words(fired)
+    note += triggers.caption_note(fired)
     return Strip(
         id=name,
         title="Each session over time",
         caption=f"{_CAPTION}{note} {sources_used.caption(results)}",
         parts=[(label(results, p), paint[p]) for p in shown],
-        names=[f"pid {who}" if who > 0 else f"session {_LEAST - who}" for who in found.kept],
+        names=[f"pid {who}" if who > 0 else f"session {_LEAST - who}" for who in drawn.kept],
         pieces=[
             [
-                [percent.get((w, p, part), 0) for part in shown] if (w, p) in seen else None
-                for p in range(found.pieces)
+                [percent.get((w, p, part), 0) for part in shown] if (w, p) in known else None
+                for p in range(drawn.pieces)
             ]
-            for w in found.kept
+            for w in drawn.kept
         ],
-        start_s=round(found.start_s, 3),
-        end_s=round(found.end_s, 3),
-        left_out=found.left_out,
+        start_s=round(drawn.start_s, 3),
+        end_s=round(drawn.end_s, 3),
+        left_out=drawn.left_out,
         marks=[(m["fired_s"], m["fired"]) for m in fired],
     )
 
 
 class _Drawn(NamedTuple):
+    """Seconds by session, part and piece, of the sessions that are drawn."""
+
     sums: pl.DataFrame
-    """who, part, piece, s: its seconds."""
+    """who, part, piece, s (seconds)."""
     kept: list[int]
     left_out: int
     pieces: int
@@ -140,25 +145,26 @@ class _Drawn(NamedTuple):
 
 _LEAST = -1
 _WHO = pl.coalesce("pid", _LEAST - pl.col("session")).alias("who")
-"""A session's number is its window's own; its process is the same in all. Without one: below zero."""
+"""The pid, which is the same in all windows; without one, the number of the session as -1, -2, ..."""
 _SPENT = ((pl.col("end_s") - pl.col("start_s")) * pl.col("share")).alias("s")
 
 
-def _of_rows(rows: pl.DataFrame, idle: tuple[str, ...]) -> _Drawn | None:
-    """In pieces of the rows' own length."""
+def _cut_rows(rows: pl.DataFrame, idle: tuple[str, ...]) -> _Drawn | None:
+    """Cuts the rows of a few windows into pieces of their own length; None without rows."""
     if rows.is_empty():
         return None
     start, end = number(rows["start_s"].min()), number(rows["end_s"].max())
     if not end > start:
         return None
-    kept, left_out = _kept(_Busy(idle)(rows.lazy()).collect())
+    kept, left_out = _busiest(_Busy(idle)(rows.lazy()).collect())
     count = _pieces(rows, end - start)
-    mine = rows.with_columns(_WHO).filter(pl.col("who").is_in(kept))
-    sums = _cut(mine, start, (end - start) / count, count).group_by("who", "part", "piece")
+    drawn = rows.with_columns(_WHO).filter(pl.col("who").is_in(kept))
+    sums = _cut(drawn, start, (end - start) / count, count).group_by("who", "part", "piece")
     return _Drawn(sums.agg(pl.col("s").sum()), kept, left_out, count, start, end)
 
 
-def _rows(results: Results, cell: str | None) -> pl.DataFrame:
+def _strip_rows(results: Results, cell: str | None) -> pl.DataFrame:
+    """Returns the rows of one cell; those of all windows have seconds since the first window."""
     if cell is not None:
         return results.of_cell("strips", cell).with_columns(pid=pl.lit(None, pl.Int64))
     offsets = figures.windows(results).select("cell", offset="start_s")
@@ -167,18 +173,18 @@ def _rows(results: Results, cell: str | None) -> pl.DataFrame:
 
 
 class _Bins(NamedTuple):
-    """Pieces of several windows."""
+    """Pieces that hold several windows each."""
 
     cells: tuple[tuple[str, int], ...]
-    """Cell -> its piece: the one in which its middle lies."""
+    """Cell and the piece in which its middle lies."""
     most: int
-    """So many windows are in one at most."""
+    """Windows in the fullest piece."""
     pieces: int
     width_s: float
 
 
 def _bins(results: Results) -> _Bins | None:
-    """Each of as many windows' length, so that there are MAX_PIECES at most; ``None``: windows are few."""
+    """Returns at most ``MAX_PIECES`` pieces of whole windows; None if each window can have its own piece."""
     windows = figures.windows(results)
     if windows.height <= MAX_PIECES:
         return None
@@ -190,25 +196,25 @@ def _bins(results: Results) -> _Bins | None:
     return _Bins(tuple(placed.rows()), int(number(most)), int(-(-end // width)), width)
 
 
-def _of_bins(results: Results, bins: _Bins, idle: tuple[str, ...]) -> _Drawn | None:
-    """Summed as the rows are read: those of all windows would not fit into memory."""
+def _sum_bins(results: Results, bins: _Bins, idle: tuple[str, ...]) -> _Drawn | None:
+    """Sums seconds per piece while the rows are read: the rows of all windows would not fit into memory."""
     busy = results.ask("strips", _Busy(idle))
     if busy.is_empty():
         return None
-    kept, left_out = _kept(busy)
+    kept, left_out = _busiest(busy)
     sums = results.ask("strips", _Binned(bins.cells, tuple(kept)))
     return _Drawn(sums, kept, left_out, bins.pieces, 0.0, bins.pieces * bins.width_s)
 
 
-def _kept(busy: pl.DataFrame) -> tuple[list[int], int]:
-    """The busiest in the order of the drawing, and how many are left out."""
+def _busiest(busy: pl.DataFrame) -> tuple[list[int], int]:
+    """Returns the busiest sessions in the order of the drawing, and the number of those left out."""
     most = busy.sort(-pl.col("busy"), pl.col("who").abs())["who"].head(MAX_ROWS).to_list()
     return sorted(most, key=lambda who: (who < 0, abs(who))), busy.height - len(most)
 
 
 @dataclass(frozen=True)
 class _Busy:
-    """A query: each session's seconds in parts that are not idle."""
+    """Query: seconds of each session in parts that are not idle."""
 
     idle: tuple[str, ...]
 
@@ -219,7 +225,7 @@ class _Busy:
 
 @dataclass(frozen=True)
 class _Binned:
-    """A query: seconds by session, part and piece."""
+    """Query: seconds by session, part and piece."""
 
     cells: tuple[tuple[str, int], ...]
     kept: tuple[int, ...]
@@ -227,8 +233,8 @@ class _Binned:
     def __call__(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         schema = {"cell": pl.String, "piece": pl.Int64}
         pieces = pl.LazyFrame(list(self.cells), schema=schema, orient="row")
-        mine = rows.select("cell", "part", _WHO, _SPENT).filter(pl.col("who").is_in(self.kept))
-        return mine.join(pieces, on="cell").group_by("who", "part", "piece").agg(pl.col("s").sum())
+        drawn = rows.select("cell", "part", _WHO, _SPENT).filter(pl.col("who").is_in(self.kept))
+        return drawn.join(pieces, on="cell").group_by("who", "part", "piece").agg(pl.col("s").sum())
 
 
 def _parts(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -236,7 +242,7 @@ def _parts(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _cut(rows: pl.DataFrame, start: float, width: float, count: int) -> pl.DataFrame:
-    """Every row in all pieces that it reaches into: who, part, piece, s (its seconds there)."""
+    """Splits every row among the pieces that it reaches into: who, part, piece, s (seconds in the piece)."""
     low, high = (pl.col("start_s") - start) / width, (pl.col("end_s") - start) / width
     first = (low + _EDGE).floor().clip(0, count - 1).cast(pl.Int64)
     after = (high - _EDGE).ceil().clip(1, count).cast(pl.Int64)
@@ -246,6 +252,6 @@ def _cut(rows: pl.DataFrame, start: float, width: float, count: int) -> pl.DataF
 
 
 def _pieces(rows: pl.DataFrame, span: float) -> int:
-    """As many as there are, up to MAX_PIECES."""
+    """Returns the number of pieces of the rows' own length, at most ``MAX_PIECES``."""
     width = number((rows["end_s"] - rows["start_s"]).median())
     return max(1, min(MAX_PIECES, round(span / width))) if width > 0 else 1

@@ -1,4 +1,4 @@
-"""What triggers captured: what fired, when, and the largest parts of it; marks on charts of time."""
+"""Shows what triggers captured: what fired and when, the largest parts of it, and marks on charts of time."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _Row = dict[str, Any]
 _Columns = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
 
 
-def there(results: Results) -> bool:
-    """Whether anything fired."""
+def any_fired(results: Results) -> bool:
+    """Returns whether a trigger fired."""
     return bool(_fired(results).height)
 
 
@@ -31,8 +31,9 @@ def _fired(results: Results) -> pl.DataFrame:
 
 
 def blocks(results: Results) -> list[Block]:
-    """A row for each action; then the largest parts of each capture, and the last lines of commands."""
-    if not there(results):
+    """Returns a table with one row per action, then the largest parts of each capture and the output of
+    commands."""
+    if not any_fired(results):
         none = "No trigger fired." if results.plan.experiment.triggers else "The run has no triggers."
         return [*remarks([none])]
     first_ns = _begin_ns(results)
@@ -75,8 +76,8 @@ def _stored(row: _Row) -> Cell:
 def _captured(results: Results, row: _Row) -> list[Block]:
     parts = results.tables.get("captured", empty("captured")).filter(pl.col("number") == row["number"])
     when = f"action {row['number']}, {row['action']}, {row['matched']}"
-    made: list[Block] = []
-    for (kind,), mine in parts.group_by("kind", maintain_order=True):
+    tables: list[Block] = []
+    for (kind,), rows in parts.group_by("kind", maintain_order=True):
         size = str(kind).startswith("memory")
         text: Callable[[float], str] = format_size if size else lambda v: format_ns(v * NS_PER_S)
         columns: _Columns = (
@@ -84,12 +85,12 @@ def _captured(results: Results, row: _Row) -> list[Block]:
             (numeric("size" if size else "time per second"), _value(text)),
             (numeric("%"), lambda r: known(r["share"], lambda v: f"{100 * v:.1f}")),
         )
-        made.append(table(f"{capital(str(kind))}: {when}", columns, mine.to_dicts()))
+        tables.append(table(f"{capital(str(kind))}: {when}", columns, rows.to_dicts()))
     if row["lines"]:
         columns = ((Column("last lines of its output", shortens=True), lambda r: word(r["line"])),)
         lines = [{"line": line} for line in row["lines"].splitlines()]
-        made.append(table(f"Output: {when}", columns, lines))
-    return made
+        tables.append(table(f"Output: {when}", columns, lines))
+    return tables
 
 
 def _value(text: Callable[[float], str]) -> Callable[[_Row], Cell]:
@@ -97,7 +98,7 @@ def _value(text: Callable[[float], str]) -> Callable[[_Row], Cell]:
 
 
 def _begin_ns(results: Results) -> int:
-    """Start of the first measurement or window."""
+    """Returns the start of the first measurement or window; without one, the time of the first action."""
     first = results.tables["windows"]["t0_ns"].min()
     return int(first) if first is not None else int(_fired(results)["at_ns"].min())  # type: ignore[arg-type]
 
@@ -106,14 +107,17 @@ def _begin_ns(results: Results) -> int:
 
 
 def moments(results: Results, from_ns: int | None = None, to_ns: int | None = None) -> list[_Row]:
-    """Each firing once: seconds since ``from_ns`` (default: the first window), what was met and done."""
+    """Returns one row per firing: seconds since ``from_ns``, the condition met, and the actions.
+
+    Without ``from_ns`` the seconds count from the first window.
+    """
     rows = _fired(results)
     if rows.is_empty():
         return []
     begin = _begin_ns(results) if from_ns is None else from_ns
     if to_ns is not None:
         rows = rows.filter((pl.col("at_ns") >= begin) & (pl.col("at_ns") < to_ns))
-    found = rows.group_by("trigger", "at_ns", maintain_order=True).agg(
+    firings = rows.group_by("trigger", "at_ns", maintain_order=True).agg(
         pl.col("matched").first(), pl.col("measured").first(), pl.col("action").str.join(", ")
     )
     return [
@@ -122,12 +126,12 @@ def moments(results: Results, from_ns: int | None = None, to_ns: int | None = No
             "fired": f"trigger {r['trigger']}: {r['matched']}",
             "action": r["action"],
         }
-        for r in found.to_dicts()
+        for r in firings.to_dicts()
     ]
 
 
 def of_cell(results: Results, cell: str | None) -> list[_Row]:
-    """In one measurement; None: since the first window."""
+    """Returns the firings within one measurement; all of them since the first window if ``cell`` is None."""
     if cell is None:
         return moments(results)
     window = results.tables["windows"].filter(pl.col("cell") == cell)
@@ -135,14 +139,14 @@ def of_cell(results: Results, cell: str | None) -> list[_Row]:
 
 
 def marks(fired: list[_Row]) -> list[Spec]:
-    """A line for each moment, with what it was on hovering. None where nothing fired."""
+    """Returns a dotted line per firing with a tooltip; empty if nothing fired."""
     if not fired:
         return []
     line = layer(fired, "rule", color=var("text"), strokeDash=[2, 2], strokeWidth=2)
-    told = tips(("fired:N", "", "fired"), ("fired_s:Q", ".1f", "at second"), ("action:N", "", "action"))
-    return [encoded(line, x=channel("fired_s:Q"), y={"value": 0}, y2={"value": HEIGHT}, tooltip=told)]
+    tooltip = tips(("fired:N", "", "fired"), ("fired_s:Q", ".1f", "at second"), ("action:N", "", "action"))
+    return [encoded(line, x=channel("fired_s:Q"), y={"value": 0}, y2={"value": HEIGHT}, tooltip=tooltip)]
 
 
-def words(fired: list[_Row]) -> str:
-    """What a caption says of the marks."""
+def caption_note(fired: list[_Row]) -> str:
+    """Returns the sentence that explains the marks in a caption; empty if nothing fired."""
     return " Dotted lines: a trigger fired." if fired else ""

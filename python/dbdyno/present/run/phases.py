@@ -123,7 +123,7 @@ def _chart(
     keys = [Key("served" if due else "mean", var("series-1"), "line")]
     keys += [Key("due, as the recipe asks", var("stat-p95"), "line")] if due else []
     words = "Between two looks at the driver, about one a second; dashed lines begin the phases."
-    words += triggers.words(fired)
+    words += triggers.caption_note(fired)
     return chart(
         id,
         title,
