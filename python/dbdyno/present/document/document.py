@@ -1,11 +1,12 @@
-"""What is to be shown, as data: one :class:`Document` for every medium.
+"""Defines the document: everything to be shown, as data, one :class:`Document` for every medium.
 
-A builder makes the document of one kind (a comparison, a placement, ...); a renderer of the folder ``media``
-shows documents of all kinds in one medium and knows no kind. So a document says what a thing *is* (a claim, a
-column of numbers, a detail to be folded away), never how it looks; what only some media can show is marked.
+A builder makes the document of one kind (a comparison, a placement, ...). A renderer of the folder
+``media`` shows documents of all kinds in one medium and knows no kind. So a document states the role of a
+thing (a claim, a column of numbers, a detail to be folded away), never its look; blocks that only some
+media can show are marked.
 
-Blocks stand in reading order. A document begins with its answer (``title``, ``lead``, ``figures``), goes on
-with sections, and ends with folded ones.
+Blocks stand in reading order. A document begins with its answer (``title``, ``lead``, ``figures``), goes
+on with sections, and ends with folded ones.
 """
 
 from __future__ import annotations
@@ -24,31 +25,32 @@ T = TypeVar("T")
 
 
 class Cell(NamedTuple):
-    """A value, how it is written, and its unit."""
+    """A value with its text and unit."""
 
     text: str
     value: Value = None
-    """``None``: unknown, or nothing."""
+    """``None`` if the value is unknown or the cell is empty."""
     unit: str = ""
     note: str = ""
-    """Its interval, or why it is unknown: shown where there is a pointer."""
+    """The interval of the value, or the reason why it is unknown; shown on hovering."""
     tone: Tone = ""
     bar: Sequence[tuple[float, str]] = ()
     """Shares of a whole and their colours, drawn below or instead of the text."""
 
 
 def word(text: str | None, note: str = "") -> Cell:
+    """Returns a cell of text."""
     return Cell(text or "", text or None, note=note)
 
 
 def known(value: float | None, text: Callable[[float], str], unit: str = "", note: str = "") -> Cell:
-    """``value`` as ``text`` writes it; ``?`` where it is unknown."""
+    """Returns a cell with ``value`` as ``text`` writes it, or ``?`` if it is None."""
     shown = UNKNOWN if value is None else text(value)
     return Cell(shown, value, unit, note)
 
 
 def optional(value: float | None, text: Callable[[float], str], unit: str = "") -> Cell:
-    """The same; nothing where there is no value."""
+    """Returns the same cell, but an empty one if ``value`` is None."""
     return Cell("", None, unit) if value is None else known(value, text, unit)
 
 
@@ -57,25 +59,26 @@ class Column(NamedTuple):
     number: bool = False
     """Aligned to the right."""
     rank: int = 0
-    """0: always shown, as one at least is. Where a line is too long the highest go first, and are named."""
+    """0 if the column is always shown; one column at least has 0. Where a line is too long, columns of the
+    highest rank are left out first, and named."""
     wraps: bool = False
-    """A text that may go on in the next line."""
+    """Whether a text may go on in the next line."""
     sketch: bool = False
-    """A drawing made of characters: only where there are no drawings."""
+    """Whether the column is a drawing of characters, for media without graphics."""
     shortens: bool = False
-    """A text that may lose its end."""
+    """Whether a text may be cut at its end."""
     width: int = 0
-    """Characters, where rows are printed one by one; 0: not shown there."""
+    """Characters where rows are printed one by one; 0 leaves the column out there."""
     name: str = ""
-    """The head where there is room for it."""
+    """The heading where there is room for a long one."""
     note: str = ""
-    """What it means."""
+    """An explanation of the column."""
     kinds: tuple[str, ...] = ()
-    """Kinds of runs, or their tags, that have it (:mod:`dbdyno.model.plan.kinds`); empty: all."""
+    """Kinds of runs, or their tags, that have the column (:mod:`dbdyno.model.plan.kinds`); empty for all."""
 
 
 def numeric(head: str, rank: int = 0) -> Column:
-    """A column of numbers."""
+    """Returns a column of numbers."""
     return Column(head, number=True, rank=rank)
 
 
@@ -83,11 +86,11 @@ class Row(NamedTuple):
     cells: Sequence[Cell]
     tone: Tone = ""
     minor: bool = False
-    """Left out where space is short, and it is said so."""
+    """Whether the row is left out where space is short; a note then counts such rows."""
     key: bool = False
-    """Kept where other rows are left out for want of lines."""
+    """Whether the row is kept where others are left out."""
     id: str = ""
-    """Unique in its document: what claims refer to."""
+    """Unique in its document; claims refer to it."""
 
 
 @dataclass(frozen=True)
@@ -96,25 +99,24 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
     named: bool = False
-    """The rows are single lines of a name and figures, none of them wraps."""
+    """Whether each row is a single line of a name and figures, without wrapping."""
     along_axis: bool = False
-    """The rows follow load, size or time: where there is room for few, they are taken all along it. Else the
-    first ones are the ones that count most."""
+    """Whether rows follow load, size or time. Then rows are left out evenly where there is no room for
+    all; otherwise the first rows are the most important."""
 
     def with_common_source(self) -> Table:
-        """Where all rows are of one source, it stands in the title, and has no column."""
-        found = next((n for n, c in enumerate(self.columns) if c.head == "source"), None)
-        texts = set() if found is None else {r.cells[found].text for r in self.rows} - {""}
-        if found is None or len(texts) != 1 or len(self.rows) < 2:
+        """Moves the column ``source`` into the title if all rows have the same source."""
+        source = next((n for n, c in enumerate(self.columns) if c.head == "source"), None)
+        texts = set() if source is None else {r.cells[source].text for r in self.rows} - {""}
+        if source is None or len(texts) != 1 or len(self.rows) < 2:
             return self
-        kept = [n for n in range(len(self.columns)) if n != found]
+        kept = [n for n in range(len(self.columns)) if n != source]
         rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
         title = f"{self.title}; source: {texts.pop()}".removeprefix("; ")
         return replace(self, title=title, columns=[self.columns[n] for n in kept], rows=rows)
 
     def shown(self, sketches: bool, bars: bool = False) -> Table:
-        """Without empty columns, and without that of a source that all rows have; with or without sketches
-        and bars."""
+        """Returns the table without empty columns and a common source; sketches and bars are optional."""
         return self.with_common_source()._filled(sketches, bars)
 
     def _filled(self, sketches: bool, bars: bool) -> Table:
@@ -128,9 +130,10 @@ class Table:
         return replace(self, columns=[self.columns[n] for n in kept], rows=rows)
 
     def without_unknown(self, mark: str = UNKNOWN) -> Table:
-        """Leaves out columns in which nothing is known; what is missing has to be said beside the table.
+        """Leaves out columns without any known figure; a remark beside the table has to name them.
 
-        ``mark`` stands in cells without a figure."""
+        ``mark`` is the text of cells without a figure.
+        """
         texts = [{r.cells[n].text for r in self.rows} for n in range(len(self.columns))]
         kept = [n for n, t in enumerate(texts) if mark not in t or t - {mark, ""}]
         rows = [r._replace(cells=[r.cells[n] for n in kept]) for r in self.rows]
@@ -144,8 +147,11 @@ def table(
     named: bool = False,
     along_axis: bool = False,
 ) -> Table:
-    """A row for each of ``items``; each column that this kind of run has with the way to its cell. Slots for
-    nouns in the columns' texts are filled."""
+    """Returns a table with one row per item, and the columns that the current kind of run has.
+
+    Each column comes with the function that returns its cell. Slots for nouns in the texts of columns are
+    filled.
+    """
     columns = [(c, cell) for c, cell in columns if current_kind().among(c.kinds)]
     return Table(
         title,
@@ -157,13 +163,13 @@ def table(
 
 
 def facts(title: str, pairs: Iterable[tuple[str, str | None]]) -> Table:
-    """Names and values; those without a value are left out."""
+    """Returns a table of names and values; pairs without a value are left out."""
     rows = [Row([word(name), word(value)]) for name, value in pairs if value]
     return Table(title, (Column(""), Column("", wraps=True)), rows)
 
 
 def texts(title: str, heads: Sequence[str], rows: Iterable[Sequence[str | None]]) -> Table:
-    """A table of nothing but texts."""
+    """Returns a table of texts."""
     return Table(title, [Column(h, wraps=True) for h in heads], [Row([word(t) for t in r]) for r in rows])
 
 
@@ -172,9 +178,9 @@ class Paragraph:
     text: str
     tone: Tone = ""
     lead: bool = False
-    """An answer, not a remark."""
+    """Whether the paragraph is an answer rather than a remark."""
     links: Sequence[tuple[str, str]] = ()
-    """Parts of the text in their order, and the ids of what shows their figures."""
+    """Parts of the text in their order, each with the id of the block that shows its figure."""
 
 
 class Statement(NamedTuple):
@@ -186,11 +192,11 @@ class Statement(NamedTuple):
     tone: Tone = ""
     id: str = ""
     advice: str = ""
-    """What to do about it."""
+    """An action that the reader can take."""
     note: str = ""
-    """Its interval, what it rests on: where there is room."""
+    """The interval of the claim and its evidence; shown where there is room."""
     target: str = ""
-    """The id of the chart, row or section that shows its figure."""
+    """The id of the chart, row or section that shows the figure of the claim."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +205,7 @@ class Statements:
 
     items: Sequence[Statement]
     brief: bool = False
-    """A page shows their texts, and the rest of each on demand."""
+    """Whether a page shows only the texts at first, and the rest of each claim on demand."""
 
 
 class KeyFigure(NamedTuple):
@@ -207,11 +213,11 @@ class KeyFigure(NamedTuple):
     cell: Cell
     note: str = ""
     target: str = ""
-    """The id of what shows it in full."""
+    """The id of the block that shows the figure in full."""
 
 
 class Key(NamedTuple):
-    """An entry of the legend, which is text: it wraps on a phone and can be read aloud."""
+    """An entry of the legend. It is text: it wraps on a phone and screen readers can read it."""
 
     label: str
     colour: str
@@ -225,17 +231,17 @@ class Chart:
 
     id: str  # unique in its document
     title: str
-    caption: str  # one sentence: what to see
+    caption: str  # one sentence on what the reader should see
     spec: dict[str, Any]
     legend: Sequence[Key] = ()
     log: bool = False  # offers a logarithmic scale
-    wide: bool = False  # takes the page's whole width
-    marks: int = 1  # how many data points it draws at least: checked in the browser
+    wide: bool = False  # takes the whole width of the page
+    marks: int = 1  # least number of data points that it draws, which tests check in a browser
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A drawing that needs no code: SVG, safe as it is."""
+    """A drawing as SVG without script; the markup is already safe."""
 
     svg: str
     caption: str = ""
@@ -243,68 +249,69 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Strip:
-    """Sessions over time as rows; each piece of a row is split into where the time went."""
+    """Sessions over time, one row each. Each piece of a row is split by where its time went."""
 
     id: str  # unique in its document
     title: str
     caption: str
     parts: Sequence[tuple[str, str]]
-    """Name and colour, the first at the bottom; without a colour it is not drawn."""
+    """Name and colour of each part, the lowest first; a part without a colour is not drawn."""
     names: Sequence[str]
     """Names of the rows."""
     pieces: Sequence[Sequence[Sequence[int] | None]]
-    """Per row and piece the percentage of each part; ``None``: nothing is known."""
+    """Percentage of each part, by row and piece; ``None`` for a piece without data."""
     start_s: float
     end_s: float
     left_out: int = 0
-    """Rows for which there was no room."""
+    """Number of rows without room."""
     marks: Sequence[tuple[float, str]] = ()
-    """Moments: second, and what happened."""
+    """Moments as pairs of a second and its event."""
 
 
 @dataclass(frozen=True)
 class Flame:
-    """Stacks as a tree of frames: a flame graph."""
+    """A flame graph: stacks as a tree of frames."""
 
     id: str  # unique in its document
     title: str
     caption: str
     names: Sequence[str]
-    """Frames: ``module`function``."""
+    """Texts of frames: ``module`function``."""
     root: Sequence[Any]
-    """A frame: number of its name, value, difference to what it is compared with, frames that it calls."""
+    """A frame as a list: index of its name, value, difference to the compared run, frames that it calls."""
     colours: Mapping[str, str]
-    """Module -> name of a colour."""
+    """Name of a colour by module."""
     scale: float
-    """A value times this is in the unit."""
+    """Factor from a value to the unit."""
     unit: str
     compared: bool = False
 
 
 @dataclass(frozen=True)
 class Verbatim:
-    """A text whose lines stay as they are."""
+    """A text whose lines are kept."""
 
     text: str
     sketch: bool = False
-    """A drawing made of characters: only where there are no drawings."""
+    """Whether the text is a drawing of characters, for media without graphics."""
 
 
 class Option(NamedTuple):
     key: str
-    """The same in all choices of a document, which a page changes together by one selector."""
+    """A key shared by all choices of a document; a page switches them together with one selector."""
     label: str
     blocks: Sequence[Block]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The same blocks for one of several: a page has a selector, other media show the first."""
+    """The same blocks for one of several loads or windows: a page has a selector, other media show the
+    first."""
 
     name: str
     options: Sequence[Option]
     note: str = ""
-    """What is left out."""
+    """A remark on what is left out."""
 
 
 @dataclass(frozen=True)
@@ -313,13 +320,13 @@ class Section:
     blocks: Sequence[Block]
     id: str = ""
     folded: bool = False
-    """A detail: a page opens it on demand, a terminal leaves it out."""
+    """Whether it is a detail: a page opens it on demand, a terminal leaves it out."""
     detail: bool = False
-    """A terminal leaves it out."""
+    """Whether a terminal leaves it out."""
     minor: bool = False
-    """A terminal leaves it out where lines are few, and names it."""
+    """Whether a terminal leaves it out where lines are few; the terminal then names it."""
     name: str = ""
-    """In a table of contents, where the title is long."""
+    """A short title for the table of contents."""
 
 
 Block = Paragraph | Statements | Table | Chart | Drawing | Strip | Flame | Verbatim | Choice | Section
@@ -335,11 +342,11 @@ class Document:
     """The answer in numbers."""
     footer: str = ""
     more: Sequence[Paragraph] = ()
-    """Where the rest is, for media that leave details out."""
+    """Pointers to the rest, for media that leave details out."""
 
 
 def walk(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Every block, those of sections and choices after them."""
+    """Yields every block, and after a section or choice the blocks inside it."""
     for block in blocks:
         yield block
         if isinstance(block, Section):
@@ -349,5 +356,5 @@ def walk(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def remarks(texts: Iterable[str]) -> list[Paragraph]:
-    """What to bear in mind, a paragraph each."""
+    """Returns each text as a muted paragraph."""
     return [Paragraph(t, "muted") for t in texts]

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all; an unwritable place is an error with its cure."""
+"""Writes files atomically, and turns failures of writing into errors with a cure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FULL = ("ENOSPC", "EDQUOT")
 
 @contextmanager
 def guard(path: Path) -> Iterator[None]:
-    """Turns an :class:`OSError` of writing ``path`` into an error with its cure."""
+    """Turns an :class:`OSError` while ``path`` is written into an error with its cure."""
     import errno
 
     try:
@@ -31,27 +31,32 @@ def guard(path: Path) -> Iterator[None]:
 
 
 def write_atomic(path: Path, content: bytes) -> Path:
-    """Replaces ``path`` by ``content``; a reader sees the old file or the new one, never a part."""
+    """Replaces the content of ``path``. A reader sees the old file or the new one, never a part.
+
+    Raises UsageError if ``path`` is a directory, StoreError or StoreFull if it cannot be written.
+    """
     if path.is_dir():
         raise UsageError(f"{path} is a directory", "name a file")
-    if path.exists() and not path.is_file():  # a pipe or a device, /dev/stdout, is written, never replaced
-        with guard(path), path.open("wb") as there:
-            there.write(content)
+    if path.exists() and not path.is_file():
+        # A pipe or a device such as /dev/stdout is written to, never replaced.
+        with guard(path), path.open("wb") as stream:
+            stream.write(content)
         return path
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     with guard(path):
         try:
-            temporary.unlink(missing_ok=True)  # also a link: nothing is written where one leads
-            with open(temporary, "xb", opener=_opened) as file:
+            temporary.unlink(missing_ok=True)  # a planted link is removed, so nothing follows it
+            with open(temporary, "xb", opener=_open_private) as file:
                 file.write(content)
             temporary.replace(path)
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # including KeyboardInterrupt
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
     return path
 
 
-def _opened(path: str, flags: int) -> int:
-    """A page that others may write would be theirs when it is shown: not even an open umask makes it so."""
+def _open_private(path: str, flags: int) -> int:
+    """Opens a file that only its owner may write, even under an open umask: others could change a page
+    unseen."""
     return os.open(path, flags, 0o644)

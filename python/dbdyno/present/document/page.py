@@ -1,7 +1,7 @@
-"""A whole HTML page of ours: styles and code inside, a policy that loads nothing from anywhere.
+"""Writes a complete HTML page: styles and code inside, and a policy that loads nothing from anywhere.
 
-The policy permits exactly the scripts and the style sheet that are written here, by their hashes: markup that
-got into a page could neither run code nor add styles (Content Security Policy Level 3).
+The policy permits exactly the scripts and the style sheet that are written here, by their hashes. Markup
+that slipped into a page could neither run code nor add styles (Content Security Policy Level 3).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from dbdyno.model.errors import DbdynoError
 from dbdyno.model.text.visible import visible
 from dbdyno.present.document import palette
 
-# HTML elements from Python values: every text is made visible and escaped unless it is :class:`Html` already.
+# Builds HTML elements from Python values. Text is escaped, and its control characters are shown, unless it
+# is :class:`Html`.
 
 _VOID = frozenset({"meta", "link", "br", "hr", "col"})
 
 
 class Html(str):
-    """Text that is markup. Made by :func:`el` and :func:`join`; anything else is plain text."""
+    """Markup, as :func:`el` and :func:`join` return it; any other string is plain text."""
 
     __slots__ = ()
 
@@ -32,10 +33,11 @@ Content = str | Html | None
 
 
 def el(name: str, /, *children: Content, **attributes: str | int | float | bool | None) -> Html:
-    """``el("td", "a < b", class_="num")``. A trailing underscore goes, others become hyphens.
+    """Returns an element: ``el("td", "a < b", class_="num")``.
 
-    ``style`` becomes ``data-style``: :mod:`~dbdyno.present.document.page` makes rules of them, for the page's
-    policy forbids the attribute itself.
+    In names of attributes a trailing underscore is removed, other underscores become hyphens. ``style``
+    becomes ``data-style``, which :func:`page` turns into rules, because the page's policy forbids the
+    attribute itself.
     """
     written = "".join(_attribute(k, v) for k, v in attributes.items())
     if name in _VOID:
@@ -44,6 +46,7 @@ def el(name: str, /, *children: Content, **attributes: str | int | float | bool 
 
 
 def join(*children: Content) -> Html:
+    """Joins markup and plain texts; None is left out."""
     return Html("".join(_text(c) for c in children))
 
 
@@ -54,7 +57,8 @@ def _text(child: Content) -> str:
 
 
 def escaped(text: str) -> str:
-    """``text`` for markup, of HTML or SVG: nothing in it is markup, or steers the reader."""
+    """Returns ``text`` for HTML or SVG, without markup and without characters that change the direction of
+    reading."""
     return html.escape(visible(text))
 
 
@@ -70,7 +74,7 @@ _STYLED = re.compile(r'data-style="([^"<>{}@\\]+)"')
 
 
 def page(title: str, body: Html, scripts: Sequence[str] = ()) -> str:
-    """The document. ``scripts``: code to run at the end of ``body``."""
+    """Returns the HTML page. ``scripts`` run at the end of ``body``."""
     sheet = f"{palette.css()}{asset('page.css')}{_rules(body)}"
     run = f"script-src {' '.join(map(_hash, scripts))}; " if scripts else ""
     policy = _POLICY.format(run, _hash(sheet), "data: blob:" if scripts else "data:")
@@ -88,12 +92,15 @@ def page(title: str, body: Html, scripts: Sequence[str] = ()) -> str:
 
 
 def asset(name: str) -> str:
-    """Text of a file of the folder assets."""
+    """Returns the text of a file in the folder assets."""
     return resources("dbdyno.present").joinpath("assets", name).read_text("utf-8")
 
 
 def charts_code() -> str:
-    """Vega, Vega-Lite and vega-embed, bundled when the package is built. Raises :class:`DbdynoError`."""
+    """Returns Vega, Vega-Lite and vega-embed, which are bundled when the package is built.
+
+    Raises :class:`DbdynoError` if the bundle is missing.
+    """
     try:
         return asset("vega.js")
     except FileNotFoundError as error:
@@ -104,9 +111,9 @@ def charts_code() -> str:
 
 
 def _rules(body: str) -> str:
-    """A rule for each ``data-style`` of the body, as strong as the attribute ``style`` would be."""
-    found = dict.fromkeys(_STYLED.findall(body))
-    return "".join(f'[data-style="{style}"]{{{_important(style)}}}' for style in found)
+    """Returns a style rule per ``data-style`` of the body, as strong as the attribute ``style`` would be."""
+    styles = dict.fromkeys(_STYLED.findall(body))
+    return "".join(f'[data-style="{style}"]{{{_important(style)}}}' for style in styles)
 
 
 def _important(style: str) -> str:

@@ -1,7 +1,8 @@
-"""Colours: one a meaning, the same in all charts, apart for colour-blind eyes, in a light and a dark set.
+"""Defines colours: one per meaning, the same in all charts, distinct for colour-blind eyes, light and
+dark.
 
 The hues follow Okabe and Ito (2008, "Color Universal Design"). A chart names a colour ``var(--x)``; the
-page puts the value of the theme in force in its place.
+page substitutes the value of the current theme.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _COLOURS = {
     "stat-p95": ("#b58f00", "#e0c341"),
     "stat-p99": ("#d55e00", "#ee7d2b"),
 }
-# Families of waits with a hue of their own, so that two reports agree; further classes take what is left.
+# Families of waits with a fixed hue, so that two reports agree; further classes take the spare ones.
 _FAMILIES = {
     "lock": "sleep-1",
     "io": "sleep-2",
@@ -71,8 +72,10 @@ SERIES = tuple(n for n in _COLOURS if n.startswith("series-"))
 
 
 def css() -> str:
-    """The custom properties of both themes; ``data-theme`` on the root overrides the system's choice.
-    Paper is light."""
+    """Returns the custom properties of both themes.
+
+    ``data-theme`` on the root overrides the choice of the system. Paper is light.
+    """
     light, dark = (";".join(f"--{n}:{c[i]}" for n, c in _COLOURS.items()) for i in (0, 1))
     return (
         f":root{{color-scheme:light;{light}}}"
@@ -83,22 +86,22 @@ def css() -> str:
 
 
 def dark(name: str) -> str:
-    """The colour as ``#rrggbb`` on a black ground, for what has no custom properties."""
+    """Returns the colour as ``#rrggbb`` for a dark ground, for media without custom properties."""
     return _COLOURS[name][1]
 
 
 def light(name: str) -> str:
-    """The colour as ``#rrggbb`` on a white ground, for what knows no themes."""
+    """Returns the colour as ``#rrggbb`` for a light ground, for media without themes."""
     return _COLOURS[name][0]
 
 
 def var(name: str) -> str:
-    """A colour as charts and styles write it."""
+    """Returns the reference to a colour in charts and styles."""
     return f"var(--{name})"
 
 
 def account_colours(families: Iterable[str]) -> dict[str, str]:
-    """Family (an account, a family of waits or a further wait class) -> name of its colour."""
+    """Returns the name of a colour per family: an account, a family of waits or a further wait class."""
     names: dict[str, str | None] = {}
     for family in dict.fromkeys(families):
         own = family.replace(".", "-")
@@ -108,15 +111,16 @@ def account_colours(families: Iterable[str]) -> dict[str, str]:
 
 
 def hatched(name: str) -> str:
-    """The fill of time in the run queue under a label: the label's colour in stripes on CPU WAIT's."""
+    """Returns the fill of time in the run queue under a wait label: stripes of that label's colour on CPU
+    WAIT's."""
     return f"url(#hatch-{name})"
 
 
 def hatch_css(name: str) -> str:
-    """The same for an element of HTML."""
+    """Returns the same stripes as a CSS gradient."""
     return f"repeating-linear-gradient(135deg,{var('runq')} 0 2px,{var(name)} 2px 5px)"
 
 
 def hatches() -> list[str]:
-    """Colours that are hatched: every one that a wait class or the client may have."""
+    """Returns the names of colours that can be hatched: those of wait classes and of the client."""
     return [n for n in _COLOURS if n.startswith("sleep-") or n == "client"]
