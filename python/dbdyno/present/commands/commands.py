@@ -1,4 +1,4 @@
-"""Executions of commands as tables: commands, grid of jobs and threads, failures, single executions."""
+"""Shows executions of commands as tables: commands, grid of jobs and threads, failures, single executions."""
 
 from __future__ import annotations
 
@@ -38,14 +38,17 @@ from dbdyno.present.document.document import (
 from dbdyno.present.figures.selection import Pick, rows_of
 
 MOST = 40
-"""Single executions in a table: the first of them, and those that stand out."""
+"""Most single executions in a table: those that stand out, then the first ones."""
 _Row = dict[str, Any]
 _RUNS = "runs"
-"""The unit of work where none was asked for."""
+"""The unit of work if the recipe has none."""
 
 
 def rates(results: Results) -> list[_Row]:
-    """``execution_rates`` by load: of all repeats together; of one measurement its own."""
+    """Returns ``execution_rates`` by variant and load.
+
+    A load with several repeats has one row for all of them together.
+    """
     rows = results.tables.get("execution_rates", empty("execution_rates")).to_dicts()
     whole = {(r["variant"], r["sessions"]) for r in rows if r["cell"] == TOGETHER}
     shown = [r for r in rows if r["cell"] == TOGETHER or (r["variant"], r["sessions"]) not in whole]
@@ -54,35 +57,41 @@ def rates(results: Results) -> list[_Row]:
 
 
 def brief(results: Results) -> list[Block]:
-    """Each command, or each variant, at the lowest number of jobs at once; the fastest is 1.00."""
+    """Returns a table of each command or variant at the lowest number of jobs at once; the fastest is
+    1.00."""
     rows = rates(results)
     if not rows:
         return []
     lowest = min(r["sessions"] for r in rows)
     rows = [r for r in rows if r["sessions"] == lowest]
     several = len({r["variant"] for r in rows}) > 1
-    mine = [r for r in rows if (r["job"] is None) == several]
-    values = [_took(r, results) for r in mine]
+    shown = [r for r in rows if (r["job"] is None) == several]
+    values = [_took(r, results) for r in shown]
     least = min((v for v in values if v), default=None)
-    for r, value in zip(mine, values, strict=True):
+    for r, value in zip(shown, values, strict=True):
         r["name"] = r["variant"] if several else r["job"]
         r["relative"] = value / least if value and least else None
     once = _runs_sets(results)
-    columns = [*_BRIEF[:-1], *_left(mine), *_work(results), *(_BRIEF[-1:] if len(mine) > 1 else ())]
+    columns = [
+        *_BRIEF[:-1],
+        *_left_behind_column(shown),
+        *_work_column(results),
+        *(_BRIEF[-1:] if len(shown) > 1 else ()),
+    ]
     columns = [*columns[:1], _MAKESPAN, *columns[1:]] if once and several else columns
     title = f"{lowest} jobs at once" if lowest > 1 else "One job at a time"
-    return [table(title, columns, mine)]
+    return [table(title, columns, shown)]
 
 
-def _left(rows: Sequence[_Row]) -> _Columns:
-    """How many executions left processes behind, where any did."""
+def _left_behind_column(rows: Sequence[_Row]) -> _Columns:
+    """Returns the column of executions that left processes behind, if any did."""
     if not any(r["left_over"] for r in rows):
         return ()
     return ((numeric("left behind"), _figure("left_over", format_count)),)
 
 
-def _work(results: Results) -> _Columns:
-    """Work per second, where it is something else than runs: ``files/s``."""
+def _work_column(results: Results) -> _Columns:
+    """Returns the column of work per second (``files/s``), if the unit of work is not a run."""
     (unit, *_) = {j.work_unit for j in results.plan.jobs} or {_RUNS}
     if unit == _RUNS:
         return ()
@@ -92,20 +101,23 @@ def _work(results: Results) -> _Columns:
 
 
 def _duration(row: _Row, several_times: bool, once: bool) -> tuple[str, Cell]:
-    """Duration of an execution; of a set of jobs from its first start to its last end."""
+    """Returns the name and cell of the duration of an execution, or of a set of jobs from first start to
+    last end."""
     name = "all jobs" if once else "an execution"
     shown = _time("makespan_ns" if once else "mean_ns")(row)
     return f"{'Mean duration' if several_times else 'Duration'} of {name}", shown._replace(unit="")
 
 
 def _runs_sets(results: Results) -> bool:
-    """Whether each of several jobs is run a set number of times: what counts is when all have ended."""
+    """Returns whether each of several jobs is run a set number of times, so that the end of the last one
+    counts."""
     several = any(len(v.jobs) > 1 for v in results.plan.variants)
     return several and any(c.once for c in results.plan.cells)
 
 
 def key_figures(results: Results) -> list[KeyFigure]:
-    """The fastest variant at the lowest number of jobs at once; most throughput."""
+    """Returns figures of the fastest variant at the lowest number of jobs at once, and the highest
+    throughput."""
     rows = [r for r in rates(results) if r["job"] is None and _took(r, results)]
     if not rows:
         return []
@@ -122,39 +134,44 @@ def key_figures(results: Results) -> list[KeyFigure]:
         KeyFigure(*_duration(best, repeated, _runs_sets(results)), fastest, "commands"),
         KeyFigure("Standard deviation of executions", _spread(best)._replace(unit=""), whose),
         KeyFigure("CPUs used by an execution", _figure("parallelism", format_average)(best), whose),
-        KeyFigure("Most executions", known(most["executions_per_s"], format_rate, "per second"),
-                  f"{where}{most['sessions']} at once", "grid"),
+        KeyFigure(
+            "Most executions",
+            known(most["executions_per_s"], format_rate, "per second"),
+            f"{where}{most['sessions']} at once",
+            "grid",
+        ),
         KeyFigure("Executions", known(ran, format_count), f"{failed} failed" if failed else "none failed"),
-    ]  # fmt: skip
+    ]
     return [f for f in figures if f.cell.text]
 
 
 def _took(row: _Row, results: Results) -> float | None:
-    """Its mean duration; of a set of jobs that run once each the makespan."""
+    """Returns the mean duration; for a set of jobs that run once each, the makespan."""
     once = _runs_sets(results) and row["job"] is None
     value: float | None = row["makespan_ns" if once else "mean_ns"]
     return value
 
 
 def by_job(results: Results, pick: Pick) -> list[Block]:
-    """What the executions of each job took and used."""
+    """Returns the durations and the resources used by the executions of each job."""
     rows = rows_of(results, "execution_rates", pick).to_dicts()
     named = [r | {"name": r["job"]} for r in rows if r["job"] is not None]
     title = f"By job {pick.at}"
     shells = {r["shell_ns"] for r in named if r["shell_ns"]}
     notes = [f"The start-up of a shell ({format_ns(max(shells))}) is taken off durations."] if shells else []
-    took = table(title, [*_BRIEF[:-1], *_left(named), *_work(results)], named)
+    took = table(title, [*_BRIEF[:-1], *_left_behind_column(named), *_work_column(results)], named)
     return [took, table(f"{title}: an execution on average", _USED, named), *remarks(notes)]
 
 
 def failures(results: Results, _pick: Pick | None = None) -> list[Block]:
-    """What failed, and the end of its error output."""
+    """Returns failed executions with the end of their error output."""
     rows = results.tables.get("execution_failures", empty("execution_failures")).to_dicts()
     return [table("Failed executions", _FAILED, rows)] if rows else []
 
 
 def single(results: Results, pick: Pick, job: str | None = None) -> list[Block]:
-    """Executions of a measurement, warm-up included: what failed and outliers, then the first ones."""
+    """Returns the executions of a measurement, warm-up included: failed ones and outliers, then the first
+    ones."""
     if pick.cell is None:
         return []
     frame = results.of_cell("execution_times", pick.cell).sort("start_s")
@@ -164,8 +181,8 @@ def single(results: Results, pick: Pick, job: str | None = None) -> list[Block]:
     notes = [f"Outlier: modified Z-score of {OUTLIER} or more (Iglewicz and Hoaglin 1993)."]
     if len(shown) < len(frame):
         notes.insert(0, f"{len(shown)} of {len(frame):,}; all: table execution_times of dbdyno sql.")
-    made = table(f"Executions, {pick.label}", _SINGLE, shown.to_dicts())
-    return [made, *remarks(notes)] if len(shown) else []
+    executions = table(f"Executions, {pick.label}", _SINGLE, shown.to_dicts())
+    return [executions, *remarks(notes)] if len(shown) else []
 
 
 # -- jobs x threads --
@@ -177,37 +194,38 @@ class Grid(NamedTuple):
 
 
 def grids(results: Results) -> list[Grid]:
-    """Threads within a job by jobs at once, where both have several values."""
+    """Returns grids of threads within a job by jobs at once, where both have several values."""
     rows = [r for r in rates(results) if r["job"] is None]
-    found = []
+    complete = []
     for axis in axes_of(results.plan.variants, {r["variant"] for r in rows}):
         values = {v: n for n, v in axis.points}
         points = [r | {"value": values[r["variant"]]} for r in rows if r["variant"] in values]
         if len({r["sessions"] for r in points}) > 1:
-            found.append(Grid(axis, points))
-    return found
+            complete.append(Grid(axis, points))
+    return complete
 
 
 def grid(results: Results) -> list[Block]:
-    """A table for each grid: executions per second; a column a number of threads."""
+    """Returns a table of executions per second per grid, with one column per number of threads."""
     return [_grid(g) for g in grids(results)]
 
 
-def _grid(of: Grid) -> Table:
-    values = sorted({r["value"] for r in of.points})
-    best = max((r["executions_per_s"] or 0.0 for r in of.points), default=0.0)
-    heads = [Column("jobs at once", number=True), *(numeric(counted(of.axis.name, v)) for v in values)]
+def _grid(grid: Grid) -> Table:
+    values = sorted({r["value"] for r in grid.points})
+    best = max((r["executions_per_s"] or 0.0 for r in grid.points), default=0.0)
+    heads = [Column("jobs at once", number=True), *(numeric(counted(grid.axis.name, v)) for v in values)]
     rows = []
-    for jobs in sorted({r["sessions"] for r in of.points}):
-        mine = {r["value"]: r["executions_per_s"] for r in of.points if r["sessions"] == jobs}
-        cells = [known(mine.get(v), format_rate, "1/s") for v in values]
+    for jobs in sorted({r["sessions"] for r in grid.points}):
+        by_threads = {r["value"]: r["executions_per_s"] for r in grid.points if r["sessions"] == jobs}
+        cells = [known(by_threads.get(v), format_rate, "1/s") for v in values]
         cells = [
-            c._replace(tone="good") if mine.get(v) == best else c for c, v in zip(cells, values, strict=True)
+            c._replace(tone="good") if by_threads.get(v) == best else c
+            for c, v in zip(cells, values, strict=True)
         ]
         rows.append(Row([Cell(str(jobs), jobs), *cells]))
-    rest = f" ({of.axis.rest})" if of.axis.rest else ""
+    rest = f" ({grid.axis.rest})" if grid.axis.rest else ""
     return Table(
-        f"Executions per second by jobs at once and {of.axis.name}{rest}", heads, rows, along_axis=True
+        f"Executions per second by jobs at once and {grid.axis.name}{rest}", heads, rows, along_axis=True
     )
 
 
@@ -219,7 +237,8 @@ def _figure(name: str, text: Callable[[float], str], unit: str = "") -> Callable
 
 
 def _shortest(row: _Row) -> Cell:
-    """Where the start-up of the shell left nothing the command took less than that."""
+    """Returns the shortest duration; it is below a shell's start-up if nothing was left after subtracting
+    that."""
     if row["min_ns"] == 0 and row["shell_ns"]:
         return Cell(f"< {format_ns(row['shell_ns'])}", None, "ns")
     return known(row["min_ns"], format_ns, "ns")

@@ -1,4 +1,4 @@
-"""Executions of commands as charts: speed-up, grid of jobs and threads, Gantt chart, parallelism."""
+"""Draws executions of commands: speed-up, grid of jobs and threads, Gantt chart, parallelism."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ from dbdyno.present.figures import figures
 from dbdyno.present.figures.selection import Pick
 
 _MOST_BARS = 600
-"""Executions in a Gantt chart: more are no longer told apart."""
+"""Most executions in a Gantt chart; more bars would be too narrow to see."""
 _PERFECT, _AMDAHL = "perfect", "Amdahl's law"
 
 
 def groups(results: Results) -> list[Group]:
-    """Speed-up of one job, and the grid of jobs and threads."""
+    """Returns charts of the speed-up of one job, and of the grid of jobs and threads."""
     drawn = [*speed_ups(results), *(c for g in commands.grids(results) for c in heatmaps(g))]
     return [Group("", drawn)] if drawn else []
 
 
 def speed_ups(results: Results) -> list[Chart]:
-    """Against the lowest number of threads, one job at a time; with the law where it was fitted."""
+    """Returns charts of speed-up against the lowest number of threads, with Amdahl's law where it was
+    fitted."""
     rows = [r for r in commands.rates(results) if r["job"] is None and r["mean_ns"]]
     lowest = min((r["sessions"] for r in rows), default=1)
     alone = {r["variant"]: r for r in rows if r["sessions"] == lowest}
@@ -54,10 +55,14 @@ def _speed_up(results: Results, axis: Axis, alone: dict[str, Any], number: int) 
     low, base = axis.points[0]
     name = axis.rest or "measured"
     points = [
-        {"series": name, "n": n, "times": alone[base]["mean_ns"] / alone[v]["mean_ns"],
-         "seconds": alone[v]["mean_ns"] / NS_PER_S}
+        {
+            "series": name,
+            "n": n,
+            "times": alone[base]["mean_ns"] / alone[v]["mean_ns"],
+            "seconds": alone[v]["mean_ns"] / NS_PER_S,
+        }
         for n, v in axis.points
-    ]  # fmt: skip
+    ]
     most = max(p["times"] for p in points)
     top = min(axis.points[-1][0], 1.5 * most * low)
     perfect = [{"series": _PERFECT, "n": n, "times": n / low} for n in (low, top)]
@@ -74,18 +79,21 @@ def _speed_up(results: Results, axis: Axis, alone: dict[str, Any], number: int) 
     ]
     rest = f" ({axis.rest})" if axis.rest else ""
     return chart(
-        f"speed-up-{number}", f"Speed-up of one job{rest}",
+        f"speed-up-{number}",
+        f"Speed-up of one job{rest}",
         f"Duration with {counted(axis.name, low)} over duration with more; dashed: the perfect line, and "
         "Amdahl's law where it was fitted.",
         [*lines, *line_and_points(points, 60, tooltip, **channels)],
-        f"Speed-up of one job by {axis.name}", points, legend=series_keys(labels),
-    )  # fmt: skip
+        f"Speed-up of one job by {axis.name}",
+        points,
+        legend=series_keys(labels),
+    )
 
 
 def _law(results: Results, axis: Axis) -> list[Spec]:
-    """The fitted curve, from the claim's serial share."""
-    said = [c for c in results.findings if c.id == "speed-up" and c.case in ("serial", "cpus", "parallel")]
-    share = next((c.said["share"] for c in said if c.subject in ("", axis.rest)), None)
+    """Returns Amdahl's law as points, from the serial share that the claim states; empty without a fit."""
+    claims = [c for c in results.findings if c.id == "speed-up" and c.case in ("serial", "cpus", "parallel")]
+    share = next((c.said["share"] for c in claims if c.subject in ("", axis.rest)), None)
     low, top = axis.points[0][0], axis.points[-1][0]
     if share is None:
         return []
@@ -94,19 +102,25 @@ def _law(results: Results, axis: Axis) -> list[Spec]:
     return [{"series": _AMDAHL, "n": n, "times": first / (share + (1 - share) / n)} for n in steps]
 
 
-def heatmaps(of: Grid) -> list[Chart]:
-    """Throughput, and duration of one execution; the same total parallelism lies on a diagonal."""
+def heatmaps(grid: Grid) -> list[Chart]:
+    """Returns throughput and duration of an execution; equal total parallelism lies on a diagonal."""
     rows = [
-        {"jobs": r["sessions"], "threads": r["value"], "total": r["sessions"] * r["value"],
-         "rate": r["executions_per_s"], "seconds": r["mean_ns"] / NS_PER_S}
-        for r in of.points if r["executions_per_s"] and r["mean_ns"]
-    ]  # fmt: skip
-    rest = f" ({of.axis.rest})" if of.axis.rest else ""
+        {
+            "jobs": r["sessions"],
+            "threads": r["value"],
+            "total": r["sessions"] * r["value"],
+            "rate": r["executions_per_s"],
+            "seconds": r["mean_ns"] / NS_PER_S,
+        }
+        for r in grid.points
+        if r["executions_per_s"] and r["mean_ns"]
+    ]
+    rest = f" ({grid.axis.rest})" if grid.axis.rest else ""
     kinds = (
         ("rate", f"Throughput{rest}", "executions per second", "blues"),
         ("seconds", f"Duration of an execution{rest}", "seconds", "oranges"),
     )
-    return [_heatmap(rows, of.axis.name, *kind) for kind in kinds] if rows else []
+    return [_heatmap(rows, grid.axis.name, *kind) for kind in kinds] if rows else []
 
 
 def _heatmap(rows: list[Spec], axis: str, column: str, title: str, unit: str, scheme: str) -> Chart:
@@ -117,17 +131,20 @@ def _heatmap(rows: list[Spec], axis: str, column: str, title: str, unit: str, sc
         "y": channel("jobs:O", title="jobs at once", sort="descending"),
     }
     tooltip = tips(
-        ("jobs:O", "", "jobs at once"), ("threads:O", "", axis), ("total:Q", "d", "total parallelism"),
+        ("jobs:O", "", "jobs at once"),
+        ("threads:O", "", axis),
+        ("total:Q", "d", "total parallelism"),
         (f"{column}:Q", ".4~r", unit),
-    )  # fmt: skip
+    )
     colour = channel(f"{column}:Q", scale={"scheme": scheme, "domainMin": 0}, legend=None)
     texts = [
         encoded(
             layer([r for r in marked if r["dark"] == dark], "text", color=ink, fontSize=13),
-            **cells, text=channel(f"{column}:Q", format=".3~r"),
+            **cells,
+            text=channel(f"{column}:Q", format=".3~r"),
         )
         for dark, ink in ((True, "#ffffff"), (False, "#1b2026"))
-    ]  # fmt: skip
+    ]
     caption = (
         f"{unit.capitalize()}. Combinations of the same total parallelism (jobs x {axis}) lie on a diagonal."
     )
@@ -136,22 +153,28 @@ def _heatmap(rows: list[Spec], axis: str, column: str, title: str, unit: str, sc
 
 
 def over_time(results: Results, pick: Pick) -> list[Block]:
-    """Gantt chart of a measurement, and how many of its tasks were runnable."""
+    """Returns the Gantt chart of a measurement, and the number of its tasks that were runnable over time."""
     if pick.cell is None:
         return []
     return [c for c in (gantt(results, pick), parallelism(results, pick)) if c]
 
 
 def gantt(results: Results, pick: Pick) -> Chart | None:
-    """A bar an execution, a row a session; ``None``: too many to be told apart."""
+    """Returns one bar per execution, one row per session; None if there are none or too many to tell
+    apart."""
     frame = results.of_cell("execution_times", pick.cell or "").sort("start_s")
     if frame.is_empty() or len(frame) > _MOST_BARS:
         return None
     rows = [
-        {"session": r["session"], "job": visible(r["job"]), "from": round(r["start_s"], 4),
-         "to": round(r["end_s"], 4), "outcome": r["outcome"] if r["measured"] else f"{r['outcome']}, warm-up"}
+        {
+            "session": r["session"],
+            "job": visible(r["job"]),
+            "from": round(r["start_s"], 4),
+            "to": round(r["end_s"], 4),
+            "outcome": r["outcome"] if r["measured"] else f"{r['outcome']}, warm-up",
+        }
         for r in frame.to_dicts()
-    ]  # fmt: skip
+    ]
     jobs = list(dict.fromkeys(r["job"] for r in rows))
     span: Spec = {
         "x": channel("from:Q", title="seconds since the start of the measurement", scale={"nice": False}),
@@ -172,22 +195,32 @@ def gantt(results: Results, pick: Pick) -> Chart | None:
         *([Key("failed", var("invalid"), "fill")] if bad["data"]["values"] else []),
     ]
     return chart(
-        f"gantt-{pick.key}", f"Executions over time, {pick.at}", "A bar is an execution, a row a session.",
-        layers, "Executions over time by session", rows, legend=keys, wide=True,
-    )  # fmt: skip
+        f"gantt-{pick.key}",
+        f"Executions over time, {pick.at}",
+        "A bar is an execution, a row a session.",
+        layers,
+        "Executions over time by session",
+        rows,
+        legend=keys,
+        wide=True,
+    )
 
 
 def parallelism(results: Results, pick: Pick) -> Chart | None:
-    """Tasks runnable, and asleep for a device, over time: where it is one, the job is serial."""
+    """Returns tasks runnable, and asleep for a device, over time; the job is serial where it is one.
+
+    None if there are fewer than two samples.
+    """
     frame = results.tables.get("parallelism", empty("parallelism")).filter(pl.col("cell") == pick.cell)
     if len(frame) < 2:
         return None
     names = ("runnable", "waiting for a device")
     rows = [
         {"from": round(r["start_s"], 3), "to": round(r["end_s"], 3), "state": state, "tasks": r[column]}
-        for r in frame.to_dicts() for state, column in zip(names, ("runnable", "disk"), strict=True)
+        for r in frame.to_dicts()
+        for state, column in zip(names, ("runnable", "disk"), strict=True)
         if r[column] or column == "runnable"
-    ]  # fmt: skip
+    ]
     paints = [var("run"), var("sleep-2")]
     bars = encoded(
         layer(rows, "bar"),
@@ -202,9 +235,13 @@ def parallelism(results: Results, pick: Pick) -> Chart | None:
     lines = [encoded(layer(one, "rule", color=var("muted"), strokeDash=[2, 3]), y=channel("y:Q"))]
     note = f"; {figures.cpus_text(cpus)} to run on" if cpus else ""
     return chart(
-        f"parallelism-{pick.key}", f"Parallelism over time, {pick.at}",
+        f"parallelism-{pick.key}",
+        f"Parallelism over time, {pick.at}",
         f"Tasks on a CPU or in the run queue, mean of the samples{note}. At the dotted line or below it, the "
         "job is serial.",
-        [bars, *lines], "Tasks that were runnable over time", rows, wide=True,
+        [bars, *lines],
+        "Tasks that were runnable over time",
+        rows,
+        wide=True,
         legend=[Key(n, p, "fill") for n, p in zip(names, paints, strict=True)],
-    )  # fmt: skip
+    )
