@@ -1,4 +1,4 @@
-"""Two machines under the same work: the sections of a document."""
+"""Builds the sections of a document that compare two machines under the same work."""
 
 from __future__ import annotations
 
@@ -43,13 +43,14 @@ from dbdyno.present.document.document import (
 )
 from dbdyno.present.document.palette import var
 
-# Throughput of both machines over load on logarithmic axes, with the crossings and their intervals.
 
+def throughput(pair: Machines, number: int = 0) -> Chart:
+    """Returns a chart of throughput over load on logarithmic axes.
 
-def throughput(made: Machines, number: int = 0) -> Chart:
-    """A line each through the means at its own loads; a crossing as a rule, its interval as a band."""
-    unit, load_unit = made.a.throughput_unit, made.a.load_unit
-    rows = [r for name, side in zip(made.names, (made.a, made.b), strict=True) for r in _means(name, side)]
+    A line goes through the mean at each load of a machine. A crossing is a rule, its interval a band.
+    """
+    unit, load_unit = pair.a.throughput_unit, pair.a.load_unit
+    rows = [r for name, side in zip(pair.names, (pair.a, pair.b), strict=True) for r in _means(name, side)]
     loads = sorted({r["load"] for r in rows})
     ticks = {"values": loads, "format": "~g", "labelOverlap": "greedy", "labelSeparation": 6}
     ends = [loads[0], max(loads[-1], 2 * loads[0])] if loads else [1, 2]
@@ -62,31 +63,31 @@ def throughput(made: Machines, number: int = 0) -> Chart:
         tips("machine:N", ("load:Q", "", load_unit), ("rate:Q", ROUNDED, unit)),
         x=channel("load:Q", title=load_unit, axis=ticks, scale={**logarithmic, "domain": ends}),
         y=channel("rate:Q", title=unit, axis=LETTERS, scale=heights),
-        color=coloured("machine", made.names),
+        color=coloured("machine", pair.names),
     )
-    crossing = [Key("crossing, 95 % interval", var("muted"), "dash")] if made.crossings else []
+    crossing = [Key("crossing, 95 % interval", var("muted"), "dash")] if pair.crossings else []
     return chart(
         f"machines-{number}-throughput",
         f"Throughput, {unit}",
         "Both machines under the same work, on logarithmic axes: equal distances are equal ratios.",
-        [*_crossings(made, ends), *drawn],
+        [*_crossings(pair, ends), *drawn],
         f"Throughput in {unit} over {load_unit}, both machines, logarithmic",
         rows,
-        legend=[*series_keys(made.names), *crossing],
+        legend=[*series_keys(pair.names), *crossing],
         wide=True,
     )
 
 
 def _means(name: str, ladder: Ladder) -> list[Spec]:
-    """Load and geometric mean of each load."""
+    """Returns the geometric mean of throughput at each load."""
     known = ladder.points.filter(pl.col("throughput") > 0)
     means = known.group_by("load").agg(rate=pl.col("throughput").log().mean().exp()).sort("load")
     return [{"machine": name, **r} for r in means.to_dicts()]
 
 
-def _crossings(made: Machines, ends: Sequence[float]) -> Iterator[Spec]:
-    """An end that is not known lies at the chart's edge."""
-    for e in made.crossings:
+def _crossings(pair: Machines, ends: Sequence[float]) -> Iterator[Spec]:
+    """Yields rules and bands of crossings; an unknown end of an interval lies at the edge of the chart."""
+    for e in pair.crossings:
         low, high = (end if v is None else v for v, end in zip((e.low, e.high), ends, strict=True))
         data = [{"load": e.value, "from": low, "to": high, "name": f"crossing {format_plain(e.value)}"}]
         if e.method:
@@ -101,63 +102,63 @@ _NOTHING = Cell("")
 
 
 def sections(machines: Iterable[Machines]) -> list[Section]:
-    """One for each pair of ladders: the answer, the machines, the chart, the table, what to bear in mind."""
+    """Returns one section per pair of ladders: the answer, the machines, the chart, the table, and notes."""
     return [
-        Section(title(made), _blocks(made, n), "machines" if n == 0 else f"machines-{n + 1}")
-        for n, made in enumerate(machines)
+        Section(title(pair), _blocks(pair, n), "machines" if n == 0 else f"machines-{n + 1}")
+        for n, pair in enumerate(machines)
     ]
 
 
-def _blocks(made: Machines, number: int) -> list[Block]:
-    sides = ((made.names[0], made.a.machine), (made.names[1], made.b.machine))
+def _blocks(pair: Machines, number: int) -> list[Block]:
+    sides = ((pair.names[0], pair.a.machine), (pair.names[1], pair.b.machine))
     return [
-        Statements([Statement(c.text) for c in made.claims]),
+        Statements([Statement(c.text) for c in pair.claims]),
         *remarks(f"{name}: {about(m)}" for name, m in sides),
-        throughput(made, number),
-        Table(made.a.throughput_unit, _columns(made), [Row(cells) for cells in rows(made)], along_axis=True),
-        *remarks(notes(made)),
+        throughput(pair, number),
+        Table(pair.a.throughput_unit, _columns(pair), [Row(cells) for cells in rows(pair)], along_axis=True),
+        *remarks(notes(pair)),
     ]
 
 
-def title(made: Machines) -> str:
-    what = f"{made.a.name}, " if made.a.name == made.b.name else ""
-    return f"Machines compared: {what}{made.names[1]} over {made.names[0]}"
+def title(pair: Machines) -> str:
+    what = f"{pair.a.name}, " if pair.a.name == pair.b.name else ""
+    return f"Machines compared: {what}{pair.names[1]} over {pair.names[0]}"
 
 
 def about(machine: Machine) -> str:
-    """``4 cores, 8 threads, a model``."""
-    found = [counted(n, what) for n, what in ((machine.cores, "core"), (machine.cpus, "thread")) if n]
-    return ", ".join([*found, *([machine.model] if machine.model else [])]) or "hardware unknown"
+    """Returns the hardware in words: ``4 cores, 8 threads, a model``."""
+    counts = [counted(n, what) for n, what in ((machine.cores, "core"), (machine.cpus, "thread")) if n]
+    return ", ".join([*counts, *([machine.model] if machine.model else [])]) or "hardware unknown"
 
 
-def _columns(made: Machines) -> list[Column]:
-    a, b = made.names
+def _columns(pair: Machines) -> list[Column]:
+    a, b = pair.names
     numbers = [numeric(h) for h in (a, b, f"{b}/{a}", "95 % interval")]
-    return [Column(""), *numbers, numeric(_time_head(made), 1), Column("", wraps=True)]
+    return [Column(""), *numbers, numeric(_time_head(pair), 1), Column("", wraps=True)]
 
 
-def _time_head(made: Machines) -> str:
-    return made.a.time_name if made.a.of_work else "response"
+def _time_head(pair: Machines) -> str:
+    return pair.a.time_name if pair.a.of_work else "response"
 
 
-def rows(made: Machines) -> Iterator[list[Cell]]:
-    """One session, every load, the crossing, the peaks."""
-    unit = made.a.load_unit
-    if made.at_loads[0].load != 1:
-        yield _speed(made.one_session)
-    for at in made.at_loads:
+def rows(pair: Machines) -> Iterator[list[Cell]]:
+    """Yields the rows for one session, every load, the crossings and the peaks."""
+    unit = pair.a.load_unit
+    if pair.at_loads[0].load != 1:
+        yield _speed(pair.one_session)
+    for at in pair.at_loads:
         ratio = at.response.ratio
         response = known(None if ratio is None else ratio.value, format_plain)
         yield _speed(at.throughput, response, "" if at.how == "measured" else at.how)
-    for e in made.crossings:
+    for e in pair.crossings:
         cells = (word(f"crossing, {unit}"), word(""), word(""), known(e.value, format_plain, unit))
         yield [*cells, word(_ends(e)), word(""), word(e.note)]
-    if not made.crossings:
-        told = (f"crossing, {unit}", "", "", "none", "", "", "within the common range")
-        yield [word(t) for t in told]
-    at_peak = " and ".join(format_given(n) for n in made.peak_loads)
-    yield _speed(made.peak, note=f"at {at_peak} {unit}")
-    yield from map(_speed, (made.per_core, made.per_thread, made.per_cpu_second))
+    if not pair.crossings:
+        texts = (f"crossing, {unit}", "", "", "none", "", "", "within the common range")
+        yield [word(t) for t in texts]
+    at_peak = " and ".join(format_given(n) for n in pair.peak_loads)
+    yield _speed(pair.peak, note=f"at {at_peak} {unit}")
+    yield from map(_speed, (pair.per_core, pair.per_thread, pair.per_cpu_second))
 
 
 def _speed(speed: Speed, response: Cell = _NOTHING, note: str = "") -> list[Cell]:
@@ -174,17 +175,17 @@ def _value(e: Estimate) -> Cell:
 
 
 def _ends(e: Estimate) -> str:
-    """A crossing may be bounded on one side only."""
+    """Returns the interval; a crossing may be bounded on one side only."""
     if not e.method:
         return UNKNOWN
     ends = (UNKNOWN if v is None else format_plain(v) for v in (e.low, e.high))
     return " .. ".join(ends)
 
 
-def notes(made: Machines) -> Iterator[str]:
-    if any(x.how == "interpolated" for x in made.at_loads):
+def notes(pair: Machines) -> Iterator[str]:
+    if any(x.how == "interpolated" for x in pair.at_loads):
         yield "Between measured loads throughput is interpolated: straight on logarithmic axes."
-    a, b = made.names
-    head = _time_head(made)
-    yield f"{capital(head)}: mean {made.a.time_name} of {b} over that of {a}."
-    yield from (n.text for n in made.notes)
+    a, b = pair.names
+    head = _time_head(pair)
+    yield f"{capital(head)}: mean {pair.a.time_name} of {b} over that of {a}."
+    yield from (n.text for n in pair.notes)

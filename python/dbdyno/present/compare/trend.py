@@ -1,4 +1,4 @@
-"""A figure over runs as a document, and as JSON-ready data."""
+"""Shows a figure over runs: as a document, and as JSON-ready data."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from dbdyno.present.figures import jsondoc
 FORMAT = 1
 _LINES, _COLUMNS = 9, 62
 _SHOWN_ROWS = 6
-"""The newest runs, and those beside a change; others are shown where there is room."""
+"""The newest runs, which are always shown, as those beside a change are; others only where there is room."""
 
 
 def document(trend: Trend) -> Document:
-    """The answer, the plot, the runs, what was left out."""
+    """Returns the answer, the plot, the runs, and the reasons why some were left out."""
     newest = counted(len(trend.points), trend.thing)
     title = f"{trend.figure.title} of {trend.what}: {newest} on {trend.machine}"
     lead = [Paragraph(c.text, _tone(c), lead=True) for c in trend.claims]
@@ -51,7 +51,7 @@ def document(trend: Trend) -> Document:
 
 
 def record(trend: Trend) -> dict[str, Any]:
-    """docs/json.md says what each key means."""
+    """Returns the trend as JSON; docs/json.md explains each key."""
     levels = _levels(trend)
     return {
         "format": FORMAT,
@@ -61,23 +61,33 @@ def record(trend: Trend) -> dict[str, Any]:
         "machine": trend.machine,
         "runs": [
             {
-                "id": p.run, "name": p.name, "started": p.started.isoformat(), "sessions": p.sessions,
-                "value": p.value, "level": levels[n], "flagged": p.flagged,
-                "remark": p.remark, "outlier": n in trend.outliers,
+                "id": p.run,
+                "name": p.name,
+                "started": p.started.isoformat(),
+                "sessions": p.sessions,
+                "value": p.value,
+                "level": levels[n],
+                "flagged": p.flagged,
+                "remark": p.remark,
+                "outlier": n in trend.outliers,
             }
             for n, p in enumerate(trend.points)
         ],
         "changes": [
             {
-                "run": trend.points[s.at].run, "first": trend.points[s.low].run,
-                "last": trend.points[s.high].run, "ratio": s.ratio.value, "low": s.ratio.low,
-                "high": s.ratio.high, "p": s.p,
+                "run": trend.points[s.at].run,
+                "first": trend.points[s.low].run,
+                "last": trend.points[s.high].run,
+                "ratio": s.ratio.value,
+                "low": s.ratio.low,
+                "high": s.ratio.high,
+                "p": s.p,
             }
             for s in trend.steps
         ],
         "left_out": [{"why": o.why, "runs": list(o.runs)} for o in trend.left_out],
         "claims": [jsondoc.finding(c) for c in trend.claims],
-    }  # fmt: skip
+    }
 
 
 def _tone(claim: Claim) -> Any:
@@ -85,7 +95,7 @@ def _tone(claim: Claim) -> Any:
 
 
 def _unusable(trend: Trend) -> str:
-    """What flagged points are."""
+    """Returns the words for flagged points."""
     return "unusable measurement" if trend.thing == "run" else "left out of conclusions"
 
 
@@ -94,16 +104,16 @@ def _text(trend: Trend, value: float) -> str:
 
 
 def _levels(trend: Trend) -> list[float]:
-    """Of each run the level it belongs to: the median between two changes."""
-    found: list[float] = []
+    """Returns the level of each run: the median of the runs between two changes."""
+    levels: list[float] = []
     for a, b in pairwise([0, *(s.at for s in trend.steps), len(trend.points)]):
         some = [p for p in trend.points[a:b] if not p.flagged] or trend.points[a:b]
-        found += [median(p.value for p in some)] * (b - a)
-    return found
+        levels += [median(p.value for p in some)] * (b - a)
+    return levels
 
 
 def _plot(trend: Trend) -> Verbatim:
-    """Runs from left to right; the newest where there is no room for all."""
+    """Draws runs from left to right with characters; only the newest where there is no room for all."""
     points, levels = list(trend.points)[-_COLUMNS:], _levels(trend)[-_COLUMNS:]
     gone = len(trend.points) - len(points)
     values = [p.value for n, p in enumerate(points) if n + gone not in trend.outliers]
@@ -138,13 +148,24 @@ def _chart(trend: Trend) -> Chart:
     for n, p in enumerate(trend.points):
         kind = "unusable" if p.flagged else "outlier" if n in trend.outliers else trend.thing
         label = f"{p.run}{f' ({p.name})' if p.name else ''}"
-        rows.append({
-            "n": n + 1, "value": p.value / scale, "level": levels[n] / scale, "kind": kind, "run": label,
-            "day": f"{p.started:%Y-%m-%d %H:%M}", "shown": _text(trend, p.value),
-        })  # fmt: skip
+        rows.append(
+            {
+                "n": n + 1,
+                "value": p.value / scale,
+                "level": levels[n] / scale,
+                "kind": kind,
+                "run": label,
+                "day": f"{p.started:%Y-%m-%d %H:%M}",
+                "shown": _text(trend, p.value),
+            }
+        )
     title = f"{trend.thing}, in the order of time"
-    x = chart.channel("n:Q", title=title, axis={"tickMinStep": 1, "format": "d"},
-                      scale={"domain": [0.5, len(rows) + 0.5], "nice": False})  # fmt: skip
+    x = chart.channel(
+        "n:Q",
+        title=title,
+        axis={"tickMinStep": 1, "format": "d"},
+        scale={"domain": [0.5, len(rows) + 0.5], "nice": False},
+    )
     y = chart.channel("value:Q", title=f"{trend.figure.title} ({unit})", scale={"zero": False})
     names = [trend.thing, "outlier", "unusable"]
     kinds = chart.coloured("kind", names, [var("series-1"), var("series-2"), var("muted")])
@@ -153,18 +174,23 @@ def _chart(trend: Trend) -> Chart:
         for f, t in (("run", trend.thing), ("day", "started (UTC)"), ("shown", unit))
     ]
     dots = chart.encoded(
-        chart.layer(rows, "point", filled=True, size=60), x=x, y=y, tooltip=tip,
+        chart.layer(rows, "point", filled=True, size=60),
+        x=x,
+        y=y,
+        tooltip=tip,
         color=kinds,
-    )  # fmt: skip
+    )
     line = chart.encoded(
         chart.layer(rows, "line", interpolate="step", strokeDash=[6, 3], color=var("text")),
-        x=x, y=chart.channel("level:Q"),
-    )  # fmt: skip
+        x=x,
+        y=chart.channel("level:Q"),
+    )
     bands = [{"low": s.low + 0.5, "high": s.high + 1.5} for s in trend.steps]
     shade = chart.encoded(
         chart.layer(bands, "rect", color=var("warning"), opacity=0.18),
-        x=chart.channel("low:Q", scale={"domain": [0.5, len(rows) + 0.5]}), x2={"field": "high"},
-    )  # fmt: skip
+        x=chart.channel("low:Q", scale={"domain": [0.5, len(rows) + 0.5]}),
+        x2={"field": "high"},
+    )
     keys = [Key(trend.thing, var("series-1"), "dot"), Key("level", var("text"), "dash")]
     keys += [Key("outlier", var("series-2"), "dot")] if trend.outliers else []
     keys += [Key(_unusable(trend), var("muted"), "dot")] if any(p.flagged for p in trend.points) else []
@@ -172,8 +198,9 @@ def _chart(trend: Trend) -> Chart:
     article = "an" if trend.thing == "interval" else "a"
     caption = f"Each point is {article} {trend.thing}; the broken line is the level between two changes."
     name = f"{trend.figure.title} of {trend.what}"
-    return Chart("trend", name, caption, chart.finished([shade, line, dots], name), keys, wide=True,
-                 marks=len(rows))  # fmt: skip
+    return Chart(
+        "trend", name, caption, chart.finished([shade, line, dots], name), keys, wide=True, marks=len(rows)
+    )
 
 
 def _scale(trend: Trend) -> tuple[float, str]:
@@ -185,10 +212,14 @@ def _scale(trend: Trend) -> tuple[float, str]:
 
 def _runs(trend: Trend) -> Table:
     columns = (
-        Column(trend.thing), Column("started (UTC)", rank=2), Column("name", rank=1, shortens=True),
-        Column("sess", True, name="sessions"), Column(trend.figure.title.lower(), True),
-        Column("to level", True), Column("remark", rank=1),
-    )  # fmt: skip
+        Column(trend.thing),
+        Column("started (UTC)", rank=2),
+        Column("name", rank=1, shortens=True),
+        Column("sess", True, name="sessions"),
+        Column(trend.figure.title.lower(), True),
+        Column("to level", True),
+        Column("remark", rank=1),
+    )
     return Table("", columns, list(_rows(trend)), along_axis=True)
 
 
@@ -202,11 +233,14 @@ def _rows(trend: Trend) -> Iterator[Row]:
         remark = "; ".join(filter(None, ("change" if any(s.at == n for s in trend.steps) else "", remark)))
         unit = "" if trend.unit == "ns" else f" {trend.unit}"
         cells = (
-            word(p.run), word(f"{p.started:%Y-%m-%d %H:%M}"), word(p.name),
+            word(p.run),
+            word(f"{p.started:%Y-%m-%d %H:%M}"),
+            word(p.name),
             Cell(str(p.sessions or ""), p.sessions or None),
             Cell(f"{_text(trend, p.value)}{unit}", p.value, trend.unit),
-            _to_level(p.value, levels[n]), word(remark),
-        )  # fmt: skip
+            _to_level(p.value, levels[n]),
+            word(remark),
+        )
         yield Row(cells, "muted" if p.flagged else "", minor=n < last and n not in beside)
 
 

@@ -83,7 +83,7 @@ class Place(NamedTuple):
     series: str
     sessions: int
 
-    def words(self, many_workloads: bool) -> str:
+    def label(self, many_workloads: bool) -> str:
         parts = [self.workload] if many_workloads else []
         parts += [self.series] if self.series else []
         return ", ".join([*parts, at_once(str(self.sessions))])
