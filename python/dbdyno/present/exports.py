@@ -89,7 +89,7 @@ def _profile(results: Results, to: str, off_cpu: bool) -> bytes:
     from dbdyno.present.run import cpu_profile, profile_exports
 
     of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
-    pick = cpu_profile.pick_of(results, of=of)
+    pick = cpu_profile.pick_of(results, sampled=of)
     apart = LABELS if to == "pprof" else ()
     rows = flame.stacks(results, pick, apart=apart, tables=(of.table, of.stacks))
     if to == "folded":

@@ -75,7 +75,7 @@ def document(results: Results) -> Document:
             headline.title(results),
             [*_claims(results, targets), *shown],
             lead=_linked(results, lead(results), targets),
-            figures=key_figures.of(results, targets),
+            figures=key_figures.key_figures(results, targets),
             footer=_footer(results),
             more=more(results, results.info.id),
         )
@@ -136,7 +136,7 @@ def _labels(info: RunInfo) -> list[str]:
 def _linked(results: Results, words: Sequence[Paragraph], targets: Targets) -> list[Paragraph]:
     """Each claim in them with the place of its figure."""
     told = [
-        (c.text.removeprefix(f"{c.subject}: "), targets.of(c)) for c in (*results.findings, *results.answers)
+        (c.text.removeprefix(f"{c.subject}: "), targets.block_id(c)) for c in (*results.findings, *results.answers)
     ]
     places = [(text, place) for text, place in told if text and place]
     order = [sorted((p for p in places if p[0] in w.text), key=lambda p: w.text.index(p[0])) for w in words]
@@ -152,7 +152,7 @@ def more(results: Results, run: str) -> list[Paragraph]:
 
 def findings(results: Results) -> list[Block]:
     """All findings, the gravest first; what was measured how well, and what was not."""
-    return [_statements(results, _by_severity(results)), *remarks(sources_used.words(results))]
+    return [_statements(results, _by_severity(results)), *remarks(sources_used.wait_methods(results))]
 
 
 def _claims(results: Results, targets: Targets) -> Iterator[Section]:
@@ -161,7 +161,7 @@ def _claims(results: Results, targets: Targets) -> Iterator[Section]:
     others = [f for f in _by_severity(results) if f not in grave]
     if grave:
         yield Section("", [_statements(results, grave, targets, True)], "findings")
-    quality: list[Block] = [_statements(results, others, targets), *remarks(sources_used.words(results))]
+    quality: list[Block] = [_statements(results, others, targets), *remarks(sources_used.wait_methods(results))]
     yield Section(_quality_title(results), quality, "quality", folded=True, name="Measurement quality")
 
 
@@ -227,7 +227,7 @@ def _durations(page: Page) -> list[Block]:
 
 def _waits(page: Page) -> list[Block]:
     both = page.choice(profile.wait_events, waiting.durations)
-    return [both, *remarks(sources_used.words(page.results))]
+    return [both, *remarks(sources_used.wait_methods(page.results))]
 
 
 def _memory(page: Page) -> list[Block]:
@@ -297,7 +297,7 @@ PARTS = Parts(
             "cpu-profile",
             "Where CPU time went",
             lambda p: [p.choice(cpu_profile.blocks)],
-            cpu_profile.there,
+            cpu_profile.has_profile,
             detail=True,
             name="CPU profile",
         ),
@@ -305,7 +305,7 @@ PARTS = Parts(
             "off-cpu",
             "Where {~tasks} slept",
             lambda p: [p.choice(cpu_profile.sleep_blocks)],
-            lambda results: cpu_profile.there(results, cpu_profile.SLEEP),
+            lambda results: cpu_profile.has_profile(results, cpu_profile.SLEEP),
             detail=True,
             name="Off-CPU",
         ),
@@ -349,7 +349,7 @@ PARTS = Parts(
             "statements",
             "Top SQL",
             _statement_blocks,
-            statements.there,
+            statements.observed,
             detail=True,
             option="statements",
             details=(statements.top_sql, waiting.statement_ledger),
@@ -358,7 +358,7 @@ PARTS = Parts(
             "chains",
             "Wait chains",
             lambda p: [p.choice(chains.wait_chains)],
-            chains.there,
+            chains.sampled,
             detail=True,
             option="chains",
             details=(chains.wait_chains,),
@@ -384,7 +384,7 @@ PARTS = Parts(
             "syscalls",
             "System calls",
             lambda p: [p.choice(system_calls.tables)],
-            system_calls.there,
+            system_calls.traced,
             folded=True,
             option="syscalls",
             details=(system_calls.tables,),
@@ -490,7 +490,7 @@ def _statements(
     results: Results, found: Iterable[Claim], targets: Targets | None = None, brief: bool = False
 ) -> Statements:
     whole = set(results.tables["windows"]["cell"])
-    return Statements([_statement(f, whole, targets.of(f) if targets else "") for f in found], brief)
+    return Statements([_statement(f, whole, targets.block_id(f) if targets else "") for f in found], brief)
 
 
 def _statement(f: Claim, whole: set[str], target: str = "") -> Statement:

@@ -89,7 +89,7 @@ def test_time_in_a_wait_event_without_a_stack_is_not_sampled() -> None:
 
 
 def rows(results: Results, by: str) -> pl.DataFrame:
-    pick = cpu_profile.pick_of(results, of=cpu_profile.SLEEP)
+    pick = cpu_profile.pick_of(results, sampled=cpu_profile.SLEEP)
     return pl.DataFrame(cpu_profile.hot_rows(results, pick, by, cpu_profile.SLEEP), infer_schema_length=None)
 
 
@@ -108,7 +108,7 @@ def test_rows_of_each_kind_add_up_to_the_sleep(results: Results, by: str) -> Non
 
 
 def test_time_goes_by_length_over_chance_and_not_by_number(results: Results) -> None:
-    pick = cpu_profile.pick_of(results, of=cpu_profile.SLEEP)
+    pick = cpu_profile.pick_of(results, sampled=cpu_profile.SLEEP)
     tree = flame.tree(flame.stacks(results, pick, tables=("sleep_profile", "sleep_code")))
     [event] = [c for t, c in tree.children.items() if "postgres`main" in c.children][:1]
     under = {t.partition("`")[2]: c.value for t, c in event.children["postgres`main"].children.items()}

@@ -349,7 +349,7 @@ def test_a_fine_strip_is_drawn_in_pieces_of_several(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_tier_is_named() -> None:
-    (words,) = sources_used.words(made.results())
+    (words,) = sources_used.wait_methods(made.results())
     assert "sampled from the server's memory at 100 Hz" in words
     assert sources_used.caption(made.results()) == "Waits: sampled (wait event word)."
 
@@ -359,7 +359,7 @@ def test_the_exact_tier_needs_no_cure() -> None:
     exact = changed(
         results, "events", results.tables["events"].with_columns(source=pl.lit("scheduler trace"))
     )
-    (words,) = sources_used.words(exact)
+    (words,) = sources_used.wait_methods(exact)
     assert words.startswith("Waits: exact")
     assert sources_used.caption(exact) == "Waits: exact (scheduler trace)."
 
@@ -375,7 +375,7 @@ def test_mixed_tiers_are_counted() -> None:
         ("wait event word, estimated", 5),
         ("scheduler trace", 1),
     ]
-    assert "(5 of 6 measurements)" in sources_used.words(mixed)[0]
+    assert "(5 of 6 measurements)" in sources_used.wait_methods(mixed)[0]
     assert sources_used.caption(mixed, cell) == "Waits: exact (scheduler trace)."
 
 

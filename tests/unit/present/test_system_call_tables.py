@@ -192,7 +192,7 @@ def test_without_them_the_cure_is_said() -> None:
     assert pick is not None
     (said,) = present.tables(made, pick)
     assert isinstance(said, Paragraph)
-    assert not present.there(made)
+    assert not present.traced(made)
 
 
 def test_clock_reads_are_the_profiles(shown: Results) -> None:

@@ -190,7 +190,7 @@ def number(value: Any) -> float:
 
 
 def time_unit(highest_ns: float) -> tuple[str, float]:
-    """Returns the unit that suits a time axis, and the nanoseconds in it."""
+    """Returns the unit that suits a time axis, and its length in nanoseconds."""
     for unit, factor in (("s", float(NS_PER_S)), ("ms", 1e6), ("µs", 1e3)):
         if highest_ns >= 2 * factor:
             return unit, factor

@@ -84,6 +84,7 @@ class Place(NamedTuple):
     sessions: int
 
     def label(self, many_workloads: bool) -> str:
+        """Returns the rung in words; ``many_workloads`` adds the workload."""
         parts = [self.workload] if many_workloads else []
         parts += [self.series] if self.series else []
         return ", ".join([*parts, at_once(str(self.sessions))])

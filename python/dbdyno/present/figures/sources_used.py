@@ -169,7 +169,7 @@ def named(source: str) -> str:
     return source.replace(", estimated", ", sampled")
 
 
-def words(results: Results) -> list[str]:
+def wait_methods(results: Results) -> list[str]:
     """Returns sentences on how waits were measured."""
     used = tiers(results)
     whole = results.tables["windows"].height

@@ -56,7 +56,7 @@ class Targets:
             elif isinstance(block, Table):
                 self._ids += [(row.id, "") for row in block.rows if row.id]
 
-    def of(self, claim: Claim) -> str:
+    def block_id(self, claim: Claim) -> str:
         """Returns the id of the block that shows a claim; empty without one."""
         place = _PLACE.get(claim.id, "")
         rows = {self._row(c) for c in claim.cells}

@@ -93,7 +93,7 @@ class Server:
 
     def statements(self, most: int | None = None) -> list[dict[str, Any]]:
         """Rows of table ``statements`` with their texts, the most time first."""
-        if self.pick is None or not statements.there(self.results):
+        if self.pick is None or not statements.observed(self.results):
             return []
         frame = rows_of(self.results, "statements", self.pick)
         return statements.ranked(frame, "time", statements.texts_of(self.results), most)

@@ -1,4 +1,5 @@
-"""Wait chains: who makes whom wait for locks; what the roots do, whose they are, what is locked."""
+"""Shows wait chains: who makes whom wait for locks, the activity and owners of the roots, and the locked
+objects."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from dbdyno.present.figures.selection import Pick, rows_of
 from dbdyno.present.run.statements import statement
 
 SHOWN = 10
-"""Rows of a table; the export holds more."""
+"""Most rows of a table; the export has more."""
 _METHOD = (
     "Seconds are the ledger's sleep in these events, divided as samples of the lock table were; the interval "
     "is of sampling. A chain runs from who waits to its root, which waits for no lock. A root whose process "
@@ -45,37 +46,39 @@ _TITLES = {
 _Row = dict[str, Any]
 
 
-def there(results: Results) -> bool:
-    """Whether samples met sessions that waited for locks."""
+def sampled(results: Results) -> bool:
+    """Returns whether samples found sessions that waited for locks."""
     return bool(results.tables.get("wait_chains", empty("wait_chains")).height)
 
 
 def wait_chains(results: Results, pick: Pick) -> list[Block]:
-    """By what the roots do, by chain, by the root's statement, by what is locked."""
+    """Returns lock waits by activity of the root, by chain, by the root's statement, and by locked object."""
     frame = rows_of(results, "wait_chains", pick)
     if frame.is_empty():
         return [Paragraph(f"No lock waits {pick.at}: {_why(results)}.", "muted")]
     texts = results.tables.get("statement_texts", empty("statement_texts"))
     known_texts = dict(texts.select("query_id", "text").iter_rows())
-    made: list[Block] = []
+    tables: list[Block] = []
     for by, title in _TITLES.items():
         rows = frame.filter(pl.col("by") == by).sort("rank").to_dicts()
         for row in rows:
             row["text"] = known_texts.get(row["query_id"])
         columns = (_FIRST[by], *((_SQL,) if by == "statement" else ()), *_COLUMNS)
-        made.append(table(f"{title} {pick.at}", columns, rows[:SHOWN], named=True))
+        tables.append(table(f"{title} {pick.at}", columns, rows[:SHOWN], named=True))
         if len(rows) > SHOWN:
-            made += remarks([f"{counted(len(rows) - SHOWN, 'more row')}: see the export, table wait_chains."])
-    return [*made, *remarks([_METHOD, *_hidden(results, frame)])]
+            tables += remarks(
+                [f"{counted(len(rows) - SHOWN, 'more row')}: see the export, table wait_chains."]
+            )
+    return [*tables, *remarks([_METHOD, *_hidden(results, frame)])]
 
 
 def _why(results: Results) -> str:
-    told = results.tables["sources"].filter((pl.col("name") == LOCK_WAITS) & (pl.col("detail") != ""))
-    return str(told["detail"][0]) if told.height else "no sample met a session that waited for a lock"
+    details = results.tables["sources"].filter((pl.col("name") == LOCK_WAITS) & (pl.col("detail") != ""))
+    return str(details["detail"][0]) if details.height else "no sample met a session that waited for a lock"
 
 
 def _hidden(results: Results, frame: pl.DataFrame) -> list[str]:
-    """What the role may not see of the roots, with the cure."""
+    """Returns a note on roots whose activity the role may not see, with the cure."""
     hidden = not frame.filter(pl.col("name").str.contains(HIDDEN_STATUS, literal=True)).is_empty()
     return [f"What some roots do is hidden: {_why(results)}."] if hidden else []
 

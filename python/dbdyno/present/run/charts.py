@@ -1,4 +1,5 @@
-"""The charts of a report in reading order; those of throughput, response time and single sessions."""
+"""Draws the charts of a report in reading order, and those of throughput, response time and single
+sessions."""
 
 from __future__ import annotations
 
@@ -42,48 +43,54 @@ from dbdyno.present.run import phases
 _STATISTICS = {"mean": "mean", "p50": "median", "p95": "95 %", "p99": "99 %"}
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
 _BINS = 48
-_QUARTILES = 5  # fewer sessions have no middle half worth a box
-_POINTS = 200  # of a rung: more sessions are thinned by rank, extremes kept
+_QUARTILES = 5  # least sessions whose middle half is worth a box
+_POINTS = 200  # most points of a rung: more sessions are thinned by rank, extremes kept
 
 
 def main(results: Results) -> list[Group]:
-    """The first charts, by workload: throughput beside where the time went, then response times."""
+    """Returns the first charts by workload: throughput beside session time, then response times."""
     if kind_of(results.plan).among((PHASES,)):
         return [g for g in [Group("", phases.charts(results))] if g.charts]
     series = series_of(results)
     paced = figures.is_paced(results)
-    made = []
+    groups = []
     for workload in dict.fromkeys(s.workload for s in series):
-        mine = [s for s in series if s.workload == workload]
-        stacks = [_titled(charts_time.time_stack(results, s, "aas"), s, series) for s in mine]
+        of_workload = [s for s in series if s.workload == workload]
+        stacks = [_titled(charts_time.time_stack(results, s, "aas"), s, series) for s in of_workload]
         first, last = charts_paced.DRAWN if paced else (throughput, response)
-        drawn = [first(results, mine), *stacks, last(results, mine)]
+        drawn = [first(results, of_workload), *stacks, last(results, of_workload)]
         if len(series) == 1 and not paced:
-            drawn.append(charts_time.time_stack(results, mine[0], "share"))
-        made.append(_group(workload if len(series) > len(mine) else "", drawn))
-    return [g for g in made if g.charts]
+            drawn.append(charts_time.time_stack(results, of_workload[0], "share"))
+        groups.append(_group(workload if len(series) > len(of_workload) else "", drawn))
+    return [g for g in groups if g.charts]
 
 
 def durations(results: Results) -> list[Group]:
-    """How long calls took at the top: per workload all variants, then each variant's own."""
+    """Returns distributions of the calls' durations at the top rung, by workload: all variants, then each
+    one."""
     series = series_of(results)
-    made = []
+    groups = []
     for workload in dict.fromkeys(s.workload for s in series):
-        mine = [s for s in series if s.workload == workload]
-        own = [_titled(distribution(results, s), s, series) for s in mine]
-        made.append(_group(workload if len(series) > len(mine) else "", [percentiles(results, mine), *own]))
-    return [g for g in made if g.charts]
+        of_workload = [s for s in series if s.workload == workload]
+        own = [_titled(distribution(results, s), s, series) for s in of_workload]
+        groups.append(
+            _group(
+                workload if len(series) > len(of_workload) else "", [percentiles(results, of_workload), *own]
+            )
+        )
+    return [g for g in groups if g.charts]
 
 
 def each(results: Results, draw: Callable[[Results, Series], Chart | None]) -> list[Group]:
-    """One chart for each variant, as long as they have something to show."""
+    """Returns one group with a chart per variant that has something to show; empty without any."""
     series = series_of(results)
-    found = _group("", [_titled(draw(results, s), s, series) for s in series])
-    return [found] if found.charts else []
+    group = _group("", [_titled(draw(results, s), s, series) for s in series])
+    return [group] if group.charts else []
 
 
-def _titled(drawn: Chart | None, series: Series, of: list[Series]) -> Chart | None:
-    return replace(drawn, title=f"{drawn.title}: {series.label}") if drawn and len(of) > 1 else drawn
+def _titled(drawn: Chart | None, series: Series, every: list[Series]) -> Chart | None:
+    """Adds the label of the series to the title if there are several."""
+    return replace(drawn, title=f"{drawn.title}: {series.label}") if drawn and len(every) > 1 else drawn
 
 
 def _group(heading: str, drawn: Iterable[Chart | None]) -> Group:
@@ -91,20 +98,23 @@ def _group(heading: str, drawn: Iterable[Chart | None]) -> Group:
 
 
 def throughput(results: Results, series: list[Series]) -> Chart | None:
-    """Rate against sessions, with the line of perfect scaling from each series' lowest rung."""
-    found = [a for s in series if (a := headline.answer(results, s)) and a.peak]
-    if not found:
+    """Returns the rate against sessions, with the line of perfect scaling from the lowest rung of each
+    series.
+
+    None if no rate is known.
+    """
+    answers = [a for s in series if (a := headline.answer(results, s)) and a.peak]
+    if not answers:
         return None
-    column = "work_per_s" if all(a.rate_column == "work_per_s" for a in found) else "calls_per_s"
-    unit = found[0].unit if column == "work_per_s" else f"{noun('calls')}/s"
+    column = "work_per_s" if all(a.rate_column == "work_per_s" for a in answers) else "calls_per_s"
+    unit = answers[0].unit if column == "work_per_s" else f"{noun('calls')}/s"
     rows = [r for s in series for r in _rates(results, s, column)]
     if not rows:
         return None
     repeated = [r for r in rows if r["low"] is not None]
     top, most = max(r["sessions"] for r in rows), 1.5 * max(r["rate"] for r in rows)
-    cap = 1.18 * max(
-        min(most, r["high"] or r["rate"]) for r in rows
-    )  # two repeats may have an endless interval
+    # Two repeats may have an infinite interval, which would flatten everything else on the axis.
+    cap = 1.18 * max(min(most, r["high"] or r["rate"]) for r in rows)
     labels = [s.label for s in series]
     base = {"x": load_axis(), "color": coloured("series", labels)}
     y = channel("rate:Q", title=unit, axis=LETTERS, scale={"domain": [0, cap], "nice": False})
@@ -114,9 +124,13 @@ def throughput(results: Results, series: list[Series]) -> Chart | None:
     intervals = layer([{**r, "high": min(cap, r["high"])} for r in repeated], "rule", strokeWidth=2)
     ends = [("low:Q", ROUNDED, "95 % from"), ("high:Q", ROUNDED, "95 % to")] if repeated else []
     tooltip = tips(
-        "series:N", "sessions:Q", ("rate:Q", ROUNDED, unit), *ends,
-        ("scaling:Q", ".1%", "of perfect scaling"), "status:N",
-    )  # fmt: skip
+        "series:N",
+        "sessions:Q",
+        ("rate:Q", ROUNDED, unit),
+        *ends,
+        ("scaling:Q", ".1%", "of perfect scaling"),
+        "status:N",
+    )
     measured = layer(rows, "line", strokeWidth=2.5, point={"size": 45})
     return chart(
         "throughput",
@@ -152,7 +166,7 @@ def _rates(results: Results, series: Series, column: str) -> list[dict[str, Any]
 
 
 def _perfect(rows: list[Spec], labels: list[str], top: float, cap: float) -> list[Spec]:
-    """From the origin through the lowest rung, to where it leaves the chart."""
+    """Returns the line from the origin through the lowest rung, up to the edge of the chart."""
     lowest = {r["series"]: r for r in reversed(rows) if r["rate"] > 0}
     ends = []
     for label in filter(lowest.get, labels):
@@ -163,9 +177,10 @@ def _perfect(rows: list[Spec], labels: list[str], top: float, cap: float) -> lis
 
 
 def response(results: Results, series: list[Series]) -> Chart | None:
-    """Mean, median, 95th and 99th percentile of the calls' durations."""
+    """Returns mean, median, 95th and 99th percentile of the calls' durations; None if none is known."""
     one = len(series) == 1
-    shown = _STATISTICS if one else {k: _STATISTICS[k] for k in ("mean", "p95")}  # more lines hide each other
+    # With several series, more than two lines each would hide one another.
+    shown = _STATISTICS if one else {k: _STATISTICS[k] for k in ("mean", "p95")}
     rows = [r for s in series for r in _responses(results, s, shown)]
     if not rows:
         return None
@@ -193,22 +208,28 @@ def _responses(results: Results, series: Series, shown: dict[str, str]) -> list[
 
 
 def _durations(results: Results, series: Series) -> tuple[str, pl.DataFrame]:
-    """Top rung of the series that has a histogram; its buckets (low_ns, high_ns, count) over all repeats."""
+    """Returns the name of the top rung that has a histogram, and its buckets (low_ns, high_ns, count).
+
+    Buckets are summed over all repeats. Without a histogram the name is empty and there are no rows.
+    """
     frame, load = results.tables["histogram"], figures.load_of(results)
     missing = [c for c in ("workload", "variant", load.column) if c not in frame.columns]
     if missing and "cell" in frame.columns:
         frame = frame.join(results.tables["windows"].select("cell", *missing), on="cell", how="inner")
     known = {"workload", "variant", load.column} <= set(frame.columns)
-    mine = of_series(frame, series).filter(pl.col("count") > 0) if known else frame.clear()
-    if mine.is_empty():
-        return "", mine
-    top = mine[load.column].max()
-    buckets = mine.filter(pl.col(load.column) == top).group_by("low_ns", "high_ns").agg(pl.col("count").sum())
+    of_ladder = of_series(frame, series).filter(pl.col("count") > 0) if known else frame.clear()
+    if of_ladder.is_empty():
+        return "", of_ladder
+    top = of_ladder[load.column].max()
+    buckets = (
+        of_ladder.filter(pl.col(load.column) == top).group_by("low_ns", "high_ns").agg(pl.col("count").sum())
+    )
     return figures.load_text(load, number(top)), buckets.sort("low_ns")
 
 
 def distribution(results: Results, series: Series) -> Chart | None:
-    """How long the calls of the top rung took: counts over time on a logarithmic axis."""
+    """Returns the number of calls by duration at the top rung, on a logarithmic axis; None without a
+    histogram."""
     top, buckets = _durations(results, series)
     if buckets.is_empty():
         return None
@@ -239,30 +260,32 @@ def distribution(results: Results, series: Series) -> Chart | None:
 
 
 def _bins(buckets: pl.DataFrame, factor: float) -> list[dict[str, Any]]:
-    """Calls in bins of equal width on a logarithmic axis; a bucket belongs to the bin of its middle."""
+    """Counts calls in bins of equal width on a logarithmic axis; a bucket belongs to the bin of its
+    middle."""
     low = max(1.0, number(buckets["low_ns"].min()))
     high = max(low, number(buckets["high_ns"].max())) + 1
     step = math.log(high / low) / _BINS
     middle = ((pl.col("low_ns") + pl.col("high_ns")) / 2).clip(low)
     place = ((middle / low).log() / step).floor().clip(0, _BINS - 1).cast(pl.Int64)
-    found = buckets.group_by(place.alias("bin")).agg(pl.col("count").sum()).sort("bin")
+    counts = buckets.group_by(place.alias("bin")).agg(pl.col("count").sum()).sort("bin")
     ends = [low * math.exp(b * step) / factor for b in range(_BINS + 1)]
-    return [{"low": ends[b], "high": ends[b + 1], "calls": calls} for b, calls in found.rows()]
+    return [{"low": ends[b], "high": ends[b + 1], "calls": calls} for b, calls in counts.rows()]
 
 
 def percentiles(results: Results, series: list[Series]) -> Chart | None:
-    """Response time against percentile at the top rung, the tail stretched (as HdrHistogram plots it)."""
-    found = [(s, *_durations(results, s)) for s in series]
-    found = [f for f in found if not f[2].is_empty()]
-    if not found:
+    """Returns response time against percentile at the top rung, with a stretched tail (as HdrHistogram
+    plots it)."""
+    measured = [(s, *_durations(results, s)) for s in series]
+    measured = [f for f in measured if not f[2].is_empty()]
+    if not measured:
         return None
-    unit, factor = time_unit(max(number(b["high_ns"].max()) for _, _, b in found))
-    rows = [r for s, _, buckets in found for r in _curve(buckets, factor, s.label)]
+    unit, factor = time_unit(max(number(b["high_ns"].max()) for _, _, b in measured))
+    rows = [r for s, _, buckets in measured for r in _curve(buckets, factor, s.label)]
     highest = max(r["inverse"] for r in rows)
-    words = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.7~g') + ' %'"
+    label_expression = "datum.value <= 1 ? '0 %' : format(100 * (1 - 1 / datum.value), '.7~g') + ' %'"
     decades = [10.0**i for i in range(1, 10) if 10.0**i <= highest]
     ticks = [1, 2, *([4] if highest < 100 else []), *decades]
-    axis = {"values": ticks, "labelExpr": words, "labelOverlap": "greedy"}
+    axis = {"values": ticks, "labelExpr": label_expression, "labelOverlap": "greedy"}
     scale = {"type": "log", "domain": [1, max(highest, 2)], "nice": False}
     title, labels = f"{noun('response_time')}, {unit}", [s.label for s in series]
     drawn = encoded(
@@ -272,7 +295,7 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
         color=coloured("series", labels),
         tooltip=tips("series:N", ("percent:Q", ".6~g", "percentile"), ("time:Q", ",.4~r", title)),
     )
-    at = " and ".join(dict.fromkeys(top for _, top, _ in found))
+    at = " and ".join(dict.fromkeys(top for _, top, _ in measured))
     return chart(
         "percentiles",
         f"Percentiles {noun('at')} {at}",
@@ -286,25 +309,30 @@ def percentiles(results: Results, series: list[Series]) -> Chart | None:
 
 
 def _curve(buckets: pl.DataFrame, factor: float, label: str) -> list[dict[str, Any]]:
-    """At most about 150 points: time (a bucket's upper end) and 1 / (1 - share of calls at or below), as far
-    as there are calls enough for the quantile."""
+    """Returns about 150 points at most: upper end of a bucket, and 1 / (1 - share of calls up to it).
+
+    The curve ends where there are too few calls for the quantile.
+    """
     total = int(buckets["count"].sum())
     fastest = number(buckets["low_ns"].min()) / factor
     rows: list[dict[str, Any]] = [{"series": label, "inverse": 1.0, "percent": 0.0, "time": fastest}]
-    seen = 0
+    counted = 0
     for high_ns, count in buckets.select("high_ns", "count").rows():
-        seen += count
-        inverse = total / max(1, total - seen)
-        if total < fewest_calls(seen / total if seen < total else 1 - CALLS_ABOVE / (2 * total)):
+        counted += count
+        inverse = total / max(1, total - counted)
+        if total < fewest_calls(counted / total if counted < total else 1 - CALLS_ABOVE / (2 * total)):
             break
         if inverse >= rows[-1]["inverse"] * 1.06:
-            percent = 100.0 * seen / total
+            percent = 100.0 * counted / total
             rows.append({"series": label, "inverse": inverse, "percent": percent, "time": high_ns / factor})
     return rows
 
 
 def spread(results: Results, series: Series) -> Chart | None:
-    """Each session's rate against the mean of its rung; paced, chance says which session takes a call."""
+    """Returns each session's rate relative to the mean of its rung.
+
+    None for paced load: there the share of a session is a matter of chance.
+    """
     if figures.is_paced(results):
         return None
     rates = of_series(results.tables["rates"], series).filter(
@@ -322,10 +350,13 @@ def spread(results: Results, series: Series) -> Chart | None:
         x=rungs_axis(),
         y=channel("relative:Q", title="rate, of the rung's mean", axis={"format": ".1~%"}, scale=scale),
         tooltip=tips(
-            "sessions:O", "session:Q", "repeat:Q",
-            ("value:Q", ROUNDED, f"{noun('calls')}/s"), ("relative:Q", ".1%", "of the mean"),
+            "sessions:O",
+            "session:Q",
+            "repeat:Q",
+            ("value:Q", ROUNDED, f"{noun('calls')}/s"),
+            ("relative:Q", ".1%", "of the mean"),
         ),
-    )  # fmt: skip
+    )
     return chart(
         "spread",
         f"Rates of single {noun('slots')}",
@@ -337,7 +368,7 @@ def spread(results: Results, series: Series) -> Chart | None:
 
 
 def _boxes(relative: pl.DataFrame) -> list[Spec]:
-    """Quartiles and median of the rungs that have enough sessions."""
+    """Returns quartiles and median of the rungs that have enough sessions."""
     value = pl.col("relative")
     quartiles = {"q1": value.quantile(0.25), "median": value.median(), "q3": value.quantile(0.75)}
     boxes = relative.group_by("sessions").agg(**quartiles, n=pl.len())
@@ -351,7 +382,7 @@ def _boxes(relative: pl.DataFrame) -> list[Spec]:
 
 
 def _thinned(rates: pl.DataFrame) -> pl.DataFrame:
-    """At most _POINTS sessions of each rung, evenly by rank, the extremes among them."""
+    """Returns at most ``_POINTS`` sessions per rung, evenly by rank, including the extremes."""
     ranked = rates.sort("sessions", "relative").with_columns(
         pl.int_range(pl.len()).over("sessions").alias("rank"), pl.len().over("sessions").alias("n")
     )

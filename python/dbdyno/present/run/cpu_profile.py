@@ -1,4 +1,5 @@
-"""Where CPU time went, and where sessions slept: by code, session, wait event, statement; flame graphs."""
+"""Shows where CPU time went and where sessions slept: by code, session, wait event, statement; flame
+graphs."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ CLAIM = "cpu-profile"
 
 
 class Sampled(NamedTuple):
-    """Stacks that were sampled, and what they stand for."""
+    """A kind of sampled stacks: its tables and data source, and its words in headings and captions."""
 
     table: str
     stacks: str
@@ -54,7 +55,7 @@ class Sampled(NamedTuple):
     head: str
     flame: str
     scaled: str
-    kinds: tuple[str, ...]  # of tables in the page; the first two are not folded
+    kinds: tuple[str, ...]  # kinds of tables in a page; the first two are not folded
 
 
 KINDS = ("function", "module", "session", *LABELS)
@@ -76,167 +77,175 @@ SLEEP = Sampled(
 )
 _SHORT = 100
 SHOWN = 20
-"""Rows of a table in a page; the export holds all."""
+"""Most rows of a table in a page; the export has all."""
 _HEADS = {n: n for n in KINDS} | {"wait": "{~wait_event}"}
 _Row = dict[str, Any]
 _Columns = list[tuple[Column, Callable[[_Row], Cell]]]
 
 
-def there(results: Results, of: Sampled = CPU) -> bool:
-    """Whether such a profile was taken."""
-    return bool(results.tables.get(of.table, empty(of.table)).height)
+def has_profile(results: Results, sampled: Sampled = CPU) -> bool:
+    """Returns whether the run has such a profile."""
+    return bool(results.tables.get(sampled.table, empty(sampled.table)).height)
 
 
-def pick_of(results: Results, cell: str | None = None, of: Sampled = CPU) -> Pick:
-    """As :func:`selection.pick_of`. Raises :class:`UsageError`: the run has no such profile."""
+def pick_of(results: Results, cell: str | None = None, sampled: Sampled = CPU) -> Pick:
+    """Returns the pick as :func:`selection.pick_of`. Raises UsageError if the run has no such profile."""
     pick = selection.pick_of(results, cell)
-    if pick is None or not there(results, of):
+    if pick is None or not has_profile(results, sampled):
         raise UsageError(
-            f"run {results.info.id} has no {_named(of)}: {why(results, of)}",
-            f"measure with it: dbdyno run {_flag(of)}, under load",
+            f"run {results.info.id} has no {sampled.source.name}: {why(results, sampled)}",
+            f"measure with it: dbdyno run {_flag(sampled)}, under load",
         )
     return pick
 
 
-def _named(of: Sampled) -> str:
-    return of.source.name
+def _flag(sampled: Sampled) -> str:
+    return sampled.source.option.flag if sampled.source.option else ""
 
 
-def _flag(of: Sampled) -> str:
-    return of.source.option.flag if of.source.option else ""
-
-
-def blocks(results: Results, pick: Pick, of: Sampled = CPU) -> list[Block]:
-    """For a page: by module (sleep: by wait event) and by function, the flame graph, the rest folded."""
-    frame = _rows(results, pick, of)
+def blocks(results: Results, pick: Pick, sampled: Sampled = CPU) -> list[Block]:
+    """Returns the part of a page: by module (sleep: wait event) and function, the flame graph, the rest
+    folded."""
+    frame = _rows(results, pick, sampled)
     if frame.is_empty():
-        return [Paragraph(f"No {_named(of)} {pick.at}: {why(results, of)}.", "muted")]
-    kinds = of.kinds
-    first, more = ([by_kind(results, pick, by, SHOWN, of) for by in part] for part in (kinds[:2], kinds[2:]))
+        return [Paragraph(f"No {sampled.source.name} {pick.at}: {why(results, sampled)}.", "muted")]
+    kinds = sampled.kinds
+    first, more = (
+        [by_kind(results, pick, by, SHOWN, sampled) for by in part] for part in (kinds[:2], kinds[2:])
+    )
     heads = [fill(_HEADS[k]) for k in kinds[2:]]
-    title = f"{capital(of.time)} by {', '.join(heads[:-1])} and {heads[-1]}"
+    title = f"{capital(sampled.time)} by {', '.join(heads[:-1])} and {heads[-1]}"
     folded = Section(title, more, folded=True)
-    return [*first, picture(results, pick, of=of), folded, *remarks(notes(results, frame, of))]
+    return [*first, picture(results, pick, sampled=sampled), folded, *remarks(notes(results, frame, sampled))]
 
 
 def sleep_blocks(results: Results, pick: Pick) -> list[Block]:
-    """For a page: where the sessions slept."""
+    """Returns the part of a page on where sessions slept."""
     return blocks(results, pick, SLEEP)
 
 
-def by_kind(results: Results, pick: Pick, by: str, most: int | None = None, of: Sampled = CPU) -> Table:
-    """Rows of one kind, the largest first."""
-    rows = _rows(results, pick, of).filter(pl.col("by") == by)
+def by_kind(results: Results, pick: Pick, by: str, most: int | None = None, sampled: Sampled = CPU) -> Table:
+    """Returns the rows of one kind, the largest first; ``most`` limits them."""
+    rows = _rows(results, pick, sampled).filter(pl.col("by") == by)
     whole = float(rows["aas"].sum())
     rest = pl.col("name").is_in([NOT_SAMPLED, OTHERS])
     rows = rows.sort(rest, "aas", "total", descending=[False, True, True], maintain_order=True)
     shown = rows if most is None else pl.concat([rows.filter(~rest).head(most), rows.filter(rest)])
     unit = _unit(results, pick, rows)
-    whose = f"{capital(of.time)} of the {noun('owners')} {pick.at}"
+    whose = f"{capital(sampled.time)} of the {noun('owners')} {pick.at}"
     head = f"{whose} by {fill(_HEADS[by])}: {significant(whole)} s per second"
-    told = texts_of(results) if by == "statement" else {}
-    texts = {str(i): text for i, (text, _) in told.items() if text}
-    return table(head, _columns(by, whole, unit, texts, of), shown.to_dicts())
+    statement_texts = texts_of(results) if by == "statement" else {}
+    texts = {str(i): text for i, (text, _) in statement_texts.items() if text}
+    return table(head, _columns(by, whole, unit, texts, sampled), shown.to_dicts())
 
 
-def picture(results: Results, pick: Pick, only: Mapping[str, str] | None = None, of: Sampled = CPU) -> Flame:
-    """The flame graph. ``only``: as in :func:`flame.stacks`; raises :class:`UsageError` where none is so."""
-    rows = flame.stacks(results, pick, only, tables=(of.table, of.stacks))
+def picture(
+    results: Results, pick: Pick, only: Mapping[str, str] | None = None, sampled: Sampled = CPU
+) -> Flame:
+    """Returns the flame graph; ``only`` is as in :func:`flame.stacks`.
+
+    Raises UsageError if no sample matches ``only``.
+    """
+    rows = flame.stacks(results, pick, only, tables=(sampled.table, sampled.stacks))
     if only and rows.is_empty():
-        raise _nothing(results, pick, only, of)
+        raise _no_sample_error(results, pick, only, sampled)
     root = flame.tree(rows)
-    scale, unit = _scale(results, pick, of)
-    under = "" if of is CPU else f", the outermost on its {noun('wait_event')}"
+    scale, unit = _scale(results, pick, sampled)
+    under = "" if sampled is CPU else f", the outermost on its {noun('wait_event')}"
     caption = (
-        f"Width is {of.time}; a frame stands on its caller{under}. Click or Enter zooms, arrow keys move, / "
-        "searches, Escape shows all."
+        f"Width is {sampled.time}; a frame stands on its caller{under}. Click or Enter zooms, arrow keys "
+        "move, / searches, Escape shows all."
     )
-    title = f"Flame graph of the {noun('owners')}' {of.time} {pick.at}{_among(only)}"
-    return flame.block(f"{of.flame}-{pick.key}", title, caption, root, (scale, unit))
+    title = f"Flame graph of the {noun('owners')}' {sampled.time} {pick.at}{_among(only)}"
+    return flame.block(f"{sampled.flame}-{pick.key}", title, caption, root, (scale, unit))
 
 
 def _among(only: Mapping[str, str] | None) -> str:
     return "".join(f", {fill(_HEADS[n])} {value}" for n, value in (only or {}).items())
 
 
-def _nothing(results: Results, pick: Pick, only: Mapping[str, str], of: Sampled) -> UsageError:
-    frame = _rows(results, pick, of).sort("aas", descending=True)
-    there = [frame.filter(pl.col("by") == n)["name"].drop_nulls().to_list() for n in only]
+def _no_sample_error(results: Results, pick: Pick, only: Mapping[str, str], sampled: Sampled) -> UsageError:
+    frame = _rows(results, pick, sampled).sort("aas", descending=True)
+    names = [frame.filter(pl.col("by") == n)["name"].drop_nulls().to_list() for n in only]
     words = " and ".join(f"{fill(_HEADS[n])} {v!r}" for n, v in only.items())
     listed = "; ".join(
-        f"{fill(_HEADS[n])}: {', '.join(t[:12]) or 'none'}" for n, t in zip(only, there, strict=True)
+        f"{fill(_HEADS[n])}: {', '.join(t[:12]) or 'none'}" for n, t in zip(only, names, strict=True)
     )
     return UsageError(f"no sample {pick.at} of {words}", f"those of the profile: {listed}")
 
 
-def hot(results: Results, pick: Pick, by: str, most: int, of: Sampled = CPU) -> Document:
-    """What ``dbdyno hot`` prints."""
-    frame = _rows(results, pick, of)
+def hot(results: Results, pick: Pick, by: str, most: int, sampled: Sampled = CPU) -> Document:
+    """Returns the output of ``dbdyno hot``."""
+    frame = _rows(results, pick, sampled)
     if frame.is_empty():
-        return Document("", [Paragraph(f"No {_named(of)} {pick.at}: {why(results, of)}.")])
-    return Document("", [by_kind(results, pick, by, most, of), *remarks(notes(results, frame, of))])
+        return Document("", [Paragraph(f"No {sampled.source.name} {pick.at}: {why(results, sampled)}.")])
+    return Document("", [by_kind(results, pick, by, most, sampled), *remarks(notes(results, frame, sampled))])
 
 
-def hot_rows(results: Results, pick: Pick, by: str, of: Sampled = CPU) -> list[_Row]:
-    """The same as data: the rows of the table."""
-    frame = _rows(results, pick, of).filter(pl.col("by") == by)
+def hot_rows(results: Results, pick: Pick, by: str, sampled: Sampled = CPU) -> list[_Row]:
+    """Returns the rows of that table as data."""
+    frame = _rows(results, pick, sampled).filter(pl.col("by") == by)
     return frame.sort("aas", "total", descending=True, maintain_order=True).to_dicts()
 
 
-def why(results: Results, of: Sampled = CPU) -> str:
-    """Why there is none."""
-    row = results.tables["sources"].filter(pl.col("name") == _named(of))
-    told = row.filter(pl.col("status") != "ok")
-    if told.height:
-        return str(told["detail"][0]) or str(told["status"][0])
-    return "no sample met the server" if row.height else f"the run was measured without: {_flag(of)}"
+def why(results: Results, sampled: Sampled = CPU) -> str:
+    """Returns the reason why the run has no such profile."""
+    row = results.tables["sources"].filter(pl.col("name") == sampled.source.name)
+    failed = row.filter(pl.col("status") != "ok")
+    if failed.height:
+        return str(failed["detail"][0]) or str(failed["status"][0])
+    return "no sample met the server" if row.height else f"the run was measured without: {_flag(sampled)}"
 
 
-def notes(results: Results, frame: pl.DataFrame, of: Sampled = CPU) -> list[str]:
-    """How many samples, how stacks were taken, what was cut or not sampled."""
+def notes(results: Results, frame: pl.DataFrame, sampled: Sampled = CPU) -> list[str]:
+    """Returns notes on the number of samples, the method, and stacks that were cut or not sampled."""
     stacks = {r["name"]: r for r in frame.filter(pl.col("by") == "stack").to_dicts()}
     count = sum(r["samples"] for r in stacks.values())
     whole = sum(r["aas"] for r in stacks.values())
-    told = results.tables["sources"].filter((pl.col("name") == _named(of)) & pl.col("status").is_in(READ))
-    how = f" ({str(told['detail'][0]).partition(';')[0]})" if told.height and told["detail"][0] else ""
-    made = [
-        f"{counted(count, 'sample')}{how}, scaled to {fill(of.scaled)}. Intervals are 95 %; total includes "
-        "callees."
+    read = results.tables["sources"].filter(
+        (pl.col("name") == sampled.source.name) & pl.col("status").is_in(READ)
+    )
+    how = f" ({str(read['detail'][0]).partition(';')[0]})" if read.height and read["detail"][0] else ""
+    lines = [
+        f"{counted(count, 'sample')}{how}, scaled to {fill(sampled.scaled)}. Intervals are 95 %; total "
+        "includes callees."
     ]
     if lost := max((r["lost"] or 0.0 for r in stacks.values()), default=0.0):
-        made.append(
+        lines.append(
             f"{percent(lost, 1.0, 1)} % of the samples are missing: intervals hold them wherever they belong."
         )
     cut, missing = stacks.get("cut"), stacks.get(NOT_SAMPLED)
     if cut is not None and whole:
-        made.append(
-            f"{percent(cut['aas'], whole)} % of {of.time} has stacks that were cut: the callers are unknown."
+        lines.append(
+            f"{percent(cut['aas'], whole)} % of {sampled.time} has stacks that were cut: the callers are "
+            "unknown."
         )
     if missing is not None and whole and missing["aas"] > 0.005 * whole:
         share = percent(missing["aas"], whole)
         missed = (
             "no sample of its tasks, or none of their mode"
-            if of is CPU
+            if sampled is CPU
             else f"no sample of its {noun('wait_event')}"
         )
-        made.append(f"{share} % of {of.time} was not sampled: {missed}.")
-    return made
+        lines.append(f"{share} % of {sampled.time} was not sampled: {missed}.")
+    return lines
 
 
-def _rows(results: Results, pick: Pick, of: Sampled = CPU) -> pl.DataFrame:
-    return rows_of(results, of.table, pick).filter(pl.col("scope") == "rung")
+def _rows(results: Results, pick: Pick, sampled: Sampled = CPU) -> pl.DataFrame:
+    return rows_of(results, sampled.table, pick).filter(pl.col("scope") == "rung")
 
 
 def _unit(results: Results, pick: Pick, rows: pl.DataFrame) -> tuple[str, str]:
-    """Column of cost per unit, and the unit's name: of work, else a call."""
+    """Returns the column of cost per unit and the unit: work if known, else a call."""
     if rows["per_work_ns"].is_not_null().any():
         return "per_work_ns", work_short(results, pick.rung[0])
     return "per_call_ns", noun("call")
 
 
-def _scale(results: Results, pick: Pick, of: Sampled = CPU) -> tuple[float, str]:
-    """What a second per second of the pick is per unit of work; without one it stays what it is."""
-    rows = _rows(results, pick, of).filter((pl.col("by") == "function") & (pl.col("aas") > 0))
+def _scale(results: Results, pick: Pick, sampled: Sampled = CPU) -> tuple[float, str]:
+    """Returns the factor from seconds per second to cost per unit, and the unit; seconds per second if
+    unknown."""
+    rows = _rows(results, pick, sampled).filter((pl.col("by") == "function") & (pl.col("aas") > 0))
     column, name = _unit(results, pick, rows)
     costs = rows.drop_nulls(column)
     if costs.is_empty():
@@ -244,7 +253,9 @@ def _scale(results: Results, pick: Pick, of: Sampled = CPU) -> tuple[float, str]
     return float(costs[column][0]) / float(costs["aas"][0]), f"ns per {name}"
 
 
-def _columns(by: str, whole: float, unit: tuple[str, str], texts: Mapping[str, str], of: Sampled) -> _Columns:
+def _columns(
+    by: str, whole: float, unit: tuple[str, str], texts: Mapping[str, str], sampled: Sampled
+) -> _Columns:
     column, name = unit
     module: _Columns = [(Column("module", rank=1), lambda r: word(visible(r["module"] or "")))]
     kernel: _Columns = [(numeric("kernel %", 4)._replace(note="of its time, with callees"), _kernel)]
@@ -256,17 +267,17 @@ def _columns(by: str, whole: float, unit: tuple[str, str], texts: Mapping[str, s
         *(query if texts else []),
         (Column(_HEADS[by], shortens=True), lambda r: word(_name(r["name"], texts))),
         *(module if by == "function" else []),
-        (numeric(of.head), _share("aas", whole, bar=True)),
+        (numeric(sampled.head), _share("aas", whole, bar=True)),
         (numeric("95 %", 3), lambda r: word(_interval(r, whole))),
         *(code if by in ("function", "module") else []),
-        *(kernel if of is CPU else []),
+        *(kernel if sampled is CPU else []),
         (numeric("s/s", 5), lambda r: known(r["aas"], significant, "s/s")),
         (numeric(f"per {name}", 2), lambda r: Cell("") if r[column] is None else _cost(r, column)),
-    ]  # fmt: skip
+    ]
 
 
 def _name(name: str | None, texts: Mapping[str, str]) -> str:
-    """A statement's text in one line."""
+    """Returns the text of a statement in one line, else the name itself."""
     if name is None or name not in texts:
         return _text(name)
     text = visible(" ".join(texts[name].split()))
@@ -305,11 +316,8 @@ def _kernel(row: _Row) -> Cell:
     return Cell("") if part is None or not whole else known(part / whole, lambda v: percent(v))
 
 
-# Why a unit of work takes more CPU.
-
-
 def cost_tables(change: CostChange, most: int | None = None) -> list[Block]:
-    """By module and by function, the largest change first."""
+    """Returns changes of CPU time per unit of work by module and by function, the largest first."""
     whole = f"{_signed(change.difference_ns)} of CPU time per {change.unit}"
     title = f"{change.variant} against {change.baseline}: {whole}"
     both = (("function", change.functions), ("module", change.modules))
@@ -347,7 +355,10 @@ def difference(
     change: CostChange,
     only: Mapping[str, str] | None = None,
 ) -> Document:
-    """The tables, and a differential flame graph: colours are differences, widths the larger of both."""
+    """Returns the tables and a differential flame graph: colours show differences, widths the larger side.
+
+    Raises UsageError if no sample matches ``only``.
+    """
     sides = []
     for results, pick in ((b, second), (a, first)):
         scale, unit = _scale(results, pick)
@@ -357,16 +368,18 @@ def difference(
         "less. Click or Enter zooms, arrow keys move, / searches, Escape shows all."
     )
     if only and all(side.is_empty() for side in sides):
-        raise _nothing(b, second, only, CPU)
+        raise _no_sample_error(b, second, only, CPU)
     title = f"CPU time per {change.unit}{_among(only)}: {change.variant} against {change.baseline}"
     picture = flame.block("flame-difference", title, caption, flame.tree(*sides), (1.0, unit), compared=True)
     return Document(title, [picture, *([] if only else cost_tables(change, SHOWN))])
 
 
-def page(results: Results, pick: Pick, only: Mapping[str, str] | None = None, of: Sampled = CPU) -> Document:
-    """The profile by itself, as ``dbdyno flame`` writes it."""
-    title = f"{capital(_named(of))} of run {results.info.id}"
+def page(
+    results: Results, pick: Pick, only: Mapping[str, str] | None = None, sampled: Sampled = CPU
+) -> Document:
+    """Returns the profile by itself, as ``dbdyno flame`` writes it."""
+    title = f"{capital(sampled.source.name)} of run {results.info.id}"
     if only:
-        return Document(title, [picture(results, pick, only, of)])
-    made = sorted(blocks(results, pick, of), key=lambda b: not isinstance(b, Flame))
-    return Document(title, made)
+        return Document(title, [picture(results, pick, only, sampled)])
+    ordered = sorted(blocks(results, pick, sampled), key=lambda b: not isinstance(b, Flame))
+    return Document(title, ordered)

@@ -1,4 +1,4 @@
-"""What each measurement left behind in the tables that it used, and how data were brought back before it."""
+"""Shows the rows and bytes that each measurement left behind in its tables, and resets of the data."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ _ENDS = {end: pl.sum_horizontal(f"table_bytes_{end}", f"index_bytes_{end}") for 
 _SUMS = ("rows_inserted", "rows_updated", "rows_deleted", "dead_rows_end")
 
 
-def there(results: Results) -> bool:
-    """Whether any measurement changed rows, or data were brought back."""
+def _changed(results: Results) -> bool:
+    """Returns whether a measurement changed rows, or data were reset."""
     grown = results.tables.get("grown", empty("grown"))
-    return bool(grown.select(pl.sum_horizontal(*_SUMS[:3]).sum()).item() or _done(results).height)
+    return bool(grown.select(pl.sum_horizontal(*_SUMS[:3]).sum()).item() or _resets(results).height)
 
 
 def blocks(results: Results, title: str = TITLE) -> list[Block]:
-    """A row for each measurement whose growth is known; what it took to bring data back."""
-    if not there(results):
+    """Returns one row per measurement with known growth, and notes on resets of the data."""
+    if not _changed(results):
         return []
-    frame = results.tables["grown"].group_by("cell").agg(
-        *(pl.col(c).sum() for c in _SUMS), size=_ENDS["start"].sum(), end=_ENDS["end"].sum()
-    )  # fmt: skip
+    frame = (
+        results.tables["grown"]
+        .group_by("cell")
+        .agg(*(pl.col(c).sum() for c in _SUMS), size=_ENDS["start"].sum(), end=_ENDS["end"].sum())
+    )
     cells = results.tables["windows"].select("cell", "variant", "sessions", "rate_per_s", "repeat")
     rows = cells.join(frame, on="cell").sort("cell").to_dicts()
     load = figures.load_of(results)
@@ -51,8 +53,8 @@ def blocks(results: Results, title: str = TITLE) -> list[Block]:
         (numeric("growth"), _growth),
     )
     what = "Rows of all tables that calls used, warm-up included; sizes with indexes."
-    said = remarks(t for t in (_reset(results), what if rows else "") if t)
-    return [*([table(title, columns, rows)] if rows else []), *said]
+    notes = remarks(t for t in (_reset(results), what if rows else "") if t)
+    return [*([table(title, columns, rows)] if rows else []), *notes]
 
 
 def _count(name: str) -> Callable[[_Row], Cell]:
@@ -67,13 +69,13 @@ def _growth(row: _Row) -> Cell:
     return word(f"{format_size(more)}{share}")
 
 
-def _done(results: Results) -> pl.DataFrame:
+def _resets(results: Results) -> pl.DataFrame:
     return results.tables.get("resets_done", empty("resets_done"))
 
 
 def _reset(results: Results) -> str:
-    """One sentence; empty: data were never brought back."""
-    loaded = _done(results).filter(pl.col("how") == "loaded")["duration_ns"] / NS_PER_S
+    """Returns a sentence on resets of the data and their duration; empty without any."""
+    loaded = _resets(results).filter(pl.col("how") == "loaded")["duration_ns"] / NS_PER_S
     if loaded.is_empty():
         return _cold(results).strip()
     total, each = float(loaded.sum()), float(loaded.mean())  # type: ignore[arg-type]
@@ -84,12 +86,14 @@ def _reset(results: Results) -> str:
 
 
 def _cold(results: Results) -> str:
-    """What was dropped from the caches; empty: they were not dropped."""
-    done = _done(results).filter(pl.col("cache") == "dropped")
-    if done.is_empty():
+    """Returns a sentence on dropped caches and what remained in them; empty if they were not dropped."""
+    dropped = _resets(results).filter(pl.col("cache") == "dropped")
+    if dropped.is_empty():
         return ""
-    left, stays = (done.select(pl.col(c).max()).item() for c in ("cache_left_share", "page_cache_left_share"))
-    page = done.filter(pl.col("page_cache") != "dropped")["page_cache"]
+    left, stays = (
+        dropped.select(pl.col(c).max()).item() for c in ("cache_left_share", "page_cache_left_share")
+    )
+    page = dropped.filter(pl.col("page_cache") != "dropped")["page_cache"]
     if len(page):
         beside = f"the page cache was not dropped: {page[0]}"
     elif stays is None:
@@ -97,4 +101,4 @@ def _cold(results: Results) -> str:
     else:
         beside = f"{figures.percent(stays, digits=1)} % in the page cache"
     most = f"at most {figures.percent(left, digits=1)} % of the pages stayed in the server's cache"
-    return f" Caches were dropped {counted(len(done), 'time')}: {most}; {beside}."
+    return f" Caches were dropped {counted(len(dropped), 'time')}: {most}; {beside}."

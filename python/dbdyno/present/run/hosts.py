@@ -1,4 +1,4 @@
-"""The hosts that drove a load together: sessions, calls, CPU and clock of each."""
+"""Shows the hosts that drove a load together: sessions, calls, CPU and clock of each."""
 
 from __future__ import annotations
 
@@ -17,14 +17,9 @@ TITLE = "Hosts that drove the load"
 _Row = dict[str, Any]
 
 
-def there(results: Results) -> bool:
-    """Whether any measurement was driven by several hosts."""
-    return not _table(results).is_empty()
-
-
 def blocks(results: Results, title: str = TITLE) -> list[Block]:
-    """A row for each host at each load; repeats together."""
-    if not there(results):
+    """Returns one row per host and load, repeats together; empty if one host drove the load."""
+    if _table(results).is_empty():
         return []
     frame = _by_load(results)
     several = frame["variant"].n_unique() > 1
@@ -38,12 +33,12 @@ def blocks(results: Results, title: str = TITLE) -> list[Block]:
     what = (
         "CPU WAIT: share of their runnable time for which a driver's threads waited for a CPU of their host."
     )
-    return [table(title, columns, frame.to_dicts()), *remarks([what, *_begun(results)])]
+    return [table(title, columns, frame.to_dicts()), *remarks([what, *_start_note(results)])]
 
 
 def brief(results: Results) -> list[Block]:
-    """The same in few columns, of the highest load of each variant."""
-    if not there(results):
+    """Returns the same in few columns, for the highest load of each variant."""
+    if _table(results).is_empty():
         return []
     frame = _by_load(results)
     top = frame.filter((pl.col("sessions") == pl.col("sessions").max()).over("variant"))
@@ -59,7 +54,7 @@ def brief(results: Results) -> list[Block]:
 
 
 def _by_load(results: Results) -> pl.DataFrame:
-    """A row for each host at each load; repeats together."""
+    """Returns one row per host and load, repeats together."""
     due = results.tables["windows"].select("cell", due="rate_per_s")
     return (
         _table(results)
@@ -77,12 +72,12 @@ def _by_load(results: Results) -> pl.DataFrame:
     )
 
 
-def _begun(results: Results) -> list[str]:
-    """How far apart the hosts began, where all were to begin at once."""
+def _start_note(results: Results) -> list[str]:
+    """Returns a note on the time between the first calls of the hosts, where all were to start at once."""
     paced = results.tables["windows"].filter(pl.col("rate_per_s").is_not_null()).select("cell")
-    found = _table(results).join(paced, on="cell", how="anti")
+    unpaced = _table(results).join(paced, on="cell", how="anti")
     spread = pl.col("first_call_ns").max() - pl.col("first_call_ns").min()
-    each = found.group_by("cell").agg(spread=spread, bound=pl.col("clock_bound_ns").max())
+    each = unpaced.group_by("cell").agg(spread=spread, bound=pl.col("clock_bound_ns").max())
     apart, bound = each["spread"].max(), each["bound"].max()
     if apart is None:
         return []
@@ -99,7 +94,7 @@ def _load(results: Results, row: _Row) -> str:
     return figures.load_text(load, row["sessions"] if load.column == "sessions" else row["due"])
 
 
-def _of(row: _Row) -> str:
+def _cpus_note(row: _Row) -> str:
     return "" if row["host_cpus"] is None else f"of {row['host_cpus']}"
 
 
@@ -111,7 +106,7 @@ _FIGURES: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
     (numeric("per session"), lambda r: known(r["session_rate_per_s"], significant)),
     (numeric("shortest call", 2), lambda r: known(r["shortest_ns"], format_ns)),
     (numeric("first call", 2), lambda r: known(r["first_call_ns"], format_ns)),
-    (numeric("driver CPUs"), lambda r: known(r["driver_cpus"], significant, note=_of(r))),
+    (numeric("driver CPUs"), lambda r: known(r["driver_cpus"], significant, note=_cpus_note(r))),
     (numeric("CPU WAIT", 1), lambda r: known(r["driver_starved"], format_percent)),
     (numeric("clock error", 1), lambda r: known(r["clock_bound_ns"], format_ns)),
 )

@@ -1,4 +1,4 @@
-"""The figures at the top of a page."""
+"""Selects the key figures at the top of a page."""
 
 from __future__ import annotations
 
@@ -17,37 +17,43 @@ from dbdyno.present.figures.targets import Targets, row_id
 from dbdyno.present.run import phases
 
 
-def of(results: Results, targets: Targets) -> list[KeyFigure]:
-    """Key figures of a run."""
+def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
+    """Returns the key figures of a run."""
     return kind_of(results.plan).choice(_BY_KIND, _peak)(results, targets)
 
 
 def _peak(results: Results, targets: Targets) -> list[KeyFigure]:
-    """The headline's figures: of the first series, or of the best where there are several."""
-    found = [a for s in figures.series_of(results) if (a := headline.answer(results, s)) and a.peak]
-    if not found:
+    """Returns the figures of the headline: of the only series, or of the one with the highest throughput."""
+    answers = [a for s in figures.series_of(results) if (a := headline.answer(results, s)) and a.peak]
+    if not answers:
         return []
-    best = max(found, key=lambda a: float((a.peak or {})[a.rate_column]))
+    best = max(answers, key=lambda a: float((a.peak or {})[a.rate_column]))
     peak, top = best.peak or {}, best.top
-    whose = f" ({best.series.label})" if len(found) > 1 else ""
+    whose = f" ({best.series.label})" if len(answers) > 1 else ""
     rate, scaling, load = peak[best.rate_column], peak["scaling"], at_once(f"{top['sessions']:,}")
     efficiency = "efficiency unknown" if scaling is None else f"efficiency {figures.percent(scaling)} %"
     number = figures.series_of(results).index(best.series)
     row = targets.named(row_id(number, peak["sessions"], peak.get("rate_per_s")))
-    drawn, took = targets.named("throughput", best.series.label), targets.named("response", best.series.label)
-    stack, p95 = targets.named("stack-aas", best.series.label), known(peak["response_p95_ns"], format_ns)
+    throughput_target, response_target = (
+        targets.named("throughput", best.series.label),
+        targets.named("response", best.series.label),
+    )
+    stack_target, p95 = (
+        targets.named("stack-aas", best.series.label),
+        known(peak["response_p95_ns"], format_ns),
+    )
     note, at = tails.note(p95, 0.95, noun("response_time")), noun("at")
     return [
-        KeyFigure(f"Peak throughput{whose}", known(rate, format_rate, best.unit), target=drawn),
+        KeyFigure(f"Peak throughput{whose}", known(rate, format_rate, best.unit), target=throughput_target),
         KeyFigure(f"{capital(noun('at_once'))} at the peak", known(peak["sessions"], str), efficiency, row),
         KeyFigure(
             f"95 % of {noun('calls')} at the peak within",
             p95,
             note,
-            took,
+            response_target,
         ),
-        KeyFigure(f"CPU WAIT {at} {load}", *_part(top, "runq_aas"), stack),
-        KeyFigure(f"On a CPU {at} {load}", *_part(top, "run_aas"), stack),
+        KeyFigure(f"CPU WAIT {at} {load}", *_part(top, "runq_aas"), stack_target),
+        KeyFigure(f"On a CPU {at} {load}", *_part(top, "run_aas"), stack_target),
     ]
 
 
@@ -60,20 +66,20 @@ def _part(row: dict[str, Any], column: str) -> tuple[Cell, str]:
 
 
 def _observed(results: Results, _: Targets) -> list[KeyFigure]:
-    """How busy the server was, on average."""
-    found = headline.overview(results)
-    if found is None:
+    """Returns how busy the server was on average; empty if no window was measured."""
+    means = headline.overview(results)
+    if means is None:
         return []
-    top = found.top[0] if found.top and found.top[0]["share"] is not None else None
+    top = means.top[0] if means.top and means.top[0]["share"] is not None else None
     share = "" if top is None else f"{figures.percent(top['share'], digits=1)} % of {noun('db_time')}"
-    figure = [(noun("db_time"), found.db_time), (noun("db_cpu"), found.db_cpu), ("CPU WAIT", found.cpu_wait)]
+    figure = [(noun("db_time"), means.db_time), (noun("db_cpu"), means.db_cpu), ("CPU WAIT", means.cpu_wait)]
     return [
         *(KeyFigure(n, known(v, format_average, "s per second"), "on average") for n, v in figure),
         KeyFigure("Most time", Cell(UNKNOWN) if top is None else word(top["name"]), share),
         KeyFigure(
             "Sessions seen",
-            known(found.sessions, lambda n: f"{n:,}"),
-            f"in {counted(found.windows, 'window')}, {format_ns(found.wall_s * NS_PER_S)}",
+            known(means.sessions, lambda n: f"{n:,}"),
+            f"in {counted(means.windows, 'window')}, {format_ns(means.wall_s * NS_PER_S)}",
         ),
     ]
 
@@ -84,4 +90,4 @@ _BY_KIND: Mapping[str, Callable[[Results, Targets], list[KeyFigure]]] = {
     PHASES: phases.key_figures,
     PACED: charts_paced.key_figures,
 }
-"""Kinds of runs whose key figures are others than the peak."""
+"""Kinds of runs whose key figures are not those of a peak."""

@@ -1,4 +1,4 @@
-"""A measurement in phases: their table, the charts over time, the key figures."""
+"""Shows a measurement in phases: the table, charts over time, key figures."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ LEGEND = (
 
 
 def table(results: Results, marks: Sequence[str]) -> list[Block]:
-    """One row for each phase, in their order; then what ``marks`` and the columns mean."""
+    """Returns one row per phase in their order, then the meaning of ``marks`` and of the columns."""
     rows = results.tables["rungs"].to_dicts()
-    made = rungs.phase_columns()
+    kept = rungs.phase_columns()
     if not any(r["dropped"] for r in rows):
-        made.pop("dropped")
-    cells = list(made.values())
+        kept.pop("dropped")
+    cells = list(kept.values())
     drawn = [
         rungs.row(r, cells)._replace(id=row_id(n, r["sessions"], r["rate_per_s"])) for n, r in enumerate(rows)
     ]
@@ -51,7 +51,10 @@ def table(results: Results, marks: Sequence[str]) -> list[Block]:
 
 
 def charts(results: Results) -> list[Chart]:
-    """Calls and mean response time over the whole measurement, the phases marked."""
+    """Returns calls and mean response time over the whole measurement, with the phases marked.
+
+    Only the first repeat is drawn; empty without readings of the driver.
+    """
     windows = results.tables["windows"].sort("t0_ns").filter(pl.col("repeat") == 1)
     rows = results.tables["over_time"].join(windows.select("cell", "t0_ns"), on="cell")
     if rows.is_empty():
@@ -64,7 +67,7 @@ def charts(results: Results) -> list[Chart]:
     rows = rows.with_columns(time=pl.col("response_mean_ns") / factor)
     due = _due(results, spans)
     fired = triggers.moments(results, begin, round(number(windows["t1_ns"].max())))
-    made = [
+    drawn = [
         _chart(
             rows, spans, due, fired, "calls_per_s", "calls/s", "throughput", "Calls due and served over time"
         ),
@@ -79,15 +82,15 @@ def charts(results: Results) -> list[Chart]:
             "Response time over time",
         ),
     ]
-    return [c for c in made if c is not None]
+    return [c for c in drawn if c is not None]
 
 
 def _due(results: Results, spans: pl.DataFrame) -> list[dict[str, Any]]:
-    """The rate that the recipe asks for, at the begin and the end of each phase."""
-    asked = {c.variant: c.pacing for c in results.plan.cells}
+    """Returns the rate that the recipe sets, at the start and the end of each phase."""
+    pacing_of = {c.variant: c.pacing for c in results.plan.cells}
     ends = []
     for name, start_s, end_s in spans.rows():
-        if (pacing := asked.get(name)) is not None:
+        if (pacing := pacing_of.get(name)) is not None:
             last = pacing.rate_per_s if pacing.to_per_s is None else pacing.to_per_s
             ends += [{"start_s": start_s, "value": pacing.rate_per_s}, {"start_s": end_s, "value": last}]
     return ends
@@ -110,11 +113,18 @@ def _chart(
         return None
     x = channel("start_s:Q", title="seconds since the start of the measurement", scale={"nice": False})
     y = channel("value:Q", title=unit, scale={"zero": True})
-    said = (("start_s:Q", ".1f", "from second"), ("value:Q", ",.4~r", unit), ("calls:Q", ",", "calls ended"))
+    measured = (
+        ("start_s:Q", ".1f", "from second"),
+        ("value:Q", ",.4~r", unit),
+        ("calls:Q", ",", "calls ended"),
+    )
     step = encoded(
         layer(shown, "rule", color=var("series-1"), strokeWidth=2.5),
-        x=x, x2={"field": "end_s"}, y=y, tooltip=tips("phase:N", *said),
-    )  # fmt: skip
+        x=x,
+        x2={"field": "end_s"},
+        y=y,
+        tooltip=tips("phase:N", *measured),
+    )
     edges = encoded(
         layer(spans, "rule", color=var("muted"), strokeDash=[4, 4]), x=x, y={"value": 0}, y2={"value": HEIGHT}
     )
@@ -122,12 +132,12 @@ def _chart(
     line = encoded(layer(due, "line", color=var("stat-p95"), strokeWidth=1.5), x=x, y=y)
     keys = [Key("served" if due else "mean", var("series-1"), "line")]
     keys += [Key("due, as the recipe asks", var("stat-p95"), "line")] if due else []
-    words = "Between two looks at the driver, about one a second; dashed lines begin the phases."
-    words += triggers.caption_note(fired)
+    caption = "Between two looks at the driver, about one a second; dashed lines begin the phases."
+    caption += triggers.caption_note(fired)
     return chart(
         id,
         title,
-        words,
+        caption,
         [edges, line, step, *names, *triggers.marks(fired)],
         f"{title}, in {unit}",
         shown,
@@ -136,16 +146,16 @@ def _chart(
 
 
 def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
-    """The largest backlog, how long it lasted, and the slowest phase."""
+    """Returns the largest backlog and how long it lasted, the highest rate, and the slowest phase."""
     rows = results.tables["rungs"].to_dicts()
-    took = targets.named("response")
+    response_target = targets.named("response")
     most = max(rows, key=lambda r: r["backlog_end"] or 0.0)
     slow = max(rows, key=lambda r: r["response_p99_ns"] or 0.0)
     rate = max(rows, key=lambda r: r["calls_per_s"] or 0.0)
-    gone = next((c for c in results.findings if c.id == "phase-recovery"), None)
-    seconds = None if gone is None or gone.value is None else gone.value.value * 1e9
+    recovery = next((c for c in results.findings if c.id == "phase-recovery"), None)
+    seconds = None if recovery is None or recovery.value is None else recovery.value.value * 1e9
     longest = known(slow["response_p99_ns"], format_ns)
-    found = [
+    shown = [
         KeyFigure(
             "Most calls served", known(rate["calls_per_s"], format_rate, "calls/s"), f"in {rate['variant']}"
         ),
@@ -158,8 +168,10 @@ def key_figures(results: Results, targets: Targets) -> list[KeyFigure]:
             "99 % of calls within at worst",
             longest,
             tails.note(longest, 0.99, f"in {slow['variant']}"),
-            took,
+            response_target,
         ),
     ]
-    lasted = [KeyFigure("Backlog gone after", known(seconds, format_ns), "", took)] if gone else []
-    return [*found, *lasted]
+    lasted = (
+        [KeyFigure("Backlog gone after", known(seconds, format_ns), "", response_target)] if recovery else []
+    )
+    return [*shown, *lasted]

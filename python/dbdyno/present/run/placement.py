@@ -1,4 +1,4 @@
-"""Sessions that were started together: a row for each rung and repeat, then each session's calls."""
+"""Shows sessions that started together: a row per rung and repeat, then the calls of each session."""
 
 from __future__ import annotations
 
@@ -24,26 +24,25 @@ from dbdyno.present.document.document import (
 from dbdyno.present.document.page import Html, el
 from dbdyno.present.document.palette import var
 
-# Each call of sessions that were started together as a dot on its session's line: plain SVG.
-
+# The picture, plain SVG: each call is a dot on the line of its session.
 _LEFT, _WIDTH, _LINE, _TOP, _RIGHT = 80, 560, 16, 24, 90
-_MOST_DOTS = 60  # a session: of more rounds every n-th
+_MOST_DOTS = 60  # most dots of a session: of more rounds every n-th is drawn
 _SLOW = f"fill:{var('runq')};stroke:{var('runq')}"
 _FAST = f"fill:none;stroke:{var('stat-p50')}"
 _WORDS = {"core": "shared a core", "cpu": "shared a CPU", "none": "alone on its core", None: "place unknown"}
 
 
 def plot(calls: pl.DataFrame, rounds: int, sessions: list[int], title: str) -> Drawing:
-    """The calls of some sessions of one measurement."""
+    """Returns a picture of the calls of some sessions in one measurement."""
     step = max(1, rounds // _MOST_DOTS)
     numbers = calls["round"].unique().sort().to_list()[::step]
-    mine = pl.col("session").is_in(sessions) & pl.col("round").is_in(numbers)
-    calls = calls.filter(mine).sort("session", "round")
+    drawn = pl.col("session").is_in(sessions) & pl.col("round").is_in(numbers)
+    calls = calls.filter(drawn).sort("session", "round")
     high = float(calls["duration_ns"].max() or 1)  # type: ignore[arg-type]
-    words = "Elapsed time of each call, one line per session; filled: in the slower group of its round"
+    key = "Elapsed time of each call, one line per session; filled: in the slower group of its round"
     some = f", {len(numbers)} of {rounds} rounds" if step > 1 else ""
-    caption = f"{title}. {words}{some}. Right: the CPU that most of its calls ran on."
-    return Drawing(_svg(calls, sessions, high, f"{title}: {words}"), caption)
+    caption = f"{title}. {key}{some}. Right: the CPU that most of its calls ran on."
+    return Drawing(_svg(calls, sessions, high, f"{title}: {key}"), caption)
 
 
 def _svg(calls: pl.DataFrame, sessions: list[int], high: float, label: str) -> Html:
@@ -65,29 +64,29 @@ def _axis(high: float, height: int) -> Iterator[Html]:
         x = _LEFT + _WIDTH * part / 4
         yield el("line", x1=x, x2=x, y1=_TOP - 6, y2=height, style=f"stroke:{var('line')}")
         text = format_ns(round(high * part / 4)) if part else "0"
-        yield _words(text, x, _TOP - 10, "middle", "muted")
+        yield _text(text, x, _TOP - 10, "middle", "muted")
 
 
 def _line(calls: pl.DataFrame, session: int, y: int, high: float) -> Iterator[Html]:
-    mine = calls.filter(pl.col("session") == session)
-    yield _words(f"session {session}", _LEFT - 8, y + 4, "end", "text")
-    for call in mine.to_dicts():
+    own = calls.filter(pl.col("session") == session)
+    yield _text(f"session {session}", _LEFT - 8, y + 4, "end", "text")
+    for call in own.to_dicts():
         where = "CPU unknown" if call["cpu"] is None else f"CPU {call['cpu']}"
-        words = f"round {call['round']}: {format_ns(call['duration_ns'])}, {where}, {_WORDS[call['shares']]}"
+        tip = f"round {call['round']}: {format_ns(call['duration_ns'])}, {where}, {_WORDS[call['shares']]}"
         yield el(
             "circle",
-            el("title", words),
+            el("title", tip),
             cx=round(_LEFT + _WIDTH * call["duration_ns"] / high, 1),
             cy=y,
             r=3.5,
             style=_SLOW if call["slow"] else _FAST,
         )
-    most = mine["cpu"].drop_nulls().mode().sort()
+    most = own["cpu"].drop_nulls().mode().sort()
     text = f"CPU {most[0]}" if len(most) else "CPU ?"
-    yield _words(text, _LEFT + _WIDTH + 8, y + 4, "start", "muted")
+    yield _text(text, _LEFT + _WIDTH + 8, y + 4, "start", "muted")
 
 
-def _words(text: str, x: float, y: float, anchor: str, colour: str) -> Html:
+def _text(text: str, x: float, y: float, anchor: str, colour: str) -> Html:
     return el("text", text, x=x, y=y, style=f"text-anchor:{anchor};font-size:11px;fill:{var(colour)}")
 
 
@@ -95,37 +94,39 @@ Record = Mapping[str, Any]
 
 STRIP = 32
 MOST_SESSIONS = 24
-"""Where there are more, the slowest are shown, and the title says so."""
+"""Most sessions that are shown; of more, the slowest are, and the title says so."""
 _SHARES = {"core": "a core", "cpu": "a CPU", None: ""}
 
 
 def section(results: Results) -> Section | None:
-    """``None``: the run was not in rounds."""
-    found = placements(results)
-    if not found:
+    """Returns the part of a page on sessions that started together; None if the run was not in rounds."""
+    rows = placements(results)
+    if not rows:
         return None
     return Section(
         "Sessions started together",
-        [table("", _RUNG, found, along_axis=True), _sessions(results, chosen(found))],
+        [table("", _RUNG, rows, along_axis=True), _sessions(results, chosen(rows))],
         "placement",
     )
 
 
 def placements(results: Results) -> list[Record]:
-    """Rows of table ``placements``, by rung and repeat; none where there are none."""
-    found = results.tables.get("placements")
-    return [] if found is None else list(found.sort("variant", "sessions", "repeat").to_dicts())
+    """Returns the rows of table ``placements`` by rung and repeat; empty without any."""
+    frame = results.tables.get("placements")
+    return [] if frame is None else list(frame.sort("variant", "sessions", "repeat").to_dicts())
 
 
-def chosen(found: Sequence[Record]) -> Record:
-    """The one worth a closer look: the first whose groups have a cause, else with groups, else the top."""
-    causes = [r for r in found if r["shared"] is not None]
-    parted = causes or [r for r in found if r["groups"]]
-    return parted[0] if parted else max(found, key=lambda r: r["sessions"])
+def chosen(rows: Sequence[Record]) -> Record:
+    """Returns the row worth a closer look: the first whose groups have a cause, else with groups, else the
+    top."""
+    causes = [r for r in rows if r["shared"] is not None]
+    parted = causes or [r for r in rows if r["groups"]]
+    return parted[0] if parted else max(rows, key=lambda r: r["sessions"])
 
 
 def of_sessions(results: Results, cell: str) -> pl.DataFrame:
-    """A row a session: durations, slow calls, CPUs, shared, moved."""
+    """Returns one row per session: durations, slow calls, CPUs, calls that shared a core or CPU, and
+    moves."""
     shares = pl.col("shares")
     return (
         results.tables["placed"]
@@ -151,7 +152,7 @@ def _ratio(value: float | None) -> Cell:
     return known(value, significant)
 
 
-def _of(n: int | None, whole: int) -> Cell:
+def _count_of(n: int | None, whole: int) -> Cell:
     return known(n if whole else None, lambda v: f"{v:g} of {whole}")
 
 
@@ -170,18 +171,18 @@ _RUNG: tuple[tuple[Column, Text], ...] = (
     (numeric("max/min", 2), lambda r: _ratio(r["max_over_min"])),
     (numeric("CV", 4), lambda r: known(r["cv"], format_percent)),
     (numeric("p groups", 3), lambda r: known(r["p_groups"], format_p)),
-    (numeric("slow"), lambda r: _of(r["slow_sessions"], r["sessions"]) if r["groups"] else _NONE),
+    (numeric("slow"), lambda r: _count_of(r["slow_sessions"], r["sessions"]) if r["groups"] else _NONE),
     (numeric("longer", 1), lambda r: _ratio(r["ratio"]) if r["groups"] else _NONE),
     (numeric("shared"), _shared),
-    (numeric("moved", 5), lambda r: _of(r["moved"], r["calls"])),
+    (numeric("moved", 5), lambda r: _count_of(r["moved"], r["calls"])),
 )
 _SESSION: tuple[tuple[Column, Text], ...] = (
     (numeric("session"), lambda r: known(r["session"], str)),
     (numeric("median"), lambda r: known(round(r["median_ns"]), format_ns, "ns")),
-    (numeric("slow"), lambda r: _of(r["slow"], r["rounds"])),
+    (numeric("slow"), lambda r: _count_of(r["slow"], r["rounds"])),
     (numeric("CPUs", 2), lambda r: word(cpu_lists.text(r["cpus"]) or "?")),
-    (numeric("core", 3), lambda r: _of(r["core"], r["known"])),
-    (numeric("CPU", 4), lambda r: _of(r["cpu"], r["known"])),
+    (numeric("core", 3), lambda r: _count_of(r["core"], r["known"])),
+    (numeric("CPU", 4), lambda r: _count_of(r["cpu"], r["known"])),
     (numeric("moved", 5), lambda r: known(r["moved"], str)),
 )
 _NOTES = (
@@ -192,7 +193,7 @@ _NOTES = (
 
 
 def _sessions(results: Results, row: Record) -> Section:
-    """Each session of one measurement: figures, and its calls from the fastest to the slowest of all."""
+    """Returns figures and calls of the sessions of one measurement."""
     every = of_sessions(results, row["cell"])
     calls = results.tables["placed"].filter(pl.col("cell") == row["cell"])
     shown = every.sort("median_ns", descending=True).head(MOST_SESSIONS).sort("session").to_dicts()
@@ -207,10 +208,10 @@ def _sessions(results: Results, row: Record) -> Section:
 
 
 def _strip(calls: pl.DataFrame, session: int, low: float, high: float) -> str:
-    """Its calls from the fastest to the slowest of all, linear."""
+    """Draws the calls of a session with characters, on a linear scale shared by all sessions."""
     line = [" "] * STRIP
-    mine = calls.filter(pl.col("session") == session).sort("slow")
-    for duration, slow in mine.select("duration_ns", "slow").rows():
+    own = calls.filter(pl.col("session") == session).sort("slow")
+    for duration, slow in own.select("duration_ns", "slow").rows():
         at = 0 if high <= low else round((duration - low) / (high - low) * (STRIP - 1))
         line[at] = "o" if slow else "." if line[at] != "o" else "o"
     return f"|{''.join(line)}|"

@@ -1,4 +1,4 @@
-"""Microstates of every process, as ``prstat -m`` shows them: sorted, workers below their leader."""
+"""Shows microstates of every process, as ``prstat -m`` does: sorted, workers below their leader."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ from dbdyno.present.figures.sources_used import in_words
 
 ABSENT = "-"
 MAX_ROWS = 100
-"""Rows of a block; the least active are left out, and the block says how many."""
+"""Most rows of a block; the least active are left out, and the block says how many."""
 
 
 class State(NamedTuple):
-    name: str  # in table microstates
+    """A state of processes as a column."""
+
+    name: str  # column of table microstates
     head: str
     words: str
-    share: bool  # of the process's time, with an interval; else a number per second
+    share: bool  # whether it is a share of the process's time with an interval; else a rate per second
     rank: int = 0
-    kinds: tuple[str, ...] = ()  # of runs that have it
+    kinds: tuple[str, ...] = ()  # kinds of runs that have it; empty for all
 
 
 STATES = (
@@ -70,7 +72,7 @@ _LEGEND += "inside SLP and LOCK."
 
 
 def tables(results: Results, pick: Pick, most: int = MAX_ROWS) -> list[Block]:
-    """Sessions with their parallel workers, the server's own processes, and who else is seen."""
+    """Returns sessions with their parallel workers, processes of the server, and other processes."""
     rows = _folded(rows_of(results, "microstates", pick).to_dicts())
     if not rows:
         return [
@@ -86,63 +88,65 @@ def tables(results: Results, pick: Pick, most: int = MAX_ROWS) -> list[Block]:
     why, states = reasons(results), _states()
     columns = _columns(states)
     shown: list[Block] = []
-    for title, found in role.items():
-        made = [_row(r, found, states, why) for r in _ordered(found)[:most]]
-        left = len(found) - len(made)
+    for title, of_role in role.items():
+        lines = [_row(r, of_role, states, why) for r in _ordered(of_role)[:most]]
+        left = len(of_role) - len(lines)
         shown += (
-            [Table(f"{title}, microstates {pick.at}{pick.which}", columns, made, named=True)] if made else []
+            [Table(f"{title}, microstates {pick.at}{pick.which}", columns, lines, named=True)]
+            if lines
+            else []
         )
         shown += remarks([f"{left} less active ones are left out; the export holds them."] if left else [])
     return [*shown, *remarks([_LEGEND, *unknown(results, pick), sources_used.caption(results, pick.cell)])]
 
 
 def _folded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Threads of one process as one row: the means of their shares, the sums of their rates."""
+    """Merges threads of one process into one row: means of their shares, sums of their rates."""
     own = [() if r["role"] in _OURS else (r["start_ticks"], r["worker"]) for r in rows]
     groups = grouped(((r["pid"], r["role"], *key), r) for r, key in zip(rows, own, strict=True))
-    return [_one(rows) if len(rows) > 1 else rows[0] for rows in groups.values()]
+    return [_merged(rows) if len(rows) > 1 else rows[0] for rows in groups.values()]
 
 
-def _one(threads: list[dict[str, Any]]) -> dict[str, Any]:
-    made = dict(threads[0])
-    for name, value in made.items():
+def _merged(threads: list[dict[str, Any]]) -> dict[str, Any]:
+    merged = dict(threads[0])
+    for name, value in merged.items():
         known = [t[name] for t in threads if t[name] is not None]
         if isinstance(value, float) or value is None:
             total = sum(known) if known and not isinstance(known[0], str) else None
-            made[name] = total if total is None or name.endswith("_per_s") else total / len(known)
-    return {**made, "name": f"{made['name']}: {len(threads)} threads, their mean"}
+            merged[name] = total if total is None or name.endswith("_per_s") else total / len(known)
+    return {**merged, "name": f"{merged['name']}: {len(threads)} threads, their mean"}
 
 
 def reasons(results: Results) -> dict[str, str]:
-    """Column -> why its figures are unknown, where no row says it."""
+    """Returns by column the reason why its figures are unknown, for rows without a reason of their own."""
     sources = results.tables["sources"].filter(pl.col("status") != "ok")
-    told = dict.fromkeys(("usr", "sys"), _TICKS)
+    reason_of = dict.fromkeys(("usr", "sys"), _TICKS)
     for column, names in _SOURCES.items():
         rows = sources.filter(pl.col("name").is_in(names)).select("name", "status", "detail").unique().rows()
-        words = [f"{n}: {in_words(s)}{f'; {d}' if d else ''}" for n, s, d in sorted(rows)]
-        told[column] = "; ".join(words) or _SWITCHED_OFF.get(column, "no source gave it")
-    return told
+        texts = [f"{n}: {in_words(s)}{f'; {d}' if d else ''}" for n, s, d in sorted(rows)]
+        reason_of[column] = "; ".join(texts) or _SWITCHED_OFF.get(column, "no source gave it")
+    return reason_of
 
 
 def unknown(results: Results, pick: Pick) -> list[str]:
-    """Why a column is unknown to all processes, or to one (USR and SYS): ``- BLKIO: ...``."""
+    """Returns why a column is unknown for all processes, or for some (USR and SYS): ``- BLKIO: ...``."""
     frame = rows_of(results, "microstates", pick)
     why = reasons(results)
-    found: list[tuple[str, str]] = []
+    columns_by_reason: list[tuple[str, str]] = []
     for c in _states():
         nulls = frame[c.name].null_count()
         if not nulls or (nulls < len(frame) and c.name not in ("usr", "sys")):
             continue
         bad = frame.filter(pl.col(c.name).is_null() & (pl.col("status") != "ok"))["status"].unique().sort()
-        told = "; ".join(in_words(s) for s in bad.to_list())
+        from_status = "; ".join(in_words(s) for s in bad.to_list())
         own = why.get(c.name, "no source gave it")
-        found.append((own if c.name in _SOURCES else told or own, c.head))
-    columns = [f"{ABSENT} {', '.join(heads)}: {text}." for text, heads in grouped(found).items()]
+        columns_by_reason.append((own if c.name in _SOURCES else from_status or own, c.head))
+    columns = [f"{ABSENT} {', '.join(heads)}: {text}." for text, heads in grouped(columns_by_reason).items()]
     return columns + _unseen_sleeps(frame)
 
 
 def _unseen_sleeps(frame: pl.DataFrame) -> list[str]:
-    """UNAC of sessions whose waits are unknown is no remainder."""
+    """Returns a note on sessions with unknown waits, whose UNAC includes their sleep."""
     unknown = pl.all_horizontal(pl.col("lock", "client", "sleep").is_null())
     unseen = unknown & pl.col("unaccounted").is_not_null() & pl.col("role").is_in(_SESSIONS)
     count = frame.filter(unseen).select("pid", "start_ticks").n_unique()
@@ -153,20 +157,20 @@ def _unseen_sleeps(frame: pl.DataFrame) -> list[str]:
 
 
 def _ordered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By USR + SYS + CPU WAIT; workers below their leader, those without one by themselves."""
+    """Sorts by USR + SYS + CPU WAIT. Workers follow their leader; workers without one come last."""
     leaders = sorted((r for r in rows if not r["worker"]), key=_active)
     known = {r["session"] for r in leaders if r["session"] is not None}
-    made: list[dict[str, Any]] = []
+    ordered: list[dict[str, Any]] = []
     for leader in leaders:
-        made.append(leader)
+        ordered.append(leader)
         if leader["session"] is not None and _is_first(leader, leaders):
-            mine = (r for r in rows if r["worker"] and r["session"] == leader["session"])
-            made += sorted(mine, key=_active)
-    return made + sorted((r for r in rows if r["worker"] and r["session"] not in known), key=_active)
+            workers = (r for r in rows if r["worker"] and r["session"] == leader["session"])
+            ordered += sorted(workers, key=_active)
+    return ordered + sorted((r for r in rows if r["worker"] and r["session"] not in known), key=_active)
 
 
 def _is_first(leader: dict[str, Any], leaders: list[dict[str, Any]]) -> bool:
-    """A session's number may stand at two processes where one followed the other."""
+    """Returns whether it is the first process with its session's number: a successor has the same number."""
     return next(r for r in leaders if r["session"] == leader["session"]) is leader
 
 
@@ -175,7 +179,7 @@ def _active(row: dict[str, Any]) -> tuple[float, int]:
 
 
 def _row(row: dict[str, Any], rows: list[dict[str, Any]], states: list[State], why: dict[str, str]) -> Row:
-    """A worker stands below its leader, with its share of the session's CPU."""
+    """Returns a row; a worker is indented, and has its share of the session's CPU."""
     name = f"\N{BOX DRAWINGS LIGHT UP AND RIGHT} {row['name']}" if row["worker"] else row["name"]
     share = _share(row, rows) if row["worker"] else ""
     return Row([word(name), known(row["pid"], str), *(_cell(row, c, why) for c in states), word(share)])

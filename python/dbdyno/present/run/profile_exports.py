@@ -1,4 +1,4 @@
-"""The CPU profile for other programs: pprof (profile.proto) and the Firefox profiler's processed format.
+"""Exports the CPU profile: pprof (profile.proto) and the processed format of the Firefox profiler.
 
 Folded stacks are in :mod:`dbdyno.present.charts.flame`. CPU time is that of the measured window.
 """
@@ -16,50 +16,58 @@ from dbdyno.model.results.cpu_profile import LABELS, Frame, frame_of
 from dbdyno.model.units import NS_PER_S
 from dbdyno.present.charts.flame import whose
 
-# Protocol buffers: https://github.com/google/pprof/blob/main/proto/profile.proto
+# Field numbers of the messages: https://github.com/google/pprof/blob/main/proto/profile.proto
 
 
 def pprof(rows: pl.DataFrame, wall_s: float, start_ns: int, kind: str = "cpu") -> bytes:
-    """gzip of a ``Profile``: samples and nanoseconds of each stack, with wait event and statement.
+    """Returns a gzipped ``Profile``: samples and nanoseconds of each stack, labelled by wait event and
+    statement.
 
-    ``start_ns``: since 1970; ``kind``: of time, cpu or sleep.
+    ``start_ns`` counts since 1970; ``kind`` of time is cpu or sleep.
     """
-    texts = _Table()
+    texts = _StringTable()
     functions: dict[Frame, int] = {}
     samples = []
     columns = ("who", "stack", "aas", "samples", *LABELS)
     for who, stack, aas, count, *labels in rows.select(columns).iter_rows():
         frames = [Frame("", whose(who)), *(frame_of(f) for f in stack.split(";"))]
         places = [functions.setdefault(f, len(functions) + 1) for f in reversed(frames)]
-        told = zip(("thread", *LABELS), (whose(who), *labels), strict=True)
-        named = [(3, _message((1, texts.number(k)), (2, texts.number(v)))) for k, v in told]
+        labelled = zip(("thread", *LABELS), (whose(who), *labels), strict=True)
+        named = [(3, _message((1, texts.number(k)), (2, texts.number(v)))) for k, v in labelled]
         values = [count, round(aas * wall_s * NS_PER_S)]
         samples.append(_message((1, _packed(places)), (2, _packed(values)), *named))
-    values_of = (("samples", "count"), (kind, "nanoseconds"))
-    kinds = [_message((1, texts.number(a)), (2, texts.number(b))) for a, b in values_of]
+    sample_types = (("samples", "count"), (kind, "nanoseconds"))
+    kinds = [_message((1, texts.number(a)), (2, texts.number(b))) for a, b in sample_types]
     defined = [
         _message((1, n), (2, texts.number(f.function)), (4, texts.number(f.module)))
         for f, n in functions.items()
     ]
     places_ = [_message((1, n), (4, _message((1, n)))) for n in functions.values()]
     whole = _message(
-        *((1, k) for k in kinds), *((2, s) for s in samples),
-        *((4, p) for p in places_), *((5, f) for f in defined),
-        *((6, t.encode()) for t in texts), (9, start_ns), (10, round(wall_s * NS_PER_S)), (11, kinds[1]),
-        (12, 1), (14, texts.number(kind)),
-    )  # fmt: skip
+        *((1, k) for k in kinds),
+        *((2, s) for s in samples),
+        *((4, p) for p in places_),
+        *((5, f) for f in defined),
+        *((6, t.encode()) for t in texts),
+        (9, start_ns),
+        (10, round(wall_s * NS_PER_S)),
+        (11, kinds[1]),
+        (12, 1),
+        (14, texts.number(kind)),
+    )
     return gzip.compress(whole, mtime=0)
 
 
 def _message(*fields: tuple[int, int | bytes]) -> bytes:
-    """Numbers are varints, bytes have their length in front."""
-    made = bytearray()
+    """Encodes fields as a message of Protocol Buffers: numbers as varints, bytes with their length in
+    front."""
+    encoded = bytearray()
     for number, value in fields:
         if isinstance(value, int):
-            made += _varint(number << 3) + _varint(value)
+            encoded += _varint(number << 3) + _varint(value)
         else:
-            made += _varint(number << 3 | 2) + _varint(len(value)) + value
-    return bytes(made)
+            encoded += _varint(number << 3 | 2) + _varint(len(value)) + value
+    return bytes(encoded)
 
 
 def _packed(values: Iterable[int]) -> bytes:
@@ -67,16 +75,16 @@ def _packed(values: Iterable[int]) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
-class _Table(dict[str, int]):
-    """Texts by number, the empty one first."""
+class _StringTable(dict[str, int]):
+    """Indexes of texts; index 0 is the empty text, as profile.proto requires."""
 
     def __init__(self) -> None:
         super().__init__({"": 0})
@@ -92,7 +100,8 @@ _CATEGORIES = (("User", "blue"), ("Kernel", "orange"))
 
 
 def firefox(rows: pl.DataFrame, product: str, wall_s: float, start_ms: float) -> bytes:
-    """JSON: a thread for the sessions and for each kind of server process; weights in milliseconds of CPU."""
+    """Returns JSON with one thread for the sessions and one per kind of server process, in milliseconds of
+    CPU."""
     meta = {
         **_VERSION,
         "product": product,
@@ -112,8 +121,8 @@ def firefox(rows: pl.DataFrame, product: str, wall_s: float, start_ms: float) ->
         "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"},
     }
     threads = [
-        _thread(whose(str(who)), mine, wall_s, n == 0)
-        for n, ((who,), mine) in enumerate(rows.group_by(["who"], maintain_order=True))
+        _thread(whose(str(who)), own, wall_s, n == 0)
+        for n, ((who,), own) in enumerate(rows.group_by(["who"], maintain_order=True))
     ]
     return json.dumps({"meta": meta, "libs": [], "pages": [], "threads": threads}).encode()
 
@@ -142,36 +151,61 @@ def _thread(name: str, rows: pl.DataFrame, wall_s: float, first: bool) -> dict[s
         "isJS": [False] * n,
         "relevantForJS": [False] * n,
         "resource": [modules[f.module] for f in frames],
-        **_nothing(n, "fileName", "lineNumber", "columnNumber"),
+        **_null_columns(n, "fileName", "lineNumber", "columnNumber"),
     }
     resources = {"name": [number(m) for m in modules], "type": [1] * len(modules)}
     return {
-        "name": name, "isMainThread": first, "processType": "default", "processName": name, "pid": "1",
-        "tid": name, "processStartupTime": 0.0, "processShutdownTime": None, "registerTime": 0.0,
-        "unregisterTime": None, "pausedRanges": [],
-        "frameTable": _table(n, {
-            "address": [-1] * n, "inlineDepth": [0] * n, "category": category, "subcategory": [0] * n,
-            "func": list(range(n)),
-            **_nothing(n, "nativeSymbol", "innerWindowID", "implementation", "line", "column"),
-        }),
+        "name": name,
+        "isMainThread": first,
+        "processType": "default",
+        "processName": name,
+        "pid": "1",
+        "tid": name,
+        "processStartupTime": 0.0,
+        "processShutdownTime": None,
+        "registerTime": 0.0,
+        "unregisterTime": None,
+        "pausedRanges": [],
+        "frameTable": _table(
+            n,
+            {
+                "address": [-1] * n,
+                "inlineDepth": [0] * n,
+                "category": category,
+                "subcategory": [0] * n,
+                "func": list(range(n)),
+                **_null_columns(n, "nativeSymbol", "innerWindowID", "implementation", "line", "column"),
+            },
+        ),
         "funcTable": _table(n, funcs),
-        "resourceTable": _table(len(modules), {**resources, **_nothing(len(modules), "lib", "host")}),
-        "stackTable": _table(len(stacks), {
-            "prefix": [p for p, _ in stacks], "frame": [f for _, f in stacks],
-            "category": [category[f] for _, f in stacks], "subcategory": [0] * len(stacks),
-        }),
-        "samples": _table(size, {
-            "stack": last, "time": [1e3 * wall_s * i / size for i in range(size)], "weight": weights,
-        }) | {"weightType": "tracing-ms"},
+        "resourceTable": _table(len(modules), {**resources, **_null_columns(len(modules), "lib", "host")}),
+        "stackTable": _table(
+            len(stacks),
+            {
+                "prefix": [p for p, _ in stacks],
+                "frame": [f for _, f in stacks],
+                "category": [category[f] for _, f in stacks],
+                "subcategory": [0] * len(stacks),
+            },
+        ),
+        "samples": _table(
+            size,
+            {
+                "stack": last,
+                "time": [1e3 * wall_s * i / size for i in range(size)],
+                "weight": weights,
+            },
+        )
+        | {"weightType": "tracing-ms"},
         "markers": _table(0, {k: [] for k in ("category", "data", "endTime", "name", "phase", "startTime")}),
         "nativeSymbols": _table(0, {k: [] for k in ("address", "functionSize", "libIndex", "name")}),
         "stringArray": list(texts),
-    }  # fmt: skip
+    }
 
 
 def _table(length: int, columns: Mapping[str, Any]) -> dict[str, Any]:
     return {"length": length, **columns}
 
 
-def _nothing(length: int, *names: str) -> dict[str, Sequence[Any]]:
+def _null_columns(length: int, *names: str) -> dict[str, Sequence[Any]]:
     return {name: [None] * length for name in names}

@@ -1,4 +1,5 @@
-"""What a run was: server and machine, plan and calibration, every measurement; how figures were obtained."""
+"""Lists the facts of a run: server, machine, plan, calibration and measurements; how figures were
+obtained."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import polars as pl
 
 from dbdyno.model.engine.environment import Cpu, Host
 from dbdyno.model.plan.kinds import SERVED, current_kind, kind_of, speaking_of
-from dbdyno.model.plan.plan import Cell, Observation, Plan, PlannedScript, Variant
+from dbdyno.model.plan.plan import Cell, Observation, Plan, Variant
 from dbdyno.model.results.ledger_rows import TOGETHER, account_rows
 from dbdyno.model.results.results import Applied, Results
 from dbdyno.model.schema.tables import REGISTERED, empty
@@ -32,16 +33,16 @@ Facts = Iterator[tuple[str, str | None]]
 
 
 def environment(results: Results) -> list[Block]:
-    """Server, machine, limits; all settings folded away."""
+    """Returns server, machine and limits; all settings are folded."""
     server = results.environment.server
-    around, driving = results.environment, "Machine of the load driver (not the server's)"
+    whole, driving = results.environment, "Machine of the load driver (not the server's)"
     host = "Machine" if server.here else driving
     blocks: list[Block] = [
         facts(fill("{~engine:capital}"), _server(results)),
-        facts(host, _host(around.host)),
+        facts(host, _host(whole.host)),
     ]
-    if around.client is not None:
-        blocks.append(facts(driving, _host(around.client)))
+    if whole.client is not None:
+        blocks.append(facts(driving, _host(whole.client)))
     if server.settings:
         settings = texts("", ("setting", "value"), sorted(server.settings.items()))
         blocks.append(Section(f"Server settings ({len(settings.rows)})", [settings], folded=True))
@@ -49,24 +50,20 @@ def environment(results: Results) -> list[Block]:
 
 
 def plan(results: Results) -> list[Block]:
-    """What was asked for, what the planner chose, how the call's size was found, every measurement."""
+    """Returns the requested plan, the planner's choices, the calibration, and every measurement."""
     p = results.plan
-    asked = p.experiment.observation
-    told = _plan(results) if asked is None else _observation(p, asked)
-    blocks: list[Block] = [facts("Plan", told)]
+    observation = p.experiment.observation
+    pairs = _plan(results) if observation is None else _observation(p, observation)
+    blocks: list[Block] = [facts("Plan", pairs)]
     blocks += [facts(f"Calibration: {k}", _calibration(results, k)) for k in results.info.calibrations]
     blocks += _variants(results)
     if p.choices:
         chosen = ((c.name, c.value, c.reason) for c in p.choices)
         blocks.append(texts("What the planner chose", ("what", "value", "why"), chosen))
     for script in p.scripts:
-        blocks.append(Section(_titled(script), [Verbatim(script.text)], folded=True))
-    return [*blocks, _cells(p.cells) if asked is None else _windows(results)]
-
-
-def _titled(script: PlannedScript) -> str:
-    weight = "" if script.weight == 1 else f", weight {script.weight}"
-    return f"Script {script.name}{weight}"
+        weight = "" if script.weight == 1 else f", weight {script.weight}"
+        blocks.append(Section(f"Script {script.name}{weight}", [Verbatim(script.text)], folded=True))
+    return [*blocks, _cells(p.cells) if observation is None else _windows(results)]
 
 
 def _cells(cells: Sequence[Cell]) -> Section:
@@ -83,11 +80,19 @@ def _cells(cells: Sequence[Cell]) -> Section:
         "parameters",
     )
     rows = [
-        (c.id, c.workload, c.variant, str(c.sessions), *(format_given(c.rate_per_s or 0) for _ in rate),
-         str(c.repeat), format_ns(c.settle_ns),
-         format_ns(c.measure_ns), _pairs(c.params))
+        (
+            c.id,
+            c.workload,
+            c.variant,
+            str(c.sessions),
+            *(format_given(c.rate_per_s or 0) for _ in rate),
+            str(c.repeat),
+            format_ns(c.settle_ns),
+            format_ns(c.measure_ns),
+            _pairs(c.params),
+        )
         for c in cells
-    ]  # fmt: skip
+    ]
     return Section(
         f"All measurements ({len(rows)})", [texts("In the order of running", heads, rows)], folded=True
     )
@@ -96,16 +101,21 @@ def _cells(cells: Sequence[Cell]) -> Section:
 def _windows(results: Results) -> Section:
     windows = results.tables["windows"].sort("t0_ns").to_dicts()
     rows = [
-        (w["cell"], *(figures.clock(results, w[end]) for end in ("t0_ns", "t1_ns")),
-         format_ns(w["wall_s"] * NS_PER_S), w["status"], w["reason"])
+        (
+            w["cell"],
+            *(figures.clock(results, w[end]) for end in ("t0_ns", "t1_ns")),
+            format_ns(w["wall_s"] * NS_PER_S),
+            w["status"],
+            w["reason"],
+        )
         for w in windows
-    ]  # fmt: skip
+    ]
     heads = ("window", "from, UTC", "to, UTC", "length", "status", "why")
     return Section(f"All windows ({len(rows)})", [texts("", heads, rows)], folded=True)
 
 
 def _variants(results: Results) -> list[Block]:
-    """What each changed, how, and what the server showed; nothing where nothing was changed."""
+    """Returns what each variant changed, how, and the values then in force; empty if nothing was changed."""
     variants = results.plan.variants
     if len(variants) < 2 and not any(v.words() for v in variants):
         return []
@@ -177,11 +187,11 @@ def _plan(results: Results) -> Facts:
     yield "Digest", p.digest
 
 
-def _observation(p: Plan, asked: Observation) -> Facts:
+def _observation(p: Plan, observation: Observation) -> Facts:
     yield "Load", "an existing workload: dbdyno drove none"
-    yield "Observed for", asked.duration or "until stopped"
-    yield "Windows of", asked.window
-    yield "Sessions", ", ".join(f"{n} {v}" for n, v in headline.of_plan(asked)) or "all"
+    yield "Observed for", observation.duration or "until stopped"
+    yield "Windows of", observation.window
+    yield "Sessions", ", ".join(f"{n} {v}" for n, v in headline.of_plan(observation)) or "all"
     yield "Waits", p.experiment.waits
     yield "Sampling", f"{format_given(p.experiment.sample_hz)} per second by SQL"
     yield "Digest", p.digest
@@ -216,22 +226,22 @@ def _bytes(value: int | None, absent: str = "unknown") -> str:
     return absent if value is None else format_size(value)
 
 
-# How each figure is obtained: the formula in words, and which data source it came from in this run.
+# Methods: how each figure is obtained, and from which data source in this run.
 
 
 class Method(NamedTuple):
     figure: str
     formula: str
     sources: tuple[str, ...]
-    status: str  # in this run
+    status: str  # of its rows in this run
 
 
-# figure, table, key there (rates, profile: name; ledger: account; rungs, microstates: column), formula
+# Table rungs has no column of sources.
 _RUNG_SOURCES = {"scaling": "driver", "helpers_aas": "os tasks", "driver_cpus": "driver tasks"}
 
 
 def methods_of(results: Results) -> list[Method]:
-    """All methods of this kind of run, with what the run says of their sources."""
+    """Returns all methods of this kind of run, with the sources and status of the figure in this run."""
     kind = kind_of(results.plan)
     described = [(t.name, m) for t in REGISTERED.values() for m in t.methods if kind.among(m.kinds)]
     with speaking_of(kind):
@@ -239,7 +249,7 @@ def methods_of(results: Results) -> list[Method]:
 
 
 def methods(results: Results) -> list[Block]:
-    """Formula, data source and status of each figure; then all sources."""
+    """Returns formula, data source and status of each figure, then all sources."""
     heads = ("figure", "how it is obtained", "source in this run", "status")
     figures = [(m.figure, m.formula, ", ".join(m.sources) or "none", m.status) for m in methods_of(results)]
     sources = results.tables["sources"].unique(maintain_order=True)
@@ -249,26 +259,27 @@ def methods(results: Results) -> list[Block]:
 
 
 def _seen(results: Results, table: str, key: str) -> tuple[tuple[str, ...], str]:
-    if table == "microstates":  # too many to be held
-        rows = results.ask(table, _of_processes)
+    if table == "microstates":  # too many rows to load
+        rows = results.ask(table, _process_kinds)
     else:
         rows = _kinds(_rows(results.tables.get(table, empty(table)), table, key).lazy()).collect()
     sources = tuple(s for s in rows["source"].unique(maintain_order=True).to_list() if s)
     return sources, _status(rows)
 
 
-def _of_processes(rows: pl.LazyFrame) -> pl.LazyFrame:
+def _process_kinds(rows: pl.LazyFrame) -> pl.LazyFrame:
     return _kinds(rows.rename({"usr": "value"}))
 
 
 def _kinds(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """n: how many rows are known, or not, from the same source with the same status."""
+    """Counts rows with the same source, status and known or unknown value as ``n``."""
     known = pl.col("value").is_not_null().alias("known")
     return rows.group_by(known, "source", "status", maintain_order=True).agg(n=pl.len())
 
 
 def _rows(frame: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
-    """value, source, status of one figure."""
+    """Returns value, source and status of one figure; ``key`` is a name, an account or a column of the
+    table."""
     if table == "ledger":
         bound = pl.coalesce("aas", "high") if key == BRACKET else pl.col("aas")
         return account_rows(frame, key).select(bound.alias("value"), "source", "status")
@@ -283,7 +294,7 @@ def _rows(frame: pl.DataFrame, table: str, key: str) -> pl.DataFrame:
 
 
 def _status(rows: pl.DataFrame) -> str:
-    """``known``, ``known; 3 of 4 tasks in 1 of 8``, ``unknown in 2 of 8: why``."""
+    """Returns ``known``, ``known; 3 of 4 tasks in 1 of 8`` or ``unknown in 2 of 8: why``."""
     if rows.is_empty():
         return "not in this run"
     unknown = rows.filter(~pl.col("known"))

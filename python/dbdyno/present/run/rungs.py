@@ -1,4 +1,4 @@
-"""The table of rungs: its columns for every medium, and for the lines that are printed while climbing."""
+"""Builds the table of rungs, for every medium and for the lines printed while the ladder is climbed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ from dbdyno.present.figures.figures import Series, percent
 from dbdyno.present.figures.targets import row_id
 
 Record = Mapping[str, Any]
-"""A row of table ``rungs``; what is absent is unknown."""
-Made = tuple[Column, Callable[[Record], Cell]]
+"""A row of table ``rungs``; an absent column is unknown."""
+RungColumn = tuple[Column, Callable[[Record], Cell]]
+"""A column, and the function that returns its cell."""
 _TONES: dict[str, Tone] = {"invalid": "invalid", "client": "warning", "short": "warning"}
 _STATUS = {"client": "limited by {~client}"}
 _PARTS = ("run", "runq", "sleep", "client", "pool_queue", "unaccounted")
-_OF_VARIANTS = (
+_VARIANT_COLUMNS = (
     "work_per_s",
     "calls_per_s_low",
     "calls_per_s",
@@ -75,7 +76,7 @@ def _ns(name: str) -> Callable[[Record], Cell]:
 
 
 def _rate(name: str) -> Callable[[Record], Cell]:
-    """Rounded by its interval, which is that of the calls."""
+    """Returns a rate, rounded according to the relative interval of calls/s."""
 
     def cell(r: Record) -> Cell:
         digits = digits_within(figures.half_width(figures.ends(r)))
@@ -89,7 +90,7 @@ def _interval(r: Record) -> Cell:
 
 
 def _bar(r: Record) -> Cell:
-    """The shares of session time; unknown parts stay empty."""
+    """Returns the shares of session time as a bar; unknown parts stay empty."""
     known_ones = [(name, r.get(f"{name}_aas") or 0.0) for name in _PARTS]
     time = whole(r) or 1.0
     return Cell("", bar=[(v / time, _COLOURS.get(n, n)) for n, v in known_ones if v > 0])
@@ -114,15 +115,15 @@ def _sessions(r: Record) -> Cell:
     return known(r["sessions"], lambda n: f"{n}{_MARKS.get(str(r.get('status')), '')}")
 
 
-def _of_kind(columns: dict[str, Made]) -> dict[str, Made]:
+def _of_kind(columns: dict[str, RungColumn]) -> dict[str, RungColumn]:
     """Returns the columns that the present kind of run has."""
-    return {name: made for name, made in columns.items() if current_kind().among(made[0].kinds)}
+    return {name: column for name, column in columns.items() if current_kind().among(column[0].kinds)}
 
 
-def columns(work: str) -> dict[str, Made]:
-    """By name in table ``rungs``; ``work``: the work unit of which throughput is counted; none: calls."""
+def columns(work: str) -> dict[str, RungColumn]:
+    """Returns the columns by name in table ``rungs``; ``work`` is the counted work unit, empty for calls."""
     by_work = {"work_per_s": (_number(f"{work}/s", 8, 1, f"{work}/s"), _rate("work_per_s"))}
-    found = {
+    all_columns = {
         "sessions": (_number(noun("short_at_once"), 4, 0, noun("at_once")), _sessions),
         "calls_per_s": (_number(noun("short_call_rate"), 7, 0, f"{noun('calls')}/s"), _rate("calls_per_s")),
         "calls_per_s_low": (_number("±95%", 5, 2, "±95 %"), _interval),
@@ -150,11 +151,11 @@ def columns(work: str) -> dict[str, Made]:
         "errors": (_number("err", 4, 8, "errors"), lambda r: known(r.get("errors"), _count)),
         "top_wait": (Column("top wait", rank=11, shortens=True, width=11), _top_wait),
     }
-    return _of_kind(found)
+    return _of_kind(all_columns)
 
 
-def paced_columns() -> dict[str, Made]:
-    """Columns of measurements whose calls became due at a rate."""
+def paced_columns() -> dict[str, RungColumn]:
+    """Returns the columns of measurements whose calls became due at a rate."""
     shared = columns("")
     return {
         "rate_per_s": (
@@ -178,15 +179,15 @@ def paced_columns() -> dict[str, Made]:
     }
 
 
-def phase_columns() -> dict[str, Made]:
-    """The same in phases, whose calls wait on from one into the next."""
-    found = paced_columns()
+def phase_columns() -> dict[str, RungColumn]:
+    """Returns the columns of phases; calls that wait at the end of a phase go on into the next one."""
+    paced = paced_columns()
     before = (_number("before", 6, 2, "waiting at begin"), lambda r: known(r.get("backlog_begin"), _count))
-    found["response_p99_ns"] = (_number("p99", 7, 1, ""), _ns("response_p99_ns"))
-    first = {name: found.pop(name) for name in ("offered_per_s", "calls_per_s")}
-    left = {"backlog_begin": before, "backlog_end": found.pop("backlog_end")}
-    gone = ("rate_per_s", "calls_per_s_low")
-    return first | left | {name: made for name, made in found.items() if name not in gone}
+    paced["response_p99_ns"] = (_number("p99", 7, 1, ""), _ns("response_p99_ns"))
+    first = {name: paced.pop(name) for name in ("offered_per_s", "calls_per_s")}
+    left = {"backlog_begin": before, "backlog_end": paced.pop("backlog_end")}
+    left_out = ("rate_per_s", "calls_per_s_low")
+    return first | left | {name: column for name, column in paced.items() if name not in left_out}
 
 
 PACED_LEGEND = (
@@ -197,6 +198,7 @@ PACED_LEGEND = (
 
 
 def is_paced(rungs: Iterable[Record]) -> bool:
+    """Returns whether calls became due at a rate."""
     return any(r.get("rate_per_s") is not None for r in rungs)
 
 
@@ -206,15 +208,15 @@ def _offered(r: Record) -> Cell:
 
 
 def _bound(r: Record) -> Cell:
-    """A lower bound where calls were left over; in phases they are begun in the next one."""
+    """Returns p99, as a lower bound if calls were left over; phases finish them in the next phase."""
     left = 0 if r.get("backlog_begin") is not None else (r.get("backlog_end") or 0) * r["repeats"]
     at_least = ">=" if left > 0.01 * (r.get("calls") or 0) else ""
     return known(r.get("response_p99_ns"), lambda v: at_least + format_ns(v))
 
 
-def _further(work: str) -> dict[str, Made]:
-    """What is behind the figures."""
-    found = {
+def _further(work: str) -> dict[str, RungColumn]:
+    """Returns the columns of CPU per call, other processes, the driver and status."""
+    all_columns = {
         "sessions": (numeric(noun("at_once")), _sessions),
         "cpu_per_call_ns": (numeric(f"CPU/{noun('call')}"), _ns("cpu_per_call_ns")),
         "cpu_per_work_ns": (numeric(f"CPU/{work}")._replace(kinds=(SERVED,)), _ns("cpu_per_work_ns")),
@@ -227,27 +229,29 @@ def _further(work: str) -> dict[str, Made]:
         "errors": (numeric("errors"), lambda r: known(r["errors"], lambda v: f"{v:,.0f}")),
         "status": (Column("status"), lambda r: word(fill(_STATUS.get(r["status"], "")) or r["status"])),
     }
-    return _of_kind(found)
+    return _of_kind(all_columns)
 
 
 def running(
     work: str, paced: bool = False, results: Results | None = None
 ) -> tuple[list[Column], Callable[[Record], Row]]:
-    """The columns of lines that are printed one by one, and such a line of a rung."""
+    """Returns the columns of lines that are printed one by one, and the function that returns such a line."""
     with nullcontext() if results is None else speaking_of(kind_of(results.plan)):
-        found = paced_columns() if paced else columns(work)
-    made = [m for name, m in found.items() if name not in ("calls_per_s_low", "pool_queue_aas")]
-    shown = [m for m in made if m[0].width]
+        by_name = paced_columns() if paced else columns(work)
+    kept = [m for name, m in by_name.items() if name not in ("calls_per_s_low", "pool_queue_aas")]
+    shown = [m for m in kept if m[0].width]
     return [c for c, _ in shown], lambda r: row(r, shown)
 
 
-def row(r: Record, made: list[Made], key: bool = False) -> Row:
-    return Row([cell(r) for _, cell in made], _TONES.get(str(r.get("status")), ""), key=key)
+def row(r: Record, columns: list[RungColumn], key: bool = False) -> Row:
+    return Row([cell(r) for _, cell in columns], _TONES.get(str(r.get("status")), ""), key=key)
 
 
 def tables(results: Results, together: bool = False) -> list[Block]:
-    """A table a series, or of variants ``together`` one by their effects; then what the columns mean, and why
-    a figure is unknown."""
+    """Returns one table per series, the meaning of the columns, and why figures are unknown.
+
+    If variants are shown ``together``, there is one table with their effects.
+    """
     series, shown = figures.series_of(results), list[Block]()
     paced = is_paced(results.tables["rungs"].to_dicts())
     if not series:
@@ -266,9 +270,9 @@ def tables(results: Results, together: bool = False) -> list[Block]:
 
 
 def marks(results: Results) -> list[str]:
-    """What the marks on figures mean."""
-    met = set(results.tables["rungs"]["status"])
-    return [fill(words) for status, words in _MARKED.items() if status in met]
+    """Returns the meaning of the marks on figures."""
+    statuses = set(results.tables["rungs"]["status"])
+    return [fill(meaning) for status, meaning in _MARKED.items() if status in statuses]
 
 
 def _series(results: Results, series: Series, title: str) -> list[Block]:
@@ -279,64 +283,69 @@ def _series(results: Results, series: Series, title: str) -> list[Block]:
         "pool_queue_aas": not figures.has_pool(frame),
     }
     paced = is_paced(frame.to_dicts())
-    found_columns = paced_columns() if paced else columns(figures.throughput_work(results, series.workload))
+    by_name = paced_columns() if paced else columns(figures.throughput_work(results, series.workload))
     if paced and frame["sessions"].n_unique() > 1:
-        found_columns = {"sessions": columns("")["sessions"], **found_columns}
+        by_name = {"sessions": columns("")["sessions"], **by_name}
     absent |= {"dropped": not (frame["dropped"] > 0).any(), "calls_per_s_low": paced and _no_intervals(frame)}
-    made = [m for n, m in found_columns.items() if not absent.get(n)]
+    kept = [m for n, m in by_name.items() if not absent.get(n)]
     number, peak = figures.series_of(results).index(series), frame["calls_per_s"].max()
     rows = [
-        row(r, made, r["calls_per_s"] == peak)._replace(id=row_id(number, r["sessions"], r["rate_per_s"]))
+        row(r, kept, r["calls_per_s"] == peak)._replace(id=row_id(number, r["sessions"], r["rate_per_s"]))
         for r in frame.to_dicts()
     ]
-    found = accounts.throttled(results, series)
+    brackets = accounts.throttled(results, series)
     load = figures.load_of(results)
-    words = ", ".join(f"{b} {noun('at')} {figures.load_text(load, n)}" for n, b in sorted(found.items()))
-    throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {words}."
-    shown = tails.with_reason(Table(title, [c for c, _ in made], rows, along_axis=True))
-    return [*shown, *remarks([throttled] if found else [])]
+    texts = ", ".join(f"{b} {noun('at')} {figures.load_text(load, n)}" for n, b in sorted(brackets.items()))
+    throttled = f"Throttled by a CPU limit, in s per second, within CPU WAIT (a bracket, not added): {texts}."
+    shown = tails.with_reason(Table(title, [c for c, _ in kept], rows, along_axis=True))
+    return [*shown, *remarks([throttled] if brackets else [])]
 
 
 def _no_intervals(frame: pl.DataFrame) -> bool:
     return frame["calls_per_s_low"].null_count() == len(frame)
 
 
-def _effects(results: Results, made: Comparison) -> Table:
-    """A row for each variant at each number of sessions: its effect, then the figures of its rung."""
-    first, rungs = made.metrics[0], results.tables["rungs"]
+def _effects(results: Results, comparison: Comparison) -> Table:
+    """Returns one row per variant and number of sessions: its effect, then the figures of its rung."""
+    first, rungs = comparison.metrics[0], results.tables["rungs"]
     claims = {(c.sessions, c.variant): c for c in first.claims if not c.neighbours}
     ranks = {(x.sessions, x.variant): x.rank for x in first.lines}
-    found = columns(figures.throughput_work(results, rungs["workload"][0]))
+    by_name = columns(figures.throughput_work(results, rungs["workload"][0]))
     own = [
         (column._replace(rank=len(compare_rows.EFFECT) + n), cell)
-        for n, (column, cell) in enumerate(found[name] for name in _OF_VARIANTS if name in found)
+        for n, (column, cell) in enumerate(by_name[name] for name in _VARIANT_COLUMNS if name in by_name)
     ]
     rows = []
     for r in rungs.to_dicts():
         place = r["sessions"], r["variant"]
-        effect = compare_rows.effect(claims.get(place), made, r["variant"], r["repeats"])[:4]
+        effect = compare_rows.effect(claims.get(place), comparison, r["variant"], r["repeats"])[:4]
         line = row(r, own, key=ranks.get(place) == 1)
         cells = [_sessions(r), word(r["variant"]), *effect, *line.cells]
         rows.append((r["sessions"], ranks.get(place, len(ranks)), line._replace(cells=cells)))
     heads = [
-        found["sessions"][0],
+        by_name["sessions"][0],
         Column("variant", wraps=True),
         *compare_rows.EFFECT[:4],
         *(c for c, _ in own),
     ]
     rows.sort(key=lambda r: r[:2])
     return Table(
-        f"{first.title}; ratio to {made.baseline}", heads, [row for *_, row in rows], along_axis=True
+        f"{first.title}; ratio to {comparison.baseline}", heads, [row for *_, row in rows], along_axis=True
     )
 
 
 def further(results: Results) -> Section:
-    """CPU per call and per unit of work, the server's own processes, the driver, status."""
+    """Returns CPU per call and per unit of work, the server's own processes, the driver and the status."""
     blocks: list[Block] = []
     for s in figures.series_of(results):
-        found = _further(figures.work_short(results, s.workload))
+        further_columns = _further(figures.work_short(results, s.workload))
         blocks.append(
-            table(s.label, tuple(found.values()), figures.ladder(results, s).to_dicts(), along_axis=True)
+            table(
+                s.label,
+                tuple(further_columns.values()),
+                figures.ladder(results, s).to_dicts(),
+                along_axis=True,
+            )
         )
     return Section(
         fill("CPU per {~call}, {~helpers}, {~driver}"),
@@ -348,12 +357,12 @@ def further(results: Results) -> Section:
     )
 
 
-def _unknown(results: Results, made: Mapping[str, Made]) -> list[str]:
-    """``? CPU%, WAIT%: why; cure``."""
-    heads = {n: c.head for n, (c, _) in made.items() if n not in ("", "calls_per_s_low", "top_wait")}
+def _unknown(results: Results, columns: Mapping[str, RungColumn]) -> list[str]:
+    """Returns ``? CPU%, WAIT%: why; cure`` for the columns with unknown figures."""
+    heads = {n: c.head for n, (c, _) in columns.items() if n not in ("", "calls_per_s_low", "top_wait")}
     counted = any(figures.throughput_work(results, s.workload) for s in figures.series_of(results))
-    asked = (n for n in heads if counted or n != "work_per_s")
-    unknown = sources_used.reasons(results, tuple(asked))
+    shown = (n for n in heads if counted or n != "work_per_s")
+    unknown = sources_used.reasons(results, tuple(shown))
     groups = figures.grouped(((u.why, u.cure), u.column) for u in unknown)
     return [
         f"{UNKNOWN} {', '.join(heads[n] for n in names)}: {why}" + (f" -> {cure}" if cure else "")

@@ -1,4 +1,4 @@
-"""Where session time went by script, and under it by statement."""
+"""Shows where session time went by script, and below it by statement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbdyno.present.figures.figures import percent
 from dbdyno.present.figures.selection import Pick, rows_of
 
 LEAST = 0.01
-"""Share of session time from which on a statement has a line of its own."""
+"""Least share of session time for a statement to have a line of its own."""
 _MOST = 20
 _Row = dict[str, Any]
 _CLIENT = (
@@ -37,7 +37,7 @@ _OF_NONE = {
 
 
 def session_time(results: Results, pick: Pick) -> list[Block]:
-    """A table by script and one by statement."""
+    """Returns a table by script and one by statement; empty without a ledger of scripts."""
     frame = rows_of(results, "script_ledger", pick)
     if frame.is_empty():
         return []
@@ -54,7 +54,7 @@ def session_time(results: Results, pick: Pick) -> list[Block]:
 
 
 _NOTHING = 5e-4
-"""Seconds; it is shown as 0."""
+"""Seconds below which a time is shown as 0."""
 
 
 def _rows(scripts: pl.DataFrame, none: pl.DataFrame) -> list[_Row]:
@@ -62,24 +62,29 @@ def _rows(scripts: pl.DataFrame, none: pl.DataFrame) -> list[_Row]:
 
 
 def _times(frame: pl.DataFrame, *key: str) -> pl.DataFrame:
-    """Seconds by account; NULL where none of it is known. What is between statements is the client's."""
+    """Returns seconds by account; NULL if no part is known. Time between statements is the client's."""
     seconds, account = pl.col("seconds"), pl.col("account")
 
-    def of(*names: str) -> pl.Expr:
-        mine = seconds.filter(account.is_in(names)).drop_nulls()
-        return pl.when(mine.len() > 0).then(mine.sum())
+    def total(*names: str) -> pl.Expr:
+        known = seconds.filter(account.is_in(names)).drop_nulls()
+        return pl.when(known.len() > 0).then(known.sum())
 
     idle = seconds.filter((account == "all") & (pl.col("part") == ScriptPart.BETWEEN_STATEMENTS)).sum()
     whole = pl.when((account == "all").any()).then(seconds.filter(account == "all").sum())
     slept = frame.filter(account == "sleep").group_by(*key, "detail").agg(seconds.sum()).sort("seconds")
     top = slept.group_by(key).agg(pl.col("detail").last().fill_null("no wait event"))
-    made = frame.group_by(key, maintain_order=True).agg(
-        seconds=whole.fill_null(of("run", "runq", "sleep")),
+    times = frame.group_by(key, maintain_order=True).agg(
+        seconds=whole.fill_null(total("run", "runq", "sleep")),
         share=pl.col("share").filter(account == "all").sum(),
-        user=of("run.user"), kernel=of("run.system"), run=of("run"), runq=of("runq"), sleep=of("sleep"),
-        client=of("client") + idle, counts=(account == "all").any(),
-    )  # fmt: skip
-    return made.join(top, on=key, how="left", nulls_equal=True, maintain_order="left")
+        user=total("run.user"),
+        kernel=total("run.system"),
+        run=total("run"),
+        runq=total("runq"),
+        sleep=total("sleep"),
+        client=total("client") + idle,
+        counts=(account == "all").any(),
+    )
+    return times.join(top, on=key, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _notes(results: Results, frame: pl.DataFrame, left: int) -> Iterator[str]:
@@ -100,7 +105,7 @@ def _notes(results: Results, frame: pl.DataFrame, left: int) -> Iterator[str]:
 
 
 def _unknown(results: Results, frame: pl.DataFrame) -> Iterator[str]:
-    """Why server time is not known, and what would make it known."""
+    """Yields why server time is unknown, and how to make it known."""
     why = set(frame["status"]) - {"ok"}
     if not why:
         return

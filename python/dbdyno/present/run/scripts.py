@@ -1,4 +1,4 @@
-"""Calls by script, and the statements of each: what took the time, what failed, what was tried again."""
+"""Shows calls by script and the statements of each: time, failures, retries."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from dbdyno.present.figures.selection import Pick, pick_of, rows_of
 from dbdyno.present.run.sizes import by_size
 
 _SHORT = 80
-"""Characters of a command in a line."""
+"""Most characters of a command in a line."""
 _Row = dict[str, Any]
 
 
 def brief(results: Results) -> list[Block]:
-    """For a terminal: calls by script at the highest load, where that is more than what all calls say."""
+    """Returns calls by script at the highest load, if there are several scripts or retries; for a
+    terminal."""
     rows = results.tables.get("script_rates", empty("script_rates"))
     pick = pick_of(results, None)
     more = rows["script"].n_unique() > 1 or bool(rows["retries"].sum())
@@ -42,7 +43,7 @@ def brief(results: Results) -> list[Block]:
 
 
 def by_script(results: Results, pick: Pick, *, sizes: bool = True) -> list[Block]:
-    """A row for each script; how many calls failed, and why; with ``sizes`` also by size of the data."""
+    """Returns one row per script, and why calls failed; with ``sizes`` also a table by size of the data."""
     rows = rows_of(results, "script_rates", pick).sort("script").to_dicts()
     if not rows:
         return [Paragraph(f"No {noun('calls')} of scripts {pick.at}.", "muted")]
@@ -58,19 +59,19 @@ def by_script(results: Results, pick: Pick, *, sizes: bool = True) -> list[Block
 
 
 def by_command(results: Results, pick: Pick) -> list[Block]:
-    """A table for each script, a row for each of its commands."""
+    """Returns one table per script with a row per command."""
     frame = rows_of(results, "command_rates", pick)
-    made: list[Block] = []
+    tables: list[Block] = []
     for name in frame["name"].unique(maintain_order=True):
         rows = frame.filter(pl.col("name") == name).sort("command").to_dicts()
-        made.append(table(f"By statement of {visible(name)} {pick.at}", _COMMAND, rows))
+        tables.append(table(f"By statement of {visible(name)} {pick.at}", _COMMAND, rows))
     untimed = frame.height and frame["total_ns"].null_count()
     note = "A command without a time does not wait: what it took is part of the next one that does."
-    return [*made, *remarks([note] if untimed else [])]
+    return [*tables, *remarks([note] if untimed else [])]
 
 
 def _failed(failures: pl.DataFrame) -> list[str]:
-    """One sentence for each script and code."""
+    """Returns one sentence per script and error code."""
     return [
         f"{visible(r['name'])}: {counted(r['count'], 'call')} failed, warm-up included ({_KINDS[r['kind']]}"
         f"{visible(r['code'])}: {visible(r['message'].split(chr(10), 1)[0])})."

@@ -1,4 +1,4 @@
-"""What a transaction costs by the size of the data: a row for each script and size."""
+"""Shows the cost of a transaction by size of the data: a row per script and size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Row = dict[str, Any]
 
 
 def by_size(results: Results, pick: Pick) -> list[Block]:
-    """At the pick's load; nothing where all data are of one size."""
+    """Returns the costs at the load of the pick; empty if all data have the same size."""
     rows = _rows(results, pick)
     if len({r["size"] for r in rows}) < 2:
         return []
@@ -37,21 +37,26 @@ def _rows(results: Results, pick: Pick) -> list[_Row]:
     sizes = {v: size_of(workload, p) for v, p in params.items()}
     rates = results.tables.get("script_rates", empty("script_rates"))
     same = (pl.col("workload") == pick.rung[0]) & (pl.col("sessions") == pick.rung[2])
-    found = rates.filter(same & (pl.col("cell") == TOGETHER)).to_dicts()
+    together = rates.filter(same & (pl.col("cell") == TOGETHER)).to_dicts()
     shapes = _shapes(results)
-    made = [
-        r | {"size": sizes[r["variant"]], "words": size_words(workload, sizes[r["variant"]] or 0),
-             "plans": shapes.get((r["variant"], r["name"]))}
-        for r in found if sizes.get(r["variant"]) is not None
-    ]  # fmt: skip
-    return sorted(made, key=lambda r: (r["script"], r["name"], r["size"], r["variant"]))
+    sized = [
+        r
+        | {
+            "size": sizes[r["variant"]],
+            "words": size_words(workload, sizes[r["variant"]] or 0),
+            "plans": shapes.get((r["variant"], r["name"])),
+        }
+        for r in together
+        if sizes.get(r["variant"]) is not None
+    ]
+    return sorted(sized, key=lambda r: (r["script"], r["name"], r["size"], r["variant"]))
 
 
 def _shapes(results: Results) -> dict[tuple[str, str], str]:
-    """By variant and script: its only plan, or how many."""
+    """Returns the only plan by variant and script, or the number of plans."""
     plans = results.tables.get("plan_shapes", empty("plan_shapes")).drop_nulls("shape")
-    found = plans.group_by("variant", "name").agg(pl.col("shape").unique(maintain_order=True))
-    return {(v, n): s[0] if len(s) == 1 else f"{len(s)} plans" for v, n, s in found.rows()}
+    shapes = plans.group_by("variant", "name").agg(pl.col("shape").unique(maintain_order=True))
+    return {(v, n): s[0] if len(s) == 1 else f"{len(s)} plans" for v, n, s in shapes.rows()}
 
 
 def _figure(name: str, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:

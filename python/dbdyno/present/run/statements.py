@@ -1,4 +1,4 @@
-"""Top SQL: which statements took the time, did most logical I/O, were called most; their texts."""
+"""Shows Top SQL: statements by time, by logical I/O and by calls, and their texts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from dbdyno.present.figures.figures import grouped, percent
 from dbdyno.present.figures.selection import Pick, rows_of
 
 SHOWN, FEWER = 10, 5
-"""Statements by time, and by logical I/O and by calls; the export holds more."""
+"""Most statements by time; by logical I/O and by calls. The export has more."""
 _SHORT, _HINT = 120, 1_000
-"""Characters of a statement in a line, and where there is a pointer."""
+"""Most characters of a statement in a line; on hovering."""
 _READS = ("shared_blks_read", "local_blks_read")
 _LOWER = "lower bound"
 _SOURCE, _RIGHT = "statement counters", "sessions of other users"
@@ -42,69 +42,80 @@ _Number = Callable[[_Row], float | None]
 Columns = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
 
 
-def there(results: Results) -> bool:
-    """Whether statements were counted, or met by samples."""
+def observed(results: Results) -> bool:
+    """Returns whether statements were counted or sampled."""
     return bool(results.tables.get("statements", empty("statements")).height)
 
 
 def top_sql(results: Results, pick: Pick) -> list[Block]:
-    """The statements of most time; where their order is another, those of most logical I/O and calls."""
+    """Returns the statements with the most time, and those with the most logical I/O and calls if they
+    differ."""
     frame = rows_of(results, "statements", pick)
-    if frame["calls"].null_count() == frame.height:  # none were counted, though a trace may know their time
+    if frame["calls"].null_count() == frame.height:  # not counted, though a trace may know their time
         return [Paragraph(f"No Top SQL {pick.at}: {_why(results)}.", "muted")]
-    told = texts_of(results)
+    known_texts = texts_of(results)
     time, columns = (
         (DB_TIME, DB_TIME_COLUMNS) if frame["db_time_s"].is_not_null().any() else ("time", COLUMNS)
     )
-    first, *more = [ranked(frame, by, told) for by in (time, *_OTHER_ORDERS)]
+    first, *more = [ranked(frame, by, known_texts) for by in (time, *_OTHER_ORDERS)]
     several = [(c, cell) for c, cell in WHOSE if frame[c.head].n_unique() > 1]
     useful = [(c, cell) for c, cell in columns if c.rank < _OPTIONAL or any(cell(r).value for r in first)]
-    made = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}", (*useful, *several), first)]
+    tables = [table(f"Top SQL {pick.at} by {_ORDERS[time][0]}", (*useful, *several), first)]
     for by, rows in zip(_OTHER_ORDERS, more, strict=True):
         title = _ORDERS[by][0]
         if [r["rank"] for r in rows] != [r["rank"] for r in first[:FEWER]]:
-            made.append(table(f"Top SQL {pick.at} by {title}", FEWER_COLUMNS[by], rows))
+            tables.append(table(f"Top SQL {pick.at} by {title}", FEWER_COLUMNS[by], rows))
     shown = {r["rank"] for rows in (first, *more) for r in rows}
-    return [*made, *remarks(_notes(results, frame, shown, len(made)))]
+    return [*tables, *remarks(_notes(results, frame, shown, len(tables)))]
 
 
 def texts(results: Results, picks: Iterable[Pick]) -> list[Block]:
-    """The whole texts of what :func:`top_sql` shows of ``picks``, each once, folded."""
-    told = texts_of(results)
+    """Returns the full texts of the statements that :func:`top_sql` shows for ``picks``, each once,
+    folded."""
+    known_texts = texts_of(results)
     frames = [rows_of(results, "statements", pick) for pick in picks]
     rows = [
-        r for frame in frames if frame.height for by in _ORDERS for r in ranked(frame, by, told) if r["_by"]
+        r
+        for frame in frames
+        if frame.height
+        for by in _ORDERS
+        for r in ranked(frame, by, known_texts)
+        if r["_by"]
     ]
     return whole_texts(rows)
 
 
 def whole_texts(rows: Iterable[_Row]) -> list[Block]:
-    """The texts of statements, each once, folded."""
-    found = {r["query_id"]: r for r in rows if r["text"] is not None}
-    named = [(Paragraph(_named(r), "muted"), Verbatim(visible(r["text"]))) for r in found.values()]
+    """Returns the full texts of statements, each once, folded; empty without any."""
+    by_id = {r["query_id"]: r for r in rows if r["text"] is not None}
+    named = [(Paragraph(_named(r), "muted"), Verbatim(visible(r["text"]))) for r in by_id.values()]
     blocks: list[Block] = [block for pair in named for block in pair]
     return [Section("Texts of the statements", blocks, folded=True)] if blocks else []
 
 
 def texts_of(results: Results) -> dict[int, tuple[str | None, int | None]]:
-    """Text and length by query id."""
+    """Returns text and length by query id."""
     frame = results.tables.get("statement_texts", empty("statement_texts"))
     return {i: (text, length) for i, text, length in frame.select("query_id", "text", "length").iter_rows()}
 
 
 def ranked(
-    frame: pl.DataFrame, by: str, told: Mapping[int, tuple[str | None, int | None]], most: int | None = None
+    frame: pl.DataFrame, by: str, texts: Mapping[int, tuple[str | None, int | None]], most: int | None = None
 ) -> list[_Row]:
-    """The first of an order of :data:`ORDERS`, with their texts and shares (``lio_share``, ...)."""
-    one = frame.filter(pl.col("others").is_null()).with_columns(_by=(_ORDERS | ORDERS)[by][1])
-    made = one.sort("_by", "rank", descending=[True, False], nulls_last=True)
-    rows = made.head(most or (SHOWN if by in ("time", DB_TIME) else FEWER)).to_dicts()
+    """Returns the first statements in an order of :data:`ORDERS`, with texts and shares (``lio_share``,
+    ...).
+
+    ``most`` replaces the default number of statements.
+    """
+    single = frame.filter(pl.col("others").is_null()).with_columns(_by=(_ORDERS | ORDERS)[by][1])
+    ordered = single.sort("_by", "rank", descending=[True, False], nulls_last=True)
+    rows = ordered.head(most or (SHOWN if by in ("time", DB_TIME) else FEWER)).to_dicts()
     sums = {
         n: frame.filter("toplevel").select((_ORDERS | ORDERS)[n][1].sum()).item()
         for n in {"lio", "calls", by}
     }
     for row in rows:
-        row["text"], row["length"] = told.get(row["query_id"], (None, None))
+        row["text"], row["length"] = texts.get(row["query_id"], (None, None))
         row["lio"] = None if any(row[n] is None for n in LIO) else sum(row[n] for n in LIO)
         for n, total in sums.items():
             value = row["_by"] if n == by else row[n]
@@ -120,7 +131,7 @@ _ORDERS = {
     "lio": ("logical I/O", pl.sum_horizontal(LIO)),
     "calls": ("calls", pl.col("calls").fill_null(0)),
 }
-"""How statements of a run are put in order: words of a title, the figure."""
+"""Orders of the statements of a run: words of a title, and the figure."""
 _OTHER_ORDERS = ("lio", "calls")
 ORDERS = {name: order for name, order in _ORDERS.items() if name != DB_TIME} | {
     "reads": ("reads", pl.sum_horizontal(_READS)),
@@ -129,11 +140,11 @@ ORDERS = {name: order for name, order in _ORDERS.items() if name != DB_TIME} | {
     "planning": ("planning time", pl.col("plan_ns")),
     "jit": ("just-in-time compilation", pl.col("jit_ns")),
 }
-"""Those of two snapshots, too."""
+"""Orders of statements between two snapshots."""
 
 
 def statement(row: _Row) -> str:
-    """In one line."""
+    """Returns the text of a statement in one line."""
     if row["query_id"] is None:
         return f"statements of {row['user'] or 'other users'}, hidden from this role"
     text = visible(" ".join((row["text"] or "text unknown").split()))
@@ -147,14 +158,14 @@ def _named(row: _Row) -> str:
 
 
 def _why(results: Results) -> str:
-    told = results.tables["sources"].filter((pl.col("name") == _SOURCE) & (pl.col("status") != "ok"))
-    if told.height:
-        return str(told["detail"][0]) or str(told["status"][0])
+    failed = results.tables["sources"].filter((pl.col("name") == _SOURCE) & (pl.col("status") != "ok"))
+    if failed.height:
+        return str(failed["detail"][0]) or str(failed["status"][0])
     return "no statement was executed, or the run has no counters of statements"
 
 
 def _ours(results: Results, frame: pl.DataFrame) -> str:
-    """Whether dbdyno's own statements are among them: they are told by their texts."""
+    """Returns whether dbdyno's own statements, which are recognised by their texts, are left out."""
     if frame["query_id"].is_null().all() or texts_of(results):
         return "Statements of dbdyno itself are left out."
     return "Texts could not be read (see dbdyno doctor): statements of dbdyno itself are among them."
@@ -165,7 +176,7 @@ def _notes(results: Results, frame: pl.DataFrame, shown: set[int], tables: int) 
 
 
 def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
-    """What the figures are of."""
+    """Returns notes on the period and scope of the figures."""
     time_ns = float(frame.filter("toplevel")["exec_ns"].sum())
     walls: list[float] = frame["wall_s"].drop_nulls().to_list()
     notes = []
@@ -187,25 +198,28 @@ def _measured(results: Results, frame: pl.DataFrame) -> list[str]:
 
 
 def _left(frame: pl.DataFrame, shown: set[int], tables: int) -> list[str]:
-    """How many statements are not shown."""
+    """Returns a note on the statements that are not shown."""
     rest = frame.filter(~pl.col("rank").is_in(list(shown)))
     count = int(rest["others"].fill_null(1).sum())
     same = "By logical I/O and by calls the order is the same." if tables == 1 and frame.height > 1 else ""
     if not count:
         return [same] if same else []
-    of, name = ("db_time_share", "DB time") if frame["db_time_s"].is_not_null().any() else ("share", "time")
-    share = float(rest[of].sum())
+    column, name = (
+        ("db_time_share", "DB time") if frame["db_time_s"].is_not_null().any() else ("share", "time")
+    )
+    share = float(rest[column].sum())
     took = f" with {percent(share, digits=1)} % of the {name}" if share else ""
     return [f"{counted(count, 'more statement')}{took}: see the export, table statements. {same}".strip()]
 
 
 def lost(frame: pl.DataFrame) -> list[str]:
-    """Counts that the server dropped or that were reset."""
+    """Returns notes on counts that the server dropped or that were reset."""
     lower = frame.filter(pl.col("status").str.starts_with(_LOWER))
-    found: dict[str, list[int]] = grouped(lower.select("status", "rank").iter_rows())
+    ranks_by_reason: dict[str, list[int]] = grouped(lower.select("status", "rank").iter_rows())
     notes = [
-        f"{why.partition(': ')[2].capitalize()}: figures of {counted(len(of), 'statement')} are lower bounds."
-        for why, of in found.items()
+        f"{why.partition(': ')[2].capitalize()}: figures of {counted(len(ranks), 'statement')} are lower "
+        "bounds."
+        for why, ranks in ranks_by_reason.items()
     ]
     if times := frame["evictions"].max():
         notes.append(
@@ -228,14 +242,19 @@ def _inside(results: Results, frame: pl.DataFrame) -> list[str]:
 
 
 def per_call(*names: str) -> _Number:
+    """Returns a function from a row to the sum of columns per call; None if one is unknown or nothing was
+    called."""
+
     def value(row: _Row) -> float | None:
-        found = [row[n] for n in names]
-        return None if None in found or not row["calls"] else sum(found) / row["calls"]
+        values = [row[n] for n in names]
+        return None if None in values or not row["calls"] else sum(values) / row["calls"]
 
     return value
 
 
 def figure(value: _Number, text: Callable[[float], str], unit: str = "") -> Callable[[_Row], Cell]:
+    """Returns a function from a row to the cell of a figure, marked if it is a lower bound."""
+
     def cell(row: _Row) -> Cell:
         lower = row["status"].startswith(_LOWER)
         note = row["status"] if lower else ""
@@ -245,6 +264,7 @@ def figure(value: _Number, text: Callable[[float], str], unit: str = "") -> Call
 
 
 def name_of(row: _Row) -> Cell:
+    """Returns the cell that names a statement, with its query id and text on hovering."""
     inside = "" if row["toplevel"] else "(inside a function) "
     text, number = row["text"], row["query_id"]
     hint = "" if number is None else f"Query id {number}\n{visible(shortened(text or '', _HINT))}"
@@ -252,11 +272,14 @@ def name_of(row: _Row) -> Cell:
 
 
 def in_bytes(value: float) -> str:
+    """Returns ``812 B`` or ``1.23 MB``."""
     text = format_rate(value)
     return f"{text}B" if value >= 1e3 else f"{text} B"
 
 
 def share_of(name: str) -> Callable[[_Row], Cell]:
+    """Returns a function from a row to the cell of a share, with a bar."""
+
     def cell(row: _Row) -> Cell:
         share = row[name]
         if share is None:
@@ -275,7 +298,7 @@ def _rate(row: _Row) -> float | None:
 
 
 _OPTIONAL = 3
-"""Columns from this rank on are left out where they would be empty, or nothing but 0."""
+"""Rank from which on columns are left out if they are empty or all 0."""
 STATEMENT = (Column("statement", shortens=True), name_of)
 CALLS = (numeric("calls"), figure(lambda r: r["calls"], format_count))
 MEAN = (numeric("mean", 1), figure(per_call("exec_ns"), format_ns, "ns"))
@@ -307,7 +330,7 @@ COLUMNS: Columns = (
     (Column("top wait", rank=7), lambda r: Cell(r["top_wait"] or "-", r["top_wait"])),
 )
 _SHARE = "% of exec time"
-_OF_LEDGER: Columns = (
+_LEDGER_COLUMNS: Columns = (
     (numeric("DB time"), _sampled("db_time_s")),
     (
         numeric("%")._replace(name="% of DB time", note="of the DB time of all statements"),
@@ -316,10 +339,10 @@ _OF_LEDGER: Columns = (
 )
 DB_TIME_COLUMNS: Columns = (
     *COLUMNS[:2],
-    *_OF_LEDGER,
+    *_LEDGER_COLUMNS,
     *((c, cell) for c, cell in COLUMNS[2:] if c.name != _SHARE and c.head != "DB time"),
 )
-"""Where the ledger has the statements' DB time: they are ranked by it."""
+"""Columns of a run whose ledger has the DB time of statements, which then ranks them."""
 FEWER_COLUMNS: dict[str, Columns] = {
     "lio": (
         STATEMENT,

@@ -1,4 +1,4 @@
-"""System calls: how many, errors, time, CPU time inside, shares of all; sizes of what was transferred."""
+"""Shows system calls: number, errors, time, CPU time inside, shares, and sizes of transfers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dbdyno.present.figures.selection import Pick, rows_of
 
 TOTAL = "TOTAL"
 _SHOWN = 25
-"""System calls by CPU time, sessions and other processes; the export holds more."""
+"""Most system calls (by CPU time), sessions and other processes; the export has more."""
 _MEANS = (
     "elapsed: from entry to exit. CPU: on a CPU inside. % {~db_time}: without sleep for {~client}. % CPU: of "
     "all their CPU time. A call in progress at an end of the window has its time inside the window here, and "
@@ -40,13 +40,13 @@ _VDSO = "Clock reads that stay in the vDSO (clock_gettime, gettimeofday) are no 
 _Row = dict[str, Any]
 
 
-def there(results: Results) -> bool:
-    """Whether system calls were traced."""
+def traced(results: Results) -> bool:
+    """Returns whether system calls were traced."""
     return bool(results.tables.get("system_calls", empty("system_calls")).height)
 
 
 def tables(results: Results, pick: Pick) -> list[Block]:
-    """All sessions, each session, other processes; sizes; then notes."""
+    """Returns all sessions together, each session, other processes and sizes, then notes."""
     frame = rows_of(results, "system_calls", pick)
     sessions = frame.filter(pl.col("who") == "rung")
     if sessions.is_empty():
@@ -64,7 +64,7 @@ def tables(results: Results, pick: Pick) -> list[Block]:
 
 
 def _total(frame: pl.DataFrame, name: str) -> _Row:
-    """All system calls in ``frame`` as one row: sums, and shares that add up."""
+    """Returns all system calls in ``frame`` as one row of sums and summed shares."""
     bases = ("wall_s", "db_time_s", "cpu_s", "work_calls", "work_units", "who", "session")
     sums = {n: _sum(frame[n]) for n in frame.columns if n not in bases and frame[n].dtype.is_numeric()}
     return {**frame.row(0, named=True), **sums, "name": name}
@@ -75,15 +75,15 @@ def _sum(column: pl.Series) -> Any:
 
 
 def _each(results: Results, frame: pl.DataFrame, pick: Pick) -> list[Block]:
-    """A row for each session of the cell, and for each kind of other processes."""
+    """Returns one row per session of the cell, and one per kind of other processes."""
     own = results.of_cell("system_calls", pick.cell) if pick.cell is not None else frame
-    made: list[Block] = []
+    tables: list[Block] = []
     for who, title, where in (
         (pl.col("who") == "session", "by session", own),
         (~pl.col("who").is_in(["session", "rung"]), "of other processes", frame),
     ):
         groups = where.filter(who).sort("session", "who").group_by("session", "who", maintain_order=True)
-        rows = [_total(of, _whose(of)) | {"top": _top(of)} for _, of in groups]
+        rows = [_total(group, _whose(group)) | {"top": _top(group)} for _, group in groups]
         if len(rows) > (1 if title == "by session" else 0):
             shown = rows[:_SHOWN]
             columns = [
@@ -92,8 +92,8 @@ def _each(results: Results, frame: pl.DataFrame, pick: Pick) -> list[Block]:
                 *_useful(shown)[3:],
                 (Column("most CPU in", rank=2), _most),
             ]
-            made.append(table(f"System calls {title}", columns, shown))
-    return made
+            tables.append(table(f"System calls {title}", columns, shown))
+    return tables
 
 
 def _whose(frame: pl.DataFrame) -> str:
@@ -127,7 +127,7 @@ def _notes(results: Results, frame: pl.DataFrame, total: _Row, pick: Pick) -> li
 
 
 def _inside(results: Results, total: _Row, pick: Pick) -> str:
-    """What of the time in the kernel is in system calls."""
+    """Returns a note on how much of the kernel's CPU time is inside system calls."""
     if pick.cell is None or total["cpu_ns"] is None or pick.repeats > 1:
         return ""
     ledger = account_rows(results.of_cell("ledger", pick.cell), "run.system")
@@ -142,16 +142,17 @@ def _inside(results: Results, total: _Row, pick: Pick) -> str:
 
 
 def _clock_reads(results: Results, pick: Pick) -> str:
-    """What the CPU profile has of them, where there is one."""
+    """Returns a note on clock reads in the vDSO, which are no system calls, from the CPU profile if there
+    is one."""
     modules = rows_of(results, "cpu_profile", pick).filter(
         (pl.col("who") == "rung") & (pl.col("by") == "module")
     )
     if modules.is_empty() or not (whole := float(modules["aas"].sum())):
         return f"{_VDSO}; their share of CPU is in a CPU profile, in the module vdso: measure with --profile."
-    found = modules.filter(pl.col("name") == "vdso").select("aas", "low", "high").rows()
-    if not found:
+    vdso = modules.filter(pl.col("name") == "vdso").select("aas", "low", "high").rows()
+    if not vdso:
         return f"{_VDSO}; no sample of the CPU profile was in the vDSO."
-    share, low, high = (percent(v, whole, digits=1) for v in found[0])
+    share, low, high = (percent(v, whole, digits=1) for v in vdso[0])
     return f"{_VDSO}; they are {share} % of CPU ({low} to {high} %; CPU profile, module vdso)."
 
 
@@ -164,8 +165,8 @@ def _why(results: Results) -> str:
     trace = results.tables["sources"].filter(
         (pl.col("name") == "scheduler trace") & (pl.col("status") != "ok") & (pl.col("detail") != "")
     )
-    told = [d for s, d in _source(results) if s != "ok" and d] or trace["detail"].to_list()
-    return (told or [SYSTEM_CALLS.cures["off"]])[0]
+    details = [d for s, d in _source(results) if s != "ok" and d] or trace["detail"].to_list()
+    return (details or [SYSTEM_CALLS.cures["off"]])[0]
 
 
 def _name(row: _Row) -> Cell:
@@ -183,11 +184,11 @@ def _time(name: str) -> Callable[[_Row], Cell]:
 def _share(name: str) -> Callable[[_Row], Cell]:
     def cell(row: _Row) -> Cell:
         share = row[name]
-        made = known(share, lambda v: percent(v, digits=1))
+        shown = known(share, lambda v: percent(v, digits=1))
         return (
-            made
+            shown
             if share is None or row["name"] == TOTAL
-            else made._replace(bar=((min(1.0, share), "accent"),))
+            else shown._replace(bar=((min(1.0, share), "accent"),))
         )
 
     return cell
@@ -200,7 +201,7 @@ def _mean(part: str) -> Callable[[_Row], Cell]:
 
 
 def _transferred(row: _Row) -> Cell:
-    """By a call that ended well."""
+    """Returns bytes per successful call."""
     good = (row["calls"] or 0) - (row["errors"] or 0)
     return optional(row["bytes"] / good if row["bytes"] and good else None, _bytes, "bytes")
 
@@ -211,7 +212,7 @@ def _bytes(value: float) -> str:
 
 
 def _useful(rows: list[_Row]) -> list[tuple[Column, Callable[[_Row], Cell]]]:
-    """Without columns that would be empty."""
+    """Returns the columns that are not empty."""
     return [(c, cell) for c, cell in _COLUMNS if not c.rank or any(cell(r).value for r in rows)]
 
 
@@ -248,7 +249,7 @@ _SIZE: tuple[tuple[Column, Callable[[_Row], Cell]], ...] = (
 
 
 def _power(value: float) -> str:
-    """``8 KiB``: from so much to less than twice as much."""
+    """Returns a bucket of sizes by its lower end, a power of two: ``>= 8 KiB``."""
     for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value >= size:
             return f">= {value / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""How long waits lasted, and where the time of each statement went."""
+"""Shows how long waits lasted, and where the time of each statement went."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SPLIT = "User and kernel: in the proportion of all sessions."
 
 
 def durations(results: Results, pick: Pick) -> list[Block]:
-    """By wait event, asleep and in the run queue after it; nothing without a trace."""
+    """Returns durations by wait event, asleep and in the run queue after it; empty without a trace."""
     frame = rows_of(results, "wait_durations", pick).filter(pl.col("query_status") == EVERY_STATEMENT)
     rows = frame.sort("seconds", descending=True).to_dicts()
     if not rows:
@@ -46,21 +46,21 @@ def durations(results: Results, pick: Pick) -> list[Block]:
     if any(r["status"] == "lost" for r in rows):
         notes.append("The trace lost some durations: percentiles and maximum are without these.")
     title = f"How long waits lasted {pick.at}{pick.which}"
-    made = table(title, _DURATIONS, rows[:MOST], named=True)
-    return [*tails.with_reason(made, "waits"), *remarks([_RESOLUTION, *notes])]
+    shown = table(title, _DURATIONS, rows[:MOST], named=True)
+    return [*tails.with_reason(shown, "waits"), *remarks([_RESOLUTION, *notes])]
 
 
 def statement_ledger(results: Results, pick: Pick) -> list[Block]:
-    """CPU, CPU WAIT and sleep of the statements of most DB time."""
+    """Returns CPU, CPU WAIT and sleep of the statements with the most DB time."""
     frame = rows_of(results, "statement_ledger", pick)
     if frame.is_empty():
         return []
-    told = texts_of(results)
-    lasted = rows_of(results, "wait_durations", pick).filter(pl.col("part") == "sleep")
+    known_texts = texts_of(results)
+    sleeps = rows_of(results, "wait_durations", pick).filter(pl.col("part") == "sleep")
     rows = _by_statement(frame)
     for row in rows:
-        row["text"], row["length"] = told.get(row["query_id"], (None, None))
-        row["waits"] = _longest(frame, lasted, row["query_id"], row["query_status"])
+        row["text"], row["length"] = known_texts.get(row["query_id"], (None, None))
+        row["waits"] = _longest(frame, sleeps, row["query_id"], row["query_status"])
     shown = [r for r in rows if r["db_s"] > 0][:10]
     shares = [r["cpu_source"] for r in shown]
     notes = [_SPLIT] if any(r["user_s"] is not None for r in shown) else []
@@ -73,31 +73,36 @@ def _by_statement(frame: pl.DataFrame) -> list[_Row]:
     seconds, account = pl.col("seconds"), pl.col("account")
     served = account.is_in(["run", "runq", "sleep"])
 
-    def of(*names: str, column: str = "seconds") -> pl.Expr:
-        mine = pl.col(column).filter(account.is_in(names))
-        return pl.when(mine.drop_nulls().len() > 0).then(mine.sum())
+    def total(*names: str, column: str = "seconds") -> pl.Expr:
+        known = pl.col(column).filter(account.is_in(names))
+        return pl.when(known.drop_nulls().len() > 0).then(known.sum())
 
-    made = frame.group_by("query_id", "query_status", maintain_order=True).agg(
+    sums = frame.group_by("query_id", "query_status", maintain_order=True).agg(
         db_s=seconds.filter(served).sum(),
         share=pl.col("share").filter(served).sum(),
-        cpu_s=of("run"), cpu_low=of("run", column="low"), cpu_high=of("run", column="high"),
-        user_s=of("run.user"), system_s=of("run.system"), runq_s=of("runq"), sleep_s=of("sleep"),
+        cpu_s=total("run"),
+        cpu_low=total("run", column="low"),
+        cpu_high=total("run", column="high"),
+        user_s=total("run.user"),
+        system_s=total("run.system"),
+        runq_s=total("runq"),
+        sleep_s=total("sleep"),
         workers_s=seconds.filter(served & pl.col("worker")).sum(),
-        per_call_s=of("run", "runq", "sleep", column="per_call_s"),
-        per_work_s=of("run", "runq", "sleep", column="per_work_s"),
+        per_call_s=total("run", "runq", "sleep", column="per_call_s"),
+        per_work_s=total("run", "runq", "sleep", column="per_work_s"),
         cpu_source=pl.col("source").filter(account == "run").first().fill_null(""),
-    )  # fmt: skip
-    return made.sort("db_s", descending=True).to_dicts()
+    )
+    return sums.sort("db_s", descending=True).to_dicts()
 
 
-def _longest(frame: pl.DataFrame, lasted: pl.DataFrame, query_id: int | None, status: str | None) -> str:
-    """The waits of most time: name, share of the statement's sleep, and 99th percentile where traced."""
+def _longest(frame: pl.DataFrame, durations: pl.DataFrame, query_id: int | None, status: str | None) -> str:
+    """Returns the three longest waits of a statement: name, time, and the 99th percentile if traced."""
     same = pl.col("query_id").eq_missing(query_id) & pl.col("query_status").eq_missing(status)
     slept = (
         frame.filter(same & (pl.col("account") == "sleep")).group_by("detail").agg(pl.col("seconds").sum())
     )
     slept = slept.sort("seconds", descending=True).head(3)
-    p99 = dict(lasted.filter(same).select(event_name().alias("detail"), "p99_ns").iter_rows())
+    p99 = dict(durations.filter(same).select(event_name().alias("detail"), "p99_ns").iter_rows())
     waits = []
     for detail, seconds in slept.iter_rows():
         high = p99.get(detail)
