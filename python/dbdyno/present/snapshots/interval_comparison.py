@@ -1,4 +1,4 @@
-"""Two intervals between snapshots side by side: as a document, and as JSON-ready data."""
+"""Shows two intervals between snapshots side by side: as a document, and as JSON-ready data."""
 
 from __future__ import annotations
 
@@ -31,53 +31,58 @@ from dbdyno.present.figures import jsondoc
 
 FORMAT = 1
 SHOWN = 20
-"""Statements and tables; the JSON holds all."""
+"""Most statements and tables in a document; the JSON has all."""
 _TEXT = 120
 _ANSWERS = ("interval-transactions", "interval-statement")
 _MAIN = ("transactions", "rollbacks", "logical_reads", "blocks_read", "rows_fetched", "rows_inserted",
          "rows_updated", "rows_deleted", "active_ns", "temporary_bytes", "deadlocks")  # fmt: skip
-"""Figures of the load that are shown of each database."""
+"""Figures of the load that are shown for each database."""
 _Row = dict[str, Any]
 _Columns = tuple[tuple[Column, Callable[[_Row], Cell]], ...]
 
 
-def document(made: IntervalComparison) -> Document:
-    """The answer, both loads, statements, tables."""
-    names = tuple(_named(s) for s in (made.a, made.b))
-    first = [c for c in made.claims if c.id.startswith(_ANSWERS)]
+def document(comparison: IntervalComparison) -> Document:
+    """Returns the answer, both loads, statements and tables."""
+    names = tuple(_named(s) for s in (comparison.a, comparison.b))
+    first = [c for c in comparison.claims if c.id.startswith(_ANSWERS)]
     lead = [Paragraph(c.text, "warning" if c.severity == "warning" else "", lead=True) for c in first]
-    rest = [c for c in made.claims if c not in first]
+    rest = [c for c in comparison.claims if c not in first]
     notes = [f"{c.text} {capital(c.advice)}." if c.advice else c.text for c in rest]
-    sides = facts("", [(f"{n}:", _side(s)) for n, s in zip("AB", (made.a, made.b), strict=True)])
+    sides = facts("", [(f"{n}:", _side(s)) for n, s in zip("AB", (comparison.a, comparison.b), strict=True)])
     blocks: list[Block] = [
         sides,
-        Section("Load profile", list(_load(made.load)), "load"),
-        Section("Statements, largest change of time first", _statements(made.statements), "statements"),
-        Section("Tables, largest change of logical reads first", _relations(made.relations), "tables"),
+        Section("Load profile", list(_load(comparison.load)), "load"),
+        Section("Statements, largest change of time first", _statements(comparison.statements), "statements"),
+        Section("Tables, largest change of logical reads first", _relations(comparison.relations), "tables"),
         Section("Notes", remarks(notes), "method", minor=True),
     ]
     return Document(f"{names[1]} (B) against {names[0]} (A)", blocks, lead=lead)
 
 
-def record(made: IntervalComparison) -> dict[str, Any]:
-    """docs/json.md says what each key means."""
-    frames = {"load": made.load, "statements": made.statements, "tables": made.relations}
+def record(comparison: IntervalComparison) -> dict[str, Any]:
+    """Returns the comparison as JSON; docs/json.md explains each key."""
+    frames = {"load": comparison.load, "statements": comparison.statements, "tables": comparison.relations}
     return {
         "format": FORMAT,
         "kind": "intervals",
-        **{n: _side_record(s) for n, s in zip("ab", (made.a, made.b), strict=True)},
+        **{n: _side_record(s) for n, s in zip("ab", (comparison.a, comparison.b), strict=True)},
         **{name: [jsondoc.plain(row) for row in frame.to_dicts()] for name, frame in frames.items()},
-        "claims": [jsondoc.finding(c) for c in made.claims],
+        "claims": [jsondoc.finding(c) for c in comparison.claims],
     }
 
 
 def _side_record(side: IntervalSide) -> dict[str, Any]:
-    found = side.figures.interval
+    interval = side.figures.interval
     return {
-        "first": found.first.id, "last": found.last.id, "seconds": found.seconds,
-        "server": found.last.server, "version": found.last.version, "blocks": len(side.blocks),
-        "restarted": found.restarted is not None, "evictions": found.evictions,
-    }  # fmt: skip
+        "first": interval.first.id,
+        "last": interval.last.id,
+        "seconds": interval.seconds,
+        "server": interval.last.server,
+        "version": interval.last.version,
+        "blocks": len(side.blocks),
+        "restarted": interval.restarted is not None,
+        "evictions": interval.evictions,
+    }
 
 
 def _name(info: SnapshotInfo) -> str:
@@ -85,15 +90,17 @@ def _name(info: SnapshotInfo) -> str:
 
 
 def _named(side: IntervalSide) -> str:
-    found = side.figures.interval
-    return f"{_name(found.first)} to {_name(found.last)}"
+    interval = side.figures.interval
+    return f"{_name(interval.first)} to {_name(interval.last)}"
 
 
 def _side(side: IntervalSide) -> str:
-    found = side.figures.interval
+    interval = side.figures.interval
     parts = f"{len(side.blocks)} blocks" if len(side.blocks) > 1 else ""
-    ids = f"{found.first.id}..{found.last.id}"
-    spans = f"{format_ns(found.seconds * NS_PER_S)}, {found.last.address}, version {found.last.version}"
+    ids = f"{interval.first.id}..{interval.last.id}"
+    spans = (
+        f"{format_ns(interval.seconds * NS_PER_S)}, {interval.last.address}, version {interval.last.version}"
+    )
     return ", ".join(filter(None, (f"{_named(side)} UTC ({ids})", spans, parts)))
 
 
@@ -106,7 +113,7 @@ def _load_figure(name: str, head: str, rank: int = 0) -> tuple[Column, Callable[
 
 
 def _amount(value: float, unit: str) -> str:
-    """With its unit where that depends on the size."""
+    """Returns a duration or a size with its unit, and any other value as a plain rate."""
     if unit == "s":
         return quantity(value, unit)
     return format_size(value) if unit == "bytes" else format_rate(value)
@@ -125,8 +132,8 @@ def _load(load: pl.DataFrame) -> Iterator[Block]:
         rows = load.filter(pl.col("database") == database)
         if database != ALL:
             rows = rows.filter(pl.col("figure").is_in(_MAIN))
-        made = table(one_line(database), _LOAD, rows.to_dicts(), named=True)
-        yield made if database == ALL else Section("", [made], minor=True)
+        shown = table(one_line(database), _LOAD, rows.to_dicts(), named=True)
+        yield shown if database == ALL else Section("", [shown], minor=True)
 
 
 def _figure(row: _Row) -> Cell:

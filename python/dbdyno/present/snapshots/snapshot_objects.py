@@ -1,4 +1,4 @@
-"""Most accessed tables, and indexes, between two snapshots."""
+"""Shows the most accessed tables, and indexes, between two snapshots."""
 
 from __future__ import annotations
 
@@ -56,21 +56,22 @@ def _named(row: Figures) -> str:
     return f"{row['name']}{parts}"
 
 
-def most_accessed(found: IntervalFigures, most: int, databases: Sequence[str]) -> list[Block]:
-    """By rows read: in all databases, or in one of ``databases``, by a page's selector."""
-    frame = found.relations.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system"))
+def most_accessed(figures: IntervalFigures, most: int, databases: Sequence[str]) -> list[Block]:
+    """Returns the tables by rows read: in all databases, or in one of ``databases`` by the selector of a
+    page."""
+    frame = figures.relations.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system"))
     if frame.is_empty():
         return [Paragraph("No tables were read.", "muted")]
-    options = [Option("all", "all databases", _tables(found, frame, most, len(databases) > 1))]
+    options = [Option("all", "all databases", _tables(figures, frame, most, len(databases) > 1))]
     for name in databases if len(databases) > 1 else ():
-        mine = frame.filter(pl.col("database") == name)
-        if mine.height:
-            options.append(Option(name, name, _tables(found, mine, most, False)))
-    told = ["System tables are left out. Partitions are summed under the table that they belong to."]
-    return [Choice("Database", options), *remarks(told)]
+        of_database = frame.filter(pl.col("database") == name)
+        if of_database.height:
+            options.append(Option(name, name, _tables(figures, of_database, most, False)))
+    notes = ["System tables are left out. Partitions are summed under the table that they belong to."]
+    return [Choice("Database", options), *remarks(notes)]
 
 
-def _tables(found: IntervalFigures, frame: pl.DataFrame, most: int, several: bool) -> list[Block]:
+def _tables(figures: IntervalFigures, frame: pl.DataFrame, most: int, several: bool) -> list[Block]:
     read, dead = pl.col("rows_read"), pl.col("dead_rows")
     used = frame.with_columns(
         rows_share=pl.when(read.sum() > 0).then(read / read.sum()),
@@ -83,18 +84,18 @@ def _tables(found: IntervalFigures, frame: pl.DataFrame, most: int, several: boo
         return [Paragraph("No table was read or written.", "muted")]
     name = _WHOLE if several else _NAME
     titles = ("By rows read", "Scans and writes", "Size and upkeep")
-    made: list[Block] = []
+    blocks: list[Block] = []
     for title, columns in zip(titles, (_ACCESS, _SCANS, _UPKEEP), strict=True):
-        made += listed(found, "relations", title, (name, *columns), rows)
+        blocks += listed(figures, "relations", title, (name, *columns), rows)
     rest = busy.height - len(rows)
     quiet = used.height - rest - len(rows)
-    told = [f"{counted(rest, 'more table')} read or written."] if rest else []
-    told += [f"{counted(quiet, 'table')} neither read nor written."] if quiet else []
-    return [*made, *remarks(told)]
+    notes = [f"{counted(rest, 'more table')} read or written."] if rest else []
+    notes += [f"{counted(quiet, 'table')} neither read nor written."] if quiet else []
+    return [*blocks, *remarks(notes)]
 
 
 _INDEX = Words("index", lambda r: f"{r['database'] or '(shared)'}: {r['schema']}.{r['index']}", wraps=True)
-_OF = Words("table", lambda r: r["relation"], rank=3, shortens=True)
+_TABLE = Words("table", lambda r: r["relation"], rank=3, shortens=True)
 _USE = (
     Spec("scans", "scans"), Spec("entries", "entries_read"), Spec("rows", "rows_fetched", rank=1),
     Spec("read", "blocks_read", unit="blocks"), Spec("hit", "blocks_hit", unit="blocks"),
@@ -103,29 +104,35 @@ _USE = (
 )  # fmt: skip
 
 
-def indexes(found: IntervalFigures, unused: pl.DataFrame, most: int) -> list[Block]:
-    """The most used; and those of ``unused``, the largest first."""
-    system = found.relations.filter(pl.col("kind") == "system").select("database_id", "relation_id")
-    rows = found.interval.tables["indexes"].filter(pl.col("status").is_in(STANDING))
-    mine = rows.join(system, on=["database_id", "relation_id"], how="anti")
+def indexes(figures: IntervalFigures, unused: pl.DataFrame, most: int) -> list[Block]:
+    """Returns the most used indexes, and those in ``unused``, the largest first."""
+    system = figures.relations.filter(pl.col("kind") == "system").select("database_id", "relation_id")
+    rows = figures.interval.tables["indexes"].filter(pl.col("status").is_in(STANDING))
+    user_indexes = rows.join(system, on=["database_id", "relation_id"], how="anti")
     both = pl.col("blocks_hit") + pl.col("blocks_read")
-    used = mine.filter((pl.col("scans") > 0) | (both > 0)).with_columns(
+    used = user_indexes.filter((pl.col("scans") > 0) | (both > 0)).with_columns(
         hit_ratio=pl.when(both > 0).then(pl.col("blocks_hit") / both)
     )
     order = used.sort(both, "scans", descending=True, nulls_last=True)
-    if mine.is_empty():
+    if user_indexes.is_empty():
         return [Paragraph("No indexes.", "muted")]
-    columns = (_INDEX, _OF, *_USE)
+    columns = (_INDEX, _TABLE, *_USE)
     shown = order.head(most).to_dicts()
-    made = listed(found, "indexes", "By blocks asked for", columns, shown) if shown else []
+    blocks = listed(figures, "indexes", "By blocks asked for", columns, shown) if shown else []
     if unused.height:
-        few = (_INDEX, _OF, Spec("size", "size_bytes", size, "bytes"),
-                   Spec("rows written", "rows_written", source="rows_inserted"))  # fmt: skip
+        few = (
+            _INDEX,
+            _TABLE,
+            Spec("size", "size_bytes", size, "bytes"),
+            Spec("rows written", "rows_written", source="rows_inserted"),
+        )
         title = "Without a scan in this interval, the largest first"
-        made += listed(found, "indexes", title, few, unused.head(most).to_dicts())
+        blocks += listed(figures, "indexes", title, few, unused.head(most).to_dicts())
         total = float(unused["size_bytes"].sum())
-        made += remarks([
-            f"{unused.height:,} of {mine.height:,} indexes had no scan in this interval and serve no "
-            f"constraint: {size(total)} together."
-        ])  # fmt: skip
-    return made
+        blocks += remarks(
+            [
+                f"{unused.height:,} of {user_indexes.height:,} indexes had no scan in this interval and "
+                f"serve no constraint: {size(total)} together."
+            ]
+        )
+    return blocks

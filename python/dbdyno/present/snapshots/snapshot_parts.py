@@ -1,4 +1,5 @@
-"""Tables of figures of two snapshots: how numbers are written, why some are unknown or lower bounds."""
+"""Builds tables of figures between two snapshots: formats of numbers, and why some are unknown or lower
+bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _NOT_ALL = {
 
 
 def rate(value: float) -> str:
-    """Three digits: ``170``, ``3.91 k``, ``0.012``, ``< 0.001``."""
+    """Returns three digits: ``170``, ``3.91 k``, ``0.012``, ``< 0.001``."""
     return format_rate(value) if value >= 1000 else format_average(value)
 
 
@@ -30,7 +31,7 @@ def whole(value: float) -> str:
 
 
 def hits(value: float) -> str:
-    """A share of hits in percent: ``99.95``."""
+    """Returns a share of hits in percent: ``99.95``."""
     return percent(value, digits=2)
 
 
@@ -43,7 +44,7 @@ def size(value: float) -> str:
 
 
 def growth(value: float) -> str:
-    """Growth of a size: ``+1.20 MiB``, ``-8.00 KiB``, ``0``."""
+    """Returns the growth of a size: ``+1.20 MiB``, ``-8.00 KiB``, ``0``."""
     return f"{'+' if value > 0 else ''}{format_size(value)}" if value else "0"
 
 
@@ -52,7 +53,7 @@ def yes(value: object) -> str:
 
 
 class Spec(NamedTuple):
-    """A column of numbers, and where they are in a row."""
+    """A column of numbers: its heading, its name in a row, and its format."""
 
     head: str
     name: str
@@ -60,12 +61,12 @@ class Spec(NamedTuple):
     unit: str = ""
     rank: int = 0
     optional: bool = False
-    """Left out where it holds nothing but 0."""
+    """Whether the column is left out where it is 0 in all rows."""
     note: str = ""
     source: str = ""
-    """The snapshot's column, where that has another name: to say why it is unknown."""
+    """The column of the snapshot if it has another name, to look up why a figure is unknown."""
     long: str = ""
-    """The head where there is room."""
+    """The heading where there is room."""
 
 
 class Words(NamedTuple):
@@ -79,10 +80,16 @@ class Words(NamedTuple):
 
 
 def listed(
-    found: IntervalFigures, source: str, title: str, columns: Sequence[Spec | Words], rows: Sequence[Figures]
+    figures: IntervalFigures,
+    source: str,
+    title: str,
+    columns: Sequence[Spec | Words],
+    rows: Sequence[Figures],
 ) -> list[Block]:
-    """A table of ``rows``, then why some figures are unknown or lower bounds. ``source``: the snapshot's
-    table."""
+    """Returns a table of ``rows``, then why some figures are unknown or lower bounds.
+
+    ``source`` is the table of the snapshots that the rows come from.
+    """
     kept = [c for c in columns if isinstance(c, Words) or not c.optional or any(r[c.name] for r in rows)]
     heads = [
         Column(c.head, rank=c.rank, shortens=c.shortens, wraps=c.wraps)
@@ -90,34 +97,34 @@ def listed(
         else Column(c.head, number=True, rank=c.rank, name=c.long, note=c.note)
         for c in kept
     ]
-    made = [Row([_cell(found, source, c, r) for c in kept]) for r in rows]
-    return [Table(title, heads, made, named=True), *remarks(_notes(found, source, kept, rows))]
+    lines = [Row([_cell(figures, source, c, r) for c in kept]) for r in rows]
+    return [Table(title, heads, lines, named=True), *remarks(_notes(figures, source, kept, rows))]
 
 
-def _cell(found: IntervalFigures, source: str, column: Spec | Words, row: Figures) -> Cell:
+def _cell(figures: IntervalFigures, source: str, column: Spec | Words, row: Figures) -> Cell:
     if isinstance(column, Words):
         return word(column.text(row))
     value = row[column.name]
-    if value is None and not why(found, source, column):
+    if value is None and not why(figures, source, column):
         if column.text in (share, hits):
             return Cell("-", note="of nothing")
         if source == "io":
             return Cell("-", note="this kind of process does not do it")
     lower = row.get("status") in LOWER_BOUNDS
-    note = _NOT_ALL.get(str(row.get("status")), "") if value is not None else why(found, source, column)
+    note = _NOT_ALL.get(str(row.get("status")), "") if value is not None else why(figures, source, column)
     return known(
         value, lambda v: f"{'>= ' if lower and _grows(column) else ''}{column.text(v)}", column.unit, note
     )
 
 
 def _grows(column: Spec) -> bool:
-    """Whether it is growth, of which a lower bound can be said."""
+    """Returns whether the figure is a sum over the interval, so that a lower bound makes sense."""
     return column.text not in (share, hits, size, growth)
 
 
-def why(found: IntervalFigures, source: str, column: Spec) -> str:
-    """Why a figure is unknown, in the snapshots' words; empty: they do not say."""
-    for info in (found.interval.last, found.interval.first):
+def why(figures: IntervalFigures, source: str, column: Spec) -> str:
+    """Returns why a figure is unknown, as the snapshots recorded it; empty if they have no reason."""
+    for info in (figures.interval.last, figures.interval.first):
         for key in (f"{source}.{column.source or column.name}", source):
             if key in info.missing:
                 return info.missing[key]
@@ -125,13 +132,16 @@ def why(found: IntervalFigures, source: str, column: Spec) -> str:
 
 
 def _notes(
-    found: IntervalFigures, source: str, columns: Iterable[Spec | Words], rows: Sequence[Figures]
+    figures: IntervalFigures, source: str, columns: Iterable[Spec | Words], rows: Sequence[Figures]
 ) -> list[str]:
     blank = [c for c in columns if isinstance(c, Spec) and any(r[c.name] is None for r in rows)]
-    reasons = grouped((why(found, source, c), c.head) for c in blank)
-    told = [f"{UNKNOWN} {', '.join(heads)}: {reason}." for reason, heads in reasons.items() if reason]
+    reasons = grouped((why(figures, source, c), c.head) for c in blank)
+    unknown = [f"{UNKNOWN} {', '.join(heads)}: {reason}." for reason, heads in reasons.items() if reason]
     states = grouped((_NOT_ALL[s], r) for r in rows if (s := str(r.get("status"))) in _NOT_ALL and s != "new")
-    return [*told, *(f"{counted(len(of), 'row')}: {state}." for state, of in states.items())]
+    return [
+        *unknown,
+        *(f"{counted(len(rows_of_state), 'row')}: {state}." for state, rows_of_state in states.items()),
+    ]
 
 
 def duration(value: float) -> str:

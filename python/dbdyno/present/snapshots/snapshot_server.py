@@ -1,4 +1,5 @@
-"""What the whole server did between two snapshots: I/O, WAL, caches, replication, ages, settings."""
+"""Shows the activity of the whole server between two snapshots: I/O, WAL, caches, replication, ages,
+settings."""
 
 from __future__ import annotations
 
@@ -31,26 +32,26 @@ from dbdyno.present.snapshots.snapshot_parts import Spec, Words, growth, listed,
 _ENDINGS = {"bytes": "_bytes", "ns": "_ns"}
 
 
-def sections(found: IntervalFigures, most: int) -> list[Section]:
-    """Those that hold something."""
-    made = (
-        Section("I/O by kind of process", _io(found, most), "io", name="I/O"),
-        Section("WAL, checkpoints, background writer, archiver", _server(found), "server", name="WAL"),
-        Section("Small caches (SLRU)", _caches(found), "caches", name="Small caches"),
-        Section("Replication", _replication(found), "replication"),
-        Section("Transaction ids", _ages(found, most), "ages"),
-        Section("Under way at the end", _progress(found), "progress", name="Under way"),
-        Section("What changed", _changes(found, most), "changes"),
+def sections(figures: IntervalFigures, most: int) -> list[Section]:
+    """Returns the sections that are not empty."""
+    candidates = (
+        Section("I/O by kind of process", _io(figures, most), "io", name="I/O"),
+        Section("WAL, checkpoints, background writer, archiver", _server(figures), "server", name="WAL"),
+        Section("Small caches (SLRU)", _caches(figures), "caches", name="Small caches"),
+        Section("Replication", _replication(figures), "replication"),
+        Section("Transaction ids", _ages(figures, most), "ages"),
+        Section("Under way at the end", _progress(figures), "progress", name="Under way"),
+        Section("What changed", _changes(figures, most), "changes"),
     )
-    return [s for s in made if s.blocks]
+    return [s for s in candidates if s.blocks]
 
 
-def _of(found: IntervalFigures, name: str) -> pl.DataFrame:
-    return found.interval.tables[name].filter(pl.col("status").is_in(STANDING))
+def _standing(figures: IntervalFigures, name: str) -> pl.DataFrame:
+    return figures.interval.tables[name].filter(pl.col("status").is_in(STANDING))
 
 
-def _io(found: IntervalFigures, most: int) -> list[Block]:
-    rows, missing = _of(found, "io"), found.interval.last.missing.get("io")
+def _io(figures: IntervalFigures, most: int) -> list[Block]:
+    rows, missing = _standing(figures, "io"), figures.interval.last.missing.get("io")
     if rows.is_empty():
         return [Paragraph(f"Not known: {missing}.", "muted")] if missing else []
     requests = pl.sum_horizontal("reads", "writes", "extends", "fsyncs")
@@ -73,25 +74,25 @@ def _io(found: IntervalFigures, most: int) -> list[Block]:
         Spec("fsync time", "fsync_ns", format_ns, "ns", rank=6, optional=True),
         Spec("writebacks", "writebacks", rank=6, optional=True),
     )  # fmt: skip
-    return listed(found, "io", "", columns, busy.head(max(most, 20)).to_dicts())
+    return listed(figures, "io", "", columns, busy.head(max(most, 20)).to_dicts())
 
 
 def amount(value: float | None, unit: str, note: str = "", lower: bool = False) -> Cell:
-    """A figure of the server with its unit: ``3.21 MB``, ``1.20 s``, ``12.0 k``."""
+    """Returns a figure of the server with its unit: ``3.21 MB``, ``1.20 s``, ``12.0 k``."""
     ways = {"bytes": in_bytes, "ns": format_ns}
     text = ways.get(unit, format_rate if isinstance(value, float) else format_count)
     return known(value, lambda v: f"{'>= ' if lower else ''}{text(v)}", unit, note)
 
 
-def _server(found: IntervalFigures) -> list[Block]:
-    rows = _of(found, "server").to_dicts()
+def _server(figures: IntervalFigures) -> list[Block]:
+    rows = _standing(figures, "server").to_dicts()
     if not rows:
-        reason = found.interval.last.missing.get("server")
+        reason = figures.interval.last.missing.get("server")
         return [Paragraph(f"Not known: {reason}.", "muted")] if reason else []
     lines, reasons = [], []
     for r in rows:
         unit, value = r["unit"] or "", r["value"]
-        reason = found.interval.last.missing.get(f"server.{r['figure']}", "")
+        reason = figures.interval.last.missing.get(f"server.{r['figure']}", "")
         name = re.sub(r"^wal\b", "WAL", r["figure"].removesuffix(_ENDINGS.get(unit, " ")).replace("_", " "))
         if value is None and reason:
             reasons.append(f"{UNKNOWN} {name}: {reason}.")
@@ -103,9 +104,11 @@ def _server(found: IntervalFigures) -> list[Block]:
     return [table, *remarks(reasons)]
 
 
-def _caches(found: IntervalFigures) -> list[Block]:
+def _caches(figures: IntervalFigures) -> list[Block]:
     both = pl.col("blocks_hit") + pl.col("blocks_read")
-    rows = _of(found, "caches").with_columns(hit_ratio=pl.when(both > 0).then(pl.col("blocks_hit") / both))
+    rows = _standing(figures, "caches").with_columns(
+        hit_ratio=pl.when(both > 0).then(pl.col("blocks_hit") / both)
+    )
     busy = rows.filter(pl.sum_horizontal("blocks_hit", "blocks_read", "blocks_zeroed", "flushes") > 0)
     if rows.is_empty():
         return []
@@ -119,17 +122,20 @@ def _caches(found: IntervalFigures) -> list[Block]:
         Spec("flushes", "flushes", rank=1), Spec("truncates", "truncates", rank=2),
     )  # fmt: skip
     order = busy.sort("blocks_read", "blocks_hit", descending=True, nulls_last=True).to_dicts()
-    return listed(found, "caches", "", columns, order) if order else [Paragraph("Not used.", "muted")]
+    return listed(figures, "caches", "", columns, order) if order else [Paragraph("Not used.", "muted")]
 
 
-def _replication(found: IntervalFigures) -> list[Block]:
-    made: list[Block] = []
-    standbys = found.interval.tables["standbys"].to_dicts()
+def _replication(figures: IntervalFigures) -> list[Block]:
+    blocks: list[Block] = []
+    standbys = figures.interval.tables["standbys"].to_dicts()
     if standbys:
-        made += listed(
-            found, "standbys", "Connections that send WAL, at the end",
+        blocks += listed(
+            figures,
+            "standbys",
+            "Connections that send WAL, at the end",
             (
-                Words("standby", lambda r: r["standby"], shortens=True), Words("state", lambda r: r["state"]),
+                Words("standby", lambda r: r["standby"], shortens=True),
+                Words("state", lambda r: r["state"]),
                 Words("sync", lambda r: r["sync"], rank=2),
                 Spec("not sent", "sent_lag_bytes", size, "bytes"),
                 Spec("not flushed", "flush_lag_bytes", size, "bytes"),
@@ -137,16 +143,20 @@ def _replication(found: IntervalFigures) -> list[Block]:
                 Spec("replay lag", "replay_lag_ns", format_ns, "ns", rank=1),
             ),
             [r for r in standbys if r["status"] != "gone"],
-        )  # fmt: skip
+        )
         gone = [r["standby"] for r in standbys if r["status"] == "gone"]
-        made += remarks([f"No longer there: {', '.join(gone)}."] if gone else [])
-    slots = found.interval.tables["slots"].filter(pl.col("status") != "gone").to_dicts()
+        blocks += remarks([f"No longer there: {', '.join(gone)}."] if gone else [])
+    slots = figures.interval.tables["slots"].filter(pl.col("status") != "gone").to_dicts()
     if slots:
-        made += listed(
-            found, "slots", "Replication slots",
+        blocks += listed(
+            figures,
+            "slots",
+            "Replication slots",
             (
-                Words("slot", lambda r: r["slot"], shortens=True), Words("kind", lambda r: r["kind"]),
-                Words("in use", lambda r: yes(r["active"])), Words("WAL", lambda r: r["wal_status"]),
+                Words("slot", lambda r: r["slot"], shortens=True),
+                Words("kind", lambda r: r["kind"]),
+                Words("in use", lambda r: yes(r["active"])),
+                Words("WAL", lambda r: r["wal_status"]),
                 Spec("WAL kept", "retained_bytes", size, "bytes"),
                 Spec("growth", "retained_bytes_growth", growth, "bytes", rank=1, source="retained_bytes"),
                 Spec("decoded", "total_bytes", size, "bytes", rank=2, optional=True),
@@ -154,13 +164,13 @@ def _replication(found: IntervalFigures) -> list[Block]:
                 Spec("streamed", "stream_bytes", size, "bytes", rank=3, optional=True),
             ),
             slots,
-        )  # fmt: skip
-    return made
+        )
+    return blocks
 
 
-def _ages(found: IntervalFigures, most: int) -> list[Block]:
+def _ages(figures: IntervalFigures, most: int) -> list[Block]:
     limit = 2**31
-    rows = _of(found, "databases").filter(pl.col("transaction_age").is_not_null())
+    rows = _standing(figures, "databases").filter(pl.col("transaction_age").is_not_null())
     named = rows.with_columns(used=pl.col("transaction_age") / limit, left=limit - pl.col("transaction_age"))
     columns = (
         Words("database", lambda r: r["database"] or "(shared objects)", wraps=True),
@@ -171,24 +181,30 @@ def _ages(found: IntervalFigures, most: int) -> list[Block]:
         Spec("multixacts", "multixact_age", whole, rank=1),
     )
     order = named.sort("transaction_age", descending=True)
-    made = (
-        listed(found, "databases", "Distance to wraparound", columns, order.to_dicts()) if len(order) else []
+    blocks = (
+        listed(figures, "databases", "Distance to wraparound", columns, order.to_dicts())
+        if len(order)
+        else []
     )
-    tables = found.relations.filter(pl.col("status").is_in(STANDING)).drop_nulls("transaction_age")
+    tables = figures.relations.filter(pl.col("status").is_in(STANDING)).drop_nulls("transaction_age")
     oldest = tables.sort("transaction_age", descending=True).head(min(most, 5)).to_dicts()
     if oldest:
-        made += listed(
-            found, "relations", "Oldest tables",
-            (Words("table", lambda r: f"{r['database'] or '(shared)'}: {r['name']}", shortens=True),
-             Spec("oldest", "transaction_age", whole),
-             Spec("size", "size_bytes", size, "bytes", source="table_bytes")),
+        blocks += listed(
+            figures,
+            "relations",
+            "Oldest tables",
+            (
+                Words("table", lambda r: f"{r['database'] or '(shared)'}: {r['name']}", shortens=True),
+                Spec("oldest", "transaction_age", whole),
+                Spec("size", "size_bytes", size, "bytes", source="table_bytes"),
+            ),
             oldest,
-        )  # fmt: skip
-    return made
+        )
+    return blocks
 
 
-def _progress(found: IntervalFigures) -> list[Block]:
-    rows = found.interval.tables["progress"].filter(pl.col("status") != "gone")
+def _progress(figures: IntervalFigures) -> list[Block]:
+    rows = figures.interval.tables["progress"].filter(pl.col("status") != "gone")
     part = pl.when(pl.col("total") > 0).then(pl.col("done") / pl.col("total"))
     columns = (
         Words("command", lambda r: r["command"]), Words("database", lambda r: r["database"], rank=1),
@@ -197,33 +213,38 @@ def _progress(found: IntervalFigures) -> list[Block]:
         Spec("done %", "part", share, source="done"),
     )  # fmt: skip
     return (
-        listed(found, "progress", "", columns, rows.with_columns(part=part).to_dicts()) if len(rows) else []
+        listed(figures, "progress", "", columns, rows.with_columns(part=part).to_dicts()) if len(rows) else []
     )
 
 
-def _changes(found: IntervalFigures, most: int) -> list[Block]:
-    """Settings with their values before and after; objects that were made or dropped."""
-    made: list[Block] = []
-    settings = found.interval.tables["settings"].filter(pl.col("status") != "ok").to_dicts()
+def _changes(figures: IntervalFigures, most: int) -> list[Block]:
+    """Returns settings with their values before and after, and objects that were created or dropped."""
+    blocks: list[Block] = []
+    settings = figures.interval.tables["settings"].filter(pl.col("status") != "ok").to_dicts()
     if settings:
         rows = [
-            (r["setting"], "" if r["status"] == "new" else r["value_was"] or "",
-             "" if r["status"] == "gone" else r["value"] or "", r["source"]) for r in settings
-        ]  # fmt: skip
-        made.append(texts("Settings", ("setting", "before", "after", "set in"), rows))
+            (
+                r["setting"],
+                "" if r["status"] == "new" else r["value_was"] or "",
+                "" if r["status"] == "gone" else r["value"] or "",
+                r["source"],
+            )
+            for r in settings
+        ]
+        blocks.append(texts("Settings", ("setting", "before", "after", "set in"), rows))
     for name, column, what in (("relations", "relation", "Tables"), ("indexes", "index", "Indexes")):
-        frame = found.interval.tables[name]
+        frame = figures.interval.tables[name]
         for status, verb in (("new", "made"), ("remade", "made anew"), ("gone", "dropped")):
             some = frame.filter((pl.col("status") == status) & ~_system(frame))
             if some.height:
-                made.append(
+                blocks.append(
                     Paragraph(f"{what} {verb} in between ({some.height:,}): {_names(some, column, most)}.")
                 )
-    databases = found.interval.tables["databases"]
+    databases = figures.interval.tables["databases"]
     for status, verb in (("new", "made"), ("remade", "made anew"), ("gone", "dropped")):
         names = databases.filter(pl.col("status") == status)["database"].drop_nulls().to_list()
-        made += [Paragraph(f"Databases {verb} in between: {', '.join(names)}.")] if names else []
-    return made
+        blocks += [Paragraph(f"Databases {verb} in between: {', '.join(names)}.")] if names else []
+    return blocks
 
 
 def _system(frame: pl.DataFrame) -> pl.Expr:

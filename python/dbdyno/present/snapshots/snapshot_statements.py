@@ -1,4 +1,5 @@
-"""Top SQL between two snapshots: by time, calls, logical I/O, reads, WAL, temporary blocks, planning, ..."""
+"""Shows Top SQL between two snapshots: by time, calls, logical I/O, reads, WAL, temporary blocks and
+others."""
 
 from __future__ import annotations
 
@@ -18,27 +19,30 @@ _Row = dict[str, Any]
 _PLANS = "Whether plans changed is not known: the server's own statistics do not have plans."
 
 
-def top_sql(found: IntervalFigures, most: int) -> tuple[list[Block], list[Block]]:
-    """The first ``most`` of each order, but for orders that are the same, or of nothing; and the texts."""
-    frame = found.statements
+def top_sql(figures: IntervalFigures, most: int) -> tuple[list[Block], list[Block]]:
+    """Returns the first ``most`` statements of each order, and their texts.
+
+    An order is left out if it equals the one by time, or if it is empty.
+    """
+    frame = figures.statements
     if frame.is_empty():
-        return [Paragraph(f"No Top SQL: {_reason(found)}.", "muted")], []
-    told = {i: (t, len(t)) for i, t in found.interval.texts.select("query_id", "text").iter_rows()}
-    orders = {by: sql.ranked(frame, by, told, most) for by in sql.ORDERS}
-    orders["variance"] = _varying(frame, told, most)
+        return [Paragraph(f"No Top SQL: {_reason(figures)}.", "muted")], []
+    known_texts = {i: (t, len(t)) for i, t in figures.interval.texts.select("query_id", "text").iter_rows()}
+    orders = {by: sql.ranked(frame, by, known_texts, most) for by in sql.ORDERS}
+    orders["variance"] = _varying(frame, known_texts, most)
     first = orders["time"]
     useful = [(c, cell) for c, cell in sql.COLUMNS if c.rank < 3 or any(cell(r).value for r in first)]
     several = [(c, cell) for c, cell in sql.WHOSE if frame[c.head].n_unique() > 1]
-    made: list[Block] = [table("By execution time", (*useful, *several), first)]
+    tables: list[Block] = [table("By execution time", (*useful, *several), first)]
     shown, same = list(first), []
     for by, rows in list(orders.items())[1:]:
         rows = [r for r in rows if r["_by"]]
         if [r["rank"] for r in rows] == [r["rank"] for r in first[: len(rows)]] and len(rows) == len(first):
             same.append(_titles(by))
         elif rows:
-            made.append(_ordered(by, rows))
+            tables.append(_ordered(by, rows))
             shown += rows
-    return [*made, *remarks(_notes(found, frame, shown, same))], sql.whole_texts(shown)
+    return [*tables, *remarks(_notes(figures, frame, shown, same))], sql.whole_texts(shown)
 
 
 def _titles(by: str) -> str:
@@ -49,23 +53,29 @@ def _ordered(by: str, rows: list[_Row]) -> Table:
     return table(f"By {_titles(by)}", _COLUMNS[by], rows)
 
 
-def _varying(frame: pl.DataFrame, told: dict[int, tuple[str, int]], most: int) -> list[_Row]:
-    """Those whose executions differ most: standard deviation times calls."""
+def _varying(frame: pl.DataFrame, known_texts: dict[int, tuple[str, int]], most: int) -> list[_Row]:
+    """Returns the statements whose executions vary most: standard deviation times calls."""
     mean = pl.col("exec_ns") / pl.col("calls") / 1e9
     spread = (pl.col("exec_square_s2") / pl.col("calls") - mean.pow(2)).clip(0.0).sqrt() * 1e9
     known = frame.with_columns(spread_ns=spread).filter(pl.col("calls") > 1)
     rows = known.with_columns(_by=pl.col("spread_ns") * pl.col("calls"))
     rows = rows.filter(pl.col("_by").is_not_null()).sort("_by", "rank", descending=[True, False]).head(most)
-    return [{**r, "text": told.get(r["query_id"], (None, None))[0],
-             "length": told.get(r["query_id"], (None, None))[1]} for r in rows.to_dicts()]  # fmt: skip
+    return [
+        {
+            **r,
+            "text": known_texts.get(r["query_id"], (None, None))[0],
+            "length": known_texts.get(r["query_id"], (None, None))[1],
+        }
+        for r in rows.to_dicts()
+    ]
 
 
-def _reason(found: IntervalFigures) -> str:
-    missing = {**found.interval.first.missing, **found.interval.last.missing}
+def _reason(figures: IntervalFigures) -> str:
+    missing = {**figures.interval.first.missing, **figures.interval.last.missing}
     return missing.get("statements", "no statement was executed in between")
 
 
-def _notes(found: IntervalFigures, frame: pl.DataFrame, shown: list[_Row], same: list[str]) -> list[str]:
+def _notes(figures: IntervalFigures, frame: pl.DataFrame, shown: list[_Row], same: list[str]) -> list[str]:
     notes = [f"The order is the same by {', '.join(same)}."] if same else []
     rest = frame.filter(~pl.col("rank").is_in([r["rank"] for r in shown]))
     if rest.height:
@@ -73,10 +83,10 @@ def _notes(found: IntervalFigures, frame: pl.DataFrame, shown: list[_Row], same:
         notes.append(f"{counted(rest.height, 'more statement')} with {format_percent(part)} of the time.")
     hidden = frame.filter(pl.col("query_id").is_null()).height
     if hidden:
-        notes.append(f"Statements of other roles are hidden from {found.interval.last.role}.")
+        notes.append(f"Statements of other roles are hidden from {figures.interval.last.role}.")
     if not frame["toplevel"].all():
         notes.append("Statements inside functions are marked: their time is part of the caller's.")
-    missing = found.interval.last.missing
+    missing = figures.interval.last.missing
     reason = missing.get("statements.plan_ns") or missing.get("statements.plans")
     if reason and not any(frame["plan_ns"].fill_null(0)):
         notes.append(f"By planning time: {reason}.")

@@ -1,4 +1,4 @@
-"""The report between two snapshots as a document, and as JSON-ready data."""
+"""Shows the report between two snapshots as a document, and as JSON-ready data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from dbdyno.present.snapshots.snapshot_server import amount
 
 FORMAT = 1
 _CHOSEN = 20
-"""Databases that a page can show by themselves."""
+"""Most databases that a page can show by themselves."""
 _NAME = Words("database", lambda r: r["database"], wraps=True)
 _ARTICLE = (
     Spec("tps", f"transactions{PER_S}", rate, note="transactions a second", source="commits"),
@@ -90,50 +90,56 @@ _LINES = (  # name, column, unit
     ("sessions killed", "sessions_killed", ""), ("deadlocks", "deadlocks", ""),
     ("queries cancelled for recovery", "conflicts", ""), ("parallel workers started", "workers_launched", ""),
 )  # fmt: skip
-_OF_SERVER = (
+_SERVER_LINES = (
     ("WAL", LOG_BYTES, "bytes"),
     *((name.replace("_", " "), name, "") for name in CHECKPOINTS),
 )
 _RARE = ("sessions_abandoned", "sessions_fatal", "sessions_killed", "conflicts", "workers_launched")
-"""Left out where they are 0 or unknown."""
+"""Figures that are left out if they are 0 or unknown."""
 
 
 def document(
-    found: IntervalFigures,
+    figures: IntervalFigures,
     claims: Sequence[Claim],
     unused: pl.DataFrame,
     top: int = 20,
     notes: Sequence[str] = (),
     time: TimeModel | None = None,
 ) -> Document:
-    """The answer, what to know, then load, statements, tables, indexes, server. ``unused``: indexes;
-    ``top``: rows of a table; ``notes``: what to say of the choice of the snapshots; ``time``: what was
-    observed in between."""
-    a, b = found.interval.first, found.interval.last
-    names = _databases(found)
-    sql, whole_texts = snapshot_statements.top_sql(found, top)
+    """Returns the answer and claims, then load, statements, tables, indexes and the server.
+
+    ``unused`` are indexes without a scan, ``top`` is the number of rows of a table, ``notes`` comment on
+    the choice of snapshots. ``time`` is the time model, if the interval was observed.
+    """
+    a, b = figures.interval.first, figures.interval.last
+    names = _databases(figures)
+    sql, whole_texts = snapshot_statements.top_sql(figures, top)
     claimed = [Section("What to know", [_claims(claims)], "claims")] if claims else []
     sections = [
         *claimed,
-        Section("Load profile", _load(found, names), "load"),
-        *time_model.section(time, found.interval.seconds),
+        Section("Load profile", _load(figures, names), "load"),
+        *time_model.section(time, figures.interval.seconds),
         Section("Top SQL", sql, "sql"),
-        Section("Most accessed tables", snapshot_objects.most_accessed(found, top, names), "tables",
-                name="Tables"),
-        Section("Indexes", snapshot_objects.indexes(found, unused, top), "indexes"),
-        *snapshot_server.sections(found, top),
-        Section("The two snapshots", _ends(found), "snapshots", name="Snapshots"),
+        Section(
+            "Most accessed tables",
+            snapshot_objects.most_accessed(figures, top, names),
+            "tables",
+            name="Tables",
+        ),
+        Section("Indexes", snapshot_objects.indexes(figures, unused, top), "indexes"),
+        *snapshot_server.sections(figures, top),
+        Section("The two snapshots", _ends(figures), "snapshots", name="Snapshots"),
         *whole_texts,
-    ]  # fmt: skip
-    title = f"{b.address}: {a.server_time:%Y-%m-%d %H:%M:%S} to {_end(a, b)} UTC, {_length(found)}"
+    ]
+    title = f"{b.address}: {a.server_time:%Y-%m-%d %H:%M:%S} to {_end(a, b)} UTC, {_length(figures)}"
     footer = (
         f"Snapshots {_label(a)} and {_label(b)} · {b.engine} {b.version} · role {b.role} · dbdyno {b.dbdyno}"
     )
     return Document(
         title,
         sections,
-        lead=[*(Paragraph(n) for n in notes), *_lead(found)],
-        figures=_figures(found),
+        lead=[*(Paragraph(n) for n in notes), *_lead(figures)],
+        figures=_figures(figures),
         footer=footer,
     )
 
@@ -143,11 +149,11 @@ def _end(a: SnapshotInfo, b: SnapshotInfo) -> str:
     return f"{b.server_time:{day}%H:%M:%S}"
 
 
-def _length(found: IntervalFigures) -> str:
-    s = round(found.interval.seconds)
+def _length(figures: IntervalFigures) -> str:
+    s = round(figures.interval.seconds)
     parts = [(s // 86_400, "d"), (s % 86_400 // 3600, "h"), (s % 3600 // 60, "min"), (s % 60, "s")]
     if s < 60:
-        return format_ns(found.interval.seconds * NS_PER_S)
+        return format_ns(figures.interval.seconds * NS_PER_S)
     return " ".join(f"{n} {unit}" for n, unit in parts if n)
 
 
@@ -155,57 +161,59 @@ def _label(info: SnapshotInfo) -> str:
     return one_line(f"{info.name} ({info.id})" if info.name else info.id)
 
 
-def _databases(found: IntervalFigures) -> list[str]:
-    named = found.databases.filter((pl.col("database") != ALL) & pl.col("logical_reads").fill_null(0).gt(0))
+def _databases(figures: IntervalFigures) -> list[str]:
+    named = figures.databases.filter((pl.col("database") != ALL) & pl.col("logical_reads").fill_null(0).gt(0))
     return list(named["database"].head(_CHOSEN))
 
 
-def _sum(found: IntervalFigures) -> Figures:
-    rows = found.databases.filter(pl.col("database") == ALL).to_dicts()
+def _sum(figures: IntervalFigures) -> Figures:
+    rows = figures.databases.filter(pl.col("database") == ALL).to_dicts()
     return rows[0] if rows else {}
 
 
-def _lead(found: IntervalFigures) -> list[Paragraph]:
-    """One sentence of what was done."""
-    r = _sum(found)
+def _lead(figures: IntervalFigures) -> list[Paragraph]:
+    """Returns one sentence on the work of the server in the interval."""
+    r = _sum(figures)
     if not r or r["transactions"] is None:
         return [Paragraph("What the databases did in between is not known.", "warning", lead=True)]
     atleast = "at least " if r["status"] in LOWER_BOUNDS else ""
     a_second = rate(r[f"transactions{PER_S}"])
-    told = f"The server ended {atleast}{counted(r['transactions'], 'transaction')}, {a_second} a second"
+    sentence = f"The server ended {atleast}{counted(r['transactions'], 'transaction')}, {a_second} a second"
     busy = r[f"active_ns{PER_S}"]
-    told += (
+    sentence += (
         ""
         if busy is None
         else f", with {format_average(busy / NS_PER_S)} s of DB time a second by its own clock"
     )
     read = r[f"logical_reads{PER_S}"]
-    told += "" if read is None else f"; it asked for {rate(read)} blocks a second"
-    found_there = r["hit_ratio"]
-    told += "" if found_there is None else f", {hits(found_there)} % of them found in its cache"
-    return [Paragraph(f"{told}.", lead=True)]
+    sentence += "" if read is None else f"; it asked for {rate(read)} blocks a second"
+    hit_share = r["hit_ratio"]
+    sentence += "" if hit_share is None else f", {hits(hit_share)} % of them found in its cache"
+    return [Paragraph(f"{sentence}.", lead=True)]
 
 
-def _figures(found: IntervalFigures) -> list[KeyFigure]:
-    r = _sum(found)
+def _figures(figures: IntervalFigures) -> list[KeyFigure]:
+    r = _sum(figures)
     if not r:
         return []
-    log, seconds = found.server.get(LOG_BYTES, (None, found.interval.seconds))
+    log, seconds = figures.server.get(LOG_BYTES, (None, figures.interval.seconds))
     busy, lio = r[f"active_ns{PER_S}"], r[f"logical_reads{PER_S}"]
     return [
         KeyFigure("Transactions", known(r[f"transactions{PER_S}"], rate, "per second"), target="load"),
         KeyFigure(
-            "DB time", known(None if busy is None else busy / NS_PER_S, format_average, "s per second"),
-            "by the server's clock", "load",
+            "DB time",
+            known(None if busy is None else busy / NS_PER_S, format_average, "s per second"),
+            "by the server's clock",
+            "load",
         ),
         KeyFigure("Logical reads", known(lio, rate, "blocks per second"), target="load"),
         KeyFigure("Cache hit ratio", _hit_ratio(r), target="load"),
         KeyFigure("WAL", amount(None if log is None else log / seconds, "bytes"), "per second", "server"),
-    ]  # fmt: skip
+    ]
 
 
 def _hit_ratio(row: Figures) -> Cell:
-    """Share of blocks found in the cache; none without a block."""
+    """Returns the share of blocks found in the cache; ``-`` if no block was read."""
     if row["hit_ratio"] is None and row["logical_reads"] == 0:
         return Cell("-")
     return known(row["hit_ratio"], lambda v: f"{hits(v)} %")
@@ -219,8 +227,8 @@ _PLACES = {
     "snapshots": ("restart", "reset"),
 }  # fmt: skip
 _PLACE = {f"snapshot-{claim}": place for place, claims in _PLACES.items() for claim in claims}
+"""The section that shows the figure of a claim."""
 _PLACE["scan-not-cached"] = "tables"
-"""Claim -> the section that shows its figure."""
 
 
 def _claims(claims: Sequence[Claim]) -> Statements:
@@ -235,47 +243,47 @@ def _claims(claims: Sequence[Claim]) -> Statements:
     )
 
 
-def _load(found: IntervalFigures, names: Sequence[str]) -> list[Block]:
-    rows = found.databases.to_dicts()
+def _load(figures: IntervalFigures, names: Sequence[str]) -> list[Block]:
+    rows = figures.databases.to_dicts()
     if not rows:
         return [Paragraph("The snapshots have no databases.", "muted")]
-    made = listed(found, "databases", "By database", (_NAME, *_ARTICLE), rows)
+    tables = listed(figures, "databases", "By database", (_NAME, *_ARTICLE), rows)
     by_name = {r["database"]: r for r in rows}
-    options = [Option("all", ALL, [_profile(found, by_name[ALL])])]
-    options += [Option(n, n, [_profile(found, by_name[n])]) for n in names if len(names) > 1]
-    told = [
+    options = [Option("all", ALL, [_profile(figures, by_name[ALL])])]
+    options += [Option(n, n, [_profile(figures, by_name[n])]) for n in names if len(names) > 1]
+    notes = [
         "A transaction is a commit or a rollback. Blocks not found in the server's cache may have been in "
         "that of the operating system. Blocks and rows hold what taking the snapshots read in system tables."
     ]
-    told += _unknown(found, rows[-1])
-    if own := found.interval.own_transactions:
-        told.append(f"Commits are without {own:,} of dbdyno's own, which took snapshots.")
-    return [*made, Choice("Database", options), *remarks(told)]
+    notes += _unknown(figures, rows[-1])
+    if own := figures.interval.own_transactions:
+        notes.append(f"Commits are without {own:,} of dbdyno's own, which took snapshots.")
+    return [*tables, Choice("Database", options), *remarks(notes)]
 
 
-def _unknown(found: IntervalFigures, row: Figures) -> list[str]:
+def _unknown(figures: IntervalFigures, row: Figures) -> list[str]:
     shown = [(name, c) for name, c, _ in _LINES if row[c] is None and c not in _RARE]
-    blank = [(why(found, "databases", Spec(name, c)), name) for name, c in shown]
+    blank = [(why(figures, "databases", Spec(name, c)), name) for name, c in shown]
     return [f"{UNKNOWN} {', '.join(n)}: {reason}." for reason, n in grouped(blank).items() if reason]
 
 
-def _profile(found: IntervalFigures, row: Figures) -> Table:
-    """A line for each figure: per second, per transaction, in all."""
-    lines = [line for name, column, unit in _LINES if (line := _line(found, row, name, column, unit))]
+def _profile(figures: IntervalFigures, row: Figures) -> Table:
+    """Returns one line per figure: per second, per transaction, in total."""
+    lines = [line for name, column, unit in _LINES if (line := _line(figures, row, name, column, unit))]
     if row["database"] == ALL:
-        for name, figure, unit in _OF_SERVER:
-            value, seconds = found.server.get(figure, (None, found.interval.seconds))
+        for name, name_of_figure, unit in _SERVER_LINES:
+            value, seconds = figures.server.get(name_of_figure, (None, figures.interval.seconds))
             lines.append(_amounts(name, value, None if value is None else value / seconds, row, unit, ""))
     lines.append(Row([word("cache hit ratio"), _hit_ratio(row), word(""), word("")]))
     heads = (Column(""), numeric("per second"), numeric("per transaction"), numeric("in all"))
     return Table(f"Load of {row['database']}", heads, lines, named=True)
 
 
-def _line(found: IntervalFigures, row: Figures, name: str, column: str, unit: str) -> Row | None:
+def _line(figures: IntervalFigures, row: Figures, name: str, column: str, unit: str) -> Row | None:
     value = row[column]
     if column in _RARE and not value:
         return None
-    reason = why(found, "databases", Spec(name, column)) if value is None else ""
+    reason = why(figures, "databases", Spec(name, column)) if value is None else ""
     return _amounts(name, value, row[column + PER_S], row, unit, reason)
 
 
@@ -288,25 +296,27 @@ def _amounts(name: str, value: Any, per_s: Any, row: Figures, unit: str, reason:
     return Row([word(name), amount(per, unit, reason), amount(each, unit, reason), whole])
 
 
-def _ends(found: IntervalFigures) -> list[Block]:
-    a, b = found.interval.first, found.interval.last
+def _ends(figures: IntervalFigures) -> list[Block]:
+    a, b = figures.interval.first, figures.interval.last
     lines: tuple[tuple[str, Callable[[SnapshotInfo], str]], ...] = (
-        ("id", lambda i: i.id), ("name", lambda i: i.name or ""),
+        ("id", lambda i: i.id),
+        ("name", lambda i: i.name or ""),
         ("taken (UTC)", lambda i: f"{i.taken:%Y-%m-%d %H:%M:%S}, in {format_ns(i.took_s * NS_PER_S)}"),
         ("server", lambda i: f"{i.engine} {i.version}{', standby' if i.standby else ''}"),
         ("started (UTC)", lambda i: UNKNOWN if i.started is None else f"{i.started:%Y-%m-%d %H:%M:%S}"),
-        ("role", lambda i: i.role), ("databases read", lambda i: ", ".join(i.databases)),
-    )  # fmt: skip
+        ("role", lambda i: i.role),
+        ("databases read", lambda i: ", ".join(i.databases)),
+    )
     rows = [(head, text(a), text(b)) for head, text in lines]
     resets = [
-        (r.what, UNKNOWN if r.at_s is None else _clock(r.at_s), _HOW[r.how]) for r in found.interval.resets
+        (r.what, UNKNOWN if r.at_s is None else _clock(r.at_s), _HOW[r.how]) for r in figures.interval.resets
     ]
     missing = {**a.missing, **b.missing}
-    made: list[Block] = [texts("", ("", "first", "last"), rows)]
-    made += [texts("Reset in between", ("what", "when (UTC)", "how it is known"), resets)] if resets else []
+    blocks: list[Block] = [texts("", ("", "first", "last"), rows)]
+    blocks += [texts("Reset in between", ("what", "when (UTC)", "how it is known"), resets)] if resets else []
     if missing:
-        made.append(texts("Not known", ("what", "why"), sorted((k, v) for k, v in missing.items())))
-    return made
+        blocks.append(texts("Not known", ("what", "why"), sorted((k, v) for k, v in missing.items())))
+    return blocks
 
 
 _HOW = {
@@ -322,10 +332,13 @@ def _clock(at_s: float) -> str:
     return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def record(found: IntervalFigures, claims: Sequence[Claim], time: TimeModel | None = None) -> dict[str, Any]:
-    """docs/json.md says what each key means. Tables and indexes without any growth are left out."""
-    i = found.interval
-    ids = found.statements["query_id"].drop_nulls()
+def record(
+    figures: IntervalFigures, claims: Sequence[Claim], time: TimeModel | None = None
+) -> dict[str, Any]:
+    """Returns the report as JSON, without tables and indexes that did not grow; docs/json.md explains each
+    key."""
+    i = figures.interval
+    ids = figures.statements["query_id"].drop_nulls()
     return {
         "format": FORMAT,
         "first": i.first.model_dump(mode="json"),
@@ -336,10 +349,10 @@ def record(found: IntervalFigures, claims: Sequence[Claim], time: TimeModel | No
         "evictions": i.evictions,
         "claims": [jsondoc.finding(c) for c in claims],
         "time_model": time_model.record(time),
-        "load_profile": _rows(found.databases),
-        "statements": _rows(found.statements.select(pl.exclude("others", "evictions", "wall_s"))),
+        "load_profile": _rows(figures.databases),
+        "statements": _rows(figures.statements.select(pl.exclude("others", "evictions", "wall_s"))),
         "statement_texts": _rows(i.texts.filter(pl.col("query_id").is_in(ids.implode()))),
-        "most_accessed": _rows(_grown("relations", found.relations)),
+        "most_accessed": _rows(_grown("relations", figures.relations)),
         "tables": dict(_raw(i.tables)),
     }
 
@@ -347,13 +360,14 @@ def record(found: IntervalFigures, claims: Sequence[Claim], time: TimeModel | No
 def _raw(tables: Mapping[str, pl.DataFrame]) -> Iterator[tuple[str, Any]]:
     for name, table in tables.items():
         if name == "relations":
-            table = table.filter(pl.col("root_id").is_not_null())  # the others are among the most accessed
+            # Only partitions: other tables are in "most_accessed".
+            table = table.filter(pl.col("root_id").is_not_null())
         if name not in ("statements", "resets", "databases"):
             yield name, _rows(_grown(name, table))
 
 
 def _grown(name: str, table: pl.DataFrame) -> pl.DataFrame:
-    """Rows that say something: in a table of counters those that grew, or are not there all the time."""
+    """Returns the rows of a table of counters that grew, or whose object did not exist all the time."""
     counters = [c.name for c in TABLES[name].counters]
     if not counters and name != "settings":
         return table

@@ -1,4 +1,4 @@
-"""Snapshots joined with what was measured: where session time went in between, objects per call."""
+"""Joins snapshots with measurements: where session time went in between, and objects per call."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ from dbdyno.present.figures.figures import percent
 _SHOWN = 15
 
 
-def section(found: TimeModel | None, seconds: float) -> list[Section]:
-    """``seconds``: of the interval. Empty: nothing was observed."""
-    if found is None:
+def section(model: TimeModel | None, seconds: float) -> list[Section]:
+    """Returns the section of the time model; empty if nothing was observed. ``seconds`` is the whole
+    interval."""
+    if model is None:
         return []
     aas = (
-        f", {format_average(found.db_time_s / found.covered_s)} average active sessions"
-        if found.covered_s
+        f", {format_average(model.db_time_s / model.covered_s)} average active sessions"
+        if model.covered_s
         else ""
     )
-    of = f"{format_ns(found.covered_s * NS_PER_S)} of {format_ns(seconds * NS_PER_S)}"
-    told = (
-        f"Observed {of} ({counted(found.windows, 'window')} of {', '.join(found.runs)}): DB time "
-        f"{format_ns(found.db_time_s * NS_PER_S)}{aas}."
+    covered = f"{format_ns(model.covered_s * NS_PER_S)} of {format_ns(seconds * NS_PER_S)}"
+    text = (
+        f"Observed {covered} ({counted(model.windows, 'window')} of {', '.join(model.runs)}): DB time "
+        f"{format_ns(model.db_time_s * NS_PER_S)}{aas}."
     )
-    rows = table("", _COLUMNS, found.parts.head(_SHOWN).to_dicts())
-    return [Section("Time model", [Paragraph(told), rows], "time")]
+    rows = table("", _COLUMNS, model.parts.head(_SHOWN).to_dicts())
+    return [Section("Time model", [Paragraph(text), rows], "time")]
 
 
-def record(found: TimeModel | ObjectUse | None) -> dict[str, Any] | None:
-    """docs/json.md says what each key means."""
-    return None if found is None else dict(jsondoc.plain(found))
+def record(model: TimeModel | ObjectUse | None) -> dict[str, Any] | None:
+    """Returns the time model or the use of objects as JSON; docs/json.md explains each key."""
+    return None if model is None else dict(jsondoc.plain(model))
 
 
 def _ends(row: dict[str, Any]) -> str:
@@ -66,16 +67,13 @@ _COLUMNS = (
 )
 
 
-# Objects that a measurement used.
-
-
-def object_use(found: ObjectUse) -> list[Block]:
-    """Tables, then indexes."""
-    of = f"per {found.per} of {found.cell}"
-    frames = (("Tables", found.tables, "rows read"), ("Indexes", found.indexes, "entries"))
-    made: list[Block] = []
+def object_use(use: ObjectUse) -> list[Block]:
+    """Returns tables, then indexes, that a measurement used."""
+    scope = f"per {use.per} of {use.cell}"
+    frames = (("Tables", use.tables, "rows read"), ("Indexes", use.indexes, "entries"))
+    blocks: list[Block] = []
     for title, frame, read in frames:
-        work = [(numeric(f"blocks/{found.work}"), _each("blocks_per_work"))] if found.work else []
+        work = [(numeric(f"blocks/{use.work}"), _each("blocks_per_work"))] if use.work else []
         written = [(numeric("rows written"), _each("rows_written"))] if title == "Tables" else []
         columns = (
             (Column("name", shortens=True), lambda r: word(one_line(r["name"]))),
@@ -86,8 +84,8 @@ def object_use(found: ObjectUse) -> list[Block]:
             *written,
             *work,
         )
-        made.append(table(f"{title}, {of}", columns, frame.head(_SHOWN).to_dicts()))
-    return made
+        blocks.append(table(f"{title}, {scope}", columns, frame.head(_SHOWN).to_dicts()))
+    return blocks
 
 
 def _each(name: str) -> Callable[[dict[str, Any]], Cell]:
