@@ -42,7 +42,7 @@ def test_a_peak_below_all_loads_has_no_place(retrograde: Scaling) -> None:
     assert best is not None and best.peak is not None and best.peak_throughput is None
     assert (best.peak.low, bool(best.peak.note)) == (None, True)
     assert "The Universal Scalability Law puts the peak at 20 sessions or below" in peak.text
-    assert "peak" not in [name for name, *_ in scaling_charts._named(retrograde)]
+    assert "peak" not in [name for name, *_ in scaling_charts._marked_loads(retrograde)]
 
 
 def test_sentences_begin_with_a_capital(convoy: Scaling, retrograde: Scaling) -> None:

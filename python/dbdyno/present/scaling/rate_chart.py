@@ -1,4 +1,4 @@
-"""A ladder of rates: what is delivered of what is due, with the capacity."""
+"""Draws a ladder of rates: calls delivered against calls due, with the capacity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dbdyno.present.document.palette import var
 
 
 def charts(scaling: Scaling) -> list[Chart]:
-    """None where nothing was measured."""
+    """Returns the chart of delivered calls; empty if nothing was measured."""
     points = scaling.ladder.points.select("load", "repeat", "throughput").to_dicts()
     if not points:
         return []
@@ -24,19 +24,19 @@ def charts(scaling: Scaling) -> list[Chart]:
     shade = layer(band, "area", opacity=0.2, clip=True, color=var("series-1"))
     ink = {"strokeDash": [6, 4], "strokeWidth": 1.5, "opacity": 0.8, "clip": True, "color": var("muted")}
     dots = layer(points, "point", filled=True, size=46, opacity=0.9, color=var("text"))
-    said = tips(
+    tooltip = tips(
         ("load:Q", ",.5~r", "calls/s due"), ("throughput:Q", ",.5~r", f"{unit} delivered"), "repeat:Q"
     )
     layers = [
         encoded(shade, x=x, y=channel("low:Q", title=unit), y2={"field": "high"}),
         encoded(layer(due, "line", **ink), x=x, y=y),
         encoded(layer(curve, "line", strokeWidth=2.5, clip=True, color=var("series-1")), x=x, y=y),
-        encoded(dots, x=x, y=y, tooltip=said),
+        encoded(dots, x=x, y=y, tooltip=tooltip),
     ]
     legend = [Key("measured", var("text"), "dot"), Key("all delivered", var("muted"), "dash")]
     legend += [Key("up to the capacity", var("series-1"))] if curve else []
     legend += [Key("its 95 % interval", var("series-1"), "fill", 0.2)] if band else []
-    made = chart(
+    drawn = chart(
         "capacity",
         f"Delivered, {unit}",
         "On the dashed line all calls that become due are delivered; above the capacity some are left over.",
@@ -46,4 +46,4 @@ def charts(scaling: Scaling) -> list[Chart]:
         legend=legend,
         wide=True,
     )
-    return [made]
+    return [drawn]

@@ -1,4 +1,4 @@
-"""Charts of a ladder and of the model that was fitted to it, with their marks and legend."""
+"""Draws a ladder and the model that was fitted to it, with marks and legend."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ from dbdyno.present.document.document import Chart, Key
 from dbdyno.present.document.palette import var
 from dbdyno.present.figures.figures import interval, number
 
-# The axis of loads, and what is marked on it: knees and peak with their intervals, cores, CPUs.
+# The axis of loads and its marks: knees and peak with their intervals, cores, CPUs.
 
 _WIDE_LADDER = 8
-"""From this ratio of the highest load to the middle one on, loads are drawn on a logarithmic axis."""
+"""Least ratio of the highest load to the median load for a logarithmic axis."""
 _DEPENDENT = 0.05
-_LINE = 15  # height of a label
+"""Level of significance of the autocorrelation of residuals."""
+_LINE = 15  # height of a label in pixels
 
 
 def is_wide(scaling: Scaling) -> bool:
@@ -46,14 +47,14 @@ def is_wide(scaling: Scaling) -> bool:
 
 
 def domain(scaling: Scaling, beyond: bool = True) -> tuple[float, float]:
-    """Ends of the axis of loads; ``beyond``: as far as the curve goes."""
+    """Returns the ends of the axis of loads; ``beyond`` extends it to the end of the curve."""
     loads = [*scaling.ladder.points["load"], *(scaling.curve["load"] if beyond else ())]
     low, high = min(loads), max(loads)
     return (0.9 * max(low, 0.5), 1.1 * high) if is_wide(scaling) else (0.0, high)
 
 
 def load_axis(scaling: Scaling, beyond: bool = False) -> Spec:
-    """Loads to scale; on a logarithmic axis, ticks at powers of two, where they would crowd at its foot."""
+    """Returns the axis of loads. A logarithmic one has ticks at powers of two, so that they do not crowd."""
     first, last = domain(scaling, beyond)
     title = scaling.ladder.load_unit
     if not is_wide(scaling):
@@ -65,8 +66,8 @@ def load_axis(scaling: Scaling, beyond: bool = False) -> Spec:
     return channel("load:Q", title=f"{title} (logarithmic)", axis=axis, scale=scale)
 
 
-def _named(scaling: Scaling) -> Iterator[tuple[str, Estimate, str]]:
-    """Knees and the peak that lie on the chart: name, where, colour."""
+def _marked_loads(scaling: Scaling) -> Iterator[tuple[str, Estimate, str]]:
+    """Yields name, load and colour of knees and the peak that are on the chart."""
     fit = scaling.best
     if fit is None:
         return
@@ -81,24 +82,24 @@ def _named(scaling: Scaling) -> Iterator[tuple[str, Estimate, str]]:
 
 
 def marks(scaling: Scaling) -> Iterator[Spec]:
-    """A rule at each with its interval shaded; labels in lines of their own, turned inwards at the edge."""
+    """Yields a rule and label per knee and peak, with its interval shaded."""
     first, last = domain(scaling)
     at = {"x": channel("load:Q")}
-    for line, (name, found, paint) in enumerate(_named(scaling)):
-        low, high = (min(max(v, first), last) for v in (found.low or first, found.high or last))
-        name = f"{name}: {number(found.value, 3)}"
-        data = [{"load": found.value, "from": low, "to": high, "name": name}]
-        if found.low is not None or found.high is not None:
+    for line, (name, load, paint) in enumerate(_marked_loads(scaling)):
+        low, high = (min(max(v, first), last) for v in (load.low or first, load.high or last))
+        name = f"{name}: {number(load.value, 3)}"
+        data = [{"load": load.value, "from": low, "to": high, "name": name}]
+        if load.low is not None or load.high is not None:
             shade = layer(data, "rect", opacity=0.16, color=var(paint))
             yield encoded(shade, x=channel("from:Q"), x2={"field": "to"})
         yield rule(data, at, paint)
         place = {**at, "y": {"value": 8 + _LINE * line}}
-        side = _side(scaling, found.value, 0.75, 5)
+        side = _side(scaling, load.value, 0.75, 5)
         yield from legible(data, place, paint, fontSize=12, fontWeight=600, **side)
 
 
 def _side(scaling: Scaling, load: float, edge: float, gap: int) -> Spec:
-    """Where a label stands: right of its rule, or left of it beyond ``edge`` of the axis."""
+    """Returns the alignment of a label: right of its rule, or left of it beyond ``edge`` of the axis."""
     ends = (load, *domain(scaling))
     value, low, high = (math.log(max(v, 1e-9)) for v in ends) if is_wide(scaling) else ends
     inwards = (value - low) / (high - low) > edge
@@ -106,7 +107,7 @@ def _side(scaling: Scaling, load: float, edge: float, gap: int) -> Spec:
 
 
 def machine_marks(scaling: Scaling) -> Iterator[Spec]:
-    """Where cores and CPUs are all busy, if sessions were."""
+    """Yields rules at the number of cores and of CPUs, for loads in sessions."""
     machine = scaling.ladder.machine
     first, last = domain(scaling)
     known = [("core", machine.cores), ("CPU", machine.cpus)]
@@ -123,22 +124,23 @@ def machine_marks(scaling: Scaling) -> Iterator[Spec]:
 
 
 def legend_of(scaling: Scaling) -> list[Key]:
-    """A line where it is, and shaded its interval where there is one."""
+    """Returns entries of the legend for knees and the peak, and for their intervals."""
     keys: dict[str, Key] = {}
-    for name, found, paint in _named(scaling):
+    for name, load, paint in _marked_loads(scaling):
         name = name.split()[0]
         keys[name] = Key(name, var(paint))
-        if found.low is not None or found.high is not None:
+        if load.low is not None or load.high is not None:
             keys[f"{name}, 95 % interval"] = Key(f"{name}, 95 % interval", var(paint), "fill", 0.16)
     return list(keys.values())
 
 
-def words(scaling: Scaling) -> str:
-    told = [
+def caption_end(scaling: Scaling) -> str:
+    """Returns the end of a caption, with the loads of knees and the peak."""
+    texts = [
         f"{name} at {number(at.value, 3)}" + (f" ({interval(at, 3)})" if interval(at) else "")
-        for name, at, _ in _named(scaling)
+        for name, at, _ in _marked_loads(scaling)
     ]
-    return f"; {', '.join(told)}." if told else "."
+    return f"; {', '.join(texts)}." if texts else "."
 
 
 _CPU = {
@@ -150,15 +152,15 @@ _CPU = {
 
 
 def charts(scaling: Scaling) -> list[Chart]:
-    """Throughput, efficiency, response time, residuals, CPU: those that there is something to draw of."""
+    """Returns charts of throughput, efficiency, response time, residuals and CPU, as far as there is data."""
     if scaling.ladder.points.is_empty():
         return []
-    made = (throughput(scaling), efficiency(scaling), response(scaling), residuals(scaling), cpu(scaling))
-    return [c for c in made if c]
+    drawn = (throughput(scaling), efficiency(scaling), response(scaling), residuals(scaling), cpu(scaling))
+    return [c for c in drawn if c]
 
 
 def throughput(scaling: Scaling) -> Chart:
-    """Measured points, the fit with its band, perfect scaling, knees and peak."""
+    """Returns the measured points, the fit with its band, perfect scaling, knees and peak."""
     unit, load_unit = scaling.ladder.throughput_unit, scaling.ladder.load_unit
     points, best = _rows(scaling.ladder.points), scaling.best
     within, *beyond = _parts(scaling.curve)
@@ -194,7 +196,7 @@ def throughput(scaling: Scaling) -> Chart:
         "fit",
         f"Throughput, {unit}",
         "Measured against perfect scaling: the distance to the dashed line is what further "
-        f"{load_unit} fail to deliver" + words(scaling),
+        f"{load_unit} fail to deliver" + caption_end(scaling),
         layers,
         f"Throughput in {unit} against {load_unit}, with the model's curve",
         points,
@@ -204,16 +206,17 @@ def throughput(scaling: Scaling) -> Chart:
 
 
 def efficiency(scaling: Scaling) -> Chart | None:
-    """Throughput per load over that of one session."""
-    found = [r for r in _rows(scaling.residuals) if r["efficiency"] is not None]
-    if not found:
+    """Returns throughput relative to perfect scaling, with the model's curve; None if no efficiency is
+    known."""
+    efficiencies = [r for r in _rows(scaling.residuals) if r["efficiency"] is not None]
+    if not efficiencies:
         return None
     model = [
         {"load": r["load"], "efficiency": r["throughput"] / r["perfect"]}
         for r in _parts(scaling.curve)[0]
         if r["throughput"] is not None and r["perfect"]
     ]
-    top = max(1.08, 1.05 * max(r["efficiency"] for r in found))
+    top = max(1.08, 1.05 * max(r["efficiency"] for r in efficiencies))
     y = _y("efficiency", "efficiency", {"domain": [0, top], "nice": False}, ".0%")
     x = load_axis(scaling)
     fitted = [Key(scaling.best.title, var("series-1"))] if scaling.best else []
@@ -221,19 +224,22 @@ def efficiency(scaling: Scaling) -> Chart | None:
         "efficiency",
         "Efficiency",
         "Throughput over that of perfect scaling: what each delivers, over each did at the lowest load.",
-        [_level(1.0), _line(model, x, y), _points(found, x, y, "efficiency", ".1%")],
+        [_level(1.0), _line(model, x, y), _points(efficiencies, x, y, "efficiency", ".1%")],
         f"Efficiency against {scaling.ladder.load_unit}",
-        found,
+        efficiencies,
         legend=[Key("measured", var("text"), "dot"), *fitted, Key("perfect scaling", var("muted"), "dash")],
     )
 
 
 def response(scaling: Scaling) -> Chart | None:
-    """Measured where there is one, else load over throughput; the model's curve."""
+    """Returns response times against load with the model's curve; None without any.
+
+    Unmeasured response times are computed by Little's law: load over throughput.
+    """
     points = _rows(scaling.ladder.points)
     measured = any(p["response_s"] is not None for p in points)
     think = scaling.ladder.think_s or 0.0
-    found = [
+    times = [
         {"load": p["load"], "repeat": p["repeat"], "what": what, "time": seconds}
         for p in points
         for what, seconds in (
@@ -242,18 +248,18 @@ def response(scaling: Scaling) -> Chart | None:
         )
         if seconds is not None and seconds > 0
     ]
-    if not found:
+    if not times:
         return None
     model = [r for r in _parts(scaling.curve)[0] if r["response_s"] is not None and r["response_s"] > 0]
-    unit, factor = time_unit(1e9 * max(f["time"] for f in found))
-    for f in found:
+    unit, factor = time_unit(1e9 * max(f["time"] for f in times))
+    for f in times:
         f["time"] *= 1e9 / factor
     drawn = [{"load": r["load"], "time": r["response_s"] * 1e9 / factor} for r in model]
     name, title = scaling.ladder.time_name, f"{scaling.ladder.time_name}, {unit}"
     y = _y("time", title, {"type": "linear"}, LETTERS)
-    x, names = load_axis(scaling), [n for n in ("mean", "95 %") if any(f["what"] == n for f in found)]
+    x, names = load_axis(scaling), [n for n in ("mean", "95 %") if any(f["what"] == n for f in times)]
     paints = [var("text"), var("stat-p95")][: len(names)]
-    dots = encoded(_points(found, x, y, title, ",.4~r"), color=coloured("what", names, paints))
+    dots = encoded(_points(times, x, y, title, ",.4~r"), color=coloured("what", names, paints))
     keys = [Key(n if measured else "load / throughput", p, "dot") for n, p in zip(names, paints, strict=True)]
     less = f", less {think:g} s of think time" if think else ""
     return chart(
@@ -264,22 +270,22 @@ def response(scaling: Scaling) -> Chart | None:
         else f"Not measured: load over throughput by Little's law{less}.",
         [_line(drawn, x, y), dots],
         f"{capital(name)} in {unit} against {scaling.ladder.load_unit}",
-        found,
+        times,
         legend=[*keys, *([Key(scaling.best.title, var("series-1"))] if scaling.best else [])],
         log=True,
     )
 
 
 def residuals(scaling: Scaling) -> Chart | None:
-    """Measured less predicted, of the prediction."""
-    found = [
+    """Returns residuals relative to the prediction; None without a fit."""
+    shares = [
         {**r, "share": r["residual"] / r["predicted"]}
         for r in _rows(scaling.residuals)
         if r["residual"] is not None and r["predicted"]
     ]
-    if not found:
+    if not shares:
         return None
-    most = max(0.01, 1.15 * max(abs(f["share"]) for f in found))
+    most = max(0.01, 1.15 * max(abs(f["share"]) for f in shares))
     digits = "+.1%" if most < 0.04 else "+.0%"
     y = _y("share", "measured less predicted", {"domain": [-most, most], "nice": False}, digits)
     return chart(
@@ -287,32 +293,32 @@ def residuals(scaling: Scaling) -> Chart | None:
         "Residuals",
         (residual_words(scaling.best) if scaling.best else None)
         or "Measured less predicted: a wave says that the model has the wrong shape.",
-        [_level(0.0), _points(found, load_axis(scaling), y, "residual", "+.2%")],
+        [_level(0.0), _points(shares, load_axis(scaling), y, "residual", "+.2%")],
         f"Residuals in per cent against {scaling.ladder.load_unit}",
-        found,
+        shares,
         legend=[Key("measured less predicted", var("text"), "dot"), Key("no residual", var("muted"), "dash")],
     )
 
 
 def residual_words(fit: Fitted) -> str | None:
-    """Whether the residuals are independent, in a sentence."""
+    """Returns a sentence on whether the residuals are independent; None without a Durbin-Watson statistic."""
     if fit.durbin_watson is None or not math.isfinite(fit.durbin_watson):
         return None
     p = fit.autocorrelation_p
-    told = f"Durbin-Watson of the residuals: {number(fit.durbin_watson, 3)} (2: independent)"
+    statistic = f"Durbin-Watson of the residuals: {number(fit.durbin_watson, 3)} (2: independent)"
     if p is None:
-        return f"{told}."
+        return f"{statistic}."
     related = "correlated" if p < _DEPENDENT else "not visibly correlated"
-    return f"{told}, p = {format_p(p)}: residuals of neighbouring loads are {related}."
+    return f"{statistic}, p = {format_p(p)}: residuals of neighbouring loads are {related}."
 
 
 def cpu(scaling: Scaling) -> Chart | None:
-    """CPU used and waited for, where it was measured."""
-    shown = {n: told for n, told in _CPU.items() if not scaling.ladder.points[n].is_null().all()}
+    """Returns CPU used and CPU WAIT; None if neither was measured."""
+    shown = {n: words for n, words in _CPU.items() if not scaling.ladder.points[n].is_null().all()}
     if not shown:
         return None
     means = scaling.ladder.points.group_by("load").agg(pl.col(list(shown)).mean()).sort("load")
-    found = [
+    values = [
         {"load": r["load"], "what": name, "cpus": r[n]}
         for r in _rows(means)
         for n, (name, _) in shown.items()
@@ -320,7 +326,7 @@ def cpu(scaling: Scaling) -> Chart | None:
     ]
     paints = {name: var(paint) for name, paint in shown.values()}
     lines = line_and_points(
-        found,
+        values,
         36,
         tips("load:Q", "what:N", ("cpus:Q", ".3~r", "CPUs")),
         x=load_axis(scaling),
@@ -333,13 +339,13 @@ def cpu(scaling: Scaling) -> Chart | None:
         "CPU seconds per second that the work used, and that it waited in the run queue.",
         [*cpu_mark(scaling.ladder.machine.cpus, "y"), *lines],
         f"CPU against {scaling.ladder.load_unit}",
-        found,
+        values,
         legend=[Key(n, p) for n, p in paints.items()],
     )
 
 
 def _rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Rows in which what is not finite is unknown: JSON has no NaN."""
+    """Returns rows with None for values that are not finite, because JSON has no NaN."""
     floats = [n for n, t in frame.schema.items() if t.is_float()]
     return frame.with_columns(
         pl.when(pl.col(n).is_finite()).then(pl.col(n)).alias(n) for n in floats
@@ -347,21 +353,24 @@ def _rows(frame: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _parts(curve: pl.DataFrame) -> list[list[dict[str, Any]]]:
-    """The curve within the loads fitted, below them, and above them (both with the last point within)."""
-    found = sorted(_rows(curve), key=lambda r: r["load"])
-    within = [r for r in found if not r["beyond"]]
+    """Returns the curve within the fitted loads, below them, and above them.
+
+    The outer parts include the adjacent point within.
+    """
+    points = sorted(_rows(curve), key=lambda r: r["load"])
+    within = [r for r in points if not r["beyond"]]
     if not within:
         return [[], [], []]
     first, last = within[0], within[-1]
     below, above = (
-        [r for r in found if r["load"] < first["load"]],
-        [r for r in found if r["load"] > last["load"]],
+        [r for r in points if r["load"] < first["load"]],
+        [r for r in points if r["load"] > last["load"]],
     )
     return [within, [*below, first] if below else [], [last, *above] if above else []]
 
 
 def _perfect(scaling: Scaling) -> list[dict[str, Any]]:
-    """Perfect scaling from the load that efficiency refers to, as far as the axis goes."""
+    """Returns perfect scaling from the load that efficiency refers to, along the whole axis."""
     measured = scaling.residuals.drop_nulls("efficiency")
     if measured.is_empty():
         return []
@@ -370,17 +379,17 @@ def _perfect(scaling: Scaling) -> list[dict[str, Any]]:
     return [{"load": n, "rate": one * n} for n in (low, high)]
 
 
-def _line(found: Sequence[Spec], x: Spec, y: Spec, dash: tuple[int, int] = (1, 0)) -> Spec:
-    """The model's curve."""
+def _line(rows: Sequence[Spec], x: Spec, y: Spec, dash: tuple[int, int] = (1, 0)) -> Spec:
+    """Returns the curve of the model."""
     ink = {"strokeWidth": 2.5, "strokeDash": list(dash), "clip": True, "color": var("series-1")}
-    return encoded(layer(found, "line", **ink), x=x, y=y)
+    return encoded(layer(rows, "line", **ink), x=x, y=y)
 
 
-def _rings(found: Sequence[Spec], x: Spec, y: Spec) -> Iterator[Spec]:
-    """Measurements that are left out, with their figures."""
-    if found:
-        yield encoded(layer(found, "point", size=60, color=var("text")), x=x, y=y)
-        yield from legible(found, {"x": x, "y": y}, "text", fontSize=11, align="left", dx=8)
+def _rings(rows: Sequence[Spec], x: Spec, y: Spec) -> Iterator[Spec]:
+    """Yields rings for measurements that are left out of the fit, with their figures."""
+    if rows:
+        yield encoded(layer(rows, "point", size=60, color=var("text")), x=x, y=y)
+        yield from legible(rows, {"x": x, "y": y}, "text", fontSize=11, align="left", dx=8)
 
 
 def _y(field: str, title: str, scale: Spec, labels: str | Spec) -> Spec:
@@ -388,11 +397,11 @@ def _y(field: str, title: str, scale: Spec, labels: str | Spec) -> Spec:
     return channel(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
-def _points(found: Sequence[Spec], x: Spec, y: Spec, title: str, form: str = ",.5~r") -> Spec:
-    """What was measured: the column of axis ``y``."""
-    repeated = len({r.get("repeat") for r in found}) > 1
+def _points(rows: Sequence[Spec], x: Spec, y: Spec, title: str, form: str = ",.5~r") -> Spec:
+    """Returns a point per measurement, at the column of axis ``y``."""
+    repeated = len({r.get("repeat") for r in rows}) > 1
     tooltip = tips("load:Q", *(["repeat:Q"] if repeated else []), (f"{y['field']}:Q", form, title))
-    base = layer(found, "point", filled=True, size=46, opacity=0.9, color=var("text"))
+    base = layer(rows, "point", filled=True, size=46, opacity=0.9, color=var("text"))
     return encoded(base, x=x, y=y, tooltip=tooltip)
 
 

@@ -1,4 +1,4 @@
-"""How a ladder scales, as a document: the answer, the charts, the model, CPU per unit of work, every load."""
+"""Builds the document of a ladder's scaling: the answer, charts, models, CPU per unit of work, every load."""
 
 from __future__ import annotations
 
@@ -50,26 +50,28 @@ _COSTS = (
 _CPU_NAMES = {"cpu": "all", "user": "user", "system": "system"}
 
 
-def per_work(made: Sequence[Regression]) -> Section | None:
-    """What a unit of work costs, the table, what to bear in mind; ``None``: there is no regression."""
-    if not made:
+def per_work(regressions: Sequence[Regression]) -> Section | None:
+    """Returns the CPU cost of a unit of work: claims, the table, and notes; None without a regression."""
+    if not regressions:
         return None
-    named = f": {made[0].name}" if made[0].name else ""
-    rows = [Row(cells) for r in made for cells in _rows(r)]
-    claims = Statements([Statement(t) for t in _cost_sentences(made)])
-    blocks: list[Block] = [claims, Table("", _COSTS, rows), *remarks(_cost_notes(made))]
-    return Section(f"CPU per {' and '.join(made[0].work_units)}{named}", blocks)
+    named = f": {regressions[0].name}" if regressions[0].name else ""
+    rows = [Row(cells) for r in regressions for cells in _rows(r)]
+    claims = Statements([Statement(t) for t in _cost_sentences(regressions)])
+    blocks: list[Block] = [claims, Table("", _COSTS, rows), *remarks(_cost_notes(regressions))]
+    return Section(f"CPU per {' and '.join(regressions[0].work_units)}{named}", blocks)
 
 
-def _cost_sentences(made: Sequence[Regression]) -> list[str]:
-    """What a unit costs, where that is known; how it changes from range to range."""
-    known_ones = [(r, r.total) for r in made if r.total is not None]
-    told = [f"{_where(r)} {_cost(total)}." for r, total in known_ones]
+def _cost_sentences(regressions: Sequence[Regression]) -> list[str]:
+    """Returns the cost of a unit where it is known, and its change from range to range."""
+    known_ones = [(r, r.total) for r in regressions if r.total is not None]
+    sentences = [f"{_where(r)} {_cost(total)}." for r, total in known_ones]
     for (one, a), (other, b) in pairwise(known_ones):
         if (a.slope.low or 0) > 0 and (b.slope.low or 0) > 0:
             times = format_plain(b.slope.value / a.slope.value)
-            told.append(f"{_where(other)} 1 {one.work_units[0]} costs {times} times as much as {one.regime}.")
-    return told
+            sentences.append(
+                f"{_where(other)} 1 {one.work_units[0]} costs {times} times as much as {one.regime}."
+            )
+    return sentences
 
 
 def _where(r: Regression) -> str:
@@ -90,7 +92,7 @@ def _cost(part: Part) -> str:
 
 
 def _rows(r: Regression) -> Iterator[list[Cell]]:
-    """All CPU, user, system; with several kinds of work a line each."""
+    """Yields the rows of all, user and system CPU; several kinds of work have a row each."""
     nothing, unknown = word(""), Cell(UNKNOWN)
     if not r.parts:
         ratio, ends = unknown, unknown
@@ -127,21 +129,21 @@ def _cost_ends(e: Estimate, form: str = "{}") -> str:
     return form.format(f"{low} .. {high}")
 
 
-def _cost_notes(made: Sequence[Regression]) -> Iterator[str]:
-    """Refusals first; then how errors were made, and doubts."""
-    for r in made:
+def _cost_notes(regressions: Sequence[Regression]) -> Iterator[str]:
+    """Yields refusals first, then the method of the intervals, and notes."""
+    for r in regressions:
         if r.refused is not None:
             yield f"{r.regime}: no regression: {r.refused}"
-    for method in dict.fromkeys(r.method for r in made if r.parts):
+    for method in dict.fromkeys(r.method for r in regressions if r.parts):
         yield f"Intervals are 95 %: {method}. Background: CPU seconds per second at no work."
-    for r in made:
+    for r in regressions:
         yield from (f"{r.regime}: {n}" for n in r.notes)
 
 
 _PARAGRAPH = "paragraph"
-"""The answer that is a text for everybody."""
+"""The answer in plain language."""
 _VETO = "model-veto"
-"""Which the paragraph holds, and which is not repeated."""
+"""A claim that is part of the paragraph, so it is not repeated."""
 _TITLES = {
     "one-cpu": "One CPU",
     "rate-capacity": "Capacity",
@@ -154,52 +156,52 @@ _TITLES = {
     "reason": "Why it bends",
 }
 _TILES = ("rate-capacity", "one-session", "peak", "knee", "scales-to", "smt-yield", "second-knee", "cpu-wait")
-"""Answers that are shown large, as many of them as ``_MOST_TILES``."""
+"""Answers that are shown large, the first ``_MOST_TILES`` of them."""
 _MOST_TILES = 5
 
 
 def document(scalings: Sequence[Scaling]) -> Document:
-    """One ladder, or several one after another."""
+    """Returns the document of one ladder, or of several in sequence."""
     footer = f"Analysed with dbdyno {__version__}"
     if len(scalings) != 1:
-        blocks = [s for n, one in enumerate(scalings) for s in _sections(one, n, f"-{n + 1}")]
+        blocks = [s for n, scaling in enumerate(scalings) for s in _sections(scaling, n, f"-{n + 1}")]
         return Document(f"Scaling of {len(scalings)} ladders", blocks, footer=footer)
-    one = scalings[0]
-    machine = _machine(one.ladder.machine)
-    lead = [*remarks([machine] if machine else []), *_lead(one)]
-    return Document(_title(one), [*_sections(one, 0, "")], lead, _figures(one), footer)
+    scaling = scalings[0]
+    machine = _machine(scaling.ladder.machine)
+    lead = [*remarks([machine] if machine else []), *_lead(scaling)]
+    return Document(_title(scaling), [*_sections(scaling, 0, "")], lead, _figures(scaling), footer)
 
 
 def section(scalings: Sequence[Scaling]) -> Section | None:
-    """Within the report of a run; ``None``: it has no ladder."""
+    """Returns the part of a run's report; None without a ladder."""
     if not scalings:
         return None
     many, by_rate = len(scalings) > 1, scalings[0].ladder.by_rate
     parts: list[Block] = []
-    for n, one in enumerate(scalings):
+    for n, scaling in enumerate(scalings):
         more = Section(
             "Every rate" if by_rate else "All answers, models, every load",
-            [*_answers(one), *_models(one), *_measured(one)],
+            [*_answers(scaling), *_models(scaling), *_measured(scaling)],
             folded=True,
         )
-        blocks: list[Block] = [*_lead(one), *_charts(one, n), more]
-        parts += [Section(one.ladder.name, blocks)] if many else blocks
+        blocks: list[Block] = [*_lead(scaling), *_charts(scaling, n), more]
+        parts += [Section(scaling.ladder.name, blocks)] if many else blocks
     return Section(section_title(scalings), parts, "scaling")
 
 
 def section_title(scalings: Sequence[Scaling]) -> str:
-    """Returns the title of :func:`section`, which need not be made for it."""
+    """Returns the title of :func:`section` without building it."""
     return "Capacity" if scalings and scalings[0].ladder.by_rate else "Scalability"
 
 
 def _charts(scaling: Scaling, number: int) -> list[Chart]:
-    """``number``: of the ladder in its document."""
-    made = rate_chart if scaling.ladder.by_rate else scaling_charts
-    return [replace(c, id=f"scaling-{number}-{c.id}") for c in made.charts(scaling)]
+    """Returns the charts of a ladder; ``number`` is its position in the document."""
+    module = rate_chart if scaling.ladder.by_rate else scaling_charts
+    return [replace(c, id=f"scaling-{number}-{c.id}") for c in module.charts(scaling)]
 
 
 def _sections(scaling: Scaling, number: int, name: str) -> Iterator[Section]:
-    """``name``: what the sections of this ladder end in where there are several."""
+    """Yields the sections of a ladder. ``name`` is the suffix of their ids, if there are several ladders."""
     if name:
         yield Section(_title(scaling), _lead(scaling), f"ladder{name}")
     head = "Delivered against due" if scaling.ladder.by_rate else "The ladder and the model"
@@ -216,7 +218,7 @@ def _sections(scaling: Scaling, number: int, name: str) -> Iterator[Section]:
 
 
 def _title(scaling: Scaling) -> str:
-    """``cisco.csv: 32 points, 1 to 64 sessions``."""
+    """Returns ``cisco.csv: 32 points, 1 to 64 sessions``."""
     points, ladder = scaling.ladder.points, scaling.ladder
     if points.is_empty():
         return f"{ladder.name}: no points"
@@ -229,15 +231,15 @@ def _title(scaling: Scaling) -> str:
 
 
 def _machine(known: Machine) -> str:
-    """``8 cores, 16 CPUs``; empty: nothing is known."""
+    """Returns ``8 cores, 16 CPUs``; empty if nothing is known."""
     counts = [counted(n, what) for n, what in ((known.cores, "core"), (known.cpus, "CPU")) if n]
     threads = f"{counted(known.threads_per_core, 'thread')} per core" if known.threads_per_core else ""
     return ", ".join(p for p in (known.model, *counts, threads) if p)
 
 
-def claims(title: str, found: Sequence[Claim]) -> Document:
-    """Answers that need no ladder."""
-    shown = [Statement(c.text, _answer_title(c), c.evidence, "note", c.id) for c in found]
+def claims(title: str, answers: Sequence[Claim]) -> Document:
+    """Returns a document of answers that need no ladder."""
+    shown = [Statement(c.text, _answer_title(c), c.evidence, "note", c.id) for c in answers]
     return Document(title, [Section("Answers", [Statements(shown)])])
 
 
@@ -246,23 +248,23 @@ def _lead(scaling: Scaling) -> list[Paragraph]:
 
 
 def _figures(scaling: Scaling) -> list[KeyFigure]:
-    """The answers with a number that matter most, in their order."""
-    found = {a.id: (a, a.value) for a in reversed(scaling.answers) if a.value is not None}
+    """Returns the most important answers that have a number."""
+    by_id = {a.id: (a, a.value) for a in reversed(scaling.answers) if a.value is not None}
     return [
         KeyFigure(_answer_title(a), Cell(number(e.value, 3), e.value, e.unit), interval(e, 3))
-        for a, e in [found[name] for name in _TILES if name in found][:_MOST_TILES]
+        for a, e in [by_id[name] for name in _TILES if name in by_id][:_MOST_TILES]
     ]
 
 
 def _answers(scaling: Scaling) -> list[Block]:
-    """Claims, and why there are none."""
-    found = [
+    """Returns the claims, and the reasons for missing ones."""
+    statements = [
         Statement(a.text, _answer_title(a), a.evidence, "note" if a.value else "", a.id)
         for a in scaling.answers
         if a.id not in (_PARAGRAPH, _VETO)
     ]
-    found += [Statement(r, "unknown", tone="warning") for r in scaling.refused]
-    return [Statements(found)] if found else []
+    statements += [Statement(r, "unknown", tone="warning") for r in scaling.refused]
+    return [Statements(statements)] if statements else []
 
 
 def _answer_title(answer: Claim) -> str:
@@ -280,8 +282,8 @@ def _models(scaling: Scaling) -> list[Block]:
     best = scaling.best
     if best is not None:
         formula = best.formula if "=" in best.formula or not best.formula else f"X(N) = {best.formula}"
-        told = formula + (f" ({best.cites})" if best.cites else "")
-        blocks += [_parameters(best, _chosen(scaling, best)), *remarks([told] if told else [])]
+        text = formula + (f" ({best.cites})" if best.cites else "")
+        blocks += [_parameters(best, _chosen(scaling, best)), *remarks([text] if text else [])]
         blocks.append(
             table("Models; weight: relative support by the data", _MODELS, scaling.fits, named=True)
         )
@@ -292,24 +294,25 @@ def _models(scaling: Scaling) -> list[Block]:
 
 
 def _chosen(scaling: Scaling, fit: Fitted) -> str:
-    """``Best model: a plateau``; another one that was put first is not called so."""
+    """Returns ``Best model: a plateau``, or ``Requested model`` if another one has more weight."""
     is_best = fit.weight >= max(f.weight for f in scaling.fits)
     name = f"{'Best model' if is_best else 'Requested model'}: {fit.title}"
     return f"{name} (weight {fit.weight:.2f}, R² {fit.r_squared:.4f})"
 
 
 def _parameters(fit: Fitted, title: str) -> Table:
-    """Parameters, then what follows from them."""
+    """Returns a table of the parameters and the figures derived from them."""
     given = {(p.value, p.unit) for p in fit.parameters}  # a knee may be a parameter by another name
     knees = [k for k in fit.knees if (k.value, k.unit) not in given]
-    found = [(e.name, e) for e in (*fit.parameters, *knees)]
+    estimates = [(e.name, e) for e in (*fit.parameters, *knees)]
     more = (("peak", fit.peak), ("throughput at the peak", fit.peak_throughput))
-    return table(title, _PARAMETERS, [*found, *((name, e) for name, e in more if e is not None)], named=True)
+    return table(
+        title, _PARAMETERS, [*estimates, *((name, e) for name, e in more if e is not None)], named=True
+    )
 
 
 def measured(scaling: Scaling) -> Table:
-    """Means over repeats for each load, with what the best model has there; columns without a figure are
-    left out."""
+    """Returns means over repeats by load, with the prediction of the best model, without empty columns."""
     ladder, means = scaling.ladder, pl.exclude("load", "repeat").mean()
     loads = ladder.points.group_by("load").agg(means, pl.len().alias("repeats"))
     fitted = scaling.residuals.group_by("load").agg(pl.col("predicted", "residual", "efficiency").mean())
@@ -360,12 +363,12 @@ def _of_commands(ladder: Ladder) -> bool:
 
 
 def _caveats(scaling: Scaling) -> list[str]:
-    """What was put in order, what the fit says of itself; each once."""
+    """Returns notes on the input and the fit, each once."""
     fit = scaling.best
-    said = [*scaling.ladder.notes, *scaling.notes, *(fit.notes if fit else ())]
-    told = any(n.casefold().startswith("residuals") for n in said)
-    words = scaling_charts.residual_words(fit) if fit and not told else None
-    return list(dict.fromkeys([*said, *([words] if words else [])]))
+    notes = [*scaling.ladder.notes, *scaling.notes, *(fit.notes if fit else ())]
+    has_residuals = any(n.casefold().startswith("residuals") for n in notes)
+    sentence = scaling_charts.residual_words(fit) if fit and not has_residuals else None
+    return list(dict.fromkeys([*notes, *([sentence] if sentence else [])]))
 
 
 def _criterion(value: float) -> str:
