@@ -393,11 +393,11 @@ PARTS = Parts(
             "memory",
             memory.TITLE,
             _memory,
-            memory.there,
+            memory.was_read,
             folded=True,
             name="Memory",
             option="memory",
-            details=(memory.tables, memory_runs.of_all),
+            details=(memory.tables, memory_runs.all_measurements),
         ),
         Part(
             "triggers",

@@ -1,4 +1,4 @@
-"""Where the pages of the server and its machine are: of a measurement, or of a running server."""
+"""Shows where the pages of the server and its machine are: of a measurement, or of a running server."""
 
 from __future__ import annotations
 
@@ -35,30 +35,31 @@ from dbdyno.present.memory import memory_limits
 
 TITLE = "Where the memory is"
 SHOWN = 10
-"""Relations by pages held twice; the export holds all."""
+"""Most relations, by pages held twice; the export has all."""
 _BAR = 76
-"""Characters of the bar."""
+"""Width of the bar in characters."""
 _FILLS = dict(zip(PARTS, "█▓▚▒▞▬·░", strict=True))
 _SESSIONS = ("session", "other")
 _Record = dict[str, Any]
 Rows = Mapping[str, pl.DataFrame]
-"""The derived tables, of one measurement and phase."""
+"""Derived tables of one measurement and phase."""
 
 
-def there(results: Results) -> bool:
-    """Whether memory was read."""
+def was_read(results: Results) -> bool:
+    """Returns whether memory was read."""
     return bool(results.tables.get("memory_parts", empty("memory_parts")).height)
 
 
 def rows_at(tables: Mapping[str, pl.DataFrame], cell: str, phase: str) -> Rows:
-    """What was read of ``cell`` in ``phase``, with what grew until then."""
-    of = pl.col("phase").is_in([phase, GROWTH])
+    """Returns the tables of ``cell`` in ``phase``, and growth until then."""
+    in_phase = pl.col("phase").is_in([phase, GROWTH])
     named = (t.name for t in MEMORY_TABLES)
-    return {n: tables.get(n, empty(n)).filter((pl.col("cell") == cell) & of) for n in named}
+    return {n: tables.get(n, empty(n)).filter((pl.col("cell") == cell) & in_phase) for n in named}
 
 
 def tables(results: Results, pick: Pick) -> list[Block]:
-    """At the end of a measurement; of all windows together, at the end of the last that was read."""
+    """Returns memory at the end of a measurement; for all windows together, at the end of the last one
+    read."""
     read = results.tables.get("memory_parts", empty("memory_parts"))
     ended = read.filter(pl.col("phase") == "end")["cell"]
     cell = pick.cell or (str(ended[-1]) if len(ended) else "")
@@ -73,14 +74,14 @@ def tables(results: Results, pick: Pick) -> list[Block]:
 
 
 def _lacks(results: Results) -> list[str]:
-    """What some measurements lack, why, and the cure."""
-    mine = (pl.col("name") == MEMORY_SOURCE.name) & (pl.col("detail") != "")
-    details = results.tables["sources"].filter(mine)["detail"].to_list()
+    """Returns a note on data that some measurements lack, with the reason and the cure."""
+    with_detail = (pl.col("name") == MEMORY_SOURCE.name) & (pl.col("detail") != "")
+    details = results.tables["sources"].filter(with_detail)["detail"].to_list()
     return [f"Not known of some measurements: {detail}." for detail in sorted(details, key=len)[-1:]]
 
 
 def blocks(rows: Rows, most: int | None = SHOWN) -> list[Block]:
-    """The machine's memory, the server's cache, relations, processes, and what limits them."""
+    """Returns the machine's memory, the server's cache, relations, processes and limits."""
     return [
         *_machine(rows["memory_parts"]),
         *_cache(rows),
@@ -94,7 +95,7 @@ def blocks(rows: Rows, most: int | None = SHOWN) -> list[Block]:
 
 
 def _machine(parts: pl.DataFrame) -> list[Block]:
-    """The table, whose rows add up to the last one, and the same as a bar."""
+    """Returns a table whose rows add up to the last one, and a bar of the same."""
     if parts.is_empty():
         return []
     records = parts.to_dicts()
@@ -121,17 +122,17 @@ def _mib(row: _Record) -> Cell:
 
 
 def _bar(records: Iterable[_Record]) -> str:
-    """Each part as many characters as it has of the total, and what they are; empty where none is known."""
+    """Returns the parts as a bar of characters with a legend; empty if none is known."""
     parts = [r for r in records if r["part"] != TOTAL and r["share"] is not None and r["share"] > 0]
     ends = [round(_BAR * share) for share in accumulate((r["share"] for r in parts), initial=0.0)]
     drawn = [(r["part"], b - a) for r, (a, b) in zip(parts, pairwise(ends), strict=True) if b > a]
     bar = "".join(_FILLS[part] * n for part, n in drawn)
-    named = "  ".join(f"{_FILLS[part]} {part}".replace(" ", _WITHIN) for part, _ in drawn)
-    return f"|{bar}|\n{fill(named, _BAR).replace(_WITHIN, ' ')}" if bar else ""
+    named = "  ".join(f"{_FILLS[part]} {part}".replace(" ", _NO_BREAK) for part, _ in drawn)
+    return f"|{bar}|\n{fill(named, _BAR).replace(_NO_BREAK, ' ')}" if bar else ""
 
 
-_WITHIN = "\0"
-"""In place of a space where a line may not end."""
+_NO_BREAK = "\0"
+"""Placeholder for a space at which ``fill`` must not break a line."""
 
 
 def _size(column: str) -> Callable[[_Record], Cell]:
@@ -152,9 +153,9 @@ _CACHE = {
 }
 
 
-def _named(found: pl.DataFrame, names: Mapping[str, str]) -> list[_Record]:
-    """The figures in the order of their names, without growth of others."""
-    by_key = {r["key"]: r for r in found.to_dicts()}
+def _named(frame: pl.DataFrame, names: Mapping[str, str]) -> list[_Record]:
+    """Returns the figures with these names, in their order."""
+    by_key = {r["key"]: r for r in frame.to_dicts()}
     return [{**by_key[k], "name": name} for k, name in names.items() if k in by_key]
 
 
@@ -173,28 +174,28 @@ def _cache(rows: Rows) -> list[Block]:
 
 
 def _share_of(row: _Record) -> Cell:
-    """What its share is of, or why it is unknown."""
-    return word(row["status"] if row["value"] is None else _OF.get(row["of"] or "", ""))
+    """Returns the base of the share, or the reason why the figure is unknown."""
+    return word(row["status"] if row["value"] is None else _BASES.get(row["of"] or "", ""))
 
 
-_OF = {
+_BASES = {
     "total_bytes": "of the machine's memory",
     "limit_bytes": "of the control group's limit",
     "cache_bytes": "of the cache",
 }
 
 
-def _relations(relations: pl.DataFrame, found: pl.DataFrame, most: int | None) -> list[Block]:
-    """By the memory that they take, where pages that are held twice count twice; their sum."""
+def _relations(relations: pl.DataFrame, totals: pl.DataFrame, most: int | None) -> list[Block]:
+    """Returns relations by the memory that they take, counting pages held twice twice, and their sum."""
     if relations.is_empty():
         return []
     taken = pl.sum_horizontal("cached_bytes", "page_cache_bytes")
     ordered = relations.sort(taken, "relation", descending=[True, False])
     shown = ordered.head(most or len(ordered)).to_dicts()
-    sums = {r["key"]: r for r in found.to_dicts()}
+    sums = {r["key"]: r for r in totals.to_dicts()}
     total = {c: sums.get(key, {}) for c, key in _TOTALS.items()}
-    partly = {c for c, found_sum in total.items() if found_sum.get("status") != "ok"}
-    values = {c: found_sum.get("value") for c, found_sum in total.items()}
+    partly = {c for c, figure in total.items() if figure.get("status") != "ok"}
+    values = {c: figure.get("value") for c, figure in total.items()}
     shown.append({**values, "relation": "all", "kind": "", "database": "", "status": "ok", "partly": partly})
     columns: list[tuple[Column, Callable[[_Record], Cell]]] = [
         (Column("relation", wraps=True), _name),
@@ -205,16 +206,16 @@ def _relations(relations: pl.DataFrame, found: pl.DataFrame, most: int | None) -
         (numeric("both")._replace(name="in both"), _in_all("both_bytes")),
         (numeric("dirty", 6), lambda r: optional(r.get("dirty_bytes"), format_size, "bytes")),
     ]
-    made: list[Block] = [
+    blocks: list[Block] = [
         table("Relations: pages in the server's cache, in the page cache, in both", columns, shown)
     ]
     left = len(ordered) - (len(shown) - 1)
     notes = [f"{counted(left, 'relation')} more: --all, or the export."] if left else []
-    return [*made, *remarks([*notes, *_unread(relations)])]
+    return [*blocks, *remarks([*notes, *_unread(relations)])]
 
 
 def _name(row: _Record) -> Cell:
-    """With the database where there is no schema: what is in others is known by its file alone."""
+    """Returns the relation, with its database if it has no schema: elsewhere only its file is known."""
     alone = "." in row["relation"] or row["database"] in ("", row["relation"])
     return word(row["relation"] if alone else f"{row['database']}: {row['relation']}")
 
@@ -232,13 +233,13 @@ def _in_all(column: str) -> Callable[[_Record], Cell]:
 
 
 def _least(column: str, partly: Callable[[_Record], Any]) -> Callable[[_Record], Cell]:
-    """At least so much, where a part is not known."""
+    """Returns a function to the cell of a size, marked as a lower bound if a part is unknown."""
     cell = _size(column)
     return lambda r: cell(r)._replace(text=f">= {cell(r).text}") if r[column] and partly(r) else cell(r)
 
 
 def _unread(frame: pl.DataFrame) -> Iterator[str]:
-    """Which figures some rows lack, and why."""
+    """Yields the figures that some rows lack, and why."""
     for status, n in frame.filter(pl.col("status") != "ok").group_by("status").len().sort("status").rows():
         yield f"Some figures of {counted(n, 'relation')} are unknown: {_reason(status)}. Sums leave them out."
 
@@ -263,11 +264,11 @@ def _processes(rows: Rows) -> list[Block]:
         (numeric("page tables"), _sum("page_tables")),
         (numeric("swapped", 4), _some("swapped_bytes")),
     )
-    made: list[Block] = [table("Memory of processes", columns, roles), *_each_session(roles)]
+    blocks: list[Block] = [table("Memory of processes", columns, roles), *_each_session(roles)]
     whole, read = (sum(r[c] for r in roles) for c in ("processes", "pss_known"))
     why = next((_reason(r["status"]) for r in roles if r["pss_known"] < r["processes"]), "")
     lacks = [f"PSS of {whole - read} of {counted(whole, 'process')} is unknown: {why}."] if why else []
-    return [*made, *remarks([*_price(rows), *lacks])]
+    return [*blocks, *remarks([*_price(rows), *lacks])]
 
 
 def _sum(name: str) -> Callable[[_Record], Cell]:
@@ -275,7 +276,7 @@ def _sum(name: str) -> Callable[[_Record], Cell]:
 
 
 def _each_session(roles: list[_Record]) -> list[Block]:
-    """Median and largest of the sessions, where there are several."""
+    """Returns median and largest memory of the sessions, if there are several."""
     sessions = next((r for r in roles if r["role"] in _SESSIONS and r["processes"] > 1), None)
     if sessions is None:
         return []
@@ -306,18 +307,18 @@ _REASONS = {
 
 
 def _reason(status: str) -> str:
-    """Why, and the cure where there is one."""
+    """Returns the reason of a status, with the cure if there is one."""
     return _REASONS.get(status, status)
 
 
 def _price(rows: Rows) -> Iterator[str]:
-    """What small pages cost."""
-    found = {r["key"]: r for r in rows["memory_figures"].to_dicts()}
-    tables_, huge = (found.get(k) for k in ("page_tables_bytes", "page_tables_huge_bytes"))
+    """Yields the memory cost of small pages."""
+    figures_by_key = {r["key"]: r for r in rows["memory_figures"].to_dicts()}
+    tables_, huge = (figures_by_key.get(k) for k in ("page_tables_bytes", "page_tables_huge_bytes"))
     if tables_ is None or tables_["value"] is None:
         return
-    of = _OF.get(tables_["of"] or "")
-    share = f" ({figures.percent(tables_['share'], digits=1)} % {of})" if of and tables_["share"] else ""
+    base = _BASES.get(tables_["of"] or "")
+    share = f" ({figures.percent(tables_['share'], digits=1)} % {base})" if base and tables_["share"] else ""
     least = "" if tables_["status"] == "ok" else "at least "
     text = f"Page tables of {noun('server_processes')}: {least}{format_size(tables_['value'])}{share}"
     if huge is not None and huge["value"] is not None:

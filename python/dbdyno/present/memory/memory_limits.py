@@ -1,4 +1,4 @@
-"""Huge pages, swap, NUMA nodes, and the limit of the server's control group."""
+"""Shows huge pages, swap, NUMA nodes, and the limit of the server's control group."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dbdyno.present.document.document import Block, Cell, Column, Row, Table, kn
 from dbdyno.present.figures import figures
 
 _Record = dict[str, Any]
-_ASKED = {0: "off", 1: "try", 2: "on"}
+_REQUESTED = {0: "off", 1: "try", 2: "on"}
 
 
 def blocks(rows: Mapping[str, pl.DataFrame]) -> list[Block]:
-    """From the derived tables of one measurement and phase."""
+    """Returns a table of limits and one of NUMA nodes, from the tables of one measurement and phase."""
     held, grown = rows["memory_held"].filter(pl.col("node").is_null()), rows["memory_figures"]
     raw = {(s, k): v for s, k, v in held.select("scope", "key", "value").iter_rows()}
     growth = {r["key"]: r for r in grown.filter(pl.col("phase") == GROWTH).to_dicts()}
@@ -27,8 +27,8 @@ def blocks(rows: Mapping[str, pl.DataFrame]) -> list[Block]:
         ("control group", _group(raw, growth)),
     ]
     shown = [Row([word(name), word(text)]) for name, text in lines if text]
-    made = [Table("Huge pages, swap, limits", (Column(""), Column("", wraps=True)), shown)] if shown else []
-    return [*made, *_nodes(rows["memory_held"])]
+    tables = [Table("Huge pages, swap, limits", (Column(""), Column("", wraps=True)), shown)] if shown else []
+    return [*tables, *_nodes(rows["memory_held"])]
 
 
 _Raw = Mapping[tuple[str, str], int | None]
@@ -36,17 +36,17 @@ _Grown = Mapping[str, _Record]
 
 
 def _huge(raw: _Raw) -> str:
-    asked, used = raw.get(("server", "huge_pages_asked")), raw.get(("server", "huge_pages_used"))
+    requested, used = raw.get(("server", "huge_pages_asked")), raw.get(("server", "huge_pages_used"))
     total, free = raw.get(("host", "huge_pages_total")), raw.get(("host", "huge_pages_free"))
     size = raw.get(("host", "huge_page_bytes"))
-    texts = [f"the server asks: {_ASKED.get(asked, '?')}" if asked is not None else ""]
-    if asked is not None:
+    texts = [f"the server asks: {_REQUESTED.get(requested, '?')}" if requested is not None else ""]
+    if requested is not None:
         texts.append("whether it has them is unknown" if used is None else "used" if used else "not used")
     if total is not None:
         free_text = f", {free:,} of them free" if total and free is not None else ""
-        of = f" of {format_size(size)}" if size else ""
-        texts.append(f"pool of the machine: {total:,} pages{of}{free_text}")
-    return "; ".join(t for t in texts if t) if asked is not None or total is not None else ""
+        size_text = f" of {format_size(size)}" if size else ""
+        texts.append(f"pool of the machine: {total:,} pages{size_text}{free_text}")
+    return "; ".join(t for t in texts if t) if requested is not None or total is not None else ""
 
 
 def _swap(raw: _Raw, growth: _Grown) -> str:
@@ -62,9 +62,9 @@ def _swap(raw: _Raw, growth: _Grown) -> str:
 
 
 def _grown(growth: _Grown, names: Mapping[str, str]) -> str:
-    """What grew during the measurement; a time as a share of it."""
-    found = [(name, growth[key]) for key, name in names.items() if key in growth]
-    texts = [f"{name} {_amount(r)}" for name, r in found if r["value"] is not None]
+    """Returns the growth during the measurement; a time is written as a share of it."""
+    grown = [(name, growth[key]) for key, name in names.items() if key in growth]
+    texts = [f"{name} {_amount(r)}" for name, r in grown if r["value"] is not None]
     return f"; since the read before {', '.join(texts)}" if texts else ""
 
 
@@ -102,7 +102,7 @@ _NODE = {
 
 
 def _nodes(held: pl.DataFrame) -> list[Block]:
-    """Where there are several."""
+    """Returns memory by NUMA node; empty with fewer than two nodes."""
     of_nodes = held.drop_nulls("node")
     if of_nodes["node"].n_unique() < 2:
         return []
@@ -111,7 +111,7 @@ def _nodes(held: pl.DataFrame) -> list[Block]:
         by_node.setdefault(node, {})[scope, key] = value
     columns = [(Column("NUMA node"), lambda r: word(str(r[0])))]
     for place, title in _NODE.items():
-        if any(place in found for found in by_node.values()):
+        if any(place in values for values in by_node.values()):
             columns.append((numeric(title), _at_node(place)))
     return [table("NUMA nodes", columns, sorted(by_node.items()))]
 

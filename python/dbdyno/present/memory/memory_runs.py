@@ -1,4 +1,4 @@
-"""Memory of all measurements of a run side by side: as a chart of stacked bars, and as a table."""
+"""Compares the memory of all measurements of a run: as stacked bars, and as a table."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _PAINTS = dict(
     )
 )
 _MOST = 60
-"""Bars that a chart has room for: of more, some that lie evenly."""
+"""Most bars of a chart; of more measurements, evenly spaced ones are drawn."""
 _GIB = 1 << 30
 _Row = dict[str, Any]
 
 
 def charts(results: Results) -> list[Chart]:
-    """A bar for each measurement: the machine's memory at its end, by what uses it."""
+    """Returns a bar per measurement: the machine's memory at its end, by use."""
     places = _places(results)
     parts = results.tables.get("memory_parts", empty("memory_parts"))
     ended = parts.filter(
@@ -75,7 +75,7 @@ def charts(results: Results) -> list[Chart]:
 
 
 def _places(results: Results) -> pl.DataFrame:
-    """Measurements that were read and what each is called: cell, place."""
+    """Returns cell and label (place) of the measurements whose memory was read."""
     read = set(results.tables.get("memory_parts", empty("memory_parts"))["cell"])
     windows = results.tables["windows"].filter(pl.col("cell").is_in(sorted(read))).sort("t0_ns")
     step = -(-len(windows) // _MOST) or 1
@@ -83,15 +83,15 @@ def _places(results: Results) -> pl.DataFrame:
     load = figures.load_of(results)
     several = {n: len({w[n] for w in some}) > 1 for n in ("variant", "repeat")}
 
-    def called(row: _Row) -> str:
+    def label(row: _Row) -> str:
         if figures.is_observation(results):
             return f"window {row['repeat']}"
         variant = f", {row['variant']}" if several["variant"] else ""
         again = f", repeat {row['repeat']}" if several["repeat"] else ""
         return f"{figures.load_text(load, row[load.column])}{variant}{again}"
 
-    found = [{"cell": w["cell"], "place": called(w)} for w in some]
-    return pl.DataFrame(found, schema={"cell": pl.String, "place": pl.String})
+    labelled = [{"cell": w["cell"], "place": label(w)} for w in some]
+    return pl.DataFrame(labelled, schema={"cell": pl.String, "place": pl.String})
 
 
 _FIGURES = {
@@ -105,13 +105,13 @@ _FIGURES = {
 
 
 def blocks(results: Results) -> list[Block]:
-    """A row for each measurement; nothing of a single one, whose figures are in its tables."""
+    """Returns one row per measurement; empty for a single one, whose figures are in its own tables."""
     places = _places(results)
     if len(places) < 2:
         return []
-    found = results.tables["memory_figures"].filter(pl.col("phase").is_in(["end", GROWTH]))
+    figures_at_end = results.tables["memory_figures"].filter(pl.col("phase").is_in(["end", GROWTH]))
     by_cell: dict[str, dict[str, _Row]] = {}
-    for row in found.to_dicts():
+    for row in figures_at_end.to_dicts():
         by_cell.setdefault(row["cell"], {})[row["key"]] = row
     rows = [{"place": place, **by_cell.get(cell, {})} for cell, place in places.rows()]
     for row in rows:
@@ -126,8 +126,8 @@ def blocks(results: Results) -> list[Block]:
     return [table("Data in memory and page tables at the end of each measurement", columns, rows)]
 
 
-def of_all(results: Results, _pick: Pick) -> list[Block]:
-    """The same below the tables of one."""
+def all_measurements(results: Results, _pick: Pick) -> list[Block]:
+    """Returns :func:`blocks`, for an option that also shows a single measurement."""
     return blocks(results)
 
 
@@ -138,7 +138,7 @@ def _cell(key: str) -> Callable[[_Row], Cell]:
 
 
 def _size(figure: _Row) -> Cell:
-    """At least so much, where a part is not known."""
+    """Returns a size, marked as a lower bound if a part is unknown."""
     cell = known(figure.get("value"), format_size, "bytes")
     partly = figure.get("status", "ok") != "ok" and figure["value"] is not None
     return cell._replace(text=f">= {cell.text}") if partly else cell

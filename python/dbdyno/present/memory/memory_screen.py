@@ -1,4 +1,4 @@
-"""Where the memory of a running server is: a screen, and JSON."""
+"""Shows where the memory of a running server is: as a screen, and as JSON."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from dbdyno.present.figures import jsondoc
 from dbdyno.present.memory.memory import SHOWN, blocks, rows_at
 
 _IN_TABLES = ("pages-held-twice",)
-"""Claims that the answer and the tables make as well."""
+"""Claims that repeat the answer or the tables."""
 
 
 def now(read: MemoryNow, most: int | None = SHOWN) -> list[Block]:
-    """For a running server: the answer, then tables. ``most``: relations; ``None``: all."""
+    """Returns the answer, then tables; ``most`` limits the relations, None shows all."""
     answer, *claims = read.claims
-    found = [Statement(c.text, "", "", c.severity, c.id, c.advice) for c in claims if c.id not in _IN_TABLES]
-    further: list[Block] = [Section("Claims", [Statements(found)])] if found else []
+    statements = [
+        Statement(c.text, "", "", c.severity, c.id, c.advice) for c in claims if c.id not in _IN_TABLES
+    ]
+    further: list[Block] = [Section("Claims", [Statements(statements)])] if statements else []
     missing = [s.detail if s.detail else f"{s.name}: {s.status}" for s in read.sources if _lacks(s)]
     took = f"{read.server}, {read.taken:%Y-%m-%d %H:%M:%S} UTC; read in {format_ns(read.took_s * NS_PER_S)}."
     shown = blocks(rows_at(read.tables, CELL, NOW), most)
@@ -29,19 +31,19 @@ def now(read: MemoryNow, most: int | None = SHOWN) -> list[Block]:
 
 
 def _lacks(source: Source) -> bool:
-    """A source may be ok and still lack a part of what it reads, which is in its detail."""
+    """Returns whether a source lacks something; an ``ok`` one may lack a part, which its detail names."""
     return bool(source.detail) or source.status != "ok"
 
 
 def record(read: MemoryNow) -> dict[str, Any]:
-    """docs/memory.md says what each key means."""
-    found = {t.name: jsondoc.plain(read.tables[t.name]) for t in MEMORY_TABLES}
+    """Returns memory as JSON; docs/memory.md explains each key."""
+    tables = {t.name: jsondoc.plain(read.tables[t.name]) for t in MEMORY_TABLES}
     return {
         "format": jsondoc.FORMAT,
         "server": read.server,
         "taken": read.taken.isoformat(),
         "took_s": read.took_s,
-        **found,
+        **tables,
         "findings": [jsondoc.finding(c) for c in read.claims],
         "sources": [s.model_dump(mode="json") for s in read.sources],
     }
