@@ -1,4 +1,4 @@
-"""The nodes of a cluster as lines: what ``dbdyno cluster status`` prints."""
+"""Lists the nodes of a cluster as lines, for ``dbdyno cluster status``."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ RIGHT = (False, False, False, True, True, True, True, True, False, False)
 
 
 def headline(status: ClusterStatus) -> str:
-    """``Ray 2.60.0, 4 nodes, 3 of them drive``."""
+    """Returns ``Ray 2.60.0 at ADDRESS: 4 nodes, 3 of them usable``."""
     able = [n for n in status.nodes if n.problem is None]
     usable = "" if len(able) == len(status.nodes) else f", {len(able)} of them usable"
     return f"Ray {status.ray} at {status.address}: {counted(len(status.nodes), 'node')}{usable}"
 
 
 def remarks(status: ClusterStatus) -> list[str]:
-    """Below the lines."""
+    """Returns the lines below the table."""
     niced = yielding([(n.name, n.nice) for n in status.nodes if n.nice is not None])
     return [remark for remark in (niced, status.warning) if remark is not None]
 
 
 def rows(status: ClusterStatus) -> list[Sequence[str]]:
-    """A row for each node, of texts, as :data:`HEADS`."""
+    """Returns one row of texts per node, with the columns of :data:`HEADS`."""
     addresses = [n.address for n in status.nodes]
     return [_row(n, n.address if addresses.count(n.address) == 1 else n.name) for n in status.nodes]
 

@@ -1,4 +1,4 @@
-"""Servers that were observed together, side by side: role, session time, replication, statements."""
+"""Compares servers that were observed together: role, session time, replication, statements."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from dbdyno.present.figures.selection import events as all_events
 from dbdyno.present.run import statements
 
 MOST_STATEMENTS = 5
-"""Of a server that are shown; its own report has the rest."""
+"""Most statements of a server; its own report has the rest."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """One of them. Seconds per second are means over its windows; None: unknown."""
+    """An observed server. Seconds per second are means over its windows; None if unknown."""
 
     name: str
     results: Results
 
     @property
     def role(self) -> str | None:
-        """``primary``, ``standby``; None: unknown."""
+        """``primary`` or ``standby``; None if unknown."""
         standby = self.results.environment.server.standby
         return None if standby is None else "standby" if standby else "primary"
 
@@ -46,41 +46,47 @@ class Server:
 
     @cached_property
     def waits(self) -> dict[Family, float | None]:
-        """Time asleep by family, those of the client left out; a family that was not met is not there."""
+        """Time asleep by family without those of the client; an unobserved family is absent, None is
+        unknown."""
         families = families_of(self.results.tables)
-        found: dict[Family, list[float | None]] = {}
+        times: dict[Family, list[float | None]] = {}
         rows = all_events(self.results).filter(
             (pl.col("scope") == "rung") & pl.col("wait_class").is_not_null()
         )
         for wait_class, event, asleep in rows.select("wait_class", "wait_event", "sleep").iter_rows():
             family = families.of(f"{wait_class}/{event}")
             if family not in AT_CLIENT:
-                found.setdefault(family, []).append(asleep)
-        return {f: None if None in v else sum(s for s in v if s is not None) for f, v in found.items()}
+                times.setdefault(family, []).append(asleep)
+        return {f: None if None in v else sum(s for s in v if s is not None) for f, v in times.items()}
 
     @cached_property
     def over_time(self) -> pl.DataFrame:
-        """A row for each window, in time: t0_ns, t1_ns, status, db_time, db_cpu, cpu_wait, replay_lag_ns,
-        replay_behind_bytes. Times on the clock of the host that dbdyno ran on."""
+        """One row per window, in time order.
+
+        Columns: t0_ns, t1_ns, status, db_time, db_cpu, cpu_wait, replay_lag_ns, replay_behind_bytes. Times
+        are on the clock of the host that dbdyno ran on.
+        """
         profile = self.results.tables["profile"]
-        found = self.results.tables["windows"].sort("t0_ns").select("cell", "t0_ns", "t1_ns", "status")
+        joined = self.results.tables["windows"].sort("t0_ns").select("cell", "t0_ns", "t1_ns", "status")
         for heading, column in _PROFILE.items():
-            mine = profile.filter(pl.col("name") == heading).select("cell", pl.col("per_s").alias(column))
-            found = found.join(mine, on="cell", how="left", maintain_order="left")
+            column_values = profile.filter(pl.col("name") == heading).select(
+                "cell", pl.col("per_s").alias(column)
+            )
+            joined = joined.join(column_values, on="cell", how="left", maintain_order="left")
         rates = self.results.tables["rates"].filter(pl.col("scope") == "rung")
         for name in (REPLAY_LAG, REPLAY_BEHIND):
-            mine = rates.filter(pl.col("name") == name).select("cell", pl.col("value").alias(name))
-            found = found.join(mine, on="cell", how="left", maintain_order="left")
-        return found
+            column_values = rates.filter(pl.col("name") == name).select("cell", pl.col("value").alias(name))
+            joined = joined.join(column_values, on="cell", how="left", maintain_order="left")
+        return joined
 
     def most(self, column: str) -> float | None:
-        """The largest value of a column of :attr:`over_time`."""
+        """Returns the largest value of a column of :attr:`over_time`; None if all are unknown."""
         value: Any = self.over_time[column].max()
         return None if value is None else float(value)
 
     @property
     def host(self) -> str:
-        """The host that it was observed on."""
+        """The host where the server was observed."""
         server = self.results.environment.server
         return (
             "not seen" if not server.here else "this host" if server.reached is None else server.reached.host
@@ -92,7 +98,7 @@ class Server:
         return None if reached is None else reached.clock_bound_ns
 
     def statements(self, most: int | None = None) -> list[dict[str, Any]]:
-        """Rows of table ``statements`` with their texts, the most time first."""
+        """Returns rows of table ``statements`` with their texts, the most time first."""
         if self.pick is None or not statements.observed(self.results):
             return []
         frame = rows_of(self.results, "statements", self.pick)
@@ -103,7 +109,7 @@ _PROFILE = {"DB time": "db_time", "DB CPU": "db_cpu", "CPU WAIT": "cpu_wait"}
 
 
 def servers_of(several: Sequence[Results]) -> list[Server]:
-    """With names that tell them apart; primaries first."""
+    """Returns the servers with distinct names, primaries first."""
     places = [_place(r.environment.server) for r in several]
     hosts = [host for host, _, _ in places]
     names = []
@@ -111,24 +117,25 @@ def servers_of(several: Sequence[Results]) -> list[Server]:
         alone = hosts.count(host) == 1
         twice = sum(p[:2] == (host, port) for p in places) > 1
         names.append(host if alone else f"{host}:{port}/{database}" if twice else f"{host}:{port}")
-    made = [Server(n, r) for n, r in zip(names, several, strict=True)]
-    return sorted(made, key=lambda s: (s.role != "primary", s.name))
+    servers = [Server(n, r) for n, r in zip(names, several, strict=True)]
+    return sorted(servers, key=lambda s: (s.role != "primary", s.name))
 
 
 def place_in_words(server: ServerFacts) -> str:
-    """``db1:5432``."""
+    """Returns ``db1:5432``."""
     return ":".join(_place(server)[:2])
 
 
 def _place(server: ServerFacts) -> tuple[str, str, str]:
-    """Host, port, database of ``HOST:PORT, database D, user U`` or ``socket DIR, port N, database ...``."""
+    """Parses host, port and database of ``HOST:PORT, database D, user U`` or ``socket DIR, port N,
+    database ...``."""
     where, _, rest = server.where.partition(", database ")
     host, _, port = where.removeprefix("socket ").replace(", port ", ":").rpartition(":")
     return host or where, port, rest.partition(",")[0]
 
 
 def title(servers: Sequence[Server]) -> str:
-    """``Observation of 2 servers: 60.0 s in 6 windows``."""
+    """Returns ``Observation of 2 servers: 60.0 s in 6 windows``."""
     longest = max(servers, key=lambda s: s.over_time.height)
     wall = float(longest.results.tables["windows"]["wall_s"].sum())
     windows = counted(longest.over_time.height, "window")
@@ -136,7 +143,7 @@ def title(servers: Sequence[Server]) -> str:
 
 
 def record(several: Sequence[Results]) -> dict[str, Any]:
-    """What :func:`document` shows, as JSON; docs/observe.md says what each key means."""
+    """Returns the content of the document of servers as JSON; docs/observe.md explains each key."""
     servers = servers_of(several)
     return {
         "format": jsondoc.FORMAT,
@@ -147,10 +154,10 @@ def record(several: Sequence[Results]) -> dict[str, Any]:
 
 
 def _record(server: Server) -> dict[str, Any]:
-    results, found = server.results, server.overview
+    results, means = server.results, server.overview
     figures = ("sessions", "db_time", "db_cpu", "cpu_wait")
     top = [{k: r[k] for k in _STATEMENT} for r in server.statements(MOST_STATEMENTS)]
-    made = {
+    server_record = {
         "server": server.name,
         "where": results.environment.server.where,
         "role": server.role,
@@ -160,13 +167,13 @@ def _record(server: Server) -> dict[str, Any]:
         "run": results.info.id,
         "status": results.info.status,
         "reason": results.info.reason,
-        **{name: None if found is None else getattr(found, name) for name in figures},
+        **{name: None if means is None else getattr(means, name) for name in figures},
         "asleep": {str(f): v for f, v in server.waits.items()},
         **{name: server.most(name) for name in (REPLAY_LAG, REPLAY_BEHIND)},
         "statements": top,
         "windows": server.over_time.drop("cell"),
     }
-    return jsondoc.plain(made)  # type: ignore[no-any-return]
+    return jsondoc.plain(server_record)  # type: ignore[no-any-return]
 
 
 _STATEMENT = ("query_id", "text", "calls", "exec_ns", "share", "db_time_s", "top_wait")

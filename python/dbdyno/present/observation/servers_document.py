@@ -1,4 +1,4 @@
-"""Servers that were observed together as a document: side by side in tables, over time in charts."""
+"""Builds the document of servers that were observed together: tables side by side, charts over time."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _WAITS = tuple(f for f in Family if f not in AT_CLIENT)
 
 
 def document(several: Sequence[Results]) -> Document:
-    """All servers in one page."""
+    """Returns all servers in one page."""
     servers = servers_of(several)
     sections = [
-        Section("Servers", [_table(servers), *remarks(_words(servers))], "servers"),
+        Section("Servers", [_table(servers), *remarks(_legend(servers))], "servers"),
         Section("Over time", _charts(servers), "time", detail=True),
         Section("Where the time of sessions went", [_families(servers)], "waits"),
         Section("Statements of most time", _statements(servers), "statements"),
@@ -58,7 +58,7 @@ def document(several: Sequence[Results]) -> Document:
 
 
 def brief(several: Sequence[Results]) -> Document:
-    """What a terminal shows."""
+    """Returns the document for a terminal."""
     servers = servers_of(several)
     sections = [
         Section("", [_table(servers)]),
@@ -76,12 +76,15 @@ def brief(several: Sequence[Results]) -> Document:
 
 
 def _lead(servers: Sequence[Server]) -> list[Paragraph]:
-    said = [(s, [a.text for a in s.results.answers if a.id == headline.ACTIVITY]) for s in servers]
-    return [*_ends(servers), *(Paragraph(f"{_named(s)}: {t}", lead=True) for s, found in said for t in found)]
+    activities = [(s, [a.text for a in s.results.answers if a.id == headline.ACTIVITY]) for s in servers]
+    return [
+        *_ends(servers),
+        *(Paragraph(f"{_named(s)}: {t}", lead=True) for s, texts in activities for t in texts),
+    ]
 
 
 def _ends(servers: Sequence[Server]) -> list[Paragraph]:
-    """Observations that did not end well."""
+    """Returns warnings about observations that did not complete."""
     infos = [(s.name, s.results.info) for s in servers]
     return [
         Paragraph(f"{name}: this run is {info.status}: {info.reason or 'no reason was recorded'}.", "warning")
@@ -139,8 +142,8 @@ def _top(server: Server) -> Cell:
     return word(f"{top[0]['name']} {percent(top[0]['share'])} %")
 
 
-def _words(servers: Sequence[Server]) -> Iterator[str]:
-    """What the columns mean."""
+def _legend(servers: Sequence[Server]) -> Iterator[str]:
+    """Yields the meaning of the columns."""
     if len({tuple(s.over_time["t1_ns"].to_list()) for s in servers}) == 1:
         yield "The windows of all servers end at the same instants."
     if any(s.clock_bound_ns is not None for s in servers):
@@ -153,17 +156,17 @@ def _words(servers: Sequence[Server]) -> Iterator[str]:
 
 
 def _families(servers: Sequence[Server]) -> Table:
-    """A row for each family of waits, a column for each server: seconds per second."""
-    met = [f for f in _WAITS if any(f in s.waits for s in servers)]
+    """Returns seconds per second, a row per family of waits and a column per server."""
+    families = [f for f in _WAITS if any(f in s.waits for s in servers)]
     columns = [Column("time"), *(numeric(s.name) for s in servers)]
     rows: list[tuple[str, Callable[[Server], Cell]]] = [
         ("CPU", _part("db_cpu")),
         ("CPU WAIT", _part("cpu_wait")),
-        *((f"asleep: {f}", _asleep(f)) for f in met),
+        *((f"asleep: {f}", _asleep(f)) for f in families),
         ("DB time", _part("db_time")),
     ]
-    made = [Row([word(name), *(cell(s) for s in servers)]) for name, cell in rows]
-    return Table("Time of sessions, seconds per second", columns, made, named=True)
+    lines = [Row([word(name), *(cell(s) for s in servers)]) for name, cell in rows]
+    return Table("Time of sessions, seconds per second", columns, lines, named=True)
 
 
 def _asleep(family: Family) -> Callable[[Server], Cell]:
@@ -171,33 +174,33 @@ def _asleep(family: Family) -> Callable[[Server], Cell]:
 
 
 def _statements(servers: Sequence[Server], most: int = MOST_STATEMENTS) -> list[Block]:
-    """The first of each server, one below the other."""
-    found = [(s, row) for s in servers for row in s.statements(most) if row["calls"] is not None]
-    if not found:
+    """Returns the first statements of each server, one server below the other."""
+    statement_rows = [(s, row) for s in servers for row in s.statements(most) if row["calls"] is not None]
+    if not statement_rows:
         return []
     columns: list[tuple[Column, Callable[[tuple[Server, dict[str, Any]]], Cell]]] = [
         (Column("server", shortens=True), lambda f: word(f[0].name)),
-        *((c, _of_row(cell)) for c, cell in statements.COLUMNS if c.head in _SHOWN),
+        *((c, _for_row(cell)) for c, cell in statements.COLUMNS if c.head in _SHOWN),
     ]
-    return [table("Statements of most time", columns, found)]
+    return [table("Statements of most time", columns, statement_rows)]
 
 
 _SHOWN = ("statement", "calls", "time", "%", "mean")
 
 
-def _of_row(cell: Callable[[dict[str, Any]], Cell]) -> Callable[[tuple[Server, dict[str, Any]]], Cell]:
-    return lambda found: cell(found[1])
+def _for_row(cell: Callable[[dict[str, Any]], Cell]) -> Callable[[tuple[Server, dict[str, Any]]], Cell]:
+    return lambda pair: cell(pair[1])
 
 
 def _claims(servers: Sequence[Server], most: int | None) -> list[Block]:
-    found = [
+    statements = [
         Statement(f"{s.name}: {f.text}", "", "", f.severity, f.id, f.advice)
         for severity in ("invalid", "warning")
         for s in servers
         for f in s.results.findings
         if f.severity == severity
     ]
-    return [Statements(found[:most])] if found else []
+    return [Statements(statements[:most])] if statements else []
 
 
 def _runs(servers: Sequence[Server]) -> Table:
@@ -229,27 +232,37 @@ def _footer(servers: Sequence[Server]) -> str:
 
 def _charts(servers: Sequence[Server]) -> list[Block]:
     drawn = (
-        ("db_time", "Average active sessions", "DB time, seconds per second", 1.0,
-         "DB time of each server: how many of its sessions were active, on average of a window."),
-        ("cpu_wait", "CPU WAIT", "seconds per second", 1.0,
-         "Time for which active sessions waited for a CPU of their server."),
-    )  # fmt: skip
-    made = [_chart(servers, *words) for words in drawn]
+        (
+            "db_time",
+            "Average active sessions",
+            "DB time, seconds per second",
+            1.0,
+            "DB time of each server: how many of its sessions were active, on average of a window.",
+        ),
+        (
+            "cpu_wait",
+            "CPU WAIT",
+            "seconds per second",
+            1.0,
+            "Time for which active sessions waited for a CPU of their server.",
+        ),
+    )
+    charts = [_chart(servers, *arguments) for arguments in drawn]
     if any(lags := [v for s in servers if (v := s.most(REPLAY_LAG)) is not None]):
         unit, factor = time_unit(max(lags))
-        words = "Of a primary, its slowest standby's, at the ends of windows."
-        made.append(_chart(servers, REPLAY_LAG, "Replay lag", f"lag, {unit}", factor, words))
-    words = (
+        caption = "Of a primary, its slowest standby's, at the ends of windows."
+        charts.append(_chart(servers, REPLAY_LAG, "Replay lag", f"lag, {unit}", factor, caption))
+    caption = (
         "WAL that a standby has received and not replayed, a primary's slowest one; at the ends of windows."
     )
-    made.append(_chart(servers, REPLAY_BEHIND, "WAL not replayed", "MB", 1e6, words))
-    return [c for c in made if c is not None]
+    charts.append(_chart(servers, REPLAY_BEHIND, "WAL not replayed", "MB", 1e6, caption))
+    return [c for c in charts if c is not None]
 
 
 def _chart(
-    servers: Sequence[Server], column: str, title: str, unit: str, factor: float, words: str
+    servers: Sequence[Server], column: str, title: str, unit: str, factor: float, caption: str
 ) -> Chart | None:
-    """A step for each window and server, on one time axis."""
+    """Returns a step per window and server on one time axis; None if no value is above 0."""
     first: int = min((t0_ns for s in servers for t0_ns in s.over_time["t0_ns"]), default=0)
     names = [s.name for s in servers]
     rows = [row for s in servers for row in _steps(s, column, factor, first)]
@@ -259,25 +272,33 @@ def _chart(
         "x": channel("start_s:Q", title="seconds since the start", scale={"nice": False}),
         "x2": {"field": "end_s"},
     }
-    told = tips(
-        "server:N", ("start_s:Q", ".1f", "from second"), ("end_s:Q", ".1f", "to second"),
+    tooltip = tips(
+        "server:N",
+        ("start_s:Q", ".1f", "from second"),
+        ("end_s:Q", ".1f", "to second"),
         ("value:Q", ",.3~r", unit),
-    )  # fmt: skip
+    )
     step = encoded(
         layer(rows, "rule", strokeWidth=3, opacity=0.9),
         **span,
         y=channel("value:Q", title=unit, scale={"zero": True}),
         color=coloured("server", names),
-        tooltip=told,
+        tooltip=tooltip,
     )
     return chart(
-        column.replace("_", "-"), title, words, [step], f"{title} of each server over time", rows,
-        legend=series_keys(names), wide=True,
-    )  # fmt: skip
+        column.replace("_", "-"),
+        title,
+        caption,
+        [step],
+        f"{title} of each server over time",
+        rows,
+        legend=series_keys(names),
+        wide=True,
+    )
 
 
 def _steps(server: Server, column: str, factor: float, first_ns: int) -> list[dict[str, Any]]:
-    """Windows, of many several together; where nothing is known there is none."""
+    """Returns the windows of a server with known values; many windows are merged into stretches."""
     places = stretches(server.results).select("cell", "place", "weight")
     known_rows = server.over_time.join(places, on="cell").filter(pl.col(column).is_not_null())
     value, weight = pl.col(column), pl.col("weight")
