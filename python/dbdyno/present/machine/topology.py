@@ -1,4 +1,4 @@
-"""The topology in words, as the cputoolkit's ``cpu_topology`` prints it and as facts, and as nested boxes."""
+"""Describes the topology: as the cputoolkit's ``cpu_topology`` prints it, as facts, and as nested boxes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _K = TypeVar("_K", bound=Hashable)
 
 
 def table(t: Topology) -> list[str]:
-    """The six lines that ``cpu_topology`` of the cputoolkit prints, of the online CPUs. Unknown is ``?``."""
+    """Returns the six lines that ``cpu_topology`` prints of the online CPUs; ``?`` is unknown."""
     logical = Counter(c.socket for c in t.online)
     cores = {s.socket: len(s.cores) or None for s in t.sockets}
     rows: dict[str, Callable[[LogicalCpu], int | None]] = {
@@ -41,11 +41,16 @@ def table(t: Topology) -> list[str]:
         "cpu cores   (physical cores/socket)": lambda c: None if c.socket is None else cores[c.socket],
     }
     lines = [f"model name      : {t.model or UNKNOWN}"]
-    return lines + [f"{name:36}{' '.join(_known(of(c)) for c in t.online)}" for name, of in rows.items()]
+    return lines + [
+        f"{name:36}{' '.join(_known(value(c)) for c in t.online)}" for name, value in rows.items()
+    ]
 
 
 def parsable(t: Topology) -> list[str]:
-    """``lscpu -p=CPU,CORE,SOCKET,NODE``: cores and sockets by number in the order of their first CPU."""
+    """Returns the output of ``lscpu -p=CPU,CORE,SOCKET,NODE``.
+
+    Cores and sockets are numbered in the order of their first CPU.
+    """
     sockets = [s for s in dict.fromkeys(c.socket for c in t.online) if s is not None]
     lines = ["# CPU,Core,Socket,Node"]
     for c in t.online:
@@ -55,8 +60,8 @@ def parsable(t: Topology) -> list[str]:
 
 
 def facts(t: Topology, width: int = 100) -> list[str]:
-    """What the machine has, which CPUs may be used and why, and what is unknown with its cure."""
-    told = [
+    """Returns the hardware, the CPUs that may be used and why, and unknown facts with their cure."""
+    pairs = [
         ("CPUs", _counts(t)),
         ("may be used", _allowed(t)),
         ("why", "; ".join(_limits(t))),
@@ -69,7 +74,7 @@ def facts(t: Topology, width: int = 100) -> list[str]:
         ("clocksource", _clock(t)),
         ("caches", "; ".join(_caches(t)) or UNKNOWN),
     ]
-    lines = [line for name, words in told if words for line in _line(name, words, width)]
+    lines = [line for name, words in pairs if words for line in _line(name, words, width)]
     lines += [f"{'NUMA' if i == 0 else '':{_INDENT}}{line}" for i, line in enumerate(_nodes(t))]
     return lines + [line for note in t.notes for line in _line("unknown", note, width)]
 
@@ -90,7 +95,7 @@ def _counts(t: Topology) -> str:
 
 
 def _count(n: int, what: str) -> str:
-    """None seen is not none there."""
+    """Returns a number with its noun; 0 means unknown, because a machine has at least one of each."""
     return counted(n, what) if n else f"{UNKNOWN} {what}s"
 
 
@@ -149,7 +154,7 @@ def _caches(t: Topology) -> Iterator[str]:
 
 
 def _nodes(t: Topology) -> list[str]:
-    """The nodes as a table, with the matrix of distances where that is known."""
+    """Returns NUMA nodes as a table, with the matrix of distances if it is known."""
     if not t.nodes:
         return [UNKNOWN]
     far = [n.node for n in t.nodes if t.nodes[0].distances]
@@ -164,7 +169,7 @@ def _nodes(t: Topology) -> list[str]:
 
 
 def size_text(size_bytes: int | None) -> str:
-    """``24 MiB``; unknown is ``?``."""
+    """Returns ``24 MiB``; ``?`` is unknown."""
     if size_bytes is None:
         return UNKNOWN
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -178,13 +183,13 @@ def _known(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:g}"
 
 
-# The topology as nested boxes, not yet drawn: sockets > nodes > last-level caches > cores > threads.
+# The topology as nested boxes, without a layout: sockets > nodes > last-level caches > cores > threads.
 
-Cores = Sequence[Sequence[LogicalCpu]]  # the threads of each
+Cores = Sequence[Sequence[LogicalCpu]]  # threads by core
 
 
 class Box(NamedTuple):
-    """Either holds boxes or cores."""
+    """A box that holds either boxes or cores."""
 
     kind: str  # socket, node, cache, offline
     title: str
@@ -193,15 +198,15 @@ class Box(NamedTuple):
 
 
 def boxes(t: Topology) -> list[Box]:
-    """A box a socket; then nodes without CPUs, and CPUs that are offline."""
-    found = [_socket(t, number, cpus) for number, cpus in _by(t.online, lambda c: c.socket)]
-    found += [Box("node", f"{_node_title(t, n.node)}, no CPUs") for n in t.nodes if not n.cpus]
+    """Returns one box per socket, then nodes without CPUs, and offline CPUs."""
+    sockets = [_socket(t, number, cpus) for number, cpus in _groups_by(t.online, lambda c: c.socket)]
+    sockets += [Box("node", f"{_node_title(t, n.node)}, no CPUs") for n in t.nodes if not n.cpus]
     off = [[c] for c in t.cpus if not c.online]
-    return [*found, *([Box("offline", "offline", cores=off)] if off else [])]
+    return [*sockets, *([Box("offline", "offline", cores=off)] if off else [])]
 
 
 def _socket(t: Topology, number: int | None, cpus: Sequence[LogicalCpu]) -> Box:
-    nodes = _by(cpus, lambda c: c.node)
+    nodes = _groups_by(cpus, lambda c: c.node)
     title = "socket unknown" if number is None else f"socket {number}"
     if len(nodes) > 1:
         inside = [_node(t, node, within) for node, within in nodes]
@@ -213,7 +218,7 @@ def _socket(t: Topology, number: int | None, cpus: Sequence[LogicalCpu]) -> Box:
 def _spanning(
     t: Topology, cpus: Sequence[LogicalCpu], nodes: Sequence[tuple[int | None, Sequence[LogicalCpu]]]
 ) -> str:
-    """The cache that all cores of a socket share across its nodes."""
+    """Returns the title of a cache that all cores of a socket share across its nodes; empty without one."""
     shared = {_shared_cache(t, c, cpus) for c in cpus}
     cache = shared.pop() if len(shared) == 1 else None
     if cache is None or _shared_cache(t, cpus[0], nodes[0][1]) is not None:
@@ -231,8 +236,8 @@ def _node_title(t: Topology, number: int) -> str:
 
 
 def _filled(t: Topology, kind: str, title: str, cpus: Sequence[LogicalCpu]) -> Box:
-    """With a box for each cache of the last level where there are several; the only one goes to the title."""
-    caches = _by(cpus, lambda c: _shared_cache(t, c, cpus))
+    """Returns a box with one box per last-level cache; a single cache is named in the title instead."""
+    caches = _groups_by(cpus, lambda c: _shared_cache(t, c, cpus))
     if len(caches) == 1:
         cache = caches[0][0]
         full = title if cache is None else f"{title}, {_cache_title(t.caches[cache])}"
@@ -244,7 +249,10 @@ def _filled(t: Topology, kind: str, title: str, cpus: Sequence[LogicalCpu]) -> B
 
 
 def _shared_cache(t: Topology, cpu: LogicalCpu, within: Sequence[LogicalCpu]) -> int | None:
-    """The place in ``t.caches`` of its last-level cache, if cores share it, all of them ``within``."""
+    """Returns the index in ``t.caches`` of the CPU's last-level cache.
+
+    None unless cores share it and all of them are in ``within``.
+    """
     last = max(cpu.caches, key=lambda i: t.caches[i].level, default=None)
     if last is None:
         return None
@@ -258,13 +266,16 @@ def _cache_title(cache: Cache) -> str:
 
 
 def _cores(cpus: Sequence[LogicalCpu]) -> Cores:
-    """Threads by their core; a CPU whose core is unknown stands alone."""
-    cores = _by(cpus, lambda c: ("cpu", c.cpu) if c.core is None else ("core", c.core))
+    """Groups threads by core; a CPU whose core is unknown is a group of its own."""
+    cores = _groups_by(cpus, lambda c: ("cpu", c.cpu) if c.core is None else ("core", c.core))
     return [sorted(threads, key=lambda c: c.thread or 0) for _, threads in cores]
 
 
-def _by(cpus: Iterable[LogicalCpu], key: Callable[[LogicalCpu], _K]) -> list[tuple[_K, list[LogicalCpu]]]:
-    """Sorted by the key, the unknown last; within it by number."""
+def _groups_by(
+    cpus: Iterable[LogicalCpu], key: Callable[[LogicalCpu], _K]
+) -> list[tuple[_K, list[LogicalCpu]]]:
+    """Groups CPUs by key. Groups are in the order of their keys, unknown ones last; tuples by their first
+    CPU."""
     return sorted(
         grouped((key(c), c) for c in cpus).items(),
         key=lambda g: (g[0] is None, g[1][0].cpu if _mixed(g[0]) else g[0]),

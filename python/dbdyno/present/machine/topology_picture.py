@@ -1,4 +1,4 @@
-"""The topology drawn as boxes: in text, and as an SVG file of its own for light and dark grounds."""
+"""Draws the topology as boxes: in text, and as an SVG file for light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _ASCII = str.maketrans({"─": "-", "│": "|", "×": "x", **dict.fromkeys("┌�
 
 
 def picture(t: Topology, width: int = 100) -> list[str]:
-    """Boxes no wider than ``width``, as long as one core fits in; the last line says how to read them."""
+    """Returns boxes no wider than ``width`` if a core fits into it, and a legend in the last line."""
     digits = len(str(max((c.cpu for c in t.cpus), default=0)))
     drawn = [_draw(box, width, digits) for box in boxes(t)]
     return [*_pack(drawn, width), _text_legend(t)]
 
 
 def ascii_only(lines: Sequence[str]) -> list[str]:
-    """For terminals that have no other letters."""
+    """Replaces box-drawing characters for terminals that lack them."""
     return [line.translate(_ASCII) for line in lines]
 
 
@@ -47,7 +47,7 @@ def _draw(box: Box, width: int, digits: int) -> list[str]:
 
 
 def _titled(title: str, grid: list[str]) -> list[str]:
-    """With the title in its upper border; empty where that is too short."""
+    """Puts the title into the upper border; empty if that is too short."""
     head = f"┌─ {title} " if title else ""
     return [head + grid[0][len(head) :], *grid[1:]] if len(head) < len(grid[0]) else []
 
@@ -59,13 +59,13 @@ def _framed(title: str, lines: Sequence[str]) -> list[str]:
 
 
 def _grid(cores: Cores, width: int, digits: int) -> list[str]:
-    """Cells of equal width with common borders; rows as even as they can be."""
+    """Draws cells of equal width with common borders, in rows of similar length."""
     if not cores:
         return []
     cells = ["".join(_cpu(c, digits) for c in core) for core in cores]
     bare = max(map(len, cells))
     rows = _rows_of(len(cells), bare, width)
-    cell = bare + (_rows_of(len(cells), bare + 1, width) == rows)  # a blank at the end if it costs no row
+    cell = bare + (_rows_of(len(cells), bare + 1, width) == rows)  # pads cells if that needs no further row
     columns = -(-len(cells) // rows)
     lines = [_rule("┌┬┐", columns, cell)]
     for first in range(0, len(cells), columns):
@@ -80,7 +80,7 @@ def _rows_of(cells: int, cell: int, width: int) -> int:
 
 
 def _cpu(cpu: LogicalCpu, digits: int) -> str:
-    """The number with its mark close to it."""
+    """Returns the number of a CPU with its mark right before it."""
     return f"{'×' if cpu.online and cpu.allowed is False else ''}{cpu.cpu}".rjust(digits + 1)
 
 
@@ -89,7 +89,7 @@ def _rule(corners: str, columns: int, cell: int) -> str:
 
 
 def _pack(blocks: Sequence[list[str]], width: int) -> list[str]:
-    """Side by side as long as they fit, then below."""
+    """Puts blocks side by side while they fit, then below."""
     lines: list[str] = []
     row: list[list[str]] = []
     for block in blocks:
@@ -108,12 +108,12 @@ def _beside(row: Sequence[list[str]]) -> list[str]:
     ]
 
 
-# Shapes of the topology's SVG: threads in cores in boxes in boxes, each with its size, laid out in rows.
+# Shapes of the SVG: threads in cores in nested boxes, each with its size, laid out in rows. Sizes in pixels.
 
 GAP = 8
-_PAD = 10  # within a box
-_TITLE = 20  # height of a box's title
-_LETTER = 7.2  # width of one at 13 px
+_PAD = 10  # inside a box
+_TITLE = 20  # height of the title of a box
+_LETTER = 7.2  # mean width of a letter of 13 px
 _THREAD_WIDTH, _THREAD_HEIGHT = 32, 20
 _THREADS_A_ROW = 4
 _CORE_PAD = 3
@@ -135,7 +135,7 @@ class Drawn(NamedTuple):
 
 
 def box(b: Box, room: float) -> Drawn:
-    """A frame with a title around what ``b`` holds, about as wide as ``room`` at most."""
+    """Returns a frame with a title around the content of ``b``, at most about ``room`` wide."""
     inner = room - 2 * _PAD
     shapes = [box(inside, inner) for inside in b.boxes] + [core(threads) for threads in b.cores]
     content = packed(shapes, inner)
@@ -150,7 +150,7 @@ def box(b: Box, room: float) -> Drawn:
 
 
 def core(threads: Sequence[LogicalCpu]) -> Drawn:
-    """A core with its threads side by side."""
+    """Returns a core with its threads side by side."""
     columns = min(len(threads), _THREADS_A_ROW)
     rows = -(-len(threads) // columns)
     width = columns * _THREAD_WIDTH + (columns + 1) * _CORE_PAD
@@ -159,12 +159,13 @@ def core(threads: Sequence[LogicalCpu]) -> Drawn:
     for i, cpu in enumerate(threads):
         x = _CORE_PAD + i % columns * (_THREAD_WIDTH + _CORE_PAD)
         y = _CORE_PAD + i // columns * (_THREAD_HEIGHT + _CORE_PAD)
-        parts.append(moved(thread(str(cpu.cpu), state(cpu), told(cpu)), x, y))
+        parts.append(moved(thread(str(cpu.cpu), state(cpu), tooltip(cpu)), x, y))
     return Drawn(width, height, join(*parts))
 
 
 def thread(number: str, kind: str, title: str) -> Drawn:
-    """One logical CPU; its state shows in shape, too: filled, struck out, dashed."""
+    """Returns one logical CPU; its state shows in its shape as well as its colour: filled, struck out,
+    dashed."""
     width, height = _THREAD_WIDTH, _THREAD_HEIGHT
     parts = [el("title", title), el("rect", class_=f"cpu {kind}", width=width, height=height, rx=2)]
     if kind in ("cpuset", "affinity"):
@@ -180,17 +181,17 @@ def state(cpu: LogicalCpu) -> str:
     return "unknown" if cpu.allowed is None else "allowed"
 
 
-def told(cpu: LogicalCpu) -> str:
-    """For the pointer that rests on it."""
+def tooltip(cpu: LogicalCpu) -> str:
+    """Returns the text shown on hovering over a CPU."""
     places = {"socket": cpu.socket, "node": cpu.node, "core": cpu.core, "thread": cpu.thread}
     where = ", ".join(f"{k} {UNKNOWN if v is None else v}" for k, v in places.items())
     return f"CPU {cpu.cpu}: {f'{where}; ' if cpu.online else ''}{STATES[state(cpu)]}"
 
 
 def packed(shapes: Sequence[Drawn], room: float) -> Drawn:
-    """Side by side as long as they fit, then below; rows of like shapes as even as they can be."""
+    """Puts shapes side by side while they fit, then below, in rows of similar length."""
     rows = _rows(shapes, room)
-    if len(rows) > 1:  # no lonely one at the end: as narrow as the same number of rows allows
+    if len(rows) > 1:  # distributes shapes evenly over the same number of rows
         each = -(-len(shapes) // len(rows))
         even = [list(shapes[i : i + each]) for i in range(0, len(shapes), each)]
         rows = even if max(map(_length, even)) <= room else rows
@@ -232,20 +233,20 @@ def _px(value: float) -> str:
     return f"{value:g}"
 
 
-_ROOM = 1320  # width of a picture of many boxes; that of a small machine is narrower
+_ROOM = 1320  # most pixels in width
 _LINE = 19
-_LETTER_PX = 7.0  # width of one in a line of 12 px
-_WRAP = 110  # letters a line
-_HIDDEN = ("isolated", "unknown")  # the description has them
+_LETTER_PX = 7.0  # mean width of a letter of 12 px
+_WRAP = 110  # most letters in a line
+_HIDDEN = ("isolated", "unknown")  # facts that only the element desc has
 
 
 def write(t: Topology, path: Path) -> Path:
-    """Raises StoreError where that cannot be written."""
+    """Writes the SVG file. Raises StoreError if that fails."""
     return write_atomic(path, svg(t).encode("utf-8"))
 
 
 def svg(t: Topology) -> str:
-    """The whole document."""
+    """Returns the SVG document."""
     parts = [_heading(t), packed([box(b, _ROOM) for b in boxes(t)], _ROOM), _legend(t)]
     width = max(p.width for p in parts) + 2 * GAP
     y, body = float(GAP), []
@@ -268,7 +269,7 @@ def svg(t: Topology) -> str:
 
 
 def _heading(t: Topology) -> Drawn:
-    """The facts that no box shows."""
+    """Returns the facts that no box shows."""
     lines, subject = [], ""
     for line in facts(t, _WRAP):
         name, words = line[:14].strip(), line[14:]
@@ -284,9 +285,9 @@ def _heading(t: Topology) -> Drawn:
 
 
 def _legend(t: Topology) -> Drawn:
-    """Only of what is in the picture."""
-    seen = {state(c) for c in t.cpus}
-    entries = [("n", kind, words) for kind, words in STATES.items() if kind in seen]
+    """Returns the legend of the states that occur in the picture."""
+    present = {state(c) for c in t.cpus}
+    entries = [("n", kind, words) for kind, words in STATES.items() if kind in present]
     parts = [label("A frame around numbers is a core; its numbers are its threads (CPUs).", 0, 15, "fact")]
     for i, (number, kind, words) in enumerate(entries, start=1):
         y = i * (_LINE + 5)
@@ -304,14 +305,14 @@ def _style() -> str:
     )
 
 
-def _colours(of: Callable[[str], str]) -> str:
-    """Plain values, no custom properties: not every program that shows SVG knows those."""
+def _colours(value: Callable[[str], str]) -> str:
+    """Returns rules with plain values, because some SVG viewers lack custom properties."""
     return (
-        f".page{{fill:{of('page')}}}text{{fill:{of('text')}}}.name{{fill:{of('muted')}}}"
-        f".box{{fill:{of('card')};stroke:{of('muted')}}}.box.cache{{stroke:{of('series-5')}}}"
-        f".core{{fill:{of('page')};stroke:{of('muted')}}}"
-        f".cpu{{fill:none;stroke:{of('muted')}}}.cpu.allowed{{fill:{of('accent')};stroke:{of('accent')}}}"
-        f".number.allowed{{fill:{of('card')}}}.number.cpuset,.number.affinity,.number.offline{{fill:{of('muted')}}}"
-        f".cpu.cpuset,.cpu.affinity{{fill:{of('line')}}}.struck{{stroke:{of('muted')}}}"
-        f".number.cpuset,.number.affinity{{stroke:{of('line')};stroke-width:3}}"
+        f".page{{fill:{value('page')}}}text{{fill:{value('text')}}}.name{{fill:{value('muted')}}}"
+        f".box{{fill:{value('card')};stroke:{value('muted')}}}.box.cache{{stroke:{value('series-5')}}}"
+        f".core{{fill:{value('page')};stroke:{value('muted')}}}"
+        f".cpu{{fill:none;stroke:{value('muted')}}}.cpu.allowed{{fill:{value('accent')};stroke:{value('accent')}}}"
+        f".number.allowed{{fill:{value('card')}}}.number.cpuset,.number.affinity,.number.offline{{fill:{value('muted')}}}"
+        f".cpu.cpuset,.cpu.affinity{{fill:{value('line')}}}.struck{{stroke:{value('muted')}}}"
+        f".number.cpuset,.number.affinity{{stroke:{value('line')};stroke-width:3}}"
     )
