@@ -21,7 +21,7 @@ from dbdyno.model.engine.protocols import Progress
 from dbdyno.model.plan.plan import Cell, Plan
 from dbdyno.present.document.document import Cell as Figure
 from dbdyno.present.document.document import Column, Paragraph, Row, Table, numeric, word
-from dbdyno.present.media.text import _spread, lines
+from dbdyno.present.media.text import _spread_rows, lines
 
 FAKE = ("--engine", "fake", "--call-target", "10ms", "--measure", "2s", "--settle", "0s")
 LAW = "fake:cpus=2,cpu=10ms"
@@ -157,7 +157,7 @@ def _line(plan: Plan, tick: Tick, columns: int) -> str:
 @pytest.mark.parametrize("most", [2, 5, 12])
 def test_of_many_rows_the_first_the_last_and_those_that_count_stay(most: int) -> None:
     rows = [Row([word(str(n))], key=n in (17, 64)) for n in range(70)]
-    kept = [int(r.cells[0].text) for r in _spread(rows, most)]
+    kept = [int(r.cells[0].text) for r in _spread_rows(rows, most)]
     assert kept == sorted(set(kept)) and len(kept) == most
     assert kept[0] == 0 and kept[-1] == 69
     assert most < 4 or {17, 64} <= set(kept)

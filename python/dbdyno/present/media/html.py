@@ -1,4 +1,4 @@
-"""A document as one HTML page that loads nothing."""
+"""Renders a document as one HTML page that loads nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNKNOWN = "unknown: see below the table"
 
 
 def page(shown: Document) -> str:
-    """The whole page, with the code that its blocks need."""
+    """Returns the page with the scripts that its blocks need."""
     blocks = list(walk(shown.blocks))
     charts = {b.id: b.spec for b in blocks if isinstance(b, Chart)}
     strips = {b.id: _strip_data(b) for b in blocks if isinstance(b, Strip)}
@@ -48,28 +48,28 @@ def page(shown: Document) -> str:
     flames = {b.id: _flame_data(b) for b in blocks if isinstance(b, Flame)}
     code += [asset("flame.js")] if flames else []
     code += [asset("page.js")] if code or any(isinstance(b, Choice) for b in blocks) else []
-    held = [_data("specs", charts)] if code else []
+    data = [_data("specs", charts)] if code else []
     code += [asset("tables.js")] if code else []
-    held += [_data("strips", strips)] if strips else []
-    held += [_data("flames", flames)] if flames else []
+    data += [_data("strips", strips)] if strips else []
+    data += [_data("flames", flames)] if flames else []
     footer = el("footer", el("div", shown.footer)) if shown.footer else None
     main = el("main", parts(shown.blocks), id="content")
     body = [_contents(shown, blocks), el("div", _header(shown), main, footer, class_="page")]
-    return whole(shown.title, join(*body, *held, _hatches() if charts else None), scripts=code)
+    return whole(shown.title, join(*body, *data, _hatches() if charts else None), scripts=code)
 
 
 def parts(blocks: Iterable[Block], depth: int = 2) -> Html:
-    """The blocks in their order; ``depth``: of the headings."""
-    made: list[Html] = []
+    """Returns the blocks in their order; ``depth`` is the level of their headings."""
+    elements: list[Html] = []
     for drawn, group in groupby(blocks, key=lambda b: isinstance(b, Chart)):
         some = list(group)
         charts = [c for c in some if isinstance(c, Chart)]
-        made += [_charts(charts)] if drawn else [_part(b, depth) for b in some]
-    return join(*made)
+        elements += [_charts(charts)] if drawn else [_part(b, depth) for b in some]
+    return join(*elements)
 
 
 def _contents(shown: Document, blocks: Sequence[Block]) -> Html:
-    """What stays in sight: links to the sections, and the one selector for all choices."""
+    """Returns the fixed navigation: links to sections, and one selector for all choices."""
     charts = any(isinstance(b, Chart) for b in blocks)
     button = el("button", "light / dark", id="theme", type="button", hidden=True) if charts else None
     top = el("div", el("span", "dbdyno", class_="brand"), button, class_="top")
@@ -77,13 +77,19 @@ def _contents(shown: Document, blocks: Sequence[Block]) -> Html:
     links = [el("li", el("a", b.name or b.title, href=f"#{b.id}")) for b in sections]
     skip = el("a", "Skip to the content", href="#content", class_="skip")
     return el(
-        "nav", skip, top, _selector(blocks), el("ol", *links) if links else None, class_="toc",
+        "nav",
+        skip,
+        top,
+        _selector(blocks),
+        el("ol", *links) if links else None,
+        class_="toc",
         aria_label="Contents",
-    )  # fmt: skip
+    )
 
 
 def _selector(blocks: Iterable[Block]) -> Html | None:
-    """For all choices of the page: hidden until page.js is there to obey it."""
+    """Returns the selector for all choices of the page, hidden until page.js handles it; None without
+    options."""
     choices = [b for b in blocks if isinstance(b, Choice)]
     labels = {o.key: o.label for c in choices for o in c.options}
     if len(labels) < 2:
@@ -107,14 +113,14 @@ def _linked(text: str, target: str) -> Content:
 
 
 def _paragraph(shown: Paragraph) -> Html:
-    made: list[Content] = []
+    elements: list[Content] = []
     rest = shown.text
     for part, target in shown.links:
-        before, found, after = rest.partition(part)
-        if found:
-            made += [before, _linked(part, target)]
+        before, separator, after = rest.partition(part)
+        if separator:
+            elements += [before, _linked(part, target)]
             rest = after
-    return el("p", *made, rest, class_="lead" if shown.lead else shown.tone or None)
+    return el("p", *elements, rest, class_="lead" if shown.lead else shown.tone or None)
 
 
 def _tile(shown: KeyFigure) -> Html:
@@ -152,7 +158,7 @@ def _part(block: Block, depth: int) -> Html:
 
 
 def _charts(charts: Sequence[Chart]) -> Html:
-    """The wide ones above the others, which go two and two."""
+    """Returns wide charts above the others, which stand in pairs."""
     sizes = [[_figure(c) for c in charts if c.wide is wide] for wide in (True, False)]
     return join(_DRAWING, *(el("div", *some, class_="charts") for some in sizes if some))
 
@@ -174,7 +180,7 @@ def _key(key: Key) -> Html:
 
 
 def _strip(shown: Strip) -> Html:
-    """Where strips.js draws, and the legend."""
+    """Returns the element in which strips.js draws, and the legend."""
     paints = [
         f"background:{palette.var(c)}" if c else "border:1px dashed var(--muted)" for _, c in shown.parts
     ]
@@ -205,15 +211,15 @@ def _strip_data(shown: Strip) -> dict[str, Any]:
 
 
 def _flame(shown: Flame) -> Html:
-    """Where flame.js draws."""
+    """Returns the element in which flame.js draws."""
     search = el("label", "Search ", el("input", type="search", placeholder="function or module"))
     reset = el("button", "Reset zoom", type="button")
     tools = el("div", search, reset, el("output"), class_="tools", hidden=True)
     frames = el("div", class_="frames", role="tree", aria_label=shown.title)
-    told = el("div", class_="told foot", role="status")
+    status = el("div", class_="told foot", role="status")
     caption = el("figcaption", shown.caption)
     head = el("div", el("h3", shown.title), class_="head")
-    parts = (head, tools, el("div", frames, class_="over"), told, caption, _DRAWING)
+    parts = (head, tools, el("div", frames, class_="over"), status, caption, _DRAWING)
     return el("figure", *parts, id=shown.id, class_="card flame", data_flame=shown.id)
 
 
@@ -223,7 +229,7 @@ def _flame_data(shown: Flame) -> dict[str, Any]:
 
 
 def _choice(shown: Choice, depth: int) -> Html:
-    """The options, all but the first hidden; page.js keeps all choices on the selector's."""
+    """Returns the options, all but the first hidden; page.js shows the selected one in all choices."""
     some = [
         el("div", parts(o.blocks, depth), class_="of", data_pick=o.key, hidden=n > 0)
         for n, o in enumerate(shown.options)
@@ -241,27 +247,32 @@ def _statement(item: Statement, brief: bool) -> Html:
     evidence = el("span", f" ({item.evidence})", class_="foot") if item.evidence else None
     advice = el("div", f"What to do: {item.advice}") if item.advice else None
     note = el("div", item.note, class_="foot") if item.note else None
-    told = join(title, el("span", _linked(item.text, item.target)), evidence)
-    whole = el("details", el("summary", told), advice, note) if brief else join(told, advice, note)
+    text = join(title, el("span", _linked(item.text, item.target)), evidence)
+    whole = el("details", el("summary", text), advice, note) if brief else join(text, advice, note)
     return el("li", whole, class_=item.tone or None, data_claim=item.id or None)
 
 
 _PAGE_PX, _CHAR_PX, _PAD_PX, _WORD = 700.0, 5.9, 8.0, 16
-"""Room for a table on a printed page (A4 less its margins), by the type that page.css prints tables in: a
-character's width, what a column has besides, and letters of a text that stay together."""
+"""Estimated sizes of a table on a printed page (A4 less margins), in the type of page.css.
+
+Width of the page, width of a character, padding of a column; letters of a word that are kept together.
+"""
 
 
 def _table(shown: Table) -> Html:
-    """It scrolls sideways in its own box, which takes the focus so that keys scroll it; on paper columns of
-    high rank give way."""
+    """Returns a table that scrolls sideways in its own box; the box takes the focus so that keys scroll
+    it.
+
+    On paper, columns of high rank are left out.
+    """
     off = _unprinted(shown)
     classes = [
         _classes(c.number and "num", c.shortens and "long", n in off and "off")
         for n, c in enumerate(shown.columns)
     ]
     named = any(c.head or c.name for c in shown.columns)
-    made = [_head(c, classes[n]) for n, c in enumerate(shown.columns)]
-    heads = el("thead", el("tr", *made)) if named else None
+    header_cells = [_head(c, classes[n]) for n, c in enumerate(shown.columns)]
+    heads = el("thead", el("tr", *header_cells)) if named else None
     rows = [el("tr", *map(_cell, range(len(classes)), r.cells, classes), id=r.id or None) for r in shown.rows]
     caption = el("caption", el("span", shown.title)) if shown.title else None
     name = "named" if shown.named else None if heads else "facts"
@@ -272,7 +283,7 @@ def _table(shown: Table) -> Html:
 
 
 def _unprinted(shown: Table) -> set[int]:
-    """Columns for which a printed page has no room, the highest rank first."""
+    """Returns the columns without room on a printed page, the highest rank first."""
     widths = [_width(c, [r.cells[n] for r in shown.rows]) for n, c in enumerate(shown.columns)]
     kept = set(range(len(widths)))
     for rank in sorted({c.rank for c in shown.columns if c.rank}, reverse=True):
@@ -283,7 +294,7 @@ def _unprinted(shown: Table) -> set[int]:
 
 
 def _width(column: Column, cells: Sequence[Cell]) -> float:
-    """Pixels that it needs at least: heads wrap at words, texts do, numbers do not."""
+    """Returns the least width of a column in pixels: headings and texts wrap at words, numbers do not."""
     words = max(map(len, (column.name or column.head).split()), default=0)
     texts = max((len(c.text) for c in cells), default=0)
     bar = 70.0 if any(c.bar for c in cells) else 0.0
@@ -292,12 +303,12 @@ def _width(column: Column, cells: Sequence[Cell]) -> float:
 
 def _head(column: Column, classes: str | None) -> Html:
     text = column.name or column.head
-    told = el("abbr", text, title=column.note) if column.note else text
-    return el("th", told, scope="col", class_=classes)
+    content = el("abbr", text, title=column.note) if column.note else text
+    return el("th", content, scope="col", class_=classes)
 
 
 def _cell(number: int, cell: Cell, classes: str | None) -> Html:
-    """The first of a row names it."""
+    """Returns a cell; the first cell of a row is its header."""
     unknown = cell.text == UNKNOWN
     note = cell.note or (_UNKNOWN if unknown else "")
     tone = _classes(unknown and "unknown", cell.tone and f"tone {cell.tone}")
@@ -332,7 +343,7 @@ def _data(name: str, value: Any) -> Html:
 
 
 def _hatches() -> Html:
-    """The stripes of time in the run queue, for charts to refer to; they follow the theme."""
+    """Returns patterns of stripes for time in the run queue, which charts refer to; they follow the theme."""
     size = {"width": 6, "height": 6}
     patterns = [
         el(

@@ -1,4 +1,4 @@
-"""A document as Markdown, for an issue, a wiki or a merge request: tables with pipes, no drawings."""
+"""Renders a document as Markdown for issues, wikis and merge requests: tables with pipes, no drawings."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from dbdyno.present.document.document import (
 )
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#&~$]|:(?=//)|(?<=www)\.)")
-"""Marks, entities, formulas, and what makes a link of a bare address."""
+"""Characters to escape: marks, entities, formulas, and parts of bare addresses that become links."""
 _MARKER = re.compile(r"\s*(\d*)([-+.)]+)(?=\s|$)")
-"""At its beginning makes a list or a rule of a paragraph."""
+"""Characters that make a list or a rule of a paragraph if it begins with them."""
 _FENCE = re.compile(r"`+")
 _MOST = 8
-"""Further options of a choice that are named."""
+"""Most further options of a choice that are named."""
 
 
 def page(shown: Document) -> str:
-    """The whole document; folded sections come in full, of a choice the first option, charts are left out."""
+    """Returns the document with folded sections in full, the first option of a choice, and no charts."""
     figures = [
         f"- {_safe(f.name)}: {_safe(' '.join(filter(None, (f.cell.text, f.cell.unit))))}"
         for f in shown.figures
@@ -43,7 +43,7 @@ def _blocks(blocks: Iterable[Block], depth: int) -> Iterator[str]:
     for block in blocks:
         match block:
             case Paragraph():
-                yield _begun(block.text)
+                yield _safe_start(block.text)
             case Statements() if block.items:
                 yield "\n".join(map(_statement, block.items))
             case Table():
@@ -67,7 +67,7 @@ def _blocks(blocks: Iterable[Block], depth: int) -> Iterator[str]:
 def _statement(item: Statement) -> str:
     evidence = f" ({_safe(item.evidence)})" if item.evidence else ""
     advice = f" What to do: {_safe(item.advice)}" if item.advice else ""
-    return f"- {_begun(item.text)}{evidence}{advice}"
+    return f"- {_safe_start(item.text)}{evidence}{advice}"
 
 
 def _others(shown: Choice) -> str:
@@ -87,16 +87,16 @@ def _table(shown: Table) -> Iterator[str]:
 
 
 def _fenced(text: str) -> str:
-    """Code between fences that are longer than any in it. Indented it would be text behind a list."""
+    """Returns code between fences longer than any in it; indented code after a list would become text."""
     fence = "`" * max(3, 1 + max(map(len, _FENCE.findall(text)), default=0))
     return "\n".join([fence, *map(one_line, lines(text)), fence])
 
 
-def _begun(text: str) -> str:
-    """As :func:`_safe`, at the beginning of a paragraph."""
+def _safe_start(text: str) -> str:
+    """Escapes a text at the beginning of a paragraph, where list markers count as well."""
     return _MARKER.sub(r"\1\\\2", _safe(text), count=1) if _MARKER.match(text) else _safe(text).lstrip()
 
 
 def _safe(text: str) -> str:
-    """Text from outside stays text."""
+    """Escapes a text so that Markdown shows it literally."""
     return _SPECIAL.sub(r"\\\1", one_line(text))

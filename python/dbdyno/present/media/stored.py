@@ -1,7 +1,8 @@
-"""A document as JSON and back: what a terminal shows of it, as it is kept beside a run's tables.
+"""Stores the document of a terminal as JSON beside the tables of a run, and loads it.
 
-The first option of a choice is kept. In place of charts and drawings stand empty ones: a page makes them from
-the tables. Nothing is drawn as it was stored, so a document that others wrote cannot bring code into a page.
+Only the first option of a choice is stored. Charts and drawings are replaced by empty ones: a page draws
+them from the tables. Nothing stored is ever drawn, so a manipulated document cannot bring code into a
+page.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ _EMPTY = Drawing("")
 
 
 def dumped(shown: Document) -> bytes:
-    """A NamedTuple becomes a list; a dataclass an object of its type and of its fields but for defaults."""
+    """Returns JSON: a NamedTuple becomes a list, a dataclass an object of its type and its non-default
+    fields."""
     return json.dumps(_plain(shown), allow_nan=False, separators=(",", ":")).encode()
 
 
 def loaded(content: bytes) -> Document:
-    """Raises :class:`ValueError` where it is no document, or one of another version."""
+    """Parses a document. Raises :class:`ValueError` if the content is none, or was written by another
+    version."""
     try:
-        found: Document = _reader(Document)(json.loads(content))
+        document: Document = _reader(Document)(json.loads(content))
     except (TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"not a document: {error}") from error
-    return found
+    return document
 
 
 def _plain(value: Any) -> Any:
@@ -42,13 +45,13 @@ def _plain(value: Any) -> Any:
         return {"type": type(value).__name__, **{name: _plain(v) for name, v in kept.items()}}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(_EMPTY if isinstance(v, _DRAWN) else v) for v in _without_defaults(value)]
-    if value is None or isinstance(value, str | int):  # bool, too
+    if value is None or isinstance(value, str | int):  # bool is an int
         return value
     return float(value) if isfinite(value) else None
 
 
 def _without_defaults(value: Sequence[Any]) -> list[Any]:
-    """A NamedTuple up to its last value that is no default; any other sequence as it is."""
+    """Returns a NamedTuple without trailing default values; any other sequence unchanged."""
     kept, defaults = list(value), list(getattr(value, "_field_defaults", {}).values())
     while defaults and kept[-1] == defaults.pop():
         kept.pop()
@@ -57,7 +60,10 @@ def _without_defaults(value: Sequence[Any]) -> list[Any]:
 
 @cache
 def _reader(kind: Any) -> Reader:
-    """What makes a value of this type from JSON; TypeError or ValueError where that is of another."""
+    """Returns a function that converts JSON to a value of this type.
+
+    The function raises TypeError or ValueError if the JSON has another type.
+    """
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Sequence:
         return partial(_list, _reader(inner[0]))
@@ -86,7 +92,8 @@ def _word(known: tuple[str, ...], value: Any) -> Any:
 
 
 def _object(known: Mapping[str, Any], value: Any) -> Any:
-    """One of these dataclasses. What reads its fields is made late: sections hold sections."""
+    """Returns an instance of one of these dataclasses. Its readers are created lazily, because sections
+    nest."""
     given = dict(value)
     kind = known.get(str(given.pop("type", "")))
     if kind is None:

@@ -1,6 +1,7 @@
-"""A document as lines of a given width. No figure is cut: where room is short, whole columns go, by rank.
+"""Renders a document as lines of a given width. No figure is cut: columns are left out by rank instead.
 
-A terminal shows a document on one screen: what is minor goes first, the answer stays. A file gets all of it.
+On a terminal, a document fits on one screen: minor sections are left out first, the answer stays. A file
+gets all of it.
 """
 
 from __future__ import annotations
@@ -32,33 +33,40 @@ from dbdyno.present.document.document import (
 )
 
 _STYLES: dict[Tone, str] = {
-    "": "", "note": "", "good": "green", "warning": "yellow", "invalid": "red", "muted": "dim",
-}  # fmt: skip
+    "": "",
+    "note": "",
+    "good": "green",
+    "warning": "yellow",
+    "invalid": "red",
+    "muted": "dim",
+}
 _MARKS: dict[Tone, str] = {"warning": "!", "invalid": "!"}
 _GAP = "  "
 _UNITS = re.compile(r"(?<=\d) (?=%|(?:[kMG]|[mun]?s|min)\b)")
-"""A number and its unit stay in one line."""
-_FILLER = "\ufdd0"  # no character
-"""Stands behind one that takes two columns of a terminal, until it is printed: lengths are columns then."""
+"""Spaces between a number and its unit, at which lines do not break."""
+_FILLER = "\ufdd0"  # a Unicode noncharacter
+"""Inserted after a character that is two columns wide, so that lengths are columns; removed before
+printing."""
 _LEAST, _SHORTENED = 16, 24
-"""Columns that a text is left with at least: one that wraps, one that shortens."""
+"""Least width of a column that wraps, and of one that shortens."""
 
 
 SCREEN = 22
-"""Lines of a document on a terminal: 25 with the path of its page, and what observing cost."""
+"""Lines of a document on a terminal of 25 lines; the others show the path of the page and the observer's
+cost."""
 
 
 class Room(NamedTuple):
-    """What a screen has room for."""
+    """The content that a screen has room for."""
 
     minor: bool = True
-    """Sections that may be left out."""
+    """Whether minor sections are shown."""
     rows: int | None = None
-    """Rows of a table; ``None``: all."""
+    """Most rows of a table; ``None`` for all."""
     advice: bool = True
-    """What to do about a claim."""
+    """Whether the advice of claims is shown."""
     lead: int | None = None
-    """Paragraphs of the answer."""
+    """Most paragraphs of the answer; ``None`` for all."""
 
 
 _ALL = Room()
@@ -82,7 +90,7 @@ class Line(NamedTuple):
 
 
 class Printed:
-    """A document, or blocks of one, for rich to print at the width of its console."""
+    """A document, or blocks of one, that rich prints at the width of its console."""
 
     def __init__(self, shown: Document | Sequence[Block]) -> None:
         self.shown = shown
@@ -90,16 +98,16 @@ class Printed:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
         if not isinstance(self.shown, Document):
-            made: Iterable[Line] = lines(self.shown, width)
+            rendered: Iterable[Line] = lines(self.shown, width)
         elif console.is_terminal:
-            made = on_screen(self.shown, width)
+            rendered = on_screen(self.shown, width)
         else:
-            made = document(self.shown, width)
-        yield from (n.printed() for n in made)
+            rendered = document(self.shown, width)
+        yield from (n.printed() for n in rendered)
 
 
 class Running:
-    """A table whose rows are printed one by one, as they come: columns of fixed width."""
+    """A table whose rows are printed as they come, with columns of fixed width."""
 
     def __init__(self, columns: Sequence[Column], width: int) -> None:
         widths = [max(c.width, len(_filled(c.head))) for c in columns]
@@ -118,18 +126,18 @@ class Running:
 
 
 def on_screen(shown: Document, width: int, most: int = SCREEN) -> list[Line]:
-    """As much of it as fits into ``most`` lines: details go first, then rows and advice."""
-    made: list[Line] = []
+    """Returns the document in at most ``most`` lines: details are left out first, then rows and advice."""
+    rendered: list[Line] = []
     for room in _ROOMS:
-        made = [*document(shown, width, room)]
-        if len(made) <= most:
-            return made
+        rendered = [*document(shown, width, room)]
+        if len(rendered) <= most:
+            return rendered
     after = [*_after(shown, width, _ROOMS[-1])]
-    return [*made[: most - len(after) - 1], Line("..."), *after]
+    return [*rendered[: most - len(after) - 1], Line("..."), *after]
 
 
 def document(shown: Document, width: int, room: Room = _ALL) -> Iterator[Line]:
-    """Title, answer, blocks without details, and where those are."""
+    """Yields title, answer, blocks without details, and pointers to the rest."""
     yield from _wrapped(shown.title, width, "bold")
     answers = [p for p in shown.lead if p.lead][: room.lead]
     lead = [p for p in shown.lead if not p.lead or p in answers]
@@ -145,7 +153,7 @@ def _after(shown: Document, width: int, room: Room) -> Iterator[Line]:
 
 
 def lines(blocks: Iterable[Block], width: int, room: Room = _ALL) -> Iterator[Line]:
-    """Blocks one below the other; a table with a title stands apart from what is above it."""
+    """Yields blocks one below the other, with a blank line before a table with a title."""
     for n, block in enumerate(blocks):
         match block:
             case Paragraph():
@@ -172,14 +180,18 @@ def lines(blocks: Iterable[Block], width: int, room: Room = _ALL) -> Iterator[Li
 
 
 def _wrapped(text: str, width: int, style: str = "", indent: str = "", first: str = "") -> Iterator[Line]:
-    """Lines that end at a word."""
+    """Yields lines that end at a word."""
     indent = indent if width > 2 * len(indent) else ""
     for paragraph in lines_of(text):
         joined = _UNITS.sub("\N{NO-BREAK SPACE}", _filled(paragraph))
         for part in wrap(
-            joined, max(width, 1), initial_indent=first, subsequent_indent=indent,
-            break_long_words=False, break_on_hyphens=False,
-        ):  # fmt: skip
+            joined,
+            max(width, 1),
+            initial_indent=first,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ):
             yield Line(_unfilled(part).replace("\N{NO-BREAK SPACE}", " "), style)
 
 
@@ -202,10 +214,10 @@ def _statements(shown: Statements, width: int, advice: bool) -> Iterator[Line]:
 
 
 def _table(shown: Table, width: int, most: int | None) -> Iterator[Line]:
-    """A line each row; which columns and rows are left out is said below."""
+    """Yields a line per row, then a note on the columns and rows that are left out."""
     table = shown.shown(sketches=True)
-    counting = [r for r in table.rows if not r.minor]
-    major = (_spread if table.along_axis else _first)(counting, most)
+    main = [r for r in table.rows if not r.minor]
+    major = (_spread_rows if table.along_axis else _first_rows)(main, most)
     rows = [[_filled(c.text) for c in r.cells] for r in major]
     heads = [_filled(c.head) for c in table.columns]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)] if heads else []
@@ -219,19 +231,19 @@ def _table(shown: Table, width: int, most: int | None) -> Iterator[Line]:
     for row, texts in zip(major, rows, strict=True):
         for text in _lines([texts[n] for n in kept], columns, fitted):
             yield Line(text, _STYLES[row.tone])
-    yield from _wrapped(_left_out(table, kept, len(counting), len(major)), width, "dim")
+    yield from _wrapped(_left_out(table, kept, len(main), len(major)), width, "dim")
 
 
-def _first(rows: list[Row], most: int | None) -> list[Row]:
-    """The first, and those that count (a sum below)."""
+def _first_rows(rows: list[Row], most: int | None) -> list[Row]:
+    """Returns the first rows, and key rows such as a sum below."""
     if most is None or len(rows) <= most:
         return rows
     after = [r for r in rows[most:] if r.key][-most:]
     return rows[: most - len(after)] + after
 
 
-def _spread(rows: list[Row], most: int | None) -> list[Row]:
-    """The first, the last, those that count, and some between."""
+def _spread_rows(rows: list[Row], most: int | None) -> list[Row]:
+    """Returns the first row, the last, key rows, and some in between."""
     if most is None or len(rows) <= most:
         return rows
     step, last = (len(rows) - 1) / (most - 1), len(rows) - 1
@@ -244,7 +256,7 @@ def _spread(rows: list[Row], most: int | None) -> list[Row]:
 
 
 def _kept(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """The columns that a line has room for."""
+    """Returns the indexes of the columns that fit into a line."""
     kept = list(range(len(columns)))
     least = [min(w, _least(c, w)) for c, w in zip(columns, widths, strict=True)]
     for rank in sorted({c.rank for c in columns if c.rank}, reverse=True):
@@ -255,7 +267,7 @@ def _kept(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Texts that wrap or shorten share what the others leave."""
+    """Returns the widths of columns: those that wrap or shorten share the width that the others leave."""
     fitted = list(widths)
     for n in (n for n, c in enumerate(columns) if c.wraps or c.shortens):
         over = sum(fitted) + len(_GAP) * (len(fitted) - 1) - width
@@ -277,19 +289,20 @@ def _lines(texts: Sequence[str], columns: Sequence[Column], widths: Sequence[int
 
 
 def _within(text: str, column: Column, width: int) -> list[str]:
-    """The lines of a cell: one, but of texts that wrap."""
+    """Returns the lines of a cell; only texts that wrap have several."""
     if len(text) <= width or not (column.wraps or column.shortens):
         return [text]
     if column.shortens:
         kept = width - 2 if text[width - 1] == _FILLER else width - 1
         return [f"{text[:kept]}…"]
-    return wrap(text, width - (_FILLER in text), break_on_hyphens=False)  # a long word may be cut before one
+    # One column less with wide characters: a cut before a filler moves it to the next line.
+    return wrap(text, width - (_FILLER in text), break_on_hyphens=False)
 
 
-def _left_out(table: Table, kept: Sequence[int], counting: int, shown: int) -> str:
+def _left_out(table: Table, kept: Sequence[int], main: int, shown: int) -> str:
     heads = [c.head for n, c in enumerate(table.columns) if n not in kept and c.head]
-    told = [f"Not shown at this width: {', '.join(dict.fromkeys(heads))}."] if heads else []
-    told += [f"{counting - shown} of {counting} rows not shown."] if shown < counting else []
-    minor = len(table.rows) - counting
-    told += [f"{counted(minor, 'smaller row')} not shown."] if minor else []
-    return " ".join(told)
+    notes = [f"Not shown at this width: {', '.join(dict.fromkeys(heads))}."] if heads else []
+    notes += [f"{main - shown} of {main} rows not shown."] if shown < main else []
+    minor = len(table.rows) - main
+    notes += [f"{counted(minor, 'smaller row')} not shown."] if minor else []
+    return " ".join(notes)

@@ -1,6 +1,7 @@
-"""A document as an Excel workbook: the answer, a sheet for each section with tables or charts, stored tables.
+"""Renders a document as an Excel workbook: the answer, a sheet per section with figures, stored tables.
 
-Numbers are numbers, their unit in the heading, times in ms; texts are texts, whatever they begin with.
+Numbers are numbers with their unit in the heading, times are in ms; texts stay texts, whatever they begin
+with.
 """
 
 from __future__ import annotations
@@ -46,23 +47,28 @@ _READING = "An empty cell is unknown, not 0."
 _DURATION = re.compile(rf"([+-]?\d[\d.,]*) ?({'|'.join(FACTORS_NS)})")
 _SHARE = re.compile(r"([+-]?\d[\d.,]*)(?: ?%)?")
 _SAME = {"s": "seconds", "1/s": "/s"}
-"""Units that a heading has in other letters."""
-_STORED = (
-    ("_per_s", "#,##0.00"), ("aas", "0.000"), ("_cpus", "0.000"), ("wall_s", "0.000"), ("scaling", "0.0%"),
-    ("_starved", "0.0%"), ("relative_difference", "+0.0%;-0.0%;0.0%"), ("_ms", "#,##0.000"),
-)  # fmt: skip
-"""Endings of the names of stored columns, and how their numbers are written."""
+"""Other spellings of units in headings."""
+_STORED_FORMATS = (
+    ("_per_s", "#,##0.00"),
+    ("aas", "0.000"),
+    ("_cpus", "0.000"),
+    ("wall_s", "0.000"),
+    ("scaling", "0.0%"),
+    ("_starved", "0.0%"),
+    ("relative_difference", "+0.0%;-0.0%;0.0%"),
+    ("_ms", "#,##0.000"),
+)
+"""Endings of the names of stored columns, and formats of their numbers."""
 
 
 def workbook(shown: Document, tables: Mapping[str, pl.DataFrame] | None = None) -> bytes:
-    """The workbook's bytes. ``tables`` have a sheet each at the end, under their names, but
-    for those without rows."""
+    """Returns the bytes of the workbook. ``tables`` have a sheet each at the end, unless they are empty."""
     buffer, tables = io.BytesIO(), {n: t for n, t in (tables or {}).items() if len(t)}
     safe = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False}
-    with xlsxwriter.Workbook(buffer, {"in_memory": True, **safe}) as made:
-        book = _Book(made, [*tables, xlsx_charts.SHEET])
+    with xlsxwriter.Workbook(buffer, {"in_memory": True, **safe}) as workbook_file:
+        book = _Book(workbook_file, [*tables, xlsx_charts.SHEET])
         own = [b for b in shown.blocks if isinstance(b, Section) and _has_figures(b)]
-        own.sort(key=lambda section: section.detail or section.folded)  # what a terminal shows comes first
+        own.sort(key=lambda section: section.detail or section.folded)  # sections of a terminal come first
         answer = book.page("answer")
         answer.line(shown.title, "title")
         answer.blocks([*shown.lead, *_figures(shown.figures), *(b for b in shown.blocks if b not in own)])
@@ -72,16 +78,19 @@ def workbook(shown: Document, tables: Mapping[str, pl.DataFrame] | None = None) 
             page.blocks(section.blocks)
         book.end()
         for name, table in tables.items():
-            _stored(made.add_worksheet(name[:_LONGEST_NAME]), name, table, book)
+            _stored(workbook_file.add_worksheet(name[:_LONGEST_NAME]), name, table, book)
     return buffer.getvalue()
 
 
 def _has_figures(section: Section) -> bool:
-    """Charts that Excel can draw, tables of numbers; any tables where nothing is claimed with them."""
-    found = list(walk(section.blocks))
-    tables = [b for b in found if isinstance(b, Table)]
-    claims = any(isinstance(b, Statements) for b in found)
-    drawn = any(xlsx_charts.series(b) for b in found if isinstance(b, Chart))
+    """Returns whether a section needs a sheet.
+
+    It does if it has charts that Excel can draw, tables of numbers, or any tables without claims.
+    """
+    inner = list(walk(section.blocks))
+    tables = [b for b in inner if isinstance(b, Table)]
+    claims = any(isinstance(b, Statements) for b in inner)
+    drawn = any(xlsx_charts.series(b) for b in inner if isinstance(b, Chart))
     return drawn or any(not claims or any(c.number for c in t.columns) for t in tables)
 
 
@@ -92,15 +101,15 @@ def _figures(figures: Sequence[KeyFigure]) -> list[Block]:
 
 def _ending(shown: Document, tables: Mapping[str, pl.DataFrame]) -> list[Block]:
     cut = [n for n, t in tables.items() if len(t) > MAX_ROWS]
-    told = [f"Sheet {n} is cut: a sheet holds {MAX_ROWS:,} rows; export to parquet for all." for n in cut]
-    return [Section("", [Paragraph(t) for t in (*told, _READING, shown.footer) if t])]
+    notes = [f"Sheet {n} is cut: a sheet holds {MAX_ROWS:,} rows; export to parquet for all." for n in cut]
+    return [Section("", [Paragraph(t) for t in (*notes, _READING, shown.footer) if t])]
 
 
 class _Book:
-    """What the sheets of a workbook share."""
+    """State that the sheets of a workbook share."""
 
-    def __init__(self, made: Any, reserved: Iterable[str]) -> None:
-        self._made = made
+    def __init__(self, workbook: Any, reserved: Iterable[str]) -> None:
+        self._made = workbook
         self._names = {n[:_LONGEST_NAME].lower() for n in reserved}
         self._formats: dict[str, Any] = {}
         self._pages: list[_Page] = []
@@ -110,25 +119,25 @@ class _Book:
         return self._pages[-1]
 
     def style(self, name: str) -> Any:
-        """One of the named, else the format of numbers that is written so."""
+        """Returns the format of this name; other names are formats of numbers."""
         if name not in self._formats:
             self._formats[name] = self._made.add_format(_STYLES.get(name, {"num_format": name}))
         return self._formats[name]
 
     def end(self) -> None:
-        """Columns as wide as their content; the charts, which need a sheet for their figures."""
+        """Sets the widths of columns by content, and adds the charts with a sheet for their figures."""
         charts = [(page, *c) for page in self._pages for c in page.charts]
         data = self._made.add_worksheet(xlsx_charts.SHEET) if charts else None
         top = 0
         for page, row, chart, drawn in charts:
-            made, top = xlsx_charts.add(self._made, data, top, chart, drawn)
-            page.sheet.insert_chart(row, 0, made)
+            excel_chart, top = xlsx_charts.add(self._made, data, top, chart, drawn)
+            page.sheet.insert_chart(row, 0, excel_chart)
         for page in self._pages:
             for column, width in page.widths.items():
                 page.sheet.set_column(column, column, width + 2)
 
     def _free(self, title: str) -> str:
-        """A name for a sheet: short, without what Excel forbids, once."""
+        """Returns an unused name for a sheet, short and without characters that Excel forbids."""
         words = re.sub(r"[\[\]:*?/\\'\s]+", " ", visible(title)).strip() or "sheet"
         name = shorten(words, _LONGEST_NAME, placeholder="") or words[:_LONGEST_NAME]
         number = 1
@@ -183,7 +192,7 @@ class _Page:
                     pass  # drawings: tables hold their figures
 
     def line(self, text: str, style: str = "text", column: int = 0) -> None:
-        """Text in lines that go on over the cells beside."""
+        """Writes a text as lines, which extend over the cells to the right."""
         for part in [p for line in text.splitlines() for p in wrap(line, _LINE)]:
             self._text(self._row, column, part, style)
             self._row += 1
@@ -233,7 +242,7 @@ class _Page:
 
 
 class _Kind(NamedTuple):
-    """What a number is shown as."""
+    """The unit and scale of a number as it is written."""
 
     unit: str
     factor: float = 1.0
@@ -241,7 +250,7 @@ class _Kind(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A column: its heading, and the kind and the style of all its numbers. No kind: each has its own."""
+    """Heading, kind and style of a column; kind is None if each number has its own."""
 
     head: str
     kind: _Kind | None
@@ -270,7 +279,8 @@ def _value_of(cell: Cell) -> float:
 
 
 def _kind(cell: Cell) -> _Kind:
-    """By its unit and its text: a time, which is in ns or in seconds, a share in percent."""
+    """Infers the kind of a number from its unit and text: a time in ns or seconds, a share in percent, or
+    other."""
     value = _value_of(cell)
     duration, share = _DURATION.fullmatch(cell.text), _SHARE.fullmatch(cell.text)
     if cell.unit == "ns" or (duration and _near(duration, FACTORS_NS[duration[2]], value)):
@@ -283,14 +293,14 @@ def _kind(cell: Cell) -> _Kind:
 
 
 def _near(match: re.Match[str], factor: float, value: float) -> bool:
-    """Whether the number of a text is ``value`` but for its rounding."""
+    """Returns whether the number in a text is ``value`` up to rounding."""
     number = match[1].replace(",", "")
     digits = len(number.partition(".")[2])
     return abs(float(number) * factor - value) <= 0.6 * factor * 10.0**-digits
 
 
 def _style(cells: Sequence[Cell], kind: _Kind, with_unit: bool = False) -> str:
-    """The format of numbers for these cells."""
+    """Returns the format of numbers for these cells."""
     if kind.share:
         return "0.0%"
     unit = f' "{visible(kind.unit)}"' if with_unit and kind.unit and '"' not in kind.unit else ""
@@ -302,7 +312,8 @@ def _style(cells: Sequence[Cell], kind: _Kind, with_unit: bool = False) -> str:
 
 
 def _stored(sheet: Any, name: str, table: pl.DataFrame, book: _Book) -> None:
-    """Header frozen, filter on, widths by content; comments on the headings say what a column is."""
+    """Writes a stored table: frozen header, filter, widths by content, and comments that document the
+    columns."""
     sheet.freeze_panes(1, 0)
     notes = {_heading(c.name): c.doc for c in schemas.TABLES.get(name, ())}
     table = table.with_columns(pl.col(n) / 1e6 for n in _durations(table)).rename(_heading)
@@ -312,7 +323,7 @@ def _stored(sheet: Any, name: str, table: pl.DataFrame, book: _Book) -> None:
             sheet.write_comment(0, column, notes[heading])
         values = table[heading].head(MAX_ROWS).to_list()
         longest = max((len(str(v)) for v in values[:200] if v is not None), default=0)
-        style = next((book.style(form) for ending, form in _STORED if heading.endswith(ending)), None)
+        style = next((book.style(form) for ending, form in _STORED_FORMATS if heading.endswith(ending)), None)
         sheet.set_column(column, column, min(_WIDEST, max(len(heading), longest) + 2), style)
         for row, value in enumerate(values, start=1):
             xlsx_charts.write(sheet, row, column, value)
@@ -321,7 +332,7 @@ def _stored(sheet: Any, name: str, table: pl.DataFrame, book: _Book) -> None:
 
 
 def _durations(table: pl.DataFrame) -> list[str]:
-    """Columns in ns, which become ms."""
+    """Returns the columns in ns, which become ms."""
     return [n for n, kind in table.schema.items() if n.endswith("_ns") and kind.is_numeric()]
 
 

@@ -1,5 +1,7 @@
-"""Charts as Excel draws them itself: lines, points and stacked bars of a Vega-Lite specification, with their
-figures on a sheet of their own. Change a figure and the chart follows. Other marks are left out."""
+"""Draws charts natively in Excel: lines, points and stacked bars of a Vega-Lite specification.
+
+Their figures are on a sheet of their own, so a chart follows a changed figure. Other marks are left out.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ ROWS = 22
 _SIZE = {"width": 760, "height": 420}
 _GRID = {"visible": True, "line": {"color": "#DDDDDD"}}
 _HATCHED = "hatch-"
-_INT_EXACT = 2**53  # beyond, a spreadsheet's numbers lose digits
+_INT_EXACT = 2**53  # larger integers are not exact in a spreadsheet, whose numbers are doubles
 Spec = Mapping[str, Any]
 
 
@@ -26,14 +28,14 @@ class Drawn(NamedTuple):
 
     mark: str  # line, point, bar
     name: str
-    colour: str  # as the specification has it
+    colour: str  # value in the specification
     dashed: bool
     xs: Sequence[Any]
     ys: Sequence[float | None]
 
 
 def series(chart: Chart) -> list[Drawn]:
-    """What of a chart Excel can draw: points where no line joins them, bars where they are stacked."""
+    """Returns the parts of a chart that Excel can draw: lines, points without a line, and stacked bars."""
     layers = chart.spec.get("layer", ())
     lines = {x["data"]["name"] for x in layers if x["mark"]["type"] == "line"}
     kept = [x for x in layers if x["mark"]["type"] != "point" or x["data"]["name"] not in lines]
@@ -41,85 +43,85 @@ def series(chart: Chart) -> list[Drawn]:
 
 
 def add(book: Any, data: Any, top: int, chart: Chart, drawn: Sequence[Drawn]) -> tuple[Any, int]:
-    """The chart, its figures on sheet ``data`` from row ``top`` on, and the first row below them."""
+    """Adds a chart, and its figures to sheet ``data`` from row ``top``; returns it and the next free row."""
     stacked = drawn[0].mark == "bar"
     kind = {"type": "column", "subtype": "stacked"} if stacked else {"type": "scatter", "subtype": "straight"}
-    made = book.add_chart(kind)
+    excel_chart = book.add_chart(kind)
     title, x, y = map(visible, (chart.title, *_titles(chart)))
     data.write_string(top, 0, title)
-    for n, one in enumerate(drawn):
+    for n, shown in enumerate(drawn):
         at = 2 * n
         data.write_string(top + 1, at, x)
-        data.write_string(top + 1, at + 1, visible(one.name))
-        for row, values in enumerate(zip(one.xs, one.ys, strict=True), start=top + 2):
+        data.write_string(top + 1, at + 1, visible(shown.name))
+        for row, values in enumerate(zip(shown.xs, shown.ys, strict=True), start=top + 2):
             for column, value in enumerate(values, start=at):
                 write(data, row, column, value)
-        last = top + 1 + len(one.xs)
-        made.add_series(
+        last = top + 1 + len(shown.xs)
+        excel_chart.add_series(
             {
                 "name": [SHEET, top + 1, at + 1],
                 "categories": [SHEET, top + 2, at, last, at],
                 "values": [SHEET, top + 2, at + 1, last, at + 1],
-                **_look(one),
+                **_look(shown),
             }
         )
-    made.set_title({"name": title, "name_font": {"size": 12}})
-    made.set_x_axis({"name": x, "label_position": "low"})
-    made.set_y_axis({"name": y, "major_gridlines": _GRID})
-    made.set_legend({"position": "bottom"})
-    made.set_size(_SIZE)
-    made.show_blanks_as("gap")  # unknown is a gap, not 0
-    return made, top + 3 + max(len(one.xs) for one in drawn)
+    excel_chart.set_title({"name": title, "name_font": {"size": 12}})
+    excel_chart.set_x_axis({"name": x, "label_position": "low"})
+    excel_chart.set_y_axis({"name": y, "major_gridlines": _GRID})
+    excel_chart.set_legend({"position": "bottom"})
+    excel_chart.set_size(_SIZE)
+    excel_chart.show_blanks_as("gap")  # unknown is a gap, not 0
+    return excel_chart, top + 3 + max(len(shown.xs) for shown in drawn)
 
 
 def _series(chart: Chart, layer: Spec, rows: Sequence[Spec]) -> Iterator[Drawn]:
-    """A series for each combination of colour, detail and dashes."""
+    """Yields a series per combination of colour, detail and dashes."""
     mark, channels = layer["mark"]["type"], layer["encoding"]
     x, y, y2, colour = (channels.get(c, {}).get("field") for c in ("x", "y", "y2", "color"))
     stacked = mark == "bar" and colour is not None and "x2" not in channels
     if not (stacked or mark in ("line", "point")) or x is None or y is None or _renamed(channels["x"]):
         return
     places = list(dict.fromkeys(r[x] for r in rows))
-    for name, mine in _parts(channels, rows):
-        xs, ys = [r[x] for r in mine], [r[y] if y2 is None else r[y2] - r[y] for r in mine]
+    for name, part in _parts(channels, rows):
+        xs, ys = [r[x] for r in part], [r[y] if y2 is None else r[y2] - r[y] for r in part]
         if stacked:  # every series of a stack has all places
-            found = dict(zip(xs, ys, strict=True))
-            xs, ys = places, [found.get(p) for p in places]
-        one = Drawn(mark, name, _colour(layer, mine[0]), _dashed(layer, mine[0]), xs, ys)
-        yield one._replace(name=_name(chart, layer, one))
+            by_place = dict(zip(xs, ys, strict=True))
+            xs, ys = places, [by_place.get(p) for p in places]
+        shown = Drawn(mark, name, _colour(layer, part[0]), _dashed(layer, part[0]), xs, ys)
+        yield shown._replace(name=_name(chart, layer, shown))
 
 
 def _renamed(axis: Spec) -> bool:
-    """Whether the axis shows other values than it has."""
+    """Returns whether the labels of the axis differ from its values."""
     return "labelExpr" in (axis.get("axis") or {})
 
 
 def _parts(channels: Spec, rows: Sequence[Spec]) -> Iterator[tuple[str, list[Spec]]]:
-    """Rows that one mark joins, with the name of what sets them apart."""
+    """Yields the rows that one mark joins, with the values that distinguish them."""
     detail = channels.get("detail", [])
     by = [channels.get("color", {}), channels.get("strokeDash", {})]
     by += detail if isinstance(detail, list) else [detail]
     fields = dict.fromkeys(c["field"] for c in by if "field" in c)
     apart = [f for f in fields if len({r[f] for r in rows}) > 1] or list(fields)[:1]
     for key in dict.fromkeys(tuple(r[f] for f in apart) for r in rows):
-        mine = [r for r in rows if tuple(r[f] for f in apart) == key]
-        yield str(mine[0].get("label") or ", ".join(map(str, key))), mine
+        part = [r for r in rows if tuple(r[f] for f in apart) == key]
+        yield str(part[0].get("label") or ", ".join(map(str, key))), part
 
 
 def _name(chart: Chart, layer: Spec, one: Drawn) -> str:
-    """What sets it apart; what the legend says where all of the layer is dashed, or nothing sets it apart."""
+    """Returns the distinguishing values, or the entry of the legend if they do not name the series."""
     if one.name and "strokeDash" not in layer["mark"]:
         return one.name
     alike = [k for k in chart.legend if (k.mark == "dash") == one.dashed]
-    told = [k.label for k in alike if k.colour == one.colour] or [k.label for k in alike]
-    return ": ".join(filter(None, (one.name, *told[:1]))) or chart.title
+    labels = [k.label for k in alike if k.colour == one.colour] or [k.label for k in alike]
+    return ": ".join(filter(None, (one.name, *labels[:1]))) or chart.title
 
 
 def _scaled(channel: Spec, row: Spec) -> Any:
-    """The value that a channel's scale has for the row; ``None`` without."""
+    """Returns the value of a channel's scale for the row; ``None`` without a scale."""
     scale = channel.get("scale") or {}
-    found = dict(zip(scale.get("domain", ()), scale.get("range", ()), strict=False))
-    return found.get(row.get(channel.get("field", "")))
+    values = dict(zip(scale.get("domain", ()), scale.get("range", ()), strict=False))
+    return values.get(row.get(channel.get("field", "")))
 
 
 def _colour(layer: Spec, row: Spec) -> str:
@@ -132,10 +134,13 @@ def _dashed(layer: Spec, row: Spec) -> bool:
 
 
 def _titles(chart: Chart) -> tuple[str, str]:
-    """Titles of the axes: the first that a layer has."""
-    found = [x["encoding"].get(c, {}) for c in ("x", "y") for x in chart.spec["layer"]]
-    half = len(found) // 2
-    x, y = (next((c["title"] for c in part if c.get("title")), "") for part in (found[:half], found[half:]))
+    """Returns the titles of the axes, each from the first layer that has one."""
+    encodings = [x["encoding"].get(c, {}) for c in ("x", "y") for x in chart.spec["layer"]]
+    half = len(encodings) // 2
+    x, y = (
+        next((c["title"] for c in part if c.get("title")), "")
+        for part in (encodings[:half], encodings[half:])
+    )
     return x, y
 
 
@@ -155,7 +160,7 @@ def _look(one: Drawn) -> dict[str, Any]:
 
 
 def write(sheet: Any, row: int, column: int, value: Any) -> None:
-    """A value as it is: numbers as numbers where a spreadsheet keeps all their digits; unknown is empty."""
+    """Writes a value: a number if a spreadsheet keeps all its digits, an empty cell if it is unknown."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return
     if isinstance(value, bool):
