@@ -1,7 +1,8 @@
-"""Room ``present``: from results to documents, and these to a terminal, HTML, Markdown; exports, JSON.
+"""Room ``present``: turns results into documents, and these into a terminal's text, HTML, Markdown,
+exports, JSON.
 
-Pure but for the files it writes: no store, no engine, no driver. What is slow to load is loaded when it is
-called for.
+It is pure except for the files it writes: no store, no engine, no driver. Modules that are slow to load
+are loaded on the first call.
 """
 
 from __future__ import annotations
@@ -61,14 +62,17 @@ if TYPE_CHECKING:
 
 
 def write_report(results: Results, path: Path) -> Path:
-    """The run's document as a file, see :func:`write`."""
+    """Writes the run's document to a file; see :func:`write`."""
     from dbdyno.present import exports, report
 
     return exports.write(report.document(results), path)
 
 
 def summary(results: Results, run: str = "") -> printed:
-    """What ``dbdyno run`` and ``dbdyno show`` print at the end, as wide as the console. ``run``: its name."""
+    """Returns the output at the end of ``dbdyno run`` and ``dbdyno show``, as wide as the console.
+
+    ``run`` is the name by which commands refer to the run.
+    """
     from dbdyno.present import report
     from dbdyno.present.media.text import Printed
 
@@ -76,10 +80,11 @@ def summary(results: Results, run: str = "") -> printed:
 
 
 def details(results: Results, name: str, cell: str | None = None) -> printed:
-    """``profile``, ``events``, ``microstates``, ``cross_check`` of a measurement, or ``claims``.
+    """Returns an option's part of the output of ``dbdyno show``: ``profile``, ``events``, ``claims`` and
+    others.
 
-    Without ``cell``: of the top load, or of all windows of an observation. Raises UsageError where the run
-    has no such cell.
+    Without ``cell`` it is about the top load, or all windows of an observation. Raises UsageError if the
+    run has no such cell.
     """
     from dbdyno.present import report
     from dbdyno.present.media.text import Printed
@@ -88,7 +93,7 @@ def details(results: Results, name: str, cell: str | None = None) -> printed:
 
 
 def memory_now(read: MemoryNow, *, every: bool = False) -> printed:
-    """Where the memory of a running server is. ``every``: all relations."""
+    """Returns where the memory of a running server is; ``every`` lists all relations."""
     from dbdyno.present.media.text import Printed
     from dbdyno.present.memory import memory_screen
 
@@ -96,7 +101,7 @@ def memory_now(read: MemoryNow, *, every: bool = False) -> printed:
 
 
 def memory_lines(read: MemoryNow, width: int) -> list[Text]:
-    """The same as lines of that width."""
+    """Returns the same as lines of that width."""
     from dbdyno.present.media import text
     from dbdyno.present.memory import memory_screen
 
@@ -106,21 +111,23 @@ def memory_lines(read: MemoryNow, width: int) -> list[Text]:
 def hot(
     results: Results, by: str, most: int, cell: str | None = None, off_cpu: bool = False
 ) -> tuple[printed, list[dict[str, Any]]]:
-    """The CPU profile of a measurement, by one of ``cpu_profile.KINDS``: as text, and as rows.
+    """Returns the CPU profile of a measurement by one of ``cpu_profile.KINDS``, as text and as rows.
 
-    With ``off_cpu``: where its sessions slept. Without ``cell``: of the top load, or of all windows of an
-    observation.
+    ``off_cpu`` selects sleep instead of CPU time. Without ``cell`` it is the top load, or all windows of
+    an observation.
     """
     from dbdyno.present.media.text import Printed
     from dbdyno.present.run import cpu_profile
 
-    of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
-    pick = cpu_profile.pick_of(results, cell, of)
-    return Printed(cpu_profile.hot(results, pick, by, most, of)), cpu_profile.hot_rows(results, pick, by, of)
+    profile = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
+    pick = cpu_profile.pick_of(results, cell, profile)
+    return Printed(cpu_profile.hot(results, pick, by, most, profile)), cpu_profile.hot_rows(
+        results, pick, by, profile
+    )
 
 
 def hot_change(change: CostChange, most: int) -> printed:
-    """Why a unit of work takes more CPU, as text."""
+    """Returns as text why a unit of work takes more CPU."""
     from dbdyno.present.document.document import Document
     from dbdyno.present.media.text import Printed
     from dbdyno.present.run import cpu_profile
@@ -135,26 +142,26 @@ def write_flame(
     only: Mapping[str, str] | None = None,
     off_cpu: bool = False,
 ) -> Path:
-    """The flame graph as a page, or as a drawing where ``path`` ends in .svg; see :func:`hot`.
+    """Writes the flame graph as a page, or as SVG if ``path`` ends in .svg; see :func:`hot`.
 
-    ``only``: wait event and statement whose samples are shown.
+    ``only`` restricts the samples to a wait event and a statement.
     """
     from dbdyno.present import exports
     from dbdyno.present.charts import flame
     from dbdyno.present.document import files
     from dbdyno.present.run import cpu_profile
 
-    of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
-    pick = cpu_profile.pick_of(results, cell, of)
+    profile = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
+    pick = cpu_profile.pick_of(results, cell, profile)
     if path.suffix == ".svg":
-        return files.write_atomic(path, flame.svg(cpu_profile.picture(results, pick, only, of)).encode())
-    return exports.write(cpu_profile.page(results, pick, only, of), path)
+        return files.write_atomic(path, flame.svg(cpu_profile.picture(results, pick, only, profile)).encode())
+    return exports.write(cpu_profile.page(results, pick, only, profile), path)
 
 
 def write_flame_change(
     sides: tuple[Side, Side], change: CostChange, path: Path, only: Mapping[str, str] | None = None
 ) -> Path:
-    """The differential flame graph of the second against the first, as :func:`write_flame`."""
+    """Writes the differential flame graph of the second side against the first; see :func:`write_flame`."""
     from dbdyno.present import exports
     from dbdyno.present.charts import flame
     from dbdyno.present.document import files
@@ -173,8 +180,11 @@ def write_flame_change(
 def running_rungs(
     work: str, width: int, paced: bool = False, results: Results | None = None
 ) -> tuple[Running, Callable[[Mapping[str, Any]], Row]]:
-    """The table of rungs for lines that are printed one by one, and its row of a row of table ``rungs``.
-    ``results``: whose calls have names of their own."""
+    """Returns the table of rungs for lines that are printed one by one, and the function from a rung to
+    its row.
+
+    ``results`` is the run whose kind has its own nouns for calls and sessions.
+    """
     from dbdyno.present.media.text import Running
     from dbdyno.present.run import rungs
 

@@ -1,8 +1,9 @@
-"""A run's tables for other programs: csv and parquet (a folder, a file a table), xlsx, json, md.
+"""Exports the tables of a run: csv and parquet (a folder, one file per table), xlsx, json, md.
 
-NULL stays empty (csv, xlsx) or null (parquet, json): an unknown figure never becomes 0. In csv a text that
-begins like a formula gets an apostrophe in front, because spreadsheets would run it; xlsx marks it as text.
-Control characters and marks of writing direction are made visible, but in parquet and json: those are data.
+NULL stays empty (csv, xlsx) or null (parquet, json): an unknown figure never becomes 0. In csv, text that
+begins like a formula gets a leading apostrophe, because spreadsheets would execute it; xlsx marks it as
+text. Control characters and marks of writing direction are made visible, except in parquet and json, which
+hold the data as they are.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from dbdyno.present.figures import jsondoc
 
 
 def write(shown: Document, path: Path, data: dict[str, Any] | None = None) -> Path:
-    """A document as a file: Markdown where ``path`` ends in .md, a workbook where it ends in .xlsx, ``data``
-    where it ends in .json, else HTML that loads nothing. Raises StoreError where that cannot be written."""
+    """Writes a document: Markdown if ``path`` ends in .md, a workbook if .xlsx, ``data`` if .json, else
+    HTML.
+
+    The HTML loads nothing. Raises StoreError if the file cannot be written.
+    """
     if data is not None and path.suffix == ".json":
         return write_atomic(path, json.dumps(data, indent=1, default=str).encode() + b"\n")
     if path.suffix == ".xlsx":
@@ -42,7 +46,7 @@ def write(shown: Document, path: Path, data: dict[str, Any] | None = None) -> Pa
 
 Kind = Literal["csv", "xlsx", "parquet", "json", "md", "folded", "pprof", "firefox"]
 ENDINGS: Mapping[str, str] = {"folded": "folded", "pprof": "pb.gz", "firefox": "firefox.json"}
-"""Of files whose ending is not their kind."""
+"""Endings of files that differ from their kind."""
 Tables = Mapping[str, pl.DataFrame]
 _FINDING = ("id", "severity", "subject", "claim", "value", "unit", "low", "high", "evidence", "cure", "cells")
 _FINDINGS = {name: pl.Float64 if name in ("value", "low", "high") else pl.String for name in _FINDING}
@@ -52,12 +56,11 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 def export(
     results: Results, raw_tables: Tables | None, to: str, path: Path, off_cpu: bool = False
 ) -> list[Path]:
-    """Writes the run to ``path`` in the form ``to``; the files written.
+    """Writes the run to ``path`` in the form ``to``, and returns the written files.
 
-    ``path`` is a folder for csv and parquet, else a file. ``raw_tables``: all cells' rows of a raw table in
-    one frame, told apart by a column ``cell``; ``None``: without them, and json without tables.
-    ``off_cpu``: of stacks, those of sleep in place of CPU time. Raises UsageError on an unknown form,
-    StoreError where ``path`` cannot be written.
+    ``path`` is a folder for csv and parquet, else a file. ``raw_tables`` have the rows of all cells with a
+    column ``cell``; without them, json has no tables. ``off_cpu`` exports stacks of sleep instead of CPU
+    time. Raises UsageError for an unknown form, StoreError if ``path`` cannot be written.
     """
     if to == "csv":
         return _folder(results, raw_tables, path, "csv", _csv)
@@ -84,14 +87,15 @@ def export(
 
 
 def _profile(results: Results, to: str, off_cpu: bool) -> bytes:
-    """Stacks of the top load, or of all windows of an observation. Raises UsageError where there are none."""
+    """Returns stacks of the top load, or of all windows of an observation. Raises UsageError without a
+    profile."""
     from dbdyno.present.charts import flame
     from dbdyno.present.run import cpu_profile, profile_exports
 
-    of = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
-    pick = cpu_profile.pick_of(results, sampled=of)
+    sampled = cpu_profile.SLEEP if off_cpu else cpu_profile.CPU
+    pick = cpu_profile.pick_of(results, sampled=sampled)
     apart = LABELS if to == "pprof" else ()
-    rows = flame.stacks(results, pick, apart=apart, tables=(of.table, of.stacks))
+    rows = flame.stacks(results, pick, apart=apart, tables=(sampled.table, sampled.stacks))
     if to == "folded":
         return flame.folded(rows).encode()
     same = (pl.col("sessions") == pick.rung[2]) & pl.col("rate_per_s").eq_missing(pl.lit(pick.rate_per_s))
@@ -103,7 +107,7 @@ def _profile(results: Results, to: str, off_cpu: bool) -> bytes:
 
 
 def all_tables(results: Results, raw_tables: Tables | None) -> dict[str, pl.DataFrame]:
-    """Derived tables, findings, then raw ones; where both have a name, the derived one holds all cells."""
+    """Returns derived tables, findings, and raw tables whose name no derived table has."""
     findings = pl.DataFrame(
         [{**jsondoc.finding(f), "cells": " ".join(f.cells)} for f in results.findings] or None,
         schema=_FINDINGS,
@@ -135,7 +139,7 @@ def _folder(
 
 def _csv(table: pl.DataFrame) -> bytes:
     names = [n for n, t in table.schema.items() if t == pl.String]
-    shown = table.with_columns(_shown(table[n]) for n in names)
+    shown = table.with_columns(_visible(table[n]) for n in names)
     safe = shown.with_columns(
         pl.when(pl.any_horizontal([pl.col(n).str.starts_with(s) for s in FORMULA_STARTS]))
         .then(pl.concat_str(pl.lit("'"), pl.col(n)))
@@ -146,8 +150,8 @@ def _csv(table: pl.DataFrame) -> bytes:
     return safe.write_csv(quote_style="necessary").encode()
 
 
-def _shown(texts: pl.Series) -> pl.Series:
-    """With all that would steer a reader's terminal or mislead the reader made visible."""
+def _visible(texts: pl.Series) -> pl.Series:
+    """Makes control characters and marks of writing direction visible."""
     changed = {t: v for t in texts.unique() if t is not None and (v := visible(t)) != t}
     return texts.replace(changed) if changed else texts
 

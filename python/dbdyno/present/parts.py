@@ -1,4 +1,5 @@
-"""A part of a run's document as one record: where it applies, its blocks, its option of ``dbdyno show``."""
+"""Defines a part of a run's document as one record: where it applies, its blocks, its option of ``dbdyno
+show``."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Details = Callable[[Results, Pick], list[Block]]
 
 @dataclass(frozen=True)
 class Page:
-    """A run whose document is made."""
+    """A run whose document is built."""
 
     results: Results
 
@@ -34,13 +35,13 @@ class Page:
     def kind(self) -> Kind:
         return kind_of(self.results.plan)
 
-    def choice(self, *makes: Details) -> Block:
-        """What these make of each load or window, of which the reader chooses one."""
+    def choice(self, *details: Details) -> Block:
+        """Returns the blocks of these functions for each load or window, of which the reader chooses one."""
         shown = self.picks.shown
         if not shown:
             return Paragraph("Nothing was measured.", "muted")
         name = "Load" if self.kind.among((DRIVEN,)) else "Window"
-        options = [Option(p.key, p.label, [b for m in makes for b in m(self.results, p)]) for p in shown]
+        options = [Option(p.key, p.label, [b for m in details for b in m(self.results, p)]) for p in shown]
         return Choice(name, options, self.picks.note)
 
 
@@ -52,17 +53,17 @@ def has_rows(*tables: str) -> Callable[[Results], bool]:
 class Part(NamedTuple):
     """A section of the document of a run.
 
-    ``title`` with slots for nouns. ``blocks`` of the section; without any it is left out, as where it is not
-    ``there``. ``kinds`` of runs, or their tags, that have it; empty: all. ``folded``: a page opens it on
-    demand; ``detail``: a terminal leaves it out, as what is folded; ``minor``: it does where lines are few;
-    ``name``: in the table of contents, where the title is long. ``option`` of ``dbdyno show`` that prints
-    ``details``, of one load or window each.
+    ``title`` may have slots for nouns; ``name`` is a short title for the table of contents. ``kinds`` are the
+    kinds of runs, or their tags, that have the section; empty for all. It is left out if ``applies`` is false
+    or ``blocks`` returns none. A page opens a ``folded`` section on demand. A terminal leaves out ``folded``
+    and ``detail`` sections, and ``minor`` ones where lines are few. ``option`` is the option of
+    ``dbdyno show`` that prints ``details``, each for one load or window.
     """
 
     id: str
     title: str | Callable[[Results], str]
     blocks: Callable[[Page], Sequence[Block]]
-    there: Callable[[Results], bool] = lambda _: True
+    applies: Callable[[Results], bool] = lambda _: True
     kinds: tuple[str, ...] = ()
     folded: bool = False
     detail: bool = False
@@ -75,7 +76,7 @@ class Part(NamedTuple):
 def sections(parts: Iterable[Part], page: Page) -> Iterator[Section]:
     """Yields the sections of a run, in the order of the parts."""
     for part in parts:
-        if not page.kind.among(part.kinds) or not part.there(page.results):
+        if not page.kind.among(part.kinds) or not part.applies(page.results):
             continue
         title = fill(part.title) if isinstance(part.title, str) else part.title(page.results)
         blocks = part.blocks(page)
@@ -95,8 +96,10 @@ class Parts:
         return iter(self._parts)
 
     def register(self, part: Part, after: str = "") -> None:
-        """Adds a part after that of the id ``after``, else at the end. Raises ValueError if there is no such
-        part, or no such option."""
+        """Adds a part after the one with the id ``after``, else at the end.
+
+        Raises ValueError if there is no such part or option.
+        """
         if part.option and part.option not in SHOW_OPTIONS:
             raise ValueError(f"part {part.id}: no option {part.option}")
         places = [n for n, p in enumerate(self._parts) if p.id == after]
@@ -105,5 +108,5 @@ class Parts:
         self._parts.insert(places[-1] + 1 if after else len(self._parts), part)
 
     def details(self, option: str) -> list[Details]:
-        """Returns what an option of ``dbdyno show`` shows of a load or window."""
+        """Returns the functions that an option of ``dbdyno show`` calls for a load or window."""
         return [make for part in self if part.option == option for make in part.details]

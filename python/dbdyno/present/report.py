@@ -1,4 +1,4 @@
-"""A run, or an observation, as a document: the answer, how good it is, charts, tables, details."""
+"""Builds the document of a run or an observation: the answer, its quality, charts, tables, details."""
 
 from __future__ import annotations
 
@@ -61,13 +61,14 @@ from dbdyno.present.show_options import CLAIMS
 
 _SEVERITIES = ("invalid", "warning", "note", "good")
 _IN_WORDS = (headline.FIRST, *headline.PARAGRAPH)
-"""Findings that the headline has."""
+"""Claims that the headline contains."""
 MOST = 3
-"""Claims that are shown at once."""
+"""Most claims that are shown at once."""
 
 
 def document(results: Results) -> Document:
-    """All of it, for every medium; a terminal shows the answer, the table and the claims that matter."""
+    """Returns the whole document for every medium; a terminal shows the answer, the table and grave claims
+    only."""
     with speaking_of(kind_of(results.plan)):
         shown = list(sections(PARTS, Page(results)))
         targets = Targets(results, shown)
@@ -82,7 +83,10 @@ def document(results: Results) -> Document:
 
 
 def brief(results: Results, run: str = "") -> Document:
-    """What a terminal shows: the answer, the table, the gravest claims. ``run``: how a command names it."""
+    """Returns the document of a terminal: the answer, the table, the gravest claims.
+
+    ``run`` is the name by which commands refer to the run.
+    """
     with speaking_of(kind_of(results.plan)):
         return Document(
             headline.title(results),
@@ -93,9 +97,10 @@ def brief(results: Results, run: str = "") -> Document:
 
 
 def details(results: Results, option: str, cell: str | None = None) -> list[Block]:
-    """What an option of ``dbdyno show`` prints of a cell; without one of the top load, or of all windows.
+    """Returns the blocks of an option of ``dbdyno show`` for a cell; else for the top load, or all
+    windows.
 
-    Raises UsageError where the run has no such cell.
+    Raises UsageError if the run has no such cell.
     """
     with speaking_of(kind_of(results.plan)):
         if option == CLAIMS:
@@ -107,7 +112,10 @@ def details(results: Results, option: str, cell: str | None = None) -> list[Bloc
 
 
 def lead(results: Results, together: bool = False) -> list[Paragraph]:
-    """How the run ended where it did not end well; the answer, of variants ``together`` by their effects."""
+    """Returns how the run ended unless it completed, doubts, and the answer.
+
+    ``together`` answers for variants by their effects.
+    """
     info = results.info
     notes = []
     if info.status != "complete":
@@ -120,48 +128,55 @@ def lead(results: Results, together: bool = False) -> list[Paragraph]:
     if info.stopped is not None and not any(f.id in headline.SEARCHED for f in results.findings):
         notes.append(Paragraph(f"Stopped {info.stopped}"))
     compared = results.comparison if together and kind_of(results.plan).among((SERVED,)) else None
-    told = headline.sentences(results) if compared is None else compared.summary
+    answer = headline.sentences(results) if compared is None else compared.summary
     doubts = headline.doubt_sentences(results)
     notes += [Paragraph(d, "warning") for d in doubts]
-    return [*notes, *(Paragraph(s, lead=not doubts) for s in told), *remarks(_labels(info))]
+    return [*notes, *(Paragraph(s, lead=not doubts) for s in answer), *remarks(_labels(info))]
 
 
 def _labels(info: RunInfo) -> list[str]:
-    """What the user calls the run."""
+    """Returns the name, tags and note that the user gave the run."""
     tags = f"Tags: {', '.join(info.tags)}" if info.tags else ""
-    words = (f"Name: {info.name}" if info.name else "", tags, f"Note: {info.note}" if info.note else "")
-    return ["; ".join(filter(None, words)) + "."] if any(words) else []
+    labels = (f"Name: {info.name}" if info.name else "", tags, f"Note: {info.note}" if info.note else "")
+    return ["; ".join(filter(None, labels)) + "."] if any(labels) else []
 
 
-def _linked(results: Results, words: Sequence[Paragraph], targets: Targets) -> list[Paragraph]:
-    """Each claim in them with the place of its figure."""
-    told = [
-        (c.text.removeprefix(f"{c.subject}: "), targets.block_id(c)) for c in (*results.findings, *results.answers)
+def _linked(results: Results, paragraphs: Sequence[Paragraph], targets: Targets) -> list[Paragraph]:
+    """Links each claim in the paragraphs to the block that shows its figure."""
+    claims = [
+        (c.text.removeprefix(f"{c.subject}: "), targets.block_id(c))
+        for c in (*results.findings, *results.answers)
     ]
-    places = [(text, place) for text, place in told if text and place]
-    order = [sorted((p for p in places if p[0] in w.text), key=lambda p: w.text.index(p[0])) for w in words]
-    return [replace(w, links=links) for w, links in zip(words, order, strict=True)]
+    places = [(text, place) for text, place in claims if text and place]
+    order = [
+        sorted((p for p in places if p[0] in w.text), key=lambda p: w.text.index(p[0])) for w in paragraphs
+    ]
+    return [replace(w, links=links) for w, links in zip(paragraphs, order, strict=True)]
 
 
 def more(results: Results, run: str) -> list[Paragraph]:
-    """Where CPU time went, if sampled; how many claims there are besides; the commands that show them."""
+    """Returns where CPU time went if it was sampled, and the number of further claims, each with its
+    command."""
     count = len(_by_severity(results)) - len(_grave(results))
-    told = [f"{f.text} More: dbdyno hot {run}" for f in results.findings if f.id == cpu_profile.CLAIM]
-    return remarks([*told[:1], *([f"{count} more: dbdyno show {run} --claims"] if count else [])])
+    profiled = [f"{f.text} More: dbdyno hot {run}" for f in results.findings if f.id == cpu_profile.CLAIM]
+    return remarks([*profiled[:1], *([f"{count} more: dbdyno show {run} --claims"] if count else [])])
 
 
 def findings(results: Results) -> list[Block]:
-    """All findings, the gravest first; what was measured how well, and what was not."""
+    """Returns all claims, the gravest first, and how waits were measured."""
     return [_statements(results, _by_severity(results)), *remarks(sources_used.wait_methods(results))]
 
 
 def _claims(results: Results, targets: Targets) -> Iterator[Section]:
-    """The claims that matter; all others, with what was not measured."""
+    """Yields the claims that matter, then all others with the methods of measurement."""
     grave = _grave(results)
     others = [f for f in _by_severity(results) if f not in grave]
     if grave:
         yield Section("", [_statements(results, grave, targets, True)], "findings")
-    quality: list[Block] = [_statements(results, others, targets), *remarks(sources_used.wait_methods(results))]
+    quality: list[Block] = [
+        _statements(results, others, targets),
+        *remarks(sources_used.wait_methods(results)),
+    ]
     yield Section(_quality_title(results), quality, "quality", folded=True, name="Measurement quality")
 
 
@@ -190,8 +205,8 @@ def _jobs_and_threads(page: Page) -> list[Block]:
 
 
 def _compared(page: Page) -> list[Block]:
-    made = page.results.comparison
-    return [] if made is None else compare.brief(made, page.results.info.id)
+    comparison = page.results.comparison
+    return [] if comparison is None else compare.brief(comparison, page.results.info.id)
 
 
 def _answers(page: Page) -> list[Block]:
@@ -199,13 +214,13 @@ def _answers(page: Page) -> list[Block]:
 
 
 def _placement(page: Page) -> list[Block]:
-    found = placement.section(page.results)
-    return [] if found is None else list(found.blocks)
+    section = placement.section(page.results)
+    return [] if section is None else list(section.blocks)
 
 
 def _scaling(page: Page) -> list[Block]:
-    found = scaling_document.section(page.results.scaling)
-    return [] if found is None else list(found.blocks)
+    section = scaling_document.section(page.results.scaling)
+    return [] if section is None else list(section.blocks)
 
 
 def _statement_blocks(page: Page) -> list[Block]:
@@ -214,7 +229,8 @@ def _statement_blocks(page: Page) -> list[Block]:
 
 
 def _sessions(page: Page) -> list[Block]:
-    """Throughput and latency over time, each session over time; how even they are, every process."""
+    """Returns throughput and latency over time, each session over time, the spread of their rates, every
+    process."""
     spread = _charts(charts.each(page.results, charts.spread), "rate")
     every = [page.choice(processes.tables)]
     microstates = Section("Microstates of every process", every, "microstates", folded=True)
@@ -455,7 +471,7 @@ SCREEN = Parts(
         Part("placement", "{~slots:capital} started together", _placement, kinds=(DRIVEN,), minor=True),
     ]
 )
-"""What a terminal shows: the table, then the claims that matter."""
+"""The parts of a terminal: the table, then the claims that matter."""
 
 
 def _rungs(results: Results, *, together: bool = False) -> list[Block]:
@@ -465,7 +481,7 @@ def _rungs(results: Results, *, together: bool = False) -> list[Block]:
 
 
 def _charts(groups: Iterable[Group], part: str) -> list[Block]:
-    """``part``: what their ids begin with, which are unique with the number of the chart."""
+    """Returns the charts of the groups; ``part`` and a number make their ids unique."""
     blocks: list[Block] = []
     number = count()
     for group in groups:
@@ -475,22 +491,22 @@ def _charts(groups: Iterable[Group], part: str) -> list[Block]:
 
 
 def _by_severity(results: Results) -> list[Claim]:
-    told = [f for f in results.findings if f.id not in _IN_WORDS]
-    return sorted(told, key=lambda f: _SEVERITIES.index(f.severity))
+    claims = [f for f in results.findings if f.id not in _IN_WORDS]
+    return sorted(claims, key=lambda f: _SEVERITIES.index(f.severity))
 
 
 def _grave(results: Results) -> list[Claim]:
-    """What limits the trust in the figures: at most three."""
+    """Returns at most three claims that limit the trust in the figures."""
     above = headline.doubts(results)
     grave = [f for f in _by_severity(results) if f.severity in ("invalid", "warning")]
     return [f for f in grave if f not in above][:MOST]
 
 
 def _statements(
-    results: Results, found: Iterable[Claim], targets: Targets | None = None, brief: bool = False
+    results: Results, claims: Iterable[Claim], targets: Targets | None = None, brief: bool = False
 ) -> Statements:
     whole = set(results.tables["windows"]["cell"])
-    return Statements([_statement(f, whole, targets.block_id(f) if targets else "") for f in found], brief)
+    return Statements([_statement(f, whole, targets.block_id(f) if targets else "") for f in claims], brief)
 
 
 def _statement(f: Claim, whole: set[str], target: str = "") -> Statement:
@@ -511,8 +527,8 @@ def _quality_title(results: Results) -> str:
         (count["note"], "note", "notes"),
         (count["good"], "check passed", "checks passed"),
     ]
-    told = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts if n)
-    return f"Measurement quality: {told or 'nothing to remark'}"
+    counts = ", ".join(f"{n} {one if n == 1 else many}" for n, one, many in parts if n)
+    return f"Measurement quality: {counts or 'nothing to remark'}"
 
 
 def _footer(results: Results) -> str:

@@ -1,4 +1,5 @@
-"""The options of ``dbdyno show`` that each show one part of a run. Light, as every ``--help`` needs them."""
+"""Declares the options of ``dbdyno show`` that each show one part of a run. Light: every ``--help``
+imports it."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ _OPTIONS = {
     "captures": "What triggers captured: when, why, and the largest parts of it.",
 }
 SHOW_OPTIONS = MappingProxyType(_OPTIONS)
-"""Help by name; the flag has hyphens."""
+"""Help by name; flags have hyphens."""
 
 
 def register_option(name: str, help: str) -> None:
-    """Adds an option after the others. Raises ValueError if there is one of that name."""
+    """Adds an option after the others. Raises ValueError if the name is taken."""
     if name in _OPTIONS:
         raise ValueError(f"two options {name}")
     _OPTIONS[name] = help
