@@ -1,7 +1,8 @@
-"""Anybody's table of sessions and throughput, read as a ladder (:mod:`dbdyno.model.results.analyses`).
+"""Reads a table of sessions and throughput, from any tool, as a ladder
+(:mod:`dbdyno.model.results.analyses`).
 
-Headings are guessed generously, numbers strictly: what is no number, negative, not finite or missing is an
-error that names the line. Response times become seconds, CPU becomes CPU seconds per second.
+Headings are interpreted generously, numbers strictly: one that is invalid, negative, not finite or missing
+is an error that names the line. Response times become seconds, CPU becomes CPU seconds per second.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dbdyno.store.table_text import (
 )
 
 FEWEST = 3
-"""Different loads that make a ladder."""
+"""Least number of different loads in a ladder."""
 _NEEDED = ("load", "throughput")
 _NAMES = {"load": "sessions", "throughput": "throughput", "response_s": "response time", "repeat": "repeat"}
 _CPU = ("cpu", "cpu_user", "cpu_system", "cpu_wait")
@@ -44,8 +45,11 @@ _HINTS = {
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column is what: a heading, or its number from 1; ``none``: no column. ``None``: guessed by the
-    heading. Units are those of the file, whatever its headings say."""
+    """The user's assignment of columns: a heading, a number from 1, or ``none``; ``None`` goes by the
+    headings.
+
+    Units are those of the file, and override its headings.
+    """
 
     load: str | None = None
     throughput: str | None = None
@@ -57,37 +61,44 @@ class Columns:
     cpu_wait: str | None = None
     repeat: str | None = None
     duration: str | None = None
-    """Or how long each measurement lasted: ``60s``."""
+    """A column, or the length of each measurement: ``60s``."""
     load_unit: str | None = None
     throughput_unit: str | None = None
     response_unit: str | None = None
-    """Of response times: s, ms, us, ns, ..."""
+    """Unit of response times: s, ms, us, ns."""
     duration_unit: str | None = None
     cpu_unit: str | None = None
     """A unit of time, or ``%``."""
     decimal: str | None = None
-    """``.`` or ``,`` where numbers like 1,234 may be either."""
+    """``.`` or ``,``, to resolve numbers like 1,234."""
     where: Mapping[str, str] = field(default_factory=dict)
-    """Only lines that have these values in these columns."""
+    """Values by column; only lines with these values are read."""
 
     def chosen(self) -> dict[str, str]:
+        """Returns the columns that options name, by role."""
         duration = None if TIME_OPTION.match(self.duration or "") else self.duration
         pairs = {
-            "load": self.load, "throughput": self.throughput, "response_s": self.response,
-            "response_p95_s": self.response_p95, "cpu": self.cpu, "cpu_user": self.cpu_user,
-            "cpu_system": self.cpu_system, "cpu_wait": self.cpu_wait, "repeat": self.repeat,
+            "load": self.load,
+            "throughput": self.throughput,
+            "response_s": self.response,
+            "response_p95_s": self.response_p95,
+            "cpu": self.cpu,
+            "cpu_user": self.cpu_user,
+            "cpu_system": self.cpu_system,
+            "cpu_wait": self.cpu_wait,
+            "repeat": self.repeat,
             "duration": duration,
-        }  # fmt: skip
+        }
         return {role: name for role, name in pairs.items() if name is not None}
 
     def unit_of(self, role: str) -> str | None:
-        """The unit that an option gives the column of ``role``; ``None``: it is the heading's."""
+        """Returns the unit that an option gives the column of ``role``; None leaves it to the heading."""
         if role in ("response_s", "response_p95_s"):
             return self.response_unit
         return self.duration_unit if role == "duration" else self.cpu_unit if role in _CPU else None
 
     def in_known_units(self) -> Columns:
-        """Raises UsageError: no such unit."""
+        """Returns the columns with normalised units. Raises UsageError for an unknown unit."""
         units: dict[str, Any] = {}
         for name in ("response_unit", "duration_unit", "cpu_unit"):
             given = getattr(self, name)
@@ -103,7 +114,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Column:
-    """Where a role is found, and in what unit."""
+    """The index, heading and unit of the column of a role."""
 
     index: int
     heading: str
@@ -120,9 +131,10 @@ def read_ladder(
     machine: Machine | None = None,
     think_s: float | None = None,
 ) -> Ladder:
-    """The ladder in a file of text, or in standard input (``-``). Raises UsageError with line and cure."""
-    made = ladder_of(read_text(path), source_name(path), columns, machine, think_s)
-    return replace(made, name="standard input" if str(path) == "-" else Path(path).name)
+    """Reads the ladder in a file, or in standard input (``-``). Raises UsageError with the line and a
+    cure."""
+    ladder = ladder_of(read_text(path), source_name(path), columns, machine, think_s)
+    return replace(ladder, name="standard input" if str(path) == "-" else Path(path).name)
 
 
 def ladder_of(
@@ -132,34 +144,34 @@ def ladder_of(
     machine: Machine | None = None,
     think_s: float | None = None,
 ) -> Ladder:
-    """The ladder in ``text``; ``source`` is what errors call it."""
+    """Returns the ladder in ``text``; errors call it ``source``."""
     return read_or_refuse(
-        lambda asked, think: _read(text, source, asked, machine or Machine(), think),
+        lambda options, think: _read(text, source, options, machine or Machine(), think),
         (columns or Columns()).in_known_units(),
         think_s,
     )
 
 
-def _read(text: str, source: str, asked: Columns, machine: Machine, think_s: float | None) -> Ladder:
-    table = sheet(text, source, asked.decimal)
+def _read(text: str, source: str, options: Columns, machine: Machine, think_s: float | None) -> Ladder:
+    table = sheet(text, source, options.decimal)
     table = replace(table, header=table.header or _from_comment(table))
-    found, notes = _columns(table, asked)
-    where = _places(table, asked)
+    by_role, notes = _columns(table, options)
+    where = _places(table, options)
     table = replace(table, lines=tuple(n for n in table.lines if _wanted(n.fields, where)))
-    table = table.bare(c.index for role, c in found.items() if role != "repeat")
-    if asked.decimal is None:
-        table = table.signed(c.index for role, c in found.items() if role != "repeat")
-    found = {role: c.in_unit(asked.unit_of(role)) for role, c in found.items()}
-    records = records_of(table, found)
-    _one_ladder(table, found)
-    reading = Reading(table, found, records, asked, machine.cpus, think_s)
+    table = table.bare(c.index for role, c in by_role.items() if role != "repeat")
+    if options.decimal is None:
+        table = table.signed(c.index for role, c in by_role.items() if role != "repeat")
+    by_role = {role: c.in_unit(options.unit_of(role)) for role, c in by_role.items()}
+    records = records_of(table, by_role)
+    _one_ladder(table, by_role)
+    reading = Reading(table, by_role, records, options, machine.cpus, think_s)
     points, unit = to_points(reading)
     _enough(source, points)
     return Ladder(
         name=source,
         points=points,
         throughput_unit=unit,
-        load_unit=asked.load_unit or found["load"].kind.unit or "sessions",
+        load_unit=options.load_unit or by_role["load"].kind.unit or "sessions",
         machine=machine,
         think_s=think_s,
         notes=(*table.notes, *notes, *reading.notes),
@@ -167,38 +179,39 @@ def _read(text: str, source: str, asked: Columns, machine: Machine, think_s: flo
 
 
 def _columns(table: Sheet, columns: Columns) -> tuple[dict[str, Column], list[str]]:
-    """Role -> column, and what was left out. Raises UsageError where one is missing or two may be it."""
+    """Returns columns by role, and a note on unused ones. Raises UsageError if one is missing or
+    ambiguous."""
     header = table.header
     if header is None:
         return _different(table, _by_place(table, columns)), []
     _no_twins(table, header)
     chosen = _chosen(table, columns)
     guesses = {i: k for i in range(len(header)) if i not in chosen.values() and (k := named(table.title(i)))}
-    found = {
+    by_role = {
         role: Column(i, header[i], headings.chosen(table.title(i), role))
         for role, i in chosen.items()
         if i is not None
     }
     for role in dict.fromkeys(k.role for k in guesses.values()):
         if role not in chosen:
-            found[role] = _best(table, role, {i: k for i, k in guesses.items() if k.role == role}, header)
-    used = {c.index for c in found.values()}
+            by_role[role] = _best(table, role, {i: k for i, k in guesses.items() if k.role == role}, header)
+    used = {c.index for c in by_role.values()}
     for role in _NEEDED:
-        if role not in found:
+        if role not in by_role:
             raise _no_column(table, role, header, used)
     left = [h or f"column {i + 1}" for i, h in enumerate(header) if i not in used]
-    return _different(table, found), [f"columns left out: {', '.join(left)}"] if left else []
+    return _different(table, by_role), [f"columns left out: {', '.join(left)}"] if left else []
 
 
 def _chosen(table: Sheet, columns: Columns) -> dict[str, int | None]:
-    """Role -> index of the column that an option names; None: it shall have none."""
+    """Returns the index of the column that an option names, by role; None if the role shall have none."""
     named_so = {h.strip().casefold() for h in table.header or ()}
     none = {r for r, n in columns.chosen().items() if n.casefold() == _NONE and _NONE not in named_so}
     return {r: None if r in none else table.place(n, option_of(r)) for r, n in columns.chosen().items()}
 
 
 def _no_column(table: Sheet, role: str, header: tuple[str, ...], used: set[int]) -> UsageError:
-    """With the option that names the likeliest of the columns that hold numbers."""
+    """Returns the error for a missing column; its cure names the likeliest column of numbers."""
     free = [i for i in range(len(header)) if i not in used and header[i]]
     of_numbers = [
         i
@@ -212,21 +225,24 @@ def _no_column(table: Sheet, role: str, header: tuple[str, ...], used: set[int])
     )
 
 
-def _different(table: Sheet, found: dict[str, Column]) -> dict[str, Column]:
-    """Raises UsageError: one column for two of load, throughput, times, CPU."""
-    seen: dict[int, str] = {}
-    for role, column in found.items():
-        other = seen.setdefault(column.index, role)
+def _different(table: Sheet, by_role: dict[str, Column]) -> dict[str, Column]:
+    """Returns the columns unchanged. Raises UsageError if two roles have the same column."""
+    role_of: dict[int, str] = {}
+    for role, column in by_role.items():
+        other = role_of.setdefault(column.index, role)
         if other != role:
             raise UsageError(
                 f"{table.source}: {column.heading} cannot be both {option_of(other)} and {option_of(role)}",
                 "each has a column of its own",
             )
-    return found
+    return by_role
 
 
 def _by_place(table: Sheet, columns: Columns) -> dict[str, Column]:
-    """Without a header: two columns are load and throughput; of more each is named by its number."""
+    """Returns the columns of a table without a header.
+
+    Two columns are load and throughput; of more, options number them.
+    """
     wide = len(table.lines[0].fields) if table.lines else 0
     chosen = {r: i for r, i in _chosen(table, columns).items() if i is not None}
     if wide > 2 and not set(_NEEDED) <= set(chosen):
@@ -240,7 +256,7 @@ def _by_place(table: Sheet, columns: Columns) -> dict[str, Column]:
 
 
 def _from_comment(table: Sheet) -> tuple[str, ...] | None:
-    """A header behind a # counts if it names both columns that are needed."""
+    """Returns a header from the comment before the table, if it names load and throughput."""
     above = table.comment
     if above is None or not table.lines or len(above) != len(table.lines[0].fields):
         return None
@@ -248,10 +264,12 @@ def _from_comment(table: Sheet) -> tuple[str, ...] | None:
     return above if set(_NEEDED) <= roles else None
 
 
-def _best(table: Sheet, role: str, found: Mapping[int, Named], header: tuple[str, ...]) -> Column:
-    rank = min(k.rank for k in found.values())
-    best = [i for i, k in found.items() if k.rank == rank]
-    if role == "load" and len(best) > 1:  # what is the same on all lines describes the machine, or the client
+def _best(table: Sheet, role: str, candidates: Mapping[int, Named], header: tuple[str, ...]) -> Column:
+    """Returns the column of the lowest rank. Raises UsageError if there are several."""
+    rank = min(k.rank for k in candidates.values())
+    best = [i for i, k in candidates.items() if k.rank == rank]
+    if role == "load" and len(best) > 1:
+        # A column that is constant describes the machine or the client, not the load.
         best = [i for i in best if len({n.fields[i] for n in table.lines}) > 1] or best
     if len(best) > 1:
         names = " or ".join(header[i] for i in best)
@@ -259,7 +277,7 @@ def _best(table: Sheet, role: str, found: Mapping[int, Named], header: tuple[str
         raise UsageError(
             f"{table.source}: the {_NAMES.get(role, role)} may be {names}", f"choose one: {cures}"
         )
-    return Column(best[0], header[best[0]], found[best[0]])
+    return Column(best[0], header[best[0]], candidates[best[0]])
 
 
 def _no_twins(table: Sheet, header: tuple[str, ...]) -> None:
@@ -279,13 +297,13 @@ def _wanted(fields: tuple[str, ...], where: Mapping[int, str]) -> bool:
     return all(fields[i].casefold() == value.casefold() for i, value in where.items())
 
 
-def _one_ladder(table: Sheet, found: Mapping[str, Column]) -> None:
-    """Raises UsageError where loads come again because a column of words parts the lines into ladders."""
-    keys = [found[r].index for r in ("load", "repeat") if r in found]
+def _one_ladder(table: Sheet, by_role: Mapping[str, Column]) -> None:
+    """Raises UsageError if loads repeat because a column of words divides the lines into several ladders."""
+    keys = [by_role[r].index for r in ("load", "repeat") if r in by_role]
     places = [tuple(line.fields[i] for i in keys) for line in table.lines]
     if len(set(places)) == len(places):
         return
-    used = {c.index for c in found.values()}
+    used = {c.index for c in by_role.values()}
     for i, heading in enumerate(table.header or ()):
         words = [line.fields[i] for line in table.lines]
         if i in used or any(is_number(w) or is_missing(w) for w in words):

@@ -1,4 +1,4 @@
-"""Refusals whose cures are tried before they are offered."""
+"""Tries the cures of refusals before they are offered."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Way:
-    """An option that may make a file readable; ``value`` None: without it; ``more``: said after it."""
+    """An option that may make a file readable; ``value`` is None to leave it out. ``more`` is a text after
+    it."""
 
     option: str
     value: str | None
     more: str = ""
     think_s: float | None = None
-    """For ``--think``, which is no option of a column: a time that would do."""
+    """For ``--think``, which names no column: a time that would do."""
 
     def __str__(self) -> str:
         if self.value is None:
@@ -37,7 +38,8 @@ class Way:
 
 
 class Refused(UsageError):
-    """``role``: of the column whose figures are impossible; ``cure``: where none of the ways helps."""
+    """A refusal of impossible figures in the column of ``role``; ``cure`` is used if none of the ways
+    helps."""
 
     def __init__(self, role: str, message: str, ways: Sequence[Way], cure: str) -> None:
         super().__init__(message, cure)
@@ -47,7 +49,7 @@ class Refused(UsageError):
 def read_or_refuse(
     read: Callable[[Columns, float | None], Ladder], columns: Columns, think_s: float | None
 ) -> Ladder:
-    """What ``read`` makes of ``columns``. Raises UsageError with those cures that were tried and help."""
+    """Returns the result of ``read``. Raises UsageError with those cures that were tried and help."""
     try:
         return read(columns, think_s)
     except Refused as e:
@@ -62,7 +64,7 @@ def _helps(
     way: Way,
     role: str,
 ) -> bool:
-    """Whether the column is no longer refused; a refusal of another one has cures of its own."""
+    """Returns whether the column is no longer refused; the refusal of another one has its own cures."""
     try:
         read(way.on(columns), think_s if way.think_s is None else way.think_s)
     except Refused as e:

@@ -1,4 +1,4 @@
-"""What a column of a ladder is, and in what unit, by its heading."""
+"""Infers role and unit of a column of a ladder from its heading."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ from dbdyno.store.ladder_csv.vocabulary import (
 
 @dataclass(frozen=True)
 class Named:
-    """A column: ``role`` is one of Ladder.points' columns, ``duration`` or ``cpu_per_unit``."""
+    """Meaning of a heading: ``role`` is a column of Ladder.points, ``duration`` or ``cpu_per_unit``."""
 
     role: str
     rank: int = 1
-    """Of several columns that may have the role, those with the lowest rank have it."""
+    """Among several columns with the same role, the lowest rank is preferred."""
     unit: str = ""
-    """Of a time a key of :data:`TIMES`; of CPU also ``%``; of load what is counted; of throughput the same,
-    per second. Empty: the heading does not say."""
+    """Unit in the heading, empty without one. For a time it is a key of :data:`TIMES`, for CPU also ``%``,
+    for load the thing that is counted, for throughput that thing per second."""
     factor: float = 1.0
-    """Turns throughput into units per second."""
+    """Factor from throughput to units per second."""
     per: str = ""
-    """The time that the heading divides throughput by, a key of :data:`TIMES`; empty: it names none."""
+    """The time in the denominator of throughput, a key of :data:`TIMES`; empty without one."""
     is_count: bool = False
-    """Throughput as a number of calls in a measurement, not as a rate."""
+    """Whether throughput is a number of calls in a measurement, not a rate."""
     closed: bool = True
-    """A unit of load has one call at a time, so that Little's law holds."""
+    """Whether a unit of load has one call at a time, so that Little's law applies."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A unit of throughput: ``k tx/h`` -> transactions, 1000, h. Parts not named are empty."""
+    """A unit of throughput: ``k tx/h`` -> transactions, 1000, h. Absent parts are empty."""
 
     counted: str = ""
     scale: float = 1.0
@@ -71,9 +71,11 @@ class Rate:
 
 
 def named(heading: str) -> Named | None:
-    """``None``: nothing that a ladder has. ``response_ms`` -> response_s, unit ms; ``Users`` -> load.
+    """Interprets a heading: ``response_ms`` -> response_s, unit ms; ``Users`` -> load. None without a
+    role.
 
-    Words in brackets count like the others: ``Latency (p99)`` is as little the mean as ``p99_latency``."""
+    Words in brackets count like the others: ``Latency (p99)`` is as little the mean as ``p99_latency``.
+    """
     words, parts = _words(heading)
     rate = _throughput(words, parts)
     if rate is not None:
@@ -84,7 +86,7 @@ def named(heading: str) -> Named | None:
 
 
 def chosen(heading: str, role: str) -> Named:
-    """A column whose role the user names, its unit by the words that are known: ``tpm (peak)`` as tpm."""
+    """Interprets the heading of a column whose role the user names: ``tpm (peak)`` as tpm."""
     kind = named(heading)
     if kind is None or kind.role != role:
         words, parts = _words(heading)
@@ -95,11 +97,15 @@ def chosen(heading: str, role: str) -> Named:
 
 
 def _is_known(word: str) -> bool:
-    """What says which unit or thing a column has, not which figure of it."""
+    """Returns whether a word says which unit or thing a column has, rather than which statistic."""
     return bool(
-        word in PER_WORDS or _counted_load([word]) or word in ("per", "/", *RATES)
-        or _size(word) or _short(word) or _thing(word)
-    )  # fmt: skip
+        word in PER_WORDS
+        or _counted_load([word])
+        or word in ("per", "/", *RATES)
+        or _size(word)
+        or _short(word)
+        or _thing(word)
+    )
 
 
 def is_time_unit(text: str) -> str | None:
@@ -108,7 +114,8 @@ def is_time_unit(text: str) -> str | None:
 
 @cache
 def rate_unit(text: str) -> Rate | None:
-    """A unit as in ``Mtx/h``, ``requests per minute``, ``k``, ``ktps``, ``MB/s``, ``1000 orders``."""
+    """Parses a unit such as ``Mtx/h``, ``requests per minute``, ``k``, ``ktps``, ``MB/s``, ``1000
+    orders``."""
     words = re.findall(r"[^\W\d_]+|\d+|/|%", re.sub(r"(000)s\b", r"\1", _folded(text).strip()))
     per = ""
     cut = next((i for i, w in enumerate(words) if w.lower() in ("per", "/")), len(words))
@@ -119,7 +126,7 @@ def rate_unit(text: str) -> Rate | None:
     scale, counted = _scaled([w for w in words if w not in ("x", "in")])
     if len(counted) == 1 and (short := _short(counted[0])):
         if short.counted != "operations" and per not in ("", short.per):
-            return None  # tps/hour: per second, or per hour? ops/hour: operations
+            return None  # tps/hour is ambiguous; ops/hour means operations
         return Rate(short.counted, scale * short.scale, per or short.per)
     if len(counted) == 1 and not BYTES.match(counted[0].lower()):
         thing = _thing(counted[0])
@@ -128,7 +135,8 @@ def rate_unit(text: str) -> Rate | None:
 
 
 def _scaled(words: list[str]) -> tuple[float, list[str]]:
-    """Without the words of size before and behind, and their product: ``k``, ``1000``, ``millions``."""
+    """Strips words of size at both ends, and returns their product and the rest: ``k``, ``1000``,
+    ``millions``."""
     scale, left = 1.0, list(words)
     for place in (0, -1):
         while left and (size := _size(left[place])):
@@ -144,7 +152,7 @@ def _size(word: str) -> float | None:
 
 
 def _short(word: str) -> Rate | None:
-    """``tps``, ``ktps``, ``tpmC``, ``NOPM``, ``QphH``, ``MIOPS``."""
+    """Parses an abbreviated rate: ``tps``, ``ktps``, ``tpmC``, ``NOPM``, ``QphH``, ``MIOPS``."""
     match = re.fullmatch(r"(k|m|g)?(iops|ops|(?:nop|op|io|[tqroc])p?([smhd]))(c|e|h)?", word.lower())
     if match is None:
         return None
@@ -158,7 +166,7 @@ def _short(word: str) -> Rate | None:
 
 
 def _thing(word: str) -> Rate | None:
-    """``tx`` -> transactions; ``Mtx`` -> a million of them."""
+    """Parses a counted thing: ``tx`` -> transactions; ``Mtx`` -> a million of them."""
     low = word.lower()
     if low in THINGS:
         return Rate(THINGS[low])
@@ -172,7 +180,8 @@ def _folded(text: str) -> str:
 
 
 def _words(heading: str) -> tuple[list[str], list[str]]:
-    """``avgLatency (p95, ms)`` -> ["avg", "latency"], ["p95", "ms"]: the words, and what brackets hold."""
+    """Splits ``avgLatency (p95, ms)`` into words outside brackets and parts inside: [avg, latency], [p95,
+    ms]."""
     text = CONNECTING.sub("", _folded(heading.strip()[:LONGEST]))
     text = AVERAGE_OF.sub(r"\1", re.sub(r"\+/?-", "±", re.sub(r"\bp\((\d+)\)", r"p\1", text)))
     parts = [p.strip() for b in BRACKETS.findall(text) for p in re.split(r"[,;|]", b)]
@@ -185,7 +194,7 @@ def _split(texts: Iterable[str]) -> list[str]:
 
 
 def _throughput(words: list[str], parts: list[str]) -> Named | None:
-    """``tps``, ``calls_per_s``, ``throughput (MB/s)``, ``queries/min``, ``tps (k)``, ``calls``."""
+    """Parses ``tps``, ``calls_per_s``, ``throughput (MB/s)``, ``queries/min``, ``tps (k)``, ``calls``."""
     rates = {p: r for p in parts if (r := _bracketed(p))}
     others = _split(p for p in parts if p not in rates)
     rest = [w for w in (*words, *others) if w not in AVERAGE | {"total"}]
@@ -210,7 +219,8 @@ def _throughput(words: list[str], parts: list[str]) -> Named | None:
 
 
 def _bracketed(part: str) -> Rate | None:
-    """The unit of throughput in brackets, if it is one: ``k``, ``tx/h``, ``MB``; not ``max`` or ``x``."""
+    """Returns the unit of throughput in brackets: ``k``, ``tx/h``, ``MB``. None for others, such as
+    ``max``, ``x``."""
     rate = rate_unit(part)
     if rate is None or is_time_unit(part) or part.lower() in ("x", "in") or not _counts_work(rate.counted):
         return None
@@ -219,20 +229,20 @@ def _bracketed(part: str) -> Rate | None:
 
 
 def _counts_work(counted: str) -> bool:
-    """Not how many failed, and no maximum, quantile or ratio."""
+    """Returns whether the words count work: no failures, maximum, quantile or ratio."""
     return not any(NO_WORK.fullmatch(w) for w in _split([counted]))
 
 
 def _base(rest: list[str]) -> Named | None:
-    """Of words without average and bracket; ``factor`` is their scale alone."""
+    """Parses words without average and bracket; ``factor`` is only their scale."""
     if len(rest) >= 3 and rest[-2] in ("per", "/"):
-        found = rate_unit(" ".join(rest))
-        counted = found.counted if found else ""
-        if found is None or not counted or not _counts_work(counted):
+        unit = rate_unit(" ".join(rest))
+        counted = unit.counted if unit else ""
+        if unit is None or not counted or not _counts_work(counted):
             return None
         label = "" if counted in RATES else counted
         known = not label or label in COUNTED or BYTES.match(label.lower()) is not None
-        return Named("throughput", 0 if known else 1, label, found.scale, found.per)
+        return Named("throughput", 0 if known else 1, label, unit.scale, unit.per)
     scale, words = _scaled(rest) if len(rest) > 1 else (1.0, rest)
     if not words:
         return None
@@ -251,7 +261,7 @@ def _base(rest: list[str]) -> Named | None:
 
 
 def _time(words: list[str], parts: list[str]) -> tuple[list[str], str]:
-    """All words but the unit of time, or ``%``, and that unit; empty: none."""
+    """Splits off the unit of time or ``%``; the unit is empty without one."""
     unit, rest = "", list(words)
     for part in parts:
         if not unit and (unit := _unit(part, words)):
@@ -267,7 +277,8 @@ def _time(words: list[str], parts: list[str]) -> tuple[list[str], str]:
 
 
 def _unit(part: str, words: Sequence[str]) -> str:
-    """Of brackets that hold nothing else: ``ms``, ``%``, of a response time also ``ms/call``."""
+    """Returns the unit in a bracket that has nothing else: ``ms``, ``%``; for response times also
+    ``ms/call``."""
     if RESPONSE.intersection(words):
         part = re.sub(r"\s*(/|\bper\b)\s*(\w+)\Z", lambda m: "" if _thing(m[2]) else m[0], part)
     if part.lower() in PERCENT:
@@ -285,12 +296,12 @@ def _last_unit(words: Sequence[str]) -> str:
 
 
 def _in_minutes(words: Sequence[str]) -> bool:
-    """``min`` behind them is a unit; elsewhere it is the least: ``latency_min``, ``cpu (min)``."""
+    """Returns whether ``min`` after these words is minutes; otherwise it is a minimum (``latency_min``)."""
     return bool({"time", *DURATIONS}.intersection(words)) and not RESPONSE.intersection(words)
 
 
 def _load(words: list[str], parts: list[str]) -> Named | None:
-    """``Users``; ``Concurrency (threads)``. In brackets nothing else than the name of a load."""
+    """Parses ``Users``, ``Concurrency (threads)``. A bracket must itself name a load."""
     load, inner = _counted_load(words), [w for w in _split(parts) if w not in FILLERS]
     if load is None or not inner:
         return load

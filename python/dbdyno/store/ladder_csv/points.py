@@ -1,4 +1,4 @@
-"""From fields of text to the points of a ladder: every number checked, every unit made the contract's."""
+"""Converts text fields to the points of a ladder: checks every number, and converts units."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 
 _TIMES = ("response_s", "response_p95_s", "duration")
 MOST = 1e30
-"""Figures beyond are none that were measured, and their squares no numbers."""
+"""Bound of figures: larger ones are no measurements, and their squares overflow."""
 _EMPTY = "leave the field empty where it was not measured"
 
 
-def records_of(table: Sheet, found: Mapping[str, Column]) -> list[Record]:
-    """Raises UsageError with the line of whatever is no good number."""
-    made = []
+def records_of(table: Sheet, by_role: Mapping[str, Column]) -> list[Record]:
+    """Returns the numbers of each line. Raises UsageError with the line of an invalid one."""
+    records = []
     for line in table.lines:
-        values = {role: _value(table, line, role, c) for role, c in found.items() if role != "repeat"}
-        made.append(Record(line, values, line.fields[found["repeat"].index] if "repeat" in found else None))
-    if not made:
+        values = {role: _value(table, line, role, c) for role, c in by_role.items() if role != "repeat"}
+        records.append(
+            Record(line, values, line.fields[by_role["repeat"].index] if "repeat" in by_role else None)
+        )
+    if not records:
         raise UsageError(
             f"{table.source} has no line of numbers", "a header, then one line per load: sessions,throughput"
         )
-    return made
+    return records
 
 
 def _value(table: Sheet, line: Line, role: str, column: Column) -> float | None:
@@ -63,7 +65,7 @@ def _value(table: Sheet, line: Line, role: str, column: Column) -> float | None:
 
 
 def _in_unit(text: str, unit: str) -> float | None:
-    """``1900us`` in a column of ``unit``; ``None``: it is no time, or the column is none of times."""
+    """Converts ``1900us`` in a column of ``unit``; None if the cell or the column is no time."""
     cell = with_unit(text)
     own = is_time_unit(cell[1]) if cell is not None and unit in TIMES else None
     value = number(cell[0], ".") if cell is not None and own is not None else None
@@ -84,10 +86,11 @@ def _in_range(place: str, text: str, value: float, role: str) -> None:
 
 
 def to_points(reading: Reading) -> tuple[pl.DataFrame, str]:
-    """Points by load and repeat, and the unit of throughput; ``reading.notes`` says what was decided."""
+    """Returns points by load and repeat, and the unit of throughput. Decisions are added to
+    ``reading.notes``."""
     columns, unit = quantities(reading)
     loads = columns["load"]
-    repeats = _repeats(reading.records, "repeat" in reading.found, reading.notes)
+    repeats = _repeats(reading.records, "repeat" in reading.by_role, reading.notes)
     if not _climbs(loads, repeats):
         reading.notes.append("the lines were not in the order of load: sorted")
     empty = [None] * len(loads)
@@ -96,7 +99,7 @@ def to_points(reading: Reading) -> tuple[pl.DataFrame, str]:
 
 
 def _climbs(loads: Sequence[float | None], repeats: Sequence[int]) -> bool:
-    """Whether loads rise within each repeat."""
+    """Returns whether loads rise within each repeat."""
     highest: dict[int, float] = {}
     for load, repeat in zip(loads, repeats, strict=True):
         if (load or 0) < highest.get(repeat, 0):
@@ -105,17 +108,17 @@ def _climbs(loads: Sequence[float | None], repeats: Sequence[int]) -> bool:
     return True
 
 
-def _repeats(records: Sequence[Record], is_told: bool, notes: list[str]) -> list[int]:
-    """As told, by first appearance; without, the second line of a load is its second repeat."""
+def _repeats(records: Sequence[Record], has_column: bool, notes: list[str]) -> list[int]:
+    """Returns repeat numbers from the repeat column; without one, the n-th line of a load is repeat n."""
     order = {name: i for i, name in enumerate(dict.fromkeys(r.repeat for r in records), start=1)}
-    seen: set[tuple[float | None, int]] = set()
-    made = []
+    used: set[tuple[float | None, int]] = set()
+    repeats = []
     for r in records:
-        repeat = order[r.repeat] if is_told else 1
-        while (r.values["load"], repeat) in seen:
+        repeat = order[r.repeat] if has_column else 1
+        while (r.values["load"], repeat) in used:
             repeat += 1
-        seen.add((r.values["load"], repeat))
-        made.append(repeat)
+        used.add((r.values["load"], repeat))
+        repeats.append(repeat)
     if len({(r.values["load"], r.repeat) for r in records}) < len(records):
         notes.append("some loads are there more than once: taken as repeats, in the order of the lines")
-    return made
+    return repeats

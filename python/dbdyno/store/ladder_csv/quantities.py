@@ -1,7 +1,7 @@
-"""Columns of a file in the units of a ladder: per second, seconds, CPU seconds per second.
+"""Converts the columns of a file to the units of a ladder: per second, seconds, CPU seconds per second.
 
-What the file says is compared with Little's law for a closed system, N = X (R + Z): load, throughput,
-response time and think time. A factor of 60 or 1,000 between the two sides is a wrong unit, and is refused.
+The figures are checked with Little's law for a closed system, N = X (R + Z): load, throughput, response
+time and think time. A factor of 60 or 1,000 between the two sides means a wrong unit, and is refused.
 """
 
 from __future__ import annotations
@@ -28,58 +28,62 @@ from dbdyno.store.table_cells import EITHER, UNKNOWN, in_two_ways
 from dbdyno.store.table_text import Line
 
 MOST_PRESENT = 3.0
-"""Calls in progress per session above which a unit is wrong; up to it R may be of other calls than X."""
+"""Calls in progress per session above which a unit is wrong. Above 1, R may include calls that X does not."""
 LEAST_PRESENT = 1 / 30
-"""Without a known think time a share of its time in calls below which a session's figures are looked at."""
+"""Share of a session's time in calls below which figures are doubtful, if no think time is known."""
 LONG_S = 10_000
-"""A measurement that lasts longer without a unit is rather one of milliseconds."""
+"""A duration without a unit above this is probably in milliseconds."""
 MANY_CPUS = 5.0
-"""CPUs used by a session from which on the figure is rather a percentage."""
+"""CPUs per session above which a figure is probably a percentage."""
 
 
 def quantities(reading: Reading) -> tuple[dict[str, Values], str]:
-    """Columns of ``Ladder.points`` but ``repeat``, and the unit of throughput."""
+    """Returns the columns of ``Ladder.points`` without ``repeat``, and the unit of throughput."""
     rate = _rate(reading)
-    made: dict[str, Values] = {"load": reading.column("load"), "throughput": _throughput(reading, rate)}
+    columns: dict[str, Values] = {"load": reading.column("load"), "throughput": _throughput(reading, rate)}
     for role in ("response_s", "response_p95_s"):
-        if role in reading.found:
-            made[role] = _seconds(reading, role, made)
-    _sign(reading, made)
-    if "response_s" in made:
-        _little(reading, made, rate)
+        if role in reading.by_role:
+            columns[role] = _seconds(reading, role, columns)
+    _sign(reading, columns)
+    if "response_s" in columns:
+        _little(reading, columns, rate)
     for role in ("cpu", "cpu_user", "cpu_system", "cpu_wait"):
-        values = _cpu(reading, role, made["throughput"])
+        values = _cpu(reading, role, columns["throughput"])
         if values is not None:
-            made[role] = values
-    return made, f"{rate.counted or 'units'}/s"
+            columns[role] = values
+    return columns, f"{rate.counted or 'units'}/s"
 
 
-def _sign(reading: Reading, made: dict[str, Values]) -> None:
-    """Raises UsageError where load or throughput are of the form 1.234 and only other columns show that the
-    dot is a decimal sign, unless Little's law says so. Other figures are compared with these two."""
-    if reading.asked.decimal is not None:
+def _sign(reading: Reading, columns: dict[str, Values]) -> None:
+    """Raises UsageError if load or throughput have the form 1.234 and only other columns show the decimal
+    sign.
+
+    It does not if Little's law confirms the sign. Other figures are compared with these two.
+    """
+    if reading.options.decimal is not None:
         return
     for role in ("load", "throughput"):
-        notes = reading.table.signed([reading.found[role].index]).notes
+        notes = reading.table.signed([reading.by_role[role].index]).notes
         reading.notes += [n for n in notes if n not in (*reading.table.notes, *reading.notes)]
-    present = _present(made, made["response_s"], reading.think_s) if _has_law(reading) else []
+    present = _present(columns, columns["response_s"], reading.think_s) if _has_law(reading) else []
     if present and LEAST_PRESENT <= statistics.median(present) <= MOST_PRESENT:
         return
     for role in ("load", "throughput"):
-        for line in _of_either(reading, role)[:1]:
-            index = reading.found[role].index
+        for line in _ambiguous_lines(reading, role)[:1]:
+            index = reading.by_role[role].index
             raise UsageError(*in_two_ways(line.fields[index], reading.table.where(line, index)))
 
 
 def _has_law(reading: Reading) -> bool:
-    if "response_s" not in reading.found or not reading.kind("load").closed:
+    if "response_s" not in reading.by_role or not reading.kind("load").closed:
         return False
     return (reading.kind("response_s").unit) in TIMES
 
 
-def _of_either(reading: Reading, role: str) -> list[Line]:
-    """Lines whose figure was read with the decimal sign of other columns, and has another reading."""
-    table, index = reading.table, reading.found[role].index
+def _ambiguous_lines(reading: Reading, role: str) -> list[Line]:
+    """Returns lines whose figure was read with the decimal sign of other columns, and is ambiguous by
+    itself."""
+    table, index = reading.table, reading.by_role[role].index
     if table.decimal == UNKNOWN or table.signed([index]).decimal != UNKNOWN:
         return []
     signs = ((line, EITHER.match(line.fields[index].strip())) for line in table.lines)
@@ -90,21 +94,21 @@ def _of_either(reading: Reading, role: str) -> list[Line]:
 
 
 def _rate(reading: Reading) -> Rate:
-    """The unit of throughput: the option's, and what that leaves open is the heading's."""
-    kind, option = reading.kind("throughput"), reading.asked.throughput_unit
+    """Returns the unit of throughput: that of the option, completed by the heading."""
+    kind, option = reading.kind("throughput"), reading.options.throughput_unit
     own = Rate(kind.unit.removesuffix("/s"), kind.factor * TIMES[kind.per or "s"], kind.per)
     if option is None:
         return own
-    asked = rate_unit(option)
-    if asked is None:
+    unit = rate_unit(option)
+    if unit is None:
         raise UsageError(
             f"--throughput-unit {option!r}: not a unit of throughput", "orders/s, k tx/h, MB/s, orders"
         )
-    if not asked.per:
-        return Rate(asked.counted or own.counted, own.scale * asked.scale, own.per)
-    if own.per not in ("", asked.per):
+    if not unit.per:
+        return Rate(unit.counted or own.counted, own.scale * unit.scale, own.per)
+    if own.per not in ("", unit.per):
         reading.notes.append(f"{reading.heading('throughput')} was read as {option}, by --throughput-unit")
-    return Rate(asked.counted or own.counted, asked.scale, asked.per)
+    return Rate(unit.counted or own.counted, unit.scale, unit.per)
 
 
 def _throughput(reading: Reading, rate: Rate) -> Values:
@@ -124,14 +128,15 @@ def _throughput(reading: Reading, rate: Rate) -> Values:
 
 
 def durations(reading: Reading) -> list[float] | None:
-    """Seconds that each line was measured; None: the file does not say. Raises UsageError: one has none."""
-    option = reading.asked.duration
-    if "duration" not in reading.found:
+    """Returns the seconds of each line; None if the file does not state them. Raises UsageError if one has
+    none."""
+    option = reading.options.duration
+    if "duration" not in reading.by_role:
         return (
             None if option is None else [parse_duration_ns(option, "--duration") / 1e9] * len(reading.records)
         )
-    raw, heading, index = reading.column("duration"), *_of(reading, "duration")
-    unit = reading.kind("duration").unit
+    raw, column = reading.column("duration"), reading.by_role["duration"]
+    heading, index, unit = column.heading, column.index, column.kind.unit
     if not unit:
         longest = max((v for v in raw if v is not None), default=0.0)
         if longest > LONG_S:
@@ -148,18 +153,14 @@ def durations(reading: Reading) -> list[float] | None:
     return [v * TIMES[unit] for v in raw if v is not None]
 
 
-def _of(reading: Reading, role: str) -> tuple[str, int]:
-    return reading.found[role].heading, reading.found[role].index
-
-
 # -- response times, and Little's law --
 
 
-def _seconds(reading: Reading, role: str, made: dict[str, Values]) -> Values:
+def _seconds(reading: Reading, role: str, columns: dict[str, Values]) -> Values:
     raw, heading = reading.column(role), reading.heading(role)
     unit = reading.kind(role).unit
     if unit not in TIMES:
-        fitting = _fitting_units(reading, role, made)
+        fitting = _fitting_units(reading, role, columns)
         if len(fitting) != 1:
             raise reading.refused(
                 role,
@@ -169,36 +170,40 @@ def _seconds(reading: Reading, role: str, made: dict[str, Values]) -> Values:
             )
         unit = fitting[0]
         reading.notes.append(f"{heading} has no unit: taken for {unit}, as sessions / throughput has it")
-    made_s: Values = [None if v is None else v * TIMES[unit] for v in raw]
+    seconds: Values = [None if v is None else v * TIMES[unit] for v in raw]
     if role == "response_p95_s":
-        _above_the_mean(reading, made, made_s)
-    return made_s
+        _above_the_mean(reading, columns, seconds)
+    return seconds
 
 
-def _fitting_units(reading: Reading, role: str, made: dict[str, Values]) -> list[str]:
-    """Units with which Little's law holds: R X <= N for a closed system, and above a thirtieth of it unless
-    sessions think 30 times longer than they wait. A 95th percentile is near the mean, where that is known."""
+def _fitting_units(reading: Reading, role: str, columns: dict[str, Values]) -> list[str]:
+    """Returns units with which Little's law holds.
+
+    For a closed system R X <= N, and not below a thirtieth of it unless sessions think 30 times longer
+    than they wait. A 95th percentile must be near the mean, if that is known.
+    """
     raw = reading.column(role)
-    if role == "response_p95_s" and "response_s" in made:
-        ratio = _median_ratio(raw, made["response_s"])
+    if role == "response_p95_s" and "response_s" in columns:
+        ratio = _median_ratio(raw, columns["response_s"])
         return [u for u in _CLOCK if ratio is not None and 1 / 3 <= ratio * TIMES[u] < 1000 / 3]
     if not reading.kind("load").closed:
         return []
-    found = []
+    fitting = []
     for unit in _CLOCK:
         scaled: Values = [None if v is None else v * TIMES[unit] for v in raw]
-        present = _present(made, scaled, reading.think_s)
+        present = _present(columns, scaled, reading.think_s)
         if present and LEAST_PRESENT <= statistics.median(present) <= MOST_PRESENT:
-            found.append(unit)
-    return found
+            fitting.append(unit)
+    return fitting
 
 
 _CLOCK = ("s", "ms", "us", "ns")
 
 
-def _present(made: dict[str, Values], response_s: Values, think_s: float | None) -> list[float]:
-    """Calls in progress, and sessions that think, per session: 1 by Little's law."""
-    lines = zip(made["load"], made["throughput"], response_s, strict=True)
+def _present(columns: dict[str, Values], response_s: Values, think_s: float | None) -> list[float]:
+    """Returns by line the calls in progress and thinking sessions, divided by the sessions: 1 by Little's
+    law."""
+    lines = zip(columns["load"], columns["throughput"], response_s, strict=True)
     return [x * (r + (think_s or 0.0)) / n for n, x, r in lines if n and x and r]
 
 
@@ -207,31 +212,34 @@ def _median_ratio(values: Values, others: Values) -> float | None:
     return statistics.median(ratios) if ratios else None
 
 
-def _above_the_mean(reading: Reading, made: dict[str, Values], p95_s: Values) -> None:
-    ratio = _median_ratio(p95_s, made["response_s"]) if "response_s" in made else None
+def _above_the_mean(reading: Reading, columns: dict[str, Values], p95_s: Values) -> None:
+    ratio = _median_ratio(p95_s, columns["response_s"]) if "response_s" in columns else None
     if ratio is not None and not 1 / 3 < ratio < 300:
         names = f"{reading.heading('response_p95_s')} and {reading.heading('response_s')}"
         raise reading.refused(
             "response_p95_s",
             f": {names}: the 95th percentile is {format_plain(ratio)} times the mean: their units differ",
-            [Way("--response-unit", None)] if reading.asked.response_unit else [],
+            [Way("--response-unit", None)] if reading.options.response_unit else [],
         )
 
 
-def _little(reading: Reading, made: dict[str, Values], rate: Rate) -> None:
-    """Raises UsageError where a unit is wrong: more calls in progress than there are sessions, or so few that
-    1,000 or 60 times as many are just as many as there are sessions."""
-    present = _present(made, made["response_s"], reading.think_s)
+def _little(reading: Reading, columns: dict[str, Values], rate: Rate) -> None:
+    """Raises UsageError if a unit is wrong.
+
+    It is if there are more calls in progress than sessions, or so few that 60 or 1,000 times as many equal
+    the sessions.
+    """
+    present = _present(columns, columns["response_s"], reading.think_s)
     if not present:
         return
     middle, closed = statistics.median(present), reading.kind("load").closed
     cures = _cures(reading, rate, middle)
-    if not closed:  # a node has any number of sessions: told from a wrong unit only if that fits
-        if cures and middle > 300 and reading.asked.response_unit is None:
-            raise _disagrees(reading, made, middle, cures)
+    if not closed:  # a node has any number of sessions, so only a clearly better unit counts
+        if cures and middle > 300 and reading.options.response_unit is None:
+            raise _disagrees(reading, columns, middle, cures)
         return
     if middle > MOST_PRESENT:
-        raise _disagrees(reading, made, middle, cures)
+        raise _disagrees(reading, columns, middle, cures)
     if middle > 1.1:
         reading.notes.append(
             f"throughput x response time is {significant(middle, 2)} times the {_loads(reading)}: more "
@@ -240,7 +248,7 @@ def _little(reading: Reading, made: dict[str, Values], rate: Rate) -> None:
     if middle < LEAST_PRESENT and not reading.think_s:
         always = [u for f, u in cures if sum(0.5 <= s * f <= 1.2 for s in present) >= 0.9 * len(present)]
         if always:
-            raise _disagrees(reading, made, middle, cures)
+            raise _disagrees(reading, columns, middle, cures)
         reading.notes.append(
             f"the {_loads(reading)} are in calls {significant(100 * middle, 2)} % of the time: if they pause "
             "between calls, --think TIME; if not, a unit is wrong"
@@ -248,7 +256,7 @@ def _little(reading: Reading, made: dict[str, Values], rate: Rate) -> None:
 
 
 def _cures(reading: Reading, rate: Rate, middle: float) -> list[tuple[float, Way]]:
-    """Other units with which the law may hold, and what ``middle`` times them is; the likeliest first."""
+    """Returns other units with which the law may hold, and their factors, the likeliest first."""
     unit = reading.kind("response_s").unit or "s"
     amount, per = rate.counted or "units", rate.per or "s"
     other = [(TIMES[u] / TIMES[unit], Way("--response-unit", u)) for u in _CLOCK if u != unit]
@@ -267,9 +275,9 @@ def _cures(reading: Reading, rate: Rate, middle: float) -> list[tuple[float, Way
 
 
 def _disagrees(
-    reading: Reading, made: dict[str, Values], middle: float, cures: Sequence[tuple[float, Way]]
+    reading: Reading, columns: dict[str, Values], middle: float, cures: Sequence[tuple[float, Way]]
 ) -> Refused:
-    lines = zip(reading.records, made["load"], made["throughput"], made["response_s"], strict=True)
+    lines = zip(reading.records, columns["load"], columns["throughput"], columns["response_s"], strict=True)
     every = [(c, n, x, r) for c, n, x, r in lines if n and x and r]
     record, n, x, r = every[0]
     calls, think = x * (r + (reading.think_s or 0.0)), reading.think_s
@@ -281,7 +289,7 @@ def _disagrees(
         "a unit is wrong"
     )
     ways = [way for _, way in cures]
-    if any(_of_either(reading, role) for role in ("load", "throughput", "response_s")):
+    if any(_ambiguous_lines(reading, role) for role in ("load", "throughput", "response_s")):
         ways.append(Way("--decimal", "," if reading.table.decimal == "." else "."))
     if middle < 1:
         pause = statistics.median(n / x - r for _, n, x, r in every)
@@ -290,7 +298,7 @@ def _disagrees(
 
 
 def _loads(reading: Reading, n: float = 2) -> str:
-    unit = reading.asked.load_unit or reading.kind("load").unit or "sessions"
+    unit = reading.options.load_unit or reading.kind("load").unit or "sessions"
     return unit.removesuffix("s") if n == 1 else unit
 
 
@@ -298,25 +306,25 @@ def _loads(reading: Reading, n: float = 2) -> str:
 
 
 def _cpu(reading: Reading, role: str, throughput: Values) -> Values | None:
-    """CPU seconds per second; ``None``: not there, or in a unit that is unknown (said in the notes)."""
-    if role not in reading.found:
-        if role == "cpu" and "cpu_per_unit" in reading.found:
+    """Returns CPU seconds per second; None if absent or in an unknown unit, which a note states."""
+    if role not in reading.by_role:
+        if role == "cpu" and "cpu_per_unit" in reading.by_role:
             factor = TIMES[reading.kind("cpu_per_unit").unit]
             pairs = zip(reading.column("cpu_per_unit"), throughput, strict=True)
             return [None if v is None or x is None else v * factor * x for v, x in pairs]
         return None
     unit = reading.kind(role).unit
     if unit == "%":
-        return _of_percent(reading, role)
+        return _from_percent(reading, role)
     if unit in TIMES:
-        return _of_seconds(reading, role, unit)
+        return _from_seconds(reading, role, unit)
     values = reading.column(role)
     _possible(reading, role, values)
     return values
 
 
 def _possible(reading: Reading, role: str, values: Values) -> None:
-    """Raises UsageError: more CPUs than the machine has, or than sessions can use. CPU WAIT may be any."""
+    """Raises UsageError for more CPUs than the machine has or sessions can use. CPU WAIT has no bound."""
     if role == "cpu_wait":
         return
     heading, most = reading.heading(role), max((v for v in values if v is not None), default=0.0)
@@ -338,8 +346,9 @@ def _possible(reading: Reading, role: str, values: Values) -> None:
         )
 
 
-def _of_percent(reading: Reading, role: str) -> Values | None:
-    """Above 100 it is of one CPU; else of the machine, whose CPUs must be known."""
+def _from_percent(reading: Reading, role: str) -> Values | None:
+    """Converts a percentage: above 100 it is that of one CPU, else of the machine, whose CPUs must be
+    known."""
     raw, heading, cpus = reading.column(role), reading.heading(role), reading.cpus
     if max((v for v in raw if v is not None), default=0) > 100:
         reading.notes.append(f"{heading} goes beyond 100 %: taken as per cent of one CPU")
@@ -353,8 +362,9 @@ def _of_percent(reading: Reading, role: str) -> Values | None:
     return [None if v is None else v / 100 * cpus for v in raw]
 
 
-def _of_seconds(reading: Reading, role: str, unit: str) -> Values | None:
-    """Over the line's duration where there is one; else as per second, if sessions could use that."""
+def _from_seconds(reading: Reading, role: str, unit: str) -> Values | None:
+    """Divides CPU seconds by the duration of the line; without one they are per second, if sessions can
+    use that."""
     heading = reading.heading(role)
     seconds: Values = [None if v is None else v * TIMES[unit] for v in reading.column(role)]
     lasted = durations(reading)
@@ -370,4 +380,4 @@ def _of_seconds(reading: Reading, role: str, unit: str) -> Values | None:
 
 
 TIME_OPTION = re.compile(r"\d+(\.\d+)?\s*[a-z]+\Z")
-"""``--duration 60s``, which is no column."""
+"""Matches ``--duration 60s``, which is no column."""

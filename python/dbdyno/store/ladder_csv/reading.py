@@ -1,4 +1,4 @@
-"""Lines of a file with the columns that are used, and what is noted on the way to a ladder."""
+"""Holds the lines of a file with the columns in use, and notes for the ladder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Values = list[float | None]
 
 @dataclass(frozen=True)
 class Record:
-    """One line and the numbers in the columns that are used."""
+    """One line with the numbers of the columns in use."""
 
     line: Line
     values: dict[str, float | None]
@@ -28,12 +28,12 @@ class Record:
 
 @dataclass
 class Reading:
-    """Lines, columns and options, and what is said of them on the way."""
+    """Lines, columns and options, and notes that are added while they are converted."""
 
     table: Sheet
-    found: dict[str, Column]
+    by_role: dict[str, Column]
     records: Sequence[Record]
-    asked: Columns
+    options: Columns
     cpus: float | None
     think_s: float | None
     notes: list[str] = field(default_factory=list)
@@ -42,16 +42,16 @@ class Reading:
         return [r.values[role] for r in self.records]
 
     def kind(self, role: str) -> Named:
-        return self.found[role].kind
+        return self.by_role[role].kind
 
     def heading(self, role: str) -> str:
-        return self.found[role].heading
+        return self.by_role[role].heading
 
     def error(self, problem: str, cure: str) -> UsageError:
         return UsageError(f"{self.table.source}: {problem}", cure)
 
     def refused(self, role: str, problem: str, ways: Sequence[Way]) -> Refused:
-        """To be read after all without the column, if not in one of these ways."""
+        """Returns a refusal with these cures and, as the last one, leaving the column out."""
         left_out = Way(option_of(role), "none", " leaves the column out")
         return Refused(
             role,
@@ -62,5 +62,5 @@ class Reading:
 
 
 def option_of(role: str) -> str:
-    """``response_s`` -> --response."""
+    """Returns the option of a role: ``response_s`` -> --response."""
     return f"--{role.removesuffix('_s').replace('_', '-')}"

@@ -1,4 +1,4 @@
-"""Words of headings: what is counted, units, figures."""
+"""Lists words of headings: counted things, units, statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SESSIONS = {
     "stream": "streams", "job": "jobs", "load": "", "n": "", "concurrency": "", "mpl": "",
     "multiprogramming": "", "aas": "active sessions", "level": "", "size": "", "agent": "agents",
 }  # fmt: skip
-"""Words of loads that count what has one call at a time."""
+"""Words of loads that have one call at a time each."""
 OTHERS = {
     "node": "nodes", "instance": "instances", "servers": "servers", "machines": "machines",
     "hosts": "hosts", "shard": "shards", "replica": "replicas", "processor": "processors",
@@ -36,7 +36,7 @@ OTHERS = {
     "queuedepth": "I/Os in flight", "iodepth": "I/Os in flight", "qd": "I/Os in flight",
     "depth": "I/Os in flight",
 }  # fmt: skip
-"""And of loads each of which has any number of calls at a time, or a share of one."""
+"""Words of loads that have any number of calls at a time each, or a share of one."""
 FILLERS = frozenset(
     {"num", "number", "no", "nr", "of", "count", "concurrent", "active", "db", "virtual", "the", "average"}
     | {"avg", "parallel", "simultaneous", "in", "io", "total"}
@@ -52,7 +52,7 @@ COUNTED = {
     "documents": "document doc docs", "hits": "", "pages": "page", "units": "unit", "jobs": "",
 }  # fmt: skip
 THINGS = {word: name for name, words in COUNTED.items() for word in (name.lower(), *words.split())}
-"""Word of a heading -> what is counted."""
+"""Counted thing by word of a heading."""
 INITIALS = {
     "t": "transactions", "q": "queries", "r": "requests", "o": "operations", "op": "operations",
     "io": "I/Os", "nop": "orders", "c": "calls",
@@ -71,13 +71,13 @@ NO_WORK = re.compile(
     r"|normali[sz]ed|speedup|gain|diff|difference|delta|δ|∆|change|loss|vs|baseline|expected|target|predicted"
     r"|theoretical|ideal|idle|slow|dead|blocked|waiting"
 )
-"""Words that make a rate one of no work done, or no rate at all: ``errors/s``, ``max calls/s``."""
+"""Words that make a column no rate of work: ``errors/s``, ``max calls/s``."""
 CONNECTING = re.compile(
     r"\b(including|excluding|without|with)[\s_]+(connections[\s_]+establishing"
     r"|(initial[\s_]+connection|reconnection)[\s_]+times?)",
     re.IGNORECASE,
 )
-"""What pgbench writes behind tps."""
+"""Text that pgbench prints after tps."""
 AVERAGE_OF = re.compile(r"\b(mean|avg|average) of \d+( [a-z]+)?\b", re.IGNORECASE)
 BRACKETS = re.compile(r"[(\[{]([^()\[\]{}]*)[)\]}]")
 LONGEST = 200  # characters of a heading
