@@ -291,10 +291,10 @@ def _refuse_others(context: click.Context) -> None:
 
 def _checked_name(name: str | None) -> str | None:
     """Raises :class:`UsageError` for one that could be taken for something else."""
-    from dbdyno.store.snapshot_times import meant  # here: help does without
+    from dbdyno.store.snapshot_times import moment_of  # here: help does without
 
     found = labels_of({"name": name, "note": None, "tags": ()}).get("name") or None
-    if found is not None and meant(found, datetime.now(UTC)) is not None:
+    if found is not None and moment_of(found, datetime.now(UTC)) is not None:
         raise UsageError(f"--name {found!r} could be taken for a time", "give it another name")
     return found
 
@@ -325,6 +325,6 @@ def _found(catalog: SnapshotStore, wanted: Sequence[str], *, exact: bool = False
 
 
 def _is_time(word: str, info: SnapshotInfo, now: datetime) -> bool:
-    from dbdyno.store.snapshot_times import meant
+    from dbdyno.store.snapshot_times import moment_of
 
-    return info.name != word and not info.id.startswith(word) and meant(word, now) is not None
+    return info.name != word and not info.id.startswith(word) and moment_of(word, now) is not None

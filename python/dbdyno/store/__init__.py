@@ -1,22 +1,24 @@
-"""The run store: the only room with files of runs. One directory a run, raw Parquet saved after each cell.
+"""Room ``store``: the only room that reads and writes files of runs, one directory per run.
+
+Raw tables are saved as Parquet after each cell.
 
 ::
 
     ROOT/                              $XDG_DATA_HOME/dbdyno, else ~/.local/share/dbdyno (mode 0700)
-      .index.json                      what is listed of each run; can be made again
+      .index.json                      outline of each run for lists; can be rebuilt
       20261121-104501-lio-3f9a/        a run
         run.json  plan.json  environment.json
-        cells/0003-lio-base-s4-r1/     a cell, there whole or not at all
+        cells/0003-lio-base-s4-r1/     a cell, written atomically
           manifest.json  cell.json  sessions.parquet  samples.parquet  ...
-        parts/0003-lio-base-s4-r1/     what was derived of that cell, or of some from it on
+        parts/0003-lio-base-s4-r1/     tables derived of that cell, or of several from it on
           manifest.json  part.json  ledger.parquet  ledger.sessions.parquet  ...
-        derived/                       of all cells; can be made again, as parts can
+        derived/                       tables of all cells; can be rebuilt, as parts can
           manifest.json  windows.parquet  rates.parquet  ...  findings.json  conclusions.json
-        document.json                  what ``show`` prints, made of these
+        document.json                  the output of ``show``, built from these
         snapshots/                     of the server, at both ends of each measurement
         triggers/0001.json             an action of a trigger that fired
-        captures/                      what such actions captured: a run each
-      snapshots/                       those that the user took
+        captures/                      captures of such actions, each a run
+      snapshots/                       snapshots that the user took
 """
 
 from typing import TYPE_CHECKING

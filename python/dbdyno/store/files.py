@@ -1,5 +1,7 @@
-"""Files that are there whole or not at all, and full disks said as such; reading files of others: never one
-that has no end or waits for its writer."""
+"""Writes files atomically, reports full disks, and reads other people's files safely.
+
+Reading never blocks on a FIFO, and never reads a file without an end.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-MOST_TEXT_BYTES = 64 << 20  # of a recipe, a script, numbers, a journal
+MOST_TEXT_BYTES = 64 << 20  # most bytes of a recipe, a script, numbers, a journal
 MOST_IMPORT_BYTES = 2 << 30
-_AT_A_TIME = 16  # files that are synced
-_OPEN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # as a shell passes <(command)
+_AT_A_TIME = 16  # files that are synced concurrently
+_OPEN_PIPES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")  # paths of a shell's <(command)
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFCHR: "a device",
@@ -41,29 +43,31 @@ _KINDS = {
 def read_limited(
     path: Path, most_bytes: int = MOST_TEXT_BYTES, *, private: bool = False, by_hand: bool = False
 ) -> bytes:
-    """The content of a regular file, or of a pipe that the shell opened.
+    """Returns the content of a regular file, or of a pipe that the shell opened.
 
-    ``private``: only if nobody but this user can have written it; a link is none. ``by_hand``: the same of a
-    file that users make themselves (:func:`dbdyno.kernel.private.open_private`). Raises :class:`OSError`
-    where that is not so, there is no such file, it is of another kind, or larger than ``most_bytes``.
+    ``private`` requires that nobody but this user can have written it, and follows no link. ``by_hand``
+    requires the same of a file that users create themselves (:func:`dbdyno.kernel.private.open_private`).
+    Raises :class:`OSError` if that does not hold, or the file is absent, of another kind, or larger than
+    ``most_bytes``.
     """
     pipe = str(path).startswith(_OPEN_PIPES)
     if private or (by_hand and not pipe):
         descriptor = open_private(path, by_hand=by_hand)
     else:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # no wait for a FIFO
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # opening a FIFO does not block
         descriptor = os.open(path, flags)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        kind = stat.S_IFMT(found.st_mode)
+        status = os.fstat(descriptor)
+        kind = stat.S_IFMT(status.st_mode)
         if kind == stat.S_IFIFO and pipe:
             os.set_blocking(descriptor, True)
         elif kind != stat.S_IFREG:
             raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'no file')}, not a file")
-        elif found.st_size > most_bytes:
+        elif status.st_size > most_bytes:
             raise _too_large(most_bytes)
-        content = file.read(found.st_size + 1)  # asked for the most, it makes room for that each time
-        if len(content) > found.st_size:  # a pipe, or it has grown
+        # read(most_bytes) would allocate that much each time.
+        content = file.read(status.st_size + 1)
+        if len(content) > status.st_size:  # a pipe, or a file that has grown
             content += file.read(most_bytes + 1 - len(content))
     if len(content) > most_bytes:
         raise _too_large(most_bytes)
@@ -78,12 +82,16 @@ _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
 )  # fmt: skip
-"""What editors and PowerShell write at the begin of a text; that of UTF-16 begins that of UTF-32."""
+"""Byte-order marks that editors and PowerShell write. UTF-32 comes first, as its mark begins with that of
+UTF-16."""
 
 
 def decoded(content: bytes, name: str) -> str:
-    """The text of a file that a person made: UTF-8 with or without a mark, UTF-16 and UTF-32 with theirs.
-    Raises :class:`UsageError` with the cure: it is none. ``name`` is what its user calls it."""
+    """Returns the text of a file that a person wrote: UTF-8, or UTF-16 and UTF-32 with their byte-order
+    marks.
+
+    Raises :class:`UsageError` with a cure for any other content. ``name`` is the user's name for the file.
+    """
     encoding = next((e for mark, e in _MARKS if content.startswith(mark)), "utf-8-sig")
     try:
         text = content.decode(encoding)
@@ -92,7 +100,7 @@ def decoded(content: bytes, name: str) -> str:
         raise UsageError(f"{name}: it is not {shown} text", _convert("LATIN1", name)) from e
     if "\0" in text:
         where = content.index(b"\0")
-        if content.count(b"\0") < len(content) // 4:  # of Latin letters UTF-16 has one each
+        if content.count(b"\0") < len(content) // 4:  # UTF-16 has one per Latin letter
             line = content.count(b"\n", 0, where) + 1
             raise UsageError(f"{name}, line {line}: it has a zero byte (NUL)", "delete it: no text has any")
         raise UsageError(
@@ -108,15 +116,15 @@ def _convert(encoding: str, name: str) -> str:
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 MOST_NUMBER = 1e36
-"""Figures of a run are smaller, whatever their unit."""
+"""Bound of all figures of a run, whatever their unit."""
 MANIFEST = "manifest.json"
-MOST_BYTES = 2 << 30  # of one file of a run
-TEMPORARY = ".tmp-"  # names that begin so are leftovers of a write that did not end
+MOST_BYTES = 2 << 30  # most bytes of one file of a run
+TEMPORARY = ".tmp-"  # prefix of the names of unfinished files
 
 
 @contextmanager
 def guard(path: Path) -> Iterator[None]:
-    """Says what an :class:`OSError` below ``path`` means for the store, with the cure."""
+    """Turns an :class:`OSError` below ``path`` into an error of the store with a cure."""
     try:
         yield
     except OSError as error:
@@ -133,19 +141,21 @@ def guard(path: Path) -> Iterator[None]:
 
 
 def in_order(name: str) -> tuple[int, str]:
-    """Key of names that begin with a number of four digits or more."""
+    """Returns a sort key for names that begin with a number of four digits or more."""
     return len(name.partition("-")[0]), name
 
 
 def make_directory(path: Path) -> None:
-    """``path`` and its parents, readable by their owner alone, whatever the umask is. Raises
-    :class:`StoreError`, also where everybody may write to one that is there."""
+    """Creates ``path`` and its parents, readable by their owner only, whatever the umask.
+
+    Raises :class:`StoreError`, also if an existing one is writable by everybody.
+    """
     with guard(path):
         make_shared(path)
 
 
 def write_synced(path: Path, content: bytes, *, synced: bool = True) -> None:
-    """Writes a new file (mode 0600) and waits until the disk has it. What has its name already goes."""
+    """Writes a new file (mode 0600) in place of an existing one, and waits until it is on disk."""
     remove(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -156,22 +166,23 @@ def write_synced(path: Path, content: bytes, *, synced: bool = True) -> None:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Replaces ``path`` by ``content``; a reader sees the old file or the new one, never a part."""
+    """Replaces the content of ``path``. A reader sees the old file or the new one, never a part."""
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
     with guard(path):
         try:
             write_synced(temporary, content)
             temporary.replace(path)
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # including KeyboardInterrupt
             remove(temporary)
             raise
         sync(path.parent)
 
 
 def write_directory(path: Path, files: dict[str, bytes], *, synced: bool = True) -> None:
-    """Makes directory ``path`` with ``files`` and a manifest of their checksums, in place of an older one.
+    """Creates the directory ``path`` with ``files`` and a manifest of their checksums, replacing an older
+    one.
 
-    Nothing is left of it if that fails. Not ``synced``: it is not waited until the disk has it.
+    A failure leaves the older one. ``synced`` waits until all is on disk.
     """
     manifest = {name: _digest(content) for name, content in files.items()}
     files = files | {MANIFEST: json.dumps(manifest, indent=1).encode()}
@@ -188,7 +199,7 @@ def write_directory(path: Path, files: dict[str, bytes], *, synced: bool = True)
             if path.exists():
                 path.replace(replaced)
             temporary.replace(path)
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # including KeyboardInterrupt
             if replaced.exists() and not path.exists():
                 replaced.replace(path)
             remove(temporary)
@@ -199,8 +210,8 @@ def write_directory(path: Path, files: dict[str, bytes], *, synced: bool = True)
 
 
 def read_directory(path: Path, leave: Collection[str] = ()) -> dict[str, bytes]:
-    """The files of a directory, compared with its manifest before anything parses them; those to ``leave``
-    are compared, and not kept."""
+    """Returns the files of a directory after verifying their checksums; files in ``leave`` are verified
+    only."""
     digests = _digests(path)
     contents = {}
     for name in digests:
@@ -211,13 +222,15 @@ def read_directory(path: Path, leave: Collection[str] = ()) -> dict[str, bytes]:
 
 
 def is_sound(path: Path) -> bool:
-    """Whether such a directory's manifest names the file. Raises :class:`StoreError` where its content has
-    another checksum."""
+    """Returns whether the manifest of the file's directory names it.
+
+    Raises :class:`StoreError` if the checksum differs.
+    """
     return path.parent.is_dir() and read_one(path.parent, path.name) is not None
 
 
 def read_one(path: Path, name: str) -> bytes | None:
-    """One file of such a directory; ``None``: the manifest, or the directory, has none of that name."""
+    """Returns one file of such a directory; None if the directory or its manifest lacks it."""
     digests = _digests(path) if path.is_dir() else {}
     return _checked(path, name, digests[name]) if name in digests else None
 
@@ -237,7 +250,7 @@ def _checked(path: Path, name: str, digest: Any) -> bytes:
 
 
 def size(path: Path) -> int:
-    """In bytes; 0 where there is none."""
+    """Returns the size in bytes; 0 without a file."""
     try:
         return path.stat().st_size
     except OSError:
@@ -252,7 +265,7 @@ def read(path: Path) -> bytes:
 
 
 def from_json(content: bytes) -> Any:
-    """Raises :class:`ValueError`, also where it is nested too deep or a number is out of range."""
+    """Parses JSON. Raises :class:`ValueError`, also if it is nested too deep or a number is out of range."""
     try:
         return json.loads(content, parse_int=_integer, parse_float=_number, parse_constant=_number)
     except RecursionError as error:
@@ -272,7 +285,7 @@ def _number(text: str) -> float:
 
 
 def sync(path: Path) -> None:
-    """Waits until the disk has that file, or the names in that directory."""
+    """Waits until a file, or the names in a directory, are on disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -281,16 +294,17 @@ def sync(path: Path) -> None:
 
 
 def _sync_together(paths: Sequence[Path]) -> None:
-    """One after the other would be a commit of the file system's journal each; at the same time it is few."""
+    """Syncs concurrently: the file system then commits its journal a few times instead of once per file."""
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         for _done in pool.map(sync, paths):
             pass
 
 
 def parquet(frame: pl.DataFrame, level: int | None = None) -> bytes:
-    """In memory first, so that a full disk is an :class:`OSError` of ours and not an error of polars.
+    """Returns the bytes of a Parquet file; ``level`` of compression is polars' default if None.
 
-    ``level``: of compression; None: the usual one."""
+    They are written to disk by us, so that a full disk is an :class:`OSError` and not an error of polars.
+    """
     buffer = io.BytesIO()
     frame.write_parquet(buffer, compression="zstd", compression_level=level)
     return buffer.getvalue()
@@ -301,7 +315,7 @@ def _digest(content: bytes) -> str:
 
 
 def remove(path: Path) -> None:
-    """A file, a link, or a directory with all that is in it; absent is fine."""
+    """Removes a file, a link, or a directory with its content; an absent path is no error."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -1,4 +1,7 @@
-"""What triggers of a run did: ``triggers/0001.json`` ..., written when it fires and when it has ended."""
+"""Stores the actions of a run's triggers: ``triggers/0001.json`` and so on.
+
+A file is written when its action fires, and again when that has ended.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ _FOLDER = "triggers"
 
 
 def write_fired(record: Run, fired: Fired) -> None:
-    """Raises :class:`StoreFull`, :class:`StoreError`."""
+    """Writes an action. Raises :class:`StoreFull`, :class:`StoreError`."""
     files.make_directory(record.path / _FOLDER)
     files.write_atomic(record.path / _FOLDER / f"{fired.number:04}.json", to_json(fired))
 
 
 def read_fired(record: Run) -> list[Fired]:
-    """In the order of firing; what is damaged is left out."""
-    found = []
+    """Returns the actions in the order of firing, without damaged ones."""
+    actions = []
     for path in sorted((record.path / _FOLDER).glob("[0-9]*.json"), key=lambda p: files.in_order(p.stem)):
         with contextlib.suppress(StoreError, ValueError):
             content = files.read(path)
-            files.from_json(content)  # the numbers
-            found.append(Fired.model_validate_json(content))
-    return found
+            files.from_json(content)  # rejects numbers that are out of range
+            actions.append(Fired.model_validate_json(content))
+    return actions

@@ -1,12 +1,12 @@
-"""Journals of what is to be put back: one file a run that is under way, in one place for each user.
+"""Keeps journals of changes to undo: one file per active run, in one place per user.
 
 ::
 
     $DBDYNO_STATE_DIR, else $XDG_STATE_HOME/dbdyno, else ~/.local/state/dbdyno     (mode 0700)
       undo/20261121-104501-lio-3f9a-4711-9c02.json   run, process; mode 0600; while something is changed
 
-Written and synced before each change, so what a killed run left is always known. Not in the run store:
-whoever cleans up need not know which store a run was told.
+A journal is written and synced before each change, so the changes of a killed run are always known. It is
+not in the run store, because cleaning up must not depend on the store that a run used.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class _File(BaseModel):
-    """What is on disk."""
+    """The content of a journal's file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
-    pid: int  # who changes
+    pid: int  # the process that makes the changes
     pid_start_ticks: int
-    boot: str  # of which life of the machine pid and ticks are
+    boot: str  # id of the boot to which pid and ticks belong
     undos: tuple[Undo, ...] = ()  # in the order of the changes
 
 
 def state_dir() -> Path:
-    """Where journals are, for this user (XDG Base Directory Specification 0.8: state)."""
+    """Returns the directory of this user's journals (XDG Base Directory Specification 0.8: state)."""
     if own := os.environ.get("DBDYNO_STATE_DIR"):
         return Path(own).absolute() / "undo"
     what, cure = "the undo journals", "name one: DBDYNO_STATE_DIR=DIR"
@@ -54,9 +54,9 @@ def state_dir() -> Path:
 
 
 class FileJournal:
-    """See the module; :class:`dbdyno.model.engine.protocols.Journal`. The file is made by the first note.
+    """A :class:`dbdyno.model.engine.protocols.Journal` in a file, which the first note creates.
 
-    Raises :class:`StoreFull` and :class:`StoreError`, from ``note`` before anything was changed.
+    Raises :class:`StoreFull` and :class:`StoreError`; :meth:`note` does so before anything is changed.
     """
 
     def __init__(self, run: str) -> None:
@@ -68,7 +68,8 @@ class FileJournal:
 
     @classmethod
     def read(cls, path: Path) -> FileJournal:
-        """One that is there. Raises :class:`StoreError` where it is damaged or not surely ours."""
+        """Returns an existing journal. Raises :class:`StoreError` if it is damaged or another user may
+        have written it."""
         journal = cls.__new__(cls)
         journal.path = path
         try:
@@ -92,50 +93,50 @@ class FileJournal:
 
     @property
     def owner_pid(self) -> int:
-        """The process that changes."""
+        """The process that makes the changes."""
         return self._file.pid
 
     @property
     def alive(self) -> bool:
-        """Whether that process is still there."""
+        """Whether that process still exists."""
         return self._file.boot == _boot() and is_alive(self._file.pid, self._file.pid_start_ticks)
 
     @property
     def undos(self) -> Sequence[Undo]:
-        """What is to be put back, in the order of the changes: put it back from the last on."""
+        """The changes to undo in the order they were made; undo the last one first."""
         return self._file.undos
 
     def note(self, undo: Undo) -> None:
-        """On disk when this returns. Of one key the first counts."""
+        """Writes a change to disk before it returns. The first change of a key counts."""
         if any(known.key == undo.key for known in self._file.undos):
             return
         self._save((*self._file.undos, undo))
 
     def forget(self, key: str) -> None:
-        """It has been put back. The file goes with the last."""
+        """Removes a change that has been undone; the last one removes the file."""
         left = tuple(known for known in self._file.undos if known.key != key)
         if len(left) != len(self._file.undos):
             self._save(left)
 
     def close(self) -> None:
-        """Removes the file where nothing is left to put back."""
+        """Removes the file if nothing is left to undo."""
         if not self._file.undos:
             with _guard(self.path):
                 self.path.unlink(missing_ok=True)
 
     def _save(self, undos: tuple[Undo, ...]) -> None:
-        wanted = self._file.model_copy(update={"undos": undos})
+        updated = self._file.model_copy(update={"undos": undos})
         with _guard(self.path):
             if undos:
-                make_private(self.path.parent)  # else nobody would follow it later
-                files.write_atomic(self.path, wanted.model_dump_json(indent=1).encode())
-            else:  # needs no room on a full disk
+                make_private(self.path.parent)  # a journal that others may write is never used
+                files.write_atomic(self.path, updated.model_dump_json(indent=1).encode())
+            else:  # works on a full disk
                 self.path.unlink(missing_ok=True)
-        self._file = wanted
+        self._file = updated
 
 
 class LeftOver(NamedTuple):
-    """All journals there are, the newest first: what was changed last is put back first."""
+    """All existing journals, the newest first: the last change is undone first."""
 
     dead: list[FileJournal]
     alive: list[FileJournal]  # of runs that are under way
@@ -143,26 +144,26 @@ class LeftOver(NamedTuple):
 
 
 def left_over() -> LeftOver:
-    """What runs of this user have changed and not put back."""
-    found = LeftOver([], [], [])
+    """Returns the changes of this user's runs that have not been undone."""
+    journals = LeftOver([], [], [])
     for path in sorted(_paths(), key=_age, reverse=True):
         try:
             journal = FileJournal.read(path)
         except StoreError as error:
-            if path.exists():  # else it was put back just now
-                found.damaged.append(error)
+            if path.exists():  # otherwise it has just been undone
+                journals.damaged.append(error)
         else:
-            (found.alive if journal.alive else found.dead).append(journal)
-    return found
+            (journals.alive if journal.alive else journals.dead).append(journal)
+    return journals
 
 
 def _paths() -> list[Path]:
     with _guard(state_dir()):
         try:
-            found = list(state_dir().iterdir())
+            paths = list(state_dir().iterdir())
         except FileNotFoundError:
             return []
-    return [p for p in found if p.suffix == ".json" and not p.name.startswith(files.TEMPORARY)]
+    return [p for p in paths if p.suffix == ".json" and not p.name.startswith(files.TEMPORARY)]
 
 
 def _age(path: Path) -> float:
@@ -181,7 +182,7 @@ def _boot() -> str:
 
 @contextmanager
 def _guard(path: Path) -> Iterator[None]:
-    """Says what an :class:`OSError` means for the journal, with the cure."""
+    """Turns an :class:`OSError` into an error of the journal with a cure."""
     try:
         yield
     except (OSError, StoreError) as error:

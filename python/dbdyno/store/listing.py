@@ -1,5 +1,6 @@
-"""The runs of a store by their ``run.json`` alone, and what is kept to be shown of one: read with the
-standard library, in no time.
+"""Lists the runs of a store by their ``run.json``, and stores the output of ``show``.
+
+Uses the standard library alone, so that it loads fast.
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ from dbdyno.model.schema.column import DERIVED_VERSION, SCHEMA_VERSION
 from dbdyno.model.text.visible import shortened
 from dbdyno.store import files
 
-# Is the process that measured still there? By its pid and its start time, so a reused pid is not it.
+# Whether the measuring process still exists: pid and start time identify it, as pids are reused.
 
 _STARTTIME = 22  # field of /proc/PID/stat, counted from 1 (proc_pid_stat(5))
 
 
 def start_ticks(pid: int) -> int | None:
-    """Start time of a process since boot, in clock ticks; ``None`` if there is no such process."""
+    """Returns the start time of a process since boot in clock ticks; None if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
         return None
-    after_comm = stat.rpartition(")")[2].split()  # the name may hold blanks and brackets; field 3 comes first
+    # The name of the process may contain blanks and brackets; after it comes field 3.
+    after_comm = stat.rpartition(")")[2].split()
     if after_comm[0] in "ZX":
         return None
     return int(after_comm[_STARTTIME - 3])
@@ -43,7 +45,7 @@ def is_alive(pid: int, ticks: int) -> bool:
 
 
 RUN_ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,40}-[0-9a-f]{4}", re.ASCII)
-"""A run's id and its directory's name: nothing in it leads to another place."""
+"""Pattern of a run's id, which is the name of its directory; a matching name cannot lead out of the store."""
 _LIKE_A_RUN = re.compile(r"\d{8}-\d{6}-.+")
 _STORE_CURE = "name one: DBDYNO_STORE=DIR, or --store DIR"
 _STATUSES = ("running", "complete", "cut short", "broken")
@@ -67,12 +69,12 @@ _DEFAULTS: dict[str, Any] = {
     "note": "",
     "group": "",
 }
-"""What is listed of :class:`dbdyno.model.results.results.RunInfo`, and what stands for an absent key."""
+"""Listed fields of :class:`dbdyno.model.results.results.RunInfo`, with the values of absent ones."""
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A run of the store. One that cannot be read has status ``broken`` and the reason."""
+    """A run of the store. An unreadable one has the status ``broken`` and the reason."""
 
     path: Path
     started: datetime  # UTC
@@ -87,9 +89,11 @@ class Listed:
 
 
 def default_root() -> Path:
-    """``$XDG_DATA_HOME/dbdyno``, else ``~/.local/share/dbdyno`` (XDG Base Directory Specification 0.8).
+    """Returns ``$XDG_DATA_HOME/dbdyno``, else ``~/.local/share/dbdyno`` (XDG Base Directory Specification
+    0.8).
 
-    Raises :class:`StoreError` where another user may write there."""
+    Raises :class:`StoreError` if another user may write there.
+    """
     root = base_directory("XDG_DATA_HOME", ".local/share", "the run store", _STORE_CURE) / "dbdyno"
     with files.guard(root):
         check_private(root, missing=True)
@@ -97,7 +101,7 @@ def default_root() -> Path:
 
 
 def run_ids(root: Path) -> Sequence[str]:
-    """Names of the runs' directories, oldest first. Raises :class:`StoreError`."""
+    """Returns the names of the runs' directories, oldest first. Raises :class:`StoreError`."""
     try:
         with files.guard(root):
             return sorted(p.name for p in root.iterdir() if _is_run(p))
@@ -108,7 +112,7 @@ def run_ids(root: Path) -> Sequence[str]:
 
 
 def list_runs(root: Path) -> Sequence[Listed]:
-    """All runs, oldest first."""
+    """Returns all runs, oldest first."""
     return [list_run(root / run_id) for run_id in run_ids(root)]
 
 
@@ -120,8 +124,11 @@ def list_run(path: Path) -> Listed:
 
 
 def read_document(path: Path) -> tuple[bytes, dict[str, Any]]:
-    """``run.json`` of a run's directory, as it is and parsed. Raises :class:`StoreError` where it is damaged,
-    was written by a newer dbdyno (:class:`SchemaTooNew`) or has another run's id."""
+    """Returns ``run.json`` of a run's directory as bytes and parsed.
+
+    Raises :class:`StoreError` if it is damaged or has the id of another run, :class:`SchemaTooNew` if a
+    newer dbdyno wrote it.
+    """
     content = files.read(path / "run.json")
     try:
         document = files.from_json(content)
@@ -144,24 +151,30 @@ def read_document(path: Path) -> tuple[bytes, dict[str, Any]]:
 
 
 def read_shown(path: Path) -> bytes | None:
-    """What :func:`keep_shown` kept for a run's directory; ``None``: nothing, or the run has changed since, or
-    another version of dbdyno derived it. Raises as :func:`read_document`."""
-    made_of, _ = read_document(path)
+    """Returns the document that :func:`keep_shown` stored for a run.
+
+    None if there is none, the run has changed since, or another version of dbdyno derived it. Raises as
+    :func:`read_document`.
+    """
+    run_json, _ = read_document(path)
     try:
         stamp, _, shown = files.read(path / _SHOWN).partition(b"\n")
-        return shown if stamp == _stamp(path, made_of, shown) else None
+        return shown if stamp == _stamp(path, run_json, shown) else None
     except StoreError:
         return None
 
 
 def keep_shown(path: Path, shown: bytes) -> None:
-    """Keeps ``shown``, made from a run that has ended, beside it. Raises :class:`StoreError`."""
-    made_of, _ = read_document(path)
-    files.write_atomic(path / _SHOWN, _stamp(path, made_of, shown) + b"\n" + shown)
+    """Stores ``shown``, a document of a run that has ended. Raises :class:`StoreError`."""
+    run_json, _ = read_document(path)
+    files.write_atomic(path / _SHOWN, _stamp(path, run_json, shown) + b"\n" + shown)
 
 
 def _stamp(path: Path, run: bytes, shown: bytes) -> bytes:
-    """It changes with the run's state, its derived tables and conclusions, and what they were made by."""
+    """Returns a checksum of everything that the stored document depends on.
+
+    These are the run's state, its derived tables and conclusions, and the version that derived them.
+    """
     manifest = path / "derived" / files.MANIFEST
     derived = files.read(manifest) if manifest.exists() else b""
     parts = (__version__.encode(), str(DERIVED_VERSION).encode(), run, derived, shown)
@@ -169,7 +182,7 @@ def _stamp(path: Path, run: bytes, shown: bytes) -> bytes:
 
 
 def reason_if_ended(status: str, pid: int, start_ticks: int) -> str | None:
-    """Why a run that says it is running is cut short: its process is gone. Else ``None``."""
+    """Returns why a run with status ``running`` is cut short: its process is gone. None otherwise."""
     return _PROCESS_ENDED if status == "running" and not is_alive(pid, start_ticks) else None
 
 
@@ -179,7 +192,7 @@ def _listed(path: Path) -> Listed:
 
 
 def listed_of(path: Path, whole: Mapping[str, Any]) -> Listed:
-    """Of ``run.json``, or what is listed of it. Raises :class:`StoreError` where it is damaged."""
+    """Returns a run from ``run.json`` or its listed part. Raises :class:`StoreError` on damage."""
     document = _DEFAULTS | {key: whole[key] for key in _DEFAULTS if key in whole}
     try:
         ended = reason_if_ended(document["status"], int(document["pid"]), int(document["pid_start_ticks"]))
@@ -205,8 +218,8 @@ def _broken(path: Path, reason: str) -> Listed:
 
 
 def _time(text: str) -> datetime:
-    found = datetime.fromisoformat(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _is_run(path: Path) -> bool:
@@ -218,7 +231,7 @@ def _writer(content: bytes) -> str:
 
 
 def _time_of(path: Path) -> datetime:
-    """From the name, else the directory's own time."""
+    """Returns the start of a run from its name, else the modification time of its directory."""
     try:
         return datetime.strptime(path.name[:15], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
     except ValueError:

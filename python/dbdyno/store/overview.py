@@ -1,6 +1,7 @@
-"""Runs in short: what a list of them shows, and which run is meant by an id, a name, or ``last``.
+"""Outlines runs for lists, and finds a run by an id, a name, or ``last``.
 
-What is listed is read from a run's JSON files once, and kept in a file beside the runs until these change.
+An outline is read from the JSON files of a run once, and cached in a file beside the runs until these
+change.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ _LAST = "last"
 
 @dataclass(frozen=True)
 class Outline:
-    """What a run measured, in short; empty where it cannot be read."""
+    """The outline of a run; fields are empty if they cannot be read."""
 
     workload: str = ""
     sessions: Sequence[int] = ()
     peak: str = ""
-    """The greatest of its workloads and variants: ``26.4 k LIO/s``; of paced load ``500/s kept``."""
+    """The highest of its workloads and variants: ``26.4 k LIO/s``; ``500/s kept`` for paced load."""
     peak_calls_per_s: float | None = None
     peak_sessions: int | None = None
     target: str = ""
-    """``embedded``, ``db1:5432``."""
+    """``embedded`` or ``db1:5432``."""
     server: str = ""
     """Engine and version."""
 
@@ -49,32 +50,32 @@ class Overview:
     outline: Outline
 
     def record(self) -> dict[str, Any]:
-        """JSON-ready; the keys of ``run.json``, then those of the outline."""
+        """Returns JSON-ready data: the keys of ``run.json``, then those of the outline."""
         return {**self.run.document, **asdict(self.outline)}
 
 
 def overviews(root: Path) -> list[Overview]:
-    """All runs, oldest first; one that cannot be read has status ``broken`` and the reason."""
+    """Returns all runs, oldest first; an unreadable one has the status ``broken`` and the reason."""
     kept = _kept(root)
-    found, index = [], {}
+    listed, index = [], {}
     for run_id in run_ids(root):
         path = root / run_id
         stamp = _stamp(path)
         old = kept.get(run_id)
-        one = _of_record(path, old) if old is not None and old.get("stamp") == stamp else None
-        made = Overview(list_run(path), outline(path)) if one is None else one
-        found.append(made)
-        if made.run.status not in ("running", "broken"):
-            index[run_id] = old if one is not None else _record(made, stamp)
+        cached = _from_record(path, old) if old is not None and old.get("stamp") == stamp else None
+        overview = Overview(list_run(path), outline(path)) if cached is None else cached
+        listed.append(overview)
+        if overview.run.status not in ("running", "broken"):
+            index[run_id] = old if cached is not None else _record(overview, stamp)
     if index != kept and root.is_dir():
         content = json.dumps({"version": _VERSION, "runs": index}, allow_nan=False).encode()
-        with contextlib.suppress(StoreError):  # a store that is only read
+        with contextlib.suppress(StoreError):  # a read-only store
             files.write_atomic(root / INDEX, content)
-    return found
+    return listed
 
 
 def outline(path: Path) -> Outline:
-    """From the JSON files of a run's directory; one that is missing or damaged leaves its part empty."""
+    """Returns the outline from the JSON files of a run; a missing or damaged one leaves its fields empty."""
     plan, environment, claims = (
         _part(path / name) for name in ("plan.json", "environment.json", "derived/findings.json")
     )
@@ -109,19 +110,19 @@ def _peak(claims: Any) -> dict[str, Any]:
     if not peaks:
         return _delivered(claims)
     best = max(peaks, key=lambda c: float(c["value"]["value"]))
-    said = best.get("said") or {}
-    calls = float(said.get("calls", best["value"]["value"]))  # older runs: the claim's value
-    rate, at = str(said.get("rate") or f"{format_rate(calls)} calls/s"), said.get("sessions")
+    values = best.get("said") or {}
+    calls = float(values.get("calls", best["value"]["value"]))  # older runs: the claim's value
+    rate, at = str(values.get("rate") or f"{format_rate(calls)} calls/s"), values.get("sessions")
     sessions = int(at) if at is not None else None
     return {"peak": re.split(r", | \(", rate)[0], "peak_calls_per_s": calls, "peak_sessions": sessions}
 
 
 def _delivered(claims: Any) -> dict[str, Any]:
-    """For paced load: the highest rate that was delivered."""
-    found = [c for c in claims or () if c["id"] == "paced-capacity" and c.get("value")]
-    if not found:
+    """Returns the highest delivered rate of paced load."""
+    capacities = [c for c in claims or () if c["id"] == "paced-capacity" and c.get("value")]
+    if not capacities:
         return {}
-    best = max(found, key=lambda c: float(c["value"]["value"]))
+    best = max(capacities, key=lambda c: float(c["value"]["value"]))
     rate, at = float(best["value"]["value"]), (best.get("said") or {}).get("sessions")
     sessions = int(at) if at is not None else None
     return {"peak": f"{format_rate(rate)}/s kept", "peak_calls_per_s": rate, "peak_sessions": sessions}
@@ -134,7 +135,7 @@ def _part(path: Path) -> Any:
         return None
 
 
-# The index: a run's entry holds as long as its files have the same size, time and number.
+# The index: an entry is valid as long as size, time and inode of the run's files are the same.
 
 
 def _stamp(path: Path) -> list[list[int] | None]:
@@ -143,16 +144,16 @@ def _stamp(path: Path) -> list[list[int] | None]:
 
 def _stat(path: str) -> list[int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116  thousands of them
+        status = os.stat(path)  # noqa: PTH116  faster than pathlib, for thousands of files
     except (OSError, ValueError):
         return None
-    return [found.st_mtime_ns, found.st_size, found.st_ino]
+    return [status.st_mtime_ns, status.st_size, status.st_ino]
 
 
 def _kept(root: Path) -> dict[str, Any]:
-    found = _part_plain(root / INDEX)
-    usable = isinstance(found, dict) and found.get("version") == _VERSION
-    runs = found.get("runs") if usable else None
+    index = _part_plain(root / INDEX)
+    usable = isinstance(index, dict) and index.get("version") == _VERSION
+    runs = index.get("runs") if usable else None
     return runs if isinstance(runs, dict) else {}
 
 
@@ -163,29 +164,26 @@ def _part_plain(path: Path) -> Any:
         return None
 
 
-def _record(made: Overview, stamp: list[list[int] | None]) -> dict[str, Any]:
-    return {"stamp": stamp, "run": dict(made.run.document), "outline": asdict(made.outline)}
+def _record(overview: Overview, stamp: list[list[int] | None]) -> dict[str, Any]:
+    return {"stamp": stamp, "run": dict(overview.run.document), "outline": asdict(overview.outline)}
 
 
-def _of_record(path: Path, record: Any) -> Overview | None:
+def _from_record(path: Path, record: Any) -> Overview | None:
     try:
-        seen = Outline(**record["outline"])
-        texts = (seen.workload, seen.peak, seen.target, seen.server)
-        if not all(isinstance(t, str) for t in texts) or not all(type(n) is int for n in seen.sessions):
+        outline = Outline(**record["outline"])
+        texts = (outline.workload, outline.peak, outline.target, outline.server)
+        if not all(isinstance(t, str) for t in texts) or not all(type(n) is int for n in outline.sessions):
             return None
-        return Overview(listed_of(path, record["run"]), seen)
+        return Overview(listed_of(path, record["run"]), outline)
     except (StoreError, TypeError, KeyError, AttributeError):
         return None
 
 
-# Which run is meant.
-
-
 def find_run(root: Path, wanted: str) -> Path:
-    """The directory of a run by its id, a name, a unique beginning or end of an id, or ``last``.
+    """Returns the directory of a run by its id, a name, a unique beginning or end of an id, or ``last``.
 
-    Of several runs with one name the newest is meant. ``~1`` after ``last`` or a name: the one before, and so
-    on. Raises :class:`NoSuchRun`.
+    A name stands for its newest run. ``~1`` after ``last`` or a name is the run before, and so on. Raises
+    :class:`NoSuchRun`.
     """
     ids = run_ids(root)
     if wanted in ids:
@@ -193,15 +191,15 @@ def find_run(root: Path, wanted: str) -> Path:
     directory = bool(wanted) and Path(wanted).is_dir()
     if not ids and not directory:
         raise NoSuchRun(f"no runs in {root}", "make one: dbdyno run lio")
-    word, back = _parsed(wanted)
-    names = _names(root) if word != _LAST else {}
-    those = ids if word == _LAST else names.get(word, [])
-    if those:
-        if back < len(those):
-            return root / those[-1 - back]
-        what = "the store has" if word == _LAST else f"{word!r} names"
-        plural = "run" if len(those) == 1 else "runs"
-        raise NoSuchRun(f"no run {wanted!r}: {what} {len(those)} {plural}", "list them: dbdyno runs")
+    name, back = _parsed(wanted)
+    names = _names(root) if name != _LAST else {}
+    runs = ids if name == _LAST else names.get(name, [])
+    if runs:
+        if back < len(runs):
+            return root / runs[-1 - back]
+        what = "the store has" if name == _LAST else f"{name!r} names"
+        plural = "run" if len(runs) == 1 else "runs"
+        raise NoSuchRun(f"no run {wanted!r}: {what} {len(runs)} {plural}", "list them: dbdyno runs")
     matching = [i for i in ids if wanted and (i.startswith(wanted) or i.endswith(f"-{wanted}"))]
     if len(matching) == 1:
         return root / matching[0]
@@ -218,10 +216,11 @@ def find_run(root: Path, wanted: str) -> Path:
 
 
 def find_group(root: Path, wanted: str) -> Sequence[Path]:
-    """The directories of the runs that were observed together, oldest first; none: no group is meant.
+    """Returns the directories of runs that were observed together, oldest first; empty if it is no group.
 
-    ``wanted``: the group's id, a unique beginning or end of it; or a name, or ``last``, where the run meant
-    is one of a group."""
+    ``wanted`` is the id of the group, a unique beginning or end of it; or a name or ``last`` whose run
+    belongs to a group.
+    """
     try:
         path = find_run(root, wanted)
     except NoSuchRun:
@@ -244,12 +243,12 @@ def _parsed(wanted: str) -> tuple[str, int]:
 
 
 def _names(root: Path) -> Mapping[str, list[str]]:
-    """Name -> ids of the runs that have it, oldest first."""
-    found: dict[str, list[str]] = {}
-    for one in overviews(root):
-        if name := one.run.document["name"]:
-            found.setdefault(name, []).append(one.run.id)
-    return found
+    """Returns the ids of runs by name, oldest first."""
+    ids: dict[str, list[str]] = {}
+    for overview in overviews(root):
+        if name := overview.run.document["name"]:
+            ids.setdefault(name, []).append(overview.run.id)
+    return ids
 
 
 def _nearest(wanted: str, ids: Sequence[str], names: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
-"""What was derived of a run cell by cell: ``parts/FIRST_CELL`` for each part, which is of one or more cells.
+"""Stores derived tables by part: ``parts/FIRST_CELL`` holds those of one or more consecutive cells.
 
-Of a long run many parts become one as it goes on, so that the files are few.
-What a run says as a whole lies in ``derived``. The rows of single sessions, which only single views and
-exports need, stay here and are read when they are asked for.
+In a long run, parts are merged as it goes on, so that there are few files. Tables of the whole run are in
+``derived``. Rows of single sessions, which only single views and exports need, stay in the parts and are
+read on demand.
 """
 
 from __future__ import annotations
@@ -36,39 +36,47 @@ class Parts:
 
     def __init__(self, run: Path, directory: str = "parts") -> None:
         self.path = run / directory
-        self._sound: dict[Path, bool] = {}  # files that were compared with their checksums
+        self._sound: dict[Path, bool] = {}  # files whose checksum was verified
 
     def names(self) -> list[str]:
-        """In the order of running; each is the id of its first cell."""
+        """Returns the names in the order of running; each is the id of the part's first cell."""
         try:
-            found = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
+            names = [p.name for p in self.path.iterdir() if not p.name.startswith(".")]
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(found, key=files.in_order)
+        return sorted(names, key=files.in_order)
 
     def write(self, name: str, tables: Mapping[str, pl.DataFrame], document: Mapping[str, Any]) -> None:
-        """Not synced: what a crash takes of it is derived again. Raises :class:`StoreFull`."""
+        """Writes a part without syncing it: a part lost in a crash is derived again. Raises
+        :class:`StoreFull`."""
         contents: dict[str, bytes] = {}
         for table, frame in tables.items():
-            mine, rest = _of_sessions(table, frame)
+            sessions, rest = _split_sessions(table, frame)
             contents |= {f"{table}.parquet": files.parquet(rest)} if rest.height else {}
-            contents |= {f"{table}.sessions.parquet": files.parquet(mine)} if mine.height else {}
-        told = {"format": _FORMAT, "tables": list(tables), **document}
-        contents[_DOCUMENT] = json.dumps(told).encode()
+            contents |= {f"{table}.sessions.parquet": files.parquet(sessions)} if sessions.height else {}
+        part_document = {"format": _FORMAT, "tables": list(tables), **document}
+        contents[_DOCUMENT] = json.dumps(part_document).encode()
         files.make_directory(self.path)
         files.write_directory(self.path / name, contents, synced=False)
 
     def merge(self, names: Sequence[str], document: Mapping[str, Any]) -> None:
-        """One part, of the first name, in place of those, which follow one another. Raises
-        :class:`StoreError`, :class:`StoreFull`; then they are as before."""
+        """Replaces consecutive parts by one with the first name.
+
+        Raises :class:`StoreError` or :class:`StoreFull`, which leave the parts unchanged.
+        """
         documents = [files.from_json(self._read(n, _DOCUMENT) or b"") for n in names]
-        told = {"format": _FORMAT, "tables": documents[0]["tables"], "merged": list(names), **document}
+        merged_document = {
+            "format": _FORMAT,
+            "tables": documents[0]["tables"],
+            "merged": list(names),
+            **document,
+        }
         contents: dict[str, bytes] = {}
         for table in documents[0]["tables"]:
             for file in (f"{table}.parquet", f"{table}.sessions.parquet"):
-                if found := [c for n in names if (c := self._read(n, file))]:
-                    contents[file] = files.parquet(conformed(table, found))
-        contents[_DOCUMENT] = json.dumps(told).encode()
+                if parquets := [c for n in names if (c := self._read(n, file))]:
+                    contents[file] = files.parquet(conformed(table, parquets))
+        contents[_DOCUMENT] = json.dumps(merged_document).encode()
         files.write_directory(self.path / names[0], contents, synced=False)
         self._drop(names[1:])
 
@@ -82,9 +90,10 @@ class Parts:
             files.remove(self.path)
 
     def read(self, tables: Sequence[str]) -> Iterator[tuple[dict[str, pl.DataFrame], list[dict[str, Any]]]]:
-        """Some parts at a time: tables without rows of single sessions, and each part's document.
+        """Yields some parts at a time: tables without rows of single sessions, and the document of each
+        part.
 
-        Raises :class:`StoreError` where they cannot be used.
+        Raises :class:`StoreError` if the parts are missing, damaged or of another version.
         """
         try:
             names, documents = self._documents()
@@ -92,27 +101,29 @@ class Parts:
                 raise StoreError(f"no derived tables of this version in {self.path}", _REBUILD)
             for first in range(0, len(names), _TOGETHER):
                 few = slice(first, first + _TOGETHER)
-                found = {t: [self._read(n, f"{t}.parquet") for n in names[few]] for t in tables}
+                parquets = {t: [self._read(n, f"{t}.parquet") for n in names[few]] for t in tables}
                 yield (
-                    {t: _rows(t, [c for c in contents if c]) for t, contents in found.items()},
+                    {t: _rows(t, [c for c in contents if c]) for t, contents in parquets.items()},
                     documents[few],
                 )
         except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
             raise StoreError(f"derived tables in {self.path} are damaged: {error}", _REBUILD) from error
 
     def _documents(self) -> tuple[list[str], list[dict[str, Any]]]:
-        """Names and documents; parts that a merge which was cut short left behind are removed."""
-        found = {n: files.from_json(self._read(n, _DOCUMENT) or b"") for n in self.names()}
-        left = [n for first, d in found.items() for n in d.get("merged", ()) if n != first and n in found]
+        """Returns names and documents, and removes parts that an interrupted merge left behind."""
+        documents = {n: files.from_json(self._read(n, _DOCUMENT) or b"") for n in self.names()}
+        left = [
+            n for first, d in documents.items() for n in d.get("merged", ()) if n != first and n in documents
+        ]
         self._drop(left)
-        kept = {n: d for n, d in found.items() if n not in left}
+        kept = {n: d for n, d in documents.items() if n not in left}
         return list(kept), list(kept.values())
 
     def _read(self, name: str, file: str) -> bytes | None:
         return files.read_one(self.path / name, file)
 
     def of_sessions(self, table: str, cell: str | None = None) -> pl.DataFrame:
-        """Rows of single sessions, of all cells or of one. Raises :class:`StoreError` on damage."""
+        """Returns rows of single sessions, of all cells or of one. Raises :class:`StoreError` on damage."""
         if cell is None:
             return self.ask(table, _every)
         names = self.names()
@@ -123,13 +134,13 @@ class Parts:
         )
 
     def ask(self, table: str, query: Query, names: Sequence[str] | None = None) -> pl.DataFrame:
-        """``query`` of the rows of single sessions, of all parts or of those named."""
-        found = [
+        """Returns the result of ``query`` on rows of single sessions, of all parts or of those named."""
+        paths = [
             self.path / n / f"{table}.sessions.parquet" for n in (self.names() if names is None else names)
         ]
         try:
-            there = [path for path in found if self._is_sound(path)]
-            rows = pl.scan_parquet(there, glob=False) if there else empty(table).lazy()
+            sound = [path for path in paths if self._is_sound(path)]
+            rows = pl.scan_parquet(sound, glob=False) if sound else empty(table).lazy()
             return _guarded(query(_conforming(table, rows)))
         except (StoreError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             raise _damaged(table, error) from error
@@ -141,13 +152,13 @@ class Parts:
 
 
 class Stored(Mapping[str, pl.DataFrame]):
-    """Tables of Parquet files, of which each is parsed when it is asked for; their columns are looked at now.
+    """Tables of Parquet files, each parsed on first access; their columns are checked at once.
 
-    Raises :class:`ValueError` where they are others, and :class:`StoreError` where rows cannot be read.
+    Raises :class:`ValueError` if the columns are wrong, and :class:`StoreError` if rows cannot be read.
     """
 
     def __init__(self, contents: Mapping[str, bytes], known: Mapping[str, str]) -> None:
-        """``known``: table -> its schema's name."""
+        """``known`` maps a table to the name of its schema."""
         self._contents = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
         self._known, self._found = known, dict[str, pl.DataFrame]()
         for table, content in self._contents.items():
@@ -173,9 +184,9 @@ class Stored(Mapping[str, pl.DataFrame]):
 
 
 class Derived(Mapping[str, pl.DataFrame]):
-    """The derived tables of a stored run: rows of single sessions are read when they are asked for.
+    """The derived tables of a stored run; rows of single sessions are read on demand.
 
-    ``ledger`` and ``events`` are without them, but for :meth:`whole`.
+    ``ledger`` and ``events`` are without those rows except in :meth:`whole`.
     """
 
     def __init__(self, kept: Mapping[str, pl.DataFrame], parts: Parts) -> None:
@@ -186,22 +197,22 @@ class Derived(Mapping[str, pl.DataFrame]):
         return self.whole(table) if sessions_in(table) == "all" else self.kept[table]
 
     def __contains__(self, table: object) -> bool:
-        """Reads nothing."""
+        """Returns whether the table exists, without reading it."""
         return table in self.kept or (isinstance(table, str) and sessions_in(table) == "all")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self.kept, *_of_sessions_alone())))
+        return iter(dict.fromkeys((*self.kept, *_session_tables())))
 
     def __len__(self) -> int:
-        return len({*self.kept, *_of_sessions_alone()})
+        return len({*self.kept, *_session_tables()})
 
     def whole(self, table: str) -> pl.DataFrame:
-        """With the rows of single sessions, by cell."""
+        """Returns a table with the rows of single sessions, by cell."""
         rows = self.ask(table, _every)
         return rows.sort("cell", maintain_order=True) if sessions_in(table) != "none" else rows
 
     def ask(self, table: str, query: Query) -> pl.DataFrame:
-        """``query`` of all rows, those of single sessions last; asked again, it is not read again.
+        """Returns the result of ``query`` on all rows, those of single sessions last; results are cached.
 
         Raises :class:`StoreError` on damage.
         """
@@ -213,14 +224,15 @@ class Derived(Mapping[str, pl.DataFrame]):
         return self._asked[table, query]
 
     def of_cell(self, table: str, cell: str) -> pl.DataFrame:
-        """All rows of one cell."""
+        """Returns all rows of one cell."""
         kept = self.kept.get(table, empty(table)).filter(pl.col("cell") == cell)
         return (
             pl.concat([kept, self._parts.of_sessions(table, cell)]) if sessions_in(table) != "none" else kept
         )
 
 
-def _of_sessions_alone() -> Iterator[str]:
+def _session_tables() -> Iterator[str]:
+    """Yields the tables that have only rows of single sessions."""
     return (name for name, table in REGISTERED.items() if table.sessions == "all")
 
 
@@ -233,20 +245,20 @@ def _every(rows: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def conformed(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
-    """The rows of Parquet files; what is no figure of a run is unknown, as later steps count on it.
+    """Returns the rows of Parquet files; numbers that no figure can be are NULL, as later steps require.
 
-    Raises :class:`StoreError` where it is no Parquet, or would not fit into memory.
+    Raises :class:`StoreError` if a file is no Parquet, or would not fit into memory.
     """
     return all_conformed([(table, contents)])[0]
 
 
 def all_conformed(tables: Sequence[tuple[str, Sequence[bytes]]]) -> list[pl.DataFrame]:
-    """:func:`conformed` of several tables, which are read as one query."""
+    """Returns :func:`conformed` for several tables, which are read as one query."""
     with _readable():
-        found = pl.collect_all([_read(contents) for _, contents in tables], engine="streaming")
-    if any(rows.height > _MOST_ROWS for rows in found):
+        frames = pl.collect_all([_read(contents) for _, contents in tables], engine="streaming")
+    if any(rows.height > _MOST_ROWS for rows in frames):
         raise StoreError(f"a table of more than {_MOST_ROWS:,} rows, which are the most that are read")
-    return [conform(table, rows) for (table, _), rows in zip(tables, found, strict=True)]
+    return [conform(table, rows) for (table, _), rows in zip(tables, frames, strict=True)]
 
 
 def _read(contents: Sequence[bytes]) -> pl.LazyFrame:
@@ -255,9 +267,10 @@ def _read(contents: Sequence[bytes]) -> pl.LazyFrame:
 
 
 def scanned(table: str, path: Path) -> pl.LazyFrame:
-    """The rows of a Parquet file of whole numbers and words that may be longer than what fits into memory.
+    """Returns the rows of a Parquet file of integers and strings that may be larger than memory.
 
-    All of it is read once, to know that it can be. Raises :class:`StoreError`, :class:`ValueError`.
+    All of it is read once to make sure that this is possible. Raises :class:`StoreError`,
+    :class:`ValueError`.
     """
     with _readable():
         return conform_scanned(table, pl.scan_parquet(path))
@@ -272,7 +285,7 @@ def _guarded(query: pl.LazyFrame) -> pl.DataFrame:
 def _readable() -> Iterator[None]:
     try:
         yield
-    except (pl.exceptions.PanicException, MemoryError, OSError) as error:  # a panic is no Exception
+    except (pl.exceptions.PanicException, MemoryError, OSError) as error:  # PanicException is no Exception
         raise StoreError(f"a table cannot be read: {error}") from error
 
 
@@ -284,15 +297,15 @@ _FINITE = (
 
 
 def finite(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Without figures that are none; data sources by the names that they have now."""
+    """Sets numbers that no figure can be to NULL, and renames data sources of older versions."""
     return rows.with_columns(*_FINITE)
 
 
 def _conforming(table: str, rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Columns that an older version did not write are NULL."""
-    there = rows.collect_schema().names()
+    """Returns the columns of the schema; those that an older version did not write are NULL."""
+    present = rows.collect_schema().names()
     columns = schema(table)
-    known = [pl.col(n) if n in there else pl.lit(None).alias(n) for n in columns]
+    known = [pl.col(n) if n in present else pl.lit(None).alias(n) for n in columns]
     return finite(rows.select(c.cast(t) for c, t in zip(known, columns.values(), strict=True)))
 
 
@@ -300,11 +313,11 @@ def _rows(table: str, contents: Sequence[bytes]) -> pl.DataFrame:
     return conformed(table, contents) if contents else empty(table)
 
 
-def _of_sessions(table: str, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of single sessions, and the others."""
+def _split_sessions(table: str, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns the rows of single sessions, and the other rows."""
     if sessions_in(table) == "all":
         return frame, frame.clear()
     if sessions_in(table) == "none":
         return frame.clear(), frame
-    mine = pl.col("who") == "session"
-    return frame.filter(mine), frame.filter(~mine)
+    of_session = pl.col("who") == "session"
+    return frame.filter(of_session), frame.filter(~of_session)

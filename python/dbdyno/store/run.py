@@ -1,4 +1,4 @@
-"""One run in the store."""
+"""Reads and writes the directory of one run."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ _M = TypeVar("_M", bound=BaseModel)
 _FINDINGS = TypeAdapter(tuple[Claim, ...])
 _CONCLUSIONS = "conclusions.json"
 LONG = ("samples",)
-"""Raw tables that may be longer than what fits into memory."""
+"""Raw tables that may be larger than memory."""
 LONG_BYTES = 1 << 17
 """Files up to this size are read at once: some thousand rows, about 1 MB in memory."""
 _REBUILD = "make it again from the raw data: dbdyno rebuild RUN"
 
 
 def _shown() -> dict[str, str]:
-    """Returns the schemas of derived tables, and of what a report needs beside them, by file."""
+    """Returns the schema of each stored table: derived ones, and others that a report needs."""
     return {**{t: t for t in (*DERIVED, *LABELS, "sources")}, "histogram": "cell_histogram"}
 
 
 class DamagedCell(NamedTuple):
-    """A cell that was left out, and why."""
+    """A cell that was left out, and the reason."""
 
     id: str
     reason: str
 
 
 class Run:
-    """A run's directory. What it writes is there whole or not at all."""
+    """The directory of a run. Everything in it is written atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -74,14 +74,14 @@ class Run:
         return _read_model(self.path / "environment.json", Environment)
 
     def write_plan(self, plan: Plan) -> None:
-        """In place of the one there: an auto ladder's plan has more cells as it is climbed."""
+        """Replaces the plan: that of an auto ladder gets more cells as it is climbed."""
         files.write_atomic(self.path / "plan.json", to_json(storable(plan)))
 
     def write_environment(self, environment: Environment) -> None:
         files.write_atomic(self.path / "environment.json", to_json(environment))
 
     def update_info(self, **changes: Any) -> RunInfo:
-        """Changes fields of ``run.json``. The new information is validated."""
+        """Changes fields of ``run.json`` and returns the new information, which is validated."""
         self._info = RunInfo.model_validate(self._info.model_dump() | changes)
         files.write_atomic(self.path / "run.json", to_json(self._info))
         return self._info
@@ -90,28 +90,28 @@ class Run:
         return self.update_info(status=status, reason=reason, ended=datetime.now(UTC))
 
     def discard(self) -> None:
-        """Removes the run's directory: for a run that ended before it held anything."""
+        """Removes the directory of a run that ended without any data."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     # -- raw ------------------------------------------------------------------------------------
 
     def write_cell(self, cell: RawCell) -> None:
-        """Saves a cell with every raw table. Raises :class:`StoreFull`; then nothing of the cell is there."""
+        """Writes a cell with every raw table. Raises :class:`StoreFull`, which leaves nothing of the cell."""
         contents = {f"{t}.parquet": _written(t, cell.tables.get(t, empty(t))) for t in RAW}
         contents["cell.json"] = to_json(cell.meta)
         files.make_directory(self.path / "cells")
         files.write_directory(self.path / "cells" / cell.id, contents)
 
     def cells(self) -> list[str]:
-        """Ids of the cells that are there, in the order of running, damaged ones included."""
+        """Returns the ids of the present cells in the order of running, including damaged ones."""
         try:
-            found = [p.name for p in (self.path / "cells").iterdir() if p.is_dir()]
+            names = [p.name for p in (self.path / "cells").iterdir() if p.is_dir()]
         except FileNotFoundError:
             return []
-        return sorted((name for name in found if not name.startswith(".")), key=files.in_order)
+        return sorted((name for name in names if not name.startswith(".")), key=files.in_order)
 
     def read_cell(self, cell_id: str) -> RawCell:
-        """Raises :class:`StoreError` saying what is damaged."""
+        """Returns a cell. Raises :class:`StoreError` with the damage."""
         return self._cell(cell_id, ())
 
     def _cell(self, cell_id: str, long: Collection[str]) -> RawCell:
@@ -119,16 +119,17 @@ class Run:
         names = {n: t for t in long if files.size(directory / (n := f"{t}.parquet")) > LONG_BYTES}
         contents = files.read_directory(directory, names)
         meta = _model(contents.get("cell.json", b""), CellMeta, f"cell.json of cell {cell_id}")
-        found = {t: scanned(t, directory / n) for n, t in names.items()}
-        tables = {t: empty(t) for t in RAW if t not in found} | _tables(contents, {t: t for t in RAW})
-        return RawCell(meta, tables, found)
+        long_tables = {t: scanned(t, directory / n) for n, t in names.items()}
+        tables = {t: empty(t) for t in RAW if t not in long_tables} | _tables(contents, {t: t for t in RAW})
+        return RawCell(meta, tables, long_tables)
 
     def each_cell(
         self, damaged: list[DamagedCell], ids: Sequence[str] | None = None, long: Collection[str] = LONG
     ) -> Iterator[RawCell]:
-        """One after the other all cells that can be read, or those of ``ids``; the others are added to
-        ``damaged``. Tables of ``long`` are read as they are needed, where they are larger than
-        :data:`LONG_BYTES`."""
+        """Yields all readable cells, or those of ``ids``; unreadable ones are added to ``damaged``.
+
+        Tables of ``long`` that are larger than :data:`LONG_BYTES` are read on demand.
+        """
         for cell_id in self.cells() if ids is None else ids:
             try:
                 cell = self._cell(cell_id, long)
@@ -138,7 +139,7 @@ class Run:
                 yield cell
 
     def read_cells(self) -> tuple[list[RawCell], list[DamagedCell]]:
-        """All cells that can be read, and those that were left out with the reason."""
+        """Returns the readable cells, and the damaged ones with the reason."""
         damaged: list[DamagedCell] = []
         return list(self.each_cell(damaged, long=())), damaged
 
@@ -146,15 +147,15 @@ class Run:
 
     @property
     def parts(self) -> Parts:
-        """What was derived cell by cell."""
+        """Derived tables by part of the run."""
         return Parts(self.path)
 
-    def take_parts(self, made: Parts) -> None:
-        """``made``, of a directory beside, in place of those that were there."""
+    def take_parts(self, parts: Parts) -> None:
+        """Replaces the parts by those of another directory."""
         with files.guard(self.path):
             files.remove(self.parts.path)
-            if made.path.exists():
-                made.path.replace(self.parts.path)
+            if parts.path.exists():
+                parts.path.replace(self.parts.path)
 
     def write_derived(
         self,
@@ -162,8 +163,7 @@ class Run:
         findings: Sequence[Claim],
         conclusions: Conclusions | None = None,
     ) -> None:
-        """Saves the derived tables, with sources and histogram beside them, and what follows from them, in
-        place of older ones."""
+        """Replaces the derived tables, with sources and histogram, and the conclusions from them."""
         contents = {
             f"{t}.parquet": files.parquet(conform(schema, tables[t]))
             for t, schema in _shown().items()
@@ -175,7 +175,8 @@ class Run:
         files.write_directory(self.path / "derived", contents)
 
     def read_derived(self) -> tuple[Mapping[str, pl.DataFrame], tuple[Claim, ...]] | None:
-        """Tables and findings as last written; ``None`` before. Raises :class:`StoreError` on damage."""
+        """Returns the tables and findings last written; None if there are none. Raises :class:`StoreError`
+        on damage."""
         directory = self.path / "derived"
         if not directory.is_dir():
             return None
@@ -186,7 +187,7 @@ class Run:
                     if f"{older}.parquet" in contents:
                         contents.setdefault(f"{name}.parquet", contents[f"{older}.parquet"])
             findings = _FINDINGS.validate_json(contents.get("findings.json", b""))
-            files.from_json(contents["findings.json"])  # the numbers
+            files.from_json(contents["findings.json"])  # rejects numbers that are out of range
             if all(
                 f"{t}.parquet" in contents for t in REGISTERED if sessions_in(t) == "all"
             ):  # as older versions stored them
@@ -196,7 +197,7 @@ class Run:
             raise StoreError(f"the derived tables of run {self.id} are damaged: {error}", _REBUILD) from error
 
     def read_table(self, name: str) -> pl.DataFrame | None:
-        """A derived table alone; ``None``: it was not derived. Raises :class:`StoreError` on damage."""
+        """Returns one derived table; None if it was not derived. Raises :class:`StoreError` on damage."""
         content = files.read_one(self.path / "derived", f"{name}.parquet")
         try:
             return None if content is None else conformed(_shown()[name], [content])
@@ -204,18 +205,21 @@ class Run:
             raise StoreError(f"{name}.parquet of run {self.id} is damaged: {error}", _REBUILD) from error
 
     def read_conclusions(self) -> Conclusions | None:
-        """As last written; ``None``: none, or by other criteria. Raises :class:`StoreError` on damage."""
-        from dbdyno.model.results.results import VERSION, Conclusions  # its validators take time to be built
+        """Returns the conclusions last written; None if there are none of these criteria.
+
+        Raises :class:`StoreError` on damage.
+        """
+        from dbdyno.model.results.results import VERSION, Conclusions  # building its validators takes time
 
         content = files.read_one(self.path / "derived", _CONCLUSIONS)
         if content is None:
             return None
-        found = _model(content, Conclusions, f"{_CONCLUSIONS} of run {self.id}")
-        return found if found.version == VERSION else None
+        conclusions = _model(content, Conclusions, f"{_CONCLUSIONS} of run {self.id}")
+        return conclusions if conclusions.version == VERSION else None
 
 
 def read_info(path: Path) -> RunInfo:
-    """``run.json``; a run that says it is running while its process is gone was cut short."""
+    """Returns ``run.json``; a run with status ``running`` whose process is gone is cut short."""
     content, _ = read_document(path)
     info = _model(content, RunInfo, f"run.json of {path}")
     ended = reason_if_ended(info.status, info.pid, info.pid_start_ticks)
@@ -236,11 +240,12 @@ def _written(table: str, rows: pl.DataFrame) -> bytes:
 
 
 def _tables(contents: Mapping[str, bytes], known: Mapping[str, str]) -> dict[str, pl.DataFrame]:
-    """Half of a cell's tables have no rows: those are known by their bytes."""
-    found = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
-    some = [t for t, content in found.items() if content != _without_rows(known[t])]
-    read = dict(zip(some, all_conformed([(known[t], [found[t]]) for t in some]), strict=True))
-    return {t: read.get(t, empty(known[t])) for t in found}
+    """Parses the tables of a cell. Half of them have no rows, and are recognised by their bytes without
+    parsing."""
+    parquets = {t: contents[f"{t}.parquet"] for t in known if f"{t}.parquet" in contents}
+    non_empty = [t for t, content in parquets.items() if content != _without_rows(known[t])]
+    read = dict(zip(non_empty, all_conformed([(known[t], [parquets[t]]) for t in non_empty]), strict=True))
+    return {t: read.get(t, empty(known[t])) for t in parquets}
 
 
 def _read_model(path: Path, model: type[_M]) -> _M:
@@ -249,7 +254,7 @@ def _read_model(path: Path, model: type[_M]) -> _M:
 
 def _model(content: bytes, model: type[_M], what: str) -> _M:
     try:
-        files.from_json(content)  # the numbers
+        files.from_json(content)  # rejects numbers that are out of range
         return model.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]

@@ -1,4 +1,4 @@
-"""The runs of a store."""
+"""Creates, finds, lists and removes the runs of a store."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _CALL_SIZES = ".call-sizes.json"
 
 
 class RunStore:
-    """All runs below ``root`` (default: :func:`default_root`). The directory is made by the first run."""
+    """All runs below ``root`` (default: :func:`default_root`). The first run creates the directory."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = default_root() if root is None else root
 
     def create(self, plan: Plan, **fields: Any) -> Run:
-        """A new run of this process, status ``running``. ``fields``: further fields of :class:`RunInfo`."""
+        """Creates a run of this process with status ``running``. ``fields`` are further fields of
+        :class:`RunInfo`."""
         files.make_directory(self.root)
         started = datetime.now(UTC)
         path = self._new_directory(plan, started)
@@ -53,13 +54,13 @@ class RunStore:
         return Run(path)
 
     def open(self, wanted: str) -> Run:
-        """As :func:`find_run`. Raises :class:`NoSuchRun`."""
+        """Returns the run of :func:`find_run`. Raises :class:`NoSuchRun`."""
         return Run(find_run(self.root, wanted))
 
     def remove(self, wanted: str) -> str:
-        """Removes a run, or a link to one, whose target stays; its name. One that is broken is removed, too.
+        """Removes a run, broken ones included, and returns its id. Of a link only the link is removed.
 
-        Raises :class:`StoreError` where the run is still running, and :class:`NoSuchRun`.
+        Raises :class:`StoreError` if the run is still running, and :class:`NoSuchRun`.
         """
         path = find_run(self.root, wanted)
         if list_run(path).status == "running":
@@ -72,25 +73,25 @@ class RunStore:
         return path.name
 
     def list(self) -> Sequence[Listed]:
-        """All runs, oldest first; one that cannot be read has status ``broken`` and the reason."""
+        """Returns all runs, oldest first; an unreadable one has the status ``broken`` and the reason."""
         return list_runs(self.root)
 
     def call_size(self, key: str) -> int | None:
-        """The size of a call that was remembered for ``key``; ``None``: none."""
+        """Returns the size of a call that was remembered for ``key``, or None."""
         size = self._call_sizes().get(key)
         return size if isinstance(size, int) and size > 0 else None
 
     def remember_call_size(self, key: str, size: int) -> None:
-        """Later runs of the same ``key`` make calls of the same size, and can be compared."""
+        """Remembers the size of a call, so that later runs with the same ``key`` are comparable."""
         content = json.dumps(self._call_sizes() | {key: size}, indent=1)
         files.write_atomic(self.root / _CALL_SIZES, content.encode())
 
     def _call_sizes(self) -> dict[str, object]:
         try:
-            found = files.from_json(read_limited(self.root / _CALL_SIZES))
-        except (OSError, ValueError):  # none yet, or damaged: calls are calibrated anew
+            sizes = files.from_json(read_limited(self.root / _CALL_SIZES))
+        except (OSError, ValueError):  # absent or damaged: calls are calibrated again
             return {}
-        return found if isinstance(found, dict) else {}
+        return sizes if isinstance(sizes, dict) else {}
 
     def _new_directory(self, plan: Plan, started: datetime) -> Path:
         experiment = plan.experiment

@@ -1,5 +1,8 @@
-"""Samples of numbers in text: one a file (a number per line, or a column), or two in one table (two columns,
-or a column of numbers and one that names groups). What is no number is an error that names the line."""
+"""Reads samples of numbers from text: one per file, or two from one table.
+
+One sample is a number per line, or a column. Two are two columns, or a column of numbers and one that
+names groups. Any other text is an error that names the line.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,8 @@ class Numbers(NamedTuple):
 
 
 class _Sheet(Sheet):
-    """``decimal`` empty: the sign is that of the columns that are read, which :meth:`read_by` finds."""
+    """A table of samples. An empty ``decimal`` is determined by :meth:`read_by` from the columns that are
+    read."""
 
     def read_by(self, *columns: int) -> _Sheet:
         if self.decimal:
@@ -50,29 +54,29 @@ class _Sheet(Sheet):
         return super().where(line, index)
 
     def words(self, column: int) -> list[str]:
-        """Those that are not missing."""
+        """Returns the cells of a column without missing ones."""
         return [r.fields[column] for r in self.lines if not is_missing(r.fields[column])]
 
     def is_numeric(self, column: int) -> bool:
-        """Most of its words are numbers; one that is none is an error when it is read."""
+        """Returns whether most cells are numbers; any other cell is an error when it is read."""
         words = self.words(column)
         return 2 * sum(map(is_number, words)) > len(words)
 
     def numbers(self, column: int, name: str, rows: Sequence[Line] | None = None) -> Numbers:
-        of = self.read_by(column)
-        found = [
-            (_checked(of, r, column), r.number)
+        sheet = self.read_by(column)
+        checked = [
+            (_checked(sheet, r, column), r.number)
             for r in (self.lines if rows is None else rows)
             if not is_missing(r.fields[column])
         ]
-        if not found:
+        if not checked:
             raise UsageError(f"{self.source} has no values in {name}", CURE)
-        values, lines = zip(*found, strict=True)
+        values, lines = zip(*checked, strict=True)
         return Numbers(name, values, lines)
 
 
 def read_sample(path: Path, column: str | None = None, decimal: str | None = None) -> Numbers:
-    """Raises :class:`UsageError` naming the line that is none."""
+    """Returns one sample. Raises :class:`UsageError` naming a line without a number."""
     sheet = _sheet(path, decimal, one_column=True)
     if column is not None and (sheet.header or len(sheet.names) > 1):
         return sheet.numbers(sheet.place(column, "--column"), path.name)
@@ -95,8 +99,11 @@ def read_sample(path: Path, column: str | None = None, decimal: str | None = Non
 def read_pair(
     path: Path, columns: Sequence[str] = (), column: str | None = None, decimal: str | None = None
 ) -> tuple[Numbers, Numbers]:
-    """Two columns of one table, the first is the baseline; or two groups of ``column`` (by default the only
-    one of numbers). ``columns``: names of two columns, or of two groups."""
+    """Returns two columns of one table, the baseline first; or two groups of ``column``.
+
+    ``column`` is by default the only column of numbers. ``columns`` are the names of two columns or
+    groups.
+    """
     sheet = _sheet(path, decimal, one_column=False)
     if len(sheet.names) < 2:
         raise UsageError(
@@ -118,7 +125,8 @@ def read_pair(
 
 
 def _grouping(sheet: _Sheet, numeric: Sequence[int]) -> int | None:
-    """The column whose words part the rows: one of words that come again, or one that is called so."""
+    """Returns the index of the column that names groups: by its repeated words, or by its heading; None
+    without one."""
     for i, name in enumerate(sheet.names):
         kinds = set(sheet.words(i))
         named = name.casefold() in _GROUPS and len(kinds) == 2
@@ -195,13 +203,13 @@ def _sheet(path: Path, decimal: str | None, *, one_column: bool) -> _Sheet:
 
 
 def _separator(lines: Sequence[str], one_column: bool) -> str | None:
-    """``None``: white space between words; empty: one column."""
+    """Returns the separator; ``None`` is white space, empty a single column."""
     for sign in "\t;|":
         if sign in lines[0]:
             return sign
     body = lines if "," in lines[0] else lines[1:]  # else the first may be a header
     if one_column and all(map(is_number, body)):
-        return ""  # a comma is of the number
+        return ""  # commas are part of the numbers
     if "," in lines[0]:
         return ","
     return "" if one_column else None
@@ -216,17 +224,20 @@ def _fields(line: str, separator: str | None) -> list[str]:
 
 
 def _decimal(source: str, words: Sequence[tuple[int, str]]) -> str:
-    """Raises UsageError where 1,234 may be either. ``words`` with the numbers of their lines."""
-    found = [(n, w) for n, w in words if "," in w and is_number(w)]
-    if not found:
+    """Returns the decimal sign of ``words``, which come with the numbers of their lines.
+
+    Raises UsageError if a number such as 1,234 is ambiguous.
+    """
+    with_comma = [(n, w) for n, w in words if "," in w and is_number(w)]
+    if not with_comma:
         return "."
-    if all(_THOUSANDS.match(w) for _, w in found) and not any(w.count(",") > 1 for _, w in found):
-        line, word = found[0]
+    if all(_THOUSANDS.match(w) for _, w in with_comma) and not any(w.count(",") > 1 for _, w in with_comma):
+        line, word = with_comma[0]
         raise UsageError(
             f"{source}, line {line}: {word!r} may be {word.replace(',', '.')} or {word.replace(',', '')}",
             "say which: --decimal , or --decimal .",
         )
-    return "," if all(number(w, ",") is not None for _, w in found) else "."
+    return "," if all(number(w, ",") is not None for _, w in with_comma) else "."
 
 
 def _checked(sheet: _Sheet, line: Line, column: int) -> float:

@@ -1,4 +1,4 @@
-"""Which files a store of snapshots consists of, and who may read and write them."""
+"""Manages the files of a store of snapshots, with one writer and many readers at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WRITER, _READERS = ".writer", ".readers"
 
 @dataclass(frozen=True)
 class Segment:
-    """Snapshots of one series (server and databases) that follow one another."""
+    """Consecutive snapshots of one series (server and databases)."""
 
     name: str
     series: str
@@ -35,7 +35,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Manifest:
-    made: int = 0  # directories so far, each with a name of its own
+    made: int = 0  # directories created so far, which numbers the next one
     last: int = 0  # number of the newest snapshot
     segments: tuple[Segment, ...] = ()
     texts: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Entry:
-    """A snapshot in the store: its number, in the order of taking, and how many rows each table has."""
+    """A snapshot in the store: its number in the order of taking, and the rows of each table."""
 
     seq: int
     info: SnapshotInfo
@@ -52,26 +52,26 @@ class Entry:
 
 
 class Catalog:
-    """The manifest of directory ``path``, one writer at a time, and readers whose files stay."""
+    """The manifest of the directory ``path``. Readers keep the files they began with."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._documents: dict[str, list[Entry]] = {}
         self.damaged: dict[str, str] = {}
-        """Segment -> why :meth:`entries` left it out."""
+        """Reasons why :meth:`entries` left segments out, by segment."""
 
     def read(self) -> Manifest:
         path = self.path / files.MANIFEST
         if not path.exists():
             return Manifest()
         try:
-            told = files.from_json(files.read(path))
-            if told["format"] > FORMAT:
+            document = files.from_json(files.read(path))
+            if document["format"] > FORMAT:
                 raise SchemaTooNew(
                     f"{self.path} was written by a newer dbdyno", "upgrade dbdyno to that version or a later"
                 )
-            segments = tuple(Segment(s["name"], s["series"], tuple(s["seqs"])) for s in told["segments"])
-            return Manifest(told["made"], told["last"], segments, tuple(told["texts"]))
+            segments = tuple(Segment(s["name"], s["series"], tuple(s["seqs"])) for s in document["segments"])
+            return Manifest(document["made"], document["last"], segments, tuple(document["texts"]))
         except (ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{files.MANIFEST} of {self.path} is damaged: {error}") from error
 
@@ -80,46 +80,46 @@ class Catalog:
         files.write_atomic(self.path / files.MANIFEST, content)
 
     def every(self) -> Sequence[Entry]:
-        """What there is now, oldest first."""
+        """Returns the present snapshots, oldest first."""
         with self.reading() as manifest:
             return self.entries(manifest)
 
     def entries(self, manifest: Manifest) -> Sequence[Entry]:
         self.damaged = {}
-        found: list[Entry] = []
+        entries: list[Entry] = []
         for segment in manifest.segments:
             try:
-                found += [e for e in self.document(segment) if e.seq in segment.seqs]
+                entries += [e for e in self.document(segment) if e.seq in segment.seqs]
             except StoreError as error:
                 self.damaged[segment.name] = error.message
-        return sorted(found, key=lambda e: e.seq)
+        return sorted(entries, key=lambda e: e.seq)
 
     def document(self, segment: Segment) -> Sequence[Entry]:
-        """The snapshots of a segment, which never changes."""
+        """Returns the snapshots of a segment, which never changes."""
         if segment.name not in self._documents:
             content = files.read_one(self.path / segment.name, DOCUMENT)
             try:
-                told = files.from_json(content or b"")
+                document = files.from_json(content or b"")
                 self._documents[segment.name] = [
                     Entry(s["seq"], SnapshotInfo.model_validate(s["info"]), s["rows"], segment)
-                    for s in told["snapshots"]
+                    for s in document["snapshots"]
                 ]
             except (ValueError, KeyError, TypeError, ValidationError) as error:
                 raise StoreError(f"{DOCUMENT} of {self.path / segment.name} is damaged: {error}") from error
         return self._documents[segment.name]
 
     def held(self) -> tuple[Manifest, AbstractContextManager[Any]]:
-        """What there is; nothing of it is removed until the second is closed."""
+        """Returns the manifest, and a lock that keeps its files from being removed until it is closed."""
         try:
             file = (self.path / _READERS).open("rb")
-        except OSError:  # there is none, or nobody may write
+        except OSError:  # the file is absent, or the store is read-only
             return self.read(), nullcontext()
         fcntl.flock(file, fcntl.LOCK_SH)
         return self.read(), file
 
     @contextmanager
     def reading(self) -> Iterator[Manifest]:
-        """While it lasts nothing that the manifest names is removed."""
+        """Keeps all files that the manifest names from being removed."""
         manifest, file = self.held()
         with file:
             yield manifest
@@ -153,7 +153,7 @@ class Catalog:
             time.sleep(0.02)
 
     def sweep(self, manifest: Manifest) -> None:
-        """Removes what no manifest names any more, unless a reader may still need it."""
+        """Removes files that the manifest does not name, unless a reader may still need them."""
         named = {*(s.name for s in manifest.segments), *manifest.texts}
         left = [
             p
@@ -174,9 +174,9 @@ class Catalog:
 
 
 def names(path: Path) -> list[tuple[str, str | None]]:
-    """Id and name of each snapshot below ``path``, oldest first; nothing is validated."""
-    catalog, found = Catalog(path), list[tuple[int, str, str | None]]()
+    """Returns id and name of each snapshot below ``path``, oldest first, without validation."""
+    catalog, numbered = Catalog(path), list[tuple[int, str, str | None]]()
     for segment in catalog.read().segments:
-        told = files.from_json(files.read(path / segment.name / DOCUMENT))
-        found += [(s["seq"], s["info"]["id"], s["info"]["name"]) for s in told["snapshots"]]
-    return [(identity, name) for _, identity, name in sorted(found, key=lambda f: f[0])]
+        document = files.from_json(files.read(path / segment.name / DOCUMENT))
+        numbered += [(s["seq"], s["info"]["id"], s["info"]["name"]) for s in document["snapshots"]]
+    return [(identity, name) for _, identity, name in sorted(numbered, key=lambda f: f[0])]

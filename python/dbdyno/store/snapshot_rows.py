@@ -1,8 +1,8 @@
-"""Tables of snapshots that follow one another as rows that changed: a first whole one, then differences.
+"""Encodes consecutive snapshots of a table as changed rows: a full first one, then differences.
 
-Whole numbers are kept as the difference to the row before of the same object, so that their sum is the
-value; names, moments and fractions as they are. A row is there where anything differs from the snapshot
-before; one with ``gone`` where the object is no longer in the table.
+An integer is stored as the difference to the previous row of the same object, so that a sum restores its
+value; names, times and fractions are stored as they are. A row exists where anything differs from the
+snapshot before. A row with ``gone`` marks an object that is no longer in the table.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from dbdyno.model.schema.column import Column
 from dbdyno.model.schema.tables import POLARS
 
 SEQ, NTH, GONE, SINCE = "seq", "nth", "gone", "since"
-"""Columns of a stored row: the snapshot's number; which one of several rows with the same key; whether it is
-gone; whether its counters' growth is that since the snapshot before."""
+"""Columns of a stored row.
+
+Number of the snapshot; index among rows with the same key; whether the object is gone; whether the growth of
+its counters is that since the snapshot before.
+"""
 _GROUP = "_group"
 
 
 def shaped(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """``frame`` with exactly the columns of ``table``: those that it lacks are NULL."""
+    """Returns ``frame`` with exactly the columns of ``table``; missing ones are NULL."""
     return frame.select(_shape(TABLES[table].columns, frame.columns))
 
 
 def encoded(table: str, frames: Sequence[tuple[int, pl.DataFrame]]) -> pl.DataFrame:
-    """Rows of snapshots (number and whole table, in their order) of which the first one is the base."""
+    """Returns the rows of snapshots (number and full table, in order), of which the first one is the base."""
     form = TABLES[table]
     key = [*(c.name for c in form.key), NTH]
     numbers = pl.Series([seq for seq, _ in frames], dtype=pl.Int64)
@@ -44,10 +47,10 @@ def encoded(table: str, frames: Sequence[tuple[int, pl.DataFrame]]) -> pl.DataFr
     rows = whole.with_columns((~same).cum_sum().alias(_GROUP))
     kept = rows.filter(_changed(form)).with_columns(pl.lit(False).alias(GONE))
     gone = _gone(rows, [*key, _GROUP], len(frames))
-    there = [at for at, (_, frame) in enumerate(frames) if frame.height]
+    with_rows = [at for at, (_, frame) in enumerate(frames) if frame.height]
     return (
         pl.concat([kept.with_columns(_differences(form)), gone], how="diagonal")
-        .with_columns((pl.col(SEQ) - 1).is_in(there).alias(SINCE))
+        .with_columns((pl.col(SEQ) - 1).is_in(with_rows).alias(SINCE))
         .with_columns(pl.lit(numbers).gather(pl.col(SEQ)).alias(SEQ))
         .sort(*key, SEQ)
         .drop(_GROUP)
@@ -55,23 +58,23 @@ def encoded(table: str, frames: Sequence[tuple[int, pl.DataFrame]]) -> pl.DataFr
 
 
 def decoded(table: str, rows: pl.DataFrame, seq: int) -> pl.DataFrame:
-    """The whole table of snapshot ``seq``, in the order of its key."""
+    """Returns the full table of snapshot ``seq``, in the order of its key."""
     form = TABLES[table]
-    there = [c for c in form.columns if c.name in rows.columns]
+    present = [c for c in form.columns if c.name in rows.columns]
     sums = {c.name for c in _summed(form)}
     key = [*(c.name for c in form.key), NTH]
-    found = (
+    summed = (
         rows.lazy()
         .filter(pl.col(SEQ) <= seq)
         .group_by(key, maintain_order=True)
         .agg(
-            *(_value(c.name, c.name in sums) for c in there if c not in form.key),
+            *(_value(c.name, c.name in sums) for c in present if c not in form.key),
             pl.col(GONE).last(),
         )
         .filter(~pl.col(GONE))
         .collect()
     )
-    return shaped(table, found)
+    return shaped(table, summed)
 
 
 def _shape(columns: Sequence[Column], names: Sequence[str]) -> list[pl.Expr]:
@@ -91,7 +94,7 @@ def _value(name: str, summed: bool) -> pl.Expr:
 
 
 def _same_as_before(key: Sequence[str]) -> pl.Expr:
-    """Whether the row above is of the same object."""
+    """Returns whether the row above belongs to the same object."""
     return pl.all_horizontal(pl.col(k).eq_missing(pl.col(k).shift(1)) for k in key) & (
         pl.int_range(pl.len()) > 0
     )
@@ -105,7 +108,7 @@ def _changed(form: SnapshotTable) -> pl.Expr:
 
 
 def _gone(rows: pl.DataFrame, key: Sequence[str], snapshots: int) -> pl.DataFrame:
-    """A row in the first snapshot that has the object no more."""
+    """Returns a row per object in the first snapshot that no longer has it."""
     following = pl.col(SEQ).shift(-1)
     stays = (pl.col(_GROUP) == pl.col(_GROUP).shift(-1)).fill_null(False) & (following == pl.col(SEQ) + 1)
     return rows.filter(~stays.fill_null(False) & (pl.col(SEQ) < snapshots - 1)).select(
@@ -114,7 +117,7 @@ def _gone(rows: pl.DataFrame, key: Sequence[str], snapshots: int) -> pl.DataFram
 
 
 def _differences(form: SnapshotTable) -> list[pl.Expr]:
-    """NULL stays NULL; the next value is the difference to the last one that was known."""
+    """Returns differences to the last known value; NULL stays NULL."""
     return [
         pl.col(c.name) - pl.col(c.name).forward_fill().shift(1).over(_GROUP).fill_null(0)
         for c in _summed(form)

@@ -1,4 +1,4 @@
-"""Which snapshot is meant: by id, name, ``last``, or a time in the words of the user's day."""
+"""Finds a snapshot by id, name, ``last``, or a date and time of the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _CURE = "dbdyno snapshot list"
 
 
 def nearest(wanted: str, infos: Sequence[SnapshotInfo], now: datetime) -> SnapshotInfo:
-    """``infos``: oldest first. Raises :class:`NoSuchSnapshot` where none is meant, or several may be."""
+    """Returns the snapshot for ``wanted``; ``infos`` are sorted from the oldest.
+
+    Raises :class:`NoSuchSnapshot` if there is none or it is ambiguous.
+    """
     wanted = wanted.strip()
     if not infos:
         raise NoSuchSnapshot("there are no snapshots", "take one: dbdyno snapshot")
@@ -29,9 +32,9 @@ def nearest(wanted: str, infos: Sequence[SnapshotInfo], now: datetime) -> Snapsh
         return exact[0]
     if named := [i for i in infos if i.name == wanted]:
         return _only(f"{len(named)} snapshots are named {wanted!r}", named)
-    if re.match(r"\d{8}(-|$)", wanted) and (begun := [i for i in infos if i.id.startswith(wanted)]):
-        return _only(f"{len(begun)} snapshots begin with {wanted}", begun)
-    if (moment := meant(wanted, now)) is not None:
+    if re.match(r"\d{8}(-|$)", wanted) and (starting := [i for i in infos if i.id.startswith(wanted)]):
+        return _only(f"{len(starting)} snapshots begin with {wanted}", starting)
+    if (moment := moment_of(wanted, now)) is not None:
         return min(infos, key=lambda i: abs(i.taken - moment))
     names = [i.name for i in infos if i.name]
     raise NoSuchSnapshot(
@@ -40,10 +43,10 @@ def nearest(wanted: str, infos: Sequence[SnapshotInfo], now: datetime) -> Snapsh
     )
 
 
-def meant(wanted: str, now: datetime) -> datetime | None:
-    """The moment of a time (UTC), by the time zone of this process; ``None``: it is no time.
+def moment_of(wanted: str, now: datetime) -> datetime | None:
+    """Parses a time (UTC) in the time zone of this process; None if ``wanted`` is no time.
 
-    A time of day alone is that of today, or of yesterday where it is yet to come.
+    A time of day without a date is that of today, or of yesterday if it is still to come.
     """
     wanted = wanted.strip()
     if (ago := _AGO.fullmatch(wanted)) is not None:
@@ -61,25 +64,25 @@ def meant(wanted: str, now: datetime) -> datetime | None:
         return None
 
 
-def remark(wanted: str, found: SnapshotInfo, infos: Sequence[SnapshotInfo], now: datetime) -> str | None:
-    """How far off the nearest snapshot is, where that is more than two usually are; else ``None``."""
-    named = found.name == wanted or found.id.startswith(wanted)
-    moment = None if named else meant(wanted, now)
+def remark(wanted: str, info: SnapshotInfo, infos: Sequence[SnapshotInfo], now: datetime) -> str | None:
+    """Returns how far the nearest snapshot is from the wanted time, if unusually far; else None."""
+    named = info.name == wanted or info.id.startswith(wanted)
+    moment = None if named else moment_of(wanted, now)
     if moment is None:
         return None
-    off = abs((found.taken - moment).total_seconds())
+    off = abs((info.taken - moment).total_seconds())
     gaps = [(b.taken - a.taken).total_seconds() for a, b in pairwise(infos)]
     if off <= max(60.0, median(gaps) if gaps else 60.0):
         return None
     when, side = (
-        f"{found.taken.astimezone():%Y-%m-%d %H:%M:%S}",
-        "later" if found.taken > moment else "earlier",
+        f"{info.taken.astimezone():%Y-%m-%d %H:%M:%S}",
+        "later" if info.taken > moment else "earlier",
     )
     return f"the nearest snapshot to {wanted} was taken at {when}, {apart(off)} {side}"
 
 
 def apart(seconds: float) -> str:
-    """``45 s``, ``3.5 min``, ``22 h``, ``9 days``."""
+    """Returns a distance in time: ``45 s``, ``3.5 min``, ``22 h``, ``9 days``."""
     for unit, factor in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * factor:
             return f"{round(seconds / factor, 1):g} {unit}"
@@ -91,10 +94,10 @@ def _at(day: str | None, clock: str, now: datetime) -> datetime | None:
     try:
         at = time.fromisoformat(clock.rjust(8 if clock.count(":") == 2 else 5, "0"))
         on = here.date() if day in (None, "today") else _day(str(day), here.date())
-        found = datetime.combine(on, at).astimezone()
-        if day is None and found > here:
-            found = datetime.combine(on - timedelta(days=1), at).astimezone()
-        return found.astimezone(UTC)
+        moment = datetime.combine(on, at).astimezone()
+        if day is None and moment > here:
+            moment = datetime.combine(on - timedelta(days=1), at).astimezone()
+        return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
@@ -109,11 +112,12 @@ def _back(steps: int, infos: Sequence[SnapshotInfo]) -> SnapshotInfo:
     return infos[-1 - steps]
 
 
-def _only(problem: str, found: Sequence[SnapshotInfo]) -> SnapshotInfo:
-    if len(found) == 1:
-        return found[0]
-    shown = ", ".join(i.id for i in found[-5:])
-    raise NoSuchSnapshot(f"{problem}: {'... ' if len(found) > 5 else ''}{shown}", "give the id of one")
+def _only(problem: str, infos: Sequence[SnapshotInfo]) -> SnapshotInfo:
+    """Returns the only snapshot. Raises :class:`NoSuchSnapshot` with the problem if there are several."""
+    if len(infos) == 1:
+        return infos[0]
+    shown = ", ".join(i.id for i in infos[-5:])
+    raise NoSuchSnapshot(f"{problem}: {'... ' if len(infos) > 5 else ''}{shown}", "give the id of one")
 
 
 def _span(infos: Sequence[SnapshotInfo]) -> str:

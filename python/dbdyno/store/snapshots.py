@@ -1,15 +1,15 @@
-"""Snapshots of servers, in the order of taking.
+"""Stores snapshots of servers, in the order of taking.
 
 ::
 
     ROOT/snapshots/
-      manifest.json                 what is there; replaced at once by each change
+      manifest.json                 the present segments and texts; replaced atomically
       segment-000049/               a snapshot, or many that follow one another of one server
         manifest.json  segment.json  databases.parquet  relations.parquet  statements.parquet  ...
       texts-000050/                 texts of statements, each once
 
-One process writes at a time. What the manifest does not name is removed by the next one that writes and meets
-no reader: so whoever reads keeps what it began with, and a process that was killed leaves nothing behind.
+One process writes at a time. A writer that meets no reader removes files that the manifest does not name. So
+readers keep the files they began with, and a killed process leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from dbdyno.store.snapshot_rows import decoded, encoded, shaped
 from dbdyno.store.snapshot_times import nearest
 
 _TOGETHER = 48
-"""Snapshots of a segment, once there are so many."""
+"""Number of single snapshots that are joined into a segment."""
 _LEVEL = 9
-"""Level of their compression: 5 % smaller than the usual one, in 0.4 s more."""
+"""Compression level of joined segments: 5 % smaller than the default, for 0.4 s more."""
 _TEXT_FILES = 16
 _TEXTS = "texts.parquet"
 _TEXT = {"query_id": POLARS["i64"], "text": POLARS["str"]}
 
 
 class SnapshotStore:
-    """The snapshots of directory ``root`` (default: the user's store), or of a run's directory."""
+    """The snapshots of the directory ``root`` (default: the user's store), or of a run's directory."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.path = (default_root() if root is None else root) / DIRECTORY
@@ -54,31 +54,32 @@ class SnapshotStore:
 
     @property
     def damaged(self) -> Mapping[str, str]:
-        """Segment -> why :meth:`list` left it out."""
+        """Reasons why :meth:`list` left segments out, by segment."""
         return self._catalog.damaged
 
     # -- reading --------------------------------------------------------------------------------
 
     def list(self) -> Sequence[SnapshotInfo]:
-        """Oldest first, by the order of taking, also where the clock was set back. Raises
+        """Returns snapshots in the order of taking, even if the clock was set back. Raises
         :class:`StoreError`."""
         return [entry.info for entry in self.entries()]
 
     def entries(self) -> Sequence[Entry]:
-        """As :meth:`list`, with what the store knows besides."""
+        """Returns the entries of the catalog in the same order."""
         return self._catalog.every()
 
     def find(self, wanted: str, now: datetime | None = None) -> SnapshotInfo:
-        """By id or its beginning, name, ``last``, ``last~2``, or a time, of which it is the nearest.
+        """Returns a snapshot by id or its beginning, name, ``last``, ``last~2``, or a time that it is
+        nearest to.
 
-        ``now``: what times are counted from, default: the clock. Raises :class:`NoSuchSnapshot`.
+        ``now`` is the reference of times (default: the clock). Raises :class:`NoSuchSnapshot`.
         """
         return nearest(wanted, self.list(), datetime.now(UTC) if now is None else now)
 
     def read(self, info: SnapshotInfo) -> Snapshot:
-        """The tables as they were taken, each in the order of its key, and the texts of its statements.
+        """Returns the tables, each in the order of its key, and the texts of its statements.
 
-        Raises :class:`StoreError`, also where it is no longer there.
+        Raises :class:`StoreError`, also if the snapshot was removed.
         """
         with self._catalog.reading() as manifest:
             entry = next((e for e in self._catalog.entries(manifest) if e.info.id == info.id), None)
@@ -89,14 +90,15 @@ class SnapshotStore:
             return Snapshot(entry.info, tables, self._texts(manifest, wanted))
 
     def known_texts(self) -> set[int]:
-        """Query ids whose texts are there."""
+        """Returns the query ids whose texts are stored."""
         with self._catalog.reading() as manifest:
             return self._known(manifest)
 
     # -- writing --------------------------------------------------------------------------------
 
     def add(self, snapshot: Snapshot) -> SnapshotInfo:
-        """Stores it whole or not at all. Raises :class:`StoreFull`, :class:`StoreError`."""
+        """Stores a snapshot atomically, and returns its information with an id. Raises
+        :class:`StoreError`."""
         with self._catalog.writing() as manifest:
             taken = snapshot.info.taken.astimezone(UTC)
             info = snapshot.info.model_copy(update={"id": f"{taken:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"})
@@ -116,36 +118,39 @@ class SnapshotStore:
         return info
 
     def remove(self, ids: Collection[str]) -> None:
-        """Removes these snapshots, and texts that no other needs. Raises :class:`StoreError`."""
+        """Removes these snapshots, and texts that no other one needs. Raises :class:`StoreError`."""
         with self._catalog.writing() as manifest:
             gone = {e.seq for e in self._catalog.entries(manifest) if e.info.id in ids}
             if not gone:
                 return
             kept: list[Segment] = []
-            made, before = manifest, dict[str, Segment]()
+            new_manifest, before = manifest, dict[str, Segment]()
             for segment in manifest.segments:
                 earlier = before.get(segment.series)
                 before[segment.series] = segment
                 left = tuple(s for s in segment.seqs if s not in gone)
                 stale = left != segment.seqs or (earlier is not None and earlier.seqs[-1] in gone)
                 if left and stale and segment.name not in self._catalog.damaged:
-                    there = [s for s in kept if s.series == segment.series][-1:]
+                    preceding = [s for s in kept if s.series == segment.series][-1:]
                     try:
-                        segment, made = self._joined(made, [segment], self._base(there), left)
-                    except StoreFull:  # then those are not listed, and go with the last one of the segment
+                        segment, new_manifest = self._joined(
+                            new_manifest, [segment], self._base(preceding), left
+                        )
+                    except StoreFull:  # they are no longer listed, and removed with the whole segment
                         segment = replace(segment, seqs=left)
                 kept += [segment] if left else []
-            made = self._prune_texts(replace(made, segments=tuple(kept)))
-            self._catalog.keep(made)
-            self._catalog.sweep(made)
+            new_manifest = self._prune_texts(replace(new_manifest, segments=tuple(kept)))
+            self._catalog.keep(new_manifest)
+            self._catalog.sweep(new_manifest)
 
     def older_than(self, keep: timedelta, now: datetime | None = None) -> Sequence[SnapshotInfo]:
-        """What :meth:`prune` would remove: those taken earlier than ``keep`` before ``now``."""
+        """Returns the snapshots taken earlier than ``keep`` before ``now``, which :meth:`prune` would
+        remove."""
         before = (datetime.now(UTC) if now is None else now) - keep
         return [info for info in self.list() if info.taken < before]
 
     def prune(self, keep: timedelta, now: datetime | None = None) -> Sequence[SnapshotInfo]:
-        """Removes those of :meth:`older_than`, and returns them."""
+        """Removes the snapshots of :meth:`older_than`, and returns them."""
         gone = self.older_than(keep, now)
         if gone:
             self.remove({info.id for info in gone})
@@ -158,11 +163,11 @@ class SnapshotStore:
         return None if content is None else _parsed(content, f"{table}.parquet of {segment.name}")
 
     def _tables(self, segment: Segment, seq: int) -> dict[str, pl.DataFrame]:
-        found = {t: self._rows(segment, t) for t in TABLES}
-        return {t: _empty(t) if rows is None else decoded(t, rows, seq) for t, rows in found.items()}
+        rows_by_table = {t: self._rows(segment, t) for t in TABLES}
+        return {t: _empty(t) if rows is None else decoded(t, rows, seq) for t, rows in rows_by_table.items()}
 
     def _base(self, before: Sequence[Segment]) -> Mapping[str, pl.DataFrame]:
-        """The tables that a segment after ``before`` begins with; none where these cannot be read."""
+        """Returns the tables that a segment after ``before`` begins with; empty if they cannot be read."""
         with suppress(StoreError):
             return {} if not before else self._tables(before[-1], before[-1].seqs[-1])
         return {}
@@ -177,14 +182,14 @@ class SnapshotStore:
         for table in TABLES:
             frames = [(0, base.get(table, _empty(table)))]
             frames += [(entry.seq, tables[table]) for entry, tables in snapshots]
-            if not any(frame.height for _, frame in frames):  # most are: of what the server does not do
+            if not any(frame.height for _, frame in frames):  # unused features of the server
                 continue
             if (rows := encoded(table, frames)).height:
                 contents[f"{table}.parquet"] = files.parquet(rows, _LEVEL if len(snapshots) > 1 else None)
-        told = [
+        listed = [
             {"seq": e.seq, "rows": dict(e.rows), "info": e.info.model_dump(mode="json")} for e, _ in snapshots
         ]
-        contents[DOCUMENT] = json.dumps({"format": FORMAT, "snapshots": told}).encode()
+        contents[DOCUMENT] = json.dumps({"format": FORMAT, "snapshots": listed}).encode()
         files.write_directory(self.path / segment.name, contents)
 
     def _joined(
@@ -194,20 +199,21 @@ class SnapshotStore:
         base: Mapping[str, pl.DataFrame],
         seqs: Collection[int],
     ) -> tuple[Segment, Manifest]:
-        """One segment of those snapshots in ``segments`` that are ``seqs``."""
+        """Joins the snapshots ``seqs`` of ``segments`` into one segment, and returns it with the new
+        manifest."""
         entries = [e for s in segments for e in self._catalog.document(s) if e.seq in seqs]
-        made = Segment(_name("segment", manifest), segments[0].series, tuple(e.seq for e in entries))
+        joined = Segment(_name("segment", manifest), segments[0].series, tuple(e.seq for e in entries))
         rows = {(s.name, t): self._rows(s, t) for s in segments for t in TABLES}
 
         def tables(entry: Entry) -> dict[str, pl.DataFrame]:
-            found = {t: rows[entry.segment.name, t] for t in TABLES}
-            return {t: _empty(t) if r is None else decoded(t, r, entry.seq) for t, r in found.items()}
+            rows_by_table = {t: rows[entry.segment.name, t] for t in TABLES}
+            return {t: _empty(t) if r is None else decoded(t, r, entry.seq) for t, r in rows_by_table.items()}
 
-        self._write(made, base, [(replace(e, segment=made), tables(e)) for e in entries])
-        return made, replace(manifest, made=manifest.made + 1)
+        self._write(joined, base, [(replace(e, segment=joined), tables(e)) for e in entries])
+        return joined, replace(manifest, made=manifest.made + 1)
 
     def _tidy(self, manifest: Manifest, series: str) -> None:
-        """Snapshots that are alone become one segment when there are enough of them."""
+        """Joins single snapshots into one segment if there are enough of them."""
         alone = [s for s in manifest.segments if s.series == series and len(s.seqs) == 1]
         if len(alone) >= _TOGETHER:
             before = [s for s in manifest.segments if s.series == series and s.seqs[0] < alone[0].seqs[0]]
@@ -221,8 +227,8 @@ class SnapshotStore:
     # -- texts ----------------------------------------------------------------------------------
 
     def _text_frames(self, manifest: Manifest) -> Sequence[pl.DataFrame]:
-        found = [files.read_one(self.path / name, _TEXTS) for name in manifest.texts]
-        return [_parsed(content, _TEXTS) for content in found if content is not None]
+        contents = [files.read_one(self.path / name, _TEXTS) for name in manifest.texts]
+        return [_parsed(content, _TEXTS) for content in contents if content is not None]
 
     def _texts(self, manifest: Manifest, wanted: pl.Series) -> pl.DataFrame:
         every = pl.concat([pl.DataFrame(schema=_TEXT), *self._text_frames(manifest)])
@@ -247,8 +253,8 @@ class SnapshotStore:
         return replace(manifest, made=manifest.made + 1, texts=(*beside, name))
 
     def _prune_texts(self, manifest: Manifest) -> Manifest:
-        found = (self._rows(s, "statements") for s in manifest.segments)
-        ids = [rows["query_id"] for rows in found if rows is not None]
+        frames = (self._rows(s, "statements") for s in manifest.segments)
+        ids = [rows["query_id"] for rows in frames if rows is not None]
         every = pl.concat([pl.DataFrame(schema=_TEXT), *self._text_frames(manifest)])
         needed = every.filter(pl.col("query_id").is_in(pl.concat(ids).unique().implode()) if ids else False)
         if needed.height == every.height:
@@ -261,7 +267,7 @@ def _name(kind: str, manifest: Manifest) -> str:
 
 
 def _series(info: SnapshotInfo) -> str:
-    """Snapshots whose differences mean something: of one server, of the same databases."""
+    """Returns a key of snapshots that can be compared: of one server and the same databases."""
     parts: list[Any] = [info.engine, info.server, sorted(info.databases)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

@@ -1,4 +1,5 @@
-"""One query over the tables of a store's runs. It reads the tables that it names, and can change nothing."""
+"""Runs one SQL query over the tables of a store's runs. It reads the tables it names, and can change
+nothing."""
 
 from __future__ import annotations
 
@@ -27,26 +28,26 @@ _LONGEST = 600  # of a message
 
 @dataclass(frozen=True)
 class Answer:
-    names: Sequence[str]  # each once: of two equal ones the second is NAME_1
+    names: Sequence[str]  # distinct: a second column of the same name is NAME_1
     is_number: Sequence[bool]
-    rows: Iterator[tuple[Any, ...]]  # read as they are asked for; raises as query() does
-    warnings: Sequence[str]  # what was left out, and why
+    rows: Iterator[tuple[Any, ...]]  # read lazily; raises as query() does
+    warnings: Sequence[str]  # notes on data that was left out
 
 
 def query(
     sql: str, runs: Sequence[Listed], warnings: Sequence[str] = (), roots: Sequence[Path] = ()
 ) -> Answer:
-    """Runs one SELECT over the views of ``runs`` (:func:`dbdyno.store.view_files.views`), and of the
-    snapshots in the directories ``roots``.
+    """Runs one SELECT over the views of ``runs`` (:func:`dbdyno.store.view_files.views`) and of snapshots.
 
-    Raises :class:`UsageError` where it is none, or is wrong.
+    Snapshots are those in the directories ``roots``. Raises :class:`UsageError` if the query is wrong or
+    no query.
     """
     import duckdb
 
     with ExitStack() as opened:
-        connection = opened.enter_context(duckdb.connect())  # parses, too: each costs 15 ms
+        connection = opened.enter_context(duckdb.connect())  # also parses, as a connection costs 15 ms
         sql = _select(connection, sql)
-        named, no_other = _named(connection, sql)
+        named, no_other = _named_views(connection, sql)
         declared = named if no_other else views()
         left_out = fill(connection, runs, named, roots, opened, declared)
         try:
@@ -77,7 +78,7 @@ def _rows(
 
 
 def _select(parser: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """The one statement, if it only reads."""
+    """Returns the single statement, if it only reads. Raises UsageError otherwise."""
     import duckdb
 
     try:
@@ -98,7 +99,7 @@ def _select(parser: duckdb.DuckDBPyConnection, sql: str) -> str:
 
 
 def _syntax(parser: duckdb.DuckDBPyConnection, sql: str, message: str) -> str:
-    """With line and column: DuckDB shows only the part of a long line."""
+    """Adds line and column to a message: DuckDB shows only part of a long line."""
     first, _, shown = message.removeprefix("Parser Error: ").partition("\n")
     position = re.search(r'"position":"(\d+)"', _tree(parser, sql))
     if position is not None:
@@ -108,19 +109,22 @@ def _syntax(parser: duckdb.DuckDBPyConnection, sql: str, message: str) -> str:
 
 
 def _tree(parser: duckdb.DuckDBPyConnection, sql: str) -> str:
-    """The parsed query as JSON; empty where DuckDB cannot write it so."""
+    """Returns the parsed query as JSON; empty if DuckDB cannot serialise it."""
     import duckdb
 
     try:
-        found = parser.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
+        row = parser.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchone()
     except duckdb.Error:
         return ""
-    return str(found[0]) if found else ""
+    return str(row[0]) if row else ""
 
 
-def _named(parser: duckdb.DuckDBPyConnection, sql: str) -> tuple[set[str], bool]:
-    """The views that the query may read: those it names as tables; where that is not sure, as words. And
-    whether it can ask for no other, nor for what there is."""
+def _named_views(parser: duckdb.DuckDBPyConnection, sql: str) -> tuple[set[str], bool]:
+    """Returns the views that the query may read, and whether it can read no others.
+
+    They are the tables that it names, or, where parsing is not conclusive, the views that occur as words.
+    A query that lists tables may read others.
+    """
     words = set(views()) & set(re.findall(r"\w+", sql.casefold()))
     tree = _tree(parser, sql)
     if '"error":false' not in tree or re.search(r"\bquery(_table)?\b", sql, re.IGNORECASE):
@@ -130,7 +134,7 @@ def _named(parser: duckdb.DuckDBPyConnection, sql: str) -> tuple[set[str], bool]
 
 
 def _explained(error: Exception, named: set[str]) -> BaseException:
-    """DuckDB's error as one of ours, with the cure."""
+    """Converts an error of DuckDB to one of ours with a cure."""
     import duckdb
 
     text = str(error)
@@ -151,14 +155,14 @@ def _explained(error: Exception, named: set[str]) -> BaseException:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    found: list[str] = []
+    distinct: list[str] = []
     for name in names:
         new, count = name, 0
-        while new in found:
+        while new in distinct:
             count += 1
             new = f"{name}_{count}"
-        found.append(new)
-    return found
+        distinct.append(new)
+    return distinct
 
 
 def _is_number(kind: str) -> bool:

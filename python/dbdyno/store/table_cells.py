@@ -1,4 +1,4 @@
-"""Numbers as people write them in the cells of a table: groups, decimal signs, emphasis, units."""
+"""Parses numbers as people write them in tables: groups, decimal signs, emphasis, units."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MISSING = frozenset(
 _NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)\Z", re.IGNORECASE)
 _GROUPS = " '’_\u00a0\u202f\u2009"  # what parts thousands besides a comma or a dot
 EITHER = re.compile(r"[-+]?[1-9]\d{0,2}([.,])\d{3}\Z", re.ASCII)
-"""1,234: thousands, or a decimal sign?"""
+"""An ambiguous number such as 1,234: thousands, or a decimal sign."""
 UNKNOWN = "?"
-"""Decimal sign of a table in which no number shows it."""
+"""Decimal sign of a table whose numbers do not show it."""
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,3}|_{1,3}|~~|`{1,2})(?=\S)([^*`]*?\S)\1(?![\w*])")
 _MARKS = "*†‡§¹²³⁴⁵⁶⁷⁸⁹↑↓→←\ufe0f\u200d\u200b"  # of footnotes and trends, and parts of emoji
 _WITH_UNIT = re.compile(r"(.*\d[.]?)\s*([^\W\d_]\S*(?: per \w+|(?: ?/ ?)\w+| [^\W\d_]\S*)?|%)\Z")
@@ -25,7 +25,7 @@ _BRACKETED = re.compile(r"(.*\d[.]?)\s*[(\[]([^)\]]*)[)\]]\Z")
 _OF_ERROR = re.compile(r"(.*\d[.]?)\s*(?:±|\+/-|\+-)\s*[\d.,]+\s*(\D*)\Z")
 _PLAIN = re.compile(r"\d+(\.\d+)?\Z", re.ASCII)
 SPREAD = 100.0
-"""How many times more the figures of a column differ in a reading that is surely the wrong one."""
+"""Factor by which a wrong reading of the decimal sign widens the range of a column."""
 
 
 def is_missing(text: str) -> bool:
@@ -37,7 +37,8 @@ def is_number(text: str) -> bool:
 
 
 def number(text: str, decimal: str) -> float | None:
-    """``1 234,5`` with a decimal comma -> 1234.5; ``nan`` and ``inf`` as such; None: it is no number."""
+    """Parses ``1 234,5`` with a decimal comma as 1234.5; also ``nan`` and ``inf``. None if it is no
+    number."""
     word = text.strip()
     if _NOT_FINITE.match(word):
         return float(word.lower().replace("infinity", "inf"))
@@ -48,15 +49,17 @@ def number(text: str, decimal: str) -> float | None:
     if not re.fullmatch(
         rf"[-+]?(?:{whole}(?:[{decimal}]\d+)?|[{decimal}]\d+)(?:[eE][-+]?\d+)?", word, re.ASCII
     ):
-        # a dot at the end is Fortran's and R's way
+        # Fortran and R write whole numbers with a trailing dot.
         return float(word) if decimal == "." and re.fullmatch(r"[-+]?\d+\.", word, re.ASCII) else None
     plain = re.sub(rf"[{re.escape(other)}{_GROUPS}]", "", word).replace(decimal, ".")
     return float(plain)
 
 
 def plain(text: str) -> str:
-    """A cell without the signs of Markdown, emoji, marks of footnotes, ``~`` and what a bracket adds to its
-    number: ``**32** ⭐`` -> 32, ``~4.5`` -> 4.5, ``12,345 (+5 %)`` -> 12,345. Words keep all but emphasis."""
+    """Strips Markdown, emoji, footnote marks, ``~`` and brackets from a number; words lose emphasis only.
+
+    ``**32** ⭐`` -> 32, ``~4.5`` -> 4.5, ``12,345 (+5 %)`` -> 12,345.
+    """
     word = _EMPHASIS.sub(r"\2", re.sub(r"</?(b|i|strong|em|code)>", "", text)).strip()
     if word.isascii() and is_number(word):
         return word
@@ -70,14 +73,16 @@ def plain(text: str) -> str:
 
 
 def with_unit(text: str) -> tuple[str, str] | None:
-    """``100 ms`` -> 100 and ms; ``1.2k``, ``45 %``, ``100 tx/s``."""
+    """Splits ``100 ms`` into 100 and ms, also ``1.2k``, ``45 %``, ``100 tx/s``; None without a unit."""
     match = None if is_number(text) else _WITH_UNIT.match(text)
     return (match[1].strip(), match[2]) if match and is_number(match[1]) else None
 
 
 def parted(column: Sequence[str]) -> tuple[list[str], str]:
-    """A column all of whose cells have the same unit, or units of time: its numbers, and the unit. Else
-    itself, and no unit."""
+    """Splits a column into numbers and unit, if all cells share a unit or have units of time.
+
+    Otherwise returns the column unchanged with an empty unit.
+    """
     pairs = [None if is_missing(c) else with_unit(c) or ("", "") for c in column]
     units = {p[1] for p in pairs if p is not None}
     if len(units) > 1 and all(p is None or (p[1] in FACTORS_NS and _PLAIN.match(p[0])) for p in pairs):
@@ -89,21 +94,26 @@ def parted(column: Sequence[str]) -> tuple[list[str], str]:
 
 
 def decimal_sign(columns: Sequence[Sequence[str]], separator: str) -> tuple[str, tuple[str, ...]]:
-    """The decimal sign that numbers show: one of 0,5 or 12.34 or 1.234,5 or 1,234,567 is enough. Where none
-    does it is a dot, :data:`UNKNOWN` if a number like 1,234 may be either. In columns parted by commas, all
-    of whose numbers have three digits after a dot, and where the other reading tears a column apart, it is
-    that sign, and said so."""
+    """Returns the decimal sign of the numbers, and notes on how it was determined.
+
+    One number such as 0,5 or 12.34 or 1.234,5 or 1,234,567 is enough. Without one it is a dot, or
+    :data:`UNKNOWN` if a number like 1,234 is ambiguous. The ambiguity is resolved, with a note, in two
+    cases: fields are separated by commas and all numbers have three digits after a dot; or the other
+    reading widens the range of each column too much.
+    """
     written = [f for c in columns for f in map(str.strip, c) if ("," in f or "." in f) and is_number(f)]
     either = [f for f in written if EITHER.match(f)]
     shown = {_shown(f) for f in written if not EITHER.match(f)}
     if shown or not either:
         return ("," if "," in shown else "."), ()
-    of_either = [c for c in columns if any(EITHER.match(f.strip()) for f in c)]
-    same = all(EITHER.match(f.strip()) for c in of_either for f in c if is_number(f))
+    ambiguous = [c for c in columns if any(EITHER.match(f.strip()) for f in c)]
+    same = all(EITHER.match(f.strip()) for c in ambiguous for f in c if is_number(f))
     sign = {f[-4] for f in either}
-    note = (f"{either[0]} was read as {number(either[0], either[0][-4]):g}; if that is wrong: --decimal "
-            f"'{'.' if either[0][-4] == ',' else ','}'",)  # fmt: skip
-    if len(sign) == 1 and all(_torn(c, either[0][-4]) for c in of_either):
+    note = (
+        f"{either[0]} was read as {number(either[0], either[0][-4]):g}; if that is wrong: --decimal "
+        f"'{'.' if either[0][-4] == ',' else ','}'",
+    )
+    if len(sign) == 1 and all(_torn(c, either[0][-4]) for c in ambiguous):
         return sign.pop(), note
     if separator == "," and same and sign == {"."}:
         return ".", note
@@ -111,7 +121,8 @@ def decimal_sign(columns: Sequence[Sequence[str]], separator: str) -> tuple[str,
 
 
 def _torn(column: Sequence[str], sign: str) -> bool:
-    """Whether 402.644 beside 202, read as thousands, is out of all proportion."""
+    """Returns whether reading ``sign`` as thousands widens the range of a column too much (402.644 beside
+    202)."""
     spreads = []
     for decimal in (sign, "." if sign == "," else ","):
         values = [v for f in column if (v := number(f, decimal)) is not None and 0 < v < float("inf")]
@@ -120,14 +131,14 @@ def _torn(column: Sequence[str], sign: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """The decimal sign of a number that has a comma or a dot, and cannot be read in two ways."""
+    """Returns the decimal sign of an unambiguous number that has a comma or a dot."""
     last = "," if text.rfind(",") > text.rfind(".") else "."
     other = "." if last == "," else ","
     return other if text.count(last) > 1 else last
 
 
 def in_two_ways(text: str, place: str) -> tuple[str, str]:
-    """Problem and cure of 1,234 where nothing shows the decimal sign."""
+    """Returns problem and cure of a number like 1,234 if nothing shows the decimal sign."""
     decimal = text[-4]
     other = "." if decimal == "," else ","
     small, large = number(text, decimal), number(text, other)

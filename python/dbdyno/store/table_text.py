@@ -1,4 +1,4 @@
-"""A table written as text: its lines, separators, header, and the way its numbers are written."""
+"""Parses a table written as text: its lines, separators, header, and the format of its numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from dbdyno.store.table_lines import content, refuse_log
 
 MOST_BYTES = 16 << 20
 MOST_LINES = 20_000
-"""A ladder has tens of rungs: a file beyond this is a log, and a fit of it would take hours."""
+"""Most lines of a table: a ladder has tens of rungs. A larger file is a log, and a fit of it would take
+hours."""
 
 FORM = "a header and a line a rung: sessions,throughput (docs/analyze.md)"
 _MAGIC = {
@@ -41,7 +42,7 @@ _TYPES = re.compile(
     r"|(numeric|decimal)(\(.*\))?|varchar(\(.*\))?|text|str|string|bool(ean)?|date|time(stamp.*)?",
     re.IGNORECASE,
 )
-"""What DuckDB and polars write under a heading."""
+"""Types that DuckDB and polars print below a heading."""
 
 
 class Line(NamedTuple):
@@ -51,7 +52,8 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Sheet:
-    """``header`` None: the first line holds numbers; ``comment``: the last one before the first line."""
+    """A table. ``header`` is None if the first line has numbers; ``comment`` is the last one before that
+    line."""
 
     source: str
     header: tuple[str, ...] | None
@@ -62,18 +64,19 @@ class Sheet:
     notes: tuple[str, ...] = ()
     separator: str = ","
     units: tuple[str, ...] = ()
-    """By column those of the cells (``100 ms``) and of a second header line; empty: none. No units: no column
-    has any."""
+    """Units by column, from cells (``100 ms``) or a second header line; empty strings without one. The
+    tuple is empty if no column has a unit."""
     is_turned: bool = False
-    """Each line of the file was a quantity: ``number`` of a line is that of its column there."""
+    """Whether each line of the file was a quantity; then ``number`` of a line is that of its column in the
+    file."""
 
     def title(self, index: int) -> str:
-        """The heading, with the unit of the cells in brackets."""
+        """Returns the heading, with the unit of the cells in brackets."""
         heading, unit = self.header[index] if self.header else "", self.units[index] if self.units else ""
         return f"{heading} ({unit})" if unit else heading
 
     def bare(self, indices: Iterable[int]) -> Sheet:
-        """With the cells of these columns without their units."""
+        """Returns the table with the cells of these columns stripped of their units."""
         chosen, columns = set(indices), list(zip(*(n.fields for n in self.lines), strict=True))
         new = [parted(c)[0] if i in chosen else c for i, c in enumerate(columns)]
         fields = zip(*new, strict=True)
@@ -81,13 +84,14 @@ class Sheet:
         return replace(self, lines=tuple(lines))
 
     def signed(self, indices: Iterable[int]) -> Sheet:
-        """With the decimal sign that these columns show: those that are left out decide nothing."""
+        """Returns the table with the decimal sign that these columns show; columns that are not used do
+        not count."""
         columns = [[n.fields[i] for n in self.lines] for i in indices]
         sign, notes = decimal_sign(columns, self.separator)
         return replace(self, decimal=sign, notes=(*self.notes, *notes))
 
     def place(self, name: str, option: str) -> int:
-        """Index of a column by its heading (case does not matter), or by its number from 1."""
+        """Returns the index of a column by its heading (ignoring case), or by its number from 1."""
         wide = len(self.lines[0].fields) if self.lines else 0
         header = self.header or tuple(str(i + 1) for i in range(wide))
         folded = [h.strip().casefold() for h in header]
@@ -98,8 +102,10 @@ class Sheet:
         raise UsageError(f"{self.source} has no column {name!r} ({option})", did_you_mean(name, header))
 
     def number(self, line: Line, index: int, sign: str = "") -> float:
-        """A field as a number, nan and inf included, without a ``sign`` behind it. Raises UsageError naming
-        the line: it is none, or one that can be read in two ways."""
+        """Returns a field as a number, including nan and inf, without a trailing ``sign``.
+
+        Raises UsageError naming the line if it is no number or an ambiguous one.
+        """
         text = line.fields[index].removesuffix(sign).strip()
         value = number(text, "." if self.decimal == UNKNOWN else self.decimal)
         if value is None:
@@ -115,14 +121,16 @@ class Sheet:
         return value
 
     def where(self, line: Line, index: int) -> str:
-        """``ladder.csv, line 3, tps``."""
+        """Returns the place of a field: ``ladder.csv, line 3, tps``."""
         heading = (self.header[index] if self.header else "") or f"column {index + 1}"
         return f"{self.source}, {'column' if self.is_turned else 'line'} {line.number}, {heading}"
 
 
 def read_text(path: str | Path, form: str = FORM) -> str:
-    """The text of a file, or of standard input for ``-``. Raises UsageError: missing, too large, binary.
-    ``form``: what the text should be."""
+    """Returns the text of a file, or of standard input for ``-``; ``form`` describes the expected text.
+
+    Raises UsageError if the file is missing, too large or binary.
+    """
     name = source_name(path)
     try:
         if str(path) == "-":
@@ -145,7 +153,8 @@ def source_name(path: str | Path) -> str:
 
 
 def _decoded(content: bytes, name: str, form: str) -> str:
-    """UTF-8, UTF-16 and UTF-32 with their marks, else Windows' code page, which spreadsheets write."""
+    """Decodes UTF-8, UTF-16 and UTF-32 with their byte-order marks, else the code page of Windows
+    spreadsheets."""
     try:
         text = decoded(content, name)
     except UsageError:
@@ -160,8 +169,10 @@ def _decoded(content: bytes, name: str, form: str) -> str:
 
 
 def sheet(text: str, source: str, decimal: str | None = None) -> Sheet:
-    """Lines as fields. Raises UsageError: empty, too long, one column, lines of different lengths. Without
-    ``decimal`` the sign is a dot until :meth:`Sheet.signed` says otherwise."""
+    """Returns the table in a text. Raises UsageError if it is empty, too long, ragged or has one column.
+
+    Without ``decimal`` the sign is a dot until :meth:`Sheet.signed` determines it.
+    """
     numbered, comment, prose = content(text)
     if not numbered:
         raise UsageError(f"{source} is empty: no line with numbers", FORM)
@@ -194,7 +205,7 @@ def _notes(prose: Sequence[int], is_turned: bool) -> tuple[str, ...]:
 
 
 def _turned(lines: list[Line]) -> tuple[list[Line], bool]:
-    """A table whose lines are quantities, ``clients,1,2,4``, turned so that each is a column."""
+    """Transposes a table whose lines are quantities (``clients,1,2,4``), and returns whether it did."""
     first = [n.fields[0] for n in lines]
     wide = len(lines[0].fields)
     all_named = wide > 2 and not any(is_number(f) or is_missing(f) for f in first)
@@ -207,7 +218,10 @@ def _turned(lines: list[Line]) -> tuple[list[Line], bool]:
 
 
 def _units_below(lines: list[Line]) -> tuple[tuple[str, ...], list[Line]]:
-    """A second header line of units, ``,(tps),(ms)``, and the lines without it; one of types is dropped."""
+    """Returns the units of a second header line, ``,(tps),(ms)``, and the lines without it.
+
+    A second header line of types is dropped.
+    """
     fields = lines[0].fields if lines else ()
     words = [f for f in fields if not is_missing(f)]
     if not words or any(is_number(f) for f in words):
@@ -223,12 +237,13 @@ def _units_below(lines: list[Line]) -> tuple[tuple[str, ...], list[Line]]:
 
 
 def _are_numbers(fields: Sequence[str]) -> bool:
-    """Not a header: of that at most a third are numbers, as in sessions,tps,95."""
+    """Returns whether the fields are no header: in a header at most a third are numbers, as in
+    sessions,tps,95."""
     return 3 * sum(is_number(f) or with_unit(f) is not None for f in fields) > len(fields)
 
 
 def _separator(lines: Sequence[str]) -> str:
-    """A character that most lines have, or a pattern for white space."""
+    """Returns a character that most lines contain, or a pattern for white space."""
     some = lines[:50]
     for sign in "\t;|":
         if 2 * sum(sign in line for line in some) > len(some):
@@ -241,18 +256,18 @@ def _separator(lines: Sequence[str]) -> str:
 
 
 def _are_decimals(words: Sequence[str]) -> bool:
-    """``8 75,25``: white space parts the columns."""
+    """Returns whether white space separates numbers with decimal commas: ``8 75,25``."""
     return len(words) > 1 and all(re.fullmatch(r"[-+]?\d+(,\d+)?", w, re.ASCII) for w in words)
 
 
 def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str) -> list[Line]:
-    made: list[Line] = []
+    split: list[Line] = []
     for n, line in numbered:
         fields = _fields(line, separator)
-        wide = len(made[0].fields) if made else len(fields)
-        while len(fields) > wide and not fields[-1]:  # a separator at the end of the line
+        wide = len(split[0].fields) if split else len(fields)
+        while len(fields) > wide and not fields[-1]:  # trailing separators
             fields = fields[:-1]
-        if len(fields) < 2 and not made:
+        if len(fields) < 2 and not split:
             raise UsageError(
                 f"{source}, line {n}: one column, two are needed: sessions and throughput",
                 f"{FORM}; a title begins with #",
@@ -263,8 +278,8 @@ def _split(numbered: Iterable[tuple[int, str]], separator: str, source: str) -> 
                 f"{source}, line {n} has {len(fields)} fields, the first line {wide}",
                 cure if separator == "," else f"a table has the same columns in all lines: {FORM}",
             )
-        made.append(Line(n, tuple(map(plain, fields)) + ("",) * (wide - len(fields))))
-    return made
+        split.append(Line(n, tuple(map(plain, fields)) + ("",) * (wide - len(fields))))
+    return split
 
 
 def _fields(line: str, separator: str) -> tuple[str, ...]:

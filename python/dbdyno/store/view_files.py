@@ -1,4 +1,4 @@
-"""Which files of which runs a view reads, each compared with its checksum; what is left out, and why."""
+"""Selects the files that a view reads, verifies their checksums, and reports what is left out and why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REBUILD = "dbdyno rebuild RUN derives it again"
 
 
 class Warnings:
-    """What a query leaves out, said once for all runs it concerns."""
+    """Reports of data that a query leaves out, each once with all runs that it concerns."""
 
     def __init__(self) -> None:
         self._runs: dict[str, list[str]] = defaultdict(list)
@@ -37,12 +37,12 @@ class Warnings:
 
 
 def table_files(table: str, runs: Sequence[Listed], warnings: Warnings) -> list[Path]:
-    """The whole Parquet files of a table. Raw ones lie in each cell's directory."""
-    return [path for run in runs for path in _of_run(table, run, warnings)]
+    """Returns the intact Parquet files of a table. Raw tables are in the directory of each cell."""
+    return [path for run in runs for path in _run_files(table, run, warnings)]
 
 
 def document(run: Listed, name: str, warnings: Warnings) -> Any:
-    """A JSON file of a run, or ``None`` where it is not there or is damaged."""
+    """Returns a JSON file of a run; None if it is absent or damaged."""
     path = run.path / name
     try:
         return files.from_json(files.read(path)) if path.exists() else None
@@ -52,14 +52,15 @@ def document(run: Listed, name: str, warnings: Warnings) -> Any:
 
 
 def derived_document(run: Listed, name: str, warnings: Warnings) -> Any:
-    """As :func:`document`, of the directory ``derived`` and compared with its checksum."""
+    """Returns a JSON file of the directory ``derived`` after verifying its checksum; None as
+    :func:`document`."""
     directory = run.path / "derived"
     if not directory.is_dir() or not _checked(directory, name, run, warnings):
         return None
     return document(run, f"derived/{name}", warnings)
 
 
-def _of_run(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
+def _run_files(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
     name = f"{table}.parquet"
     if table not in RAW:
         yield from _derived(table, run, warnings)
@@ -70,7 +71,7 @@ def _of_run(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
 
 
 def _derived(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
-    """What is said of all sessions together, and the rows of single sessions, which lie with the parts."""
+    """Yields the file of all sessions together, and those of single sessions, which are in the parts."""
     directory, parts = run.path / "derived", _cells(run, "parts")
     if not directory.is_dir():
         return
@@ -86,14 +87,17 @@ def _derived(table: str, run: Listed, warnings: Warnings) -> Iterator[Path]:
 
 def _cells(run: Listed, directory: str = "cells") -> list[Path]:
     try:
-        found = [p for p in (run.path / directory).iterdir() if p.is_dir() and not p.name.startswith(".")]
+        directories = [
+            p for p in (run.path / directory).iterdir() if p.is_dir() and not p.name.startswith(".")
+        ]
     except OSError:
         return []
-    return sorted(found)
+    return sorted(directories)
 
 
 def _checked(directory: Path, name: str, run: Listed, warnings: Warnings) -> bool:
-    """Whether the file is there and whole. One that its manifest does not name is of an older format."""
+    """Returns whether a file exists and matches its checksum; a file missing in the manifest is of an
+    older format."""
     derived = directory.name == "derived"
     cure = "" if directory.parent.name == "cells" else f"; {REBUILD}"
     where = name if derived else f"{directory.name}/{name}"
@@ -115,7 +119,7 @@ def _manifest(directory: Path) -> Mapping[str, str]:
 
 
 def _digest(path: Path) -> str:
-    if not stat.S_ISREG(path.lstat().st_mode):  # a FIFO has no end, a link leads out of the store
+    if not stat.S_ISREG(path.lstat().st_mode):  # reading a FIFO never ends; a link leads out of the store
         raise StoreError("it is no regular file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -130,7 +134,7 @@ def _some(runs: Sequence[str]) -> str:
     return ", ".join(runs[:_SHOWN]) + more
 
 
-# The views that SQL sees: the tables of all runs of a store, the run in front of each row.
+# The views for SQL: tables of all runs of a store, with the run in the first columns.
 
 _SQL_TYPES: dict[Type, str] = {"i64": "BIGINT", "f64": "DOUBLE", "str": "VARCHAR", "bool": "BOOLEAN"}
 _SUFFIXES = {
@@ -143,26 +147,26 @@ _PER_SECOND = "seconds per second"
 class ViewColumn(NamedTuple):
     name: str
     type: str  # as SQL names it
-    unit: str  # empty: none; "unit": the column unit beside it says it
+    unit: str  # empty if it has none; "unit" if the column ``unit`` holds it
     doc: str
 
 
 class View(NamedTuple):
-    holds: str  # what kind of table it is
+    holds: str  # the kind of table
     columns: tuple[ViewColumn, ...]
 
 
 def _columns(columns: tuple[Column, ...]) -> tuple[ViewColumn, ...]:
     has_unit = any(c.name == "unit" for c in columns)
-    found: list[ViewColumn] = []
+    view_columns: list[ViewColumn] = []
     for c in columns:
-        unit = found[-1].unit if c.name in ("low", "high") else _unit(c, has_unit)
-        found.append(ViewColumn(c.name, _SQL_TYPES[c.type], unit, c.doc))
-    return tuple(found)
+        unit = view_columns[-1].unit if c.name in ("low", "high") else _unit(c, has_unit)
+        view_columns.append(ViewColumn(c.name, _SQL_TYPES[c.type], unit, c.doc))
+    return tuple(view_columns)
 
 
 def _unit(column: Column, has_unit: bool) -> str:
-    """By the column's name, else by what is said of it."""
+    """Returns the unit of a column by its name, else by its documentation."""
     if column.type not in ("i64", "f64"):
         return ""
     if _PER_SECOND in column.doc or column.name == "aas":
@@ -174,7 +178,7 @@ def _unit(column: Column, has_unit: bool) -> str:
 
 
 def _countable(counters: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Those that are stored as their growth."""
+    """Returns the counters that are stored as their growth."""
     return tuple(c for c in counters if c.type == "i64")
 
 
@@ -183,7 +187,7 @@ OF_RUN = (
     ViewColumn("started", "TIMESTAMP", "", "start of the run, UTC, to the second"),
     ViewColumn("title", "VARCHAR", "", "workload, script or name of the recipe, as in the run's id"),
 )
-"""The first columns of each view; all three come from the run's id."""
+"""The first columns of each view; all three follow from the id of the run."""
 _CELL = ViewColumn("cell", "VARCHAR", "", "the measurement: number, workload, variant, sessions, repeat")
 RUNS = (
     ViewColumn("ended", "TIMESTAMP", "", "end of the run, UTC; NULL: running, or cut short"),
@@ -253,12 +257,12 @@ OF_SNAPSHOTS = {
 
 @cache
 def views() -> Mapping[str, View]:
-    """All views by name, those that are asked for most first."""
+    """Returns all views by name, the most used first."""
     return {
         "runs": View("one row for each run", (*OF_RUN, *RUNS)),
         "claims": View("what was concluded", (*OF_RUN, *CLAIMS)),
         **{name: View("derived", (*OF_RUN, *_columns(DERIVED[name]))) for name in DERIVED},
-        **{name: View("raw", (*OF_RUN, _CELL, *_columns(found))) for name, found in RAW.items()},
+        **{name: View("raw", (*OF_RUN, _CELL, *_columns(raw_columns))) for name, raw_columns in RAW.items()},
         "snapshots": View("one row for each snapshot", (*OF_SNAPSHOT, *SNAPSHOTS)),
         **OF_SNAPSHOTS,
     }

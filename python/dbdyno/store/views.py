@@ -1,4 +1,4 @@
-"""A database in memory whose views read the Parquet files of runs: these files, and nothing else."""
+"""Builds a database in memory whose views read the Parquet files of runs, and no other file."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ _FAMILIES = {
     "VARCHAR": {"VARCHAR"},
     "BOOLEAN": {"BOOLEAN"},
 }
-"""Type of a view's column -> types in a file that it takes."""
+"""Types in a file that are accepted, by type of the view's column."""
 _IDENTITY = (
     "{run} AS run_id, strptime({run}[:15], '%Y%m%d-%H%M%S') AS started, "
     "regexp_extract({run}, '^[0-9]+-[0-9]+-(.+)-[0-9a-f]+$', 1) AS title"
 )
-"""By the file's name alone: so a condition on run_id or started opens only the files of those runs."""
+"""Columns that follow from the name of the file alone, so that a condition on them opens only matching
+files."""
 _Paths = tuple[str, ...]
 
 
@@ -63,14 +64,15 @@ def fill(
     open_files: ExitStack,
     declared: Collection[str],
 ) -> list[str]:
-    """Makes the views ``declared``, and returns warnings. Only ``tables`` have rows, the others are empty.
+    """Creates the views ``declared``, and returns warnings. Only ``tables`` have rows, the others are
+    empty.
 
-    ``roots``: directories with snapshots; nothing of these is removed until ``open_files`` are closed. From
-    then on the connection's SQL reaches no other file, no network and no setting.
+    ``roots`` are directories with snapshots; none of these is removed until ``open_files`` is closed.
+    Afterwards the SQL of the connection can reach no other file, no network and no setting.
     """
     warnings, paths = Warnings(), list[Path]()
-    asked = any(name == "snapshots" or name in OF_SNAPSHOTS for name in tables)
-    entries = _snapshot_entries(roots, open_files, warnings) if asked else []
+    needs_snapshots = any(name == "snapshots" or name in OF_SNAPSHOTS for name in tables)
+    entries = _snapshot_entries(roots, open_files, warnings) if needs_snapshots else []
     for name, view in views().items():
         if name not in tables:
             if name in declared:
@@ -92,23 +94,23 @@ def fill(
 def _snapshot_entries(
     roots: Sequence[Path], open_files: ExitStack, warnings: Warnings
 ) -> list[tuple[Path, Entry]]:
-    """The snapshots of all places, each with its segment's directory."""
+    """Returns the snapshots of all roots, each with the directory of its segment."""
     from dbdyno.store.snapshot_catalog import DIRECTORY, Catalog
 
-    found = []
+    entries = []
     for catalog in (Catalog(root / DIRECTORY) for root in roots if (root / DIRECTORY).is_dir()):
         manifest, file = catalog.held()
         open_files.enter_context(file)
-        found += [(catalog.path / e.segment.name, e) for e in catalog.entries(manifest)]
+        entries += [(catalog.path / e.segment.name, e) for e in catalog.entries(manifest)]
         for name, reason in catalog.damaged.items():
             warnings.add(f"snapshots are left out: {reason}", name)
-    return found
+    return entries
 
 
 def _snapshot_record(entry: Entry) -> dict[str, Any]:
-    told = entry.info.model_dump(mode="json")
-    known = {"run_id": told["run"], "server_started": _utc(entry.info.started), "missing": [*told["missing"]]}
-    named = {c.name: told[c.name] for c in SNAPSHOTS if c.name not in known}
+    info = entry.info.model_dump(mode="json")
+    known = {"run_id": info["run"], "server_started": _utc(entry.info.started), "missing": [*info["missing"]]}
+    named = {c.name: info[c.name] for c in SNAPSHOTS if c.name not in known}
     return {"snapshot_id": entry.info.id, "taken": _utc(entry.info.taken), **named, **known}
 
 
@@ -123,16 +125,17 @@ def _snapshot_view(
     entries: Sequence[tuple[Path, Entry]],
     warnings: Warnings,
 ) -> list[Path]:
-    """Rows of a segment but for those it begins with, each with its snapshot; the files that are read."""
+    """Creates a view of a snapshot table without the rows of each segment's base; returns the files it
+    reads."""
     table, own = name.removeprefix("snapshot_"), view.columns[len(OF_SNAPSHOT) :]
     grown = {c.name for c in TABLES[table].counters}
     connection.execute(f'CREATE TABLE "_{name}" (place VARCHAR, seq BIGINT, id VARCHAR, moment TIMESTAMP)')
-    told = [(str(p), e.seq, e.info.id, _utc(e.info.taken)) for p, e in entries]
-    if told:
-        connection.executemany(f'INSERT INTO "_{name}" VALUES (?, ?, ?, ?)', told)
-    there = [p / f"{table}.parquet" for p in dict.fromkeys(p for p, _ in entries)]
+    snapshot_rows = [(str(p), e.seq, e.info.id, _utc(e.info.taken)) for p, e in entries]
+    if snapshot_rows:
+        connection.executemany(f'INSERT INTO "_{name}" VALUES (?, ?, ?, ?)', snapshot_rows)
+    stored = [p / f"{table}.parquet" for p in dict.fromkeys(p for p, _ in entries)]
     groups: dict[_Paths, list[Path]] = defaultdict(list)
-    for path, types in _schemas(connection, [p for p in there if _is_whole(p, warnings)], warnings).items():
+    for path, types in _schemas(connection, [p for p in stored if _is_whole(p, warnings)], warnings).items():
         if wrong := _wrong(types, own):
             warnings.add(f"{table}.parquet is left out: {wrong}", path.parent.name)
         else:
@@ -156,7 +159,7 @@ def _snapshot_view(
             f"AND s.place = f.filename[:-{len(table) + len('.parquet') + 2}] WHERE NOT gone"
         )
     connection.execute(f'CREATE VIEW "{name}" AS {" UNION ALL ".join(selects)}')
-    return [path for found in groups.values() for path in found]
+    return [path for group in groups.values() for path in group]
 
 
 def _is_whole(path: Path, warnings: Warnings) -> bool:
@@ -188,7 +191,7 @@ def _empty(connection: duckdb.DuckDBPyConnection, name: str, view: View) -> None
 def _view(
     connection: duckdb.DuckDBPyConnection, name: str, view: View, paths: Sequence[Path], warnings: Warnings
 ) -> list[Path]:
-    """A view over files, which need not have all columns; the files that it reads."""
+    """Creates a view over files, which may lack columns; returns the files that it reads."""
     groups: dict[tuple[_Paths, int], list[Path]] = defaultdict(list)
     own = view.columns[len(OF_RUN) + (name in RAW) :]
     for path, types in _schemas(connection, paths, warnings).items():
@@ -204,13 +207,16 @@ def _view(
     if not groups:
         _empty(connection, name, view)
         return []
-    selects = [_select(found, own, *key, raw=name in RAW) for key, found in groups.items()]
+    selects = [_select(group_paths, own, *key, raw=name in RAW) for key, group_paths in groups.items()]
     connection.execute(f'CREATE VIEW "{name}" AS {" UNION ALL ".join(selects)}')
-    return [path for found in groups.values() for path in found]
+    return [path for group_paths in groups.values() for path in group_paths]
 
 
 def _depth(path: Path) -> int:
-    """RUN/cells/CELL/t.parquet, RUN/parts/CELL/t.parquet, RUN/derived/t.parquet."""
+    """Returns the position of the run's id from the end of a path.
+
+    RUN/cells/CELL/t.parquet, RUN/parts/CELL/t.parquet, RUN/derived/t.parquet.
+    """
     return 3 if path.parent.name == "derived" else 4
 
 
@@ -225,9 +231,9 @@ def _select(
 
 
 def _value(column: ViewColumn) -> str:
-    """A figure that is none (NaN, out of range) is unknown."""
+    """Returns the expression of a column; a float that is no figure (NaN, out of range) is NULL."""
     name = f'"{column.name}"'
-    if column.name == "source":  # as older versions called it
+    if column.name == "source":  # older versions wrote "raked"
         return f"replace({name}::VARCHAR, ', raked', ', estimated') AS {name}"
     if column.type == "DOUBLE":
         return f"CASE WHEN abs({name}) < {MOST_NUMBER:e} THEN {name}::DOUBLE END AS {name}"
@@ -239,7 +245,7 @@ def _null(column: ViewColumn) -> str:
 
 
 def _wrong(types: Mapping[str, str], own: Sequence[ViewColumn]) -> str | None:
-    """What a file holds that dbdyno never writes."""
+    """Returns why a file was not written by dbdyno, or None."""
     if "filename" in types or "nested" in types.values():
         return "dbdyno writes no such columns"
     wrong = (c.name for c in own if c.name in types and types[c.name] not in _FAMILIES[c.type])
@@ -249,7 +255,7 @@ def _wrong(types: Mapping[str, str], own: Sequence[ViewColumn]) -> str | None:
 def _schemas(
     connection: duckdb.DuckDBPyConnection, paths: Sequence[Path], warnings: Warnings
 ) -> dict[Path, dict[str, str]]:
-    """Column -> type of each file that is Parquet."""
+    """Returns type by column for each file that is Parquet."""
     import duckdb
 
     try:
@@ -263,7 +269,7 @@ def _schemas(
 
 
 def _read_schemas(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> dict[Path, dict[str, str]]:
-    found: dict[Path, dict[str, str]] = {}
+    types_by_file: dict[Path, dict[str, str]] = {}
     if paths:
         rows = connection.execute(
             "SELECT file_name, name, CASE WHEN num_children > 0 THEN 'nested' ELSE duckdb_type END "
@@ -271,11 +277,11 @@ def _read_schemas(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) 
             [[_unglobbed(p) for p in paths]],
         )
         for path, name, kind in rows.fetchall():
-            if Path(path) in found:
-                found[Path(path)].setdefault(name, kind)
+            if Path(path) in types_by_file:
+                types_by_file[Path(path)].setdefault(name, kind)
             else:
-                found[Path(path)] = {}  # the first row of a file is its root
-    return found
+                types_by_file[Path(path)] = {}  # the first row of a file is its root
+    return types_by_file
 
 
 def _records(
@@ -289,7 +295,7 @@ def _records(
 
 
 def _run_record(run: Listed, warnings: Warnings) -> dict[str, Any]:
-    plan, around = (document(run, f, warnings) for f in ("plan.json", "environment.json"))
+    plan, environment = (document(run, f, warnings) for f in ("plan.json", "environment.json"))
     known = {
         "ended": run.ended.replace(tzinfo=None).isoformat() if run.ended else None,
         "status": run.status,
@@ -300,24 +306,24 @@ def _run_record(run: Listed, warnings: Warnings) -> dict[str, Any]:
         "dbdyno": run.document["dbdyno"],
         "workload": _at(plan, "experiment", "workload"),
         "engine": _at(plan, "experiment", "engine"),
-        "server": _at(around, "server", "version"),
-        "address": _at(around, "server", "where"),
-        "cpu": _at(around, "host", "cpu", "model"),
-        "cpus": _at(around, "host", "limits", "usable_cpus"),
-        "kernel": _at(around, "host", "kernel"),
+        "server": _at(environment, "server", "version"),
+        "address": _at(environment, "server", "where"),
+        "cpu": _at(environment, "host", "cpu", "model"),
+        "cpus": _at(environment, "host", "limits", "usable_cpus"),
+        "kernel": _at(environment, "host", "kernel"),
         "digest": _at(plan, "digest"),
     }
     return _identity(run) | {c.name: _of_type(known[c.name], c) for c in RUNS}
 
 
 def _claim_records(run: Listed, warnings: Warnings) -> list[dict[str, Any]]:
-    found = derived_document(run, "findings.json", warnings)
-    claims = [flat for record in found if (flat := _claim(record))] if isinstance(found, list) else []
+    records = derived_document(run, "findings.json", warnings)
+    claims = [flat for record in records if (flat := _claim(record))] if isinstance(records, list) else []
     return [_identity(run) | {c.name: _of_type(claim.get(c.name), c) for c in CLAIMS} for claim in claims]
 
 
 def _claim(record: Any) -> dict[str, Any] | None:
-    """A stored claim with its figure in columns; None: it is none."""
+    """Returns a stored claim with its figure in columns; None if it is no claim."""
     from pydantic import ValidationError
 
     from dbdyno.model.results.claim import Claim
@@ -328,12 +334,12 @@ def _claim(record: Any) -> dict[str, Any] | None:
         return None
     figure = asdict(claim.value) if claim.value else {}
     numbers = {n: v for n in ("value", "low", "high") if (v := figure.get(n)) is not None and isfinite(v)}
-    words = claim.model_dump(mode="json", exclude={"value"})
-    return words | {"claim": claim.text, "cure": claim.advice, "unit": figure.get("unit")} | numbers
+    fields = claim.model_dump(mode="json", exclude={"value"})
+    return fields | {"claim": claim.text, "cure": claim.advice, "unit": figure.get("unit")} | numbers
 
 
 def _identity(run: Listed) -> dict[str, Any]:
-    """As the other views have it."""
+    """Returns the first columns of a view."""
     return {
         "run_id": run.id,
         "started": run.started.replace(tzinfo=None, microsecond=0).isoformat(),
@@ -341,14 +347,15 @@ def _identity(run: Listed) -> dict[str, Any]:
     }
 
 
-def _at(found: Any, *keys: str) -> Any:
+def _at(document: Any, *keys: str) -> Any:
+    """Returns a nested value; None if a key is absent."""
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
 
 
 def _of_type(value: Any, column: ViewColumn) -> Any:
-    """``value`` where it is of the column's type; else unknown."""
+    """Returns ``value`` if it has the type of the column, else None."""
     if column.type == "DOUBLE":
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
     if column.type.endswith("[]"):
@@ -361,5 +368,5 @@ def _list(texts: Sequence[str]) -> str:
 
 
 def _unglobbed(path: Path) -> str:
-    """DuckDB takes every path for a pattern; a bracket around a character stands for itself."""
+    """Escapes a path: DuckDB takes every path for a pattern, in which a bracketed character is literal."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))

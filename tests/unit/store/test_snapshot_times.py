@@ -11,7 +11,7 @@ from tests.unit.made_snapshots import info
 
 from dbdyno.model.engine.snapshot import SnapshotInfo
 from dbdyno.model.errors import NoSuchSnapshot
-from dbdyno.store.snapshot_times import meant, nearest, remark
+from dbdyno.store.snapshot_times import moment_of, nearest, remark
 
 NOW = datetime(2026, 11, 23, 14, 7, tzinfo=UTC)
 
@@ -53,7 +53,7 @@ def _utc(day: int, hour: int, minute: int = 0) -> datetime:
     ],
 )
 def test_times_are_of_the_users_day(words: str, moment: datetime) -> None:
-    assert meant(words, NOW) == moment
+    assert moment_of(words, NOW) == moment
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_times_are_of_the_users_day(words: str, moment: datetime) -> None:
     ["", "noon", "25:00", "14:60", "last", "ago", "x ago", "2026-13-01", "2026-11-31 10:00", "9" * 400],
 )
 def test_what_is_no_time(words: str) -> None:
-    assert meant(words, NOW) is None
+    assert moment_of(words, NOW) is None
 
 
 def test_the_nearest_one_and_how_far_off_it_is() -> None:
