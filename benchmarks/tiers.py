@@ -1,6 +1,6 @@
-"""The sampled tier against the exact one on the same windows, and the results of simpler formulas.
+"""The sampled tier against the exact one on the same windows, and what simpler formulas would have said.
 
-``tiers``: how often the 95 % interval of an account of the sampled ledger contains the traced figure.
+``tiers``: how often each account of the sampled ledger has the traced figure inside its own 95 % interval.
 ``naive``: CPU as "active without wait event" and waiting as "elapsed less CPU", beside the ledger.
 """
 
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from dbdyno.conduct.measure.cell import Unit, measure
+from dbdyno.conduct.measure.cell import Setting, Unit
+from dbdyno.conduct.measure.cells import measure_cell
 from dbdyno.conduct.selftest import tiers_of
 from dbdyno.drive import Interrupt
 from dbdyno.engines import open_server
@@ -54,20 +55,17 @@ LOADS = (
     Load("commits, 8 sessions", "update dbdyno.bench set n = n + 1 where id = (random() * 60)::int + 4", 8),
     Load("four hot rows, 16 sessions", _UPDATE, 16),
     Load("CPU loops, 8 sessions", _SPIN, 8),
-    Load(
-        "sleep 3 ms, CPU 3 ms, 6 sessions",
-        "do $$ begin perform pg_sleep(0.003); for i in 1..100000 loop end loop; end $$",
-        6,
-    ),
-)
+    Load("sleep 3 ms, CPU 3 ms, 6 sessions",
+         "do $$ begin perform pg_sleep(0.003); for i in 1..100000 loop end loop; end $$", 6),
+)  # fmt: skip
 
 
 def main(count: int, seconds: float) -> None:
-    """Measures ``count`` windows of ``seconds`` for each load."""
+    """``count`` windows of ``seconds`` for each load."""
     with open_server("postgres", Target(sessions=30)) as server:
-        records = [row for load in LOADS for row in _load(server, load, count, seconds)]
-    frame = pl.DataFrame(records)
-    if frame.is_empty():
+        made = [row for load in LOADS for row in _load(server, load, count, seconds)]
+    told = pl.DataFrame(made)
+    if told.is_empty():
         print("the scheduler trace is not permitted here: nothing to compare with")
         return
     for keys in (["load"], ["account"], []):
@@ -77,13 +75,13 @@ def main(count: int, seconds: float) -> None:
             (100 * pl.col("error").abs().mean()).round(2).alias("mean error, % of W"),
             (100 * pl.col("half").mean()).round(2).alias("mean half width, % of W"),
         )
-        part = frame.group_by(keys, maintain_order=True).agg(*figures) if keys else frame.select(*figures)
+        part = told.group_by(keys, maintain_order=True).agg(*figures) if keys else told.select(*figures)
         with pl.Config(tbl_rows=-1, fmt_str_lengths=60, tbl_hide_dataframe_shape=True):
             print(part)
 
 
 def naive(_count: int, seconds: float) -> None:
-    """Prints CPU and waiting in seconds per second, for one window of each load."""
+    """One window of each load: CPU and waiting, seconds per second."""
     chosen = (
         Load("one CPU loop per CPU", _SPIN, 2),
         Load("four CPU loops per CPU", _SPIN, 8),
@@ -122,15 +120,15 @@ def _load(server: Server, load: Load, count: int, seconds: float) -> Iterator[di
 
 
 def _compare(load: Load, exact: pl.DataFrame, sampled: pl.DataFrame) -> Iterator[dict[str, object]]:
-    """Yields the accounts of the rung and of its sessions that are sleep or run queue."""
+    """Accounts of rung and sessions that sleep or wait in the run queue."""
     keys = ["scope", "session", "who", "account", "detail"]
     chosen = pl.col("account").is_in(["sleep", "client", "label.runq"]) & (pl.col("scope") != "helper")
     left, right = (book.filter(chosen).select(*keys, "aas", "low", "high") for book in (exact, sampled))
     both = left.join(right, on=keys, how="full", coalesce=True, nulls_equal=True, suffix="_sampled")
     for row in both.iter_rows(named=True):
         wall = load.sessions if "rung" in (row["scope"], row["who"]) else 1
-        truth, sampled_aas = row["aas"] or 0.0, row["aas_sampled"] or 0.0
-        if max(truth, sampled_aas) < _SMALL * wall:
+        truth, said = row["aas"] or 0.0, row["aas_sampled"] or 0.0
+        if max(truth, said) < _SMALL * wall:
             continue
         low, high = row["low_sampled"] or 0.0, row["high_sampled"]
         whole = "of the rung" if wall > 1 else "of a session"
@@ -138,7 +136,7 @@ def _compare(load: Load, exact: pl.DataFrame, sampled: pl.DataFrame) -> Iterator
             "load": load.name,
             "account": f"{row['account']} {whole}",
             "inside": high is not None and low - 1e-9 <= truth <= high + 1e-9,
-            "error": (sampled_aas - truth) / wall,
+            "error": (said - truth) / wall,
             "half": ((high or 0.0) - low) / 2 / wall,
         }
 
@@ -148,17 +146,9 @@ def _measure(server: Server, load: Load, number: int, seconds: float) -> RawCell
     server.truths.truth_setup(_TABLE)
     workload = server.scripts.script([PlannedScript(name=load.name, text=load.sql)])
     cell = Cell(
-        id=f"{number:04}",
-        workload=workload.name,
-        variant="base",
-        sessions=load.sessions,
-        repeat=number,
-        params={},
-        settle_ns=NS_PER_S,
-        measure_ns=int(seconds * NS_PER_S),
-        think_ns=load.think_ms * 1_000_000,
-    )
-    plan = Plan(
-        experiment=Experiment(script=load.name), cpus=1, call_target_ns=None, cells=(cell,), expected_ns=0
-    )
-    return measure(server, plan, cell, Unit(workload, None), Interrupt(), lambda *_: None)
+        id=f"{number:04}", workload=workload.name, variant="base", sessions=load.sessions, repeat=number,
+        params={}, settle_ns=NS_PER_S, measure_ns=int(seconds * NS_PER_S), think_ns=load.think_ms * 1_000_000,
+    )  # fmt: skip
+    plan = Plan(experiment=Experiment(script=load.name), cpus=1, call_target_ns=None, cells=(cell,),
+                expected_ns=0)  # fmt: skip
+    return measure_cell(Setting(server, plan, Interrupt()), cell, Unit(workload, None))

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dbdyno.conduct.measure.cell import Unit, measure
+from dbdyno.conduct.measure.cell import Setting, Unit
+from dbdyno.conduct.measure.cells import measure_cell
 from dbdyno.drive import Interrupt
 from dbdyno.engines.postgres import PostgresServer
 from dbdyno.model.engine.protocols import Pool, Undo
@@ -63,4 +64,4 @@ def measured(
 ) -> RawCell:
     experiment = Experiment(name="pooled", script="pooled.sql")
     plan = Plan(experiment=experiment, cpus=2, call_target_ns=None, cells=(cell,), expected_ns=0)
-    return measure(server, plan, cell, Unit(workload, calibration), Interrupt(), lambda *_: None)
+    return measure_cell(Setting(server, plan, Interrupt()), cell, Unit(workload, calibration))

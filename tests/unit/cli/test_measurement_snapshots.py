@@ -21,7 +21,8 @@ from dbdyno import conduct
 from dbdyno.cli.app import app
 from dbdyno.conduct.measure.cell import clock_of
 from dbdyno.conduct.measure.measurement_snapshots import COST, MeasurementSnapshots, measured
-from dbdyno.conduct.observe.windows import Windows
+from dbdyno.conduct.measure.saving import Measurements, save_each
+from dbdyno.conduct.observe.windows import Setting, Windows
 from dbdyno.drive import Interrupt
 from dbdyno.model.engine.protocols import Target
 from dbdyno.model.engine.snapshot import ServerCache, Snapshot
@@ -97,17 +98,18 @@ class Slow(FakeServer):
         return super().snapshot(name, databases, known)
 
 
+def windows_of(server: FakeServer, plan: Plan, snapshots: MeasurementSnapshots) -> Measurements:
+    return Windows(Setting(server, plan, clock_of(server), Told(), Interrupt()), snapshots).all()
+
+
 def observed(root: Path, took_s: float, seconds: int, refused: bool = False) -> tuple[Run, Plan]:
     plan = planned(duration=f"{seconds}s", window="10s")
     plan = plan.model_copy(update={"experiment": plan.experiment.model_copy(update={"snapshots": True})})
     server = Slow(Target(dsn=LAW))
     server.took_s, server.refused = took_s, refused
     record, clock = RunStore(root).create(plan), clock_of(server)
-    snapshots = MeasurementSnapshots(server, plan, record, clock)
-    windows = Windows(server, plan, clock, Told(), Interrupt(), list, snapshots)
-    for raw in windows.all():
-        snapshots.sampled(raw)
-        record.write_cell(snapshots.noted(raw))
+    snapshots = MeasurementSnapshots(server, plan, record, clock, observing=True)
+    save_each(windows_of(server, plan, snapshots), snapshots, record)
     return record, plan
 
 
@@ -126,8 +128,7 @@ def test_scans_of_large_tables_are_kept_with_each_window_the_last_one_too(tmp_pa
     server = Small(Target(dsn=LAW))
     record, clock = RunStore(tmp_path).create(plan), clock_of(server)
     snapshots = MeasurementSnapshots(server, plan, record, clock, observing=True)
-    for raw in Windows(server, plan, clock, Told(), Interrupt(), list, snapshots).all():
-        record.write_cell(snapshots.noted(raw))
+    save_each(windows_of(server, plan, snapshots), snapshots, record)
     tables = [record.read_cell(cell).tables["large_scans"] for cell in record.cells()]
     assert [t.height for t in tables] == [0, 1, 1, 2]  # one beside each window, and one at the end
     *_, before, last = (SnapshotStore(record.path).read(i).tables for i in SnapshotStore(record.path).list())

@@ -55,17 +55,20 @@ class Clock:
         self.at_ns += int(seconds * S)
 
 
-def made(caching: Caching | None, clock: Clock, **chosen: Any) -> MeasurementMemory:
+def made(
+    caching: Caching | None, clock: Clock, *, observing: bool = False, **chosen: Any
+) -> MeasurementMemory:
     server = SimpleNamespace(
         caching=caching, world=None, machine=HERE, facts=lambda: SimpleNamespace(main_pid=None)
     )
     plan = SimpleNamespace(experiment=Experiment.model_validate(chosen))
-    return MeasurementMemory(server, plan, clock)  # type: ignore[arg-type]
+    return MeasurementMemory(server, plan, clock, observing=observing)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class Raw:
     tables: Mapping[str, pl.DataFrame] = field(default_factory=lambda: {"sources": empty("sources")})
+    meta: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(t0_ns=0, t1_ns=10 * S))
 
     def relations(self) -> list[str]:
         return self.tables["memory_relations"]["phase"].to_list()
@@ -75,53 +78,60 @@ class Raw:
         return line
 
 
-def noted(memory: MeasurementMemory, **which: bool) -> Raw:
-    return memory.noted(Raw(), **which)  # type: ignore[arg-type, return-value]
+CELL: Any = None
+LOAD: Any = None
+
+
+def after(memory: MeasurementMemory, *raws: Raw) -> list[Raw]:
+    """What the memory makes of a measurement, by default of one cell."""
+    return list(memory.after(raws or (Raw(),)))  # type: ignore[arg-type]
+
+
+def window(ns: int) -> Raw:
+    return Raw(meta=SimpleNamespace(t0_ns=0, t1_ns=ns))
 
 
 def test_phases_of_a_measurement_share_its_start_and_its_end() -> None:
     clock = Clock()
     memory = made(Caching(clock), clock)
-    for phase in ("start", "end"):
-        memory.cache(phase)  # type: ignore[arg-type]
-        memory.machine(phase)  # type: ignore[arg-type]
-    first, middle = noted(memory, first=True, last=False), noted(memory, first=False, last=False)
-    last = noted(memory, first=False, last=True)
+    memory.before(CELL)
+    memory.connected(LOAD)
+    memory.leaving()
+    first, middle, last = after(memory, Raw(), Raw(), Raw())
     assert (first.relations(), middle.relations(), last.relations()) == (["start"], [], ["end"])
     assert first.tables["memory"].height and first.tables["memory_processes"]["role"].to_list() == ["dbdyno"]
     assert last.source() == ("ok", "half of it")
-    assert noted(memory).relations() == []  # nothing is told twice
+    assert after(memory)[0].relations() == ["end"]  # the start is of one measurement
 
 
 def test_beside_a_load_it_takes_its_share_and_no_more() -> None:
     clock = Clock()
     caching = Caching(clock, took_ns=S // 2)
-    memory = made(caching, clock)
+    memory = made(caching, clock, observing=True)
     for _ in range(60):
         clock.sleep(10)
-        memory.beside(10 * S)
+        after(memory, window(10 * S))
     spent = len(caching.asked_ns) * caching.took_ns
     assert 0.8 * COST < spent / clock.at_ns <= 1.2 * COST
     assert all(0 < most_ns <= 0.5 * S for most_ns in caching.asked_ns)
     caching.asked_ns.clear()
     clock.sleep(1000)
-    memory.beside(S)  # there is no room for it in so short a window
+    after(memory, window(S))  # there is no room for it in so short a window
     assert caching.asked_ns == []
 
 
 def test_a_server_that_is_lost_is_a_status() -> None:
     clock = Clock()
     memory = made(Caching(clock, lost=True), clock)
-    memory.cache("end")
-    assert noted(memory).source() == ("lost", "it went away")
+    assert after(memory)[0].source() == ("lost", "it went away")
 
 
 def test_an_engine_without_a_cache_has_the_machines_memory() -> None:
     clock = Clock()
     memory = made(None, clock)
-    memory.machine("start")
-    memory.cache("start")
-    raw = noted(memory)
+    memory.before(CELL)
+    memory.connected(LOAD)
+    (raw,) = after(memory)
     assert "host" in set(raw.tables["memory"]["scope"]) and raw.relations() == []
     assert raw.source()[0] == "ok" and "does not say" in raw.source()[1]
 
@@ -132,10 +142,10 @@ def test_an_engine_without_a_cache_has_the_machines_memory() -> None:
 def test_switched_off_nothing_is_read(chosen: dict[str, bool], cure: str) -> None:
     clock = Clock()
     memory = made(Caching(clock), clock, **chosen)
-    memory.cache("start")
-    memory.machine("start")
-    memory.beside(10**15)
-    raw = noted(memory)
+    memory.before(CELL)
+    memory.connected(LOAD)
+    memory.leaving()
+    (raw,) = after(memory)
     assert raw.tables["memory"].is_empty() and raw.source() == ("off", f"switched off with {cure}")
 
 

@@ -17,7 +17,7 @@ from tests.fake_engine import FakeServer
 from dbdyno import conduct, observe
 from dbdyno.conduct.derive.rebuild import derived_anew
 from dbdyno.conduct.measure.cell import clock_of
-from dbdyno.conduct.observe.windows import PATIENCE_NS, Windows
+from dbdyno.conduct.observe.windows import PATIENCE_NS, Setting, Windows
 from dbdyno.drive import Interrupt
 from dbdyno.model.engine.protocols import Target, Watch
 from dbdyno.model.errors import ServerLost, Unreachable, UsageError
@@ -108,7 +108,8 @@ def planned(**chosen: Any) -> Plan:
 
 
 def windows_of(server: FakeServer, plan: Plan, listener: Told, interrupt: Interrupt) -> list[RawCell]:
-    return list(Windows(server, plan, clock_of(server), listener, interrupt).all())
+    windows = Windows(Setting(server, plan, clock_of(server), listener, interrupt))
+    return [cell for (cell,) in windows.all()]
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +198,7 @@ def test_a_server_gone_for_good_is_raised_after_patience_and_what_was_measured_i
     clock = clock_of(server)
     since_ns = clock.now_ns()
     with pytest.raises(ServerLost, match="was not back"):
-        for cell in Windows(server, planned(), clock, told, Interrupt()).all():
+        for (cell,) in Windows(Setting(server, planned(), clock, told, Interrupt())).all():
             made.append(cell)
     assert [c.meta.status for c in made] == ["ok", "short"]
     assert clock.now_ns() - since_ns > PATIENCE_NS

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbdyno import observe
-from dbdyno.conduct.measure.cell import NOTHING
-from dbdyno.conduct.measure.observed import STOPPED, End, Numbers, Window, closed
+from dbdyno.conduct.measure.observed import STOPPED, Closing, End, Numbers, Window, closed
 from dbdyno.conduct.measure.snapshots import take_snapshot
 from dbdyno.conduct.memory.memory import read_memory
 from dbdyno.engines import open_server, run_beside, without_secrets
@@ -101,9 +100,9 @@ def _refused(watch: Watch, name: str) -> str:
 
 
 def _cell(around: Around, window: Window, *, stopped: bool) -> RawCell:
-    now_ns = around.clock.now_ns()
     end = End(STOPPED, lost=False) if stopped else None
-    return closed(around.server, around.plan, window, NOTHING, end, 1, Numbers(), (), now_ns=now_ns)
+    closing = Closing(1, around.clock.now_ns(), end=end)
+    return closed(around.server, around.plan, window, Numbers(), closing)
 
 
 def _kept(

@@ -17,6 +17,7 @@ from typing import Any
 
 from dbdyno import observe
 from dbdyno.conduct.captures.trigger_actions import ACTIONS, Around, Work
+from dbdyno.conduct.companion import Companion, OpenWatch
 from dbdyno.model.engine.protocols import Clock, Load, Progress, Server, Target, Watch
 from dbdyno.model.errors import DbdynoError, Interrupted, StoreError
 from dbdyno.model.plan.plan import Plan
@@ -33,7 +34,6 @@ UNKNOWN_NS = 3 * NS_PER_S
 AT_ONCE = 8
 """Actions under way together."""
 _JOIN_S = 15.0
-OpenWatch = Callable[[observe.How], Watch]
 
 
 @dataclass
@@ -56,7 +56,7 @@ class _Seen:
     since_ns: int = 0
 
 
-class Triggers:
+class Triggers(Companion):
     """Left by ``with``, actions under way end, and what they captured until then is kept."""
 
     def __init__(
@@ -96,13 +96,13 @@ class Triggers:
         self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None
     ) -> None:
         self._ended.set()
-        self.pause()
+        self.window_over()
         if self._thread is not None:
             self._thread.join(_JOIN_S)
 
     # -- called by what measures ------------------------------------------------------------------
     def look(self, watch: Watch, open_watch: OpenWatch, load: Load | None = None) -> None:
-        """What is measured at this moment. Costs next to nothing, but where time is not the machine's."""
+        """Costs next to nothing, but where time is not the machine's."""
         if not self._planned.all:
             return
         if self._seen is None or self._seen.watch is not watch:
@@ -114,15 +114,8 @@ class Triggers:
             self._go_on()
         self._tell()
 
-    def look_at_load(self, watch: Watch | None, load: Load) -> None:
-        """The same of a measurement; without a watch it ends."""
-        if watch is None:
-            self.pause()
-        else:
-            self.look(watch, lambda how: observe.open_watch(self._server, load, how), load)
-
-    def pause(self) -> None:
-        """What is measured ends: so do actions under way."""
+    def window_over(self) -> None:
+        """Ends actions under way."""
         with self._lock:
             self._seen = None
             self._pausing.set()

@@ -1,22 +1,21 @@
-"""One cell, in its order in time: connect, watch, climb, counters at t0 and t1, close."""
+"""What measurements are made of: clocks, marks at the ends of a window, its schedule, its verdict."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from dbdyno import _core, drive, observe
-from dbdyno.conduct.hosts.hosts import lost_in
-from dbdyno.conduct.measure.presence import Presence
-from dbdyno.model.engine.protocols import Clock, Load, Progress, Server, Watch
+from dbdyno.conduct.companion import Companion
+from dbdyno.model.engine.protocols import Clock, Load, Progress, Server
 from dbdyno.model.errors import HostLost, ServerLost, TargetError, Unreachable
-from dbdyno.model.plan.plan import LEAST_WINDOW_NS, Calibration, Cell, Plan, Workload, cpus_under
-from dbdyno.model.results.raw import CellMeta, CellStatus, RawCell
-from dbdyno.model.schema.tables import RAW, empty, rows
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS, Calibration, Cell, Plan, Workload
+from dbdyno.model.results.raw import CellStatus
+from dbdyno.model.schema.tables import empty
 from dbdyno.model.units import NS_PER_S
 
 # A window's ends: by which clock, and what is asked there.
@@ -37,13 +36,6 @@ def clock_of(server: Server) -> Clock:
     return MachineClock() if server.world is None else server.world.clock()
 
 
-PHASES = ("t0", "t1")
-CONNECTING, BEGIN, END = "connect", "start", "end"
-"""Before the sessions are there; before the barrier, with all of them parked; and once all have left and
-reported what they did. Between the last two the server's counters are exact, unless it hears only later of
-what sessions do before the barrier: then from the first on."""
-LEFT_S, LEFT_STEP_S = 2.0, 0.02
-"""At most so long the end waits for the sessions to leave the server."""
 LOST = (ServerLost, HostLost, Unreachable)
 """What says that the server, or the way to it, is gone; any other error is an answer."""
 
@@ -123,16 +115,21 @@ class Unit:
     calibration: Calibration | None
 
 
-@dataclass(frozen=True)
-class Beside:
-    """What else is done while all sessions are there and none makes calls: before anybody watches them, and
-    before they leave. ``live`` looks at the samples in the window; without a watch, the window is over.
-    ``lost``: a host that drove is; why, in words."""
+def _silent(phase: str, elapsed_s: float, progress: Progress, shares: Mapping[str, float]) -> None: ...
 
-    connected: Callable[[Load], None] = lambda _load: None
-    leaving: Callable[[], None] = lambda: None
-    live: Callable[[Watch | None, Load], None] = lambda _watch, _load: None
+
+@dataclass(frozen=True)
+class Setting:
+    """What the measurements of a run have in common."""
+
+    server: Server
+    plan: Plan
+    interrupt: drive.Interrupt
+    on_tick: Callable[[Cell], OnTick] = lambda _cell: _silent
+    """Returns what is called with the progress of a cell that begins."""
+    companions: Companion = field(default_factory=Companion)
     lost: Callable[[HostLost], str] = lambda error: error.message
+    """Called with the loss of a host that drove. Returns why it was lost."""
 
 
 @dataclass
@@ -149,201 +146,6 @@ class Schedule:
         start_ns = load.now_ns() + lead_ns
         t0_ns = start_ns + cell.settle_ns
         return Schedule(start_ns, t0_ns, t0_ns + cell.measure_ns)
-
-    def phase(self, now_ns: int) -> str:
-        if now_ns < self.t0_ns:
-            return "settling"
-        return "measuring" if now_ns < self.t1_ns else "last calls"
-
-
-class _Asked:
-    """Asked besides the observers: the server at each mark that was reached, the driver each second."""
-
-    def __init__(self, server: Server, load: Load, *, enabled: bool) -> None:
-        self._server, self._load, self._enabled = server, load, enabled
-        self._marks: list[Mark] = []
-        self._whole: list[pl.DataFrame] = []
-        self._progress: list[dict[str, int]] = []
-        self.lost: str | None = None  # the error of a server that no longer answered
-
-    def at(self, phase: str) -> None:
-        if not self._enabled or self.lost or len(self._marks) != PHASES.index(phase):
-            return
-        mark = read_mark(self._server, phase)
-        self.lost = mark.lost or mark.refused
-        self._marks.append(mark)
-
-    def whole(self, phase: str, leaving: Sequence[int] = ()) -> None:
-        """Counters alone, at :data:`BEGIN` and :data:`END`; ``leaving``: processes that must have ended."""
-        if not self._enabled or self.lost or self._server.counting is None:
-            return
-        with suppress(TargetError):  # then there are those of t0 and t1
-            _until_gone(self._server, leaving)
-            self._whole.append(self._server.counting.counters(phase))
-
-    def statements(self, phase: str) -> pl.DataFrame:
-        """While no session makes calls."""
-        if not self._enabled or self.lost:
-            return empty("statement_reads")
-        return read_statements(self._server, phase)
-
-    def driver(self, now_ns: int, *, last: bool = False) -> Progress:
-        found = Progress(*self._load.progress())
-        if last or not self._progress or now_ns - self._progress[-1]["at_ns"] >= NS_PER_S:
-            self._progress.append({"at_ns": now_ns, **dict(zip(found._fields[:4], found, strict=False))})
-        return found
-
-    def tables(self, counters: pl.DataFrame, host: pl.DataFrame) -> dict[str, pl.DataFrame]:
-        """``counters`` of the load with the server's own, who was connected, and ``host`` CPU by CPU, too."""
-        return {
-            "counters": pl.concat([counters, *(m.counters for m in self._marks), *self._whole]),
-            "backends": pl.concat([empty("backends"), *(m.backends for m in self._marks)]),
-            "host": pl.concat([host, *(m.host for m in self._marks)]),
-            "progress": rows("progress", self._progress),
-        }
-
-
-def _until_gone(server: Server, pids: Sequence[int]) -> None:
-    """A session reports the last of what it did when it leaves."""
-    if server.listing is None or server.world is not None or not pids:
-        return
-    until_s = time.monotonic() + LEFT_S
-    while time.monotonic() < until_s and server.listing.backends()["pid"].is_in(pids).any():
-        time.sleep(LEFT_STEP_S)
-
-
-def measure(
-    server: Server,
-    plan: Plan,
-    cell: Cell,
-    unit: Unit,
-    interrupt: drive.Interrupt,
-    on_tick: OnTick,
-    beside: Beside = Beside(),
-) -> RawCell:
-    """Runs one cell. Raises what keeps it from starting; a fault in mid-run leaves a shorter cell."""
-    experiment = plan.experiment
-    log_calls = experiment.log_calls or cell.driver.rounds
-    load = server.load(unit.workload, cell, unit.calibration, log_calls, None)
-    presence = Presence(server)
-    try:
-        on_tick("connecting", 0.0, Progress(0, 0, 0, 0), {})
-        asked = _Asked(server, load, enabled=experiment.observe)
-        asked.whole(CONNECTING)
-        drive.connect(load, interrupt)
-        beside.connected(load)
-        return _measure(server, plan, cell, unit, load, asked, interrupt, on_tick, presence, beside)
-    except BaseException:
-        load.abort()
-        raise
-
-
-def _measure(
-    server: Server,
-    plan: Plan,
-    cell: Cell,
-    unit: Unit,
-    load: Load,
-    asked: _Asked,
-    interrupt: drive.Interrupt,
-    on_tick: OnTick,
-    presence: Presence,
-    beside: Beside,
-) -> RawCell:
-    experiment = plan.experiment
-    asked.whole(BEGIN)
-    watch = observe.open_watch(server, load, observe.How.of(experiment))
-    first = asked.statements("t0")
-    clock = Schedule.ahead(load, cell)
-    watch.start(clock.t0_ns, clock.t1_ns)
-    lost: list[HostLost] = []
-    try:
-        window_end_ns = _climb(load, watch, asked, clock, interrupt, on_tick, beside)
-    except HostLost as e:  # the others' sessions have ended
-        lost.append(e)
-        window_end_ns = min(load.now_ns(), clock.t1_ns)
-    finally:
-        beside.live(None, load)
-        watch.stop()
-    end_ns = load.now_ns()
-    asked.driver(end_ns, last=True)
-    last = asked.statements("t1")  # before the sessions' own end, which has statements, too
-    on_tick("closing", (end_ns - clock.start_ns) / NS_PER_S, load.progress(), {})
-    beside.leaving()
-    try:
-        drive.finish(load)
-    except HostLost as e:
-        lost.append(e)
-    tables = {**drive.frames(load), **observe.frames(watch)}
-    asked.whole(END, tables["sessions"]["backend_pid"].drop_nulls().to_list())
-    tables |= asked.tables(tables["counters"], tables["host"])
-    tables |= statement_tables(server, first, last)
-    tables["sources"] = observe.sources(
-        server, tables, enabled=experiment.observe, reported=observe.WatchState.by(watch)
-    )
-    if asked.lost and (last_ns := last_answer_ns(tables["sessions"], clock.t0_ns)) is not None:
-        window_end_ns = min(window_end_ns, last_ns)
-    if cell.once and not interrupt.stopping and all_ran(tables["sessions"]):
-        window_end_ns = clock.t1_ns = int(tables["sessions"]["last_end_ns"].max())  # type: ignore[arg-type]
-    status, reason = verdict(clock, window_end_ns, tables["sessions"], asked.lost, interrupt)
-    if away := presence.holes(
-        clock.t0_ns, end_ns
-    ):  # last calls, too: a session's rate is that until its last
-        status, reason = "invalid", max(away, key=lambda h: h.stopped_ns + h.suspended_ns).words
-    if (unknown := lost_in(server, watch, clock.t1_ns - clock.t0_ns)) is not None:
-        status, reason = "invalid", unknown
-    if lost:
-        status, reason = "invalid", "; ".join(beside.lost(e) for e in lost)
-    if presence.holes(0, clock.start_ns):
-        tables["sessions"] = tables["sessions"].with_columns(
-            pl.lit(None, pl.Int64).alias(name) for name in ("connect_ns", "prepare_ns")
-        )
-    meta = CellMeta(
-        cell=cell,
-        workload=unit.workload,
-        calibration=unit.calibration,
-        start_ns=clock.start_ns,
-        t0_ns=clock.t0_ns,
-        t1_ns=window_end_ns,
-        end_ns=end_ns,
-        driver_threads=len(load.threads()),
-        usable_cpus=cpus_under(plan.variant(cell.variant).limits, plan.cpus),
-        status=status,
-        reason=reason,
-        wait_families=server.wait_families,
-        asides=any(job.asides for job in plan.variant(cell.variant).jobs),
-    )
-    return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
-
-
-def _climb(
-    load: Load,
-    watch: Watch,
-    asked: _Asked,
-    clock: Schedule,
-    interrupt: drive.Interrupt,
-    on_tick: OnTick,
-    beside: Beside,
-) -> int:
-    """From the barrier to the end of the last session; the end of the window as it came to be."""
-    due = drive.asking(load)
-
-    def tick() -> None:
-        now_ns = load.now_ns()
-        if clock.t0_ns <= now_ns < clock.t1_ns:
-            beside.live(watch, load)
-        if now_ns >= clock.t0_ns:
-            asked.at("t0")
-        if now_ns >= clock.t1_ns:
-            asked.at("t1")
-        if due(now_ns):
-            elapsed_s = (now_ns - clock.start_ns) / NS_PER_S
-            on_tick(clock.phase(now_ns), elapsed_s, asked.driver(now_ns), watch.latest())
-
-    window_end_ns = drive.run(load, clock.start_ns, clock.t0_ns, clock.t1_ns, interrupt, tick)
-    if window_end_ns < clock.t1_ns:
-        asked.at("t1")  # at the end that came earlier
-    return window_end_ns
 
 
 def all_ran(sessions: pl.DataFrame) -> bool:

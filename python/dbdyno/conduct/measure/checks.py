@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import polars as pl
+
+from dbdyno.conduct.companion import Companion
+from dbdyno.conduct.measure.cell import Unit
 from dbdyno.model.engine.checking import FAILED
 from dbdyno.model.engine.protocols import Server
 from dbdyno.model.errors import TargetError
-from dbdyno.model.plan.plan import Cell, Workload
+from dbdyno.model.plan.plan import Cell
 from dbdyno.model.results.raw import RawCell
 
 _SHOWN = 3
 
 
-class DataChecks:
-    """Checks of one measurement; made before its sessions connect."""
+class DataChecks(Companion):
+    """Counts before the sessions connect, and checks once they have left."""
 
-    def __init__(self, server: Server, workload: Workload, cell: Cell) -> None:
-        self._server, self._name, self._cell = server, workload.name, cell
-        checking = server.checking
-        self._before: Mapping[str, int] | None = None if checking is None else checking.counts(self._name)
+    def __init__(self, server: Server, units: Mapping[str, Unit]) -> None:
+        """``units``: by variant."""
+        self._checking, self._units = server.checking, units
+        self._before: Mapping[str, int] | None = None
 
-    def of(self, raw: RawCell) -> RawCell:
-        """``raw``, made invalid by a check that failed or could not be made. Where the server was lost, that
-        says more: there is nothing to check."""
-        checking = self._server.checking
-        if checking is None or self._before is None or raw.meta.status == "invalid":
-            return raw
+    def before(self, cell: Cell) -> None:
+        if self._checking is not None:
+            self._before = self._checking.counts(self._units[cell.variant].workload.name)
+
+    def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
+        """A check that failed or could not be made invalidates all phases of a measurement together."""
+        if (reason := self._fault(raws)) is None:
+            return raws
+        fault = {"status": "invalid", "reason": reason}
+        return [replace(raw, meta=raw.meta.model_copy(update=fault)) for raw in raws]
+
+    def _fault(self, raws: Sequence[RawCell]) -> str | None:
+        """Returns why the data are not right. None if they are, or if the measurement is invalid anyway:
+        where the server was lost, that says more."""
+        last = raws[-1]
+        if self._checking is None or self._before is None or last.meta.status == "invalid":
+            return None
+        workload, params = last.meta.workload.name, last.meta.cell.params
+        tables = {**last.tables, "scripts": pl.concat([raw.tables["scripts"] for raw in raws])}
         try:
-            found = checking.checks(self._name, self._cell.params, self._before, raw.tables)
+            checks = self._checking.checks(workload, params, self._before, tables)
         except TargetError as e:
-            why = f"the data could not be checked: {e.message}"
-            return _invalid(raw, why) if raw.meta.status == "ok" else raw
-        failed = [c.words for c in found if not c.holds]
+            return f"the data could not be checked: {e.message}" if last.meta.status == "ok" else None
+        failed = [check.words for check in checks if not check.holds]
         more = f"; and {len(failed) - _SHOWN} more" if len(failed) > _SHOWN else ""
-        return _invalid(raw, FAILED + "; ".join(failed[:_SHOWN]) + more) if failed else raw
-
-
-def _invalid(raw: RawCell, reason: str) -> RawCell:
-    return replace(raw, meta=raw.meta.model_copy(update={"status": "invalid", "reason": reason}))
+        return FAILED + "; ".join(failed[:_SHOWN]) + more if failed else None

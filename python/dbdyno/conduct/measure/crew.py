@@ -1,4 +1,4 @@
-"""The drivers of a run on a cluster: loads spread over them; one that is lost, and what that means."""
+"""The drivers of a run on a cluster: how loads are spread over them, and what the loss of one means."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Crew:
     ) -> None:
         self._hosts, self._spec = hosts, spec
         self.machine = machine
-        """The server's host; None: this one, or one that is not seen."""
+        """The server's host. None if it is this one, or one that is not seen."""
         self._left = list(drivers)
         self._loads: WeakSet[SpreadLoad] = WeakSet()
         self._news: str | None = None
 
     def make_load(self, engine: str, specification: Mapping[str, Any]) -> Load:
-        """Spread over the hosts that are left."""
+        """Returns a load spread over the hosts that are left."""
         sizes = spread(
             sessions_of(specification),
             [float(h.node.cpus) for h in self._left],
@@ -51,11 +51,11 @@ class Crew:
         return load
 
     def left_by(self, host: str) -> list[int]:
-        """The server's processes for sessions of that driver: a long statement goes on without it."""
+        """Returns the processes that serve that driver's sessions: a long statement goes on without it."""
         return [pid for load in self._loads for pid in load.left_by(host)]
 
     def lose(self, error: HostLost) -> str:
-        """That host drives no more; why, in words."""
+        """Leaves out the host. Returns why it was lost."""
         host = next((h for h in self._left if h.name == error.host), None)
         why = error.why
         if host is not None:
@@ -66,8 +66,8 @@ class Crew:
         return self._news
 
     def check(self) -> bool:
-        """Whether a host was lost since the last check, and the others go on. Raises :class:`TargetError`
-        where they do not."""
+        """Returns whether a host was lost since the last check. Raises :class:`TargetError` if the others do
+        not go on."""
         news, self._news = self._news, None
         if news is None:
             return False
@@ -100,7 +100,7 @@ class Crew:
 
 
 def lost_by(crew: Crew | None, listing: Listing | None) -> Callable[[HostLost], str]:
-    """``Beside.lost``; sessions that such a driver left at the server are ended."""
+    """Returns ``Setting.lost``, which ends the sessions that a lost driver left at the server."""
 
     def lose(error: HostLost) -> str:
         if crew is None:
@@ -114,9 +114,9 @@ def lost_by(crew: Crew | None, listing: Listing | None) -> Callable[[HostLost], 
 
 
 def with_hosts_left(
-    crew: Crew | None, listener: ProgressListener, measure: Callable[[], list[RawCell]]
-) -> list[RawCell]:
-    """A measurement; one that a lost host kept from starting is begun again with the others if they go on."""
+    crew: Crew | None, listener: ProgressListener, measure: Callable[[], Sequence[RawCell]]
+) -> Sequence[RawCell]:
+    """Returns the measurement. One that a lost host kept from starting is begun again with the others."""
     while True:
         try:
             return measure()

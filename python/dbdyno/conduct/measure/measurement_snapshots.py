@@ -19,10 +19,11 @@ from dbdyno.account.growth import growth
 from dbdyno.account.snapshot_figures import figures, used_per
 from dbdyno.account.snapshots import interval
 from dbdyno.account.table_scans import large_scans
+from dbdyno.conduct.companion import Companion
 from dbdyno.model.engine.protocols import Clock, Server
 from dbdyno.model.engine.snapshot import Snapshot, SnapshotInfo
 from dbdyno.model.errors import TargetError, UsageError
-from dbdyno.model.plan.plan import Plan
+from dbdyno.model.plan.plan import Cell, Plan
 from dbdyno.model.results.interval import ALL, IntervalFigures, ObjectUse
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.results.results import Results
@@ -39,7 +40,7 @@ _ROOM = 2
 Phase = Literal["start", "end"]
 
 
-class MeasurementSnapshots:
+class MeasurementSnapshots(Companion):
     """Snapshots of one run. A snapshot that cannot be had is left out, and the data source says why."""
 
     def __init__(
@@ -60,7 +61,30 @@ class MeasurementSnapshots:
         self._samples = 0  # of the server, each a transaction, since the last one
         self._why = ""  # the last one is not there
 
-    def take(self, cell: str, phase: Phase) -> None:
+    def before(self, cell: Cell) -> None:
+        self._take(cell.id, "start")
+
+    def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
+        """The last phase of a measurement has the growth of all. Of an observation the end of a window is
+        taken by :meth:`between`, or by :meth:`last` if none follows."""
+        for raw in raws:  # samples are dbdyno's own transactions
+            self._samples += raw.tables["sampler"].filter(pl.col("via").fill_null("sql") == "sql").height
+        if not self._observing:
+            self._take(raws[-1].id, "end")
+        if not self._wanted and not self._supported:
+            return raws
+        return [self._noted(raw, last=raw is raws[-1]) for raw in raws]
+
+    def between(self, cell: Cell, left_ns: int) -> None:
+        """Takes a snapshot if its cost allows."""
+        since_ns = self._clock.now_ns() - self._taken_ns
+        if self._took_ns <= COST * since_ns and _ROOM * self._took_ns <= left_ns:
+            self._take(cell.id, "end")
+
+    def last(self, cell: Cell) -> None:
+        self._take(cell.id, "end")
+
+    def _take(self, cell: str, phase: Phase) -> None:
         """Raises :class:`StoreError`."""
         if self._taking is None:
             return
@@ -88,20 +112,8 @@ class MeasurementSnapshots:
         self._taken_ns, self._why, self._samples = self._clock.now_ns(), "", 0
         self._took_ns = self._taken_ns - begun_ns
 
-    def sampled(self, raw: RawCell) -> None:
-        """What was measured since the last one: samples are dbdyno's own transactions."""
-        self._samples += raw.tables["sampler"].filter(pl.col("via").fill_null("sql") == "sql").height
-
-    def beside(self, cell: str, left_ns: int) -> None:
-        """At the end of a window, with ``left_ns`` of the next one: takes one if its cost allows."""
-        since_ns = self._clock.now_ns() - self._taken_ns
-        if self._took_ns <= COST * since_ns and _ROOM * self._took_ns <= left_ns:
-            self.take(cell, "end")
-
-    def noted(self, raw: RawCell, *, last: bool = True) -> RawCell:
-        """With the line of this data source; the ``last`` phase of a measurement has the growth of all."""
-        if not self._wanted and not self._supported:
-            return raw
+    def _noted(self, raw: RawCell, *, last: bool) -> RawCell:
+        """Returns the cell with the line of this data source."""
         status, detail = self._status()
         source = Source(name=SOURCE, provenance=PROVENANCE, status=status, detail=detail)
         line = rows("sources", [source.model_dump()])

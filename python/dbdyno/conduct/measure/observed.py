@@ -242,41 +242,27 @@ class End:
     who: str = "the server"  # is away, where it is lost
 
 
-def closed(
-    server: Server,
-    plan: Plan,
-    window: Window,
-    last: Mark,
-    end: End | None,
-    number: int,
-    numbers: Numbers,
-    away: Sequence[Hole],
-    *,
-    now_ns: int,
-) -> RawCell:
-    """The cell of a window whose watch has been stopped. It may be too short to be of use."""
-    tables = numbers.of(observe.frames(window.watch))
-    tables["counters"] = pl.concat([window.first.counters, last.counters])
-    tables |= statement_tables(server, window.first.statements, last.statements)
-    tables["backends"] = pl.concat([window.first.backends, last.backends])
-    own = tables["backends"].filter(pl.col("kind") == OWN_CONNECTION)["pid"].unique().to_list()
-    ours = pl.when(pl.col("pid").is_in(own)).then(pl.lit("dbdyno")).otherwise("role").alias("role")
-    tables |= {name: tables[name].with_columns(ours) for name in tables if name in _TOLD_LATER and own}
-    tables["host"] = pl.concat([tables["host"], window.first.host, last.host])
-    tables["sources"] = observe.sources(
-        server, tables, driven=False, reported=observe.WatchState.by(window.watch)
-    )
-    t1_ns = _end_ns(window, tables, end, now_ns)
-    early = end is not None and (end.silent or t1_ns < window.t1_ns)
-    status: CellStatus = "short" if early else "ok"
-    reason = _reason(end) if early else None
-    if missed := _missed_ns(away, window.t0_ns, t1_ns):
-        status, reason = "short", f"{max(away).words}: nothing was sampled meanwhile"
-        status = "invalid" if 2 * missed >= t1_ns - window.t0_ns else status
+@dataclass(frozen=True)
+class Closing:
+    """How a window was closed, once its watch had been stopped."""
+
+    number: int
+    now_ns: int
+    last: Mark = field(default=NOTHING)
+    end: End | None = None
+    away: Sequence[Hole] = ()
+    """When dbdyno itself was away."""
+
+
+def closed(server: Server, plan: Plan, window: Window, numbers: Numbers, closing: Closing) -> RawCell:
+    """Returns the cell of a window. It may be too short to be of use."""
+    tables = _window_tables(server, window, numbers, closing.last)
+    t1_ns = _end_ns(window, tables, closing.end, closing.now_ns)
+    status, reason = _status(window, t1_ns, closing)
     if (unknown := lost_in(server, window.watch, window.t1_ns - window.t0_ns)) is not None:
-        status, reason, t1_ns = "invalid", unknown, min(window.t1_ns, now_ns)
+        status, reason, t1_ns = "invalid", unknown, min(window.t1_ns, closing.now_ns)
     meta = CellMeta(
-        cell=observed_cell(number, window.t1_ns - window.t0_ns),
+        cell=observed_cell(closing.number, window.t1_ns - window.t0_ns),
         workload=OBSERVED,
         calibration=None,
         start_ns=window.t0_ns,
@@ -291,6 +277,31 @@ def closed(
         wait_families=server.wait_families,
     )
     return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
+
+
+def _window_tables(server: Server, window: Window, numbers: Numbers, last: Mark) -> dict[str, pl.DataFrame]:
+    tables = numbers.of(observe.frames(window.watch))
+    tables["counters"] = pl.concat([window.first.counters, last.counters])
+    tables |= statement_tables(server, window.first.statements, last.statements)
+    tables["backends"] = pl.concat([window.first.backends, last.backends])
+    own = tables["backends"].filter(pl.col("kind") == OWN_CONNECTION)["pid"].unique().to_list()
+    ours = pl.when(pl.col("pid").is_in(own)).then(pl.lit("dbdyno")).otherwise("role").alias("role")
+    tables |= {name: tables[name].with_columns(ours) for name in tables if name in _TOLD_LATER and own}
+    tables["host"] = pl.concat([tables["host"], window.first.host, last.host])
+    tables["sources"] = observe.sources(server, tables, driven=False, reported=observe.WatchState.by(window.watch))
+    return tables
+
+
+def _status(window: Window, t1_ns: int, closing: Closing) -> tuple[CellStatus, str | None]:
+    """Returns whether the window is whole, and if not, why."""
+    end, away = closing.end, closing.away
+    early = end is not None and (end.silent or t1_ns < window.t1_ns)
+    status: CellStatus = "short" if early else "ok"
+    reason = _reason(end) if early else None
+    if missed := _missed_ns(away, window.t0_ns, t1_ns):
+        status, reason = "short", f"{max(away).words}: nothing was sampled meanwhile"
+        status = "invalid" if 2 * missed >= t1_ns - window.t0_ns else status
+    return status, reason
 
 
 def _missed_ns(away: Sequence[Hole], t0_ns: int, t1_ns: int) -> int:

@@ -6,260 +6,193 @@ own, opened shortly before the phase before ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from dbdyno import drive, observe
 from dbdyno.conduct.measure.cell import (
     NOTHING,
-    Beside,
     Mark,
-    OnTick,
     Schedule,
+    Setting,
     Unit,
     last_answer_ns,
-    measure,
     read_mark,
     statement_tables,
     verdict,
 )
-from dbdyno.conduct.measure.checks import DataChecks
+from dbdyno.conduct.measure.measurement import Span
 from dbdyno.conduct.measure.presence import Presence
-from dbdyno.model.engine.protocols import Load, Progress, Server, Watch, needed
-from dbdyno.model.errors import TargetError
+from dbdyno.model.engine.protocols import Load, Progress, Watch, needed
+from dbdyno.model.errors import HostLost, TargetError
 from dbdyno.model.plan.phases import Windowed
-from dbdyno.model.plan.plan import Cell, Plan, cpus_under
+from dbdyno.model.plan.plan import Cell, cpus_under
 from dbdyno.model.results.raw import CellMeta, RawCell
 from dbdyno.model.schema.tables import RAW, empty, rows
 from dbdyno.model.units import NS_PER_S
 from dbdyno.plan import whole
 
 OPENED_NS = 700_000_000
-"""So long before a phase its observers are opened, or twice as long as the first ones took."""
+"""The observers of a phase are opened this long before it, or twice as long as the first ones took."""
 LATE = "the phase before was too short to open the observers of this one beside it"
 
 
 @dataclass
-class _Phase:
-    cell: Cell
-    t0_ns: int = 0
-    t1_ns: int = 0
-    watch: Watch = field(default_factory=observe.NoWatch)
+class _Phase(Span):
     first: Mark = NOTHING
     last: Mark = NOTHING
     progress: list[dict[str, int]] = field(default_factory=list)
 
 
 class Phases:
-    """The phases of one measurement, while it goes on."""
+    """See :class:`dbdyno.conduct.measure.measurement.Windows`."""
 
-    def __init__(self, server: Server, plan: Plan, load: Load, cells: Sequence[Cell]) -> None:
-        self._server, self._load, self._plan = server, load, plan
-        self.all = [_Phase(cell) for cell in cells]
+    def __init__(self, setting: Setting, load: Load, cells: Sequence[Cell], unit: Unit) -> None:
+        self._setting, self._server, self._load, self._unit = setting, setting.server, load, unit
+        self._cut = needed(load if isinstance(load, Windowed) else None, "measure in phases")
+        self._presence = Presence(setting.server)
+        self._whole = whole(cells)
+        self._all = [_Phase(cell) for cell in cells]
         self._at = -1  # the phase under way; before the first
         self._opened = 0
         self._lead_ns = OPENED_NS
-        self.lost: str | None = None  # the error of a server that no longer answered
+        self._lost: str | None = None  # the error of a server that no longer answered
 
-    def watched(self) -> Watch:
-        """Observers that are to be started."""
+    def connecting(self) -> None:
+        """Nothing is asked: counters of the whole measurement would be of no phase."""
+
+    def open(self) -> Schedule:
+        watch = self._watch()
+        self._schedule = Schedule.ahead(self._load, self._whole)
+        begun_ns, t0_ns = self._schedule.start_ns, self._schedule.t0_ns
+        for phase in self._all:
+            phase.begun_ns, phase.t0_ns, phase.t1_ns = begun_ns, t0_ns, t0_ns + phase.cell.measure_ns
+            begun_ns = t0_ns = phase.t1_ns
+        first = self._all[0]
+        first.watch = watch
+        watch.start(first.t0_ns, first.t1_ns)
+        return self._schedule
+
+    def look(self, now_ns: int) -> Span:
+        while self._at + 1 < len(self._all) and now_ns >= self._all[self._at + 1].t0_ns:
+            self._enter(self._at + 1, now_ns)
+        phase = self._all[max(0, self._at)]
+        if now_ns >= phase.t1_ns - self._lead_ns:
+            self._open_next(self._at + 1)
+        if now_ns >= phase.t1_ns and phase is self._all[-1] and phase.last is NOTHING:
+            self._end(now_ns)
+        return phase
+
+    def driver(self, now_ns: int) -> Progress:
+        return self._driver(now_ns)
+
+    def broken_off(self) -> None:
+        self._end(self._load.now_ns())
+
+    def host_lost(self, error: HostLost) -> int:
+        raise error
+
+    def stop(self) -> None:
+        for phase in self._all:
+            phase.watch.stop()
+
+    def over(self, now_ns: int) -> None:
+        self._over_ns = now_ns
+
+    def leave(self) -> None:
+        drive.finish(self._load)
+
+    def cells(self, end_ns: int) -> list[RawCell]:
+        begun = [n for n, p in enumerate(self._all) if p.t0_ns < end_ns or n == 0]
+        return [self._cell(n, end_ns) for n in begun]
+
+    # -- while it goes on ---------------------------------------------------------------------------
+    def _watch(self) -> Watch:
+        """Returns observers that are to be started."""
         begun_ns = self._load.now_ns()
-        watch = observe.open_watch(self._server, self._load, observe.How.of(self._plan.experiment))
+        how = observe.How.of(self._setting.plan.experiment)
+        watch = observe.open_watch(self._server, self._load, how)
         self._lead_ns = max(self._lead_ns, 2 * (self._load.now_ns() - begun_ns))
         return watch
 
-    def schedule(self, t0_ns: int, first: Watch) -> None:
-        """From when on; ``first``: the observers of the first phase."""
-        for phase in self.all:
-            phase.t0_ns, phase.t1_ns = t0_ns, t0_ns + phase.cell.measure_ns
-            t0_ns = phase.t1_ns
-        self.all[0].watch = first
-        first.start(self.all[0].t0_ns, self.all[0].t1_ns)
-
-    def _open(self, number: int) -> None:
-        """The observers of a phase, once."""
-        if number <= self._opened or number >= len(self.all) or self.lost:
+    def _open_next(self, number: int) -> None:
+        """Opens the observers of a phase, once."""
+        if number <= self._opened or number >= len(self._all) or self._lost:
             return
-        self._opened, phase = number, self.all[number]
+        self._opened, phase = number, self._all[number]
         with suppress(TargetError):  # the sessions will find that it is gone
-            watch = self.watched()
+            watch = self._watch()
             if self._load.now_ns() >= phase.t0_ns:
                 watch.stop()
             else:
                 watch.start(phase.t0_ns, phase.t1_ns)
                 phase.watch = watch
 
-    def look(self, now_ns: int) -> _Phase:
-        """Goes on to the phase of this instant; the one that is under way."""
-        while self._at + 1 < len(self.all) and now_ns >= self.all[self._at + 1].t0_ns:
-            self._enter(self._at + 1, now_ns)
-        under_way = self.all[max(0, self._at)]
-        if now_ns >= under_way.t1_ns - self._lead_ns:
-            self._open(self._at + 1)
-        if now_ns >= under_way.t1_ns and under_way is self.all[-1] and under_way.last is NOTHING:
-            self.end(now_ns)
-        return under_way
-
     def _enter(self, number: int, now_ns: int) -> None:
         if number > 0:
-            self.end(now_ns)
-            self.all[number - 1].watch.stop()
-            self.all[number].first = self.all[number - 1].last.renamed("t0")
+            self._end(now_ns)
+            self._all[number - 1].watch.stop()
+            self._all[number].first = self._all[number - 1].last.renamed("t0")
         else:
-            self.all[0].first = self._mark("t0")
+            self._all[0].first = self._mark("t0")
         self._at = number
-        self.driver(now_ns, always=True)
+        self._driver(now_ns, always=True)
 
-    def end(self, now_ns: int) -> None:
-        """The phase under way ends, here or where it was to end."""
+    def _end(self, now_ns: int) -> None:
+        """Ends the phase under way, here or where it was to end."""
         if self._at >= 0:
-            self.driver(now_ns, always=True)
-            self.all[self._at].last = self._mark("t1")
+            self._driver(now_ns, always=True)
+            self._all[self._at].last = self._mark("t1")
 
-    def _mark(self, phase: str) -> Mark:
-        if not self._plan.experiment.observe or self.lost:
+    def _mark(self, name: str) -> Mark:
+        if not self._setting.plan.experiment.observe or self._lost:
             return NOTHING
-        mark = read_mark(self._server, phase, statements=True)
-        self.lost = mark.lost or mark.refused
+        mark = read_mark(self._server, name, statements=True)
+        self._lost = mark.lost or mark.refused
         return mark
 
-    def driver(self, now_ns: int, *, always: bool = False) -> Progress:
-        """How far the driver is, noted each second."""
-        found, under_way = Progress(*self._load.progress()), self.all[max(0, self._at)]
-        noted = under_way.progress
+    def _driver(self, now_ns: int, *, always: bool = False) -> Progress:
+        """Returns how far the driver is, and notes it each second."""
+        progress, noted = Progress(*self._load.progress()), self._all[max(0, self._at)].progress
         if always or not noted or now_ns - noted[-1]["at_ns"] >= NS_PER_S:
-            noted.append({"at_ns": now_ns, **dict(zip(found._fields[:4], found, strict=False))})
-        return found
+            noted.append({"at_ns": now_ns, **dict(zip(progress._fields[:4], progress, strict=False))})
+        return progress
 
-    def stop(self) -> None:
-        """All observers."""
-        for phase in self.all:
-            phase.watch.stop()
-
-
-def measured(
-    server: Server,
-    plan: Plan,
-    cells: Sequence[Cell],
-    unit: Unit,
-    interrupt: drive.Interrupt,
-    on_tick: Callable[[Cell], OnTick],
-    beside: Beside,
-) -> list[RawCell]:
-    """One cell, or all phases of a repeat that began. ``on_tick`` is given the phase that begins.
-
-    Raises what keeps the measurement from starting.
-    """
-    if not cells[0].phase:
-        return [measure(server, plan, cells[0], unit, interrupt, on_tick(cells[0]), beside)]
-    load = server.load(unit.workload, whole(cells), unit.calibration, False, None)
-    cut = needed(load if isinstance(load, Windowed) else None, "measure in phases")
-    presence = Presence(server)
-    tick = on_tick(cells[0])
-    try:
-        tick("connecting", 0.0, Progress(0, 0, 0, 0), {})
-        drive.connect(load, interrupt)
-        beside.connected(load)
-        phases = Phases(server, plan, load, cells)
-        first = phases.watched()
-        clock = Schedule.ahead(load, whole(cells))
-        phases.schedule(clock.t0_ns, first)
-        try:
-            end_ns = _run(load, phases, clock, interrupt, on_tick, beside)
-        finally:
-            beside.live(None, load)
-            phases.stop()
-        tick("closing", 0.0, load.progress(), {})
-        over_ns = load.now_ns()
-        beside.leaving()
-        drive.finish(load)
-    except BaseException:
-        load.abort()
-        raise
-    made = _Made(server, plan, unit, load, cut, phases, presence, clock.start_ns, over_ns)
-    begun = [n for n, p in enumerate(phases.all) if p.t0_ns < end_ns or n == 0]
-    return [made.cell(n, end_ns, interrupt) for n in begun]
-
-
-def _run(
-    load: Load,
-    phases: Phases,
-    clock: Schedule,
-    interrupt: drive.Interrupt,
-    on_tick: Callable[[Cell], OnTick],
-    beside: Beside,
-) -> int:
-    """From the barrier to the end of the last session; the end of the measurement as it came to be."""
-    shown: dict[str, Any] = {"cell": None, "tick": None}
-    due = drive.asking(load)
-
-    def tick() -> None:
-        now_ns = load.now_ns()
-        phase = phases.look(now_ns)
-        if shown["cell"] is not phase.cell:
-            shown.update(cell=phase.cell, tick=on_tick(phase.cell))
-        settled = now_ns < phase.t0_ns
-        if phase.t0_ns <= now_ns < phase.t1_ns:
-            beside.live(phase.watch, load)
-        words = "settling" if settled else "measuring" if now_ns < phase.t1_ns else "last calls"
-        since_ns = now_ns - (clock.start_ns if phase is phases.all[0] else phase.t0_ns)
-        if due(now_ns):
-            shown["tick"](words, since_ns / NS_PER_S, phases.driver(now_ns), phase.watch.latest())
-
-    end_ns = drive.run(load, clock.start_ns, clock.t0_ns, clock.t1_ns, interrupt, tick)
-    if end_ns < clock.t1_ns:
-        phases.end(load.now_ns())
-    return end_ns
-
-
-@dataclass(frozen=True)
-class _Made:
-    """Cells from what was measured."""
-
-    server: Server
-    plan: Plan
-    unit: Unit
-    load: Load
-    cut: Windowed  # the same
-    phases: Phases
-    presence: Presence
-    start_ns: int
-    over_ns: int  # all sessions had ended
-
-    def cell(self, number: int, end_ns: int, interrupt: drive.Interrupt) -> RawCell:
+    # -- what was measured --------------------------------------------------------------------------
+    def _cell(self, number: int, end_ns: int) -> RawCell:
         """``end_ns``: of the whole measurement."""
-        phase = self.phases.all[number]
+        phase, plan, start_ns = self._all[number], self._setting.plan, self._schedule.start_ns
         tables = self._tables(number, phase)
         end_ns = min(end_ns, phase.t1_ns)
-        lost_ns = last_answer_ns(tables["sessions"], phase.t0_ns) if self.phases.lost else None
+        lost_ns = last_answer_ns(tables["sessions"], phase.t0_ns) if self._lost else None
         if end_ns < phase.t1_ns and lost_ns is not None:
             end_ns = min(end_ns, lost_ns)
-        clock = Schedule(self.start_ns, phase.t0_ns, phase.t1_ns)
-        status, reason = verdict(clock, end_ns, tables["sessions"], self.phases.lost, interrupt)
-        if away := self.presence.holes(phase.t0_ns, phase.t1_ns):
+        at = Schedule(start_ns, phase.t0_ns, phase.t1_ns)
+        status, reason = verdict(at, end_ns, tables["sessions"], self._lost, self._setting.interrupt)
+        if away := self._presence.holes(phase.t0_ns, phase.t1_ns):
             status, reason = "invalid", max(away, key=lambda h: h.stopped_ns + h.suspended_ns).words
+        last = number + 1 == len(self._all)
         meta = CellMeta(
             cell=phase.cell,
-            workload=self.unit.workload,
-            calibration=self.unit.calibration,
-            start_ns=self.start_ns,
+            workload=self._unit.workload,
+            calibration=self._unit.calibration,
+            start_ns=start_ns,
             t0_ns=phase.t0_ns,
             t1_ns=end_ns,
-            end_ns=min(self.over_ns, phase.t1_ns) if number + 1 < len(self.phases.all) else self.over_ns,
-            driver_threads=len(self.load.threads()),
-            usable_cpus=cpus_under(self.plan.variant(phase.cell.variant).limits, self.plan.cpus),
+            end_ns=self._over_ns if last else min(self._over_ns, phase.t1_ns),
+            driver_threads=len(self._load.threads()),
+            usable_cpus=cpus_under(plan.variant(phase.cell.variant).limits, plan.cpus),
             status=status,
             reason=reason,
-            wait_families=self.server.wait_families,
+            wait_families=self._server.wait_families,
         )
         return RawCell(meta, {name: tables.get(name, empty(name)) for name in RAW})
 
     def _tables(self, number: int, phase: _Phase) -> dict[str, pl.DataFrame]:
-        tables = {**drive.window_frames(self.cut, number), **observe.frames(phase.watch)}
+        tables = {**drive.window_frames(self._cut, number), **observe.frames(phase.watch)}
         if number > 0:  # the sessions were connected once
             never = (pl.lit(None, pl.Int64).alias(name) for name in ("connect_ns", "prepare_ns"))
             tables["sessions"] = tables["sessions"].with_columns(never)
@@ -268,28 +201,17 @@ class _Made:
         tables["backends"] = pl.concat([empty("backends"), *(m.backends for m in marks)])
         tables["host"] = pl.concat([tables.get("host", empty("host")), *(m.host for m in marks)])
         tables["progress"] = rows("progress", phase.progress)
-        tables |= statement_tables(self.server, phase.first.statements, phase.last.statements)
+        tables |= statement_tables(self._server, phase.first.statements, phase.last.statements)
         tables["sources"] = observe.sources(
-            self.server,
+            self._server,
             {n: tables.get(n, empty(n)) for n in RAW},
-            enabled=self.plan.experiment.observe,
+            enabled=self._setting.plan.experiment.observe,
             reported=observe.WatchState.by(phase.watch),
         )
         if isinstance(phase.watch, observe.NoWatch):
             unseen = pl.col("status") == "not here"
             tables["sources"] = tables["sources"].with_columns(
                 status=pl.when(unseen).then(pl.lit("lost")).otherwise("status"),
-                detail=pl.when(unseen).then(pl.lit(self.phases.lost or LATE)).otherwise("detail"),
+                detail=pl.when(unseen).then(pl.lit(self._lost or LATE)).otherwise("detail"),
             )
         return tables
-
-
-def checked(checks: DataChecks, raws: Sequence[RawCell]) -> list[RawCell]:
-    """The data checks of a measurement, which are about all its phases together."""
-    last = raws[-1]
-    calls = pl.concat([r.tables["scripts"] for r in raws])
-    together = checks.of(replace(last, tables={**last.tables, "scripts": calls}))
-    if together.meta.status == last.meta.status:
-        return list(raws)
-    fault = {"status": together.meta.status, "reason": together.meta.reason}
-    return [replace(r, meta=r.meta.model_copy(update=fault)) for r in raws]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import polars as pl
 
-from dbdyno.conduct.measure.progress import ProgressListener
+from dbdyno.conduct.companion import Companion
+from dbdyno.conduct.measure.prepare import Preparation
 from dbdyno.conduct.measure.tables import bring_back
-from dbdyno.drive import Interrupt
 from dbdyno.model.engine.protocols import Server, needed
 from dbdyno.model.plan.plan import Cell, Plan, Workload
 from dbdyno.model.plan.resetting import DataSet, Resetting
@@ -22,7 +23,7 @@ from dbdyno.plan import begins, with_resets
 
 
 def sets_of(server: Server, plan: Plan, workload: str) -> Sequence[DataSet]:
-    """What the workload uses; of several sizes the largest, as they follow one another."""
+    """Returns the data sets of the workload, the largest of several sizes, as they follow one another."""
     if server.resetting is None or not plan.cells:
         return ()
     of_variants = {c.variant: c.params for c in plan.cells}
@@ -37,7 +38,7 @@ def sets_of(server: Server, plan: Plan, workload: str) -> Sequence[DataSet]:
 
 
 def decided(server: Server, plan: Plan, workload: Workload) -> Plan:
-    """The plan with when data are brought back. Raises :class:`UsageError` where what is asked cannot be."""
+    """Returns the plan with the times of resets. Raises :class:`UsageError` for what cannot be done."""
     plan = with_resets(plan, sets_of(server, plan, workload.name))
     if server.resetting is not None and plan.reset.when != "never" and _drops(plan):
         server.resetting.check_dropping()
@@ -48,31 +49,31 @@ def _drops(plan: Plan) -> bool:
     return plan.experiment.reset_cache == "dropped"
 
 
-class Resets:
+class Resets(Companion):
     """Resets of one run. Data that no measurement has changed since they were brought back are left alone."""
 
-    def __init__(
-        self, server: Server, plan: Plan, workload: str, listener: ProgressListener, interrupt: Interrupt
-    ) -> None:
-        self._server, self._plan, self._workload = server, plan, workload
-        self._listener, self._interrupt = listener, interrupt
-        self._sets = sets_of(server, plan, workload)
+    def __init__(self, preparation: Preparation, workload: Workload) -> None:
+        self._load_tables = partial(preparation.tables, workload)
+        self._server, self._plan = preparation.server, preparation.plan
+        self._listener, self._interrupt = preparation.listener, preparation.interrupt
+        self._workload = workload.name
+        self._sets = sets_of(self._server, self._plan, self._workload)
         self._whole: set[str] = set()  # data sets that are as they were prepared
-        self._noted: set[str] = set()  # what was said of the caches
+        self._noted: set[str] = set()  # reasons
         self._last: Cell | None = None
         self._done: list[dict[str, Any]] = []
 
     def complete(self) -> None:
-        """Loads what was left unfinished."""
+        """Loads data sets that were left unfinished."""
         for one in self._sets:
             if one.unfinished:
                 self._listener.noted(f"the tables of {one.name} are unfinished: loading them again")
                 self._bring_back(one)
 
-    def before(self, cell: Cell, *, loaded: bool) -> None:
-        """Brings back what has to be. ``loaded``: the workload's own tables have just been made."""
+    def before(self, cell: Cell) -> None:
+        """Brings back the data sets that are due."""
         self._done = []
-        if loaded:
+        if self._load_tables(cell.params):
             self._whole.add(self._workload)
         due = begins(self._plan, self._last, cell)
         self._last = cell
@@ -84,37 +85,38 @@ class Resets:
             self._done.append(self._warmed(self._server.resetting, cell))
 
     def _warmed(self, resetting: Resetting, cell: Cell) -> dict[str, Any]:
-        """A row of the table ``resets``; data that were just brought back are read once more."""
+        """Reads tables into the caches. Returns a row of the table ``resets``."""
         self._interrupt.check()
         self._listener.preparing(f"reading the tables of {self._workload} into the caches")
         texts = [s.text for s in self._plan.variant(cell.variant).scripts]
         begin_s = time.monotonic()
-        made = resetting.warm(self._workload, cell.params, self._plan.top, texts)
+        warming = resetting.warm(self._workload, cell.params, self._plan.top, texts)
         duration_ns = round((time.monotonic() - begin_s) * NS_PER_S)
-        short = made.short or ("" if made.tables else "no table of this workload is known")
+        short = warming.short or ("" if warming.tables else "no table of this workload is known")
         self._note(f"! not all is read into the caches before measurements: {short}", short)
-        line = {"data_set": self._workload, "how": "unchanged", "cache": "warm" if made.tables else None}
+        line = {"data_set": self._workload, "how": "unchanged", "cache": "warm" if warming.tables else None}
         return {**line, "duration_ns": duration_ns}
 
     def _note(self, text: str, why: str) -> None:
-        """Once."""
+        """Notes a text once for each reason."""
         if why and why not in self._noted:
             self._noted.add(why)
             self._listener.noted(text)
 
     def _bring_back(self, one: DataSet) -> dict[str, Any]:
-        """A row of the table ``resets``."""
+        """Loads the data set. Returns a row of the table ``resets``."""
         self._interrupt.check()
         cache = self._plan.experiment.reset_cache
-        told = self._loading, self._listener.noted
-        made = bring_back(self._server, one.name, cache, self._interrupt, *told)
+        loaded = bring_back(
+            self._server, one.name, cache, self._interrupt, self._loading, self._listener.noted
+        )
         self._whole.add(one.name)
-        count = sum(t.rows for t in made.tables)
+        count = sum(t.rows for t in loaded.tables)
         line = {"data_set": one.name, "how": "loaded", "rows": count, "cache": cache}
-        return {**line, "duration_ns": round(made.seconds * NS_PER_S)}
+        return {**line, "duration_ns": round(loaded.seconds * NS_PER_S)}
 
     def _dropped(self, one: DataSet) -> dict[str, Any]:
-        """Columns of that row. What was not changed is in the caches all the same."""
+        """Returns columns of that row. Unchanged data are in the caches all the same."""
         self._interrupt.check()
         self._listener.preparing(f"dropping the tables of {one.name} from the caches")
         made = needed(self._server.resetting, "drop caches").drop_cache(one.name)
@@ -129,12 +131,16 @@ class Resets:
     def _loading(self, step: str, done: int, total: int, sent: int, seconds: float) -> None:  # noqa: ARG002
         self._listener.preparing(f"bringing back the data: {step}, {done:,} of {total:,} rows")
 
-    def noted(self, raw: RawCell) -> RawCell:
-        """With what was done before it (of phases before the first); looks at what it changed."""
-        growth = raw.tables["growth"]
-        self._whole -= {s.name for s in self._sets if changed(growth, s.tables)}
-        done, self._done = self._done, []  # of several phases the first has it
-        return replace(raw, tables={**raw.tables, "resets": rows("resets", done)})
+    def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
+        """The first phase of a measurement has what was done before it. Notes which data it changed."""
+        for raw in raws:
+            growth = raw.tables["growth"]
+            self._whole -= {s.name for s in self._sets if changed(growth, s.tables)}
+        done: list[list[dict[str, Any]]] = [self._done, *([] for _ in raws[1:])]
+        return [
+            replace(raw, tables={**raw.tables, "resets": rows("resets", lines)})
+            for raw, lines in zip(raws, done, strict=True)
+        ]
 
 
 def changed(growth: pl.DataFrame, tables: Sequence[str]) -> bool:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from dbdyno.conduct.measure.cell import OnTick, Unit, measure
-from dbdyno.drive import Interrupt
-from dbdyno.model.engine.protocols import Server
-from dbdyno.model.plan.plan import Cell, Plan
+from collections.abc import Mapping
+
+from dbdyno.conduct.companion import Companion
+from dbdyno.conduct.measure.cell import Setting, Unit
+from dbdyno.conduct.measure.cells import measure_cell
+from dbdyno.model.plan.plan import Cell
 from dbdyno.plan import ONCE_NS
 
 
-class Warming:
-    """Once for each variant of jobs: each of them so often as the plan says."""
+class Warming(Companion):
+    """Executes the jobs of each variant once as often as the plan asks for."""
 
-    def __init__(self) -> None:
+    def __init__(self, setting: Setting, units: Mapping[str, Unit]) -> None:
+        """``units``: by variant."""
+        self._setting, self._units = setting, units
         self._warm: set[str] = set()
 
-    def __call__(
-        self, server: Server, plan: Plan, cell: Cell, unit: Unit, interrupt: Interrupt, on_tick: OnTick
-    ) -> None:
+    def before(self, cell: Cell) -> None:
+        plan = self._setting.plan
         jobs, runs = len(plan.variant(cell.variant).jobs), plan.experiment.warmup or 0
         if not jobs or not runs or cell.variant in self._warm:
             return
         self._warm.add(cell.variant)
-        changed = {"once": True, "runs": runs, "sessions": 1, "settle_ns": 0, "pacing": None, "think_ns": 0}
         bare = plan.experiment.model_copy(update={"observe": False, "log_calls": False})
-        quiet = plan.model_copy(update={"experiment": bare})
-        measure(
-            server, quiet, cell.model_copy(update=changed | {"measure_ns": ONCE_NS}), unit, interrupt, on_tick
+        quiet = Setting(
+            self._setting.server,
+            plan.model_copy(update={"experiment": bare}),
+            self._setting.interrupt,
+            lambda _warm_up: self._setting.on_tick(cell),
         )
-        interrupt.check()
+        changed = {"once": True, "runs": runs, "sessions": 1, "settle_ns": 0, "pacing": None, "think_ns": 0}
+        warm_up = cell.model_copy(update=changed | {"measure_ns": ONCE_NS})
+        measure_cell(quiet, warm_up, self._units[cell.variant])
+        self._setting.interrupt.check()

@@ -9,16 +9,17 @@ had worked all the while, at most :data:`COST` of the time since the read before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import polars as pl
 
+from dbdyno.conduct.companion import Companion
 from dbdyno.conduct.memory.memory import READ_NS, MemoryReader, Phase, Tables, joined
 from dbdyno.model.engine.caching import State
-from dbdyno.model.engine.protocols import Clock, Server
+from dbdyno.model.engine.protocols import Clock, Load, Server
 from dbdyno.model.errors import TargetError
-from dbdyno.model.plan.plan import Plan
+from dbdyno.model.plan.plan import Cell, Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.schema.data_sources.memory import MEMORY_SOURCE
 from dbdyno.model.schema.tables import rows
@@ -33,11 +34,11 @@ _ROOM = 3
 """One is made beside a window that is at least so many times as long as the last one took."""
 
 
-class MeasurementMemory:
+class MeasurementMemory(Companion):
     """Reads of one run. What cannot be had is left out, and the data source says why."""
 
-    def __init__(self, server: Server, plan: Plan, clock: Clock) -> None:
-        self._server, self._clock = server, clock
+    def __init__(self, server: Server, plan: Plan, clock: Clock, *, observing: bool = False) -> None:
+        self._server, self._clock, self._observing = server, clock, observing
         self._reader = MemoryReader(server) if wanted(plan, server) else None
         self._off = (
             MEMORY_SOURCE.cures["off"] if plan.experiment.observe else "switched off with --no-observe"
@@ -46,16 +47,39 @@ class MeasurementMemory:
         self._read_at_ns, self._took_ns = clock.now_ns(), 0
         self._why = ""  # the last read failed
 
-    def cache(self, phase: Phase) -> None:
-        """Outside of a measurement."""
+    def before(self, cell: Cell) -> None:  # noqa: ARG002
+        if not self._observing:
+            self._cache("start")
+
+    def connected(self, load: Load) -> None:  # noqa: ARG002
+        self._machine("start")
+
+    def leaving(self) -> None:
+        self._machine("end")
+
+    def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
+        """The first phase of a measurement has the start and the last one the end."""
+        if self._observing:
+            self.beside(raws[-1].meta.t1_ns - raws[-1].meta.t0_ns)
+        else:
+            self._cache("end")
+        if self._server.world is not None:
+            return raws
+        read, self._tables = self._tables, joined()
+        line = rows("sources", [self._source(read).model_dump()])
+        return [
+            _noted(raw, read, line, ["start"] * (raw is raws[0]) + ["end"] * (raw is raws[-1]))
+            for raw in raws
+        ]
+
+    def _cache(self, phase: Phase) -> None:
         self._add(lambda reader: reader.cache(phase))
 
-    def machine(self, phase: Phase) -> None:
-        """While all sessions are connected, and none makes calls."""
+    def _machine(self, phase: Phase) -> None:
         self._add(lambda reader: reader.machine(phase))
 
     def beside(self, window_ns: int) -> None:
-        """At the end of a window of that length, while the next one is under way."""
+        """Reads at the end of a window of that length, while the next one is under way."""
         now_ns = self._clock.now_ns()
         allowed_ns = COST * (now_ns - self._read_at_ns)
         if allowed_ns < max(_LEAST_NS, self._took_ns) or window_ns < _ROOM * self._took_ns:
@@ -74,26 +98,18 @@ class MeasurementMemory:
         except TargetError as error:
             self._why = error.message
 
-    def noted(self, raw: RawCell, *, first: bool = True, last: bool = True) -> RawCell:
-        """With what was read, and the line of this data source. Of several phases of a measurement the
-        ``first`` has the start and the ``last`` the end."""
-        if self._server.world is not None:
-            return raw
-        phases = ["start"] * first + ["end"] * last
-        mine = {name: t.filter(pl.col("phase").is_in(phases)) for name, t in self._tables.items()}
-        line = rows("sources", [self._source().model_dump()])
-        if last:
-            self._tables = joined()
-        return replace(
-            raw, tables={**raw.tables, **mine, "sources": pl.concat([raw.tables["sources"], line])}
-        )
-
-    def _source(self) -> Source:
+    def _source(self, read: Tables) -> Source:
         if self._reader is None:
             return source(State("off", self._off))
         if self._why:
             return source(State("lost", self._why))
-        return source(state(self._server, self._tables))
+        return source(state(self._server, read))
+
+
+def _noted(raw: RawCell, read: Tables, line: pl.DataFrame, phases: Sequence[str]) -> RawCell:
+    """Returns the cell with what was read in ``phases``, and the line of this data source."""
+    its = {name: table.filter(pl.col("phase").is_in(phases)) for name, table in read.items()}
+    return replace(raw, tables={**raw.tables, **its, "sources": pl.concat([raw.tables["sources"], line])})
 
 
 def wanted(plan: Plan, server: Server) -> bool:

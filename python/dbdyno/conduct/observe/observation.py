@@ -9,27 +9,29 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
-from dbdyno import __version__, observe
+from dbdyno import observe
 from dbdyno.conduct.captures.triggers import Triggers
-from dbdyno.conduct.derive.deriving import deriving, finish
-from dbdyno.conduct.hosts.hosts import check_reached, other_client
+from dbdyno.conduct.companion import Companion, Companions
+from dbdyno.conduct.derive.deriving import Deriving, deriving, finish
 from dbdyno.conduct.measure.cell import clock_of
-from dbdyno.conduct.measure.conditions import before_run
 from dbdyno.conduct.measure.measurement_snapshots import MeasurementSnapshots
 from dbdyno.conduct.measure.observed import Cost
+from dbdyno.conduct.measure.opening import environment_now
 from dbdyno.conduct.measure.progress import ObservationListener, ending
+from dbdyno.conduct.measure.saving import save_each
 from dbdyno.conduct.memory.measurement_memory import MeasurementMemory
 from dbdyno.conduct.memory.memory_beside import MemoryBeside
 from dbdyno.conduct.observe.together import Together
-from dbdyno.conduct.observe.windows import Windows
+from dbdyno.conduct.observe.windows import Setting, Windows
 from dbdyno.conduct.request.request import cpus_reason, find_recipe
 from dbdyno.drive import Interrupt, Interrupted
 from dbdyno.engines import checked, open_server
 from dbdyno.lazy import ready
-from dbdyno.model.engine.environment import Environment, Host
+from dbdyno.model.engine.environment import Host
 from dbdyno.model.engine.protocols import Server, Target
 from dbdyno.model.errors import TooFewConnections, UsageError
 from dbdyno.model.plan.plan import Experiment, Observation, Plan
+from dbdyno.model.results.raw import RawCell
 from dbdyno.plan import OBSERVED, resolve_observation, window_of
 from dbdyno.store import Run, RunStore
 
@@ -94,52 +96,54 @@ def observe_server(
         record = store.create(plan, workloads={OBSERVED.name: OBSERVED}, **(labels or {}))
         with contextlib.ExitStack() as beside:
             with ending(record):
-                listener.planned(plan, record.id)
-                facts = server.facts()
-                check_reached(server, facts, window_of(plan.experiment.observation or Observation()))
-                environment = Environment(
-                    dbdyno=__version__,
-                    host=host,
-                    server=facts,
-                    client=other_client(server.machine),
-                    sources=tuple(server.sources()),
-                    conditions=before_run(server, facts),
-                )
-                record.write_environment(environment)
-                listener.opened(environment)
+                _begin(server, plan, host, record, listener)
                 derived = beside.enter_context(deriving(record, server))
-                clock = clock_of(server)
-                snapshots = MeasurementSnapshots(server, plan, record, clock, observing=True)
-                memory = MeasurementMemory(server, plan, clock)
+                setting = Setting(server, plan, clock_of(server), listener, interrupt)
                 live = MemoryBeside.of(plan.experiment.engine, target)
                 beside.callback(live.close)
-                triggers = beside.enter_context(
-                    Triggers(server, plan, record, clock, listener.notice, lambda: target)
-                )
-                windows = Windows(
-                    server,
-                    plan,
-                    clock,
-                    listener,
-                    interrupt,
-                    derived.tasks,
-                    snapshots,
-                    live,
-                    triggers,
-                    together,
-                )
-                for raw in windows.all():
-                    snapshots.sampled(raw)
-                    memory.beside(raw.meta.t1_ns - raw.meta.t0_ns)
-                    record.write_cell(memory.noted(snapshots.noted(raw)))
-                    derived.more()
-                    listener.saved(raw)
-                triggers.pause()
+                going_along = _companions(setting, record, derived, target, beside)
+                windows = Windows(setting, going_along, derived.tasks, live, together)
+                save_each(windows.all(), going_along, record)
+                going_along.window_over()
                 if interrupt.stopping and (plan.expected_ns or not record.cells()):
                     raise Interrupted  # before the time asked for was over
             cost = windows.costing.cost(derived.cpu_s())
             whole = finish(derived, record, listener.notice, patience_s)
     return Observed(record, cost, whole)
+
+
+def _begin(server: Server, plan: Plan, host: Host, record: Run, listener: ObservationListener) -> None:
+    listener.planned(plan, record.id)
+    window_ns = window_of(plan.experiment.observation or Observation())
+    environment = environment_now(server, plan, host, window_ns)
+    record.write_environment(environment)
+    listener.opened(environment)
+
+
+def _companions(
+    setting: Setting, record: Run, derived: Deriving, target: Target, beside: contextlib.ExitStack
+) -> Companion:
+    """Returns what goes along with each window. ``beside`` ends it."""
+    server, plan, clock, listener = setting.server, setting.plan, setting.clock, setting.listener
+    triggers = Triggers(server, plan, record, clock, listener.notice, lambda: target)
+    return Companions(
+        MeasurementMemory(server, plan, clock, observing=True),
+        MeasurementSnapshots(server, plan, record, clock, observing=True),
+        beside.enter_context(triggers),
+        Saved(derived, listener),
+    )
+
+
+@dataclass(frozen=True)
+class Saved(Companion):
+    """Whoever has to know of a saved window."""
+
+    derived: Deriving
+    listener: ObservationListener
+
+    def saved(self, raw: RawCell) -> None:
+        self.derived.more()
+        self.listener.saved(raw)
 
 
 def _check_capacity(server: Server) -> None:

@@ -6,19 +6,20 @@ its window begins. What the server is asked at the end of one window is the begi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from dbdyno import observe
-from dbdyno.conduct.captures.triggers import Triggers
+from dbdyno.conduct.companion import Companion
 from dbdyno.conduct.hosts.hosts import lost_host
 from dbdyno.conduct.measure.cell import LOST, NOTHING, Mark, read_mark
-from dbdyno.conduct.measure.measurement_snapshots import MeasurementSnapshots, Phase
 from dbdyno.conduct.measure.observed import (
     STOPPED,
     WITH_SESSIONS,
+    Closing,
     Costing,
     End,
     Numbers,
@@ -28,12 +29,13 @@ from dbdyno.conduct.measure.observed import (
 )
 from dbdyno.conduct.measure.presence import Presence, late_words, own_times_ns
 from dbdyno.conduct.measure.progress import Look, Names, ObservationListener, backends_of
+from dbdyno.conduct.measure.saving import Measurements
 from dbdyno.conduct.memory.memory_beside import MemoryBeside
 from dbdyno.conduct.observe.together import Together
 from dbdyno.drive import Interrupt
 from dbdyno.model.engine.protocols import Clock, Server, Watch, needed
 from dbdyno.model.errors import Abandoned, DbdynoError, HostLost, ServerLost, TargetError
-from dbdyno.model.plan.plan import LEAST_WINDOW_NS, Observation, Plan
+from dbdyno.model.plan.plan import LEAST_WINDOW_NS, Cell, Observation, Plan
 from dbdyno.model.results.raw import RawCell
 from dbdyno.model.units import NS_PER_S, format_ns
 from dbdyno.plan import duration_of, observed_cell, sampled_for, window_of
@@ -47,36 +49,42 @@ HOST = "the server's host"
 PATIENCE_NS = 120 * NS_PER_S  # a server that is away for longer is gone for good
 
 
+@dataclass(frozen=True)
+class Setting:
+    """What the windows of an observation have in common."""
+
+    server: Server
+    plan: Plan
+    clock: Clock
+    listener: ObservationListener
+    interrupt: Interrupt
+
+
 class Windows:
     """Needs no more of the server than the control connection and one for the activity of each watch."""
 
     def __init__(
         self,
-        server: Server,
-        plan: Plan,
-        clock: Clock,
-        listener: ObservationListener,
-        interrupt: Interrupt,
+        setting: Setting,
+        companions: Companion | None = None,
         ours: Callable[[], list[dict[str, Any]]] = list,
-        snapshots: MeasurementSnapshots | None = None,
         memory: MemoryBeside | None = None,
-        triggers: Triggers | None = None,
         together: Together | None = None,
     ) -> None:
-        """``ours``: tasks of other processes that work for dbdyno, as a watch takes them. ``snapshots``:
-        taken between windows; None: no. ``memory``: for who looks on. ``together``: with observations of
-        other servers."""
+        """``ours``: tasks of other processes that work for dbdyno, as a watch takes them. ``memory``: for who
+        looks on. ``together``: with observations of other servers."""
+        server, plan, clock = setting.server, setting.plan, setting.clock
         self._server, self._plan, self._clock = server, plan, clock
-        self._listener, self._interrupt, self._ours = listener, interrupt, ours
-        self._snapshots, self._memory, self._triggers = snapshots, memory, triggers
-        self._together = together
+        self._listener, self._interrupt, self._ours = setting.listener, setting.interrupt, ours
+        self._companions = Companion() if companions is None else companions
+        self._memory, self._together = memory, together
         self._chosen = plan.experiment.observation or Observation()
         self._window_ns, self._duration_ns = window_of(self._chosen), duration_of(self._chosen)
         self._sampled_for = sampled_for(plan.experiment)
         self._start_ns = clock.now_ns() + LEAD_NS
         self._end_ns: int | None = None  # of the time asked for, from the first window on
         self._numbers, self._names = Numbers(), Names(server, clock)
-        self._filter = SessionFilter(self._chosen, listener)
+        self._filter = SessionFilter(self._chosen, setting.listener)
         self._stored = 0
         self._asked_ns = 0
         self._troubles: set[str] = set()
@@ -86,8 +94,8 @@ class Windows:
         self.costing = Costing(clock)
         self._presence = Presence(server)
 
-    def all(self) -> Iterator[RawCell]:
-        """Every window as it is over. Raises :class:`ServerLost` when the server is gone for good."""
+    def all(self) -> Measurements:
+        """Yields each window when it is over. Raises :class:`ServerLost` if the server is gone for good."""
         while True:
             end = yield from self._attached()
             if end is not None and end.resume:
@@ -96,9 +104,9 @@ class Windows:
                 return
 
     # -- while the server is there ----------------------------------------------------------------
-    def _attached(self) -> Generator[RawCell, None, End | None]:
+    def _attached(self) -> Generator[Sequence[RawCell], None, End | None]:
         """Until the end of the time, or an end before; ``None``: the time was over."""
-        self._snapshot("start", self._stored + 1)
+        self._companions.before(self._cell(self._stored + 1))
         try:
             now = self._open(None, None)
         except LOST as e:
@@ -123,21 +131,16 @@ class Windows:
                     return end
                 self._before, now, following = now.watch, following, None
                 now.first = last.renamed("t0")
-                self._snapshot("end", self._stored, now.t1_ns - LEAD_NS - self._clock.now_ns())
+                if self._stored:
+                    left_ns = now.t1_ns - LEAD_NS - self._clock.now_ns()
+                    self._companions.between(self._cell(self._stored), left_ns)
         finally:
             for window in (now, following):
                 if window is not None:
                     window.watch.stop()
 
-    def _snapshot(self, phase: Phase, number: int, left_ns: int | None = None) -> None:
-        """Takes a snapshot for the window of this number. ``left_ns``: time left of the one under way."""
-        if self._snapshots is None or not number:
-            return
-        cell = observed_cell(number, self._window_ns).id
-        if left_ns is None:
-            self._snapshots.take(cell, phase)
-        else:
-            self._snapshots.beside(cell, left_ns)
+    def _cell(self, number: int) -> Cell:
+        return observed_cell(number, self._window_ns)
 
     def _following(self, now: Window) -> tuple[Window | None, End | None]:
         try:
@@ -251,25 +254,26 @@ class Windows:
         self._listener.notice(f"{words}: window {self._stored + 1} is marked")
         return End(words, lost=False, resume=not over, silent=True)
 
-    def _close(self, window: Window, last: Mark, end: End | None, *, over: bool) -> Iterator[RawCell]:
-        """``over``: no window follows at once; its last snapshot is taken before it is handed on."""
+    def _close(
+        self, window: Window, last: Mark, end: End | None, *, over: bool
+    ) -> Iterator[Sequence[RawCell]]:
+        """``over``: no window follows at once, and companions are asked a last time."""
         window.watch.stop()
         now_ns = self._clock.now_ns()
         away = self._presence.holes(window.t0_ns, window.t1_ns)
         for hole in away:
             self._listener.notice(f"{hole.words}: window {self._stored + 1} is marked")
-        raw = closed(
-            self._server, self._plan, window, last, end, self._stored + 1, self._numbers, away, now_ns=now_ns
-        )
+        closing = Closing(self._stored + 1, now_ns, last, end, away)
+        raw = closed(self._server, self._plan, window, self._numbers, closing)
         self.costing.add(raw.tables["tasks"])
         short = raw.meta.t1_ns - raw.meta.t0_ns < LEAST_WINDOW_NS
         self._stored += not short
-        if over and not (end and (end.lost or end.silent)):
-            self._snapshot("end", self._stored)
+        if over and self._stored and not (end and (end.lost or end.silent)):
+            self._companions.last(self._cell(self._stored))
         if short:
             return
         self._tell_changes(raw)
-        yield raw
+        yield [raw]
 
     def _tell_changes(self, raw: RawCell) -> None:
         """Rights taken or given since the window before, data sources that broke off or came back."""
@@ -289,8 +293,7 @@ class Windows:
         return observe.open_observation(self._server, self._chosen, {}, how, self._ours())
 
     def _look(self, watch: Watch) -> None:
-        if self._triggers is not None:
-            self._triggers.look(watch, self._beside)
+        self._companions.look(watch, self._beside, None)
         since_s = max(0, self._clock.now_ns() - self._start_ns) / NS_PER_S
         left_s = None if self._end_ns is None else (self._end_ns - self._clock.now_ns()) / NS_PER_S
         self._listener.tick(

@@ -13,7 +13,8 @@ from dbdyno.account import window
 from dbdyno.account.chains import wait_chains
 from dbdyno.account.ledger import ledger
 from dbdyno.conclude.ground_truth import Facts, accounts_of, think_ns, truths
-from dbdyno.conduct.measure.cell import Unit, measure
+from dbdyno.conduct.measure.cell import Setting, Unit
+from dbdyno.conduct.measure.cells import measure_cell
 from dbdyno.conduct.measure.prepare import EXTRA_CONNECTIONS
 from dbdyno.conduct.selftest.brief_sessions import lead_ns, observed_briefly
 from dbdyno.conduct.selftest.other_processes import Meter
@@ -206,9 +207,8 @@ class _Case:
                 t0_ns = time.monotonic_ns() + SETTLE_NS - round(elapsed_s * NS_PER_S)
                 self._meter = Meter(self._main_pid, t0_ns, t0_ns + self._measure_ns)
 
-        raw = measure(
-            self._server, self._plan(), self._cell(), Unit(workload, None), self._interrupt, on_tick
-        )
+        setting = Setting(self._server, self._plan(), self._interrupt, lambda _cell: on_tick)
+        raw = measure_cell(setting, self._cell(), Unit(workload, None))
         if before is None:
             return raw, None
         time.sleep(FLUSH_S)

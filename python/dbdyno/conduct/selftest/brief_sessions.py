@@ -11,7 +11,7 @@ from pathlib import Path
 from dbdyno import _core, observe
 from dbdyno.conclude.ground_truth import Brief, Facts
 from dbdyno.conduct.measure.cell import read_mark
-from dbdyno.conduct.measure.observed import Numbers, Window, closed
+from dbdyno.conduct.measure.observed import Closing, Numbers, Window, closed
 from dbdyno.conduct.measure.presence import Presence
 from dbdyno.conduct.selftest.other_processes import Meter
 from dbdyno.drive import Interrupt
@@ -150,7 +150,7 @@ def observed_briefly(
             thread.join()
     sessions.check()
     away = presence.holes(window.t0_ns, window.t1_ns)
-    raw = closed(server, plan, window, last, None, 1, Numbers(), away, now_ns=_core.now_ns())
+    raw = closed(server, plan, window, Numbers(), Closing(1, _core.now_ns(), last, away=away))
     used = sessions.used(window.t0_ns, window.t1_ns, end_ns)
     return raw, Facts(case.sessions, cpus, cpu_used, brief=used)
 

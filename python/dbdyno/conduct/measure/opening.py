@@ -1,0 +1,27 @@
+"""What stands around a run or an observation when it begins."""
+
+from __future__ import annotations
+
+from dbdyno import __version__
+from dbdyno.conduct.hosts.hosts import check_reached, other_client
+from dbdyno.conduct.measure.conditions import before_run
+from dbdyno.conduct.measure.prepare import server_facts
+from dbdyno.model.engine.environment import Environment, Host
+from dbdyno.model.engine.protocols import Server
+from dbdyno.model.plan.plan import Plan
+
+
+def environment_now(server: Server, plan: Plan, host: Host, window_ns: int | None) -> Environment:
+    """Returns the environment of a run whose shortest window is ``window_ns``. Raises :class:`TargetError`,
+    :class:`NotAvailable` if the server's host is not what it was named as, or its clock is not known well
+    enough."""
+    facts = server_facts(server, plan)
+    check_reached(server, facts, window_ns)
+    return Environment(
+        dbdyno=__version__,
+        host=host,
+        server=facts,
+        client=other_client(server.machine),
+        sources=tuple(server.sources()),
+        conditions=before_run(server, facts),
+    )
