@@ -4,6 +4,8 @@ Runs of one or two cells are derived at their end. For longer ones a process of 
 priority and one thread, so that samplers and driver keep their CPUs; while a load is measured it stands
 still. It knows the run's directory and nothing else: what it has made is there, whatever becomes of it, and
 what is missing is made at the end, or when the run is shown first.
+
+What derives and concludes takes long to load: functions import it when they need it.
 """
 
 from __future__ import annotations
@@ -100,7 +102,7 @@ class _Here:
     """In this process, between the windows."""
 
     def __init__(self, record: Run) -> None:
-        from dbdyno.conduct.derive.derive import Making
+        from dbdyno.conduct.derive.derive import Making  # here: see the module
 
         self._record, self._making = record, Making(record)
 
@@ -117,7 +119,7 @@ class _Here:
         return 0.0  # in that of this process
 
     def finish(self, say: Callable[[str], None], patience_s: float = math.inf) -> bool:  # noqa: ARG002
-        from dbdyno.conduct.derive.rebuild import conclude_made
+        from dbdyno.conduct.derive.rebuild import conclude_made  # here: see the module
 
         if self._record.cells():
             conclude_made(self._making)
@@ -164,9 +166,13 @@ class _Beside:
         self._record = record
         command = [sys.executable, "-c", _PROGRAM, str(record.path), str(os.getpid())]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True, env=os.environ | LITTLE_MEMORY,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=os.environ | LITTLE_MEMORY,
+        )
         assert self._process.stdin is not None
         self._resting = False
         os.set_blocking(self._process.stdin.fileno(), False)
@@ -225,7 +231,7 @@ class _Beside:
                 said_s, said = time.monotonic(), words
                 say(words)
         if self._process.returncode:
-            from dbdyno.conduct.derive.rebuild import conclude
+            from dbdyno.conduct.derive.rebuild import conclude  # here: see the module
 
             conclude(self._record, say)
         return True
@@ -277,7 +283,7 @@ def derive_each(lines: Iterable[str], derive: Callable[[], None]) -> None:
 
 def main(path: str, parent: str) -> int:
     """The process itself. What is wrong is found again, and told, by whoever started it."""
-    from dbdyno.conduct.derive.derive import Making
+    from dbdyno.conduct.derive.derive import Making  # here: see the module
     from dbdyno.conduct.derive.rebuild import conclude_made
 
     if os.getppid() != int(parent):

@@ -61,14 +61,14 @@ def reported(record: Run, results: Results) -> Path:
 
 def conclude(record: Run, say: Say = _told) -> Results:
     """From what was derived cell by cell while the run was measured, and what of it is missing."""
-    from dbdyno.conduct.derive.derive import Making
+    from dbdyno.conduct.derive.derive import Making  # here: most that is shown is only read
 
     return conclude_made(Making(record, say=_now_and_then(record, say)).resume())
 
 
 def conclude_made(making: Making) -> Results:
     """Concludes from what was derived cell by cell, and stores it. Raises :class:`StoreError`."""
-    from dbdyno.conduct.derive.derive import keep
+    from dbdyno.conduct.derive.derive import keep  # here: most that is shown is only read
 
     results = making.conclude(_fired(making.record))
     keep(making.record, results)
@@ -100,7 +100,7 @@ def results_of(record: Run, say: Say = _told) -> Results:
     with contextlib.suppress(StoreError):
         if (drawn := record.read_conclusions()) is not None:
             return replace(results, scaling=drawn.scaling, answers=drawn.answers, comparison=drawn.comparison)
-    from dbdyno.conduct.derive.derive import concluded, keep
+    from dbdyno.conduct.derive.derive import concluded, keep  # here: most that is shown is only read
 
     results = concluded(results)
     with contextlib.suppress(StoreError):
@@ -114,7 +114,7 @@ def derived_of(record: Run, say: Say = _told) -> Results:
 
 
 def _read_derived(record: Run) -> Results | None:
-    from dbdyno.conclude.catalogue import worded
+    from dbdyno.conclude.catalogue import worded  # here, too
 
     with contextlib.suppress(StoreError):
         stored = None if record.info.status == "running" else record.read_derived()
@@ -142,7 +142,12 @@ def _derived_now(record: Run, say: Say) -> Results:
 
 def derived_anew(record: Run) -> Results:
     """Everything derived from the raw data of a stored run, in memory."""
-    from dbdyno.conduct.derive.derive import cells_of, concluded, derive, with_claims
+    from dbdyno.conduct.derive.derive import (
+        cells_of,
+        concluded,
+        derive,
+        with_claims,
+    )  # here: most that is shown is only read
 
     damaged: list[DamagedCell] = []
     cells = cells_of(record, damaged)
@@ -161,7 +166,7 @@ def raw_tables(record: Run) -> dict[str, pl.DataFrame]:
 
 def _anew(record: Run, say: Say) -> Results:
     """The parts that were there stay until all are made."""
-    from dbdyno.conduct.derive.derive import Making, keep
+    from dbdyno.conduct.derive.derive import Making, keep  # here: most that is shown is only read
 
     beside = Parts(record.path, ".parts-anew")
     beside.clear()
