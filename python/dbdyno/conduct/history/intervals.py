@@ -229,11 +229,15 @@ def trend_of(
     title = "the server" if kind == "server" else f"{kind} {min(named)}"
     return concluded(
         Trend(
-            Figure(_title(column), column, None, _unit(column)), _unit(column), title, mine[-1].address,
+            Figure(_title(column), column, None, _unit(column)),
+            _unit(column),
+            title,
+            mine[-1].address,
             points,
-            left, thing="interval",
+            left,
+            thing="interval",
         )
-    )  # fmt: skip
+    )
 
 
 def _frame(made: IntervalFigures, kind: str) -> pl.DataFrame:
@@ -253,9 +257,10 @@ def _frame(made: IntervalFigures, kind: str) -> pl.DataFrame:
         return made.databases.with_columns(_name="database", _title="database")
     ids = pl.col("query_id").cast(pl.String)
     sums = made.statements.group_by("query_id").agg(
-        *(pl.col(c.name).sum() for c in TABLES["statements"].counters), pl.col("seconds").max(),
+        *(pl.col(c.name).sum() for c in TABLES["statements"].counters),
+        pl.col("seconds").max(),
         pl.col("status").max(),
-    )  # fmt: skip
+    )
     return sums.with_columns(_name=ids, _title=ids, mean_ns=pl.col("exec_ns") / pl.col("calls"))
 
 
@@ -318,10 +323,16 @@ def _points(rows: Sequence[tuple[IntervalFigures, Mapping[str, Any] | None]], co
         around = {"server": info.version, **_settings(made)}
         points.append(
             Point(
-                info.id, info.name or "", info.taken, value, 0, flagged=bounded or value <= 0,
-                remark="; ".join(filter(None, remarks)), around=around,
+                info.id,
+                info.name or "",
+                info.taken,
+                value,
+                0,
+                flagged=bounded or value <= 0,
+                remark="; ".join(filter(None, remarks)),
+                around=around,
             )
-        )  # fmt: skip
+        )
     return points
 
 

@@ -59,10 +59,14 @@ def trend(
     )
     return concluded(
         Trend(
-            wanted, newest.unit, f"{newest.workload} at {at}", newest.keys["machine"], joined,
+            wanted,
+            newest.unit,
+            f"{newest.workload} at {at}",
+            newest.keys["machine"],
+            joined,
             [LeftOut(why, tuple(ids)) for why, ids in left.items()],
         )
-    )  # fmt: skip
+    )
 
 
 _TAILS = {"response_p95_ns": 0.95, "response_p99_ns": 0.99}
@@ -149,13 +153,20 @@ class _Member:
         if figure.by_call or self.unit == "calls/s":
             self.keys["size of a call"] = str(size.size) if size else "fixed"
         versions = {
-            "server": around.server.version, "kernel": around.host.kernel, "dbdyno": info.dbdyno,
-        }  # fmt: skip
+            "server": around.server.version,
+            "kernel": around.host.kernel,
+            "dbdyno": info.dbdyno,
+        }
         unusable = row["status"] in LEFT_OUT or (bool(rates) and not delivered(dict(row)))
         self.point = Point(
-            self.run.id, info.name, info.started, row[figure.column] or row["calls_per_s"], row["sessions"],
-            unusable, {**versions, **around.server.settings},
-        )  # fmt: skip
+            self.run.id,
+            info.name,
+            info.started,
+            row[figure.column] or row["calls_per_s"],
+            row["sessions"],
+            unusable,
+            {**versions, **around.server.settings},
+        )
 
 
 def _row(
