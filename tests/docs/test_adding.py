@@ -10,17 +10,19 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
-from tests.fakery import climb
+from tests.fakery import climb, plan_cell
 
 from dbdyno.account import making, window
 from dbdyno.account.window.cells import key
 from dbdyno.conclude import checking
 from dbdyno.conclude.catalogue import Entry
 from dbdyno.conclude.run.case import Case
+from dbdyno.conduct.companion import Companions
 from dbdyno.model.plan.kinds import kind_of
 from dbdyno.model.schema import table, tables
 
@@ -162,3 +164,15 @@ def test_what_the_pages_register_is_everywhere(tmp_path: Path) -> None:
     assert 'id="evenness"' in shown["report"] and "the lowest of the sessions" in shown["report"]
     assert "### evenness" in shown["schema"]
     assert "evenness" in zipfile.ZipFile(tmp_path / "run.xlsx").read("xl/workbook.xml").decode()
+
+
+def test_the_companion_notes_the_load_average_before_a_cell(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "loadavg").write_text("0.42 0.30 0.10 1/234 5678\n")
+    notes: list[str] = []
+    server = SimpleNamespace(machine=SimpleNamespace(root=tmp_path))
+    companion = namespace("companion.md")["LoadAverage"](server, SimpleNamespace(noted=notes.append))
+    companions = Companions(companion)
+    companions.before(plan_cell(4))
+    assert notes == ["load average before 0001-lio-base-s4-r1: 0.42"]
+    assert companions.after([]) == []
