@@ -288,7 +288,9 @@ def _window_tables(server: Server, window: Window, numbers: Numbers, last: Mark)
     ours = pl.when(pl.col("pid").is_in(own)).then(pl.lit("dbdyno")).otherwise("role").alias("role")
     tables |= {name: tables[name].with_columns(ours) for name in tables if name in _TOLD_LATER and own}
     tables["host"] = pl.concat([tables["host"], window.first.host, last.host])
-    tables["sources"] = observe.sources(server, tables, driven=False, reported=observe.WatchState.by(window.watch))
+    tables["sources"] = observe.sources(
+        server, tables, driven=False, reported=observe.WatchState.by(window.watch)
+    )
     return tables
 
 

@@ -138,7 +138,9 @@ def candidates(name: str) -> list[list[Group]]:
 def _may_leave(home: Path) -> bool:
     """Returns whether a sibling of this group has no fewer limits than the group itself (v2)."""
     can_have_sibling = (home / "cgroup.type").exists() and (home.parent / "cgroup.procs").exists()
-    return can_have_sibling and all(file_words(home / name) in (usual, "") for name, usual in _NEUTRAL.items())
+    return can_have_sibling and all(
+        file_words(home / name) in (usual, "") for name, usual in _NEUTRAL.items()
+    )
 
 
 def undo_of(token: str, hierarchies: list[list[Group]], launcher: int) -> Undo:
@@ -231,7 +233,9 @@ def limit() -> Limit:
 
 def _task_limits() -> Iterator[tuple[int, str]]:
     """Yields limits on the number of tasks, each with its reason."""
-    used = int(file_words(Path("/proc/loadavg")).split()[3].partition("/")[2])  # "running/all" (proc_loadavg(5))
+    used = int(
+        file_words(Path("/proc/loadavg")).split()[3].partition("/")[2]
+    )  # "running/all" (proc_loadavg(5))
     for name in ("threads-max", "pid_max"):
         if (value := file_words(Path("/proc/sys/kernel", name))).isdecimal():
             yield (int(value) - used) // 2, f"half of what kernel.{name} = {value} leaves"
