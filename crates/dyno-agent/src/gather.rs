@@ -12,8 +12,8 @@ use std::path::{Component, Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
 use crate::pattern::{MOST_PATHS, expanded, is_pattern};
+use crate::reply::Reply;
 
 /// Bodies are not longer than that: further files have EFBIG.
 const MOST_BYTES: usize = 256 << 20;
@@ -62,7 +62,7 @@ impl Default for Wanted {
 }
 
 /// All of it.
-pub fn gather(wanted: &Wanted) -> Answer {
+pub fn gather(wanted: &Wanted) -> Reply {
     let mut body = Vec::new();
     let read = |path: &Path| match read(path, wanted.limit, MOST_BYTES.saturating_sub(body.len())) {
         Ok((mut bytes, whole)) => {
@@ -78,7 +78,7 @@ pub fn gather(wanted: &Wanted) -> Answer {
         "list": each(&wanted.list, wanted.most, |path| two(path, list(path))),
         "stat": each(&wanted.stat, wanted.most, |path| two(path, stat(path))),
     });
-    Answer { value, body }
+    Reply { value, body }
 }
 
 fn each(patterns: &[String], most: usize, mut entry: impl FnMut(&Path) -> Value) -> Vec<Value> {

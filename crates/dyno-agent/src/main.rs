@@ -1,18 +1,17 @@
 //! `dbdyno-agent`: dbdyno's driver and observers on another host, over standard input and output. See the README.
 
-mod answer;
 mod frames;
 mod gather;
 mod host;
 mod host_ops;
-mod load_ops;
+mod live_ops;
 mod outbox;
 mod pattern;
+mod reply;
 mod serve;
 mod spool;
 mod spooled;
 mod things;
-mod watch_ops;
 
 use std::fs::File;
 use std::io::Write;

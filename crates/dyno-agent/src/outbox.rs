@@ -7,8 +7,8 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Fault, Outcome};
 use crate::frames;
+use crate::reply::{Fault, Outcome, Reply};
 
 /// Unread answers from which on no more requests are read.
 const MOST_WAITING: usize = 1024;
@@ -123,7 +123,7 @@ impl<W: Write + Send + 'static> Outbox<W> {
 
 fn framed(id: &Value, outcome: Outcome) -> Parts {
     let (header, body) = match outcome {
-        Ok(Answer { value, body }) => (json!({"id": id, "ok": value}), body),
+        Ok(Reply { value, body }) => (json!({"id": id, "ok": value}), body),
         Err(fault) => (json!({"id": id, "error": fault}), Vec::new()),
     };
     match frames::start(&header, &body) {

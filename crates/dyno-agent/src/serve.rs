@@ -11,11 +11,11 @@ use dyno_model::now_ns;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::answer::{Fault, Outcome};
 use crate::frames::{self, Frame};
 use crate::outbox::Outbox;
+use crate::reply::{Fault, Outcome};
 use crate::things::Things;
-use crate::{host_ops, load_ops, watch_ops};
+use crate::{host_ops, live_ops};
 
 /// More requests at a time than that are refused: each has a thread.
 const MOST_AT_ONCE: usize = 256;
@@ -126,12 +126,15 @@ impl Conversation {
 fn work(header: Map<String, Value>, body: &[u8], things: &Things) -> Outcome {
     let op = header.get("op").and_then(Value::as_str).unwrap_or_default();
     match op.split('.').next() {
-        Some("load") => load_ops::work(parsed(header)?, things),
-        Some("watch" | "pulse" | "drop") => watch_ops::work(parsed(header)?, things),
-        _ => host_ops::work(parsed(header)?, body),
+        Some("load" | "watch" | "pulse" | "drop") => live_ops::work(header, things),
+        _ => host_ops::work(&parsed(header)?, body),
     }
 }
 
-fn parsed<T: DeserializeOwned>(header: Map<String, Value>) -> Result<T, Fault> {
+/// A request as its type.
+///
+/// # Errors
+/// Kind `request`: a key is unknown, missing or of another type.
+pub fn parsed<T: DeserializeOwned>(header: Map<String, Value>) -> Result<T, Fault> {
     serde_json::from_value(Value::Object(header)).map_err(|e| Fault::agent("request", e.to_string()))
 }

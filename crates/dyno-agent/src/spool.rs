@@ -12,9 +12,9 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use serde_json::json;
 
-use crate::answer::Answer;
 use crate::frames;
 use crate::gather::filesystem;
+use crate::reply::Reply;
 
 /// So much of a disk is left to others.
 const LEFT_BYTES: u64 = 512 << 20;
@@ -147,7 +147,7 @@ impl Spool {
 
 /// Tables as they go over the wire: compressed, as they repeat themselves.
 pub fn packed(tables: &[Table]) -> Vec<u8> {
-    let Answer { value, body } = Answer::tables(tables);
+    let Reply { value, body } = Reply::tables(tables);
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::fast());
     let start = frames::start(&json!({"tables": value}), &body);
     // writing to memory does not fail; what is too long for a frame is too long for an answer, too

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dyno_model::{Error, Result, now_ns};
 use dyno_observe::Watch;
 
-use crate::answer::{Answer, Outcome};
+use crate::reply::{Outcome, Reply};
 use crate::spool::{Spool, packed};
 
 /// So much of the past stays in memory, for live views; rows are moved five times as often.
@@ -59,7 +59,7 @@ impl Spooled {
         } else {
             packed(&self.watch.tables())
         };
-        Ok(Answer {
+        Ok(Reply {
             value: parts.into(),
             body,
         })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dyno_drive::Phases;
 use dyno_observe::pulse::Pulse;
 
-use crate::answer::Fault;
+use crate::reply::Fault;
 use crate::spooled::Spooled;
 
 /// Each has threads of its own.

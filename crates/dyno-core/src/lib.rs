@@ -1,9 +1,10 @@
 //! What the Python module and the agent have in common: loads and watches from their specifications (docs/core.md),
-//! the one match over engines, tables as columns of bytes.
+//! the one match over engines, operations and their answers, tables as columns of bytes.
 
 mod encoded;
 mod engines;
 mod loads;
+pub mod ops;
 mod watches;
 
 pub use encoded::{Encoded, encoded};

@@ -12,7 +12,7 @@ fn launch_commands(py: Python<'_>, control: i32, find: Py<PyAny>) -> PyResult<()
         Python::attach(|py| find.call1(py, (pattern, text)).ok()?.extract(py).ok()?)
     };
     py.detach(|| dyno_core::launch(control, Box::new(find)))
-        .map_err(|e| errors::driver(&e, None))
+        .map_err(errors::driver)
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,5 +1,7 @@
-//! The error map: `dyno_model::Error` to Python, in one place.
+//! The error map: the core's errors to Python, in one place.
 
+use dyno_core::ops::Fault;
+use dyno_drive::Failure;
 use dyno_model::Error;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -9,24 +11,23 @@ create_exception!(_core, CoreError, PyException);
 create_exception!(_core, DriverError, CoreError);
 create_exception!(_core, ObserverError, CoreError);
 
-/// As `DriverError(kind, message, code, session)`.
-pub fn driver(error: &Error, session: Option<usize>) -> PyErr {
-    DriverError::new_err((
-        error.kind(),
-        error.to_string(),
-        error.code().map(str::to_owned),
-        session,
-    ))
+/// As `DriverError` or `ObserverError`, with (kind, message, code, session), or as `OSError`.
+pub fn fault(fault: Fault) -> PyErr {
+    match fault {
+        Fault::Driver(_) => DriverError::new_err(fault.arguments()),
+        Fault::Observer(_) => ObserverError::new_err(fault.arguments()),
+        Fault::Os(error) => error.into(),
+    }
 }
 
-/// As `ObserverError(kind, message, code, None)`.
-pub fn observer(error: &Error) -> PyErr {
-    ObserverError::new_err((
-        error.kind(),
-        error.to_string(),
-        error.code().map(str::to_owned),
-        None::<usize>,
-    ))
+/// An error of a load without a session.
+pub fn driver(error: Error) -> PyErr {
+    fault(Fault::Driver(Failure::from(error)))
+}
+
+/// An error of a watch.
+pub fn observer(error: Error) -> PyErr {
+    fault(Fault::Observer(error))
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

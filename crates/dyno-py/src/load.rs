@@ -1,78 +1,88 @@
 //! `_core.Load`: specifications in, phases, tables out.
 
-use dyno_drive::{Failure, Phases};
+use dyno_core::ops::{Fault, LoadOp, Op};
+use dyno_drive::Phases;
 use dyno_model::Error;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::apart::{self, Apart};
 use crate::{convert, errors};
-
-fn plain(error: &Error) -> PyErr {
-    errors::driver(error, None)
-}
 
 /// See `dbdyno.model.engine.protocols.Load`.
 #[pyclass(name = "Load", frozen)]
 struct PyLoad(Apart<Box<dyn Phases>>);
 
+impl PyLoad {
+    fn run<'py>(&self, py: Python<'py>, op: LoadOp) -> PyResult<Bound<'py, PyAny>> {
+        convert::run(py, Op::Load(&**self.0, op))
+    }
+}
+
 #[pymethods]
 impl PyLoad {
     #[new]
     fn new(py: Python<'_>, engine: &str, spec: &str) -> PyResult<Self> {
-        let made = py.detach(|| {
+        let load = py.detach(|| {
             let spec = serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string()))?;
             dyno_core::load(engine, spec)
         });
-        made.map(Apart::new).map(Self).map_err(|e| plain(&e))
+        load.map(Apart::new).map(Self).map_err(errors::driver)
     }
 
-    fn connect(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.connect()).map_err(|e| plain(&e))
+    fn connect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::Connect {})
     }
 
-    fn start(&self, py: Python<'_>, start_ns: i64, t0_ns: i64, t1_ns: i64) -> PyResult<()> {
-        py.detach(|| self.0.start(start_ns, t0_ns, t1_ns))
-            .map_err(|e| plain(&e))
+    fn start<'py>(
+        &self,
+        py: Python<'py>,
+        start_ns: i64,
+        t0_ns: i64,
+        t1_ns: i64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.run(
+            py,
+            LoadOp::Start {
+                start_ns,
+                t0_ns,
+                t1_ns,
+            },
+        )
     }
 
-    fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.0.finish()).map_err(|e| plain(&e))
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::Finish {})
     }
 
+    /// In short waits, between which signals are handled.
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
-        let failed = |Failure { error, session }| errors::driver(&error, session);
-        apart::wait(py, timeout_s, |limit| self.0.wait(limit).map_err(failed))
+        apart::wait(py, timeout_s, |limit| {
+            self.0.wait(limit).map_err(|e| errors::fault(Fault::Driver(e)))
+        })
     }
 
-    fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.0.stop());
+    fn stop<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::Stop {})
     }
 
-    fn abort(&self, py: Python<'_>) {
-        py.detach(|| self.0.abort());
+    fn abort<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::Abort {})
     }
 
-    /// As a plain tuple: (calls, errors, live, `in_call_ns`, waiting, `oldest_ns`).
-    fn progress(&self, py: Python<'_>) -> (u64, u64, u64, u64, u64, u64) {
-        let p = py.detach(|| self.0.progress());
-        let (waiting, oldest_ns) = (p.behind.waiting, p.behind.oldest_ns);
-        (p.calls, p.errors, p.live, p.in_call_ns, waiting, oldest_ns)
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::Progress {})
     }
 
-    /// (duration in ns, count) of the calls that ended well, from the first time of asking.
-    fn live_durations(&self, py: Python<'_>) -> Vec<(u64, u64)> {
-        py.detach(|| self.0.live_durations())
+    fn live_durations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::LiveDurations {})
     }
 
-    /// (session, pid, tid).
-    fn backends(&self, py: Python<'_>) -> Vec<(usize, i64, i64)> {
-        let all = py.detach(|| self.0.backends());
-        all.into_iter().map(|(n, task)| (n, task.pid, task.tid)).collect()
+    fn backends<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::Backends {})
     }
 
-    fn threads(&self, py: Python<'_>) -> Vec<i64> {
-        py.detach(|| self.0.threads())
+    fn threads<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::Threads {})
     }
 
     #[expect(
@@ -83,16 +93,12 @@ impl PyLoad {
         dyno_model::now_ns()
     }
 
-    fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let tables = py.detach(|| self.0.tables()).map_err(|e| plain(&e))?;
-        convert::tables(py, &tables)
+    fn tables<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::Tables {})
     }
 
-    fn window_tables<'py>(&self, py: Python<'py>, window: usize) -> PyResult<Bound<'py, PyDict>> {
-        let tables = py
-            .detach(|| self.0.window_tables(window))
-            .map_err(|e| plain(&e))?;
-        convert::tables(py, &tables)
+    fn window_tables<'py>(&self, py: Python<'py>, window: usize) -> PyResult<Bound<'py, PyAny>> {
+        self.run(py, LoadOp::WindowTables { window })
     }
 }
 

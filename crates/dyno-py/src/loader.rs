@@ -22,9 +22,8 @@ struct PyLoader(Apart<Loader>);
 impl PyLoader {
     #[new]
     fn new(py: Python<'_>, engine: &str, spec: &str) -> PyResult<Self> {
-        let plain = |e: Error| errors::driver(&e, None);
         let spec = py.detach(|| serde_json::from_str(spec).map_err(|e| Error::Spec(e.to_string())));
-        let (spec, engine) = (spec.map_err(plain)?, engine.to_owned());
+        let (spec, engine) = (spec.map_err(errors::driver)?, engine.to_owned());
         // Counting rows may take minutes: a thread does it, so that this one can check for signals.
         let stop = Arc::new(AtomicBool::new(false));
         let (sender, receiver) = mpsc::channel();
@@ -33,7 +32,7 @@ impl PyLoader {
             // Nobody listens any more after a signal.
             let _ = sender.send(dyno_core::loader(&engine, spec, &stopped));
         })
-        .map_err(plain)?;
+        .map_err(errors::driver)?;
         let receiver = Mutex::new(receiver);
         let made = Mutex::new(None);
         let waited = apart::wait(py, f64::INFINITY, |limit| {
@@ -52,13 +51,11 @@ impl PyLoader {
         }
         let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         let made = made.unwrap_or(Err(Error::Aborted));
-        made.map(Apart::new).map(Self).map_err(plain)
+        made.map(Apart::new).map(Self).map_err(errors::driver)
     }
 
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
-        apart::wait(py, timeout_s, |limit| {
-            self.0.wait(limit).map_err(|e| errors::driver(&e, None))
-        })
+        apart::wait(py, timeout_s, |limit| self.0.wait(limit).map_err(errors::driver))
     }
 
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
