@@ -1,5 +1,5 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
-# Needs: Linux, Python 3.11+ with venv, a Rust toolchain, make.
+# Needs: Linux, Python 3.11+ with venv, Rust 1.88+, make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

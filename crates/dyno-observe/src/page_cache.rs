@@ -120,10 +120,11 @@ fn counted(file: &File, size: u64, asked: &[(u64, u64)]) -> io::Result<(u64, u64
     }
     let whole_pages = asked.iter().all(|(from, _)| from % *PAGE_BYTES == 0);
     let many = asked.len() as u64 * PAGES_A_RANGE > size / *PAGE_BYTES;
-    if size <= MOST_BY_PAGES && (many || !whole_pages) {
-        if let Some(within) = pages(file, size, asked).map(|(_, within)| within) {
-            return Ok((cached, within));
-        }
+    if size <= MOST_BY_PAGES
+        && (many || !whole_pages)
+        && let Some((_, within)) = pages(file, size, asked)
+    {
+        return Ok((cached, within));
     }
     let mut within = 0;
     for &(from, to) in asked {

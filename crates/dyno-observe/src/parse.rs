@@ -27,10 +27,11 @@ pub fn error(source_name: &'static str, what: impl Into<String>) -> ParseError {
 /// When `word` is missing or something else; `field` names it.
 pub fn number(source_name: &'static str, field: &str, word: Option<&str>) -> Parsed<i64> {
     let word = word.ok_or_else(|| error(source_name, format!("{field} is missing")))?;
-    if !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit()) {
-        if let Ok(value) = word.parse() {
-            return Ok(value);
-        }
+    if !word.is_empty()
+        && word.bytes().all(|b| b.is_ascii_digit())
+        && let Ok(value) = word.parse()
+    {
+        return Ok(value);
     }
     let near: String = word.chars().take(24).collect();
     Err(error(

@@ -61,10 +61,10 @@ impl Sampler {
     pub fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         shared.raise_priority();
-        if !shared.sees_ends() {
-            if let Some(went) = self.ask.follow_ends() {
-                shared.follows_ends(went);
-            }
+        if !shared.sees_ends()
+            && let Some(went) = self.ask.follow_ends()
+        {
+            shared.follows_ends(went);
         }
         shared.spec.sql_pace().run(&shared.signal, &mut self);
         self.keep_ended();

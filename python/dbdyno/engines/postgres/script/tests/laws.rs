@@ -131,10 +131,10 @@ proptest! {
         if let Ok(script) = read("t", &format!("\\set x {text}"), &Options::default(), &mut names) {
             let mut frame = Frame::new(&names, Rng::seeded(1, 0));
             for command in &script.commands {
-                if let Action::Set(slot, program) = &command.action {
-                    if let Ok(value) = program.eval(&mut frame, &names) {
-                        frame.set(*slot, value);
-                    }
+                if let Action::Set(slot, program) = &command.action
+                    && let Ok(value) = program.eval(&mut frame, &names)
+                {
+                    frame.set(*slot, value);
                 }
             }
         }
