@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 
+use dyno_model::proc::cpu_list;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -53,12 +54,7 @@ fn affinity() -> Option<Vec<u32>> {
     let ranges = status
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    let mut cpus = Vec::new();
-    for range in ranges.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        cpus.extend(first.parse::<u32>().ok()?..=last.parse().ok()?);
-    }
-    Some(cpus)
+    cpu_list(ranges)
 }
 
 #[cfg(test)]

@@ -15,12 +15,13 @@ mod things;
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsFd, FromRawFd};
 use std::process::exit;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use dyno_model::poll::is_readable;
 use serve::Conversation;
 
 const SILENCE: Duration = Duration::from_secs(10);
@@ -69,7 +70,7 @@ fn serve(silence: Duration) {
         }
     };
     ended_by(&all, move |all| {
-        all.wait_for_silence(silence, || readable(0));
+        all.wait_for_silence(silence, || is_readable(std::io::stdin().as_fd()));
         say(&format!(
             "dbdyno-agent: nothing came for {} s",
             silence.as_secs_f64()
@@ -128,15 +129,4 @@ fn blocked() -> libc::sigset_t {
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
         set
     }
-}
-
-/// Whether bytes wait at a descriptor.
-fn readable(descriptor: i32) -> bool {
-    let mut poll = libc::pollfd {
-        fd: descriptor,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one valid entry.
-    unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
 }

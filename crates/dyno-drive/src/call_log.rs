@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use dyno_model::TaskId;
+use dyno_model::proc::stat_fields;
 
 /// One call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -145,9 +146,7 @@ fn migrations(sched: &[u8]) -> Option<i64> {
 
 /// Field 39; the name in field 2 may hold anything, so fields are counted from its last parenthesis.
 fn last_cpu(stat: &[u8]) -> Option<i32> {
-    let name_end = stat.iter().rposition(|&b| b == b')')?;
-    let field = stat[name_end + 2..].split(|&b| b == b' ').nth(39 - 3)?;
-    std::str::from_utf8(field).ok()?.parse().ok()
+    stat_fields(stat)?.nth(39 - 3)?.parse().ok()
 }
 
 #[cfg(test)]

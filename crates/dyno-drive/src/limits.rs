@@ -1,25 +1,17 @@
 //! What the process may use: CPUs, descriptors.
 
-use dyno_model::{Error, Result};
+use dyno_model::{Error, OpenFiles, Result, raise_open_files};
+use rustix::thread::sched_getaffinity;
 
 /// Descriptors for all else: epoll, logs, Python's own.
 const SPARE_DESCRIPTORS: u64 = 64;
 
 /// CPUs of the affinity mask.
 pub fn cpus() -> usize {
-    // SAFETY: a cpu_set_t of zeros is valid, and written within its size.
-    let count = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) {
-            0 => libc::CPU_COUNT(&set),
-            _ => 0,
-        }
-    };
     // More than 1024 CPUs do not fit into the set.
-    if count > 0 {
-        count as usize
-    } else {
-        std::thread::available_parallelism().map_or(1, Into::into)
+    match sched_getaffinity(None).map(|set| set.count()) {
+        Ok(count @ 1..) => count as usize,
+        _ => std::thread::available_parallelism().map_or(1, Into::into),
     }
 }
 
@@ -30,19 +22,8 @@ pub fn cpus() -> usize {
 pub fn make_room_for_descriptors(more: usize) -> Result<()> {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let needed = (open + more) as u64 + SPARE_DESCRIPTORS;
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is valid for writing.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 || limit.rlim_cur >= needed {
-        return Ok(());
-    }
-    let hard = limit.rlim_max;
-    limit.rlim_cur = needed.min(hard);
-    // SAFETY: `limit` is valid for reading.
-    let raised = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } == 0;
-    if raised && limit.rlim_cur >= needed {
+    let OpenFiles { soft, hard, .. } = raise_open_files(needed);
+    if soft >= needed {
         return Ok(());
     }
     Err(Error::Io(format!(

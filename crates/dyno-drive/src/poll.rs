@@ -3,9 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use dyno_model::{Error, Result};
-
-use crate::thread::timespec;
+use dyno_model::{Error, Result, timespec};
 
 const BATCH: usize = 256;
 

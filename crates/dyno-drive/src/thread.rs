@@ -1,42 +1,26 @@
 //! Threads of the driver.
 
+use std::num::NonZero;
 use std::thread::Builder;
 
 pub use dyno_model::spawn;
+use dyno_model::timespec;
+use rustix::thread::{ClockId, clock_nanosleep_absolute, gettid, set_current_timer_slack};
 
 /// Sleeps of the calling thread end when they are to, not up to 50 us later to spare wake-ups (the kernel's default).
 pub fn wake_precisely() {
-    const SLACK_NS: libc::c_ulong = 1000;
-    // SAFETY: changes an attribute of the calling thread only.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, SLACK_NS) };
+    const SLACK_NS: NonZero<u64> = NonZero::new(1000).unwrap();
+    let _ = set_current_timer_slack(Some(SLACK_NS)); // refused, sleeps are less precise
 }
 
 /// Sleeps until `at_ns` of the one clock, or a signal.
 pub fn sleep_until(at_ns: i64) {
-    let until = timespec(at_ns);
-    // SAFETY: `until` is valid for reading; the remaining time is not asked for.
-    unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &raw const until,
-            std::ptr::null_mut(),
-        )
-    };
-}
-
-/// For the system's calls.
-pub fn timespec(ns: i64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: ns / 1_000_000_000,
-        tv_nsec: ns % 1_000_000_000,
-    }
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &timespec(at_ns)); // an error is a signal
 }
 
 /// The calling thread's id, as in `/proc/self/task`.
 pub fn tid() -> i64 {
-    // SAFETY: has no arguments and cannot fail.
-    i64::from(unsafe { libc::gettid() })
+    i64::from(gettid().as_raw_pid())
 }
 
 /// Runs `work` on so many threads at once and waits for all of them.

@@ -1,15 +1,36 @@
 //! One clock for everything: `CLOCK_MONOTONIC`, in nanoseconds.
 
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
 /// Nanoseconds of `CLOCK_MONOTONIC`.
 #[inline]
 pub fn now_ns() -> i64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `t` is valid for writing; the clock id always exists on Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    clock_ns(ClockId::Monotonic)
+}
+
+/// Nanoseconds since boot, those of suspension included.
+pub fn boot_ns() -> i64 {
+    clock_ns(ClockId::Boottime)
+}
+
+/// CPU time of the calling thread, nanoseconds.
+pub fn thread_cpu_ns() -> i64 {
+    clock_ns(ClockId::ThreadCPUTime)
+}
+
+#[inline]
+fn clock_ns(clock: ClockId) -> i64 {
+    let t = clock_gettime(clock);
     t.tv_sec * 1_000_000_000 + t.tv_nsec
+}
+
+/// A time for system calls.
+#[inline]
+pub fn timespec(ns: i64) -> Timespec {
+    Timespec {
+        tv_sec: ns / 1_000_000_000,
+        tv_nsec: ns % 1_000_000_000,
+    }
 }
 
 /// The time bracket of a read: what was read was true at some instant in `before_ns..=after_ns`.

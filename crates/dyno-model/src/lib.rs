@@ -6,6 +6,9 @@ mod breaker;
 mod clock;
 mod engine;
 mod error;
+mod limits;
+pub mod poll;
+pub mod proc;
 pub mod raw;
 mod rng;
 mod session;
@@ -17,9 +20,10 @@ pub use activity::{
     ActivityProbe, ActivityRow, BLOCKED_NUMBERS, BLOCKED_TEXTS, BlockedRow, EndedTask, TaskId,
 };
 pub use breaker::{Breakable, Breaker};
-pub use clock::{Bracket, now_ns};
+pub use clock::{Bracket, boot_ns, now_ns, thread_cpu_ns, timespec};
 pub use engine::{Counter, Engine, Reading, count_sessions};
 pub use error::{Error, Refusal, Result};
+pub use limits::{OpenFiles, raise_open_files};
 pub use rng::SplitMix64;
 pub use session::{CallEnd, Progress, Session, Start};
 pub use table::{Column, Nullable, Table};

@@ -3,6 +3,7 @@
 
 use object::{Object, ObjectSegment, ObjectSymbol, ReadRef};
 
+use crate::maps::{self, Mapping};
 use crate::parse::{Parsed, error};
 
 const NAME: &str = "ELF";
@@ -45,60 +46,21 @@ pub fn symbol<'d>(data: impl ReadRef<'d>, name: &str) -> Parsed<Option<Linked>> 
     }))
 }
 
-/// A line of `/proc/PID/maps`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mapping {
-    /// First address.
-    pub start: u64,
-    /// Where in the file it begins, bytes.
-    pub offset: u64,
-}
-
 /// The first mapping of the file `path` (as the link `/proc/PID/exe` reads), in the text of
 /// `/proc/PID/maps`. Where the path does not occur (it was moved), of the file with that inode.
-pub fn first_mapping(maps: &str, path: &str, inode: u64) -> Option<Mapping> {
-    let of = |is: &dyn Fn(&Line<'_>) -> bool| maps.lines().filter_map(line).find(|l| is(l));
-    let found = of(&|l| l.path == path).or_else(|| of(&|l| inode != 0 && l.inode == inode));
-    found.map(|l| l.mapping)
+pub fn first_mapping<'t>(maps: &'t str, path: &str, inode: u64) -> Option<Mapping<'t>> {
+    let by_path = maps::parse(maps).find(|mapping| mapping.path == path);
+    by_path.or_else(|| maps::parse(maps).find(|mapping| inode != 0 && mapping.inode == inode))
 }
 
-/// Where the symbol is, in a process whose first mapping of the program is `mapping`; `None` where that is
-/// not the program's first segment.
-pub fn loaded(linked: Linked, mapping: Mapping, page_bytes: u64) -> Option<u64> {
+/// Address of the symbol in a process whose first mapping of the program is at `start`, from `offset` of the file on;
+/// `None` where that is not the program's first segment.
+pub fn loaded(linked: Linked, start: u64, offset: u64, page_bytes: u64) -> Option<u64> {
     let page = |address: u64| address - address % page_bytes;
-    if mapping.offset != page(linked.segment_offset) {
+    if offset != page(linked.segment_offset) {
         return None;
     }
     // 0 for a program that is not position-independent
-    let bias = mapping.start.wrapping_sub(page(linked.segment_address));
+    let bias = start.wrapping_sub(page(linked.segment_address));
     Some(linked.address.wrapping_add(bias))
-}
-
-struct Line<'t> {
-    mapping: Mapping,
-    inode: u64,
-    path: &'t str,
-}
-
-/// `start-end perms offset dev inode path`; the path may hold blanks.
-fn line(text: &str) -> Option<Line<'_>> {
-    let mut rest = text;
-    let mut word = || {
-        let (word, after) = rest
-            .trim_start()
-            .split_once(' ')
-            .unwrap_or((rest.trim_start(), ""));
-        rest = after;
-        word
-    };
-    let (start, _, offset, _, inode) = (word(), word(), word(), word(), word());
-    let hex = |word: &str| u64::from_str_radix(word, 16).ok();
-    Some(Line {
-        mapping: Mapping {
-            start: hex(start.split_once('-')?.0)?,
-            offset: hex(offset)?,
-        },
-        inode: inode.parse().ok()?,
-        path: rest.trim_start(),
-    })
 }

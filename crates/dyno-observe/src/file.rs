@@ -4,6 +4,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use dyno_model::raise_open_files;
+
 /// Where reads go; grows to the largest file and is used again.
 #[derive(Debug)]
 pub struct Buffer {
@@ -119,21 +121,8 @@ fn read_all(fd: &OwnedFd, buffer: &mut Buffer) -> io::Result<()> {
 /// The limit of open descriptors, the soft one raised to the hard one, and how many more may be kept open: half of
 /// what is left, so that the driver, the store and Python keep room.
 pub fn descriptor_budget() -> (u64, i64) {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is valid for writing, and for reading after it.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
-            return (0, 0);
-        }
-        let soft = std::mem::replace(&mut limit.rlim_cur, limit.rlim_max);
-        if soft < limit.rlim_max && libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) != 0 {
-            limit.rlim_cur = soft;
-        }
-    }
+    let limit = raise_open_files(u64::MAX).soft;
     let open_now = std::fs::read_dir("/proc/self/fd").map_or(usize::MAX, Iterator::count);
-    let left = limit.rlim_cur.saturating_sub(open_now as u64);
-    (limit.rlim_cur, i64::try_from(left / 2).unwrap_or(i64::MAX))
+    let left = limit.saturating_sub(open_now as u64);
+    (limit, i64::try_from(left / 2).unwrap_or(i64::MAX))
 }

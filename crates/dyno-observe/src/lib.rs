@@ -9,6 +9,7 @@ pub mod file;
 pub mod freezers;
 pub mod groups;
 pub mod host;
+pub mod maps;
 pub mod mountinfo;
 pub mod names;
 pub mod once;

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, TryLockError};
 
-use dyno_model::now_ns;
+use dyno_model::{now_ns, thread_cpu_ns};
 
 use crate::file::Buffer;
 use crate::freezers::Freezers;
 use crate::memory_rows::{MemoryRows, Row};
-use crate::pace::{Sampling, thread_cpu_ns};
+use crate::pace::Sampling;
 use crate::sample_rows::Taken;
 use crate::sampler::LOCATED_AT_ONCE;
 use crate::shared::Shared;

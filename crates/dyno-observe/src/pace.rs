@@ -63,14 +63,3 @@ impl Pace {
         }
     }
 }
-
-/// CPU time of the calling thread.
-pub fn thread_cpu_ns() -> i64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `t` is valid for writing; the clock id always exists on Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut t) };
-    t.tv_sec * 1_000_000_000 + t.tv_nsec
-}

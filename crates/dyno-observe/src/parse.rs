@@ -1,5 +1,7 @@
 //! What all parsers share: their error, and numbers.
 
+use dyno_model::boot_ns;
+
 /// A text that is not what the kernel documents.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{source_name}: {what}")]
@@ -52,13 +54,7 @@ pub fn scaled(source_name: &'static str, field: &str, value: i64, factor: i64) -
 
 /// Now since boot, in clock ticks: the clock of field 22 of `/proc/*/stat`.
 pub fn boot_ticks() -> i64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `t` is valid for writing; the clock is there since Linux 2.6.39.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut t) };
-    (t.tv_sec * 1_000_000_000 + t.tv_nsec) / ns_per_tick()
+    boot_ns() / ns_per_tick()
 }
 
 /// Nanoseconds of one clock tick (`USER_HZ`), the unit of `/proc/*/stat` and cgroup v1 `cpuacct.stat`.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use dyno_model::{Error, Result, now_ns};
+use dyno_model::{Error, Result, boot_ns, now_ns};
 
 use crate::schedstat;
 use crate::signal::{Signal, lock};
@@ -118,16 +118,6 @@ fn hole(last: Beat, now: Beat) -> Option<Hole> {
         stopped_ns: real(stopped_ns),
         suspended_ns: real(suspended_ns),
     })
-}
-
-fn boot_ns() -> i64 {
-    let mut t = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `t` is valid for writing; the clock id exists since Linux 2.6.39.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut t) };
-    t.tv_sec * 1_000_000_000 + t.tv_nsec
 }
 
 #[cfg(test)]

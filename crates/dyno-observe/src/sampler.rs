@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use dyno_model::{ActivityProbe, ActivityRow, BlockedRow, Bracket, EndedTask, TaskId, now_ns};
+use dyno_model::{ActivityProbe, ActivityRow, BlockedRow, Bracket, EndedTask, TaskId, now_ns, thread_cpu_ns};
 
 use crate::blocked::Turns;
 use crate::file::Buffer;
 use crate::freezers::Freezers;
-use crate::pace::{Sampling, thread_cpu_ns};
+use crate::pace::Sampling;
 use crate::parse::boot_ticks;
 use crate::sample_rows::{Taken, TaskState};
 use crate::shared::Shared;

@@ -1,5 +1,7 @@
 //! `/proc/PID/task/TID/stat`: proc(5), "/proc/pid/stat". Fields are numbered as there.
 
+use dyno_model::proc::stat_name;
+
 use crate::parse::{Parsed, error, number, scaled};
 
 const NAME: &str = "stat";
@@ -87,15 +89,14 @@ pub fn start_code(text: &str) -> Parsed<i64> {
     number(NAME, "startcode", tail.split_ascii_whitespace().nth(26 - 3))
 }
 
-/// Before, inside and after the parentheses. The name may hold any of them, what follows may not: so the
-/// first opens and the last closes.
+/// Before, inside and after the parentheses.
 fn parts(text: &str) -> Parsed<(&str, &str, &str)> {
-    let open = text.find('(').ok_or_else(|| error(NAME, "no name"))?;
-    let close = text
-        .rfind(')')
-        .filter(|&c| c > open)
-        .ok_or_else(|| error(NAME, "the name has no end"))?;
-    Ok((&text[..open], &text[open + 1..close], &text[close + 1..]))
+    let name = stat_name(text.as_bytes()).ok_or_else(|| error(NAME, "no name in parentheses"))?;
+    Ok((
+        &text[..name.start - 1],
+        &text[name.clone()],
+        &text[name.end + 1..],
+    ))
 }
 
 fn optional(field: &str, word: Option<&str>) -> Parsed<Option<i64>> {

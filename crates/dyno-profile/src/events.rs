@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use dyno_model::proc::cpu_list;
 use dyno_observe::{Granted, Refusal, Status};
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
@@ -127,26 +128,6 @@ fn attributes(hz: f64) -> perf::perf_event_attr {
 /// Numbers of the CPUs that are online.
 fn cpus() -> Vec<i32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_else(|_| "0".to_owned());
-    listed(&text)
-}
-
-/// `0-3,8` as numbers.
-fn listed(text: &str) -> Vec<i32> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse().ok()?..=last.parse().ok()?)
-    };
-    text.trim().split(',').filter_map(range).flatten().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_cpus_have_ranges() {
-        assert_eq!(listed("0-2,8\n"), [0, 1, 2, 8]);
-        assert_eq!(listed("0\n"), [0]);
-        assert!(listed("").is_empty());
-    }
+    let cpus = cpu_list(&text).unwrap_or_default().into_iter();
+    cpus.map(|cpu| cpu as i32).collect()
 }

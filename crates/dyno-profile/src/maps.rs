@@ -1,5 +1,7 @@
 //! Executable memory of a process: `proc_pid_maps(5)`. Pure: text to values.
 
+use dyno_observe::maps;
+
 /// What lies there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Backing {
@@ -33,38 +35,31 @@ pub struct Mapping {
     pub backing: Backing,
 }
 
-/// The executable mappings in `text`, by address. Lines that are none are passed over.
+/// The executable mappings in `text`, by address. Lines of another form are passed over.
 pub fn parse(text: &str) -> Vec<Mapping> {
-    text.lines().filter_map(line).collect()
+    maps::parse(text)
+        .filter(|line| line.is_executable)
+        .map(mapping)
+        .collect()
 }
 
-fn line(line: &str) -> Option<Mapping> {
-    let mut words = line.splitn(6, ' ');
-    let (start, end) = words.next()?.split_once('-')?;
-    let permissions = words.next()?;
-    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-    let device = words.next()?;
-    let inode: u64 = words.next()?.parse().ok()?;
-    let path = words.next().unwrap_or("").trim_start();
-    let kept = path.strip_suffix(" (deleted)");
-    let (path, deleted) = (kept.unwrap_or(path), kept.is_some());
-    if permissions.as_bytes().get(2) != Some(&b'x') {
-        return None;
-    }
+fn mapping(line: maps::Mapping<'_>) -> Mapping {
+    let kept = line.path.strip_suffix(" (deleted)");
+    let (path, deleted) = (kept.unwrap_or(line.path), kept.is_some());
     let backing = match path {
         "[vdso]" | "[vsyscall]" => Backing::Vdso,
-        _ if inode == 0 || path.starts_with("/memfd:") || path.starts_with("/dev/zero") => Backing::Made,
+        _ if line.inode == 0 || path.starts_with("/memfd:") || path.starts_with("/dev/zero") => Backing::Made,
         _ => Backing::File {
-            device: device.to_owned(),
-            inode,
+            device: line.device.to_owned(),
+            inode: line.inode,
             path: path.to_owned(),
             deleted,
         },
     };
-    Some(Mapping {
-        start: u64::from_str_radix(start, 16).ok()?,
-        end: u64::from_str_radix(end, 16).ok()?,
-        offset,
+    Mapping {
+        start: line.start,
+        end: line.end,
+        offset: line.offset,
         backing,
-    })
+    }
 }

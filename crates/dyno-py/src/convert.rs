@@ -66,6 +66,6 @@ fn column<'py>(py: Python<'py>, made: Encoded<'_>) -> PyResult<CoreColumn<'py>> 
         None => bytes.into_any(),
         Some(texts) => (bytes, PyList::new(py, texts)?).into_pyobject(py)?.into_any(),
     };
-    let validity = encoded.validity.map(|known| PyBytes::new(py, &known));
-    Ok((encoded.kind, payload, validity))
+    let validity = made.validity.map(|known| PyBytes::new(py, &known));
+    Ok((made.kind, payload, validity))
 }

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::fs;
 use std::str::{FromStr, from_utf8};
 
+use dyno_model::proc::stat_fields;
+
 /// Fields of `/proc/PID/stat` (`proc_pid_stat(5)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
@@ -25,10 +27,8 @@ impl Stat {
         !matches!(self.state, 'Z' | 'X')
     }
 
-    /// The name in parentheses may hold anything, parentheses, too.
     fn parse(line: &[u8]) -> Option<Self> {
-        let name_end = line.iter().rposition(|&byte| byte == b')')?;
-        let mut fields = from_utf8(&line[name_end + 1..]).ok()?.split_ascii_whitespace();
+        let mut fields = stat_fields(line)?;
         Some(Self {
             state: fields.next()?.chars().next()?,
             parent: fields.next()?.parse().ok()?,

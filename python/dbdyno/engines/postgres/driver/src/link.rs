@@ -2,13 +2,14 @@
 
 use std::io;
 
+use dyno_model::poll::wait_for;
 use dyno_model::{CallEnd, Error, Progress, Result};
+use rustix::event::PollFlags;
 use socket2::Socket;
 
 use crate::client::Client;
 use crate::frame::Walker;
 use crate::server_error::ServerError;
-use crate::wire::wait_until_readable;
 
 /// Class of SQLSTATEs by which a server announces that it ends the session.
 const OPERATOR_INTERVENTION: &[u8] = b"57";
@@ -59,7 +60,7 @@ impl Link {
     #[inline]
     pub fn recv(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.polls {
-            wait_until_readable(self.client.fd());
+            wait_for(self.client.fd(), PollFlags::IN, None);
         }
         self.client.wire.recv(buffer)
     }

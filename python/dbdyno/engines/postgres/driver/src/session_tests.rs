@@ -2,12 +2,14 @@
 //! time.
 
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use dyno_model::poll::wait_for;
 use dyno_model::{CallEnd, Error, Progress, Result, Session, Start};
+use rustix::event::PollFlags;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -72,15 +74,11 @@ fn error(severity: &str, code: &str) -> Vec<u8> {
 }
 
 /// Waits as the driver does.
-fn wait(session: &PgSession, events: i16) {
-    let mut poll = libc::pollfd {
-        fd: session.fd().as_raw_fd(),
-        events,
-        revents: 0,
-    };
-    // SAFETY: one pollfd, valid for writing.
-    let n = unsafe { libc::poll(&raw mut poll, 1, 20_000) };
-    assert_eq!(n, 1, "nothing happened in 20 s");
+fn wait(session: &PgSession, events: PollFlags) {
+    assert!(
+        wait_for(session.fd(), events, Some(20_000_000_000)),
+        "nothing happened in 20 s"
+    );
 }
 
 fn carry_on(session: &mut PgSession, mut progress: Progress) -> Result<CallEnd> {
@@ -88,8 +86,8 @@ fn carry_on(session: &mut PgSession, mut progress: Progress) -> Result<CallEnd> 
     loop {
         match progress {
             Progress::Done(end) => return Ok(end),
-            Progress::Read => wait(session, libc::POLLIN),
-            Progress::Write => wait(session, libc::POLLOUT),
+            Progress::Read => wait(session, PollFlags::IN),
+            Progress::Write => wait(session, PollFlags::OUT),
             Progress::Sleep(_) => unreachable!("these sessions do not pause"),
         }
         progress = session.advance(&mut buffer)?;

@@ -126,18 +126,6 @@ pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Sleeps until there is something to read or the connection is at its end; a signal may end it early.
-#[inline]
-pub(crate) fn wait_until_readable(fd: BorrowedFd<'_>) {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one pollfd, valid for writing; neither a time limit nor a signal mask. If it fails, the read waits.
-    let _ = unsafe { syscall!(Sysno::ppoll, &raw mut poll, 1, 0, 0, 0) };
-}
-
 #[cold]
 fn error(errno: Errno) -> io::Error {
     io::Error::from_raw_os_error(errno.into_raw())

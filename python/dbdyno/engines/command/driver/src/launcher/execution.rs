@@ -1,8 +1,9 @@
 //! One process from its start to its end: what it prints is taken, and it is killed where it has to be.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
-use dyno_model::now_ns;
+use dyno_model::{now_ns, timespec};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::spawn::{Child, Program, Refused, Spawner, Streams};
 use super::tail::Tail;
@@ -110,29 +111,17 @@ impl Bench<'_> {
 
     /// Waits until something happens: the process has ended, the session is closed.
     fn look(&self, child: &Child, until_ns: Option<i64>, session: bool) -> (bool, bool) {
-        let watched = |fd: Option<BorrowedFd<'_>>, events| libc::pollfd {
-            fd: fd.map_or(-1, |fd| fd.as_raw_fd()), // ppoll(2) passes over -1
-            events,
-            revents: 0,
-        };
-        let mut all = [
-            watched(Some(child.pidfd.as_fd()), libc::POLLIN),
-            watched(Some(self.session).filter(|_| session), libc::POLLRDHUP),
-            watched(Some(self.errors.reader()), libc::POLLIN),
-            watched(self.output.as_ref().map(Tail::reader), libc::POLLIN),
+        let mut polled = vec![
+            PollFd::new(&child.pidfd, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.errors.reader(), PollFlags::IN),
         ];
+        polled.extend(session.then(|| PollFd::from_borrowed_fd(self.session, PollFlags::RDHUP)));
+        let output = self.output.as_ref().map(Tail::reader);
+        polled.extend(output.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let left = until_ns.map(|at_ns| timespec((at_ns - now_ns()).max(0)));
-        let timeout = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: `all` and the timeout are valid; no signal mask is changed.
-        unsafe {
-            libc::ppoll(
-                all.as_mut_ptr(),
-                all.len() as libc::nfds_t,
-                timeout,
-                std::ptr::null(),
-            )
-        };
-        (all[0].revents != 0, all[1].revents != 0)
+        let _ = poll(&mut polled, left.as_ref()); // a signal ends the wait early
+        let happened = |place: usize| !polled[place].revents().is_empty();
+        (happened(0), session && happened(2))
     }
 
     fn drain(&mut self) {
@@ -140,12 +129,5 @@ impl Bench<'_> {
         if let Some(output) = &mut self.output {
             output.drain();
         }
-    }
-}
-
-fn timespec(ns: i64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: ns / 1_000_000_000,
-        tv_nsec: ns % 1_000_000_000,
     }
 }

@@ -15,11 +15,13 @@ mod worker;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use dyno_model::{Breaker, Error, Result};
+use dyno_model::{Breaker, Error, Result, raise_open_files, timespec};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Rlimit;
 
 use attendant::{Attendant, Crowd};
 pub use handing::{own as control_socket, send as send_descriptor};
@@ -28,18 +30,18 @@ pub use handing::{own as control_socket, send as send_descriptor};
 pub type Find = dyn Fn(&str, &str) -> Option<String> + Send + Sync;
 
 /// How often the main thread waits for orphans that have ended.
-const REAPING_MS: i32 = 100;
+const REAPING_NS: i64 = 100_000_000;
 /// Threads call the system and parse a few lines.
 const STACK_BYTES: usize = 512 * 1024;
 /// A session's socket, what it prints, and its process: so many descriptors, and as many again for thousands of them.
-const DESCRIPTORS: libc::rlim_t = 65_536;
+const DESCRIPTORS: u64 = 65_536;
 
 /// What all sessions share.
 pub struct Shared {
     find: Arc<Find>,
     crowd: Arc<Crowd>,
     /// As the user has it.
-    descriptors: libc::rlimit,
+    descriptors: Rlimit,
 }
 
 /// Serves sessions until the other end of `control` is closed or we are to end; then nothing that we started is left.
@@ -58,7 +60,7 @@ pub fn launch(control: RawFd, find: Box<Find>) -> Result<()> {
     let shared = Shared {
         find: find.into(),
         crowd: Arc::default(),
-        descriptors: raise_descriptors(),
+        descriptors: raise_open_files(DESCRIPTORS).before,
     };
     let sessions = Breaker::default();
     let mut attendant = Attendant::new(shared.crowd.clone());
@@ -105,21 +107,6 @@ fn become_launcher() -> io::Result<OwnedFd> {
     }
 }
 
-/// As many as we may have; the limit before.
-fn raise_descriptors() -> libc::rlimit {
-    // SAFETY: both are valid.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        let raised = libc::rlimit {
-            rlim_cur: limit.rlim_max.min(DESCRIPTORS.max(limit.rlim_cur)),
-            ..limit
-        };
-        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised);
-        limit
-    }
-}
-
 /// The socket of a session to come; `None`: it is over.
 fn next_session(
     control: &OwnedFd,
@@ -128,19 +115,16 @@ fn next_session(
     sessions: &Breaker,
 ) -> Option<UnixStream> {
     loop {
-        let watched = |fd: &OwnedFd| libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let mut both = [watched(control), watched(endings)];
-        // SAFETY: `both` is valid.
-        unsafe { libc::poll(both.as_mut_ptr(), 2, REAPING_MS) };
+        let mut both = [
+            PollFd::new(control, PollFlags::IN),
+            PollFd::new(endings, PollFlags::IN),
+        ];
+        let _ = poll(&mut both, Some(&timespec(REAPING_NS))); // a signal ends the wait early
         attendant.look(!sessions.is_in_use());
-        if both[1].revents != 0 {
+        if !both[1].revents().is_empty() {
             return None;
         }
-        if both[0].revents != 0 {
+        if !both[0].revents().is_empty() {
             match handing::receive(control)? {
                 (Some(socket), _) => return Some(socket.into()),
                 (None, text) => attendant.arrange(&text),

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use dyno_model::now_ns;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 const STACK_BYTES: usize = 64 * 1024;
 
@@ -55,7 +56,7 @@ pub struct Refused {
 pub struct Spawner {
     stack: Vec<u8>,
     /// Limit of open descriptors as the user has it; the launcher's own is higher.
-    descriptors: libc::rlimit,
+    descriptors: Rlimit,
 }
 
 /// What the child reads and writes of our memory.
@@ -65,14 +66,14 @@ struct Shared<'a> {
     env: &'a [*const c_char],
     directory: *const c_char,
     streams: Streams<'a>,
-    descriptors: libc::rlimit,
+    descriptors: Rlimit,
     /// The step that failed, and its errno.
     failed: Option<(&'static str, i32)>,
 }
 
 impl Spawner {
     /// `descriptors`: the limit that children get.
-    pub fn new(descriptors: libc::rlimit) -> Self {
+    pub fn new(descriptors: Rlimit) -> Self {
         Self {
             stack: vec![0; STACK_BYTES],
             descriptors,
@@ -168,7 +169,7 @@ unsafe fn become_program(shared: &Shared) -> &'static str {
                 return "open its standard streams";
             }
         }
-        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const shared.descriptors);
+        let _ = setrlimit(Resource::Nofile, shared.descriptors); // the launcher's own will do
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());

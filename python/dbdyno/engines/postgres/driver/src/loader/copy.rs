@@ -1,8 +1,7 @@
 //! One COPY of one chunk over a blocking connection.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
-
 use bytes::BytesMut;
+use dyno_model::poll::is_readable;
 use dyno_model::{Error, Result};
 use postgres_protocol::message::frontend;
 
@@ -61,7 +60,7 @@ fn begin(out: &mut Vec<u8>) {
 fn send(client: &mut Client, out: &mut [u8]) -> Result<()> {
     let length = (out.len() - 1) as u32;
     out[1..5].copy_from_slice(&length.to_be_bytes());
-    if matches!(client.wire, Wire::Plain(_)) && readable(client.fd()) {
+    if matches!(client.wire, Wire::Plain(_)) && is_readable(client.fd()) {
         let message = client.receive()?;
         if message.tag == b'E' {
             return Err(ServerError::parse(message.body).into_session_error());
@@ -69,17 +68,6 @@ fn send(client: &mut Client, out: &mut [u8]) -> Result<()> {
     }
     // What the server said before it closed is the reason, not the broken pipe.
     client.send(out).or_else(|e| until(client, b'Z').and(Err(e)))
-}
-
-fn readable(fd: BorrowedFd<'_>) -> bool {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: one pollfd, valid for the call.
-    let found = unsafe { libc::poll(&raw mut poll, 1, 0) };
-    found > 0
 }
 
 /// Reads up to a message of that kind. In answer to a query that fails there is ReadyForQuery alone.

@@ -1,11 +1,13 @@
 //! A session that runs scripts. One message is sent and one answer read a statement, as for constant calls.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use dyno_model::poll::wait_for;
 use dyno_model::{Breaker, CallEnd, Error, Progress, Result, Session, Start, TaskId, now_ns};
 use dyno_script::{Action, Frame, Rng};
+use rustix::event::PollFlags;
 
 use crate::client::{COPY, Client};
 use crate::link::{Link, failed};
@@ -164,7 +166,7 @@ impl ScriptSession {
         let mut sent = self.push();
         while sent == Ok(Progress::Write) {
             self.drain(&mut buffer)?;
-            wait_for_either(self.link.client.fd());
+            wait_for(self.link.client.fd(), PollFlags::IN | PollFlags::OUT, None);
             sent = self.push();
         }
         self.link.set_blocking(true)?;
@@ -248,18 +250,6 @@ impl ScriptSession {
         self.since_ns = now;
         Ok(())
     }
-}
-
-/// Until the descriptor is readable or writable.
-fn wait_for_either(fd: BorrowedFd<'_>) {
-    let events = libc::POLLIN | libc::POLLOUT;
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events,
-        revents: 0,
-    };
-    // SAFETY: one pollfd, valid for writing. A signal ends it early, which does no harm.
-    unsafe { libc::poll(&raw mut poll, 1, -1) };
 }
 
 impl Session for ScriptSession {
