@@ -212,7 +212,7 @@ def _event(row: Row) -> str:
 
 
 def _blocker_state(row: Row, families: WaitFamilies) -> str:
-    """Returns the state of a row's blocker. The task's state outweighs the wait event, as PostgreSQL shows
+    """Returns the state of a row's blocker. The task's state outweighs the wait event, as the server shows
     an event until the process that was woken gets a CPU."""
     state, label = row["state"], f"{row['blocker_wait_class']}/{row['blocker_wait_event']}"
     if row["blocker"] is None:

@@ -17,8 +17,8 @@ def large_scans(interval: Interval) -> pl.DataFrame:
     counted = (
         interval.tables["databases"].filter(pl.col("status").is_in(STANDING))["blocks_read"].drop_nulls()
     )
-    # PostgreSQL scans a table above a quarter of shared_buffers through a small ring of buffers (initscan in
-    # heapam.c; buffer/README), so that it never becomes cached.
+    # The server scans a table above a share of its cache (which, the engine says) through a small ring of
+    # buffers, so that it never becomes cached.
     large = (pl.col("table_bytes") > cache.scan_bytes) & (pl.col("seq_scans") > 0)
     scanned = frame.filter(pl.col("status").is_in(STANDING) & (pl.col("kind") != "system") & large)
     columns = scanned.select(

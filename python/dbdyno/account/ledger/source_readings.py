@@ -32,8 +32,8 @@ TOLERANCE: dict[str, float] = {
 LAG_S = 1.0
 """Delay of a server's reports of its sessions' figures.
 
-Backends of PostgreSQL 15 flush their statistics at most once a second (PGSTAT_MIN_INTERVAL in pgstat.c),
-and a statement in progress reports nothing before its end."""
+Sessions flush their statistics at most once a second, and a statement in progress reports nothing before its
+end."""
 TICK_S = 0.004
 """Largest age of a task's figures at a read: a tick at HZ=250."""
 TRIP_S = 0.005
