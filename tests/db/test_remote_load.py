@@ -16,7 +16,7 @@ import pytest
 
 from dbdyno import _core, remote
 from dbdyno.drive import frames
-from dbdyno.engines.driving import here
+from dbdyno.engines.driving import local_load
 from dbdyno.engines.postgres import connect
 from dbdyno.engines.postgres.sessions import end_left
 from dbdyno.model.engine.protocols import Load
@@ -98,7 +98,7 @@ def test_calls_of_agents_and_of_this_host_are_those_of_the_server(counted: str) 
 
             return remote.Driver(at.name, make, clock=clock, cpus=2)
 
-        drivers = [remote.Driver("here", here, 2), driver(first, clocks[0]), driver(last, clocks[1])]
+        drivers = [remote.Driver("here", local_load, 2), driver(first, clocks[0]), driver(last, clocks[1])]
         load = remote.SpreadLoad(drivers, "postgres", spec(counted, 8, COUNT, log_calls=True))
         start_ns, t0_ns, t1_ns = run(load)
         assert load.progress().calls == calls_at(counted)
@@ -196,7 +196,7 @@ def test_sessions_of_a_killed_driver_are_ended_and_no_others(dsn18: str) -> None
 
         given = spec(dsn18, 4, "select pg_sleep(600)")
         given["target"]["application_name"] = connect.APPLICATION
-        drivers = [remote.Driver("here", here, 1), remote.Driver(made.name, make, 1)]
+        drivers = [remote.Driver("here", local_load, 1), remote.Driver(made.name, make, 1)]
         load = remote.SpreadLoad(drivers, "postgres", given)
         load.connect()
         phase(load)
