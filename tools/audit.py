@@ -30,7 +30,7 @@ def python(lock: str) -> int:
         return _unchecked(lock, "pip-audit cannot be installed: no package index is reachable")
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
-        options = "--require-hashes --disable-pip --progress-spinner off --format json".split()
+        options = ["--require-hashes", "--disable-pip", "--progress-spinner", "off", "--format", "json"]
         done = _run([program, "--requirement", ROOT / "requirements" / lock, *options, "--output", answer])
         try:
             packages = json.loads(answer.read_text())["dependencies"]

@@ -205,7 +205,10 @@ class Image:
 
     def _help(self, command: tuple[str, ...]) -> None:
         text = self._output(*command, "--help")
-        self._save(f"help/{'-'.join(command) or 'dbdyno'}.txt", text)
+        name = "-".join(command) or "dbdyno"
+        self._save(f"help/{name}.txt", text)
+        if "--help-all" in text:
+            self._save(f"help/{name}-all.txt", self._output(*command, "--help-all"))
         _, _, commands = text.partition("\nCommands:\n")
         for name in re.findall(r"^  ([a-z-]+)  ", commands, re.MULTILINE):
             self._help((*command, name))

@@ -13,17 +13,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import polars as pl
 import pytest
+from click.testing import CliRunner
 from tests.fakery import climb, plan_cell
 
 from dbdyno.account import making, window
 from dbdyno.account.window.cells import key
+from dbdyno.cli.flags import Command, fields_given, flag_options
 from dbdyno.conclude import checking
 from dbdyno.conclude.catalogue import Entry
 from dbdyno.conclude.run.case import Case
 from dbdyno.conduct.companion import Companions
+from dbdyno.model.plan import flagged, flags
 from dbdyno.model.plan.kinds import kind_of
+from dbdyno.model.plan.plan import Experiment
 from dbdyno.model.schema import table, tables
 
 ROOT = Path(__file__).parents[2]
@@ -176,3 +181,33 @@ def test_the_companion_notes_the_load_average_before_a_cell(tmp_path: Path) -> N
     companions.before(plan_cell(4))
     assert notes == ["load average before 0001-lio-base-s4-r1: 0.42"]
     assert companions.after([]) == []
+
+
+def test_a_declared_option_is_in_help_recipe_schema_and_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    declaration, field = re.findall(
+        r"^```\n(.*?)^```", (PAGES / "option.md").read_text("utf-8"), re.M | re.S
+    )[:2]
+    monkeypatch.setattr(flags, "FLAGS", declared := {**flags.FLAGS})
+    monkeypatch.setattr(flagged, "FLAGS", declared)
+    flags.register(eval(declaration, vars(flags)))
+    names: dict[str, Any] = {"Experiment": Experiment, "flagged": flagged.flagged, "__name__": __name__}
+    exec(f"class Toy(Experiment):\n{field}", names)
+    toy = names["Toy"]
+    assert toy().pause_after == "0s"
+    assert toy.model_validate(tomllib.loads('pause_after = "3s"')).pause_after == "3s"
+    described = toy.model_json_schema()["properties"]["pause_after"]
+    assert (described["description"], described["default"]) == ("Pause after each measurement.", "0s")
+
+    given: list[dict[str, Any]] = []
+
+    @click.command(cls=Command)
+    @flag_options(flags.RUN)
+    def command(**options: Any) -> None:
+        """Examples:"""
+        given.append(fields_given(options))
+
+    shown = CliRunner().invoke(command, ["--help-all"]).output
+    assert re.search(r"--pause-after TIME +Pause after each measurement\.  \[default: none\]", shown)
+    assert "--pause-after" not in CliRunner().invoke(command, ["--help"]).output
+    assert CliRunner().invoke(command, ["--pause-after", "3s"]).exit_code == 0
+    assert given == [{"pause_after": "3s"}]

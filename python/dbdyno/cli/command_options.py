@@ -2,70 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, get_args
 
 import click
 
+from dbdyno.cli.flags import Option
 from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.plan.flags import COMMANDS, WHAT
+from dbdyno.model.plan.literals import Arrangement
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-ORDERS = ("serial", "parallel", "concurrent", "both")
+ORDERS = get_args(Arrangement)
+_option = partial(click.option, cls=Option, group=COMMANDS)
 _OPTIONS = (
-    click.option(
+    _option(
         "--command",
         "commands",
         metavar="COMMAND",
         multiple=True,
+        group=WHAT,
+        common=True,
+        brief="Run this command in place of a database's calls: 'xz -T{threads} -kc FILE' threads=1,2,4.",
         help="Run this command in place of a database's calls: 'xz -T{threads} -kc FILE' threads=1,2,4. "
         "Repeatable: the commands are compared.",
     ),
-    click.option(
+    _option(
         "--command-name",
         "command_names",
         metavar="NAME",
         multiple=True,
         help="Name of a command; repeatable.",
     ),
-    click.option("--once", is_flag=True, default=None, help="Run each job exactly once in a measurement."),
-    click.option(
-        "--runs",
-        type=click.IntRange(1, 1_000_000),
-        metavar="N",
-        help="Run each job exactly N times in a measurement.  [default: as often as --measure has room for]",
-    ),
-    click.option(
-        "--orders",
-        metavar="ORDERS",
-        help="Of several jobs measure only these: serial, parallel (one at a time, with the most threads), "
-        "concurrent (all at once, with the least threads), both; commas between them.",
-    ),
-    click.option(
-        "-w",
-        "--warmup",
-        type=click.IntRange(0, 10_000),
-        metavar="N",
-        help="Run each job N times before the first measurement, not measured.  [default: 1; 0 with --once]",
-    ),
-    click.option("--prepare", metavar="COMMAND", help="Command before each execution, not measured."),
-    click.option("--conclude", metavar="COMMAND", help="Command after each execution, not measured."),
-    click.option(
-        "--setup", metavar="COMMAND", help="Command run once for each variant, before the first measurement."
-    ),
-    click.option(
-        "--cleanup", metavar="COMMAND", help="Command run once for each variant, after the last measurement."
-    ),
-    click.option(
-        "--shell",
-        type=click.Choice(["none", "sh", "bash"]),
-        help="What runs the command; a shell's own start-up is measured and taken off.  [default: none]",
-    ),
-    click.option("--input", metavar="FILE", help="Standard input of the command.  [default: /dev/null]"),
-    click.option("--directory", metavar="DIR", help="Directory that the command runs in."),
-    click.option(
-        "--env", metavar="NAME=VALUE", multiple=True, help="Environment variable of the command; repeatable."
-    ),
-    click.option(
+    _option(
         "--parameter-list",
         "lists",
         nargs=2,
@@ -73,7 +43,7 @@ _OPTIONS = (
         multiple=True,
         help="The same as NAME=VALUES: each value is a variant.",
     ),
-    click.option(
+    _option(
         "--parameter-scan",
         "scans",
         nargs=3,
@@ -81,83 +51,32 @@ _OPTIONS = (
         multiple=True,
         help="The same as NAME=FROM:TO.",
     ),
-    click.option(
+    _option(
         "--parameter-step-size",
         "step",
         metavar="STEP",
         help="Step of --parameter-scan: a number, or x2.  [default: 1]",
     ),
-    click.option(
-        "--timeout",
-        metavar="TIME",
-        help="Kill an execution that takes longer, with all its processes; it has failed.  [default: none]",
-    ),
-    click.option(
-        "--verify",
-        metavar="COMMAND",
-        help="Command that must succeed after each execution: 'cmp OUT REFERENCE'; not measured.",
-    ),
-    click.option("--work-bytes", metavar="FILE", help="The work of an execution is this file's size."),
-    click.option(
-        "--work-regex",
-        metavar="REGEX",
-        help="The work of an execution is the number that this finds in what it prints: 'done (\\d+)'.",
-    ),
-    click.option("--work-unit", metavar="NOUN", help="What that number counts, plural: files."),
-    click.option(
-        "--keep-output",
-        metavar="SIZE",
-        help="Keep the end of what each execution prints: 64kB.  [default: of failed ones alone]",
-    ),
-    click.option(
-        "--hide-args",
-        is_flag=True,
-        default=None,
-        help="Keep arguments, parameters and environment of commands out of the stored run and the report.",
-    ),
 )
-_OF_A_JOB = (
-    "prepare",
-    "conclude",
-    "shell",
-    "input",
-    "directory",
-    "timeout",
-    "verify",
-    "work_bytes",
-    "work_regex",
-    "work_unit",
-)
-_OF_THE_RUN = ("once", "runs", "warmup", "setup", "cleanup", "keep_output", "hide_args")
 
 
 def command_options(f: _F) -> _F:
     """Commands, and what goes with them."""
-    for option in reversed(_OPTIONS):
-        f = option(f)
+    for add in reversed(_OPTIONS):
+        f = add(f)
     return f
 
 
-def overrides_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the experiment that these options set. Raises :class:`UsageError` for what means nothing."""
-    found = {n: options[n] for n in _OF_THE_RUN if options[n] is not None}
-    job: dict[str, Any] = {n: options[n] for n in _OF_A_JOB if options[n] is not None}
-    if options["env"]:
-        job["env"] = dict(_pair(text) for text in options["env"])
-    if job:
-        found["job"] = job
-    if options["orders"] is not None:
-        found["orders"] = _orders(options["orders"])
-    if (file := jobs_file(options["jobs"])) is not None:
-        found["jobs_file"] = file
-    found |= _commands(options)
-    if options["commands"] or file is not None:
+def fields_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of the experiment that commands set: one command is a job, several are a variant
+    each. Raises :class:`UsageError` for what means nothing with commands."""
+    found = _commands(options)
+    if options["commands"] or jobs_file(options["jobs"]) is not None:
         _check_goes_with(options)
     return found
 
 
 def _commands(options: Mapping[str, Any]) -> dict[str, Any]:
-    """One command is a job; several are a variant each."""
     from dbdyno.plan import names
 
     commands, named = options["commands"], options["command_names"]
@@ -209,12 +128,18 @@ def parameters_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str,
     return {name: values_of(text, name) for name, text in given.items()}
 
 
-def _orders(text: str) -> tuple[str, ...]:
+def orders(text: str) -> tuple[str, ...]:
+    """Returns the orders that a text lists. Raises :class:`UsageError`."""
     found = tuple(dict.fromkeys(ORDERS if text == "all" else [p.strip() for p in text.split(",")]))
     for order in found:
         if order not in ORDERS:
             raise UsageError(f"--orders {text}: no order {order!r}", did_you_mean(order, ORDERS))
     return found
+
+
+def environment(texts: Iterable[str]) -> dict[str, str]:
+    """Returns variables of the environment by name. Raises :class:`UsageError`."""
+    return dict(_pair(text) for text in texts)
 
 
 def _pair(text: str) -> tuple[str, str]:

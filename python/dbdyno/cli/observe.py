@@ -10,28 +10,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbdyno import conduct, drive, present
-from dbdyno.cli import screen
+from dbdyno.cli import completion, screen
 from dbdyno.cli.cluster_options import server_cluster_options
 from dbdyno.cli.config import is_quiet
+from dbdyno.cli.flags import Command, Option, fields_given, flag_options
 from dbdyno.cli.options import (
-    NUMBER,
     checked_output,
     engine_option,
     json_option,
     label_options,
     labels_of,
-    memory_option,
     open_store,
     print_json,
     running_dsns_option,
     server_ssh_options,
-    snapshots_option,
+    source_options,
     store_option,
-    waits_options,
 )
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED
-from dbdyno.model.schema.data_sources import options as optional_sources
+from dbdyno.model.plan.flags import OBSERVE, OBSERVED, OUTPUT
 from dbdyno.model.units import counted, format_percent
 
 if TYPE_CHECKING:
@@ -40,45 +38,51 @@ if TYPE_CHECKING:
     from dbdyno.model.plan.plan import Experiment, Observation
 
 
-@click.command("observe")
+@click.command("observe", cls=Command)
 @running_dsns_option
 @partial(server_ssh_options, several=True)
 @server_cluster_options(several=True)
-@click.option("--recipe", metavar="NAME|FILE", help="Recipe with a table [observation]; options override it.")
-@click.option("--for", "duration", metavar="TIME", help="Duration.  [default: until Ctrl-C or q]")
-@click.option("--window", metavar="TIME", help="Duration of a window.  [default: 10s]")
-@click.option("--only-user", "user", metavar="NAME", help="Only sessions of this user.")
-@click.option("--only-database", "database", metavar="NAME", help="Only sessions in this database.")
 @click.option(
-    "--only-application", "application", metavar="NAME", help="Only sessions with this application_name."
+    "--recipe",
+    cls=Option,
+    group=OBSERVED,
+    metavar="NAME|FILE",
+    shell_complete=completion.RECIPES_OR_FILES,
+    help="Recipe with a table [observation]; options override it.",
 )
-@click.option(
-    "--only-pid", "pids", metavar="PID", type=NUMBER, multiple=True, help="Only this process; repeatable."
-)
-@click.option(
-    "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"
-)
-@waits_options
+@flag_options(OBSERVE)
+@source_options
 @trigger_options
 @click.option(
     "--refresh",
+    cls=Option,
+    group=OUTPUT,
     type=click.FloatRange(0.2, 60),
     default=2.0,
     show_default=True,
-    help="Refresh interval of the live view in seconds.",
+    metavar="N",
+    help="Refresh interval of the live view in seconds. From 0.2 to 60.",
 )
-@click.option("--lines", is_flag=True, help="Print one line per window instead of the live view.")
+@click.option(
+    "--lines",
+    cls=Option,
+    group=OUTPUT,
+    common=True,
+    is_flag=True,
+    help="Print one line per window instead of the live view.",
+)
 @click.option(
     "-o",
     "--output",
     "--report",
+    cls=Option,
+    group=OUTPUT,
+    common=True,
     type=click.Path(path_type=Path, dir_okay=False),
     callback=checked_output,
     help="Also write a report: .html, .md or .xlsx.",
 )
 @label_options
-@snapshots_option
-@memory_option
 @engine_option("System to observe.")
 @store_option
 @json_option
@@ -111,24 +115,11 @@ def observe_command(**options: Any) -> None:
       dbdyno observe --only-user app --when 'sessions in (10,20,30)' --do 'trace 10s'
       dbdyno observe --when 'cpu_wait > 30% for 3s' --do 'profile 10s' --do snapshot
     """
-    names = ("duration", "window", "user", "database", "application", "pids")
-    experiment = conduct.observation_of(
-        {
-            n: options[n]
-            for n in (
-                "sample_hz",
-                "waits",
-                "snapshots",
-                "memory",
-                "engine",
-                *(o.key for o in optional_sources()),
-            )
-        }
-        | {"triggers": triggers_given(options)}
-        | _where(options),
-        options["recipe"],
-        **{n: options[n] for n in names},
-    )
+    fields = fields_given(options)
+    chosen = fields.pop("observation", {})
+    if triggers := triggers_given(options):
+        fields["triggers"] = triggers
+    experiment = conduct.observation_of(fields | _where(options), options["recipe"], **chosen)
     dsns = options["dsn"] or (None,)
     with conduct.server_machines(experiment.engine, dsns, _hosts(options, experiment), screen.note) as found:
         if len(dsns) == 1:

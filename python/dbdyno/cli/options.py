@@ -6,14 +6,18 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from dbdyno.cli import completion
+from dbdyno.cli.flags import NUMBER as NUMBER
+from dbdyno.cli.flags import Option
 from dbdyno.engines import DEFAULT, secret_in
 from dbdyno.model.errors import UsageError, did_you_mean
+from dbdyno.model.plan.flags import GATHER, OUTPUT, SERVER
 from dbdyno.model.schema.data_source import MOST_HZ
 from dbdyno.model.schema.data_sources import options as optional_sources
 from dbdyno.model.text.visible import one_line, visible
@@ -31,37 +35,38 @@ SETTING = ("--setting", "work_mem=64MB")
 def store_option(f: _F) -> _F:
     return click.option(
         "--store",
+        cls=Option,
+        group=OUTPUT,
         type=click.Path(path_type=Path, file_okay=False),
         envvar="DBDYNO_STORE",
         help="Directory of stored runs.  [default: $XDG_DATA_HOME/dbdyno, else ~/.local/share/dbdyno]",
     )(f)
 
 
-def snapshots_option(f: _F) -> _F:
-    return click.option(
-        "--snapshots/--no-snapshots",
-        default=None,
-        help="Snapshots of the server's statistics at the start and end of measurements.  [default: on]",
-    )(f)
-
-
-def memory_option(f: _F) -> _F:
-    return click.option(
-        "--memory/--no-memory",
-        default=None,
-        help="Memory of server and machine at the start and end of measurements.  [default: on]",
-    )(f)
-
-
 def json_option(f: _F) -> _F:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")(f)
+    return click.option(
+        "--json",
+        "as_json",
+        cls=Option,
+        group=OUTPUT,
+        common=True,
+        is_flag=True,
+        help="Print JSON instead of text.",
+    )(f)
 
 
 def engine_option(words: str) -> Callable[[_F], _F]:
     """Read before ``--dsn``, which is the engine's own."""
     words = f"{words}  [default: {DEFAULT}]"
     return click.option(
-        "--engine", metavar="NAME", is_eager=True, help=words, shell_complete=completion.ENGINES
+        "--engine",
+        cls=Option,
+        group=SERVER,
+        key="engine",
+        metavar="NAME",
+        is_eager=True,
+        help=words,
+        shell_complete=completion.ENGINES,
     )
 
 
@@ -86,6 +91,9 @@ def _dsn_option(default: str, *, several: bool = False) -> Callable[[_F], _F]:
     more = " Repeatable: several servers side by side." if several else ""
     return click.option(
         "--dsn",
+        cls=Option,
+        group=SERVER,
+        common=True,
         metavar="DSN",
         multiple=several,
         callback=warn_of_password,
@@ -105,12 +113,19 @@ def server_ssh_options(f: _F, *, several: bool = False) -> _F:
     """``--server-ssh``, ``--ssh-command``. ``several``: once for each server."""
     f = click.option(
         "--ssh-command",
+        cls=Option,
+        group=SERVER,
         metavar="COMMAND",
         envvar="DBDYNO_SSH_COMMAND",
         help="The ssh client for --server-ssh, with options: 'ssh -p 2222'.  [default: ssh]",
     )(f)
     return click.option(
         "--server-ssh",
+        cls=Option,
+        group=SERVER,
+        common=True,
+        key="" if several else "server_ssh",
+        brief="The server's host, where that is another: it is observed there, over your own ssh.",
         metavar="[USER@]HOST",
         multiple=several,
         help="The server's host, where that is another: it is observed there, over your own ssh. Nothing is "
@@ -122,22 +137,11 @@ def bin_dir_option(f: _F) -> _F:
     return click.option(
         "--pg-bin",
         "bin_dir",
+        cls=Option,
+        group=SERVER,
         type=click.Path(path_type=Path, file_okay=False),
         help="bin directory of an installed PostgreSQL to use for the embedded server.",
     )(f)
-
-
-class _Number(click.types.IntParamType):
-    """Of sessions, a process, a window or a capture, as tables hold it."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        found = super().convert(value, param, ctx)
-        if not 0 <= found < 2**31:
-            self.fail(f"{found} is not from 0 to {2**31 - 1}", param, ctx)
-        return found
-
-
-NUMBER = _Number()
 
 
 class _Sampling(click.ParamType[float | str]):
@@ -156,7 +160,7 @@ class _Sampling(click.ParamType[float | str]):
         return hz
 
 
-class _OptionalValue(click.Option):
+class _OptionalValue(Option):
     """Its value may be left out: a next word that does not begin with a digit is none."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
@@ -173,10 +177,12 @@ class _OptionalValue(click.Option):
         option.process = process
 
 
-def waits_options(f: _F) -> _F:
+def source_options(f: _F) -> _F:
+    """Options of the data sources that are off unless asked for."""
     for option in optional_sources():
+        in_help = {"group": GATHER, "key": option.key, "help": option.help}
         if option.hz is None:
-            f = click.option(option.flag, option.key, is_flag=True, default=None, help=option.help)(f)
+            f = click.option(option.flag, option.key, cls=Option, is_flag=True, default=None, **in_help)(f)
         else:
             f = click.option(
                 option.flag,
@@ -186,15 +192,11 @@ def waits_options(f: _F) -> _F:
                 flag_value=str(option.hz),
                 type=_Sampling(),
                 metavar="[HZ]",
-                help=option.help,
+                common=True,
+                brief=f"{option.help.partition(',')[0]}.",
+                **in_help,
             )(f)
-    return click.option(
-        "--waits",
-        type=click.Choice(["auto", "sampled", "exact"]),
-        help="How waits are measured: sampled, or exact by scheduler trace (needs CAP_BPF and CAP_PERFMON, "
-        "and CAP_SYS_PTRACE if the server runs as another user). auto uses the trace where permitted.  "
-        "[default: auto]",
-    )(f)
+    return f
 
 
 REPORTS = (".html", ".htm", ".md", ".xlsx")
@@ -226,9 +228,12 @@ def checked(path: Path, endings: Sequence[str] = REPORTS) -> Path:
 
 def label_options(f: _F) -> _F:
     """``--name``, ``--tag``, ``--note``: see :func:`labels_of`."""
-    f = click.option("--note", metavar="TEXT", help="A remark, kept with the run.")(f)
-    f = click.option("--tag", "tags", metavar="TAG", multiple=True, help="A tag; repeatable.")(f)
-    return click.option("--name", metavar="NAME", help="A name; it works wherever a run is asked for.")(f)
+    option = partial(click.option, cls=Option, group=OUTPUT)
+    f = option("--note", metavar="TEXT", help="A remark, kept with the run.")(f)
+    f = option("--tag", "tags", metavar="TAG", multiple=True, help="A tag; repeatable.")(f)
+    return option(
+        "--name", common=True, metavar="NAME", help="Name of the run; it works wherever a run is asked for."
+    )(f)
 
 
 _LONGEST_LABEL, _LONGEST_NOTE = 60, 2_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,10 @@ import click
 from dbdyno import conduct, drive, present
 from dbdyno.cli import command_options as commands
 from dbdyno.cli import completion, screen
-from dbdyno.cli.cluster_options import cluster_given, cluster_options
+from dbdyno.cli import script_options as scripts
 from dbdyno.cli.command_options import command_options
 from dbdyno.cli.connection_words import connection_words, dsn_of
+from dbdyno.cli.flags import Command, Option, fields_given, flag_options
 from dbdyno.cli.options import (
     SETTING,
     bin_dir_option,
@@ -22,20 +24,16 @@ from dbdyno.cli.options import (
     json_option,
     label_options,
     labels_of,
-    memory_option,
     open_store,
     print_json,
     server_ssh_options,
-    snapshots_option,
+    source_options,
     store_option,
-    waits_options,
 )
-from dbdyno.cli.rates import RATE_OPTIONS, rate_options
-from dbdyno.cli.script_options import driver_of, script_options
-from dbdyno.cli.script_options import overrides_of as script_options_given
+from dbdyno.cli.script_options import script_options
 from dbdyno.cli.trigger_options import trigger_options, triggers_given
 from dbdyno.model.errors import EXIT_CUT_SHORT, EXIT_INTERRUPTED, UsageError
-from dbdyno.model.schema.data_sources import options as optional_sources
+from dbdyno.model.plan.flags import MEASUREMENT, OUTPUT, RUN, WHAT
 
 if TYPE_CHECKING:
     from dbdyno.model.engine.machine import Machine
@@ -43,137 +41,49 @@ if TYPE_CHECKING:
     from dbdyno.model.plan.plan import Plan
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("workload", required=False, shell_complete=completion.WORKLOADS_OR_FILES)
 @click.argument("more", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option(
     "--recipe",
+    cls=Option,
+    group=WHAT,
+    common=True,
     metavar="NAME|FILE",
     shell_complete=completion.RECIPES_OR_FILES,
     help="Recipe to run; options override it.",
 )
 @script_options
 @command_options
-@click.option(
-    "--sessions",
-    "--ladder",
-    "sessions",
-    metavar="LADDER",
-    help="Numbers of sessions: 1,2,4,8 | FROM:TO | FROM:TO:STEP | FROM:TO:x2 | auto | auto:TOP. auto "
-    "searches around the knee, or around the target.  [default: 1, 2, 4 ... 4 x CPUs]",
-)
-@click.option(
-    "--target",
-    metavar="METRIC<LIMIT",
-    help="Search for the highest number of sessions (with --rates auto: the highest rate) that meets "
-    "'p95<20ms' (p50, p90, p95, p99, mean, max), or the fewest sessions that meet 'throughput>1000'.",
-)
-@click.option(
-    "--rungs", type=click.IntRange(3, 200), help="Maximum number of load levels (auto).  [default: 16]"
-)
-@click.option("--measure", metavar="TIME", help="Duration of a measurement.  [default: 10s]")
-@click.option("--settle", metavar="TIME", help="Warm-up before each measurement.  [default: 2s]")
-@click.option(
-    "--repeats", type=click.IntRange(1, 1000), help="Repeats; two or more give intervals.  [default: 1]"
-)
-@rate_options
-@click.option(
-    "--call-target",
-    metavar="TIME",
-    help="Duration of a call with one session.  [default: 300ms or less]",
-)
-@click.option(
-    "--recalibrate",
-    is_flag=True,
-    default=None,
-    help="Calibrate the size of a call anew; otherwise it is as in earlier runs on this machine.",
-)
-@click.option(
-    "--param",
-    "params",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Workload parameter; repeatable.",
-)
-@click.option(
-    "--limit",
-    "limits",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Limit for the server's processes: cpus=0-3, quota=1.5, bind=spread, pool=4 ...; repeatable.",
-)
-@click.option(
-    "--driver",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Driver option: protocol=simple, pipeline=on, validation='SELECT 1', threads=2; repeatable.",
-)
-@click.option(
-    "--order",
-    type=click.Choice(["ladder", "interleaved", "shuffled"]),
-    help="Order of the measurements.  [default: interleaved with several variants, else ladder]",
-)
-@click.option(
-    "--reset",
-    type=click.Choice(["each", "block", "never"]),
-    help="Load the tables that dbdyno prepared again: before each measurement, or each repeat or round of "
-    "variants (docs/resets.md).  [default: each where calls change rows]",
-)
-@click.option(
-    "--expect",
-    type=click.Choice(["disk", "cache", "memory"]),
-    help="What is to be tested: disk (physical reads), cache (the server's), or memory (any cache; tables "
-    "are read into it before each measurement); warns where it is not.",
-)
-@click.option("--cool-down", metavar="TIME", help="Pause before each measurement.  [default: none]")
-@click.option(
-    "--until",
-    metavar="SHARE",
-    help="Repeat until every 95 % interval is within this share: 2%.  [default: off]",
-)
-@click.option("--budget", metavar="TIME", help="Total time budget: 30min.")
-@click.option("--baseline", metavar="VARIANT", help="Variant to compare with.  [default: the first]")
-@click.option(
-    "--all-variants",
-    is_flag=True,
-    help="Stop if a variant cannot be had here.  [default: it is left out if two or more remain]",
-)
-@click.option("--seed", type=int, help="Random seed for order and sampling times.  [default: 1]")
-@click.option(
-    "--sample-hz", type=click.FloatRange(0.1, 100), help="Activity samples per second.  [default: 10]"
-)
-@waits_options
-@trigger_options
-@click.option("--log-calls", is_flag=True, default=None, help="Store start, duration and CPU of every call.")
-@click.option(
-    "--no-observe",
-    is_flag=True,
-    help="Throughput and response times only; session time is not accounted for.",
-)
-@snapshots_option
-@memory_option
-@cluster_options
-@engine_option("System under load.")
 @dsn_option
+@engine_option("System under load.")
 @connection_words
 @server_ssh_options
 @bin_dir_option
+@flag_options(RUN)
 @click.option(
-    "--setting",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Server setting for the run, restored at the end; repeatable.",
+    "--all-variants",
+    cls=Option,
+    group=MEASUREMENT,
+    is_flag=True,
+    help="Stop if a variant is not possible here.  [default: it is left out if two or more remain]",
 )
+@source_options
+@trigger_options
 @click.option(
     "-o",
     "--output",
+    cls=Option,
+    group=OUTPUT,
+    common=True,
     type=click.Path(path_type=Path, dir_okay=False),
     callback=checked_output,
     help="Also write a report: .html, .md or .xlsx.",
 )
 @label_options
-@click.option("--dry-run", is_flag=True, help="Show the plan and exit.")
+@click.option(
+    "--dry-run", cls=Option, group=OUTPUT, common=True, is_flag=True, help="Show the plan and exit."
+)
 @store_option
 @json_option
 def run(**options: Any) -> None:
@@ -189,15 +99,15 @@ def run(**options: Any) -> None:
     \b
     Examples:
       dbdyno run lio
-      dbdyno run lio --sessions 1:16 --param tables=own
       dbdyno run cpu --sessions 1,2,4,8 --measure 5s --repeats 3
+      dbdyno run -f queries.sql --dsn service=reporting --sessions 1:64:x2
+      dbdyno run lio --target 'p95<20ms'
+      dbdyno run lio --sessions 1:16 --param tables=own
       dbdyno run lio --ladder auto
       dbdyno run cpu --ladder auto:200 --repeats 3 --rungs 10
-      dbdyno run lio --target 'p95<20ms'
       dbdyno run lio --rate 500
       dbdyno run lio --rates 100:2000:x1.5 --sessions 32
       dbdyno run lio --rates auto --target 'p99<20ms'
-      dbdyno run -f queries.sql --dsn service=reporting --sessions 1:64:x2
       dbdyno run lio --dsn "host=db1 dbname=app" --server-ssh dba@db1
       dbdyno run -b tpcb-like -b select-only@9 -c 8 -j 2 -T 60
       dbdyno run tpcb-like --sessions 1,8 --reset each
@@ -282,54 +192,47 @@ def _run(
         raise click.exceptions.Exit(EXIT_INTERRUPTED if interrupt.stopping else EXIT_CUT_SHORT)
 
 
+def _table(option: str, example: str) -> Callable[[Sequence[str]], dict[str, Any]]:
+    def read(texts: Sequence[str]) -> dict[str, Any]:
+        from dbdyno.plan import parse_params
+
+        return {**parse_params(texts, option, example)}
+
+    return read
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "driver": _table("--driver", "threads=4"),
+    "limits": _table("--limit", "quota=2"),
+    "settings": _table(*SETTING),
+    "variables": scripts.variables,
+    "orders": commands.orders,
+    "jobs.env": commands.environment,
+}
+"""Makes a field of what the command line has."""
+
+
 def _request(options: dict[str, Any]) -> conduct.Request:
     from dbdyno.plan import parse_params
 
-    names = (
-        "sessions",
-        "target",
-        "rungs",
-        "measure",
-        "settle",
-        "repeats",
-        *RATE_OPTIONS,
-        "call_target",
-        "recalibrate",
-        "order",
-        "reset",
-        "cool_down",
-        "expect",
-        "until",
-        "budget",
-        "baseline",
-        "seed",
-        "sample_hz",
-        "log_calls",
-        "snapshots",
-        "memory",
-        "server_ssh",
-        "waits",
-        *(o.key for o in optional_sources()),
-        "engine",
-    )
-    overrides = {n: options[n] for n in names}
-    overrides |= script_options_given(options) | {"triggers": triggers_given(options)}
-    overrides |= commands.overrides_of(options) | {"cluster": cluster_given(options)}
+    fields = fields_given(options, _READ)
+    job = fields.pop("jobs", {})
+    if options["dsn"] is None:  # the embedded server is started with them
+        fields.pop("settings", None)
+    fields |= scripts.fields_of(options) | commands.fields_of(options)
+    if (threads := scripts.threads_of(options["jobs"])) is not None:
+        fields.setdefault("driver", {})["threads"] = threads
+    if triggers := triggers_given(options):
+        fields["triggers"] = triggers
     workload, params = _words(options)
+    fields.pop("params", None)  # they are among the words
+    values = {}
     if commands.runs_jobs(options, conduct.recipe_has_jobs(workload, options["recipe"])):
-        overrides["axes"] = commands.parameters_of(params, options)
+        values = commands.parameters_of(params, options)
     elif params:
-        overrides["params"] = parse_params(params)
-    if options["settings"] and options["dsn"] is not None:
-        overrides["settings"] = parse_params(options["settings"], *SETTING)
-    for table, example in (("limits", "quota=2"), ("driver", "threads=4")):
-        if options[table]:
-            overrides[table] = parse_params(options[table], f"--{table.removesuffix('s')}", example)
-    if driver := driver_of(options):
-        overrides["driver"] = {**overrides.get("driver", {}), **driver}
-    if options["no_observe"]:
-        overrides["observe"] = False
-    return conduct.Request(workload=workload, recipe=options["recipe"], overrides=overrides)
+        fields["params"] = parse_params(params)
+    patch = conduct.Patch(fields, job, commands.jobs_file(options["jobs"]), values)
+    return conduct.Request(workload, options["recipe"], patch)
 
 
 def _words(options: dict[str, Any]) -> tuple[str | None, list[str]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import click
 
+from dbdyno.cli.flags import Option
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.flags import SCRIPTS, WHAT
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FILE = "SQL file in pgbench's language; each call runs all its statements. Repeatable, chosen by weight."
@@ -15,8 +18,8 @@ _FILE = "SQL file in pgbench's language; each call runs all its statements. Repe
 
 def script_options(f: _F) -> _F:
     """Scripts, their variables, how they are run."""
-    for option in reversed(_OPTIONS):
-        f = option(f)
+    for add in reversed(_OPTIONS):
+        f = add(f)
     for flags, cure in _OTHERWISE.items():
         f = _refused(flags, cure)(f)
     for flags, more in _IMPLIED.items():
@@ -60,9 +63,12 @@ _IMPLIED: dict[str, dict[str, Any]] = {
     "--failures-detailed": {"is_flag": True},  # failures are always reported by kind
 }
 """Options of pgbench for what is so without them."""
+_option = partial(click.option, cls=Option, group=SCRIPTS)
 _OPTIONS = (
-    click.option("-f", "--script", "files", metavar="FILE[@WEIGHT]", multiple=True, help=_FILE),
-    click.option(
+    _option(
+        "-f", "--script", "files", metavar="FILE[@WEIGHT]", multiple=True, group=WHAT, common=True, help=_FILE
+    ),
+    _option(
         "-b",
         "--builtin",
         "builtins",
@@ -70,76 +76,35 @@ _OPTIONS = (
         multiple=True,
         help="A script of pgbench's own: tpcb-like, simple-update, select-only; or list. Repeatable.",
     ),
-    click.option("-S", "--select-only", is_flag=True, help="The same as -b select-only."),
-    click.option("-N", "--skip-some-updates", is_flag=True, help="The same as -b simple-update."),
-    click.option(
-        "-D",
-        "--define",
-        "variables",
-        metavar="NAME=VALUE",
-        multiple=True,
-        help="Variable of the scripts; repeatable.",
-    ),
-    click.option(
-        "-M",
-        "--protocol",
-        type=click.Choice(["simple", "extended", "prepared"]),
-        help="How statements are sent.  [default: prepared]",
-    ),
-    click.option(
-        "-C", "--connect", "reconnect", is_flag=True, default=None, help="A connection for each call."
-    ),
-    click.option(
-        "--max-tries",
-        type=click.IntRange(0),
-        metavar="N",
-        help="Tries of a call that fails by a serialization failure or deadlock; 0: until it succeeds or the "
-        "measurement ends.  [default: 1]",
-    ),
-    click.option(
-        "-s",
-        "--scale",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Variable scale of your own scripts; pgbench's own have that of their tables.  [default: 1]",
-    ),
-    click.option(
+    _option("-S", "--select-only", is_flag=True, help="The same as -b select-only."),
+    _option("-N", "--skip-some-updates", is_flag=True, help="The same as -b simple-update."),
+    _option(
         "--random-seed",
         metavar="N|time|rand",
         help="Seed of the scripts' random numbers and of order and sampling, as --seed.",
     ),
-    click.option(
-        "--allow-shell",
-        is_flag=True,
-        default=None,
-        help="Scripts may run shell commands: \\shell, \\setshell.",
-    ),
-    click.option(
+    _option(
         "-r",
         "--report-per-command",
         "by_command",
         is_flag=True,
         help="Show the latency of each command of the scripts.",
     ),
-    click.option("-c", "--client", "clients", metavar="LADDER", help="The same as --sessions."),
-    click.option(
+    _option("-c", "--client", "clients", metavar="LADDER", help="The same as --sessions."),
+    _option(
         "-j",
         "--jobs",
         metavar="N|FILE",
         help="N: the same as --driver threads=N. FILE: a job list, TOML with a [[jobs]] for each of several "
         "commands that run side by side.",
     ),
-    click.option(
-        "-T", "--time", "seconds", metavar="TIME", help="The same as --measure; a number is seconds."
-    ),
+    _option("-T", "--time", "seconds", metavar="TIME", help="The same as --measure; a number is seconds."),
 )
 
 
-def overrides_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the experiment that these options set."""
-    found: dict[str, Any] = {"scripts": _mix(options) or None, "scale": options["scale"]}
-    if options["variables"]:
-        found["variables"] = dict(_pair(text) for text in options["variables"])
+def fields_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of the experiment that these options set. Raises :class:`UsageError`."""
+    found: dict[str, Any] = {"scripts": mix} if (mix := _mix(options)) else {}
     for name, alias, flag in (("sessions", "clients", "-c"), ("measure", "seconds", "-T")):
         if options[alias] is not None:
             if options[name] is not None:
@@ -152,15 +117,8 @@ def overrides_of(options: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def driver_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Driver options that these options set."""
-    named = ("protocol", "reconnect", "max_tries", "allow_shell")
-    found = {n: options[n] for n in named} | {"threads": _threads(options["jobs"])}
-    return {n: value for n, value in found.items() if value is not None}
-
-
-def _threads(given: str | None) -> int | None:
-    """The driver's options; none where a file of jobs was given."""
+def threads_of(given: str | None) -> int | None:
+    """Returns the driver's threads that ``-j`` asks for, None where it names a file of jobs."""
     if given is None or not given.isdecimal():
         return None
     if len(given) > 3 or not 1 <= int(given) <= 256:
@@ -185,6 +143,11 @@ def _weighted(text: str, kind: str, flag: str) -> dict[str, Any]:
             f"{flag} {text}: {weight!r} is no weight", f"{flag} {name or 'NAME'}@2: a whole number"
         )
     return {kind: name, "weight": int(weight)}
+
+
+def variables(texts: Iterable[str]) -> dict[str, str]:
+    """Returns variables of scripts by name. Raises :class:`UsageError`."""
+    return dict(_pair(text) for text in texts)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
+from dbdyno.cli.flags import Option
 from dbdyno.model.errors import UsageError
+from dbdyno.model.plan.flags import GATHER
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ORDER = "dbdyno.triggers"
@@ -15,7 +17,7 @@ _ORDER = "dbdyno.triggers"
 _EXAMPLE = "--when 'sessions in (10,20,30)' --do 'profile 10s'"
 
 
-class _InOrder(click.Option):
+class _InOrder(Option):
     """Remembers its place among the options of its kind."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
@@ -34,6 +36,8 @@ def trigger_options(f: _F) -> _F:
     f = click.option(
         "--trigger-secret",
         "trigger_secrets",
+        cls=Option,
+        group=GATHER,
         metavar="NAME",
         multiple=True,
         help="Hand this variable of the environment to the commands of exec, though dbdyno connects by it: "
@@ -42,6 +46,8 @@ def trigger_options(f: _F) -> _F:
     f = click.option(
         "--trigger-cool-down",
         "trigger_cool_down",
+        cls=Option,
+        group=GATHER,
         metavar="TIME",
         help="A trigger that has fired does not fire again for so long.  [default: 30s]",
     )(f)
@@ -49,6 +55,7 @@ def trigger_options(f: _F) -> _F:
         "--do",
         "do",
         cls=_InOrder,
+        group=GATHER,
         metavar="ACTION",
         multiple=True,
         expose_value=False,
@@ -59,6 +66,7 @@ def trigger_options(f: _F) -> _F:
         "--when",
         "when",
         cls=_InOrder,
+        group=GATHER,
         metavar="CONDITION",
         multiple=True,
         expose_value=False,

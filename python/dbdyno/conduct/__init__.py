@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         report_group,
         results_of_group,
     )
+    from dbdyno.conduct.request.patch import Patch
     from dbdyno.conduct.request.request import (
         Request,
         cluster_of,
@@ -78,6 +79,7 @@ lazy(
         "NullProgressListener": "dbdyno.conduct.measure.progress",
         "ObservationListener": "dbdyno.conduct.measure.progress",
         "Observed": "dbdyno.conduct.observe.observation",
+        "Patch": "dbdyno.conduct.request.patch",
         "ProgressListener": "dbdyno.conduct.measure.progress",
         "Request": "dbdyno.conduct.request.request",
         "compared_intervals": "dbdyno.conduct.history.intervals:compared",

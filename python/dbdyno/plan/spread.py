@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan.spread import Spread
+from dbdyno.model.plan.literals import Spread
 from dbdyno.stats.apportion import apportioned
 
 

@@ -17,6 +17,8 @@ from syrupy.assertion import SnapshotAssertion
 from dbdyno.cli.app import REPLACED, app
 from dbdyno.model.errors import UsageError
 
+HELP = Path(__file__).parents[2] / "golden" / "screens" / "help"
+"""The help of each command on a terminal of 100 columns, a file each."""
 FAKE = ("--engine", "fake", "--dsn", "fake:cpus=2,cpu=10ms", "--measure", "5s", "--call-target", "10ms")
 
 
@@ -49,11 +51,35 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     return invoke  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_help_of_every_command(path: tuple[str, ...], snapshot: SnapshotAssertion) -> None:
-    result = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "100"}, terminal_width=100)
+def help_of(*words: str, width: int = 98) -> str:
+    result = CliRunner().invoke(app, words, terminal_width=width)
     assert result.exit_code == 0
-    assert result.output == snapshot
+    return result.output
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_of_every_command(path: tuple[str, ...]) -> None:
+    """``python tools/same.py --golden`` writes the files anew."""
+    assert help_of(*path, "--help") == (HELP / f"{'-'.join(path)}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["run", "observe"])
+def test_help_all_shows_every_option_in_groups(name: str) -> None:
+    shown = help_of(name, "--help-all")
+    assert shown == (HELP / f"{name}-all.txt").read_text(encoding="utf-8")
+    options = [p for p in COMMANDS[(name,)].params if isinstance(p, click.Option) and not p.hidden]
+    assert [
+        o.opts[0] for o in options if not re.search(rf"^  .*{re.escape(o.opts[0])}\b", shown, re.MULTILINE)
+    ] == []
+    assert shown.index("Load:" if name == "run" else "What to observe:") < shown.index("Output:")
+
+
+def test_help_of_run_fits_on_a_few_screens() -> None:
+    """At most 90 lines of 80 columns, and it names the way to all options."""
+    lines = help_of("run", "--help", width=78).splitlines()
+    assert len(lines) <= 90
+    assert max(map(len, lines)) <= 80
+    assert "dbdyno run --help-all shows all" in lines[-1]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ limits = { period = "10ms" }
 
 
 def refused(path: Path, **overrides: object) -> UsageError:
-    request = conduct.Request(recipe=str(path), overrides=overrides)
+    request = conduct.Request(recipe=str(path), patch=conduct.Patch(overrides))
     with pytest.raises(UsageError) as e:
         conduct.planned(request, observe.host())
     return e.value

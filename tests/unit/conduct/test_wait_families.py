@@ -118,7 +118,7 @@ def test_families_decide_what_a_wait_is_counted_as() -> None:
 def test_an_engine_that_is_none_is_a_usage_error_with_the_nearest_name() -> None:
     assert conduct.experiment_of(conduct.Request(workload="lio")).engine == DEFAULT
     with pytest.raises(UsageError, match="oracle"):
-        conduct.experiment_of(conduct.Request(workload="lio", overrides={"engine": "oracle"}))
+        conduct.experiment_of(conduct.Request(workload="lio", patch=conduct.Patch({"engine": "oracle"})))
 
 
 def test_every_engine_says_what_it_is_and_what_its_own_processes_are_for() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbdyno.model.errors import UsageError
-from dbdyno.model.plan.spread import Spread
+from dbdyno.model.plan.literals import Spread
 from dbdyno.plan.spread import spread
 
 CPUS = st.lists(st.integers(0, 256).map(float), min_size=1, max_size=40)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dbdyno import engines
+from dbdyno.conduct.request.patch import Patch
 from dbdyno.conduct.request.script_texts import read_text
 from dbdyno.model.errors import UsageError, did_you_mean, nearest
 from dbdyno.model.plan.jobs import JobSpec
@@ -30,10 +31,10 @@ def placed(experiment: Experiment, directory: Path) -> Experiment:
     return experiment.model_copy(update={"jobs": under(experiment.jobs), "variants": variants})
 
 
-def given(base: Experiment, options: dict[str, Any]) -> dict[str, Any]:
-    """Fields of the experiment that options about jobs set: those of a job change all that there are.
+def given(base: Experiment, patch: Patch) -> dict[str, Any]:
+    """Returns the fields that a patch sets, with what it says of jobs and their parameters.
     Raises :class:`UsageError`."""
-    changed, file = options.pop("job", {}), options.pop("jobs_file", None)
+    options, file = dict(patch.fields), patch.job_list
     listed = None if file is None else _listed(Path(file))
     if options.get("jobs") or options.get("variants"):
         options["command"] = None
@@ -42,16 +43,16 @@ def given(base: Experiment, options: dict[str, Any]) -> dict[str, Any]:
             raise UsageError(
                 f"both --command and --jobs {file}", "write all commands into the file, each a [[jobs]]"
             )
-        options = {**listed, **{k: v for k, v in options.items() if v is not None}, "command": None}
+        options = {**listed, **options, "command": None}
     if base.workload is not None and (options.get("jobs") or options.get("variants")):
         options |= {"workload": None}
     if options.get("variants") and base.variants:
         raise UsageError(
             "several commands, and the variants of a recipe", "leave out --recipe, or one of them"
         )
-    if changed:
-        options |= _changed(base, options, changed)
-    return _with_axes(base, options)
+    if patch.job:
+        options |= _changed(base, options, patch.job)
+    return _with_axes(base, options, patch.values)
 
 
 def _listed(file: Path) -> dict[str, Any]:
@@ -98,9 +99,10 @@ def _merged(job: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any
     return {**changed, **({"env": env} if env else {})}
 
 
-def _with_axes(base: Experiment, options: dict[str, Any]) -> dict[str, Any]:
+def _with_axes(
+    base: Experiment, options: dict[str, Any], given: Mapping[str, tuple[Any, ...]]
+) -> dict[str, Any]:
     """A parameter with several values is an axis; one that was an axis and has one is none any more."""
-    given = options.pop("axes", None)
     if not given:
         return options
     several = {n: v for n, v in given.items() if len(v) > 1}

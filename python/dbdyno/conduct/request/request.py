@@ -15,6 +15,7 @@ from pydantic_core import PydanticSerializationError
 
 from dbdyno import engines, limits, observe
 from dbdyno.conduct.request import job_specs, script_texts
+from dbdyno.conduct.request.patch import Patch, merged
 from dbdyno.conduct.request.script_texts import read_text
 from dbdyno.model.engine.environment import Host
 from dbdyno.model.errors import RecipeError, UsageError, did_you_mean, nearest
@@ -92,11 +93,11 @@ def _toml(folder: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Request:
-    """What to run. ``overrides``: fields of Experiment given as options; they win over the recipe."""
+    """What to run. ``patch``: what options change of the recipe's experiment."""
 
     workload: str | None = None  # name, or a recipe's file
     recipe: str | None = None  # name or file
-    overrides: Mapping[str, Any] = field(default_factory=dict)
+    patch: Patch = field(default_factory=Patch)
 
 
 def experiment_of(request: Request) -> Experiment:
@@ -108,7 +109,7 @@ def experiment_of(request: Request) -> Experiment:
 def server_ssh(request: Request) -> str | None:
     """The server's host as ssh takes it: an option, else the recipe's."""
     _, recipe = _named(request)
-    if (given := request.overrides.get("server_ssh")) is not None or recipe is None:
+    if (given := request.patch.fields.get("server_ssh")) is not None or recipe is None:
         return given
     return find_recipe(recipe)[0].server_ssh
 
@@ -137,19 +138,12 @@ def _named(request: Request) -> tuple[str | None, str | None]:
 def _overridden(request: Request, base: Experiment, directory: Path) -> Experiment:
     named, recipe = _named(request)
     base = job_specs.placed(script_texts.placed(base, directory), directory)
-    given = job_specs.given(base, {k: v for k, v in request.overrides.items() if v is not None})
+    given = job_specs.given(base, request.patch)
     runs_jobs = bool(given.get("jobs") or given.get("variants") or all_jobs(base))
     jobs_engine = engines.COMMAND if runs_jobs else ""
     given["engine"] = engines.checked(given.get("engine") or base.engine or jobs_engine)
     _check_engine(given["engine"], named, runs_jobs=runs_jobs)
-    for table in ("params", "settings", "variables"):
-        if given.get(table):
-            given[table] = {**getattr(base, table), **given[table]}
-    for table in ("limits", "driver", "cluster"):
-        if given.get(table):
-            there = getattr(base, table)
-            said = {} if there is None else there.model_dump(exclude_none=True)
-            given[table] = {**said, **given[table]}
+    given = merged(base, given)
     if (cluster := given.get("cluster")) and "address" not in cluster:
         option = next(iter(cluster)).replace("_", "-")
         raise UsageError(

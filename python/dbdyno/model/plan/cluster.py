@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
+from dbdyno.model.plan.flagged import flagged
+from dbdyno.model.plan.literals import Spread
 from dbdyno.model.plan.pacing import Strict
-from dbdyno.model.plan.spread import Spread
 
 
 class ClusterSpec(Strict):
@@ -17,16 +18,14 @@ class ClusterSpec(Strict):
 
     address: str
     """ray://HOST:10001; auto: the cluster that this machine is part of; local:3: one of 3 nodes here."""
-    drivers: int | None = Field(default=None, ge=1, le=10_000)
+    drivers: int | None = flagged("cluster.drivers")
     """Nodes that drive; left out: all with the resource driver, or all but the server's."""
-    per_driver: int | None = Field(default=None, ge=1, le=1_000_000)
-    """The most sessions of a driver."""
-    spread: Spread = "even"
+    per_driver: int | None = flagged("cluster.per_driver")
+    spread: Spread = flagged("cluster.spread")
     """Sessions of each driver: even, cpus (in proportion to its CPUs), pack (each full before the next)."""
-    server_node: str | None = None
+    server_node: str | None = flagged("cluster.server_node")
     """The server's node, by its address or host name; left out: found by the connection's address."""
-    degrade: bool = False
-    """Go on with the drivers that are left when one is lost."""
+    degrade: bool = flagged("cluster.degrade")
 
     @model_validator(mode="before")
     @classmethod

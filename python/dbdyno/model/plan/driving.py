@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 
+from dbdyno.model.plan.flagged import flagged
+from dbdyno.model.plan.literals import Protocol as Protocol
 from dbdyno.model.plan.pacing import Strict
 
-Protocol = Literal["prepared", "extended", "simple"]
 MOST = 2**31 - 1
 """Of tries, weights and the scale, as in pgbench."""
 MOST_SCRIPTS = 100
@@ -22,7 +21,7 @@ MOST_NAMES = 1000
 class DriverSpec(Strict):
     """How the driver sends calls. Left out: the default (in a variant: as the experiment says)."""
 
-    protocol: Protocol | None = None
+    protocol: Protocol | None = flagged("driver.protocol")
     """prepared (once a session, the default), extended (parsed with each call), or simple queries."""
     pipeline: bool | None = None
     """All statements of a call in one go: one round trip."""
@@ -34,12 +33,12 @@ class DriverSpec(Strict):
     """Threads of the driver; at most one a session is of use."""
     rounds: bool | None = None
     """All sessions begin a call together, and the next when all have ended. Each call is kept."""
-    max_tries: int | None = Field(default=None, ge=0, le=MOST)
+    max_tries: int | None = flagged("driver.max_tries", le=MOST)
     """A call of a script that fails by a serialization failure or deadlock is tried so often in all; 0: until
     it succeeds or the measurement ends."""
-    reconnect: bool | None = None
+    reconnect: bool | None = flagged("driver.reconnect")
     """Scripts only: a new connection for each call."""
-    allow_shell: bool | None = None
+    allow_shell: bool | None = flagged("driver.allow_shell")
     """Scripts may run shell commands on this machine: \\shell, \\setshell."""
 
 

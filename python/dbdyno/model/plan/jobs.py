@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from pydantic import Field
 
+from dbdyno.model.plan.flagged import flagged
+from dbdyno.model.plan.literals import Arrangement as Arrangement
+from dbdyno.model.plan.literals import Shell as Shell
 from dbdyno.model.plan.pacing import Strict
 from dbdyno.model.plan.parameter import Parameter
 
@@ -16,8 +19,6 @@ if TYPE_CHECKING:
 
 MOST_JOBS = 1000
 _MOST_AXES, _MOST_VALUES = 16, 1000
-Shell = Literal["none", "sh", "bash"]
-Arrangement = Literal["serial", "parallel", "concurrent", "both"]
 
 
 class JobSpec(Strict):
@@ -29,28 +30,24 @@ class JobSpec(Strict):
     command: str
     """Command line; words are split as a shell would, but no shell runs it. @NAME: a job that comes with the
     engine."""
-    shell: Shell = "none"
+    shell: Shell = flagged("jobs.shell")
     """none, sh or bash: what runs the command line; a shell's own start-up is calibrated and taken off."""
-    directory: str | None = None
+    directory: str | None = flagged("jobs.directory")
     """Directory that it runs in, relative to the recipe; left out: the current one."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, str] = flagged("jobs.env", default_factory=dict)
     """Environment variables besides those of dbdyno."""
-    input: str | None = None
+    input: str | None = flagged("jobs.input")
     """File that its standard input is; left out: /dev/null."""
-    prepare: str | None = None
-    """Command before each execution, not measured."""
-    conclude: str | None = None
-    """Command after each execution, not measured."""
-    timeout: str | None = None
-    """An execution that takes longer is killed with all its processes, and is an error."""
-    verify: str | None = None
+    prepare: str | None = flagged("jobs.prepare")
+    conclude: str | None = flagged("jobs.conclude")
+    timeout: str | None = flagged("jobs.timeout")
+    verify: str | None = flagged("jobs.verify")
     """Command after each execution that must succeed, not measured: cmp {out} {ref}."""
-    work_bytes: str | None = None
+    work_bytes: str | None = flagged("jobs.work_bytes")
     """File whose size is the work of an execution, in bytes."""
-    work_regex: str | None = None
+    work_regex: str | None = flagged("jobs.work_regex")
     """Regular expression whose first group is the work of an execution, in what it prints: done (\\d+)."""
-    work_unit: str | None = None
-    """What that number counts, plural: files."""
+    work_unit: str | None = flagged("jobs.work_unit")
 
 
 class JobKeys(Strict):
@@ -64,24 +61,14 @@ class JobKeys(Strict):
         default_factory=dict, max_length=_MOST_AXES
     )
     """Parameters of which each value is a variant; of several, each combination: threads = [1, 2, 4]."""
-    once: bool = False
-    """Each job is run exactly once in a measurement, by so many sessions side by side."""
-    runs: int | None = Field(default=None, ge=1, le=1_000_000)
-    """Each job is run exactly so often in a measurement: with 10, 10 executions of each."""
-    orders: tuple[Arrangement, ...] = Field(default=(), max_length=4)
-    """With jobs that run once each, measure only these orders: serial (one job at a time, the least threads),
-    parallel (one at a time, the most threads), concurrent (all at once, the least), both (all, the most)."""
-    warmup: int | None = Field(default=None, ge=0, le=10_000)
-    """Each job is run so often before the first measurement of a variant, not measured; left out: once, and
-    with once or runs not at all."""
-    setup: str | None = None
-    """Command run once for each variant before the first measurement."""
-    cleanup: str | None = None
-    """Command run once for each variant after the last measurement."""
-    keep_output: str | None = None
-    """Keep what commands print, at most so much of each job: 64kB."""
-    hide_args: bool = False
-    """Store and show programs without their arguments."""
+    once: bool = flagged("once")
+    runs: int | None = flagged("runs")
+    orders: tuple[Arrangement, ...] = flagged("orders", max_length=4)
+    warmup: int | None = flagged("warmup")
+    setup: str | None = flagged("setup")
+    cleanup: str | None = flagged("cleanup")
+    keep_output: str | None = flagged("keep_output")
+    hide_args: bool = flagged("hide_args")
 
     @property
     def job_set(self) -> tuple[JobSpec, ...]:

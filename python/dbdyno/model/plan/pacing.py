@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Arrivals = Literal["poisson", "constant"]
+from dbdyno.model.plan.literals import Arrivals as Arrivals
 
 
 def _as_text(given: object) -> object:

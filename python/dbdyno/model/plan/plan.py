@@ -19,7 +19,10 @@ from dbdyno.model.plan.driving import PlannedScript as PlannedScript
 from dbdyno.model.plan.driving import Protocol as Protocol
 from dbdyno.model.plan.driving import ScriptSpec as ScriptSpec
 from dbdyno.model.plan.expecting import Expecting
+from dbdyno.model.plan.flagged import flagged
 from dbdyno.model.plan.jobs import MOST_JOBS, JobKeys, JobSpec, PlannedJob
+from dbdyno.model.plan.literals import Order as Order
+from dbdyno.model.plan.literals import Waits
 from dbdyno.model.plan.pacing import Arrivals, LadderText, Pacing, Think
 from dbdyno.model.plan.pacing import Strict as Strict
 from dbdyno.model.plan.parameter import Parameter as Parameter
@@ -126,23 +129,17 @@ def cores_under(
     return tuple(core for core in shared if core) or None
 
 
-Order = Literal["ladder", "interleaved", "shuffled"]
-
-
 class Observation(Strict):
     """An existing workload: which sessions, for how long. Left out: all, or until stopped."""
 
-    duration: str | None = None
+    duration: str | None = flagged("observation.duration")
     """Duration; left out: until Ctrl-C."""
-    window: str = "10s"
+    window: str = flagged("observation.window")
     """Duration of a window; each is saved as soon as it ends."""
-    user: str | None = None
-    """Only sessions of this user."""
-    database: str | None = None
-    """Only sessions in this database."""
-    application: str | None = None
-    """Only sessions with this application_name."""
-    pids: tuple[int, ...] = Field(default=(), max_length=MAX_VARIANTS)
+    user: str | None = flagged("observation.user")
+    database: str | None = flagged("observation.database")
+    application: str | None = flagged("observation.application")
+    pids: tuple[int, ...] = flagged("observation.pids", max_length=MAX_VARIANTS)
     """Only these processes."""
 
     @property
@@ -188,75 +185,63 @@ class Experiment(Expecting, JobKeys, TriggerKeys, HostKeys, _AskedSources):
     """SQL file in pgbench's language, relative to the recipe; short for one of scripts."""
     scripts: tuple[ScriptSpec, ...] = Field(default=(), max_length=MOST_SCRIPTS)
     """[[scripts]]: a mix of scripts; each call is of one of them, by their weights."""
-    variables: dict[str, Value] = Field(default_factory=dict, max_length=MOST_NAMES)
+    variables: dict[str, Value] = flagged("variables", default_factory=dict, max_length=MOST_NAMES)
     """Variables of the scripts."""
-    scale: int | None = Field(default=None, ge=1, le=MOST)
+    scale: int | None = flagged("scale", le=MOST)
     """Variable scale of the scripts, or the workload's parameter of that name."""
-    sessions: LadderText | None = None
+    sessions: LadderText | None = flagged("sessions")
     """Numbers of sessions: 1,2,4,8 or 1:16 or 1:16:5 or 1:64:x2 (2cpus: twice the CPUs); auto; auto:64."""
-    rungs: int | None = Field(default=None, ge=3, le=200)
+    rungs: int | None = flagged("rungs")
     """Maximum number of load levels of an auto ladder."""
-    target: str | None = None
+    target: str | None = flagged("target")
     """p95<20ms: search for the highest number of sessions that meets it."""
-    measure: str = "10s"
-    """Duration of a measurement."""
-    settle: str = "2s"
-    """Warm-up before each measurement."""
-    repeats: int = Field(default=1, ge=1, le=1000)
-    """Repeats; two or more give intervals."""
-    rate: LadderText | None = None
+    measure: str = flagged("measure")
+    settle: str = flagged("settle")
+    repeats: int = flagged("repeats")
+    rate: LadderText | None = flagged("rate")
     """Calls per second that become due, whether or not earlier ones have ended: 500 or 500/s."""
-    rates: LadderText | None = None
+    rates: LadderText | None = flagged("rates")
     """A ladder of rates: 100,200,400 or 100:2000:x1.5 or auto or auto:2000."""
-    arrivals: Arrivals | None = None
+    arrivals: Arrivals | None = flagged("arrivals")
     """Times between calls that become due: poisson (random, the default) or constant."""
     phases: tuple[PhaseSpec, ...] = Field(default=(), max_length=MAX_VARIANTS)
     """[[phases]]: one measurement whose rate changes from phase to phase; each has its own figures."""
-    latency_limit: str | None = None
+    latency_limit: str | None = flagged("latency_limit")
     """With a rate: a call that is due for longer than this is dropped and counted: 50ms."""
-    think: str | None = None
+    think: str | None = flagged("think")
     """Think time between two calls of a session: 10ms, exponential 10ms, or uniform 5ms 15ms."""
-    call_target: str | None = None
+    call_target: str | None = flagged("call_target")
     """Duration of a call with one session; for workloads that are calibrated."""
-    recalibrate: bool = False
-    """Calibrate the size of a call anew; otherwise it is as in earlier runs on this machine."""
-    params: dict[str, Value] = Field(default_factory=dict, max_length=MOST_NAMES)
+    recalibrate: bool = flagged("recalibrate")
+    params: dict[str, Value] = flagged("params", default_factory=dict, max_length=MOST_NAMES)
     """Workload parameters."""
-    settings: dict[str, Value] = Field(default_factory=dict, max_length=MOST_NAMES)
+    settings: dict[str, Value] = flagged("settings", default_factory=dict, max_length=MOST_NAMES)
     """Server settings, restored at the end."""
-    driver: DriverSpec = DriverSpec()
+    driver: DriverSpec = flagged("driver", default=DriverSpec())
     """Driver options."""
-    limits: LimitSpec = LimitSpec()
+    limits: LimitSpec = flagged("limits", default=LimitSpec())
     """Limits on the server's processes."""
     variants: dict[str, VariantSpec] = Field(default_factory=dict, max_length=MAX_VARIANTS)
     """What is compared: [variants.NAME], each with its differences."""
-    baseline: str | None = None
+    baseline: str | None = flagged("baseline")
     """The variant to compare with; left out: the first."""
-    order: Order | None = None
+    order: Order | None = flagged("order")
     """Order of the measurements; left out: interleaved with several variants, else ladder."""
-    cool_down: str = "0s"
-    """Pause before each measurement."""
-    until: str | None = None
-    """2%: repeat until every 95 % interval is within this share."""
-    budget: str | None = None
-    """Total time budget: 30min."""
-    seed: int = Field(default=1, ge=0, le=2**63 - 1)
-    """Random seed for order and sampling times."""
-    sample_hz: float = Field(default=10.0, gt=0, le=100)
-    """Activity samples per second."""
+    cool_down: str = flagged("cool_down")
+    until: str | None = flagged("until")
+    budget: str | None = flagged("budget")
+    seed: int = flagged("seed", ge=0, le=2**63 - 1)
+    sample_hz: float = flagged("sample_hz", gt=0, ge=None, le=100)
     memory_budget: float = Field(default=0.005, gt=0, le=1)
     """Share of the CPUs that reading wait events from memory may take."""
-    log_calls: bool = False
-    """Store start, duration and CPU of every call."""
-    observe: bool = True
+    log_calls: bool = flagged("log_calls")
+    observe: bool = flagged("observe")
     """false: throughput and response times only, no ledger."""
-    snapshots: bool | None = None
+    snapshots: bool | None = flagged("snapshots")
     """false: no snapshots of the server's statistics at the start and end of measurements."""
-    memory: bool | None = None
+    memory: bool | None = flagged("memory")
     """false: the memory of server and machine is not read at the start and end of measurements."""
-    waits: Literal["auto", "sampled", "exact"] = Field(
-        "auto", validation_alias=AliasChoices("waits", "witness")
-    )
+    waits: Waits = flagged("waits", validation_alias=AliasChoices("waits", "witness"))
     """How waits are measured. exact: the scheduler trace, or an error."""
     observation: Observation | None = None
     """Observe an existing workload instead of running one."""

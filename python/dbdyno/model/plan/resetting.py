@@ -8,11 +8,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
+from dbdyno.model.plan.flagged import flagged
+from dbdyno.model.plan.literals import Reset as Reset
 from dbdyno.model.plan.pacing import Strict
 from dbdyno.model.plan.table_making import Preparation
 
-Reset = Literal["each", "block", "never"]
-"""Before which measurements: each; the first of each repeat, or of each round of variants; none."""
 Cache = Literal["warm", "as-loaded", "dropped"]
 """What is in the caches then: all tables and indexes, as far as they fit;
 what loading left there; or none of them."""
@@ -21,8 +21,8 @@ what loading left there; or none of them."""
 class ResetKeys(Strict):
     """Keys of a recipe."""
 
-    reset: Reset | None = Field(
-        default=None,
+    reset: Reset | None = flagged(
+        "reset",
         description="Before which measurements tables that dbdyno prepared are loaded again: each, block "
         "(each repeat, or each round of variants) or never; left out: each where calls change rows or "
         "caches are dropped.",

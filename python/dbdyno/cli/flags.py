@@ -1,0 +1,192 @@
+"""Options of commands with many: a group of the help each, and the field of the experiment that they set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from dbdyno.model.plan.flags import GROUPS, OUTPUT, Flag, Number, flags_of
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_ALL = "dbdyno.help-all"  # key of the context's ``meta``
+_EXAMPLES = "Examples:"
+_EXAMPLES_SHOWN = 4
+
+
+class _Number(click.types.IntParamType):
+    """Of sessions, a process, a window or a capture, as tables hold it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not 0 <= found < 2**31:
+            self.fail(f"{found} is not from 0 to {2**31 - 1}", param, ctx)
+        return found
+
+
+NUMBER = _Number()
+
+
+class Option(click.Option):
+    """An option in a group of the help of a :class:`Command`.
+
+    ``common``: ``--help`` shows it, with ``brief`` in place of ``help`` if given. ``key``: the field of the
+    experiment that it sets, ``driver.protocol`` of a table; ``value``: what it sets there if it takes none.
+    """
+
+    def __init__(
+        self,
+        *words: Any,
+        group: str = OUTPUT,
+        common: bool = False,
+        brief: str = "",
+        key: str = "",
+        value: Any = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(*words, **more)
+        self.group, self.common, self.brief, self.key, self.value = group, common, brief, key, value
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Without the range, which is part of the help."""
+        return {name: words for name, words in super().get_help_extra(ctx).items() if name != "range"}
+
+
+class Command(click.Command):
+    """A command whose ``--help`` shows what most people use, and whose ``--help-all`` shows everything."""
+
+    def __init__(self, *words: Any, **more: Any) -> None:
+        super().__init__(*words, **more)
+        self.params.append(
+            Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                common=True,
+                callback=_help_all,
+                help="Show all options and exit.",
+            )
+        )
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        whole = self.help
+        if not ctx.meta.get(_ALL) and whole is not None:
+            text, _, examples = whole.partition(f"{_EXAMPLES}\n")
+            self.help = f"{text}{_EXAMPLES}\n" + "\n".join(examples.splitlines()[:_EXAMPLES_SHOWN])
+        try:
+            super().format_help_text(ctx, formatter)
+        finally:
+            self.help = whole
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        everything = bool(ctx.meta.get(_ALL))
+        groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
+        count = 0
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx)
+            if record is None or not isinstance(option, click.Option):
+                continue
+            count += 1
+            if not isinstance(option, Option):  # --help itself
+                groups[OUTPUT].append(record)
+            elif everything:
+                groups[option.group].append(record)
+            elif option.common:
+                groups[option.group].append((record[0], option.brief or record[1]))
+        for group, records in groups.items():
+            if records:
+                with formatter.section(group):
+                    formatter.write_dl(records)
+        if not everything:
+            formatter.write_paragraph()
+            formatter.write_text(f"{ctx.command_path} --help-all shows all {count} options.")
+
+
+def _help_all(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        context.meta[_ALL] = True
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
+def flag_options(command: str) -> Callable[[_F], _F]:
+    """Options of all flags of a command."""
+
+    def add(f: _F) -> _F:
+        for flag in reversed(flags_of(command)):
+            f = _option(flag)(f)
+        return f
+
+    return add
+
+
+def _option(flag: Flag) -> Callable[[_F], _F]:
+    default = flag.shown or (f"{flag.default:g}" if flag.kind is float else str(flag.default or ""))
+    default = "" if flag.kind is bool and not flag.shown else default
+    shown = f"  [default: {default}]" if default else ""
+    brief = flag.help if flag.help.endswith((".", "]")) else f"{flag.help}."
+    more: dict[str, Any] = {}
+    if flag.choices:
+        more["type"] = click.Choice(flag.choices)
+    elif flag.kind is bool:
+        more["is_flag"] = True
+    elif flag.least is not None:
+        range_of: Any = click.FloatRange if flag.kind is float else click.IntRange
+        more["type"] = range_of(flag.least, flag.most)
+    elif flag.kind is Number:
+        more["type"] = NUMBER
+    else:
+        more["type"] = flag.kind
+    if flag.multiple:
+        more["multiple"] = True
+    else:
+        more["default"] = None
+    if metavar := flag.metavar or ("N" if flag.kind in (int, float) else ""):
+        more["metavar"] = metavar
+    return click.option(
+        *flag.names.split(),
+        flag.key.rpartition(".")[2],
+        cls=Option,
+        group=flag.group,
+        common=flag.common,
+        key=flag.key,
+        value=flag.value,
+        brief=brief + shown,
+        help=f"{flag.text}{_range(flag)}{shown}",
+        **more,
+    )
+
+
+def _range(flag: Flag) -> str:
+    """The range in words, as part of a help."""
+    if flag.least is None:
+        return ""
+    least, most = (None if end is None else f"{end:,}" for end in (flag.least, flag.most))
+    return f" At least {least}." if most is None else f" From {least} to {most}."
+
+
+def fields_given(
+    options: Mapping[str, Any], read: Mapping[str, Callable[[Any], Any]] | None = None
+) -> dict[str, Any]:
+    """Returns the fields of the experiment that options of the current command set, in tables as in a recipe.
+
+    ``read`` makes a field of what the command line has, by key. Raises :class:`UsageError` as that does.
+    """
+    found: dict[str, Any] = {}
+    params = [p for p in click.get_current_context().command.params if isinstance(p, Option) and p.key]
+    for option in sorted(params, key=lambda p: p.key.count(".")):  # tables before their keys
+        value = options[str(option.name)]
+        if value in (None, ()):
+            continue
+        if option.value is not None:
+            value = option.value
+        elif read and option.key in read:
+            value = read[option.key](value)
+        *tables, name = option.key.split(".")
+        at = found
+        for table in tables:
+            at = at.setdefault(table, {})
+        at[name] = value
+    return found
