@@ -1,4 +1,4 @@
-"""What a room may ask of an engine. An engine is one folder; nothing outside it knows its names."""
+"""The protocols of an engine. An engine is one folder; nothing outside it knows its names."""
 
 from __future__ import annotations
 
@@ -40,22 +40,23 @@ from dbdyno.model.sources.wait_families import WaitFamilies
 
 
 class LoadMaker(Protocol):
-    """Makes a load of an engine's driver; ``spec``: docs/core.md."""
+    """Creates a load of an engine's driver from a ``spec`` as in docs/core.md."""
 
     def __call__(self, engine: str, spec: Mapping[str, Any], /) -> Load: ...
 
 
 @dataclass(frozen=True)
 class Target:
-    """Which server. ``dsn=None``: the engine's embedded one, with room for ``sessions`` sessions."""
+    """The server to use. With ``dsn=None`` it is the engine's embedded one, with room for ``sessions``
+    sessions."""
 
     dsn: str | None = None
     bin_dir: Path | None = None  # --pg-bin: programs of an installed server for the embedded one
     sessions: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)  # server settings of the embedded one
-    beside: bool = False  # this process observes it meanwhile: none of its sessions
-    machine: Machine | None = None  # the server's host, where it is not this one
-    make_load: LoadMaker | None = None  # drivers on other hosts; None: the core's, in this process
+    beside: bool = False  # this process also observes the server: the connection is not one of its sessions
+    machine: Machine | None = None  # the server's host; None if it is this one
+    make_load: LoadMaker | None = None  # for drivers on other hosts; None for the core's in this process
 
 
 class Progress(NamedTuple):
@@ -65,46 +66,48 @@ class Progress(NamedTuple):
     errors: int
     live: int  # sessions that have not ended
     in_call_ns: int  # sum of durations of ended calls
-    waiting: int = 0  # paced: calls that are due and not begun
-    oldest_ns: int = 0  # how long the first of them has been due
+    waiting: int = 0  # of a paced load: calls that are due and have not begun
+    oldest_ns: int = 0  # time since the first of them became due
 
 
 class Load(Protocol):
-    """N sessions on one server: connected, parked, started together, stopped by themselves.
+    """N sessions on one server, which connect, wait at a barrier, start together and end by themselves.
 
-    Phases, each begun by a method that returns at once and ended when ``wait`` says so:
-    ``connect`` -> parked; ``start`` -> all sessions ended; ``finish`` -> probed and closed. Then ``tables``.
+    Each phase begins with a method that returns at once, and is over when ``wait`` returns True: ``connect``
+    until all sessions wait at the barrier, ``start`` until all have ended, ``finish`` until they are probed
+    and closed. Then ``tables`` has the results.
     """
 
     def connect(self) -> None: ...
     def start(self, start_ns: int, t0_ns: int, t1_ns: int) -> None:
-        """Barrier at ``start_ns``; calls started in [t0, t1) are measured; none starts at or after t1."""
+        """Opens the barrier at ``start_ns``. Calls that start in [t0, t1) are measured; none starts later."""
 
     def finish(self) -> None: ...
     def wait(self, timeout_s: float) -> bool:
-        """True when the phase is over. Raises what went wrong in it (DriverError of the core)."""
+        """Returns whether the phase is over. Raises the core's DriverError if it failed."""
 
     def stop(self) -> None:
-        """No further call starts; those in flight end by themselves."""
+        """Starts no further call; calls in flight end by themselves."""
 
     def abort(self) -> None:
         """Breaks the connections at once."""
 
     def progress(self) -> Progress: ...
     def live_durations(self) -> Sequence[tuple[int, int]]:
-        """(ns, count) of calls that ended well, from the first time of asking."""
+        """Returns (duration in ns, count) of calls that ended well since the first use of this method."""
 
     def backends(self) -> Sequence[tuple[int, int, int]]:
-        """(session, pid, tid) of the tasks that serve the connected sessions."""
+        """Returns (session, pid, tid) of the tasks that serve the connected sessions."""
 
     def threads(self) -> Sequence[int]:
-        """Task ids of the driver's threads."""
+        """Returns the task ids of the driver's threads."""
 
     def now_ns(self) -> int:
-        """This load's clock (virtual where the server is a world of its own)."""
+        """Returns the time of this load's clock, which is virtual for a simulated server."""
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        """``sessions``, ``histogram``, ``errors``, ``calls`` (may be absent), ``counters``."""
+        """Returns ``sessions``, ``histogram``, ``errors``, ``counters`` and, if calls are logged, ``calls``.
+        """
 
 
 class Watch(Protocol):
@@ -115,24 +118,26 @@ class Watch(Protocol):
     def stop(self) -> None: ...
 
     def latest(self) -> Mapping[str, float]:
-        """Live shares of the sessions' time in the latest samples: ``run``, ``idle`` and sleeps by class."""
+        """Returns shares of the sessions' time in the latest samples: ``run``, ``idle``, and sleep by wait
+        class."""
 
     def tables(self) -> Mapping[str, Mapping[str, CoreColumn]]:
-        """``samples``, ``tasks``, ``cgroup``, ``host``, ``sampler``."""
+        """Returns ``samples``, ``tasks``, ``cgroup``, ``host`` and ``sampler``."""
 
     def recent(self, since_ns: int) -> Mapping[str, Mapping[str, CoreColumn]]:
-        """The same tables, with the rows read since then only: for live views."""
+        """Returns the same tables with rows read since that time only, for live views."""
 
     def trouble(self) -> str | None:
-        """The first thing that went wrong with the samples, in words."""
+        """Returns the first error of sampling in words; None without one."""
 
     def source_status(self) -> Mapping[str, tuple[str, str]]:
-        """(status, detail) of what may be refused: ``wait event word``, ``scheduler trace``."""
+        """Returns (status, detail) of the sources that may be refused: ``wait event word``, ``scheduler
+        trace``."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """How many sessions the server has room for."""
+    """The number of sessions that the server has room for."""
 
     maximum: int
     reserved: int
@@ -146,9 +151,9 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Configured:
-    """What :meth:`Server.configure` did."""
+    """The result of :meth:`Configuring.configure`."""
 
-    in_force: Mapping[str, str]  # of each setting asked for, as the server shows it
+    in_force: Mapping[str, str]  # value of each requested setting, as the server shows it
     restarted: bool
 
 
@@ -158,81 +163,85 @@ class Pool:
 
     size: int  # server connections
     mode: str  # "transaction" | "session"
-    clients: int  # sessions that will come
+    clients: int  # sessions that will connect
     protocol: str = "prepared"  # how they send statements: DriverSetup.protocol
 
 
 class Clock(Protocol):
-    """The time that a server's watches live in."""
+    """The clock of a server's watches."""
 
     def now_ns(self) -> int: ...
 
     def sleep(self, seconds: float) -> None:
-        """Lets so much time go by."""
+        """Waits for this time."""
 
 
 class Counting(Protocol):
     """Counters of the whole server."""
 
     def counters(self, phase: str) -> pl.DataFrame:
-        """Server-wide counters now: rows of the table ``counters``."""
+        """Reads server-wide counters and returns rows of the table ``counters``."""
 
 
 class StatementCounting(Protocol):
     """Counters of single statements."""
 
     def statements(self, phase: str) -> pl.DataFrame:
-        """Every statement's counters now: rows of the table ``statement_reads``; none where they are not
-        counted or may not be read."""
+        """Reads the counters of all statements and returns rows of the table ``statement_reads``; no rows if
+        statements are not counted or may not be read."""
 
     def executed(self, first: pl.DataFrame, last: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
-        """Between two reads: ``statement_reads`` of the statements that were executed, without dbdyno's own,
-        and ``statement_texts`` of those that were not told before."""
+        """Returns, for the statements executed between two reads, ``statement_reads``, and
+        ``statement_texts`` of those whose text was not returned before. Statements of dbdyno itself are left
+        out."""
 
 
 class Listing(Protocol):
-    """Who is connected."""
+    """The list of connected processes."""
 
     def backends(self) -> pl.DataFrame:
-        """Who is connected now: rows of the table ``backends``."""
+        """Returns the connected processes as rows of the table ``backends``."""
 
     def end_left(self, pids: Sequence[int]) -> int:
-        """Ends the sessions of a driver that is lost, by the processes that serve them; how many. Sessions
-        of others stay. Raises :class:`TargetError`."""
+        """Ends the sessions of a lost driver, given the processes that serve them, and returns their number.
+        Sessions of others stay. Raises :class:`TargetError`."""
 
 
 class Watching(Protocol):
-    """Sessions that are not ours."""
+    """Observes sessions that dbdyno did not open."""
 
     def observation_spec(
         self, chosen: Observation, known: Mapping[tuple[int, int], int]
     ) -> Mapping[str, Any]:
-        """The engine's half of a watch over sessions that are not ours. ``known``: session number by pid and
-        tid, from the window before. Raises :class:`UsageError` for a filter that cannot be."""
+        """Returns the engine's part of the specification of a watch over sessions that dbdyno did not open.
+        ``known`` has session numbers by (pid, tid) from the previous window. Raises :class:`UsageError` for a
+        filter that the engine cannot apply."""
 
     def reconnect(self) -> None:
-        """A new control connection in place of a lost one. Raises :class:`TargetError` while it cannot be."""
+        """Replaces a lost control connection. Raises :class:`TargetError` while the server cannot be
+        reached."""
 
 
 class Configuring(Protocol):
-    """Settings of the server."""
+    """Changes settings of the server."""
 
     def check_settings(self, settings: Mapping[str, str]) -> Sequence[str]:
-        """Names of those that need a restart; changes nothing. Raises :class:`UsageError` for an unknown one,
-        one that the server refuses, one that needs a restart where the server is not ours to restart, and
-        :class:`NotPrivileged` where they may not be set."""
+        """Returns the names of settings that need a restart, and changes nothing. Raises :class:`UsageError`
+        for a setting that is unknown, that the server refuses, or that needs a restart of a server that
+        dbdyno may not restart, and :class:`NotPrivileged` if the user may not set it."""
 
     def configure(self, settings: Mapping[str, str], journal: Journal) -> Configured:
-        """The server runs with these settings, and of those set before by this method with no others: by a
-        reload, or a restart where one needs it (the control connection is then a new one). ``{}``: as it was
-        found. Returns when every setting is in force."""
+        """Applies these settings, and takes back all others that this method applied before; ``{}`` restores
+        the server as it was. Reloads, or restarts if a setting needs it, which replaces the control
+        connection. Returns when every setting is in force."""
 
     def put_back(self, undo: Undo) -> str | None:
-        """Puts back settings of a run that was killed; in words. None: it is not this server's."""
+        """Restores the settings that a killed run changed and describes that in words; None if the entry is
+        of another server."""
 
     def clock_facts(self) -> Mapping[str, str]:
-        """What reading the clock costs the server, and which clock that is, in words: takes a second or two,
-        and is asked for where timing itself is varied. Empty where it cannot be known."""
+        """Returns in words which clock the server reads and what a read costs; empty if unknown. Takes a
+        second or two, so it is called only if variants differ in timing."""
 
 
 PLAIN = Variant(name="base")
@@ -240,22 +249,24 @@ PLAIN = Variant(name="base")
 
 
 class Scripting(Protocol):
-    """Calls of the user's own."""
+    """Runs scripts of the user as calls."""
 
     def script(self, scripts: Sequence[PlannedScript], variant: Variant = PLAIN, name: str = "") -> Workload:
-        """Scripts as a workload, whose calls in cells of the variant are of these scripts; with its variables
-        and driver options. ``name``: in place of the scripts'. Raises ScriptError with line and column."""
+        """Returns a workload whose calls, in cells of the variant, run these scripts with the variant's
+        variables and driver options. ``name`` replaces the name of the scripts. Raises ScriptError with line
+        and column."""
 
     def needs_simple(self, scripts: Sequence[PlannedScript], variant: Variant) -> str | None:
-        """What of these scripts can be sent as simple queries alone, and where; ``None``: nothing."""
+        """Returns the statement that only the simple query protocol can send, and its place; None if all can
+        be prepared."""
 
     def scale(self, scripts: Sequence[PlannedScript]) -> tuple[int, str] | None:
-        """The size of the tables that these scripts run on, and how it is known; ``None``: any may be given.
-        Raises :class:`UsageError` where the tables are not there."""
+        """Returns the scale of the tables that these scripts use, and how it is known; None if the user may
+        choose any. Raises :class:`UsageError` if the tables are missing."""
 
 
 class Calibrating(Protocol):
-    """Calls of a chosen length."""
+    """Chooses the size of a call for a wanted duration."""
 
     def calibrate(
         self,
@@ -265,22 +276,24 @@ class Calibrating(Protocol):
         reason: str,
         size: int | None = None,
     ) -> Calibration:
-        """``size``: measure a call of this size, and look for none."""
+        """Finds the size with which a call takes ``target_ns`` with one session. With ``size`` it measures a
+        call of that size instead."""
 
 
 class Pooling(Protocol):
-    """A connection pooler in front."""
+    """Puts a connection pooler in front of the server."""
 
     def check_pool(self, pool: Pool) -> None:
-        """Whether a pooler can be put in front. Raises :class:`UsageError` with the way to install it, or
-        saying why this pool cannot serve so many sessions."""
+        """Raises :class:`UsageError` if no pooler is installed, with the way to install it, or if this pool
+        cannot serve so many sessions, with the reason."""
 
     def use_pool(self, pool: Pool | None, journal: Journal) -> None:
-        """Later loads go through a pooler of their own; None: to the server itself. ``close`` ends it."""
+        """Sends later loads through a pooler of their own; with None, to the server itself. ``close`` ends
+        the pooler."""
 
 
 class World(Protocol):
-    """A world of its own (virtual time): its own clock and observers."""
+    """A simulated server's own clock, in virtual time, and observers."""
 
     def watch(self, spec: Mapping[str, Any]) -> Watch: ...
 
@@ -288,15 +301,15 @@ class World(Protocol):
 
 
 class Server(Protocol):
-    """An open server: a control connection, later loads and watches."""
+    """An open server: its control connection, from which loads and watches are made."""
 
     @property
     def machine(self) -> Machine:
-        """Its host, as far as that is read: this one, or what the target named."""
+        """The server's host: this one, or the one that the target names."""
 
     @property
     def wait_families(self) -> WaitFamilies:
-        """What its wait events are for."""
+        """The family of each of the server's wait events."""
 
     def facts(self) -> ServerFacts: ...
 
@@ -306,13 +319,14 @@ class Server(Protocol):
     def capacity(self) -> Capacity: ...
 
     def claim(self, run: str) -> None:
-        """Takes this server for one run; raises ServerBusy saying who holds it."""
+        """Reserves this server for one run. Raises ServerBusy with the run that has it."""
 
     def check_driver(self, driver: DriverSetup) -> None:
-        """Whether calls can be sent so. Raises :class:`UsageError` for a validation that cannot be one."""
+        """Checks that calls can be sent with these options. Raises :class:`UsageError`, for example for a
+        validation query that is none."""
 
     def prepare(self, workload: Workload, params: Mapping[str, Any], sessions: int) -> None:
-        """Makes the workload's objects in dbdyno's own schema. Idempotent."""
+        """Creates the workload's objects in dbdyno's own schema. Idempotent."""
 
     def load(
         self,
@@ -324,14 +338,15 @@ class Server(Protocol):
     ) -> Load: ...
 
     def watch_spec(self, load: Load) -> Mapping[str, Any]:
-        """The engine's half of a watch: how to sample activity, which tasks; see ``_core.Watch``."""
+        """Returns the engine's part of the specification of a watch: how to sample activity, and which tasks
+        to read; see ``_core.Watch``."""
 
     def clean(self) -> Sequence[str]:
-        """Removes what ``prepare`` made; what was removed, in words."""
+        """Removes all that ``prepare`` created, and describes it in words."""
 
     def close(self) -> None: ...
 
-    # -- what it may have besides; None: it has not -------------------------------------------------
+    # -- capabilities; None if the engine lacks one -------------------------------------------------
     @property
     def counting(self) -> Counting | None: ...
 
@@ -394,7 +409,8 @@ _C = TypeVar("_C")
 
 
 def needed(capability: _C | None, what: str) -> _C:
-    """A capability that is needed to do ``what`` (infinitive). Raises :class:`UsageError` without it."""
+    """Returns the capability. Raises :class:`UsageError` if it is None: the engine cannot do ``what``, an
+    infinitive."""
     if capability is None:
         raise UsageError(f"this engine cannot {what}", "leave that out, or choose another --engine")
     return capability
