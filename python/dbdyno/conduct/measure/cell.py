@@ -1,4 +1,4 @@
-"""What measurements are made of: clocks, marks at the ends of a window, its schedule, its verdict."""
+"""The parts of a measurement: clocks, marks at the ends of a window, schedule, verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dbdyno.model.units import NS_PER_S
 
 
 class MachineClock:
-    """CLOCK_MONOTONIC."""
+    """The clock CLOCK_MONOTONIC of this machine."""
 
     def now_ns(self) -> int:
         return _core.now_ns()
@@ -32,7 +32,7 @@ class MachineClock:
 
 
 def clock_of(server: Server) -> Clock:
-    """The machine's; an engine that lives in a time of its own brings another."""
+    """Returns the server's own clock if it is simulated, else the machine's."""
     return MachineClock() if server.world is None else server.world.clock()
 
 
@@ -50,7 +50,7 @@ class Mark:
     refused: str | None = None  # the error of one that did, but would not tell
 
     def renamed(self, phase: str) -> Mark:
-        """The end of one window as the start of the next, read once."""
+        """Returns the mark at the end of one window as the mark at the start of the next; it is read once."""
         named = {t: getattr(self, t).with_columns(phase=pl.lit(phase)) for t in ("counters", "statements")}
         return replace(self, **named)
 
@@ -59,7 +59,7 @@ NOTHING = Mark(empty("counters"), empty("backends"))
 
 
 def read_mark(server: Server, phase: str, *, statements: bool = False) -> Mark:
-    """The tables now; what could not be had is empty, and the mark says why."""
+    """Reads the tables of a mark. A table that cannot be read is empty, and the mark has the reason."""
     lost: list[str] = []
     refused: list[str] = []
 
@@ -85,7 +85,7 @@ def read_mark(server: Server, phase: str, *, statements: bool = False) -> Mark:
 
 
 def read_statements(server: Server, phase: str) -> pl.DataFrame:
-    """Table ``statement_reads`` now; empty where it cannot be had."""
+    """Reads the table ``statement_reads``; empty if that is not possible."""
     counting = server.statement_counting
     with suppress(TargetError):
         return empty("statement_reads") if counting is None else counting.statements(phase)
@@ -93,7 +93,7 @@ def read_statements(server: Server, phase: str) -> pl.DataFrame:
 
 
 def statement_tables(server: Server, first: pl.DataFrame, last: pl.DataFrame) -> Mapping[str, pl.DataFrame]:
-    """What was executed between two reads; nothing where one of them is missing."""
+    """Returns the statements executed between two reads; nothing if a read is missing."""
     counting = server.statement_counting
     if counting is not None and first.height and last.height:
         with suppress(TargetError):
@@ -109,7 +109,7 @@ OnTick = Callable[[str, float, Progress, Mapping[str, float]], None]
 
 @dataclass(frozen=True)
 class Unit:
-    """What a cell repeats: the workload in one variant, calibrated."""
+    """The call that a cell repeats: the workload of one variant, calibrated."""
 
     workload: Workload
     calibration: Calibration | None
@@ -120,7 +120,7 @@ def _silent(phase: str, elapsed_s: float, progress: Progress, shares: Mapping[st
 
 @dataclass(frozen=True)
 class Setting:
-    """What the measurements of a run have in common."""
+    """The server, plan and interrupt that all measurements of a run share."""
 
     server: Server
     plan: Plan
@@ -134,7 +134,7 @@ class Setting:
 
 @dataclass
 class Schedule:
-    """When the cell's marks fall, on the load's clock."""
+    """The instants of a cell's marks, on the load's clock."""
 
     start_ns: int
     t0_ns: int
@@ -149,15 +149,15 @@ class Schedule:
 
 
 def all_ran(sessions: pl.DataFrame) -> bool:
-    """Whether sessions ended since there was nothing more to run: then the measurement is as long as that
-    took."""
+    """Returns whether the sessions ended because nothing was left to run; the measurement is then as long as
+    that took."""
     ends = sessions["end_reason"]
     return sessions["last_end_ns"].count() > 0 and bool((ends == "limit").all())
 
 
 def last_answer_ns(sessions: pl.DataFrame, t0_ns: int) -> int | None:
-    """When a server that stopped answering last did: every session was lost with a call out. None: it did
-    not stop."""
+    """Returns the instant of the last answer of a server that stopped answering, so that every session was
+    lost within a call; None if it did not stop."""
     if sessions.is_empty() or not (sessions["end_reason"] == "lost").all():
         return None
     return int(sessions.select(pl.col("last_end_ns").max()).item() or t0_ns)
@@ -170,7 +170,7 @@ def verdict(
     server_lost: str | None,
     interrupt: drive.Interrupt,
 ) -> tuple[CellStatus, str | None]:
-    """Whether the cell is whole, and if not, why."""
+    """Returns the status of the cell and, unless it is complete, the reason."""
     if window_end_ns >= clock.t1_ns:
         return "ok", None
     reason = "stopped by the user" if interrupt.stopping else _why_ended(sessions, server_lost)

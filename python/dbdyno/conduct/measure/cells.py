@@ -1,4 +1,4 @@
-"""Cells as they are measured: one by itself, or the phases of a repeat together."""
+"""The order of measuring: cells one by one, or the phases of a repeat together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the data after a measurement what its calls must have made of them?"""
+"""Checks after a measurement that its calls changed the data as they must."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SHOWN = 3
 
 
 class DataChecks(Companion):
-    """Counts before the sessions connect, and checks once they have left."""
+    """Counts rows before the sessions connect and checks them once the sessions have left."""
 
     def __init__(self, server: Server, units: Mapping[str, Unit]) -> None:
-        """``units``: by variant."""
+        """``units`` has the unit of each variant."""
         self._checking, self._units = server.checking, units
         self._before: Mapping[str, int] | None = None
 
@@ -31,7 +31,8 @@ class DataChecks(Companion):
             self._before = self._checking.counts(self._units[cell.variant].workload.name)
 
     def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
-        """A check that failed or could not be made invalidates all phases of a measurement together."""
+        """Checks the data. A check that fails, or cannot be made, invalidates all phases of the
+        measurement."""
         if (reason := self._fault(raws)) is None:
             return raws
         fault = {"status": "invalid", "reason": reason}

@@ -1,4 +1,4 @@
-"""The checks of machine and server: facts are read once, then judged."""
+"""Checks of the machine and the server: reads facts once, then judges them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_DIRECTORY = "name a directory of the server's disk: dbdyno doctor --flush DI
 
 
 class Look:
-    """From when on steal is looked for."""
+    """The start of a look for steal time."""
 
     def __init__(self, machine: Machine = HERE) -> None:
         self._machine = machine
@@ -33,8 +33,8 @@ class Look:
     def conditions(
         self, server: Server | None, facts: ServerFacts | None, flush: str | None = None
     ) -> tuple[Condition, ...]:
-        """All checks, those of the server first. ``flush``: a directory to write in; empty: the server's.
-        Without a server those of this machine. Raises :class:`TargetError`."""
+        """Returns all checks, those of the server first. ``flush`` is a directory to write in, empty for the
+        server's. Without a server, returns the checks of this machine. Raises :class:`TargetError`."""
         asked = None if server is None or server.conditions is None else server.conditions.conditions()
         own = () if asked is None else asked.found
         if facts is not None and not facts.here:
@@ -56,7 +56,8 @@ class Look:
 
 
 def _flushed(chosen: str, asked: ServerConditions | None) -> Flush:
-    """Where nobody named a directory, only in that of a server of our own."""
+    """Times flushes in the given directory; without one, only in the data directory of the embedded
+    server."""
     if chosen:
         return observe.flush_probe(Path(chosen))
     if asked is None or not asked.ours or asked.directory is None:
@@ -65,10 +66,8 @@ def _flushed(chosen: str, asked: ServerConditions | None) -> Flush:
 
 
 def before_run(server: Server, facts: ServerFacts) -> tuple[Condition, ...]:
-    """Those that ask for something, in some milliseconds; without the flush and the server's own program.
-
-    No check is worth a run: where the server does not answer there is none.
-    """
+    """Returns the checks that need attention, within milliseconds, without timing flushes and without the
+    server's program. Returns none if the server does not answer: no check is worth a run."""
     if server.world is not None or server.conditions is None:
         return ()
     with contextlib.suppress(DbdynoError):

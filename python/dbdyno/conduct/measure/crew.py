@@ -1,4 +1,4 @@
-"""The drivers of a run on a cluster: how loads are spread over them, and what the loss of one means."""
+"""The drivers of a run on a cluster: spreads loads over them and handles the loss of one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dbdyno.remote.shares import sessions_of
 
 
 class Crew:
-    """Hosts that drive. :meth:`make_load` is ``Target.make_load``."""
+    """The hosts that drive. :meth:`make_load` serves as ``Target.make_load``."""
 
     def __init__(
         self, hosts: Hosts, spec: ClusterSpec, drivers: Sequence[Host], machine: RemoteMachine | None
@@ -55,7 +55,7 @@ class Crew:
         return [pid for load in self._loads for pid in load.left_by(host)]
 
     def lose(self, error: HostLost) -> str:
-        """Leaves out the host. Returns why it was lost."""
+        """Leaves the host out of later measurements and returns why it was lost."""
         host = next((h for h in self._left if h.name == error.host), None)
         why = error.why
         if host is not None:
@@ -78,13 +78,14 @@ class Crew:
         return True
 
     def check_clocks(self, window_ns: int) -> None:
-        """Raises :class:`NotAvailable` where one is not known well enough for windows of that length."""
+        """Raises :class:`NotAvailable` if the offset of a driver's clock is not known well enough for
+        windows of that length."""
         for host in self._left:
             if (why := unclear_clock(host.name, host.clock.mapping().bound_ns, window_ns)) is not None:
                 raise NotAvailable(why, "measure for longer (--measure), or leave that node out (--drivers)")
 
     def words(self) -> str:
-        """``3 drivers: a, b, c``."""
+        """Returns ``3 drivers: a, b, c``."""
         names = [h.name for h in self._left]
         shown = ", ".join(names[:8]) + (" ..." if len(names) > 8 else "")
         left_out = [f"{self._hosts.names[n]} ({why})" for n, why in self._hosts.problems.items()]
@@ -95,7 +96,7 @@ class Crew:
 
     @property
     def warning(self) -> str | None:
-        """What is to be borne in mind about the cluster."""
+        """A warning about the cluster, for the user."""
         return self._hosts.cluster.warning
 
 
@@ -137,9 +138,8 @@ def _driver(host: Host, sessions: int) -> Driver:
 
 @contextmanager
 def crew_of(spec: ClusterSpec | None, engine: str, dsn: str | None) -> Iterator[Crew | None]:
-    """The hosts of a cluster that drive, and the server's where that is a node; None: none was asked for.
-
-    Raises :class:`TargetError`, :class:`UsageError` where they cannot."""
+    """Returns the nodes of a cluster that drive, and the server's if it is a node; None if no cluster was
+    asked for. Raises :class:`TargetError`, and :class:`UsageError` if the nodes cannot be used."""
     if spec is None:
         yield None
         return
@@ -160,7 +160,8 @@ def crew_of(spec: ClusterSpec | None, engine: str, dsn: str | None) -> Iterator[
 def _observed(
     hosts: Hosts, spec: ClusterSpec, servers: Sequence[Node], drivers: Sequence[Host]
 ) -> RemoteMachine | None:
-    """The server's host, where that is a node and not this host; None: as without a cluster."""
+    """Returns the server's host if it is a node other than this host; None otherwise, as without a
+    cluster."""
     if not servers:
         return None
     here = hosts.facts[servers[0].id]["boot_id"] == boot_id() and spec.server_node is None

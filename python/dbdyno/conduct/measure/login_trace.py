@@ -1,4 +1,5 @@
-"""Sessions traced from their login on: install, wait while catches are shown, read the log, remove."""
+"""Traces sessions from their login on: installs the trace, shows catches while it waits, reads the log,
+removes the trace."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _LOOK_S = 0.1
 
 
 class Traced(NamedTuple):
-    """What came of it."""
+    """The result of a login trace."""
 
     caught: tuple[Caught, ...]
     log: TraceLog
@@ -31,8 +32,8 @@ def trace_logins(
     *,
     stay: bool = False,
 ) -> Traced:
-    """Until the time is over, or an end is asked for. ``stay``: it is installed and left; in any other case
-    what was installed is removed."""
+    """Traces until the time is over or the user ends it. With ``stay`` it installs the trace and leaves it;
+    otherwise it removes what it installed."""
     tracing.install(wish, journal)
     known: dict[tuple[int, float], Caught] = {}
     if stay:
@@ -52,7 +53,7 @@ def trace_logins(
 def _look(
     tracing: LoginTracing, known: dict[tuple[int, float], Caught], on_catch: Callable[[Caught], None]
 ) -> None:
-    """Those that were shown stay known, also where the server has forgotten them."""
+    """Reads new catches. Catches that were shown stay known even if the server has forgotten them."""
     for one in tracing.caught():
         key = (one.pid, one.at_s)
         if key not in known:

@@ -21,7 +21,7 @@ from dbdyno.model.units import NS_PER_S
 
 @dataclass
 class Span:
-    """A window under way, and what observes it."""
+    """A window in progress with its observers."""
 
     cell: Cell
     begun_ns: int = 0  # of the barrier, or of a later phase
@@ -40,10 +40,10 @@ class Span:
 
 
 class Windows(Protocol):
-    """The windows of one measurement, and what is asked at their ends."""
+    """The windows of one measurement, and the reads at their ends."""
 
     def connecting(self) -> None:
-        """Before the sessions connect."""
+        """Reads what is needed before the sessions connect."""
 
     def open(self) -> Schedule:
         """Opens the observers while all sessions are parked. Returns when the load is to begin and end."""
@@ -55,7 +55,7 @@ class Windows(Protocol):
         """Returns how far the driver is, and notes it."""
 
     def broken_off(self) -> None:
-        """The load has ended before its time."""
+        """Notes that the load ended early."""
 
     def host_lost(self, error: HostLost) -> int:
         """Returns where the window ends that goes on without a host, or raises ``error``."""
@@ -64,7 +64,7 @@ class Windows(Protocol):
         """Stops all observers."""
 
     def over(self, now_ns: int) -> None:
-        """No session makes calls any more."""
+        """Reads what is needed once no session makes calls any more."""
 
     def leave(self) -> None:
         """Closes the sessions."""

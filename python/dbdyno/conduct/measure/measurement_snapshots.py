@@ -41,7 +41,8 @@ Phase = Literal["start", "end"]
 
 
 class MeasurementSnapshots(Companion):
-    """Snapshots of one run. A snapshot that cannot be had is left out, and the data source says why."""
+    """The snapshots of one run. A snapshot that cannot be taken is left out, and the data source has the
+    reason."""
 
     def __init__(
         self, server: Server, plan: Plan, record: Run, clock: Clock, *, observing: bool = False
@@ -65,8 +66,8 @@ class MeasurementSnapshots(Companion):
         self._take(cell.id, "start")
 
     def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
-        """The last phase of a measurement has the growth of all. Of an observation the end of a window is
-        taken by :meth:`between`, or by :meth:`last` if none follows."""
+        """Adds the growth to the measurement: for phases to the last one. In an observation, :meth:`between`
+        takes the snapshot at the end of a window, or :meth:`last` if none follows."""
         for raw in raws:  # samples are dbdyno's own transactions
             self._samples += raw.tables["sampler"].filter(pl.col("via").fill_null("sql") == "sql").height
         if not self._observing:
@@ -121,7 +122,7 @@ class MeasurementSnapshots(Companion):
         return replace(raw, tables=tables | (self._grown | self._between() if last else {}))
 
     def _between(self) -> dict[str, pl.DataFrame]:
-        """What each two snapshots say, once."""
+        """Returns the difference of two snapshots, computed once."""
         scans, self._scans = self._scans, []
         return {"large_scans": pl.concat(scans)} if scans else {}
 
@@ -140,7 +141,7 @@ PROVENANCE = "the server's statistics of databases, tables, indexes and statemen
 
 
 def wanted(plan: Plan, server: Server) -> bool:
-    """Left out of the recipe: yes, unless the engine lives in a time of its own."""
+    """Returns whether snapshots are taken: by default yes, unless the server is simulated."""
     chosen = plan.experiment.snapshots
     return server.world is None if chosen is None else chosen
 
@@ -149,8 +150,8 @@ def wanted(plan: Plan, server: Server) -> bool:
 
 
 def measured(record: Run, cell: str) -> tuple[IntervalFigures, Sequence[str], Sequence[str]]:
-    """What the server's statistics say of a measurement, the measurements that its snapshots cover, and what
-    to say of that. Raises :class:`UsageError` where there are none."""
+    """Returns the server's statistics over a measurement, the measurements that its snapshots cover, and
+    notes on both. Raises :class:`UsageError` without snapshots."""
     store, cells = SnapshotStore(record.path), record.cells()
     place = cells.index(cell)
     found = [(_place(i, cells), i) for i in store.list()]
@@ -171,7 +172,8 @@ def measured(record: Run, cell: str) -> tuple[IntervalFigures, Sequence[str], Se
 
 
 def object_use(record: Run, results: Results, cell: str | None) -> ObjectUse:
-    """``cell``: default the one of the most sessions, or the last window. Raises :class:`UsageError`."""
+    """Returns the use of objects in ``cell``, by default the cell with the most sessions or the last window.
+    Raises :class:`UsageError`."""
     windows = results.tables["windows"].filter(pl.col("status") != "invalid").sort("sessions", "t0_ns")
     if cell is None and windows.is_empty():
         raise UsageError("the run has no usable measurement", "dbdyno show RUN --claims")
@@ -192,7 +194,7 @@ def object_use(record: Run, results: Results, cell: str | None) -> ObjectUse:
 
 
 def _place(info: SnapshotInfo, cells: Sequence[str]) -> int | None:
-    """So many measurements were over; ``None``: of one that was not saved."""
+    """Returns the number of measurements that were over; None for a measurement that was not saved."""
     if info.cell not in cells:
         return len(cells) if info.phase == "start" else None
     return cells.index(info.cell) + (info.phase == "end")

@@ -1,4 +1,5 @@
-"""Whether what a run asks for fits into the memory that is free: else the swap device is measured."""
+"""Checks that the data and sessions of a run fit into free memory; otherwise the swap device would be
+measured."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def check_room(server: Server, plan: Plan, workload: Workload) -> None:
 
 
 def data_bytes(plan: Plan, workload: Workload) -> int:
-    """Bytes of the largest variant where the workload's parameters say; own tables once a session."""
+    """Returns the bytes of the largest variant if the workload's parameters determine them. Tables of single
+    sessions count once a session."""
     return max((_of_params(workload, v.params, plan.top) for v in plan.variants), default=0)
 
 
@@ -49,7 +51,7 @@ def _parts(cache: int, data: int, sessions: int) -> str:
 
 
 def _cure(plan: Plan, workload: Workload, left: int) -> str:
-    """``left``: without the sessions; data may be in both caches."""
+    """Returns the cure. ``left`` is the memory left without the sessions; data may be in both caches."""
     named = next((n for n, p in workload.parameters.items() if p.bytes is not None), None)
     if left <= 0 or named is None or plan.experiment.expect != "memory":
         return "fewer sessions, a smaller cache, or end what else uses memory"

@@ -1,4 +1,4 @@
-"""One window of an observation: who is in it, what it cost, and the cell that is made of it."""
+"""One window of an observation: its sessions, its cost, and the cell that is built from it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SessionFilter:
         self._nobody = False
 
     def look(self, watch: Watch, now_ns: int, names: Names) -> None:
-        """Costs next to nothing while sessions match."""
+        """Looks whether sessions match; costs next to nothing while they do."""
         if self._somebody(watch, now_ns):
             if self._nobody:
                 self._listener.notice("matching sessions found")
@@ -45,7 +45,8 @@ class SessionFilter:
             self._listener.notice(f"{nobody(self._chosen)}: waiting for one{_there(names.frame())}")
 
     def _somebody(self, watch: Watch, now_ns: int) -> bool:
-        """Also before the first answer; samples of very many sessions may be seconds apart."""
+        """Returns whether a session matches; true before the first answer, too. Samples of very many
+        sessions may be seconds apart."""
         if watch.latest():
             return True
         tables = observe.recent_frames(watch, now_ns - FAR_NS, ("samples", "sampler", "tasks"))
@@ -59,7 +60,7 @@ class SessionFilter:
 
 
 def words(chosen: Observation) -> str:
-    """``user app, database prod``; empty: everybody."""
+    """Returns ``user app, database prod``; empty without a filter."""
     named = (
         ("user", chosen.user),
         ("database", chosen.database),
@@ -70,13 +71,13 @@ def words(chosen: Observation) -> str:
 
 
 def nobody(chosen: Observation) -> str:
-    """``no session matches user app``."""
+    """Returns ``no session matches user app``."""
     named = words(chosen)
     return f"no session matches {named}" if named else "nobody else is connected"
 
 
 def _there(backends: pl.DataFrame) -> str:
-    """Who is connected: `` (connected: app@prod x 12, ...)``."""
+    """Returns the connected sessions as `` (connected: app@prod x 12, ...)``."""
     clients = backends.filter(pl.col("kind") == CLIENT_BACKEND)
     found = clients.group_by("user", "database").len().sort("len", descending=True)
     said = [f"{u}@{d} x {n}" for u, d, n in found.head(_LISTED).iter_rows() if u and d]
@@ -103,17 +104,18 @@ class Numbers:
 
     @property
     def met(self) -> int:
-        """How many sessions there have been."""
+        """The number of sessions so far."""
         return len(self._tasks)
 
     def alive(self, recent: Mapping[str, pl.DataFrame]) -> dict[tuple[int, int], int]:
-        """Session number by pid and tid, of the tasks in the latest sample: the next watch begins with it."""
+        """Returns the session number by (pid, tid) of the tasks in the latest sample, with which the next
+        watch begins."""
         now = _latest_tasks(recent["samples"])
         found = ((self._number(tasks), tasks) for tasks in _sessions(recent).values())
         return {task[:2]: number for number, tasks in found for task in tasks if task[:2] in now}
 
     def of(self, tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """``tables`` of a watch with these numbers in place of its own."""
+        """Returns ``tables`` of a watch with these session numbers in place of the watch's own."""
         final = {theirs: self._number(tasks) for theirs, tasks in _sessions(tables).items()}
         return {
             name: _renumbered(frame, final) if "session" in frame.columns else frame
@@ -121,7 +123,8 @@ class Numbers:
         }
 
     def _number(self, tasks: set[_Task]) -> int:
-        """A task whose start time was not known before is the same once it is."""
+        """Returns the number of a session. A task whose start time was unknown remains the same task once it
+        is known."""
         same = (task for pid, tid, ticks in tasks for task in ((pid, tid, ticks), (pid, tid, None)))
         number = next((self._numbers[task] for task in same if task in self._numbers), None)
         if number is None:
@@ -143,7 +146,7 @@ def _latest_tasks(samples: pl.DataFrame) -> set[tuple[int, int]]:
 
 
 def _sessions(tables: Mapping[str, pl.DataFrame]) -> dict[int, set[_Task]]:
-    """The watch's own number -> its tasks, in the order of the numbers."""
+    """Returns a mapping of the watch's own session number to its tasks, in the order of the numbers."""
     seen = pl.concat(
         [tables[t].select("session", "pid", _TID, "start_ticks") for t in WITH_SESSIONS if t in tables]
     ).drop_nulls("session")
@@ -167,7 +170,7 @@ SAMPLERS = pl.col("comm").str.starts_with(observe.THREADS).fill_null(False)
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU time, seconds per second: shares of one CPU."""
+    """CPU time of observing, in seconds per second: shares of one CPU."""
 
     here: float  # all of dbdyno: samplers, store, live view, deriving
     samplers: float | None  # of which its observing threads
@@ -175,7 +178,8 @@ class Cost:
 
 
 class Costing:
-    """What observing cost, window by window: our process, and those of the server that answered us."""
+    """The cost of observing, window by window: of this process, and of the server's processes that answer
+    it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -185,17 +189,18 @@ class Costing:
         self._ours = {os.getpid()}
 
     def add(self, tasks: pl.DataFrame) -> None:
-        """Table ``tasks`` of one watch."""
+        """Adds the table ``tasks`` of one watch."""
         ours = tasks.filter((pl.col("role") == "dbdyno") & pl.col("run_ns").is_not_null())
         self._samplers.add(ours.filter((pl.col("pid") % OF_CLIENT == os.getpid()) & SAMPLERS))
         self._server.add(ours.filter((pl.col("pid") < OF_CLIENT) & ~pl.col("pid").is_in(self._ours)))
 
     def helped_by(self, pids: Iterable[int]) -> None:
-        """Other processes that are no server's."""
+        """Notes processes that work for dbdyno and do not belong to the server."""
         self._ours.update(pids)
 
     def cost(self, helpers_s: float = 0.0) -> Cost:
-        """``helpers_s``: CPU time of such processes."""
+        """Returns the cost of the window. ``helpers_s`` is the CPU time of processes of dbdyno besides this
+        one."""
         wall_s = max((self._clock.now_ns() - self._since_ns) / NS_PER_S, 1e-9)
         here = (time.process_time() - self._cpu_s + helpers_s) / wall_s
         return Cost(here, self._samplers.per_second(), self._server.per_second())
@@ -233,7 +238,7 @@ class Window:
 
 @dataclass(frozen=True)
 class End:
-    """Why a window ended before its time."""
+    """The reason why a window ended early."""
 
     reason: str
     lost: bool  # the server went away
@@ -244,7 +249,7 @@ class End:
 
 @dataclass(frozen=True)
 class Closing:
-    """How a window was closed, once its watch had been stopped."""
+    """The way a window was closed, after its watch was stopped."""
 
     number: int
     now_ns: int
@@ -307,7 +312,8 @@ def _status(window: Window, t1_ns: int, closing: Closing) -> tuple[CellStatus, s
 
 
 def _missed_ns(away: Sequence[Hole], t0_ns: int, t1_ns: int) -> int:
-    """Of a window. While the machine is suspended its clock stands still: no part of a window is missing."""
+    """Returns the time that is missing from a window. The clock of a suspended machine stands still, so
+    suspension takes no part of a window."""
     return sum(
         max(min(h.to_ns, t1_ns) - max(h.from_ns, t0_ns), 1)
         for h in away
@@ -316,7 +322,7 @@ def _missed_ns(away: Sequence[Hole], t0_ns: int, t1_ns: int) -> int:
 
 
 def _end_ns(window: Window, tables: dict[str, pl.DataFrame], end: End | None, now_ns: int) -> int:
-    """Of a server that went away nothing is known after the last reading of its tasks."""
+    """Returns the end of the window; if the server went away, the last reading of its tasks."""
     if end is None:
         return window.t1_ns
     if not end.lost:

@@ -1,4 +1,4 @@
-"""A cell that is one window: its observers, and what the server and the driver are asked."""
+"""A cell with one window: its observers, and the reads of the server and the driver."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LEFT_S, LEFT_STEP_S = 2.0, 0.02
 
 
 class _Questions:
-    """Asked besides the observers: the server at each mark that was reached, the driver each second."""
+    """Reads made besides the observers: of the server at each mark, of the driver each second."""
 
     def __init__(self, server: Server, load: Load, *, enabled: bool) -> None:
         self._server, self._load, self._enabled = server, load, enabled
@@ -138,7 +138,7 @@ class OneWindow:
         self._questions.at("t1")  # at the end that came earlier
 
     def host_lost(self, error: HostLost) -> int:
-        """The others' sessions have ended."""
+        """Notes that a host was lost; the sessions of the others have ended."""
         self._hosts_lost.append(error)
         return min(self._load.now_ns(), self._schedule.t1_ns)
 

@@ -1,4 +1,4 @@
-"""What stands around a run or an observation when it begins."""
+"""The files and conditions around a run or an observation when it begins."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Phases:
         self._lost: str | None = None  # the error of a server that no longer answered
 
     def connecting(self) -> None:
-        """Nothing is asked: counters of the whole measurement would be of no phase."""
+        """Reads nothing: counters of the whole measurement would belong to no phase."""
 
     def open(self) -> Schedule:
         watch = self._watch()
@@ -163,7 +163,7 @@ class Phases:
 
     # -- what was measured --------------------------------------------------------------------------
     def _cell(self, number: int, end_ns: int) -> RawCell:
-        """``end_ns``: of the whole measurement."""
+        """Returns the cell of a phase. ``end_ns`` is the end of the whole measurement."""
         phase, plan, start_ns = self._all[number], self._setting.plan, self._schedule.start_ns
         tables = self._tables(number, phase)
         end_ns = min(end_ns, phase.t1_ns)

@@ -1,4 +1,4 @@
-"""How the server would execute the statements of a measurement whose data have a size."""
+"""Asks the server for the plans of a measurement's statements, if its data have a size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before the first cell: room for the sessions, the workload's objects, the size of a call."""
+"""Prepares the first cell: room for the sessions, the workload's objects, the size of a call."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _AS_ASKED, _AS_CHOSEN = (0.7, 1.4), (0.1, 2.0)
 
 
 def fitted(server: Server, plan: Plan) -> Plan:
-    """An auto ladder ends at what the server has room for beside other clients, and paced load has no more
-    sessions, unless their number was asked for; of others every rung must have its connections. Scripts on
-    tables of a size of their own have that scale."""
+    """Returns the plan fitted to the server. An auto ladder ends at the connections that other clients leave
+    free, and a paced load has no more sessions unless the user asked for a number; every rung of another
+    ladder must have its connections. Scripts on tables with a scale of their own take that scale."""
     plan = _sent(server, _scaled(server, plan))
     if server.commands is not None:
         return _room_for_commands(server, plan)
@@ -51,7 +51,7 @@ def fitted(server: Server, plan: Plan) -> Plan:
 
 
 def _room_for_commands(server: Server, plan: Plan) -> Plan:
-    """An auto ladder of commands ends at the processes that may be started."""
+    """Ends an auto ladder of commands at the number of processes that may be started."""
     capacity = server.capacity()
     if plan.adaptive is None or capacity.free >= plan.top:
         return plan
@@ -59,7 +59,8 @@ def _room_for_commands(server: Server, plan: Plan) -> Plan:
 
 
 def _scaled(server: Server, plan: Plan) -> Plan:
-    """As pgbench does: another scale than that of the tables is not used, and said so."""
+    """Returns the plan with the scale of the tables, as pgbench does: another scale is reported and not
+    used."""
     real = server.scripts and plan.scripts and server.scripts.scale(plan.scripts)
     if not real or all(v.params.get("scale", real[0]) == real[0] for v in plan.variants):
         return plan
@@ -104,8 +105,8 @@ def _with_scale(of: _HasParams, scale: int) -> _HasParams:
 
 
 def with_shells(server: Server, plan: Plan, listener: ProgressListener) -> Plan:
-    """With the start-up of the shells of its jobs, measured now. The driver and what is derived later take it
-    off durations, so it belongs to the plan that both have."""
+    """Returns the plan with the start-up time of its jobs' shells, measured now. It is part of the plan
+    because the driver and the derivation both subtract it from durations."""
     shells = sorted({j.shell for v in plan.variants for j in v.jobs} - {"none"})
     if not shells:
         return plan
@@ -148,14 +149,15 @@ def check_capacity(server: Server, plan: Plan) -> None:
 
 
 def connections(plan: Plan) -> int:
-    """How many the sessions take at the server: behind a pool no more than it has."""
+    """Returns the number of connections that the sessions take at the server; behind a pool at most its
+    size."""
     pools = [v.limits.pool for v in plan.variants] or [None]
     return max(min(plan.top, pool or plan.top) for pool in pools)
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a run needs before its first cell."""
+    """Prepares what a run needs before its first cell."""
 
     server: Server
     plan: Plan
@@ -165,8 +167,9 @@ class Preparation:
     interrupt: Interrupt
 
     def units(self, workload: Workload, record: Run) -> dict[str, Unit]:
-        """A unit for each variant: objects made, call calibrated at one session, without the variant's limits
-        and settings. Variants of the same parameters do the same work: they share the calibration."""
+        """Returns a unit for each variant: creates its objects and calibrates its call at one session,
+        without the variant's limits and settings. Variants with the same parameters do the same work and
+        share the calibration."""
         plan = self.plan
         own = needed(self.server.scripts, "run scripts") if plan.scripts else None
         if plan.jobs:
@@ -193,7 +196,7 @@ class Preparation:
         return units
 
     def _jobs(self, workload: Workload, record: Run) -> dict[str, Unit]:
-        """Set-up of each variant, then its jobs: what they read may be made by it."""
+        """Runs the set-up of each variant, then checks its jobs, whose input the set-up may create."""
         server, units = needed(self.server.commands, "run commands"), dict[str, Unit]()
         keep = self.plan.experiment.keep_output
         kept = 0 if keep is None else parse_bytes(keep, "--keep-output")
@@ -245,8 +248,8 @@ class Preparation:
         self.listener.preparing(f"{step}: {rows:,} of {total:,} rows")
 
     def _as_before(self, workload: Workload, params: Mapping[str, Value]) -> Calibration | None:
-        """A call of the size of earlier runs, so that the runs can be compared; ``None``: there is none, or
-        it takes too long or too short a time."""
+        """Returns the calibration of earlier runs, so that the runs can be compared; None if there is none,
+        or if its calls now take too long or too short a time."""
         experiment = self.plan.experiment
         size = None if experiment.recalibrate else self.store.call_size(self._key(workload, params))
         if size is None:
@@ -271,8 +274,8 @@ class Preparation:
             self.listener.noted(f"{away[0].words} while a call was calibrated: calibrating again")
 
     def _key(self, workload: Workload, params: Mapping[str, Value]) -> str:
-        """What calls of one size have in common: the machine, not the server's version and settings, which
-        runs are there to compare."""
+        """Returns the key of calls of one size: the machine, without the server's version and settings,
+        which are what runs compare."""
         server, cpu = self.environment.server, self.environment.host.cpu
         machine = f"{cpu.model}, {cpu.logical} CPUs" if server.here else server.where.split(", database")[0]
         given = [f"{k}={v}" for k, v in sorted(params.items())]
@@ -282,8 +285,8 @@ class Preparation:
 
 
 def _found(job: PlannedJob) -> PlannedJob:
-    """With the size of its file. A file that the command makes is measured after each execution. Raises
-    :class:`UsageError`."""
+    """Returns the job with the size of its file. A file that the command itself writes is measured after
+    each execution. Raises :class:`UsageError`."""
     path = Path(job.directory or "", job.work_file or "")
     later = "{session}" in str(path) or (not path.exists() and path.parent.is_dir())
     if job.work_file is None or later:
@@ -306,7 +309,8 @@ def _target_reason(plan: Plan) -> str:
 
 
 def server_facts(server: Server, plan: Plan) -> ServerFacts:
-    """With what the clock costs, where a variant sets what times calls."""
+    """Returns the server's facts, with the cost of reading its clock if a variant changes the timing of
+    calls."""
     facts = server.facts()
     times = any("timing" in name for variant in plan.variants for name in variant.settings)
     if not times or server.settings is None:

@@ -1,4 +1,4 @@
-"""Whether dbdyno was there all the time."""
+"""Detects times in which dbdyno itself did not run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from dbdyno.model.units import format_ns
 
 
 class Hole(NamedTuple):
-    """CLOCK_MONOTONIC; both lengths count from half a second on. Time in the run queue is no part of it."""
+    """A time in which this process did not run, by CLOCK_MONOTONIC, from half a second on. Time in the run
+    queue is not part of it."""
 
     from_ns: int
     to_ns: int
@@ -26,23 +27,21 @@ class Hole(NamedTuple):
 
 
 class Presence:
-    """A stopped process measures nothing, nor does a suspended machine.
-
-    Looks from its making on. An engine with a clock of its own is never away.
-    """
+    """Looks for holes from its creation on: a stopped process measures nothing, nor does a suspended
+    machine. A server with a simulated clock has none."""
 
     def __init__(self, server: Server) -> None:
         self._pulse = None if server.world is not None else _core.Pulse()
 
     def holes(self, from_ns: int = 0, to_ns: int | None = None) -> list[Hole]:
-        """Those that overlap that span."""
+        """Returns the holes that overlap the span."""
         found = [] if self._pulse is None else [Hole(*h) for h in self._pulse.holes()]
         return [h for h in found if h.to_ns > from_ns and (to_ns is None or h.from_ns < to_ns)]
 
 
 def own_times_ns() -> tuple[int, int] | None:
-    """This thread's time on a CPU and in the run queue so far (schedstat, fields 1 and 2); ``None``: the
-    kernel does not say."""
+    """Returns this thread's time on a CPU and in the run queue so far (schedstat, fields 1 and 2); None if
+    the kernel does not report it."""
     try:
         run, runq, *_ = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
         return int(run), int(runq)
@@ -51,8 +50,8 @@ def own_times_ns() -> tuple[int, int] | None:
 
 
 def late_words(late_ns: int, before: tuple[int, int] | None, after: tuple[int, int] | None) -> str:
-    """Who was late for the end of a window: dbdyno where it was on a CPU or waited for one for half of
-    that time or more, else the server, which it waited for."""
+    """Says who was late at the end of a window: dbdyno, if it spent at least half of that time on a CPU or
+    in the run queue, else the server, for which it waited."""
     if before is not None and after is not None:
         run_ns, runq_ns = (b - a for a, b in zip(before, after, strict=True))
         if run_ns + runq_ns >= late_ns / 2:

@@ -1,4 +1,4 @@
-"""Where a run or an observation stands: what it reports, the time that is left, how it ended."""
+"""The progress of a run or an observation: reports, remaining time, result."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dbdyno.store import Run
 
 @dataclass(frozen=True)
 class Tick:
-    """Live figures of the cell that runs."""
+    """Live figures of the cell in progress."""
 
     cell: Cell
     number: int  # 1..cells
@@ -52,10 +52,10 @@ class ProgressListener(Protocol):
     def tick(self, tick: Tick) -> None: ...
 
     def noted(self, words: str) -> None:
-        """Something the user should know, in a line."""
+        """Passes on a line that the user should know."""
 
     def measured(self, results: Results) -> None:
-        """A cell was saved; ``results`` are of that cell alone."""
+        """Reports a saved cell; ``results`` are of that cell alone."""
 
 
 class NullProgressListener:
@@ -80,12 +80,12 @@ BACKENDS_NS = 5 * NS_PER_S  # names of sessions are asked for that often at most
 
 
 def backends_of(server: Server) -> pl.DataFrame:
-    """Table ``backends``; empty where the engine does not tell."""
+    """Returns the table ``backends``; empty if the engine does not list processes."""
     return empty("backends") if server.listing is None else server.listing.backends()
 
 
 class Names:
-    """Who is connected, as lately asked for."""
+    """The connected processes, as last read."""
 
     def __init__(self, server: Server, clock: Clock) -> None:
         self._server, self._clock = server, clock
@@ -93,11 +93,12 @@ class Names:
         self._asked_ns: int | None = None
 
     def keep(self, frame: pl.DataFrame) -> None:
-        """An answer that was there anyway."""
+        """Keeps a list that was read for another purpose."""
         self._frame, self._asked_ns = frame, self._clock.now_ns()
 
     def frame(self) -> pl.DataFrame:
-        """Table ``backends``, a few seconds old at most; an older one while the server does not answer."""
+        """Returns the table ``backends``, at most a few seconds old, or an older one while the server does
+        not answer."""
         now_ns = self._clock.now_ns()
         if self._asked_ns is None or now_ns - self._asked_ns > BACKENDS_NS:
             self._asked_ns = now_ns
@@ -109,7 +110,8 @@ class Names:
 
 
 def _joined(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
-    """Sums since a watch was attached cannot be joined: the new ones as soon as they span a second."""
+    """Returns the rows of two watches together. Sums since a watch began cannot be joined: the new watch's
+    are used once they span a second."""
     if table not in TRACED:
         return pl.concat([old, new])
     span_ns = new.select(pl.col("after_ns").max() - pl.col("after_ns").min()).item() or 0
@@ -118,7 +120,7 @@ def _joined(table: str, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Look:
-    """The window under way, for a live view."""
+    """The window in progress, for a live view."""
 
     stored: int  # windows that are saved
     since_start_s: float
@@ -131,7 +133,7 @@ class Look:
     memory: MemoryBeside | None = None
 
     def recent(self, seconds: float) -> dict[str, pl.DataFrame]:
-        """What was read in the latest ``seconds``, also by the watch of the window before."""
+        """Returns what was read in the last ``seconds``, by the previous window's watch, too."""
         since_ns = self.clock.now_ns() - int(seconds * NS_PER_S)
         now = observe.recent_frames(self.watch, since_ns)
         if self.before is None:
@@ -149,16 +151,18 @@ class ObservationListener(Protocol):
     def opened(self, environment: Environment) -> None: ...
 
     def notice(self, text: str) -> None:
-        """Something that whoever looks on should know: nobody matches, the server is away, it is back."""
+        """Passes on an event that the viewer should know: no session matches, the server is lost, it is
+        back."""
 
     def tick(self, look: Look) -> None: ...
 
     def saved(self, window: RawCell) -> None:
-        """A window was saved. To derive it whole costs too much beside a load: see ``observe.glance``."""
+        """Reports a saved window. Deriving it completely costs too much beside a load: see
+        ``observe.glance``."""
 
 
 class NullObservationListener:
-    """Looks at nothing."""
+    """A listener that ignores everything."""
 
     def planned(self, plan: Plan, run_id: str) -> None: ...
 
@@ -172,8 +176,8 @@ class NullObservationListener:
 
 
 class Progressing:
-    """Turns a cell's ticks into ticks of the run. What cells take beside settling and measuring is corrected
-    by what those took that are done: a busy machine connects slowly."""
+    """Turns a cell's ticks into ticks of the run. The expected time besides settling and measuring is scaled
+    by what completed cells took: a busy machine connects slowly."""
 
     def __init__(self, plan: Plan, listener: ProgressListener, clock: Clock) -> None:
         self._plan, self._listener, self._clock = plan, listener, clock
@@ -192,14 +196,15 @@ class Progressing:
         return found
 
     def grown(self, plan: Plan) -> None:
-        """An auto ladder's plan has more cells."""
+        """Takes a plan to which an auto ladder has added cells."""
         more = {c: ns for c, ns in self._expected(plan).items() if c not in self._left_ns}
         self._plan = plan
         self._left_ns |= more
         self._to_come_ns = max(0, self._to_come_ns - sum(more.values()))
 
     def of(self, cell: Cell) -> OnTick:
-        """Called where a cell begins, its data brought back: its time counts from here."""
+        """Returns the function that takes a cell's ticks. Called when the cell begins and its data are
+        reset: its time counts from here."""
         self._left_ns[cell.id] = cell_expected_ns(cell, self._plan.call_target_ns, self._plan.cpus)
         number = self._plan.cells.index(cell) + 1
         self._since_ns = self._clock.now_ns()
@@ -219,7 +224,8 @@ class Progressing:
         return (mine_ns + others_ns + self._to_come_ns + deriving_ns(len(self._plan.cells))) / NS_PER_S
 
     def _more(self) -> float:
-        """By which part of itself the time beside settling and measuring is longer than expected."""
+        """Returns the factor, less one, by which the time besides settling and measuring exceeds what was
+        expected."""
         expected_ns = self._beside_expected_ns
         return max(0.0, self._beside_ns / expected_ns - 1) if expected_ns else 0.0
 
@@ -229,7 +235,7 @@ class Progressing:
         return max(0, ns - known_ns)
 
     def done(self, cell: Cell) -> None:
-        """Called where a cell is saved."""
+        """Counts a cell as done; called when it is saved."""
         self._beside_ns += self._beside(cell, self._clock.now_ns() - self._since_ns)
         self._beside_expected_ns += self._beside(cell, self._left_ns[cell.id])
         self._left_ns[cell.id] = 0
@@ -237,7 +243,7 @@ class Progressing:
 
 @contextlib.contextmanager
 def ending(record: Run) -> Iterator[None]:
-    """How the run ended, into its run.json; a run without a cell is not kept."""
+    """Writes how the run ended into its run.json; deletes a run without a cell."""
     try:
         yield
     except (DbdynoError, Interrupted) as e:

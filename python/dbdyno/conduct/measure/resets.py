@@ -1,4 +1,4 @@
-"""Data brought back to the state in which they were prepared, before measurements that change them."""
+"""Resets data to their prepared state before measurements that change them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _drops(plan: Plan) -> bool:
 
 
 class Resets(Companion):
-    """Resets of one run. Data that no measurement has changed since they were brought back are left alone."""
+    """The resets of one run. Data that no measurement has changed since the last reset are left alone."""
 
     def __init__(self, preparation: Preparation, workload: Workload) -> None:
         self._load_tables = partial(preparation.tables, workload)
@@ -71,7 +71,7 @@ class Resets(Companion):
                 self._bring_back(one)
 
     def before(self, cell: Cell) -> None:
-        """Brings back the data sets that are due."""
+        """Resets the data sets that are due."""
         self._done = []
         if self._load_tables(cell.params):
             self._whole.add(self._workload)
@@ -132,7 +132,7 @@ class Resets(Companion):
         self._listener.preparing(f"bringing back the data: {step}, {done:,} of {total:,} rows")
 
     def after(self, raws: Sequence[RawCell]) -> Sequence[RawCell]:
-        """The first phase of a measurement has what was done before it. Notes which data it changed."""
+        """Adds the reset to the measurement, for phases to the first one, and notes which data it changed."""
         for raw in raws:
             growth = raw.tables["growth"]
             self._whole -= {s.name for s in self._sets if changed(growth, s.tables)}
@@ -144,7 +144,7 @@ class Resets(Companion):
 
 
 def changed(growth: pl.DataFrame, tables: Sequence[str]) -> bool:
-    """Whether these tables may have changed by what the server counted; where nothing was counted, yes."""
+    """Returns whether the server counted changes of these tables; true if nothing was counted."""
     mine = growth.filter(pl.col("relation").is_in(list(tables)))
     written = pl.sum_horizontal("rows_inserted", "rows_updated", "rows_deleted", ignore_nulls=False)
     shrunk = pl.col("table_bytes_end") < pl.col("table_bytes_start")

@@ -1,4 +1,4 @@
-"""The loop that runs, phases and observations share: measured, completed, saved, then the next one."""
+"""The loop that runs, phases and observations share: measure, complete, save, next."""
 
 from __future__ import annotations
 

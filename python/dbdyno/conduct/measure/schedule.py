@@ -1,4 +1,4 @@
-"""What is measured next: the cells of the plan, or those that an auto ladder asks for; and what it found."""
+"""The order of cells: those of the plan, or those that an auto ladder asks for, and what it found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RATES = {"mean": "response_mean_ns", "max": "response_max_ns", "throughput": "c
 
 
 def seen_in(tables: Mapping[str, pl.DataFrame], rule: Adaptive) -> dict[str, list[Seen]]:
-    """By variant the cells in ``windows``, ``rates`` and ``histogram``, in the order of running."""
+    """Returns, by variant, the cells in ``windows``, ``rates`` and ``histogram``, in the order of running."""
     parts = ByCell({name: tables[name] for name in ("rates", "histogram")})
     seen: dict[str, list[Seen]] = {}
     for window in tables["windows"].sort("cell").iter_rows(named=True):
@@ -62,8 +62,8 @@ def _seen(
 
 
 def _figure(metric: str, figures: Mapping[str, float | None], histogram: pl.DataFrame) -> float | None:
-    """ns, or calls per second. A quantile is its bucket's upper end, but not above the longest call; of too
-    few calls it is unknown."""
+    """Returns a target's figure in ns, or calls per second. A quantile is the upper end of its bucket, but
+    at most the longest call; None with too few calls."""
     if metric in _RATES:
         return figures.get(_RATES[metric])
     (value,), longest = known_quantiles_ns(histogram, [QUANTILES[metric]]), figures.get("response_max_ns")
@@ -71,7 +71,7 @@ def _figure(metric: str, figures: Mapping[str, float | None], histogram: pl.Data
 
 
 def sought(plan: Plan, tables: Mapping[str, pl.DataFrame]) -> Iterator[Claim]:
-    """One finding a variant of an auto ladder; none of another."""
+    """Returns one finding for each variant of an auto ladder; none otherwise."""
     if plan.adaptive is None:
         return
     found = seen_in(tables, plan.adaptive)
@@ -108,7 +108,8 @@ _LOOKED_AT = ("windows", "rates")
 
 
 class Repeats:
-    """Asked before each cell whether it is still wanted. ``clock_ns`` at the run's start and now."""
+    """Decides before each cell whether further repeats are needed. ``clock_ns`` is the time at the run's
+    start and now."""
 
     def __init__(self, plan: Plan, start_ns: int) -> None:
         self.plan = plan  # of an auto ladder: set anew when it has more cells
@@ -122,11 +123,12 @@ class Repeats:
         self._longest_ns = 0
 
     def measured(self, results: Results) -> None:
-        """Results of one cell."""
+        """Takes the results of one cell."""
         self._tables.append({name: results.tables[name] for name in _LOOKED_AT})
 
     def enough(self, cell: Cell, now_ns: int) -> str | None:
-        """Why the run may end before ``cell``; None: it goes on. Looks only where a repeat begins."""
+        """Returns why the run may end before ``cell``; None if it goes on. Decides only where a repeat
+        begins."""
         if cell.repeat == self._repeat:
             return None
         self._longest_ns = max(self._longest_ns, now_ns - self._began_ns)
@@ -144,7 +146,8 @@ class Repeats:
         return f"after {done} of {counted(self._all(), 'repeat')} {within}"
 
     def _late(self, done: int, now_ns: int) -> str | None:
-        """A repeat takes as long as the longest so far."""
+        """Returns why no further repeat fits into the budget, if it takes as long as the longest so far;
+        None if it fits."""
         if self._budget_ns is None or now_ns + self._longest_ns <= self._start_ns + self._budget_ns:
             return None
         return (
@@ -164,16 +167,17 @@ class Course(Protocol):
     def cells(self) -> Iterator[Cell]: ...
 
     def measured(self, results: Results) -> None:
-        """Results of the cell that was handed out last."""
+        """Takes the results of the cell that was returned last."""
 
 
 def course_of(plan: Plan, clock: Clock, grew: Callable[[Plan], None]) -> Course:
-    """``grew``: told of each plan with more cells, before the first of them is handed out."""
+    """Returns the course of the plan. ``grew`` is called with each plan that has more cells, before the
+    first of them is returned."""
     return Written(plan, clock) if plan.adaptive is None else Asked(plan, plan.adaptive, clock, grew)
 
 
 class Written:
-    """Cell by cell as the plan has them; it may end before a repeat."""
+    """The cells of the plan in order; the run may end before a repeat."""
 
     def __init__(self, plan: Plan, clock: Clock) -> None:
         self._plan, self._clock = plan, clock
@@ -192,10 +196,8 @@ class Written:
 
 
 class Asked:
-    """Rung by rung as the variants ask in turn; each is measured under all of them, so that they compare.
-
-    The first repeat finds the rungs, later ones climb them again, and may add to them.
-    """
+    """The rungs that the variants ask for in turn. Each is measured for all variants, so that they can be
+    compared. The first repeat finds the rungs; later ones climb them again, and may add to them."""
 
     def __init__(self, plan: Plan, rule: Adaptive, clock: Clock, grew: Callable[[Plan], None]) -> None:
         self._plan, self._rule, self._clock, self._grew = plan, rule, clock, grew
@@ -246,14 +248,16 @@ class Asked:
         return next((s.load for s in steps if isinstance(s, Next)), None)
 
     def _repeat_of(self, load: int, repeat: int) -> int:
-        """A rung may be asked for again before the ladder is climbed again."""
+        """Returns the number of a rung's repeat; an auto ladder may ask for a rung again before the next
+        repeat."""
         before = max(
             (c.repeat for c in self._plan.cells if round(c.load_by(self._rule.by)) == load), default=0
         )
         return max(repeat, before + 1)
 
     def _late(self) -> bool:
-        """A block takes as long as the longest so far."""
+        """Returns whether the next block would exceed the budget, if it takes as long as the longest so
+        far."""
         if self._budget_ns is None:
             return False
         return self._clock.now_ns() + self._longest_ns > self._start_ns + self._budget_ns

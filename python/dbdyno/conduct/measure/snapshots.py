@@ -1,4 +1,4 @@
-"""Snapshots of a server: one now, or one every ten minutes for as long as it takes."""
+"""Takes snapshots of a server: one now, or a series of one every ten minutes."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _PRUNE_S = 3600.0
 
 
 class SeriesListener(Protocol):
-    """Hears how a series goes on."""
+    """Follows the progress of a series."""
 
     def taken(self, snapshot: Snapshot) -> None: ...
 
     def failed(self, error: DbdynoError) -> None:
-        """It is tried again."""
+        """Reports a failed snapshot; the next one is tried as planned."""
 
     def waiting(self, until: datetime) -> None: ...
 
@@ -108,8 +108,8 @@ def _tried(take: Callable[[], Snapshot], listener: SeriesListener, *, must: bool
 
 
 def _wait(due_s: float, end_s: float | None, every_s: float, interrupt: Interrupt) -> bool:
-    """Until the clock says so; false: the time of the series is over before. A clock that was set back does
-    not make it longer than ``every_s``."""
+    """Waits until the due time; False if the series ends before. A clock that is set back extends the wait
+    to at most ``every_s``."""
     latest_s = time.monotonic() + every_s
     while (left_s := min(due_s - time.time(), latest_s - time.monotonic())) > 0:
         if end_s is not None:
@@ -121,7 +121,7 @@ def _wait(due_s: float, end_s: float | None, every_s: float, interrupt: Interrup
 
 
 def _due_s(now_s: float, every_s: float) -> float:
-    """The next full ``every_s`` of the local day."""
+    """Returns the next full multiple of ``every_s`` in the local day."""
     offset_s = datetime.fromtimestamp(now_s).astimezone().utcoffset()
     shift_s = 0.0 if offset_s is None else offset_s.total_seconds()
     return ((now_s + shift_s) // every_s + 1) * every_s - shift_s

@@ -1,7 +1,5 @@
-"""The server as each variant wants it, and as it was when all is over.
-
-What is changed is written to a journal first: `dbdyno clean` puts it back where a run was killed.
-"""
+"""Configures the server for each variant, and restores it at the end. Every change is written to a journal
+first, so that `dbdyno clean` restores the server if the run is killed."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from dbdyno.store import left_over
 
 
 class _NotHere(Exception):
-    """A variant cannot be had on this machine or server."""
+    """This machine or server does not allow a variant."""
 
     def __init__(self, error: DbdynoError) -> None:
         super().__init__(error.message)
@@ -43,7 +41,8 @@ class _NotHere(Exception):
 
 @contextlib.contextmanager
 def _had_here(*refusals: type[DbdynoError]) -> Iterator[None]:
-    """What is refused because of this machine or server; not a lost server, nor one that others use."""
+    """Turns refusals that are due to this machine or server into :class:`_NotHere`; not those of a lost
+    server, or of one in use by others."""
     try:
         yield
     except (ServerBusy, ServerLost, Unreachable):
@@ -53,7 +52,7 @@ def _had_here(*refusals: type[DbdynoError]) -> Iterator[None]:
 
 
 class Stage:
-    """See the module. Left by ``with``, everything is put back, whatever happened."""
+    """Configures the server for each variant; leaving it by ``with`` restores everything in any case."""
 
     def __init__(
         self, server: Server, plan: Plan, topology: Topology, journal: Journal, listener: ProgressListener
@@ -80,9 +79,9 @@ class Stage:
 
     # -- before the start ---------------------------------------------------------------------------
     def check(self, *, all_variants: bool = False) -> Plan:
-        """Looks at every variant before the first cell. The plan without those that cannot be had here, if
-        others remain to compare; else, and with ``all_variants``, raises why not, with the cure.
-        """
+        """Checks every variant before the first cell. Returns the plan without variants that are not
+        possible here if others remain to compare; else, and with ``all_variants``, raises the reason with
+        the cure."""
         self._tidy()
         facts = self.server.facts()
         refused: dict[str, DbdynoError] = {}
@@ -135,7 +134,8 @@ class Stage:
             self.plan = without(self.plan, {name: e.message for name, e in refused.items()})
 
     def _tidy(self) -> None:
-        """Settings that a killed run left on this server would be taken for the server's own."""
+        """Restores settings that a killed run left on this server: they would be taken for the server's
+        own."""
         settings = self.server.settings
         for journal in left_over().dead:
             for undo in reversed([u for u in journal.undos if u.kind == "settings"]):
@@ -144,8 +144,8 @@ class Stage:
                     self.listener.noted(f"left by run {journal.run}, which was killed: {words}")
 
     def _rehearse(self) -> dict[str, DbdynoError]:
-        """Whether the server starts with the settings that need a restart shows only when it does.
-        Returns the variants with which it does not."""
+        """Starts the server once with the settings that need a restart, as only that shows whether it does
+        start. Returns the variants with which it does not."""
         needing = [v for v in self.plan.variants if self.applied[v.name].restarts]
         refused: dict[str, DbdynoError] = {}
         for kind, variant in {self._restarting(v.name): v for v in needing}.items():
@@ -164,7 +164,7 @@ class Stage:
         self.listener.noted(f"{often}, about 0.2 s each")
 
     def restarts(self) -> int:
-        """How often the server will be restarted on the way through the cells."""
+        """Returns how many times the server will be restarted on the way through the cells."""
         names = [c.variant for c in self.plan.cells]
         kinds = [self._restarting(name) for name in names]
         return sum(a != b for a, b in zip(["", *kinds], [*kinds, ""], strict=True))
@@ -176,7 +176,8 @@ class Stage:
 
     # -- from variant to variant --------------------------------------------------------------------
     def enter(self, variant: Variant) -> None:
-        """The server as this variant wants it. Raises what went wrong; the journal knows what was changed."""
+        """Configures the server for this variant. Raises what went wrong; the journal has what was
+        changed."""
         if self._now is not None and self._now.name == variant.name:
             return
         self._unlimit()
@@ -208,12 +209,13 @@ class Stage:
             self.listener.noted(f"limits are not in force as they were set: {why}")
 
     def connected(self, load: Load) -> None:
-        """What is done and looked at once all sessions are there."""
+        """Binds sessions and checks open files once all sessions are connected."""
         self._bind(load)
         self._look_at_files()
 
     def _look_at_files(self) -> None:
-        """Once for each variant that asks for direct I/O: whether the server has its files open so."""
+        """Checks, once for each variant that asks for direct I/O, that the server has its files open with
+        it."""
         now, conditions = self._now, self.server.conditions
         if now is None or conditions is None or not now.settings or self.applied[now.name].files:
             return
@@ -232,7 +234,7 @@ class Stage:
             self.listener.noted(f"! variant {now.name}, direct I/O: {seen.words}")
 
     def _bind(self, load: Load) -> None:
-        """Each session's process on a CPU of its own, where the variant says so."""
+        """Binds each session's process to a CPU of its own if the variant asks for it."""
         spec = self._now.limits if self._now is not None else None
         if spec is None or spec.bind in (None, "off"):
             return
@@ -246,7 +248,7 @@ class Stage:
         return (self._unlimit, *after, self._without_pool, self._as_found)
 
     def _clean_up(self, variant: Variant) -> None:
-        """Its own command: if that fails, there is nothing that `dbdyno clean` could do."""
+        """Runs the variant's clean-up command. If that fails, `dbdyno clean` could do nothing either."""
         first = variant.jobs[0]
         try:
             needed(self.server.commands, "run commands").aside(variant.cleanup, first.directory, first.env)

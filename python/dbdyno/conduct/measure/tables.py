@@ -1,4 +1,4 @@
-"""Tables of a workload, made once: waited for, and removed again when the user or an error ends it."""
+"""Creates a workload's tables and waits for that; removes them again if the user or an error ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dbdyno.model.plan.table_making import Preparation, PreparedTable, TableWish
 
 @dataclass(frozen=True)
 class MadeTables:
-    """``new``: they were not there before; ``steps``: seconds by step."""
+    """The result: ``new`` tells whether the tables did not exist before; ``steps`` has seconds by step."""
 
     new: bool
     workers: int
@@ -83,7 +83,8 @@ def _finished(making: Preparation, interrupt: Interrupt, tick: Tick, begun: floa
 
 
 def _undo(making: Preparation, removed: Callable[[str], None]) -> None:
-    """The error that led here is the one to be shown."""
+    """Removes the tables, and reports it. A failed removal is only reported: the error that led here is the
+    one to show."""
     reset()
     try:
         names = making.undo()

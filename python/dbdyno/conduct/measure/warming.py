@@ -1,4 +1,4 @@
-"""Executions before the first measurement of a variant: pages come into caches, clocks get up to speed."""
+"""Executes jobs before the first measurement of a variant: pages come into caches, clocks get up to speed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Warming(Companion):
     """Executes the jobs of each variant once as often as the plan asks for."""
 
     def __init__(self, setting: Setting, units: Mapping[str, Unit]) -> None:
-        """``units``: by variant."""
+        """``units`` has the unit of each variant."""
         self._setting, self._units = setting, units
         self._warm: set[str] = set()
 
